@@ -1,0 +1,194 @@
+package backoff
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Band is the range, as factors of a delay, from which the delay after jitter
+// is drawn. The zero Band adds no jitter.
+type Band struct {
+	Lo float64 // lower edge, 0 or more
+	Hi float64 // upper edge, at least Lo
+}
+
+// The bands that have names.
+var (
+	None  = Band{}         // every delay exactly as computed
+	Full  = Band{0, 1}     // anywhere between none and the whole delay: the best spread
+	Equal = Band{0.5, 1}   // at least half of the delay
+	Wide  = Band{0.5, 1.5} // half the delay either way: what "jitter: true" means
+)
+
+// maxFactor is the largest upper edge that a band may have. It is far above
+// any use and keeps the arithmetic away from infinity.
+const maxFactor = 1e6
+
+// PlusMinus returns the band that reaches the fraction f of the delay below and
+// above it: PlusMinus(0.2) is 0.8..1.2.
+func PlusMinus(f float64) Band {
+	if f == 0 {
+		return None
+	}
+	return Band{tidy(1 - f), tidy(1 + f)}
+}
+
+// Plus returns the band that reaches from the delay to the fraction f above it:
+// Plus(0.5) is 1..1.5. It never shortens a delay.
+func Plus(f float64) Band {
+	if f == 0 {
+		return None
+	}
+	return Band{1, tidy(1 + f)}
+}
+
+// tidy removes the last bits of noise that 1-0.33 leaves, so that a band made
+// from a fraction equals the one written with both edges.
+func tidy(f float64) float64 {
+	r := math.Round(f*1e9) / 1e9
+	if math.Abs(r-f) < 1e-12 {
+		return r
+	}
+	return f
+}
+
+// Validate reports what is wrong with the band.
+func (b Band) Validate() error {
+	switch {
+	case b == None:
+		return nil
+	case math.IsNaN(b.Lo) || math.IsNaN(b.Hi):
+		return errors.New("jitter: not a number")
+	case b.Lo < 0:
+		return fmt.Errorf("jitter: %v reaches below zero", b)
+	case b.Hi < b.Lo:
+		return fmt.Errorf("jitter: %v ends below its start", b)
+	case b.Hi > maxFactor:
+		return fmt.Errorf("jitter: %v reaches above %g times the delay", b, maxFactor)
+	}
+	return nil
+}
+
+// edges returns the range of the delay d under the band and the cap, both ends
+// included. d is not above limit.
+func (b Band) edges(d, limit time.Duration) (lo, hi time.Duration) {
+	if b == None {
+		return d, d
+	}
+	top := scale(d, b.Hi)
+	if top <= limit {
+		return scale(d, b.Lo), top
+	}
+	if b.Lo >= 1 {
+		// Cut off at the cap, a band that only lengthens would shrink to a point
+		// there. It keeps its proportions below the cap instead.
+		return scale(limit, b.Lo/b.Hi), limit
+	}
+	return scale(d, b.Lo), limit
+}
+
+// pick draws a delay from the range lo..hi, both ends included. Every
+// nanosecond of it is equally likely for a uniform u.
+func pick(lo, hi time.Duration, u uint64) time.Duration {
+	n, _ := bits.Mul64(u, uint64(hi-lo)+1)
+	return lo + time.Duration(n)
+}
+
+// scale returns d×f to the nearest nanosecond, at most the largest duration.
+func scale(d time.Duration, f float64) time.Duration {
+	// The conversion keeps the product from being fused with the addition, which
+	// would round differently on some processors.
+	x := float64(float64(d)*f) + 0.5
+	if x >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(x)
+}
+
+// String returns the band in the text form of a policy: "none", "full",
+// "equal", "20%", "+50%" or "0.25..0.75".
+func (b Band) String() string {
+	switch b {
+	case None:
+		return "none"
+	case Full:
+		return "full"
+	case Equal:
+		return "equal"
+	}
+	if f := tidy(b.Hi - 1); f > 0 && f <= 1 && PlusMinus(f) == b {
+		return percent(f)
+	}
+	if f := tidy(b.Hi - 1); f > 0 && Plus(f) == b {
+		return "+" + percent(f)
+	}
+	return number(b.Lo) + ".." + number(b.Hi)
+}
+
+func percent(f float64) string { return number(tidy(f*100)) + "%" }
+
+func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// ParseBand reads the text form of a band: none, full, equal, true (0.5..1.5),
+// 20% (either way), +50% (only longer) or 0.5..1.5 (both edges).
+func ParseBand(s string) (Band, error) {
+	switch s {
+	case "none":
+		return None, nil
+	case "full":
+		return Full, nil
+	case "equal":
+		return Equal, nil
+	case "true":
+		return Wide, nil
+	}
+	b, err := parseEdges(s)
+	if err != nil {
+		return None, err
+	}
+	return b, b.Validate()
+}
+
+func parseEdges(s string) (Band, error) {
+	if lo, hi, ok := strings.Cut(s, ".."); ok {
+		l, err1 := parseNumber(lo)
+		h, err2 := parseNumber(hi)
+		if err1 != nil || err2 != nil || h == 0 {
+			return None, badBand(s)
+		}
+		return Band{l, h}, nil
+	}
+	num, ok := strings.CutSuffix(s, "%")
+	if !ok {
+		return None, badBand(s)
+	}
+	num, up := strings.CutPrefix(num, "+")
+	f, err := parseNumber(num)
+	switch {
+	case err != nil:
+		return None, badBand(s)
+	case up:
+		return Plus(f / 100), nil
+	case f > 100:
+		return None, fmt.Errorf("jitter: %q reaches below zero, at most 100%%", s)
+	default:
+		return PlusMinus(f / 100), nil
+	}
+}
+
+// parseNumber reads a plain decimal number that is not negative.
+func parseNumber(s string) (float64, error) {
+	if strings.Trim(s, "0123456789.") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+func badBand(s string) error {
+	return fmt.Errorf("jitter: %q: want none, full, equal, true, 20%%, +50%% or 0.5..1.5", s)
+}

@@ -1,0 +1,200 @@
+package backoff
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Kind is the family a schedule belongs to: how its delays grow.
+type Kind uint8
+
+// The kinds. The zero Kind is Fixed.
+const (
+	Fixed        Kind = iota // the same delay every time
+	Linear                   // one Base more every time
+	Exponential              // Factor times longer every time
+	Decorrelated             // random between Base and three times the previous delay
+)
+
+var kindNames = [...]string{"fixed", "linear", "exponential", "decorrelated"}
+
+// String returns the kind's name in the text form of a policy.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind returns the kind with the given name.
+func ParseKind(s string) (Kind, error) {
+	for i, name := range kindNames {
+		if s == name {
+			return Kind(i), nil
+		}
+	}
+	return 0, fmt.Errorf("kind %q: want fixed, linear, exponential or decorrelated", s)
+}
+
+// Schedule says how long to wait before each retry. It is comparable, and its
+// zero value never waits.
+type Schedule struct {
+	Kind         Kind
+	Base         time.Duration // delay before the first retry
+	Cap          time.Duration // no delay exceeds it, jitter included; 0 means no limit
+	Factor       float64       // growth per retry of an exponential; 0 means 2
+	MaxDoublings int           // an exponential stops growing after so many steps; 0 means no limit
+	Jitter       Band          // the zero value adds none
+}
+
+// spread is how far above the previous delay a decorrelated one may reach.
+const spread = 3
+
+// Validate reports everything that is wrong with the schedule, each problem
+// with its field's name.
+func (s Schedule) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if int(s.Kind) >= len(kindNames) {
+		bad("kind: %v is unknown", s.Kind)
+	}
+	switch {
+	case s.Base < 0:
+		bad("base: %v is negative", s.Base)
+	case s.Base == 0 && s.Kind != Fixed:
+		bad("base: must be above zero for %v", s.Kind)
+	}
+	switch {
+	case s.Cap < 0:
+		bad("cap: %v is negative", s.Cap)
+	case s.Cap > 0 && s.Cap < s.Base:
+		bad("cap: %v is below base %v", s.Cap, s.Base)
+	case s.Cap == 0 && s.Kind == Decorrelated:
+		bad("cap: a decorrelated schedule needs one")
+	}
+	switch {
+	case s.Factor == 0:
+	case s.Kind != Exponential:
+		bad("factor: only an exponential schedule has one")
+	case !(s.Factor >= 1 && s.Factor <= maxFactor): // false for NaN too
+		bad("factor: %v is not between 1 and %g", s.Factor, maxFactor)
+	}
+	switch {
+	case s.MaxDoublings < 0:
+		bad("max-doublings: %d is negative", s.MaxDoublings)
+	case s.MaxDoublings > 0 && s.Kind != Exponential:
+		bad("max-doublings: only an exponential schedule has doublings")
+	}
+	if err := s.Jitter.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if s.Kind == Decorrelated && s.Jitter != None {
+		bad("jitter: a decorrelated schedule is random already")
+	}
+	return errors.Join(errs...)
+}
+
+// Delay returns the wait before retry number retry, counted from 1. prev is
+// the delay that Delay returned for the retry before, 0 for none; only
+// decorrelated schedules look at it. u is a uniform random number.
+func (s Schedule) Delay(retry int, prev time.Duration, u uint64) time.Duration {
+	if s.Kind != Decorrelated && s.Jitter == None {
+		return s.nominal(retry)
+	}
+	lo, hi := s.Range(retry, prev)
+	return pick(lo, hi, u)
+}
+
+// Random reports whether delays depend on chance, so that a caller may spare
+// itself the random number when they do not.
+func (s Schedule) Random() bool { return s.Kind == Decorrelated || s.Jitter != None }
+
+// Range returns the shortest and the longest delay that [Schedule.Delay] can
+// return for the same arguments.
+func (s Schedule) Range(retry int, prev time.Duration) (lo, hi time.Duration) {
+	if s.Kind == Decorrelated {
+		return s.Base, max(s.Base, min(scale(max(prev, s.Base), spread), s.limit()))
+	}
+	return s.Jitter.edges(s.nominal(retry), s.limit())
+}
+
+// Bounds returns the shortest and the longest delay that retry number retry can
+// have whatever the delays before it were.
+func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
+	if s.Kind != Decorrelated {
+		return s.Range(retry, 0)
+	}
+	return s.Base, min(grow(s.Base, spread, max(retry, 1)), s.limit())
+}
+
+// Delays yields the number and the delay of each retry from the first on,
+// without end. random is called once for each delay; nil yields delays without
+// jitter, which for a decorrelated schedule are the expected ones.
+func (s Schedule) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
+	return func(yield func(int, time.Duration) bool) {
+		prev := time.Duration(0)
+		for k := 1; ; k++ {
+			d := s.mean(k, prev)
+			if random != nil {
+				d = s.Delay(k, prev, random())
+			}
+			if !yield(k, d) {
+				return
+			}
+			prev = d
+		}
+	}
+}
+
+// mean returns the delay without jitter, given the delay before it.
+func (s Schedule) mean(retry int, prev time.Duration) time.Duration {
+	if s.Kind != Decorrelated {
+		return s.nominal(retry)
+	}
+	lo, hi := s.Range(retry, prev)
+	return lo + (hi-lo)/2
+}
+
+// nominal returns the delay before jitter of every kind but the decorrelated.
+func (s Schedule) nominal(retry int) time.Duration {
+	k := max(retry, 1) - 1
+	d := s.Base
+	switch s.Kind {
+	case Linear:
+		if hi, lo := bits.Mul64(uint64(d), uint64(k)+1); hi == 0 && lo <= math.MaxInt64 {
+			d = time.Duration(lo)
+		} else {
+			d = math.MaxInt64
+		}
+	case Exponential:
+		if s.MaxDoublings > 0 {
+			k = min(k, s.MaxDoublings)
+		}
+		if s.Factor == 0 || s.Factor == 2 {
+			d = double(d, k)
+		} else {
+			d = grow(d, s.Factor, k)
+		}
+	}
+	return min(d, s.limit())
+}
+
+func (s Schedule) limit() time.Duration { return cmp.Or(s.Cap, math.MaxInt64) }
+
+// double returns d×2^k, at most the largest duration.
+func double(d time.Duration, k int) time.Duration {
+	if d == 0 || k < bits.LeadingZeros64(uint64(d)) {
+		return d << k
+	}
+	return math.MaxInt64
+}
+
+// grow returns d×factor^k, at most the largest duration.
+func grow(d time.Duration, factor float64, k int) time.Duration {
+	return scale(d, min(math.Pow(factor, float64(k)), math.MaxFloat64))
+}
