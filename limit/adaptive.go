@@ -1,0 +1,142 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/internal/clock"
+)
+
+// AdaptiveConfig bounds a limit that finds its own value.
+type AdaptiveConfig struct {
+	Min     int           // the limit never falls below; 0 means 1
+	Max     int           // the limit never rises above, at least 1
+	Initial int           // the limit at the start; 0 means 20, or the nearest of Min and Max
+	Probe   time.Duration // how often calls are timed without a queue; 0 means 10s
+	Queue   int           // callers that may wait; 0 means none
+	Aging   time.Duration // a waiter rises one class per this long; 0 means 10s
+}
+
+const (
+	defaultInitial = 20
+	defaultProbe   = 10 * time.Second
+)
+
+func (c AdaptiveConfig) withDefaults() AdaptiveConfig {
+	c.Min = cmp.Or(c.Min, 1)
+	c.Initial = cmp.Or(c.Initial, min(max(defaultInitial, c.Min), c.Max))
+	c.Probe = cmp.Or(c.Probe, defaultProbe)
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration, each
+// problem with its field's name.
+func (c AdaptiveConfig) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := c.concurrency().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	switch {
+	case c.Min < 0:
+		bad("min: %d is negative", c.Min)
+	case c.Min > c.Max:
+		bad("min: %d is above max %d", c.Min, c.Max)
+	}
+	if c.Initial != 0 && (c.Initial < max(c.Min, 1) || c.Initial > c.Max) {
+		bad("initial: %d is not between min %d and max %d", c.Initial, max(c.Min, 1), c.Max)
+	}
+	if c.Probe < 0 {
+		bad("probe: %v is negative", c.Probe)
+	}
+	return errors.Join(errs...)
+}
+
+// concurrency returns the limit below, as wide as it may become.
+func (c AdaptiveConfig) concurrency() ConcurrencyConfig {
+	return ConcurrencyConfig{Max: c.Max, Queue: c.Queue, Aging: c.Aging}
+}
+
+// Adaptive is a [Concurrency] whose maximum follows what the destination can
+// take, estimated from how long calls take; [Estimator] says how. It suits
+// destinations whose capacity is unknown or changes, and where waiting shows in
+// the time of a call. Where the capacity is known, a fixed Concurrency is better.
+type Adaptive struct {
+	permits *Concurrency
+
+	mu       sync.Mutex // held while the maximum changes, so that changes stay in order
+	estimate *Estimator
+}
+
+// NewAdaptive returns a limit at its initial value.
+func NewAdaptive(cfg AdaptiveConfig) (*Adaptive, error) {
+	estimate, err := NewEstimator(cfg)
+	if err != nil {
+		return nil, err
+	}
+	start := cfg.concurrency()
+	start.Max = estimate.Limit()
+	permits, err := NewConcurrency(start)
+	if err != nil {
+		return nil, err
+	}
+	return &Adaptive{permits: permits, estimate: estimate}, nil
+}
+
+// Result is what a call tells about the load of its destination.
+type Result uint8
+
+// The results. A failure that says nothing about load, such as a refused
+// request or a cancellation by the caller, is Ignored.
+const (
+	Answered Result = iota // the time it took counts
+	Dropped                // it failed from overload: a timeout, a refusal to take more work
+	Ignored                // only its permit comes back
+)
+
+// Acquire takes a permit as [Concurrency.Acquire] does and starts the call's
+// time. Whoever gets a Token ends it with [Token.Done].
+func (a *Adaptive) Acquire(ctx context.Context) (Token, error) {
+	if err := a.permits.Acquire(ctx); err != nil {
+		return Token{}, err
+	}
+	return Token{a: a, start: clock.Now()}, nil
+}
+
+// Stats returns the current state; its Max is the limit that was found.
+func (a *Adaptive) Stats() ConcurrencyStats { return a.permits.Stats() }
+
+// Token is the permit of one call. The zero Token holds none.
+type Token struct {
+	a     *Adaptive
+	start time.Duration
+}
+
+// Done ends the call: its time counts as the result says, and its permit comes
+// back. A second Done does nothing.
+func (t *Token) Done(r Result) {
+	a := t.a
+	if a == nil {
+		return
+	}
+	t.a = nil
+	if r != Ignored {
+		a.sample(clock.Now(), t.start, r == Dropped)
+	}
+	a.permits.Release()
+}
+
+func (a *Adaptive) sample(now, start time.Duration, dropped bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.estimate.Limit()
+	inUse := permits(a.permits.word.Load()).inUse()
+	if n := a.estimate.SampleAt(now, now-start, inUse, dropped); n != before {
+		// The estimator stays within bounds that were validated.
+		_, _ = a.permits.SetMaxAt(now, n)
+	}
+}

@@ -1,0 +1,238 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// BudgetKind is the rule by which a budget grants retries.
+type BudgetKind uint8
+
+// The kinds of budget. The zero kind is NoBudget.
+const (
+	NoBudget     BudgetKind = iota // every retry is granted
+	RefundBudget                   // a retry costs tokens, which come back if it succeeds
+	RatioBudget                    // retries in flight are a fraction of calls in flight
+	BucketBudget                   // failures drain tokens; retries stop below half
+)
+
+var budgetNames = [...]string{"none", "refund", "ratio", "bucket"}
+
+// String returns the kind's name in the text form of a policy.
+func (k BudgetKind) String() string {
+	if int(k) < len(budgetNames) {
+		return budgetNames[k]
+	}
+	return fmt.Sprintf("budget(%d)", uint8(k))
+}
+
+// BudgetSpec says which retries a budget grants: what the key "budget" of a
+// policy holds. It is comparable, and its zero value grants every retry. Fields
+// that the kind does not use are zero.
+type BudgetSpec struct {
+	Kind   BudgetKind
+	Cost   float64 // refund: tokens that a retry costs
+	Credit float64 // refund: tokens that a call brings that succeeds at once
+	Max    float64 // refund, bucket: tokens at the start, and never more than that
+	Ratio  float64 // ratio: retries per call in flight; bucket: tokens that a success brings
+}
+
+// Refund returns the budget in which a retry costs some tokens. The one that
+// makes its call succeed gives them back, and a call that succeeds at once
+// brings credit. There are never more tokens than the ceiling, where it starts.
+//
+// It is the budget to use unless there is a reason for another: while most
+// retries succeed they cost nothing, and when the destination is down the tokens
+// are gone after ceiling/cost retries, however many goroutines are calling.
+func Refund(cost, credit, ceiling float64) BudgetSpec {
+	return BudgetSpec{Kind: RefundBudget, Cost: cost, Credit: credit, Max: ceiling}
+}
+
+// Ratio returns the budget that keeps the retries in flight at or below f times
+// the calls in flight, f at most 1. As in Envoy's retry budget, [MinRetries] are
+// always granted; without that minimum a client of few calls could never retry.
+func Ratio(f float64) BudgetSpec { return BudgetSpec{Kind: RatioBudget, Ratio: f} }
+
+// Bucket returns the retry throttling of gRPC (proposal A6): a failed attempt
+// takes one token, a successful call brings ratio tokens, and retries are
+// granted only while more than half of the ceiling is there. Failures that
+// nobody wants to retry drain it too.
+func Bucket(ceiling, ratio float64) BudgetSpec {
+	return BudgetSpec{Kind: BucketBudget, Max: ceiling, Ratio: ratio}
+}
+
+// String returns the spec in the text form of a policy: "none",
+// "refund(1,0.1,10)", "ratio(0.2)" or "bucket(100,0.1)".
+func (s BudgetSpec) String() string {
+	if s.Kind == NoBudget {
+		return s.Kind.String()
+	}
+	var args []string
+	for _, f := range s.fields() {
+		if f.used {
+			args = append(args, decimal(f.value))
+		}
+	}
+	return s.Kind.String() + "(" + strings.Join(args, ",") + ")"
+}
+
+// decimal returns the shortest decimal number without exponent that reads back
+// as f.
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// ParseBudget reads the text form of a spec.
+func ParseBudget(s string) (BudgetSpec, error) {
+	if s == budgetNames[NoBudget] {
+		return BudgetSpec{}, nil
+	}
+	name, args, ok := strings.Cut(strings.TrimSuffix(s, ")"), "(")
+	if !ok || !strings.HasSuffix(s, ")") {
+		return BudgetSpec{}, badBudget(s)
+	}
+	numbers, err := parseDecimals(args)
+	if err != nil {
+		return BudgetSpec{}, badBudget(s)
+	}
+	spec, ok := specOf(name, numbers)
+	if !ok {
+		return BudgetSpec{}, badBudget(s)
+	}
+	if problems := spec.problems(); problems != nil {
+		return BudgetSpec{}, fmt.Errorf("budget %q: %s", s, strings.Join(problems, "; "))
+	}
+	return spec, nil
+}
+
+// specOf builds the spec with the name from its numbers.
+func specOf(name string, numbers []float64) (BudgetSpec, bool) {
+	switch {
+	case name == "refund" && len(numbers) == 3:
+		return Refund(numbers[0], numbers[1], numbers[2]), true
+	case name == "ratio" && len(numbers) == 1:
+		return Ratio(numbers[0]), true
+	case name == "bucket" && len(numbers) == 2:
+		return Bucket(numbers[0], numbers[1]), true
+	}
+	return BudgetSpec{}, false
+}
+
+// parseDecimals reads plain decimal numbers that commas separate.
+func parseDecimals(s string) ([]float64, error) {
+	var numbers []float64
+	for word := range strings.SplitSeq(s, ",") {
+		if strings.Trim(word, "0123456789.") != "" {
+			return nil, strconv.ErrSyntax
+		}
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, f)
+	}
+	return numbers, nil
+}
+
+func badBudget(s string) error {
+	return fmt.Errorf("budget %q: want none, refund(COST,CREDIT,MAX), ratio(F) or bucket(MAX,RATIO)", s)
+}
+
+// Validate reports everything that is wrong with the spec, each problem with
+// its field's name.
+func (s BudgetSpec) Validate() error {
+	var errs []error
+	for _, p := range s.problems() {
+		errs = append(errs, errors.New("budget: "+p))
+	}
+	return errors.Join(errs...)
+}
+
+func (s BudgetSpec) problems() []string {
+	if int(s.Kind) >= len(budgetNames) {
+		return []string{fmt.Sprintf("kind: %v is unknown", s.Kind)}
+	}
+	var problems []string
+	for _, f := range s.fields() {
+		if p := f.problem(s.Kind); p != "" {
+			problems = append(problems, f.name+": "+p)
+		}
+	}
+	if problems != nil {
+		return problems // relations between broken numbers would only confuse
+	}
+	return s.conflicts()
+}
+
+// conflicts compares fields that are each fine.
+func (s BudgetSpec) conflicts() []string {
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	switch s.Kind {
+	case RefundBudget:
+		if s.Cost > s.Max {
+			bad("cost: %s is above max %s: no retry could ever be paid", decimal(s.Cost), decimal(s.Max))
+		}
+		if s.Credit > s.Max {
+			bad("credit: %s is above max %s", decimal(s.Credit), decimal(s.Max))
+		}
+	case RatioBudget:
+		if s.Ratio > 1 {
+			bad("ratio: %s is above 1: a call has one retry in flight at most", decimal(s.Ratio))
+		}
+	case BucketBudget:
+		if s.Max <= 2 {
+			bad("max: %s is not above 2: the first failure would stop all retries", decimal(s.Max))
+		}
+		if s.Ratio > s.Max {
+			bad("ratio: %s is above max %s", decimal(s.Ratio), decimal(s.Max))
+		}
+	}
+	return problems
+}
+
+// budgetField is one number of a spec.
+type budgetField struct {
+	name  string
+	value float64
+	used  bool // by the spec's kind
+}
+
+// fields lists the numbers in the order of the text form.
+func (s BudgetSpec) fields() [4]budgetField {
+	refund, bucket := s.Kind == RefundBudget, s.Kind == BucketBudget
+	return [...]budgetField{
+		{"cost", s.Cost, refund},
+		{"credit", s.Credit, refund},
+		{"max", s.Max, refund || bucket},
+		{"ratio", s.Ratio, bucket || s.Kind == RatioBudget},
+	}
+}
+
+// maxTokens keeps every sum of tokens far inside an int64 of millionths.
+const maxTokens = 1e9
+
+func (f budgetField) problem(k BudgetKind) string {
+	switch v := f.value; {
+	case !f.used && v != 0:
+		return fmt.Sprintf("%v has none", k)
+	case !f.used:
+		return ""
+	case math.IsNaN(v):
+		return "is not a number"
+	case v <= 0:
+		return fmt.Sprintf("%v is not above zero", v)
+	case v > maxTokens:
+		return fmt.Sprintf("%v is above %g", v, maxTokens)
+	case float64(micros(v))/unit != v:
+		return fmt.Sprintf("%v is finer than a millionth", v)
+	}
+	return ""
+}
+
+// unit is one token. Tokens are counted in whole millionths, so that a million
+// credits of a tenth are exactly a hundred thousand tokens.
+const unit = 1_000_000
+
+func micros(tokens float64) int64 { return int64(math.Round(tokens * unit)) }

@@ -1,0 +1,175 @@
+package limit
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+)
+
+// WaitState is how far a [Waiter] has come.
+type WaitState uint32
+
+// The states. A waiter leaves Waiting once and for all.
+const (
+	Waiting WaitState = iota // in the queue
+	Granted                  // holds a permit
+	Shed                     // evicted by a more urgent caller
+	Expired                  // its deadline passed before its turn came
+	Left                     // its caller gave up
+)
+
+// Waiter is a caller in the queue of a [Concurrency].
+type Waiter struct {
+	rank     int64         // the smaller, the more urgent
+	deadline time.Duration // 0 means none
+	arrival  uint64        // breaks ties
+	class    int
+	place    [2]int        // in the heap of the first and of the last
+	ready    chan struct{} // closed when the wait is over; nil if nobody blocks on it
+	state    atomic.Uint32
+}
+
+// State returns the waiter's state.
+func (w *Waiter) State() WaitState { return WaitState(w.state.Load()) }
+
+// settle ends the wait.
+func (w *Waiter) settle(s WaitState) {
+	w.state.Store(uint32(s))
+	if w.ready != nil {
+		close(w.ready)
+	}
+}
+
+// passed reports whether there is a deadline and it has come.
+func passed(deadline, now time.Duration) bool { return deadline != 0 && deadline <= now }
+
+// compare orders waiters: by class after aging, then deadline, then arrival.
+func (w *Waiter) compare(v *Waiter) int {
+	return cmp.Or(
+		cmp.Compare(w.rank, v.rank),
+		// One less than zero wraps to the largest number: no deadline comes last.
+		cmp.Compare(uint64(w.deadline)-1, uint64(v.deadline)-1),
+		cmp.Compare(w.arrival, v.arrival),
+	)
+}
+
+// queue holds the waiters in order.
+//
+// Aging needs no timer and no reordering. Time is cut into periods of one
+// Aging, and a waiter of class c that arrived in period p has the rank p-c. In
+// period q its class has risen to c+(q-p) = q-rank, so at any moment the order
+// by risen class is the order by rank, which never changes.
+type queue struct {
+	aging    time.Duration
+	first    waiterHeap // the most urgent waiter on top
+	last     waiterHeap // the least urgent waiter on top
+	arrivals uint64
+	byClass  [Classes]int
+}
+
+func newQueue(aging time.Duration) queue {
+	return queue{aging: aging, first: waiterHeap{side: 0, sign: 1}, last: waiterHeap{side: 1, sign: -1}}
+}
+
+func (q *queue) len() int { return len(q.first.waiters) }
+
+func (q *queue) rank(now time.Duration, p Priority) int64 {
+	return int64(now/q.aging) - int64(p.Class())
+}
+
+// push adds a caller.
+func (q *queue) push(now time.Duration, p Priority, deadline time.Duration) *Waiter {
+	q.arrivals++
+	w := &Waiter{rank: q.rank(now, p), deadline: deadline, arrival: q.arrivals, class: p.Class()}
+	q.byClass[w.class]++
+	q.first.push(w)
+	q.last.push(w)
+	return w
+}
+
+// outranks reports whether a newcomer's class is above that of the last waiter.
+// Among equals who came first stays, whatever the deadlines: evicting one would
+// spend its wait for nothing.
+func (q *queue) outranks(now time.Duration, p Priority) bool {
+	return q.len() > 0 && q.rank(now, p) < q.last.top().rank
+}
+
+// remove takes the waiter out, wherever it stands.
+func (q *queue) remove(w *Waiter) {
+	q.byClass[w.class]--
+	q.first.remove(w)
+	q.last.remove(w)
+}
+
+// pop takes out the most urgent waiter that is still in time, and settles the
+// ones before it that are not; nil if there is none.
+func (q *queue) pop(now time.Duration) *Waiter {
+	for q.len() > 0 {
+		w := q.first.top()
+		q.remove(w)
+		if !passed(w.deadline, now) {
+			return w
+		}
+		w.settle(Expired)
+	}
+	return nil
+}
+
+// waiterHeap is a binary heap whose waiters know their places, so that one can be
+// removed from the middle. Two heaps, one from each end, share the waiters.
+type waiterHeap struct {
+	waiters []*Waiter
+	side    int // which place of a waiter is this heap's
+	sign    int // 1: the smallest on top; -1: the largest
+}
+
+func (h *waiterHeap) top() *Waiter { return h.waiters[0] }
+
+func (h *waiterHeap) push(w *Waiter) {
+	w.place[h.side] = len(h.waiters)
+	h.waiters = append(h.waiters, w)
+	h.up(w.place[h.side])
+}
+
+func (h *waiterHeap) remove(w *Waiter) {
+	i, end := w.place[h.side], len(h.waiters)-1
+	h.swap(i, end)
+	h.waiters[end] = nil
+	h.waiters = h.waiters[:end]
+	if i < end {
+		h.down(i)
+		h.up(i)
+	}
+}
+
+func (h *waiterHeap) up(i int) {
+	for i > 0 && h.less(i, (i-1)/2) {
+		h.swap(i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+}
+
+func (h *waiterHeap) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h.waiters) {
+			return
+		}
+		if child+1 < len(h.waiters) && h.less(child+1, child) {
+			child++
+		}
+		if !h.less(child, i) {
+			return
+		}
+		h.swap(child, i)
+		i = child
+	}
+}
+
+func (h *waiterHeap) less(i, j int) bool { return h.waiters[i].compare(h.waiters[j])*h.sign < 0 }
+
+func (h *waiterHeap) swap(i, j int) {
+	ws := h.waiters
+	ws[i], ws[j] = ws[j], ws[i]
+	ws[i].place[h.side], ws[j].place[h.side] = i, j
+}
