@@ -1,0 +1,74 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// Attempt is one turn of the loop over [Runner.Attempts].
+type Attempt struct {
+	ctx    context.Context
+	number int
+}
+
+// Context returns the context of the attempt. It ends with the turn.
+func (a Attempt) Context() context.Context { return a.ctx }
+
+// Number returns the number of the attempt, from 1.
+func (a Attempt) Number() int { return a.number }
+
+// Attempts is [Runner.Do] as a loop. Each turn is an attempt, *err says how it
+// went, and after the loop *err is nil or the reason for giving up:
+//
+//	for a := range api.Attempts(ctx, &err) {
+//		resp, err = client.Do(req.WithContext(a.Context()))
+//	}
+//
+// Each turn starts with *err nil. Leaving the loop early is allowed and leaves
+// *err as it is.
+func (r *Runner) Attempts(ctx context.Context, err *error) iter.Seq[Attempt] {
+	return func(yield func(Attempt) bool) { r.each(ctx, err, yield) }
+}
+
+func (r *Runner) each(ctx context.Context, err *error, yield func(Attempt) bool) {
+	if err == nil {
+		// There is no other way to say it than to the first user of the context.
+		dead, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("retry: Attempts: err: nil"))
+		yield(Attempt{dead, 1})
+		return
+	}
+	*err = nil
+	if r.direct && ctx.Err() == nil {
+		if !yield(Attempt{ctx, 1}) || *err == nil {
+			return
+		}
+	}
+	r.eachAfter(ctx, err, yield)
+}
+
+// eachAfter goes on after a first turn that failed. It is apart because its
+// closure would otherwise be paid for by a first turn that succeeds.
+func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) bool) {
+	number, left := 0, false
+	turn := func(ctx context.Context) error {
+		number++
+		*err = nil
+		if yield(Attempt{ctx, number}) {
+			return *err
+		}
+		left = true
+		return Permanent(*err)
+	}
+	var final error
+	if *err != nil {
+		number = 1
+		final = r.again(ctx, turn, *err)
+	} else {
+		final = r.run(ctx, State{}, turn)
+	}
+	if !left {
+		*err = final
+	}
+}

@@ -1,0 +1,104 @@
+package retry
+
+import "time"
+
+// Class is what a failure means for the next attempt.
+type Class uint8
+
+// The classes. An error that says nothing is transient.
+const (
+	ClassTransient Class = iota // may pass by itself
+	ClassThrottled              // the other side asked for less; waits from the policy's ThrottleBase
+	ClassPermanent              // will fail the same way again
+	ClassCanceled               // the caller gave up
+	ClassStuck                  // the attempt is still running, so that none may follow
+)
+
+var classNames = [...]string{"transient", "throttled", "permanent", "canceled", "stuck"}
+
+// String returns the class's name.
+func (c Class) String() string { return name(classNames[:], c) }
+
+// Outcome is how a failed attempt looks to the policy. The zero Outcome is a
+// transient failure.
+type Outcome struct {
+	Class Class
+	After time.Duration // the least wait the server stated; 0 means none
+	Delay time.Duration // used instead of the schedule's delay, within the cap; 0 means none
+}
+
+// Classified is an error that knows its outcome. It may stand anywhere in a
+// chain of wrapped errors; the first one found counts.
+type Classified interface {
+	error
+	RetryOutcome() Outcome
+}
+
+// Permanent marks an error as one that no retry will cure. It returns nil for
+// a nil error.
+func Permanent(err error) error {
+	return mark(err, func(o *Outcome) { o.Class = ClassPermanent })
+}
+
+// Throttled marks an error as the other side's request for less, so that the
+// wait starts from the policy's ThrottleBase. It returns nil for a nil error.
+func Throttled(err error) error {
+	return mark(err, func(o *Outcome) { o.Class = ClassThrottled })
+}
+
+// After marks an error with the least wait that the server stated. A wait of
+// zero or less states nothing. It returns nil for a nil error.
+func After(err error, wait time.Duration) error {
+	return mark(err, func(o *Outcome) { o.After = max(wait, 0) })
+}
+
+// marked is an error with an outcome.
+type marked struct {
+	err     error
+	outcome Outcome
+}
+
+func (m *marked) Error() string         { return m.err.Error() }
+func (m *marked) Unwrap() error         { return m.err }
+func (m *marked) RetryOutcome() Outcome { return m.outcome }
+
+// mark wraps the error, keeping what is marked already.
+func mark(err error, change func(*Outcome)) error {
+	if err == nil {
+		return nil
+	}
+	m := &marked{err: err}
+	if old, ok := err.(*marked); ok {
+		*m = *old
+	}
+	change(&m.outcome)
+	return m
+}
+
+// OutcomeOf returns the outcome that the error, or one it wraps, states. An
+// error that states none is transient.
+func OutcomeOf(err error) Outcome {
+	o, _ := stated(err)
+	return o
+}
+
+func stated(err error) (Outcome, bool) {
+	for err != nil {
+		switch e := err.(type) {
+		case Classified:
+			return e.RetryOutcome(), true
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, err := range e.Unwrap() {
+				if o, ok := stated(err); ok {
+					return o, true
+				}
+			}
+			return Outcome{}, false
+		default:
+			return Outcome{}, false
+		}
+	}
+	return Outcome{}, false
+}

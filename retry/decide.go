@@ -1,0 +1,131 @@
+package retry
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+)
+
+// State is what a decision needs to know of the attempts made so far. Store it
+// and a call can go on after a restart where it was; see [Runner.Resume].
+type State struct {
+	Attempt int           `json:"attempt"`    // attempts made, the one that just failed included
+	Prev    time.Duration `json:"prev_ns"`    // the last delay the policy computed; 0 for none
+	Elapsed time.Duration `json:"elapsed_ns"` // time spent so far
+	Left    time.Duration `json:"-"`          // until the caller's deadline; 0 means none, one that has passed is negative
+}
+
+// Gates is what stands between a failed attempt and the next one. The zero
+// Gates are open.
+type Gates struct {
+	OverBudget bool          // the retry budget has nothing left
+	OpenFor    time.Duration // the breaker lets nobody through for so long
+}
+
+// Decision is the answer to a failed attempt: wait, or stop and why.
+type Decision struct {
+	Stop Reason        // why there is no further attempt; 0 means there is one
+	Wait time.Duration // how long to wait before it
+	By   Source        // who set the wait
+	Prev time.Duration // what State.Prev is for the next decision
+}
+
+// Source says who set a wait.
+type Source uint8
+
+// The sources.
+const (
+	ByPolicy   Source = iota // the policy's schedule
+	ByServer                 // a delay stated by the server
+	BySchedule               // a schedule of the runner's own, see WithSchedule
+)
+
+var sourceNames = [...]string{"policy", "server", "schedule"}
+
+// String returns the source's name.
+func (s Source) String() string { return name(sourceNames[:], s) }
+
+// Decide says what follows a failed attempt. It is a pure function, without
+// clock, sleep or I/O, and the only place where this is decided: for a call in
+// a process, a wrapped command, a stored task and the simulator alike. u is a
+// uniform random number.
+func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
+	return p.decide(&s, &o, g, u)
+}
+
+func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {
+	if why := p.verdict(s, o); why != 0 {
+		return Decision{Stop: why, Prev: s.Prev}
+	}
+	d := p.wait(s, o, u)
+
+	// A wait that can't lead to an attempt is not begun: what is known now is
+	// worth more to the caller than the same answer later.
+	switch {
+	case p.TotalTimeout > 0 && d.Wait >= p.TotalTimeout-s.Elapsed:
+		d.Stop = StopTotalTimeout
+	case s.Left != 0 && d.Wait >= s.Left:
+		d.Stop = StopDeadline
+	case g.OpenFor > d.Wait:
+		d.Stop = StopBreaker
+	case g.OverBudget:
+		d.Stop = StopBudget
+	}
+	return d
+}
+
+// verdict says whether the failure itself ends the call.
+func (p *Policy) verdict(s *State, o *Outcome) Reason {
+	switch {
+	case o.Class == ClassCanceled:
+		return StopCanceled
+	case o.Class == ClassPermanent:
+		return StopPermanent
+	case o.Class == ClassStuck:
+		return StopStuck
+	case s.Attempt >= p.Attempts && p.Attempts != Unlimited:
+		return StopAttempts
+	case o.After > cmp.Or(p.ServerWait, DefaultServerWait):
+		return StopServerWait
+	}
+	return 0
+}
+
+// wait says how long to wait, and who said so.
+func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
+	switch {
+	case o.After > 0:
+		return Decision{By: ByServer, Wait: sum(o.After, extra(o.After, u), p.ServerSlack), Prev: s.Prev}
+	case o.Delay > 0:
+		return Decision{By: BySchedule, Wait: min(o.Delay, cmp.Or(p.Cap, math.MaxInt64)), Prev: s.Prev}
+	case p.Base == 0 && o.Class != ClassThrottled:
+		return Decision{}
+	default:
+		d := p.delay(s, o, u)
+		return Decision{Wait: d, Prev: d}
+	}
+}
+
+// explain returns the numbers behind a reason that is a riddle without them.
+func (p *Policy) explain(why Reason, o Outcome) error {
+	if why != StopServerWait {
+		return nil
+	}
+	return fmt.Errorf("asked for %v, granted are %v", o.After, cmp.Or(p.ServerWait, DefaultServerWait))
+}
+
+// extra spreads the clients that a server told to come back at one moment:
+// always later than it asked, by up to a fifth, at most by 30 seconds.
+func extra(after time.Duration, u uint64) time.Duration {
+	most := min(after/5, 30*time.Second)
+	return time.Duration(float64(most) * (float64(u>>11) / (1 << 53)))
+}
+
+// sum adds durations that are not negative, and stops at the largest one.
+func sum(ds ...time.Duration) (total time.Duration) {
+	for _, d := range ds {
+		total = min(total, math.MaxInt64-d) + d
+	}
+	return total
+}

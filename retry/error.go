@@ -1,0 +1,178 @@
+package retry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Error is what a runner returns when it gives up. It unwraps to the reason and
+// to the last failure, so errors.Is and errors.As find both.
+type Error struct {
+	Name     string        // the runner's name, if it has one
+	Reason   Reason        // why it stopped
+	Attempts int           // attempts made
+	Elapsed  time.Duration // time spent; a runner that needs no clock before the first failure counts from there
+	Last     error         // the last failure; nil when no attempt was made
+	Cause    error         // what the context was canceled with, or what refused the attempt; often nil
+
+	failures int // in all
+	first    [firstKept]Failure
+	latest   *[lastKept]Failure // a ring; nil until the first ones are full
+}
+
+// History returns the failed attempts in order: all of them up to eight,
+// otherwise the first four and the last four.
+func (e *Error) History() []Failure {
+	list := append([]Failure(nil), e.first[:min(e.failures, firstKept)]...)
+	for i := max(firstKept, e.failures-lastKept); i < e.failures; i++ {
+		list = append(list, e.latest[i%lastKept])
+	}
+	return list
+}
+
+// Error says what happened in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Name != "" {
+		b.WriteString(e.Name + ": ")
+	}
+	switch {
+	case e.Attempts == 0:
+		b.WriteString("not attempted")
+	case e.Reason == StopPermanent:
+		fmt.Fprintf(&b, "attempt %d", e.Attempts)
+	default:
+		fmt.Fprintf(&b, "gave up after %s", plural(e.Attempts, "attempt"))
+	}
+	if e.Elapsed >= time.Millisecond { // less is noise
+		b.WriteString(" in " + roundTime(e.Elapsed).String())
+	}
+	b.WriteString(": " + e.Reason.Error())
+	last := ""
+	if e.Last != nil {
+		last = e.Last.Error()
+	}
+	if e.Cause != nil && e.Cause.Error() != last {
+		b.WriteString(": " + e.Cause.Error())
+	}
+	if last != "" {
+		b.WriteString(": " + last)
+	}
+	return b.String()
+}
+
+// Unwrap returns the reason, the cause and the last failure.
+func (e *Error) Unwrap() []error {
+	errs := make([]error, 0, 3)
+	errs = append(errs, e.Reason)
+	for _, err := range []error{e.Cause, e.Last} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// RetryOutcome tells a runner around this one that a permanent failure stays
+// permanent. Anything else may be tried again.
+func (e *Error) RetryOutcome() Outcome {
+	if e.Reason == StopPermanent {
+		return Outcome{Class: ClassPermanent}
+	}
+	return Outcome{}
+}
+
+// Failure is one failed attempt.
+type Failure struct {
+	Attempt int           // its number, from 1
+	Err     error         // what it returned
+	Wait    time.Duration // the wait that followed; 0 after the last one
+	By      Source        // who set the wait
+}
+
+// history keeps the first and the last failures of a call, and so stays small
+// however often it is retried.
+type history struct {
+	n      int // failures in all
+	first  [firstKept]Failure
+	latest [lastKept]Failure // a ring
+}
+
+const firstKept, lastKept = 4, 4
+
+func (h *history) add(attempt int, err error) {
+	h.n++
+	*h.last() = Failure{Attempt: attempt, Err: err}
+}
+
+// last returns the last failure.
+func (h *history) last() *Failure {
+	if h.n <= firstKept {
+		return &h.first[h.n-1]
+	}
+	return &h.latest[(h.n-1)%lastKept]
+}
+
+// waited notes the wait that follows the last failure.
+func (h *history) waited(d Decision) {
+	f := h.last()
+	f.Wait, f.By = d.Wait, d.By
+}
+
+// keep hands the history over to the error. Most calls give up after a few
+// attempts, and then it fits into the error itself.
+func (h *history) keep(e *Error) {
+	e.Last, e.failures, e.first = h.last().Err, h.n, h.first
+	if h.n > firstKept {
+		latest := h.latest
+		e.latest = &latest
+	}
+}
+
+// TimeoutError is the failure of an attempt that ran out of time, and the cause
+// with which its context ended.
+type TimeoutError struct {
+	Limit time.Duration // the limit that was reached
+	Total bool          // it is the limit of the whole call, not of the attempt
+	Err   error         // what the operation returned; nil in a context's cause
+}
+
+// Error says which limit was reached.
+func (e *TimeoutError) Error() string {
+	s := "attempt timed out after " + e.Limit.String()
+	if e.Total {
+		s = "total timeout of " + e.Limit.String() + " reached"
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns what the operation returned.
+func (e *TimeoutError) Unwrap() error { return e.Err }
+
+// Is makes the error a [context.DeadlineExceeded].
+func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout implements the interface of net.Error and os.IsTimeout.
+func (e *TimeoutError) Timeout() bool { return true }
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// roundTime keeps three digits or so: more is noise to a reader.
+func roundTime(d time.Duration) time.Duration {
+	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Second)
+}

@@ -1,0 +1,128 @@
+package retry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+)
+
+// guard holds what an attempt took on its way in and gives back on its way
+// out, also when the operation panics.
+type guard struct {
+	r      *Runner
+	ctx    *attemptContext
+	held   bool // a place in r.concurrency
+	token  limit.Token
+	permit breaker.Permit
+	let    bool // permit is valid
+	health breaker.Result
+	load   limit.Result
+}
+
+// guarded makes one attempt behind all gates, in the fixed order: limits,
+// breaker, timeout. refused is the final error when a gate is closed.
+func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (o Outcome, err, refused error) {
+	r := c.r
+	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // what a panic leaves
+	defer g.leave()
+	if why, err := g.enter(ctx); err != nil {
+		if ctx.Err() != nil {
+			why = StopCanceled
+		}
+		return o, nil, c.giveUp(ctx, why, err, h)
+	}
+	c.state.Attempt++
+	c.emit(AttemptStarted, nil)
+	if r.policy.AttemptTimeout > 0 || r.policy.TotalTimeout > 0 || r.hedging {
+		left := r.policy.TotalTimeout
+		if left > 0 {
+			left = max(left-c.elapsed(), 1)
+		}
+		g.ctx = newAttemptContext(ctx, &r.policy, left)
+		g.ctx.call, g.ctx.attempt = c.id, c.state.Attempt
+		err = op(g.ctx)
+	} else {
+		err = op(ctx)
+	}
+	if err == nil {
+		g.health, g.load = breaker.Success, limit.Answered
+		return o, nil, nil
+	}
+	late := errors.Is(err, context.DeadlineExceeded)
+	if late && g.ctx != nil && ctx.Err() == nil && g.ctx.timedOut() {
+		err = &TimeoutError{Limit: g.ctx.timeout.Limit, Total: g.ctx.timeout.Total, Err: err}
+	}
+	o = r.outcome(ctx, err)
+	g.health, g.load = resultOf(ctx, o), loadOf(o, late)
+	return o, err, nil
+}
+
+// loadOf says what an outcome means to an adaptive limit.
+func loadOf(o Outcome, late bool) limit.Result {
+	switch {
+	case o.Class == ClassThrottled || late:
+		return limit.Dropped
+	case o.Class == ClassPermanent:
+		return limit.Answered
+	default:
+		return limit.Ignored
+	}
+}
+
+// resultOf says what an outcome means to a breaker. A permanent failure is an
+// answer, and no sign of a sick service. A caller who goes away says nothing
+// about it; one whose deadline passes got no answer in time, and that does.
+func resultOf(ctx context.Context, o Outcome) breaker.Result {
+	switch {
+	case o.Class == ClassPermanent:
+		return breaker.Success
+	case o.Class == ClassCanceled && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return breaker.Canceled
+	default:
+		return breaker.Failure
+	}
+}
+
+// enter passes the gates. On an error it names the reason.
+func (g *guard) enter(ctx context.Context) (why Reason, err error) {
+	r := g.r
+	if r.concurrency != nil {
+		if err := r.concurrency.Acquire(ctx); err != nil {
+			return StopLimit, err
+		}
+		g.held = true
+	}
+	if r.adaptive != nil {
+		if g.token, err = r.adaptive.Acquire(ctx); err != nil {
+			return StopLimit, err
+		}
+	}
+	if r.rate != nil {
+		if err := r.rate.Wait(ctx); err != nil {
+			return StopLimit, err
+		}
+	}
+	if r.breaker != nil {
+		if g.permit, err = r.breaker.Allow(); err != nil {
+			return StopBreaker, err
+		}
+		g.let = true
+	}
+	return 0, nil
+}
+
+// leave gives everything back, in the opposite order.
+func (g *guard) leave() {
+	if g.ctx != nil {
+		g.ctx.end()
+	}
+	if g.let {
+		g.permit.Done(g.health)
+	}
+	g.token.Done(g.load)
+	if g.held {
+		g.r.concurrency.Release()
+	}
+}

@@ -1,0 +1,107 @@
+package retry
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultHedgeShare is the part of all calls that may be hedged when a policy
+// does not say.
+const DefaultHedgeShare = 0.05
+
+// Hedge says when a second attempt is started beside one that is slow. The zero
+// Hedge starts none. Either After or Percentile is set.
+type Hedge struct {
+	After      time.Duration // a fixed delay
+	Percentile float64       // the delay below which so many per cent of calls succeeded lately
+	Share      float64       // part of all calls that may be hedged; 0 means DefaultHedgeShare
+}
+
+// Validate reports what is wrong with the hedge.
+func (h Hedge) Validate() error {
+	switch {
+	case h == Hedge{}:
+		return nil
+	case h.After < 0:
+		return fmt.Errorf("hedge: %v is negative", h.After)
+	case h.After > 0 && h.Percentile != 0:
+		return fmt.Errorf("hedge: both a delay (%v) and a percentile (p%v)", h.After, h.Percentile)
+	case h.After == 0 && h.Percentile == 0:
+		return fmt.Errorf("hedge: a share without a delay")
+	case h.After == 0 && !(h.Percentile > 0 && h.Percentile < 100): // true for NaN
+		return fmt.Errorf("hedge: p%v is not between p0 and p100", h.Percentile)
+	case !(h.Share >= 0 && h.Share <= 1):
+		return fmt.Errorf("hedge: a share of %v is not between 0 and 1", h.Share)
+	}
+	return nil
+}
+
+func (h Hedge) share() float64 { return cmp.Or(h.Share, DefaultHedgeShare) }
+
+// String returns the hedge in the text form of a policy: "none", "200ms",
+// "p95" or "p95/5%".
+func (h Hedge) String() string {
+	if h == (Hedge{}) {
+		return "none"
+	}
+	s := formatDuration(h.After)
+	if h.Percentile != 0 {
+		s = "p" + formatNumber(h.Percentile)
+	}
+	if h.Share != 0 {
+		s += "/" + formatNumber(perCent(h.Share)) + "%"
+	}
+	return s
+}
+
+func parseHedge(s string) (Hedge, error) {
+	if s == "none" {
+		return Hedge{}, nil
+	}
+	var h Hedge
+	var err error
+	delay, share, shared := strings.Cut(s, "/")
+	if pct, ok := strings.CutPrefix(delay, "p"); ok {
+		h.Percentile, err = parseNumber(pct)
+	} else {
+		h.After, err = parseDuration(delay)
+	}
+	if err != nil {
+		return Hedge{}, fmt.Errorf("hedge %q: want none, a delay such as 200ms, or p95; with /5%% for a share of all calls", s)
+	}
+	if shared {
+		num, ok := strings.CutSuffix(share, "%")
+		f, err := parseNumber(num)
+		if !ok || err != nil || f == 0 || f > 100 {
+			return Hedge{}, fmt.Errorf("hedge %q: the share of calls must be above 0%% and at most 100%%", s)
+		}
+		h.Share = f / 100
+	}
+	if h.After == 0 && h.Percentile == 0 {
+		return Hedge{}, fmt.Errorf("hedge %q: the delay must be above zero; write none for no hedge", s)
+	}
+	return h, nil
+}
+
+// perCent returns f×100 without the noise in the last bits.
+func perCent(f float64) float64 {
+	p := math.Round(f*100*1e9) / 1e9
+	if p/100 == f {
+		return p
+	}
+	return f * 100
+}
+
+func formatNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// parseNumber reads a plain decimal number that is not negative.
+func parseNumber(s string) (float64, error) {
+	if strings.Trim(s, "0123456789.") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(s, 64)
+}

@@ -1,0 +1,123 @@
+package retry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/limit"
+)
+
+// Unlimited as a number of attempts sets no limit. It must be spelled out.
+const Unlimited = -1
+
+// DefaultServerWait is the longest delay stated by a server that is honoured
+// when a policy does not say.
+const DefaultServerWait = 120 * time.Second
+
+// Policy says how long to wait, when to stop and what a retry may cost. It is
+// plain data: comparable, printable and storable, with one text form that
+// [Parse] reads and [Policy.String] writes. The zero Policy is valid and makes
+// one attempt.
+type Policy struct {
+	backoff.Schedule // Kind, Base, Cap, Factor, MaxDoublings, Jitter
+
+	Attempts       int              // tries in all, the first included; 0 means 1, Unlimited no limit
+	AttemptTimeout time.Duration    // ends one attempt; 0 means never
+	TotalTimeout   time.Duration    // ends the call with all its attempts and waits; 0 means never
+	ThrottleBase   time.Duration    // Base after a throttled attempt; 0 means Base
+	ServerWait     time.Duration    // longest delay stated by a server that is honoured; 0 means DefaultServerWait
+	ServerSlack    time.Duration    // added to a delay stated by a server
+	ResetAfter     time.Duration    // healthy stretch that clears the count of attempts; 0 means never
+	Budget         limit.BudgetSpec // what retries may cost in all; zero means no budget
+	Hedge          Hedge            // second attempt beside a slow one; zero means none
+}
+
+// Validate reports everything that is wrong with the policy, each problem with
+// its field's name.
+func (p Policy) Validate() error {
+	errs := []error{p.Schedule.Validate()}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if p.Attempts < Unlimited {
+		bad("attempts: %d is negative", p.Attempts)
+	}
+	for _, f := range []struct {
+		key string
+		d   time.Duration
+	}{
+		{"attempt-timeout", p.AttemptTimeout},
+		{"total-timeout", p.TotalTimeout},
+		{"throttle-base", p.ThrottleBase},
+		{"server-wait", p.ServerWait},
+		{"server-slack", p.ServerSlack},
+		{"reset-after", p.ResetAfter},
+	} {
+		if f.d < 0 {
+			bad("%s: %v is negative", f.key, f.d)
+		}
+	}
+	if p.Cap > 0 && p.ThrottleBase > p.Cap {
+		bad("throttle-base: %v is above cap %v", p.ThrottleBase, p.Cap)
+	}
+	errs = append(errs, p.Budget.Validate(), p.Hedge.Validate())
+	return errors.Join(errs...)
+}
+
+// Retries returns how many retries the policy allows, Unlimited for no limit.
+func (p Policy) Retries() int {
+	if p.Attempts == Unlimited {
+		return Unlimited
+	}
+	return p.attempts() - 1
+}
+
+// attempts returns the number of attempts with 0 spelled out.
+func (p *Policy) attempts() int { return cmp.Or(p.Attempts, 1) }
+
+// Delays yields the number and the wait of each retry the policy allows.
+// random is called once for each; nil yields the waits without jitter.
+// Timeouts, budgets and servers are not asked.
+func (p Policy) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
+	return func(yield func(int, time.Duration) bool) {
+		last := p.Retries()
+		for k, d := range p.Schedule.Delays(random) {
+			if last != Unlimited && k > last || !yield(k, d) {
+				return
+			}
+		}
+	}
+}
+
+// Refuse returns an error when the policy sets one of the keys that the named
+// runner can't honour. Runners call it when they are made, so that no key is
+// ever read and ignored.
+func (p Policy) Refuse(runner string, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		k, ok := keyNamed(name)
+		if !ok {
+			return fmt.Errorf("retry: Refuse: unknown key %q", name)
+		}
+		if v := k.get(&p); v != "" {
+			errs = append(errs, fmt.Errorf("%s: %s can't honour %s=%s", name, runner, name, v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// delay returns the schedule's delay after the outcome.
+func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
+	if o.Class == ClassThrottled && p.ThrottleBase > 0 {
+		t := p.Schedule
+		t.Base = p.ThrottleBase
+		return t.Delay(s.Attempt, s.Prev, u)
+	}
+	return p.Schedule.Delay(s.Attempt, s.Prev, u)
+}
+
+// oneLine joins the messages of a joined error for use inside a sentence.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,140 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+)
+
+// Runner runs operations under a policy. It is made once, never changes, and
+// is shared by all goroutines; the context comes with each call.
+type Runner struct {
+	direct   bool // nothing stands before an attempt, and no clock is needed before the first failure
+	bare     bool // nothing stands before an attempt
+	timed    bool // the elapsed time is needed before the end
+	observed bool // somebody observes
+	draws    bool // the policy's delays need a random number
+	policy   Policy
+	settings
+	calls atomic.Uint64 // numbers the calls, when somebody observes
+}
+
+// settings is what options set.
+type settings struct {
+	name        string
+	breaker     *breaker.Breaker
+	budget      *limit.Budget
+	concurrency *limit.Concurrency
+	adaptive    *limit.Adaptive
+	rate        *limit.Rate
+	classify    func(error) Outcome
+	schedule    func(State, Outcome) time.Duration
+	onRetry     func(context.Context, Event) error
+	observers   []func(Event)
+	random      func() uint64
+	grace       time.Duration
+	hedging     bool
+}
+
+// New returns a runner for the policy. A policy that is not valid, or that has
+// a key which the runner can't honour, is an error: reset-after belongs to
+// sessions, and hedge to [NewHedger].
+func New(p Policy, opts ...Option) (*Runner, error) {
+	s, err := apply(opts)
+	if err == nil && s.grace != 0 {
+		err = errors.New("WithGrace: only a Hedger leaves an attempt behind")
+	}
+	return build(p, s, errors.Join(err, p.Refuse("a Runner", "reset-after", "hedge")))
+}
+
+// Must is New for a policy in its text form. It panics on an error, and so is
+// for variables of packages and for tests.
+func Must(text string, opts ...Option) *Runner {
+	p, err := Parse(text)
+	if err != nil {
+		panic("retry.Must: " + err.Error())
+	}
+	r, err := New(p, opts...)
+	if err != nil {
+		panic(err.Error())
+	}
+	return r
+}
+
+// build makes a runner, unless there is an error already.
+func build(p Policy, s settings, err error) (*Runner, error) {
+	err = errors.Join(p.Validate(), err)
+	switch {
+	case err != nil:
+	case s.budget == nil && p.Budget != limit.BudgetSpec{}:
+		s.budget, err = limit.NewBudget(p.Budget)
+	case s.budget != nil && p.Budget != limit.BudgetSpec{} && p.Budget != s.budget.Spec():
+		err = fmt.Errorf("budget: the policy says %v, the shared one is %v", p.Budget, s.budget.Spec())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("retry.New: %s", oneLine(err))
+	}
+	if s.random == nil {
+		s.random = rand.Uint64
+	}
+	r := &Runner{policy: p, settings: s, observed: len(s.observers) > 0, draws: p.Random()}
+	r.bare = s.breaker == nil && s.concurrency == nil && s.adaptive == nil && s.rate == nil &&
+		!r.observed && p.AttemptTimeout == 0 && p.TotalTimeout == 0 && !s.hedging
+	r.direct = r.bare && s.budget == nil
+	r.timed = p.TotalTimeout > 0 || r.observed || s.onRetry != nil || s.schedule != nil
+	return r, nil
+}
+
+// Policy returns the runner's policy.
+func (r *Runner) Policy() Policy { return r.policy }
+
+// Name returns the runner's name.
+func (r *Runner) Name() string { return r.name }
+
+// Do runs the operation until it succeeds or the policy gives up; the error is
+// then an [*Error]. The operation runs on the caller's goroutine with a context
+// that ends with the attempt. It is never abandoned: one that ignores its
+// context is waited for.
+func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
+	if !r.direct || op == nil || ctx.Err() != nil {
+		return r.run(ctx, State{}, op)
+	}
+	err := op(ctx)
+	if err == nil {
+		return nil
+	}
+	return r.again(ctx, op, err)
+}
+
+// Value is [Runner.Do] for an operation with a result. When it gives up it
+// returns what the last attempt returned beside its error.
+func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error)) (v T, err error) {
+	if op == nil {
+		return v, r.run(ctx, State{}, nil)
+	}
+	if !r.direct || ctx.Err() != nil {
+		err = r.run(ctx, State{}, func(ctx context.Context) (err error) { v, err = op(ctx); return err })
+		return v, err
+	}
+	if v, err = op(ctx); err == nil {
+		return v, nil
+	}
+	err = r.again(ctx, func(ctx context.Context) (err error) { v, err = op(ctx); return err }, err)
+	return v, err
+}
+
+// Resume is [Runner.Do] for a call that has made attempts already, perhaps in
+// another process. Its first attempt starts at once; store the state from the
+// event given to the hook of [WithOnRetry].
+func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
+	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
+		return errors.New("retry: Resume: state: a field is negative")
+	}
+	return r.run(ctx, s, op)
+}

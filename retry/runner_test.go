@@ -1,0 +1,699 @@
+package retry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+)
+
+var errFlaky = errors.New("flaky")
+
+// failing returns an operation that fails n times and then succeeds, and the
+// times at which it was called.
+func failing(n int, err error) (op func(context.Context) error, at *[]time.Duration) {
+	at = new([]time.Duration)
+	var start time.Time
+	return func(context.Context) error {
+		if start.IsZero() {
+			start = time.Now()
+		}
+		*at = append(*at, time.Since(start))
+		if len(*at) <= n {
+			return err
+		}
+		return nil
+	}, at
+}
+
+func wantError(t *testing.T, err error, why Reason, attempts int, last error) *Error {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v (%T), want a *retry.Error", err, err)
+	}
+	if e.Reason != why || e.Attempts != attempts || !errors.Is(err, why) {
+		t.Errorf("error %v: reason %v after %d, want %v after %d", err, e.Reason, e.Attempts, why, attempts)
+	}
+	if last != nil && !errors.Is(err, last) {
+		t.Errorf("error %v does not wrap %v", err, last)
+	}
+	return e
+}
+
+func TestDoWaitsByThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op, at := failing(3, errFlaky)
+		if err := Must("exponential(1s..32s) attempts=4").Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}
+		if !reflect.DeepEqual(*at, want) {
+			t.Errorf("attempts at %v, want %v", *at, want)
+		}
+	})
+}
+
+func TestDoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op, at := failing(99, errFlaky)
+		start := time.Now()
+		err := Must("fixed(1s) attempts=3", WithName("db")).Do(t.Context(), op)
+		e := wantError(t, err, StopAttempts, 3, errFlaky)
+		if want := "db: gave up after 3 attempts in 2s: attempts used up: flaky"; err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+		if len(*at) != 3 || time.Since(start) != 2*time.Second {
+			t.Errorf("%d attempts in %v, want 3 in 2s: no wait after the last", len(*at), time.Since(start))
+		}
+		want := []Failure{{1, errFlaky, time.Second, ByPolicy}, {2, errFlaky, time.Second, ByPolicy}, {3, errFlaky, 0, ByPolicy}}
+		if got := e.History(); !reflect.DeepEqual(got, want) {
+			t.Errorf("history %v, want %v", got, want)
+		}
+	})
+}
+
+func TestTheHistoryIsBounded(t *testing.T) {
+	for _, n := range []int{1, 4, 5, 8, 9, 12, 100} {
+		i := 0
+		err := Must(fmt.Sprintf("fixed(0s) attempts=%d", n)).Do(t.Context(), func(context.Context) error {
+			i++
+			return fmt.Errorf("failure %d", i)
+		})
+		var got []string
+		for _, f := range wantError(t, err, StopAttempts, n, nil).History() {
+			if f.Err.Error() != fmt.Sprintf("failure %d", f.Attempt) {
+				t.Errorf("attempt %d failed with %v", f.Attempt, f.Err)
+			}
+			got = append(got, fmt.Sprint(f.Attempt))
+		}
+		var want []string
+		for k := 1; k <= n; k++ {
+			if k <= 4 || k > n-4 {
+				want = append(want, fmt.Sprint(k))
+			}
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("history of %d: %v, want %v", n, got, want)
+		}
+	}
+}
+
+func TestClassification(t *testing.T) {
+	permanent := func(err error) error { return Permanent(err) }
+	tests := []struct {
+		name     string
+		mark     func(error) error
+		attempts int
+	}{
+		{"an unmarked error is retried", func(err error) error { return err }, 2},
+		{"a permanent one is not", permanent, 1},
+		{"nor one that wraps it", func(err error) error { return fmt.Errorf("get: %w", permanent(err)) }, 1},
+		{"nor one that joins it", func(err error) error { return errors.Join(io.EOF, permanent(err)) }, 1},
+		{"the outermost mark counts", func(err error) error { return Throttled(permanent(err)) }, 2},
+		{"an error of another runner stays permanent", func(err error) error {
+			return Must("fixed(0s)", WithClassifier(func(error) Outcome { return Outcome{Class: ClassPermanent} })).
+				Do(context.Background(), func(context.Context) error { return err })
+		}, 1},
+		{"an error may implement Classified", func(err error) error { return classified{err} }, 1},
+	}
+	for _, tt := range tests {
+		n := 0
+		err := Must("fixed(0s) attempts=2").Do(t.Context(), func(context.Context) error { n++; return tt.mark(errFlaky) })
+		if n != tt.attempts || !errors.Is(err, errFlaky) {
+			t.Errorf("%s: %d attempts, want %d; error %v", tt.name, n, tt.attempts, err)
+		}
+	}
+	if Permanent(nil) != nil || After(nil, 1) != nil || Throttled(nil) != nil {
+		t.Error("a mark of nil is not nil")
+	}
+	if o := OutcomeOf(After(Throttled(errFlaky), time.Second)); o != (Outcome{Class: ClassThrottled, After: time.Second}) {
+		t.Errorf("marks do not add up: %+v", o)
+	}
+	if o := OutcomeOf(After(errFlaky, -time.Second)); o != (Outcome{}) {
+		t.Errorf("a negative delay states something: %+v", o)
+	}
+}
+
+type classified struct{ error }
+
+func (c classified) Unwrap() error       { return c.error }
+func (classified) RetryOutcome() Outcome { return Outcome{Class: ClassPermanent} }
+
+func TestClassifierDecides(t *testing.T) {
+	n := 0
+	r := Must("fixed(0s) attempts=5", WithClassifier(func(err error) Outcome {
+		if errors.Is(err, io.EOF) {
+			return Outcome{Class: ClassPermanent}
+		}
+		return Outcome{}
+	}))
+	err := r.Do(t.Context(), func(context.Context) error {
+		if n++; n == 3 {
+			return io.EOF
+		}
+		return Permanent(errFlaky) // the classifier outranks the mark
+	})
+	wantError(t, err, StopPermanent, 3, io.EOF)
+}
+
+func TestServerDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op, at := failing(1, After(errFlaky, 10*time.Second))
+		if err := Must("fixed(1s) attempts=2", WithRand(func() uint64 { return 0 })).Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		if got := (*at)[1]; got != 10*time.Second {
+			t.Errorf("second attempt after %v, want 10s", got)
+		}
+		op, at = failing(1, After(errFlaky, 121*time.Second))
+		err := Must("fixed(1s) attempts=2").Do(t.Context(), op)
+		wantError(t, err, StopServerWait, 1, errFlaky)
+		if len(*at) != 1 {
+			t.Errorf("%d attempts, want 1", len(*at))
+		}
+	})
+}
+
+func TestThrottledWaitsFromItsOwnBase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op, at := failing(1, Throttled(errFlaky))
+		if err := Must("exponential(50ms..20s) attempts=3 throttle-base=1s").Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		if (*at)[1] != time.Second {
+			t.Errorf("second attempt after %v, want 1s", (*at)[1])
+		}
+	})
+}
+
+func TestScheduleOption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op, at := failing(3, errFlaky)
+		r := Must("fixed(1s..5s) attempts=4", WithSchedule(func(s State, _ Outcome) time.Duration {
+			return []time.Duration{0, 3 * time.Second, time.Hour}[s.Attempt-1]
+		}))
+		if err := r.Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{0, time.Second, 4 * time.Second, 9 * time.Second} // policy, schedule, cap
+		if !reflect.DeepEqual(*at, want) {
+			t.Errorf("attempts at %v, want %v", *at, want)
+		}
+	})
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		n := 0
+		err := Must("fixed(1s) attempts=2 attempt-timeout=5s").Do(t.Context(), func(ctx context.Context) error {
+			if d, ok := ctx.Deadline(); !ok || time.Until(d) != 5*time.Second {
+				t.Errorf("deadline in %v, %v", time.Until(d), ok)
+			}
+			n++
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		})
+		e := wantError(t, err, StopAttempts, 2, context.DeadlineExceeded)
+		var timeout *TimeoutError
+		if !errors.As(e.Last, &timeout) || timeout.Limit != 5*time.Second || timeout.Total {
+			t.Errorf("last failure %v, want a timeout of 5s", e.Last)
+		}
+		if !errors.As(cause, &timeout) || cause.Error() != "attempt timed out after 5s" {
+			t.Errorf("cause %v", cause)
+		}
+		if e.Elapsed != 6*time.Second { // from the first failure on: 1s wait, 5s attempt
+			t.Errorf("elapsed %v", e.Elapsed)
+		}
+	})
+}
+
+func TestASuccessAfterItsTimeoutIsASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := Must("fixed(1s) attempts=2 attempt-timeout=5s").Do(ctx, func(context.Context) error {
+			time.Sleep(time.Minute)
+			cancel()
+			return nil
+		})
+		if err != nil {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestTotalTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		n := 0
+		err := Must("fixed(1s) attempts=unlimited total-timeout=10s").Do(t.Context(), func(ctx context.Context) error {
+			n++
+			select {
+			case <-time.After(4 * time.Second):
+				return errFlaky
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		e := wantError(t, err, StopTotalTimeout, 2, errFlaky)
+		// 4s + 1s + 4s = 9s, and a wait of 1s would end at the timeout.
+		if n != 2 || time.Since(start) != 9*time.Second || e.Elapsed != 9*time.Second {
+			t.Errorf("%d attempts in %v, elapsed %v", n, time.Since(start), e.Elapsed)
+		}
+		start = time.Now()
+		err = Must("fixed(1s) attempts=unlimited total-timeout=10s").Do(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		wantError(t, err, StopTotalTimeout, 1, context.DeadlineExceeded)
+		if time.Since(start) != 10*time.Second {
+			t.Errorf("took %v, want 10s", time.Since(start))
+		}
+	})
+}
+
+func TestTheEarliestDeadlineCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tests := []struct {
+			policy string
+			caller time.Duration
+			want   time.Duration
+			why    Reason
+		}{
+			{"fixed(1s) attempts=1 attempt-timeout=5s total-timeout=8s", 20 * time.Second, 5 * time.Second, StopAttempts},
+			{"fixed(1s) attempts=1 attempt-timeout=8s total-timeout=5s", 20 * time.Second, 5 * time.Second, StopAttempts},
+			{"fixed(1s) attempts=9 attempt-timeout=8s total-timeout=9s", 5 * time.Second, 5 * time.Second, StopDeadline},
+			{"fixed(1s) attempts=9", 5 * time.Second, 5 * time.Second, StopDeadline},
+		}
+		for _, tt := range tests {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.caller)
+			start := time.Now()
+			err := Must(tt.policy).Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			cancel()
+			wantError(t, err, tt.why, 1, context.DeadlineExceeded)
+			if took := time.Since(start); took != tt.want {
+				t.Errorf("%s with %v: took %v, want %v", tt.policy, tt.caller, took, tt.want)
+			}
+		}
+	})
+}
+
+func TestCancellationEndsAWaitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { cancel(why) })
+		start := time.Now()
+		op, _ := failing(9, errFlaky)
+		err := Must("fixed(1h) attempts=3").Do(ctx, op)
+		e := wantError(t, err, StopCanceled, 1, errFlaky)
+		if !errors.Is(err, why) || !errors.Is(e.Cause, why) || time.Since(start) != 3*time.Second {
+			t.Errorf("after %v: %v, cause %v", time.Since(start), err, e.Cause)
+		}
+		if want := "gave up after 1 attempt in 3s: canceled: shutting down: flaky"; err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+	})
+}
+
+func TestACancellationThatIsNotTheCallersIsRetried(t *testing.T) {
+	op, at := failing(1, context.Canceled) // of some context inside the operation
+	if err := Must("fixed(0s) attempts=2").Do(t.Context(), op); err != nil || len(*at) != 2 {
+		t.Errorf("%d attempts, %v", len(*at), err)
+	}
+}
+
+func TestOnRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []Event
+		var told []Event
+		r := Must("exponential(1s..9s) attempts=4",
+			WithOnRetry(func(_ context.Context, e Event) error {
+				told = append(told, e)
+				switch e.Attempt {
+				case 1:
+					return io.ErrClosedPipe
+				case 2:
+					panic("at the hook")
+				}
+				time.Sleep(time.Second) // part of the wait of 4s
+				return nil
+			}),
+			WithObserver(func(e Event) { events = append(events, e) }))
+		start := time.Now()
+		op, _ := failing(9, errFlaky)
+		wantError(t, r.Do(t.Context(), op), StopAttempts, 4, errFlaky)
+		if time.Since(start) != 7*time.Second {
+			t.Errorf("took %v, want 7s", time.Since(start))
+		}
+		if len(told) != 3 || told[2].Kind != Waiting || told[2].Delay != 4*time.Second || !errors.Is(told[2].Err, errFlaky) {
+			t.Errorf("the hook was told %+v", told)
+		}
+		var failed []string
+		for _, e := range events {
+			if e.Kind == HookFailed {
+				failed = append(failed, e.Err.Error())
+			}
+		}
+		if got := strings.Join(failed, ", "); got != "OnRetry: io: read/write on closed pipe, OnRetry: panic: at the hook" {
+			t.Errorf("observers were told %q", got)
+		}
+	})
+}
+
+func TestAPanicOfAnObserverOrClassifierChangesNothing(t *testing.T) {
+	var kinds []string
+	r := Must("fixed(0s) attempts=2",
+		WithObserver(func(Event) { panic("at the observer") }),
+		WithObserver(func(e Event) { kinds = append(kinds, e.Kind.String()) }),
+		WithSchedule(func(State, Outcome) time.Duration { panic("at the schedule") }),
+		WithClassifier(func(error) Outcome { panic("at the classifier") }))
+	op, at := failing(1, errFlaky)
+	if err := r.Do(t.Context(), op); err != nil || len(*at) != 2 {
+		t.Errorf("%d attempts, %v", len(*at), err)
+	}
+	if !strings.Contains(strings.Join(kinds, " "), "hook-failed") {
+		t.Errorf("the other observer was told %v", kinds)
+	}
+}
+
+func TestAPanicOfTheOperationGoesOnAndFreesEverything(t *testing.T) {
+	b := breaker.Must(breaker.Config{ConsecutiveFailures: 1, WindowCalls: 10})
+	c, err := limit.NewConcurrency(limit.ConcurrencyConfig{Max: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Must("fixed(0s) attempts=2 attempt-timeout=1m budget=ratio(0.1)", WithBreaker(b), WithConcurrency(c))
+	var attempt context.Context
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_ = r.Do(t.Context(), func(ctx context.Context) error { attempt = ctx; panic("boom") })
+	}()
+	if b.State() != breaker.Open || c.Stats().InUse != 0 || attempt.Err() == nil {
+		t.Errorf("breaker %v, in use %d, context %v", b.State(), c.Stats().InUse, attempt.Err())
+	}
+}
+
+func TestBudget(t *testing.T) {
+	shared, err := limit.NewBudget(limit.Refund(1, 0.1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Must("fixed(0s) attempts=9", WithBudget(shared))
+	op, at := failing(99, errFlaky)
+	wantError(t, r.Do(t.Context(), op), StopBudget, 3, errFlaky)
+	if len(*at) != 3 || shared.Tokens() != 0 {
+		t.Errorf("%d attempts, %v tokens left; want 3 and none", len(*at), shared.Tokens())
+	}
+	for range 10 {
+		if err := r.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if shared.Tokens() != 1 {
+		t.Errorf("%v tokens after ten successes, want 1", shared.Tokens())
+	}
+	op, _ = failing(1, errFlaky)
+	if err := r.Do(t.Context(), op); err != nil || shared.Tokens() != 1 {
+		t.Errorf("a retry that succeeded: %v, %v tokens, want its token back", err, shared.Tokens())
+	}
+	op, _ = failing(9, Permanent(errFlaky))
+	_ = r.Do(t.Context(), op)
+	if shared.Tokens() != 1 {
+		t.Errorf("a permanent failure cost %v tokens", 1-shared.Tokens())
+	}
+	own := Must("fixed(0s) attempts=9 budget=refund(1,0.1,3)")
+	op, _ = failing(99, errFlaky)
+	wantError(t, own.Do(t.Context(), op), StopBudget, 4, errFlaky)
+}
+
+func TestACanceledWaitReturnsItsBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := limit.NewBudget(limit.Refund(1, 0.1, 5))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		time.AfterFunc(time.Second, cancel)
+		op, _ := failing(9, errFlaky)
+		wantError(t, Must("fixed(1m) attempts=9", WithBudget(b)).Do(ctx, op), StopCanceled, 1, errFlaky)
+		if b.Tokens() != 5 {
+			t.Errorf("%v tokens, want 5: the retry never started", b.Tokens())
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	c, _ := limit.NewConcurrency(limit.ConcurrencyConfig{Max: 1})
+	r := Must("fixed(0s) attempts=3", WithConcurrency(c))
+	err := r.Do(t.Context(), func(ctx context.Context) error {
+		inner := r.Do(ctx, func(context.Context) error { return nil })
+		wantError(t, inner, StopLimit, 0, limit.ErrQueueFull)
+		return nil
+	})
+	if err != nil || c.Stats().InUse != 0 {
+		t.Errorf("%v, %d in use", err, c.Stats().InUse)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		rate, err := limit.NewRate(limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Second}, MaxWait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op, at := failing(2, errFlaky)
+		if err := Must("fixed(0s) attempts=3", WithRate(rate)).Do(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		if got := (*at)[2]; got != 2*time.Second {
+			t.Errorf("third attempt after %v, want 2s", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		err = Must("fixed(0s) attempts=3", WithRate(rate)).Do(ctx, op)
+		wantError(t, err, StopLimit, 0, limit.ErrRate)
+	})
+
+	a, _ := limit.NewAdaptive(limit.AdaptiveConfig{Max: 1})
+	r = Must("fixed(0s) attempts=2", WithAdaptive(a))
+	op, _ := failing(1, Throttled(errFlaky))
+	if err := r.Do(t.Context(), op); err != nil || a.Stats().InUse != 0 {
+		t.Errorf("adaptive: %v, %d in use", err, a.Stats().InUse)
+	}
+}
+
+func TestBreakerResults(t *testing.T) {
+	config := breaker.Config{ConsecutiveFailures: 2, WindowCalls: 10}
+	tests := []struct {
+		name string
+		err  error
+		want breaker.State
+	}{
+		{"failures open it", errFlaky, breaker.Open},
+		{"permanent failures are answers", Permanent(errFlaky), breaker.Closed},
+	}
+	for _, tt := range tests {
+		b := breaker.Must(config)
+		r := Must("fixed(0s)", WithBreaker(b))
+		for range 5 {
+			_ = r.Do(t.Context(), func(context.Context) error { return tt.err })
+		}
+		if b.State() != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, b.State(), tt.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.Must(config)
+		r := Must("fixed(0s)", WithBreaker(b))
+		for range 5 { // deadlines that pass: no answer in time
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_ = r.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			cancel()
+		}
+		if b.State() != breaker.Open {
+			t.Errorf("after deadlines that passed: %v, want open", b.State())
+		}
+	})
+}
+
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var saved State
+		ctx, cancel := context.WithCancel(t.Context())
+		r := Must("exponential(1s..32s) attempts=4 total-timeout=1m", WithOnRetry(func(_ context.Context, e Event) error {
+			if saved = e.State(); e.Attempt == 2 {
+				cancel() // as if the process had been killed
+			}
+			return nil
+		}))
+		op, _ := failing(9, errFlaky)
+		_ = r.Do(ctx, op)
+		if want := (State{Attempt: 2, Prev: 2 * time.Second, Elapsed: time.Second}); saved != want {
+			t.Fatalf("saved %+v, want %+v", saved, want)
+		}
+		op, at := failing(9, errFlaky)
+		err := r.Resume(t.Context(), saved, op)
+		e := wantError(t, err, StopAttempts, 4, errFlaky)
+		if want := []time.Duration{0, 4 * time.Second}; !reflect.DeepEqual(*at, want) || e.Elapsed != 5*time.Second {
+			t.Errorf("went on at %v, want %v; elapsed %v", *at, want, e.Elapsed)
+		}
+	})
+	if err := Must("fixed(0s)").Resume(t.Context(), State{Attempt: -1}, func(context.Context) error { return nil }); err == nil {
+		t.Error("Resume of a negative attempt succeeded")
+	}
+}
+
+func TestSeedsReproduceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := func(seed uint64) []time.Duration {
+			op, at := failing(5, errFlaky)
+			if err := Must("exponential(1s..32s) jitter=full attempts=6", WithSeed(seed)).Do(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+			return *at
+		}
+		if a, b := run(7), run(7); !reflect.DeepEqual(a, b) {
+			t.Errorf("one seed gave %v and %v", a, b)
+		}
+		if a, b := run(7), run(8); reflect.DeepEqual(a, b) {
+			t.Errorf("two seeds gave %v", a)
+		}
+	})
+}
+
+func TestLogger(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "elapsed" {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	synctest.Test(t, func(t *testing.T) {
+		op, _ := failing(9, errFlaky)
+		_ = Must("fixed(1s) attempts=2", WithLogger(log), WithName("api")).Do(t.Context(), op)
+		_ = Must("fixed(1s) attempts=2", WithLogger(log)).Do(t.Context(), func(context.Context) error { return nil })
+	})
+	want := `level=WARN msg=retrying name=api attempt=1 attempts=2 delay=1s delay_by=policy error=flaky
+level=ERROR msg="gave up" name=api attempt=2 attempts=2 reason=attempts error="api: gave up after 2 attempts in 1s: attempts used up: flaky"
+`
+	if out.String() != want {
+		t.Errorf("logged\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestWrongUseIsAnError(t *testing.T) {
+	ctx := t.Context()
+	nop := func(context.Context) error { return nil }
+	var unset *Runner
+	var zero Runner
+	r := Must("fixed(0s)")
+	tests := []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"nil operation", r.Do(ctx, nil), "operation: nil"},
+		{"nil operation with gates", Must("fixed(0s) attempt-timeout=1s").Do(ctx, nil), "operation: nil"},
+		{"nil operation of Value", func() error { _, err := Value[int](ctx, r, nil); return err }(), "operation: nil"},
+		{"zero runner", zero.Do(ctx, nop), "not made by New"},
+		{"nil context", zero.run(nil, State{}, nop), "not made by New"}, //nolint:staticcheck // on purpose
+		{"nil runner", unset.run(ctx, State{}, nop), "not made by New"},
+	}
+	for _, tt := range tests {
+		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q in it", tt.name, tt.err, tt.want)
+		}
+	}
+	for a := range r.Attempts(ctx, nil) {
+		if context.Cause(a.Context()) == nil {
+			t.Error("Attempts without an error: the attempt's context does not say so")
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	b, _ := limit.NewBudget(limit.Ratio(0.5))
+	tests := []struct {
+		name string
+		p    Policy
+		opts []Option
+		want string
+	}{
+		{"an invalid policy", Policy{Attempts: -5}, nil, "attempts:"},
+		{"a hedge", mustParse(t, "fixed(0s) hedge=p95"), nil, "hedge: a Runner can't honour hedge=p95"},
+		{"reset-after", mustParse(t, "fixed(0s) reset-after=1m"), nil, "reset-after: a Runner can't honour reset-after=1m"},
+		{"a nil option", Policy{}, []Option{nil}, "option: nil"},
+		{"a nil breaker", Policy{}, []Option{WithBreaker(nil)}, "WithBreaker: nil"},
+		{"a nil budget", Policy{}, []Option{WithBudget(nil)}, "WithBudget: nil"},
+		{"a nil limit", Policy{}, []Option{WithConcurrency(nil), WithAdaptive(nil), WithRate(nil)}, "WithConcurrency: nil; WithAdaptive: nil; WithRate: nil"},
+		{"a nil function", Policy{}, []Option{WithClassifier(nil), WithSchedule(nil), WithOnRetry(nil), WithObserver(nil), WithLogger(nil), WithRand(nil)}, "WithRand: nil"},
+		{"another budget than the policy's", mustParse(t, "fixed(0s) budget=ratio(0.2)"), []Option{WithBudget(b)}, "budget: the policy says ratio(0.2), the shared one is ratio(0.5)"},
+		{"a grace", Policy{}, []Option{WithGrace(1)}, "WithGrace:"},
+	}
+	for _, tt := range tests {
+		if _, err := New(tt.p, tt.opts...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: New = %v, want %q in it", tt.name, err, tt.want)
+		}
+	}
+	for _, text := range []string{"nonsense", "fixed(0s) hedge=1s"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Must(%q) did not panic", text)
+				}
+			}()
+			Must(text)
+		}()
+	}
+}
+
+func TestARunnerIsSharedByGoroutines(t *testing.T) {
+	b := breaker.Must(breaker.Config{})
+	r := Must("fixed(0s) attempts=3 attempt-timeout=1m budget=ratio(0.5)", WithBreaker(b), WithObserver(func(Event) {}), WithSeed(1))
+	var wg sync.WaitGroup
+	var calls atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				op, _ := failing(1, errFlaky)
+				_ = r.Do(t.Context(), func(ctx context.Context) error { calls.Add(1); return op(ctx) })
+			}
+		})
+	}
+	wg.Wait()
+	if calls.Load() < 4000 {
+		t.Errorf("%d attempts", calls.Load())
+	}
+}
+
+// checkGoroutines fails the test if goroutines are left when it ends.
+func checkGoroutines(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for range 1000 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		buf := make([]byte, 1<<16)
+		t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+	})
+}
