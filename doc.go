@@ -1,0 +1,14 @@
+// Package tideover gets work through failure: the same retry policy in Go code,
+// in the shell, in HTTP traffic and in jobs that survive a crash.
+//
+// This package is only the map. The library has no dependencies, and each of
+// its packages can be used alone:
+//
+//   - [github.com/tideover/tideover/retry]: policies, the decision, the runner
+//   - [github.com/tideover/tideover/backoff]: delays as pure functions
+//   - [github.com/tideover/tideover/breaker]: circuit breaker
+//   - [github.com/tideover/tideover/limit]: retry budgets, concurrency, rate
+//   - [github.com/tideover/tideover/retryhttp]: an http.RoundTripper that retries
+//
+// The command is github.com/tideover/tideover/cmd/tideover.
+package tideover
