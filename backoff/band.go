@@ -75,12 +75,12 @@ func (b Band) Validate() error {
 }
 
 // edges returns the range of the delay d under the band and the cap, both ends
-// included. d is not above limit.
+// included. The band is not None, and d is not above limit.
 func (b Band) edges(d, limit time.Duration) (lo, hi time.Duration) {
-	if b == None {
-		return d, d
+	top := d
+	if b.Hi != 1 {
+		top = scale(d, b.Hi)
 	}
-	top := scale(d, b.Hi)
 	if top <= limit {
 		return scale(d, b.Lo), top
 	}

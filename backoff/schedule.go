@@ -1,7 +1,6 @@
 package backoff
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -103,10 +102,12 @@ func (s Schedule) Validate() error {
 // the delay that Delay returned for the retry before, 0 for none; only
 // decorrelated schedules look at it. u is a uniform random number.
 func (s Schedule) Delay(retry int, prev time.Duration, u uint64) time.Duration {
-	if s.Kind != Decorrelated && s.Jitter == None {
-		return s.nominal(retry)
-	}
-	lo, hi := s.Range(retry, prev)
+	return s.draw(retry, prev, u)
+}
+
+// draw is Delay without copying the schedule.
+func (s *Schedule) draw(retry int, prev time.Duration, u uint64) time.Duration {
+	lo, hi := s.reach(retry, prev)
 	return pick(lo, hi, u)
 }
 
@@ -117,10 +118,23 @@ func (s Schedule) Random() bool { return s.Kind == Decorrelated || s.Jitter != N
 // Range returns the shortest and the longest delay that [Schedule.Delay] can
 // return for the same arguments.
 func (s Schedule) Range(retry int, prev time.Duration) (lo, hi time.Duration) {
-	if s.Kind == Decorrelated {
-		return s.Base, max(s.Base, min(scale(max(prev, s.Base), spread), s.limit()))
+	return s.reach(retry, prev)
+}
+
+// reach is Range without copying the schedule.
+func (s *Schedule) reach(retry int, prev time.Duration) (lo, hi time.Duration) {
+	limit := s.Cap
+	if limit == 0 {
+		limit = math.MaxInt64
 	}
-	return s.Jitter.edges(s.nominal(retry), s.limit())
+	if s.Kind == Decorrelated {
+		return s.Base, max(s.Base, min(scale(max(prev, s.Base), spread), limit))
+	}
+	d := min(s.grown(retry), limit)
+	if s.Jitter.Hi == 0 {
+		return d, d
+	}
+	return s.Jitter.edges(d, limit)
 }
 
 // Bounds returns the shortest and the longest delay that retry number retry can
@@ -129,7 +143,7 @@ func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
 	if s.Kind != Decorrelated {
 		return s.Range(retry, 0)
 	}
-	return s.Base, min(grow(s.Base, spread, max(retry, 1)), s.limit())
+	return s.Base, min(grow(s.Base, spread, max(retry, 1)), s.Cap)
 }
 
 // Delays yields the number and the delay of each retry from the first on,
@@ -154,37 +168,38 @@ func (s Schedule) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 // mean returns the delay without jitter, given the delay before it.
 func (s Schedule) mean(retry int, prev time.Duration) time.Duration {
 	if s.Kind != Decorrelated {
-		return s.nominal(retry)
+		s.Jitter = None
 	}
-	lo, hi := s.Range(retry, prev)
+	lo, hi := s.reach(retry, prev)
 	return lo + (hi-lo)/2
 }
 
-// nominal returns the delay before jitter of every kind but the decorrelated.
-func (s Schedule) nominal(retry int) time.Duration {
+// grown returns the delay of every kind but the decorrelated, before cap and
+// jitter.
+func (s *Schedule) grown(retry int) time.Duration {
 	k := max(retry, 1) - 1
-	d := s.Base
-	switch s.Kind {
-	case Linear:
-		if hi, lo := bits.Mul64(uint64(d), uint64(k)+1); hi == 0 && lo <= math.MaxInt64 {
-			d = time.Duration(lo)
-		} else {
-			d = math.MaxInt64
-		}
-	case Exponential:
-		if s.MaxDoublings > 0 {
-			k = min(k, s.MaxDoublings)
-		}
-		if s.Factor == 0 || s.Factor == 2 {
-			d = double(d, k)
-		} else {
-			d = grow(d, s.Factor, k)
-		}
+	switch {
+	case s.Kind == Fixed:
+		return s.Base
+	case s.Kind == Linear:
+		return times(s.Base, k)
+	case s.MaxDoublings > 0:
+		k = min(k, s.MaxDoublings)
 	}
-	return min(d, s.limit())
+	if s.Factor == 0 || s.Factor == 2 {
+		return double(s.Base, k)
+	}
+	return grow(s.Base, s.Factor, k)
 }
 
-func (s Schedule) limit() time.Duration { return cmp.Or(s.Cap, math.MaxInt64) }
+// times returns d×(k+1), at most the largest duration.
+func times(d time.Duration, k int) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(k)+1)
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(lo)
+}
 
 // double returns d×2^k, at most the largest duration.
 func double(d time.Duration, k int) time.Duration {
