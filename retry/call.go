@@ -13,16 +13,17 @@ import (
 
 // call is one call of a runner. It lives on the stack of the caller.
 type call struct {
-	r      *Runner
-	id     uint64
-	state  State
-	start  time.Duration // the clock's reading from which Elapsed counts on
-	spent  time.Duration // Elapsed at start
-	budget limit.Call    // the account with the runner's budget; the zero one grants everything
-	ok     bool
-	timer  *time.Timer
-
-	deadline time.Time // the caller's; zero means none
+	r        *Runner
+	id       uint64
+	state    State
+	outcome  Outcome       // of the last attempt, if it failed
+	refused  bool          // a gate was closed, so that the last attempt was none
+	ok       bool          // the call succeeded
+	start    time.Duration // the clock's reading from which Elapsed counts on
+	spent    time.Duration // Elapsed at start
+	deadline time.Time     // the caller's; zero means none
+	budget   limit.Call    // the account with the runner's budget; the zero one grants everything
+	timer    *time.Timer
 }
 
 // run makes the whole call: every attempt, every gate.
@@ -36,22 +37,19 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	if ctx.Err() != nil {
 		return c.giveUp(ctx, StopCanceled, nil, nil)
 	}
-	o, err, refused := c.attempt(ctx, op, nil)
-	switch {
-	case refused != nil:
-		return refused
-	case err == nil:
-		c.succeed()
-		return nil
+	err := c.attempt(ctx, op, nil)
+	if err == nil || c.refused {
+		return err
 	}
-	return c.retry(ctx, op, err, o)
+	return c.retry(ctx, op, err)
 }
 
 // again goes on after the first attempt of a direct runner has failed.
 func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
 	c := call{r: r, state: State{Attempt: 1}}
 	defer c.end()
-	return c.retry(ctx, op, err, r.outcome(ctx, err))
+	c.judge(ctx, err)
+	return c.retry(ctx, op, err)
 }
 
 // misuse reports what would otherwise be a panic or a riddle later.
@@ -91,58 +89,72 @@ func (c *call) end() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.budget.End(c.ok)
+	if c.r.budget != nil {
+		c.budget.End(c.ok)
+	}
 }
 
 // retry goes on after the first failure until an attempt succeeds or none may
 // follow. The history lives here, so that a call which succeeds at once does
 // not pay for it.
-func (c *call) retry(ctx context.Context, op func(context.Context) error, err error, o Outcome) error {
+func (c *call) retry(ctx context.Context, op func(context.Context) error, err error) error {
 	var h history
 	c.startClock()
-	c.deadline, _ = ctx.Deadline()
+	if d, ok := ctx.Deadline(); ok {
+		c.deadline = d
+	}
 	for {
-		if final := c.next(ctx, err, o, &h); final != nil {
+		if final := c.next(ctx, err, &h); final != nil {
 			return final
 		}
-		var refused error
-		o, err, refused = c.attempt(ctx, op, &h)
-		switch {
-		case refused != nil:
-			return refused
-		case err == nil:
-			c.succeed()
-			return nil
+		if err = c.attempt(ctx, op, &h); err == nil || c.refused {
+			return err
 		}
 	}
 }
 
-// attempt makes one attempt. refused is the final error when a gate is closed.
-func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *history) (o Outcome, err, refused error) {
-	if !c.r.bare {
-		return c.guarded(ctx, op, h)
+// attempt makes one attempt. When a gate is closed it sets refused, and the
+// error is final.
+func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *history) (err error) {
+	if c.r.bare {
+		c.state.Attempt++
+		if err = op(ctx); err != nil {
+			c.judge(ctx, err)
+			return err
+		}
+	} else if err = c.guarded(ctx, op, h); err != nil {
+		return err
 	}
-	c.state.Attempt++
-	if err = op(ctx); err != nil {
-		o = c.r.outcome(ctx, err)
-	}
-	return o, err, nil
-}
-
-func (c *call) succeed() {
 	c.ok = true
 	c.emit(Succeeded, nil)
+	return nil
+}
+
+// judge says what a failure means. The caller's cancellation comes first: no
+// classifier may make a retry of it.
+func (c *call) judge(ctx context.Context, err error) {
+	switch r := c.r; {
+	case ctx.Err() != nil:
+		c.outcome = Outcome{Class: ClassCanceled}
+	case r.classify != nil:
+		c.outcome = OutcomeOf(err)
+		c.safely("classifier", func() { c.outcome = r.classify(err) })
+	default:
+		c.outcome = OutcomeOf(err)
+	}
 }
 
 // next decides what follows a failed attempt, and waits. It returns the final
 // error when nothing follows.
-func (c *call) next(ctx context.Context, err error, o Outcome, h *history) error {
-	c.budget.Fail()
+func (c *call) next(ctx context.Context, err error, h *history) error {
+	if c.r.budget != nil {
+		c.budget.Fail()
+	}
 	h.add(c.state.Attempt, err)
 	c.emit(AttemptFailed, err)
-	d := c.decide(&o)
+	d := c.decide()
 	if d.Stop != 0 {
-		return c.giveUp(ctx, d.Stop, c.r.policy.explain(d.Stop, o), h)
+		return c.giveUp(ctx, d.Stop, c.r.policy.explain(d.Stop, c.outcome), h)
 	}
 	c.state.Prev = d.Prev
 	h.waited(d)
@@ -155,8 +167,8 @@ func (c *call) next(ctx context.Context, err error, o Outcome, h *history) error
 
 // decide asks the policy, and the gates only when the policy would go on: a
 // retry that will not happen costs no budget.
-func (c *call) decide(o *Outcome) Decision {
-	r, s := c.r, &c.state
+func (c *call) decide() Decision {
+	r, s, o := c.r, &c.state, &c.outcome
 	if r.timed {
 		s.Elapsed = c.elapsed()
 	}
@@ -166,7 +178,7 @@ func (c *call) decide(o *Outcome) Decision {
 		}
 	}
 	if r.schedule != nil && o.After == 0 && o.Class < ClassPermanent {
-		r.safely(c, "schedule", func() { o.Delay = max(r.schedule(*s, *o), 0) })
+		c.safely("schedule", func() { o.Delay = max(r.schedule(*s, *o), 0) })
 	}
 	var u uint64
 	if r.draws || o.After > 0 {
@@ -179,7 +191,7 @@ func (c *call) decide(o *Outcome) Decision {
 		}
 	}
 	d := r.policy.decide(s, o, g, u)
-	if d.Stop == 0 && !c.budget.Retry() {
+	if d.Stop == 0 && r.budget != nil && !c.budget.Retry() {
 		g.OverBudget = true
 		d = r.policy.decide(s, o, g, u)
 	}
@@ -196,7 +208,7 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 		e.Delay, e.By, e.Until = d.Wait, d.By, now.Add(d.Wait)
 		r.tell(e)
 		if r.onRetry != nil {
-			r.safely(c, "OnRetry", func() { c.hook(r.onRetry(ctx, e)) })
+			c.safely("OnRetry", func() { c.hook(r.onRetry(ctx, e)) })
 		}
 		left = max(d.Wait-time.Since(now), 0) // what the hook took is part of the wait
 		if ctx.Err() != nil {
@@ -247,21 +259,6 @@ func (c *call) elapsed() time.Duration {
 	return c.spent + clock.Now() - c.start
 }
 
-// outcome says what a failure means. The caller's cancellation comes first: no
-// classifier may make a retry of it.
-func (r *Runner) outcome(ctx context.Context, err error) (o Outcome) {
-	switch {
-	case ctx.Err() != nil:
-		return Outcome{Class: ClassCanceled}
-	case r.classify != nil:
-		o = OutcomeOf(err)
-		r.safely(nil, "classifier", func() { o = r.classify(err) })
-		return o
-	default:
-		return OutcomeOf(err)
-	}
-}
-
 // event returns an event of the call as it stands.
 func (c *call) event(k EventKind, err error) Event {
 	return Event{
@@ -303,14 +300,9 @@ func (c *call) hook(err error) {
 }
 
 // safely runs what a user gave us. A panic goes to the observers.
-func (r *Runner) safely(c *call, what string, f func()) {
+func (c *call) safely(what string, f func()) {
 	if err := panics(f); err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
-		if c != nil {
-			c.emit(HookFailed, err)
-		} else {
-			r.tell(Event{Kind: HookFailed, Time: time.Now(), Name: r.name, Err: err})
-		}
+		c.emit(HookFailed, fmt.Errorf("%s: %w", what, err))
 	}
 }
 

@@ -22,41 +22,48 @@ type guard struct {
 }
 
 // guarded makes one attempt behind all gates, in the fixed order: limits,
-// breaker, timeout. refused is the final error when a gate is closed.
-func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (o Outcome, err, refused error) {
+// breaker, timeout.
+func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (err error) {
 	r := c.r
 	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // what a panic leaves
 	defer g.leave()
 	if why, err := g.enter(ctx); err != nil {
+		c.refused = true
 		if ctx.Err() != nil {
 			why = StopCanceled
 		}
-		return o, nil, c.giveUp(ctx, why, err, h)
+		return c.giveUp(ctx, why, err, h)
 	}
 	c.state.Attempt++
 	c.emit(AttemptStarted, nil)
-	if r.policy.AttemptTimeout > 0 || r.policy.TotalTimeout > 0 || r.hedging {
-		left := r.policy.TotalTimeout
-		if left > 0 {
-			left = max(left-c.elapsed(), 1)
-		}
-		g.ctx = newAttemptContext(ctx, &r.policy, left)
-		g.ctx.call, g.ctx.attempt = c.id, c.state.Attempt
+	if r.confined {
+		g.ctx = c.confine(ctx)
 		err = op(g.ctx)
 	} else {
 		err = op(ctx)
 	}
 	if err == nil {
 		g.health, g.load = breaker.Success, limit.Answered
-		return o, nil, nil
+		return nil
 	}
 	late := errors.Is(err, context.DeadlineExceeded)
 	if late && g.ctx != nil && ctx.Err() == nil && g.ctx.timedOut() {
 		err = &TimeoutError{Limit: g.ctx.timeout.Limit, Total: g.ctx.timeout.Total, Err: err}
 	}
-	o = r.outcome(ctx, err)
-	g.health, g.load = resultOf(ctx, o), loadOf(o, late)
-	return o, err, nil
+	c.judge(ctx, err)
+	g.health, g.load = resultOf(ctx, c.outcome), loadOf(c.outcome, late)
+	return err
+}
+
+// confine returns the context of an attempt that has limits of its own.
+func (c *call) confine(ctx context.Context) *attemptContext {
+	left := c.r.policy.TotalTimeout
+	if left > 0 {
+		left = max(left-c.elapsed(), 1)
+	}
+	a := newAttemptContext(ctx, &c.r.policy, left)
+	a.call, a.attempt = c.id, c.state.Attempt
+	return a
 }
 
 // loadOf says what an outcome means to an adaptive limit.
@@ -121,7 +128,9 @@ func (g *guard) leave() {
 	if g.let {
 		g.permit.Done(g.health)
 	}
-	g.token.Done(g.load)
+	if g.r.adaptive != nil {
+		g.token.Done(g.load)
+	}
 	if g.held {
 		g.r.concurrency.Release()
 	}

@@ -20,6 +20,7 @@ type Runner struct {
 	timed    bool // the elapsed time is needed before the end
 	observed bool // somebody observes
 	draws    bool // the policy's delays need a random number
+	confined bool // attempts have a context of their own
 	policy   Policy
 	settings
 	calls atomic.Uint64 // numbers the calls, when somebody observes
@@ -84,8 +85,8 @@ func build(p Policy, s settings, err error) (*Runner, error) {
 		s.random = rand.Uint64
 	}
 	r := &Runner{policy: p, settings: s, observed: len(s.observers) > 0, draws: p.Random()}
-	r.bare = s.breaker == nil && s.concurrency == nil && s.adaptive == nil && s.rate == nil &&
-		!r.observed && p.AttemptTimeout == 0 && p.TotalTimeout == 0 && !s.hedging
+	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
+	r.bare = s.breaker == nil && s.concurrency == nil && s.adaptive == nil && s.rate == nil && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
 	r.timed = p.TotalTimeout > 0 || r.observed || s.onRetry != nil || s.schedule != nil
 	return r, nil
