@@ -31,7 +31,8 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	if err := r.misuse(ctx, op); err != nil {
 		return err
 	}
-	c := call{r: r, state: s, spent: s.Elapsed}
+	var c call
+	c.r, c.state, c.spent = r, s, s.Elapsed
 	c.begin()
 	defer c.end()
 	if ctx.Err() != nil {
@@ -46,7 +47,8 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 
 // again goes on after the first attempt of a direct runner has failed.
 func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
-	c := call{r: r, state: State{Attempt: 1}}
+	var c call
+	c.r, c.state.Attempt = r, 1
 	defer c.end()
 	c.judge(ctx, err)
 	return c.retry(ctx, op, err)

@@ -5,22 +5,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tideover/tideover/internal/clock"
 )
 
 // attemptContext is the context of one attempt. It ends when the attempt does,
 // or at its deadline. A context of the standard library costs a timer whether
 // or not somebody listens; this one makes it when Done is first asked for.
 type attemptContext struct {
-	context.Context // the caller's
-	deadline        time.Time
-	timeout         TimeoutError // the cause at the deadline, if the deadline is ours
+	context.Context               // the caller's
+	deadline        time.Duration // the clock's reading at our limit; 0 means that we have none
+	timeout         TimeoutError  // the cause when it is reached
 	call            uint64
 	attempt         int
 
-	inner atomic.Pointer[cancelable] // of, once it is made
-	of    cancelable
-	mu    sync.Mutex // held while it is made
+	made  atomic.Bool // real is there
 	ended atomic.Bool
+	mu    sync.Mutex // held while real is made
+	real  cancelable
 }
 
 // cancelable is a context of the standard library with its cancel function.
@@ -34,86 +36,82 @@ type cancelable struct {
 func newAttemptContext(parent context.Context, p *Policy, left time.Duration) *attemptContext {
 	c := &attemptContext{Context: parent}
 	limit := p.AttemptTimeout
+	c.timeout.Limit = limit
 	if p.TotalTimeout > 0 && (limit == 0 || left < limit) {
-		c.timeout = TimeoutError{Limit: p.TotalTimeout, Total: true}
+		c.timeout.Limit, c.timeout.Total = p.TotalTimeout, true
 		limit = left
-	} else {
-		c.timeout.Limit = limit
 	}
-	if limit != 0 {
-		c.deadline = time.Now().Add(limit)
-		if d, ok := parent.Deadline(); ok && !c.deadline.Before(d) {
-			c.deadline, c.timeout = d, TimeoutError{}
-		}
+	if limit == 0 {
+		return c
+	}
+	c.deadline = clock.Now() + limit
+	if d, ok := parent.Deadline(); ok && !clock.Time(c.deadline).Before(d) {
+		c.deadline = 0 // the caller's comes first
 	}
 	return c
 }
 
-// ours reports whether it is our own limit that sets the deadline.
-func (c *attemptContext) ours() bool { return c.timeout.Limit != 0 }
-
 // timedOut reports whether our own limit has been reached.
-func (c *attemptContext) timedOut() bool { return c.ours() && !time.Now().Before(c.deadline) }
+func (c *attemptContext) timedOut() bool { return c.deadline != 0 && clock.Now() >= c.deadline }
 
 // Deadline implements [context.Context].
 func (c *attemptContext) Deadline() (time.Time, bool) {
-	if c.deadline.IsZero() {
+	if c.deadline == 0 {
 		return c.Context.Deadline()
 	}
-	return c.deadline, true
+	return clock.Time(c.deadline), true
 }
 
 // Done implements [context.Context].
-func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
+func (c *attemptContext) Done() <-chan struct{} { return c.make().Done() }
 
 // Err implements [context.Context].
 func (c *attemptContext) Err() error {
-	if in := c.inner.Load(); in != nil {
-		return in.Err()
+	if c.made.Load() {
+		return c.real.Err()
 	}
 	if !c.ended.Load() && c.Context.Err() == nil && !c.timedOut() {
 		return nil
 	}
 	// From here on Err, Done and context.Cause must agree for good.
-	return c.real().Err()
+	return c.make().Err()
 }
 
 // Value implements [context.Context]. The standard library finds the real
 // context through it, and hangs children on that without a goroutine.
 func (c *attemptContext) Value(key any) any {
-	if in := c.inner.Load(); in != nil {
-		return in.Value(key)
+	if c.made.Load() {
+		return c.real.Value(key)
 	}
 	return c.Context.Value(key)
 }
 
-// real returns the standard context behind this one, made at the first call.
-func (c *attemptContext) real() *cancelable {
-	if in := c.inner.Load(); in != nil {
-		return in
+// make returns the standard context behind this one, made at the first call.
+func (c *attemptContext) make() context.Context {
+	if c.made.Load() {
+		return c.real.Context
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if in := c.inner.Load(); in != nil {
-		return in
+	if c.made.Load() {
+		return c.real.Context
 	}
-	in := &c.of
-	if c.ours() {
-		in.Context, in.cancel = context.WithDeadlineCause(c.Context, c.deadline, &c.timeout)
+	if c.deadline != 0 {
+		c.real.Context, c.real.cancel = context.WithDeadlineCause(c.Context, clock.Time(c.deadline), &c.timeout)
 	} else {
-		in.Context, in.cancel = context.WithCancel(c.Context)
+		c.real.Context, c.real.cancel = context.WithCancel(c.Context)
 	}
-	c.inner.Store(in)
+	c.made.Store(true)
 	if c.ended.Load() { // end may have looked before there was anything to cancel
-		in.cancel()
+		c.real.cancel()
 	}
-	return in
+	return c.real.Context
 }
 
 // end cancels the context.
 func (c *attemptContext) end() {
 	c.ended.Store(true)
-	if in := c.inner.Load(); in != nil {
-		in.cancel()
+	if c.made.Load() {
+		c.real.cancel()
 	}
 }

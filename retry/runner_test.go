@@ -280,7 +280,11 @@ func TestTotalTimeout(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		wantError(t, err, StopTotalTimeout, 1, context.DeadlineExceeded)
+		e = wantError(t, err, StopTotalTimeout, 1, context.DeadlineExceeded)
+		var timeout *TimeoutError
+		if !errors.As(e.Last, &timeout) || !timeout.Total || timeout.Limit != 10*time.Second {
+			t.Errorf("last failure %#v, want the total timeout of 10s", e.Last)
+		}
 		if time.Since(start) != 10*time.Second {
 			t.Errorf("took %v, want 10s", time.Since(start))
 		}

@@ -15,3 +15,6 @@ var origin = time.Now().Add(-64 * 365 * 24 * time.Hour)
 // differences mean anything, and none is between readings inside and outside
 // of a bubble. It costs about half of [time.Now].
 func Now() time.Duration { return time.Since(origin) }
+
+// Time returns the time of a reading, for whoever needs one with a calendar.
+func Time(reading time.Duration) time.Time { return origin.Add(reading) }

@@ -18,3 +18,18 @@ func TestNowIsPositiveAndAdvances(t *testing.T) {
 		}
 	})
 }
+
+func TestTimeOfAReading(t *testing.T) {
+	near := func(t *testing.T) {
+		before := time.Now()
+		at := Time(Now() + time.Hour)
+		if d := at.Sub(before) - time.Hour; d < 0 || d > time.Minute {
+			t.Errorf("an hour from now is %v off", d)
+		}
+		if left := time.Until(at); left < 59*time.Minute || left > time.Hour {
+			t.Errorf("an hour from now is in %v", left)
+		}
+	}
+	near(t)
+	synctest.Test(t, near)
+}
