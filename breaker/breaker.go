@@ -39,7 +39,7 @@ func New(c Config, opts ...Option) (*Breaker, error) {
 	for _, o := range opts {
 		o(&b.options)
 	}
-	if err := errors.Join(c.Validate(), b.options.validate()); err != nil {
+	if err := errors.Join(c.Validate(), b.validate()); err != nil {
 		return nil, fmt.Errorf("%s: %w", title(b.name), err)
 	}
 	b.timeStart = c.SlowCall > 0

@@ -58,8 +58,9 @@ func (b *Budget) Tokens() float64 {
 	case RatioBudget:
 		f := b.flight.Load()
 		return float64(max(0, b.allowed(f)-retriesIn(f)))
+	default:
+		return float64(b.tokens.Load()) / unit
 	}
-	return float64(b.tokens.Load()) / unit
 }
 
 // Begin opens the account of one call. The caller ends it with [Call.End].
@@ -79,8 +80,9 @@ func (b *Budget) take() bool {
 		return b.launch()
 	case BucketBudget:
 		return 2*b.tokens.Load() > b.max
+	default:
+		return true
 	}
-	return true
 }
 
 // giveBack undoes a take.
@@ -90,6 +92,7 @@ func (b *Budget) giveBack() {
 		b.add(b.cost)
 	case RatioBudget:
 		b.flight.Add(-oneRetry)
+	case NoBudget, BucketBudget: // took nothing
 	}
 }
 

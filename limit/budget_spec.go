@@ -170,6 +170,7 @@ func (s BudgetSpec) conflicts() []string {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch s.Kind {
+	case NoBudget:
 	case RefundBudget:
 		if s.Cost > s.Max {
 			bad("cost: %s is above max %s: no retry could ever be paid", decimal(s.Cost), decimal(s.Max))

@@ -95,8 +95,9 @@ func (c *Concurrency) wait(ctx context.Context) error {
 		return ErrShed
 	case Expired:
 		return waitError(context.DeadlineExceeded)
+	default:
+		return nil
 	}
-	return nil
 }
 
 func waitError(err error) error {
@@ -180,7 +181,10 @@ func (c *Concurrency) SetMaxAt(now time.Duration, n int) (granted []*Waiter, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p := permits(c.word.Load()); !c.swap(p, p.withMax(n)); p = permits(c.word.Load()) {
+	for {
+		if p := permits(c.word.Load()); c.swap(p, p.withMax(n)) {
+			break
+		}
 	}
 	for w := c.grant(now); w != nil; w = c.grant(now) {
 		granted = append(granted, w)

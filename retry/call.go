@@ -57,7 +57,7 @@ func (r *Runner) again(ctx context.Context, op func(context.Context) error, err 
 // misuse reports what would otherwise be a panic or a riddle later.
 func (r *Runner) misuse(ctx context.Context, op func(context.Context) error) error {
 	switch {
-	case r == nil || r.settings.random == nil:
+	case r == nil || r.random == nil:
 		return errors.New("retry: the Runner was not made by New")
 	case ctx == nil:
 		return errors.New("retry: context: nil")

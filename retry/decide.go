@@ -109,10 +109,10 @@ func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 
 // explain returns the numbers behind a reason that is a riddle without them.
 func (p *Policy) explain(why Reason, o Outcome) error {
-	if why != StopServerWait {
-		return nil
+	if why == StopServerWait {
+		return fmt.Errorf("asked for %v, granted are %v", o.After, cmp.Or(p.ServerWait, DefaultServerWait))
 	}
-	return fmt.Errorf("asked for %v, granted are %v", o.After, cmp.Or(p.ServerWait, DefaultServerWait))
+	return nil
 }
 
 // extra spreads the clients that a server told to come back at one moment:

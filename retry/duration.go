@@ -26,7 +26,7 @@ func parseDuration(s string) (time.Duration, error) {
 	if err != nil {
 		return 0, bad
 	}
-	d, err := time.Duration(0), error(nil)
+	d := time.Duration(0)
 	if rest != "" {
 		if d, err = time.ParseDuration(rest); err != nil || d < 0 {
 			return 0, bad

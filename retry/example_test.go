@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
@@ -42,8 +43,7 @@ func ExampleRunner_Do() {
 		return errors.New("disk full")
 	})
 
-	var gaveUp *retry.Error
-	if errors.As(err, &gaveUp) {
+	if gaveUp, ok := errors.AsType[*retry.Error](err); ok {
 		fmt.Println(gaveUp.Reason, gaveUp.Attempts, gaveUp.Last)
 	}
 	fmt.Println(errors.Is(err, retry.StopAttempts))
@@ -393,8 +393,27 @@ func ExampleWithSeed() {
 		_, _ = retry.Value(context.Background(), r, flaky())
 		return list
 	}
-	fmt.Println(fmt.Sprint(waits()) == fmt.Sprint(waits()))
+	first, second := waits(), waits()
+	fmt.Println(slices.Equal(first, second))
 	// Output: true
+}
+
+func ExampleWithRand() {
+	longest := func() uint64 { return 1<<64 - 1 }
+	r := retry.Must("fixed(1ms) jitter=+50% attempts=2", retry.WithRand(longest), retry.WithObserver(func(e retry.Event) {
+		if e.Kind == retry.Waiting {
+			fmt.Println(e.Delay)
+		}
+	}))
+	_ = r.Do(context.Background(), func(context.Context) error { return io.EOF })
+	// Output: 1.5ms
+}
+
+func ExampleWithGrace() {
+	p, _ := retry.Parse("fixed(0s) hedge=1ms")
+	h, err := retry.NewHedger(p, retry.WithGrace(time.Second))
+	fmt.Println(h.Policy().Hedge, err)
+	// Output: 1ms <nil>
 }
 
 func ExampleBreakerEvents() {

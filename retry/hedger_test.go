@@ -118,7 +118,7 @@ func TestHedgesAreBudgeted(t *testing.T) {
 		var calls atomic.Int32
 		const n = 1000
 		for range n {
-			_, _ = Hedged(t.Context(), h, func(ctx context.Context) (int, error) {
+			_, _ = Hedged(t.Context(), h, func(context.Context) (int, error) {
 				calls.Add(1)
 				time.Sleep(2 * time.Second)
 				return 0, nil
@@ -224,7 +224,7 @@ func TestPanicsOfHedges(t *testing.T) {
 						t.Errorf("call %d panicked, recovered %v", guilty, v)
 					}
 				}()
-				_, _ = Hedged(t.Context(), h, func(ctx context.Context) (int, error) {
+				_, _ = Hedged(t.Context(), h, func(context.Context) (int, error) {
 					n := calls.Add(1)
 					time.Sleep(2 * time.Second)
 					if n == guilty {

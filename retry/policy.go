@@ -116,7 +116,7 @@ func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
 		t.Base = p.ThrottleBase
 		return t.Delay(s.Attempt, s.Prev, u)
 	}
-	return p.Schedule.Delay(s.Attempt, s.Prev, u)
+	return p.Delay(s.Attempt, s.Prev, u)
 }
 
 // oneLine joins the messages of a joined error for use inside a sentence.

@@ -62,7 +62,7 @@ func checkText(text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("%d characters are too long; at most %d", len(text), maxText)
 	}
-	for _, w := range strings.Fields(text) {
+	for w := range strings.FieldsSeq(text) {
 		if strings.ContainsFunc(w, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return fmt.Errorf("%q has a character that is not plain ASCII", w)
 		}

@@ -21,6 +21,7 @@ func TestNowIsPositiveAndAdvances(t *testing.T) {
 
 func TestTimeOfAReading(t *testing.T) {
 	near := func(t *testing.T) {
+		t.Helper()
 		before := time.Now()
 		at := Time(Now() + time.Hour)
 		if d := at.Sub(before) - time.Hour; d < 0 || d > time.Minute {
