@@ -1,0 +1,170 @@
+package retryhttp
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// verdict is what a status means before the request is looked at.
+type verdict uint8
+
+const (
+	answer    verdict = iota // no failure, or one that no retry would change
+	permanent                // a failure of the server that will stay
+	transient
+	throttled
+	onlyOnce  // one retry may help
+	requested // the server asks for a retry
+)
+
+func (v verdict) class() retry.Class {
+	switch v {
+	case answer, permanent:
+		return retry.ClassPermanent
+	case throttled:
+		return retry.ClassThrottled
+	default:
+		return retry.ClassTransient
+	}
+}
+
+// verdict reads the status and x-should-retry, which overrides it both ways.
+func (s *settings) verdict(resp *http.Response) verdict {
+	v := s.ofStatus(resp.StatusCode)
+	if resp.StatusCode < http.StatusBadRequest {
+		return v
+	}
+	switch resp.Header.Get(shouldRetry) {
+	case "true":
+		if v != throttled {
+			v = requested
+		}
+	case "false":
+		if v != answer {
+			v = permanent
+		}
+	}
+	return v
+}
+
+func (s *settings) ofStatus(code int) verdict {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout, statusOverloaded:
+		return transient
+	case http.StatusTooManyRequests:
+		return throttled
+	case http.StatusMisdirectedRequest, http.StatusTooEarly:
+		return onlyOnce
+	case http.StatusConflict:
+		if s.conflict {
+			return transient
+		}
+	}
+	if code >= http.StatusInternalServerError {
+		return permanent
+	}
+	return answer
+}
+
+// shouldRetry is the header with which a server overrides its status.
+const shouldRetry = "X-Should-Retry"
+
+// statusOverloaded is what Anthropic and others answer when they have no room.
+const statusOverloaded = 529
+
+// mayRepeat reports whether the request may be processed twice.
+func (s *settings) mayRepeat(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	// A key that is there without a value is net/http's way to mark a request
+	// as idempotent without sending the header.
+	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if _, ok := req.Header[key]; ok {
+			return true
+		}
+	}
+	return s.idempotent != nil && s.idempotent(req)
+}
+
+// status returns the failure that the response is, or nil.
+func (x *exchange) status(resp *http.Response) *StatusError {
+	v := x.t.verdict(resp)
+	if v == answer {
+		return nil
+	}
+	e := &StatusError{Code: resp.StatusCode, class: v.class()}
+	now := time.Now()
+	after, stated := retryAfter(resp.Header, now)
+	if v == onlyOnce && !x.takeOnce(resp.StatusCode) {
+		e.class = retry.ClassPermanent
+	}
+	if e.class < retry.ClassPermanent {
+		// A failure in 503 with Retry-After comes from the door, not from the work.
+		unprocessed := v == throttled || v == onlyOnce || v == requested ||
+			resp.StatusCode == http.StatusServiceUnavailable && stated
+		e.NotRetried = x.forbidden(unprocessed || x.t.answered)
+	}
+	if head := x.readAhead(resp, e); head != nil {
+		p := parseProblem(head)
+		if e.Quota = p.quota(); e.Quota != "" && resp.Header.Get(shouldRetry) != "true" {
+			e.class = retry.ClassPermanent
+		}
+		if !stated {
+			after, stated = p.retryDelay()
+		}
+	}
+	if !stated {
+		after, _ = resetDelay(resp.Header, now)
+	}
+	e.After = after
+	return e
+}
+
+// readAhead reads the beginning of a body that is likely to be discarded, so
+// that its connection is free during the wait, or that has something to say.
+// The body comes back whole.
+func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
+	likely := e.RetryOutcome().Class < retry.ClassPermanent && !x.last()
+	switch {
+	case resp.Body == nil || resp.Body == http.NoBody:
+		return nil
+	case resp.StatusCode == http.StatusMisdirectedRequest:
+		return nil // its connection must not go back to the others
+	case !likely && resp.StatusCode != http.StatusTooManyRequests:
+		return nil
+	}
+	p := peek(resp.Body)
+	resp.Body = p
+	return p.head()
+}
+
+// last reports whether the policy allows no further attempt.
+func (x *exchange) last() bool {
+	r := x.t.runner.Policy().Retries()
+	return r != retry.Unlimited && x.attempts > r
+}
+
+// takeOnce reports whether the status has its one retry left, and takes it.
+func (x *exchange) takeOnce(code int) bool {
+	i := 0
+	if code == http.StatusTooEarly {
+		i = 1
+	}
+	had := x.once[i]
+	x.once[i] = true
+	return !had
+}
+
+// forbidden returns what forbids another attempt, or nil. unprocessed says that
+// the server did not do what was asked.
+func (x *exchange) forbidden(unprocessed bool) error {
+	if !unprocessed && !x.idempotent {
+		return ErrNotIdempotent
+	}
+	return x.replayable()
+}

@@ -1,0 +1,132 @@
+package retryhttp
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ServerDelay returns how long the server asks to wait, from the headers of its
+// answer; now is when it came. The first of these that makes sense counts:
+//
+//   - Retry-After-Ms, X-Ms-Retry-After-Ms, Retry-After
+//   - the latest reset of a rate limit that has nothing remaining, in the
+//     headers of the IETF draft, GitHub, OpenAI and Anthropic
+//
+// A value is a number of seconds (or milliseconds, where the name says so), a
+// duration such as 6m0s, a date in one of the three forms of HTTP or RFC 3339,
+// or the time since 1970 in seconds or milliseconds: numbers from 1e9 seconds
+// on, and from 1e12, are taken for that. A point in time is compared with the
+// answer's own Date, if it has one, so that clocks need not agree; one in the
+// past is a delay of 0. Whatever is negative or makes no sense is ignored, and
+// what is too long for a [time.Duration] is the longest one.
+func ServerDelay(h http.Header, now time.Time) (time.Duration, bool) {
+	if d, ok := retryAfter(h, now); ok {
+		return d, true
+	}
+	return resetDelay(h, now)
+}
+
+// retryAfter reads the headers that state a delay.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	for _, header := range [...]struct {
+		name string
+		unit time.Duration
+	}{
+		{"Retry-After-Ms", time.Millisecond},
+		{"X-Ms-Retry-After-Ms", time.Millisecond},
+		{"Retry-After", time.Second},
+	} {
+		if v := h.Get(header.name); v != "" {
+			if d, ok := parseDelay(v, header.unit, serverNow(h, now)); ok {
+				return d, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// limits are the headers of rate limits: what remains, and when it is more.
+var limits = [...]struct{ remaining, reset string }{
+	{"Ratelimit-Remaining", "Ratelimit-Reset"},
+	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+	{"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
+	{"X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
+	{"Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
+	{"Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
+	{"Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
+	{"Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"},
+}
+
+// resetDelay reads the headers of rate limits that are used up. All of them
+// must have room again, so the latest counts.
+func resetDelay(h http.Header, now time.Time) (latest time.Duration, ok bool) {
+	for _, l := range limits {
+		if strings.TrimSpace(h.Get(l.remaining)) != "0" {
+			continue
+		}
+		if d, stated := parseDelay(h.Get(l.reset), time.Second, serverNow(h, now)); stated {
+			latest, ok = max(latest, d), true
+		}
+	}
+	return latest, ok
+}
+
+// serverNow returns the time by the clock that wrote the headers.
+func serverNow(h http.Header, now time.Time) time.Time {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		return date
+	}
+	return now
+}
+
+// parseDelay reads one value. A bare number has the unit.
+func parseDelay(v string, unit time.Duration, now time.Time) (time.Duration, bool) {
+	v = strings.TrimSpace(v)
+	if n, ok := parseNumber(v); ok {
+		return fromNumber(n*unit.Seconds(), now), true
+	}
+	if d, err := time.ParseDuration(v); err == nil {
+		return max(d, 0), d >= 0
+	}
+	for _, parse := range []func(string) (time.Time, error){http.ParseTime, parseRFC3339} {
+		if t, err := parse(v); err == nil {
+			return max(t.Sub(now), 0), true // Sub stops at the longest duration
+		}
+	}
+	return 0, false
+}
+
+func parseRFC3339(v string) (time.Time, error) { return time.Parse(time.RFC3339, v) }
+
+// parseNumber reads digits with at most one point among them. Signs, exponents,
+// NaN and their like make no sense as a delay.
+func parseNumber(v string) (float64, bool) {
+	if v == "" || strings.Trim(v, "0123456789.") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if math.IsInf(n, 1) {
+		return math.MaxFloat64, true // out of range, but a number
+	}
+	return n, err == nil
+}
+
+// fromNumber tells a delay in seconds from a time in seconds or milliseconds
+// since 1970, by its size: as delays these would be longer than 31 years.
+func fromNumber(sec float64, now time.Time) time.Duration {
+	switch {
+	case sec >= 1e12:
+		sec = sec/1e3 - unixSeconds(now)
+	case sec >= 1e9:
+		sec -= unixSeconds(now)
+	}
+	if sec >= math.MaxInt64/1e9 {
+		return math.MaxInt64
+	}
+	return time.Duration(math.Round(max(sec, 0) * 1e9))
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.Unix()) + float64(t.Nanosecond())/1e9 }

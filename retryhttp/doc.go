@@ -1,0 +1,89 @@
+// Package retryhttp retries HTTP requests: a [Transport] is an
+// [http.RoundTripper] around any other.
+//
+//	policy, err := retry.Parse("http attempt-timeout=10s")
+//	transport, err := retryhttp.New(policy, nil)
+//	client := &http.Client{Transport: transport}
+//
+// A first attempt that succeeds costs nothing: the request goes out as it came.
+//
+// # What is sent again
+//
+// GET, HEAD, OPTIONS, TRACE, PUT and DELETE after any failure that may pass. A
+// POST, a PATCH or any other method only if the server has not processed it:
+//
+//   - it was not sent, because no connection could be had
+//   - HTTP/2 says so (REFUSED_STREAM; net/http itself deals with GOAWAY)
+//   - the status says so: 421, 425, 429, and 503 with Retry-After
+//
+// or if processing it twice does no harm:
+//
+//   - it has an Idempotency-Key
+//   - [WithIdempotent] declares it
+//   - it was answered with a failure, and [WithAnswered] says what that means
+//
+// Whether a connection was had is told by the type of the error; for an attempt
+// with a timeout, and for every attempt after the first, by httptrace too.
+//
+// # What failures mean
+//
+//	408 500 502 503 504 529    may pass
+//	429                        may pass, and the wait starts from throttle-base; final if
+//	                           the body's code says that quota or credit is gone
+//	421 425                    one retry, the former on a new connection
+//	409                        an answer; may pass with WithConflict
+//	501 505 511, other 5xx     final
+//	other 4xx                  an answer like 200: no failure, no event, no log line
+//	x-should-retry             overrides all of the above, both ways
+//	unknown host               final; other failures of DNS may pass
+//	certificates, bad URLs and headers    final
+//	whatever else              may pass
+//
+// Errors are told apart by type and never by their text. One that implements
+// [retry.Classified] speaks for itself.
+//
+// # How long it waits
+//
+// As the policy says, and at least as long as the server asks; see
+// [ServerDelay]. The body's google.rpc.RetryInfo counts too. When the server
+// asks for more than the policy's server-wait, or for more than the context's
+// deadline leaves, the transport does not wait at all.
+//
+// # When it gives up
+//
+// On a response, it returns that response, readable and without an error;
+// [GaveUp] has the reason. On an error, and when the caller's context has
+// ended, it returns a [*retry.Error]. In events and in that error, a response
+// is a [*StatusError].
+//
+// # Bodies
+//
+// A request with GetBody, which [http.NewRequest] sets for bytes and strings,
+// is repeated with it. A body that can seek goes back to where it started. Any
+// other is kept while it is sent: 256 KiB in memory, then in a nameless file,
+// 16 MiB in all. A longer one is sent once; its failure is final and says
+// [ErrBody], in the event and in the log too. Nothing is read before the
+// transport below asks for it, and a length that is unknown stays unknown. The
+// caller's request is not changed, and its body is always closed.
+//
+// A response that is not the last is read (64 KiB or 50 ms of it) and closed, so
+// that its connection is used again, and not held during the wait.
+//
+// # Timeouts
+//
+// attempt-timeout and total-timeout end with the headers of the answer. The
+// body can be read for as long as the caller's own context lasts.
+//
+// # What it does not do yet
+//
+// No hedging: a policy with hedge is refused. No runner for each host: all
+// requests of a transport share its breaker, budget and limits. No deadline
+// headers, no attempt headers, no Idempotency-Key of its own, no idle timeout
+// for streams, no helpers for servers, no gRPC. An event stream that starts
+// with an error is a success: only its status is looked at. Each redirect that
+// a client follows is a request of its own. After a POST that was sent and not
+// answered, the only options are an Idempotency-Key and [WithIdempotent].
+//
+// A request that may not be sent again fails with reason
+// [retry.StopPermanent], and a breaker takes that for an answer.
+package retryhttp

@@ -1,0 +1,174 @@
+package retryhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// ErrNotIdempotent is why a failure is not retried that might be cured by it:
+// the request may have been processed, and must not be twice.
+var ErrNotIdempotent = errors.New("the request may have been processed and is not idempotent")
+
+// ErrBody is why a failure is not retried that might be cured by it: the
+// request's body has been sent and could not be kept.
+var ErrBody = errors.New("the request's body can't be sent again")
+
+func notRetried(why error) string {
+	if why == nil {
+		return ""
+	}
+	return ": not retried: " + why.Error()
+}
+
+// failure is an attempt that was not answered.
+type failure struct {
+	err     error
+	outcome retry.Outcome
+	why     error // ErrNotIdempotent or ErrBody, when that alone forbids a retry
+	late    bool  // the attempt's time was up
+}
+
+func (f *failure) Error() string { return f.err.Error() + notRetried(f.why) }
+
+func (f *failure) Unwrap() []error {
+	if f.why == nil {
+		return []error{f.err}
+	}
+	return []error{f.err, f.why}
+}
+
+// Is makes an attempt whose time was up a [context.DeadlineExceeded], whatever
+// the transport made of it.
+func (f *failure) Is(target error) bool { return f.late && target == context.DeadlineExceeded }
+
+// RetryOutcome implements [retry.Classified].
+func (f *failure) RetryOutcome() retry.Outcome { return f.outcome }
+
+// failure returns the error of an attempt, with what it means.
+func (x *exchange) failure(err error, s *span) error {
+	f := &failure{err: err, late: s.isLate()}
+	switch {
+	case canceled(x.req):
+		f.outcome.Class = retry.ClassCanceled
+	case x.body != nil && x.body.failed() != nil:
+		f.outcome.Class = retry.ClassPermanent
+	default:
+		f.outcome = outcomeOf(x.req, err)
+	}
+	if f.outcome.Class < retry.ClassPermanent {
+		if f.why = x.forbidden(s.unsent() || unprocessed(err)); f.why != nil {
+			f.outcome.Class = retry.ClassPermanent
+		}
+	}
+	return f
+}
+
+// canceled reports whether the request was canceled in the way that is older
+// than contexts.
+func canceled(req *http.Request) bool {
+	select {
+	case <-req.Cancel: //nolint:staticcheck // http.Client still sets it
+		return true
+	default:
+		return false
+	}
+}
+
+// outcomeOf says what an error of a transport means, by its type. Where
+// net/http has no type, the request itself is looked at.
+func outcomeOf(req *http.Request, err error) retry.Outcome {
+	if c, ok := errors.AsType[retry.Classified](err); ok {
+		return c.RetryOutcome()
+	}
+	if unknownHost(err) || untrusted(err) || misconfigured(err) || !network(err) && !sendable(req) {
+		return retry.Outcome{Class: retry.ClassPermanent}
+	}
+	return retry.Outcome{}
+}
+
+func unknownHost(err error) bool {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return ok && dns.IsNotFound
+}
+
+// untrusted reports whether the other side is not who it should be. x509 errors
+// come alone from servers and transports that verify by themselves.
+func untrusted(err error) bool {
+	return is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) ||
+		is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err) || is[x509.SystemRootsError](err) ||
+		is[x509.InsecureAlgorithmError](err) || is[x509.ConstraintViolationError](err) || is[tls.RecordHeaderError](err)
+}
+
+// misconfigured reports whether the address can't be dialed by anybody.
+func misconfigured(err error) bool {
+	return is[*net.AddrError](err) || is[*net.ParseError](err) || is[net.UnknownNetworkError](err) ||
+		errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func network(err error) bool { return is[net.Error](err) || is[*net.OpError](err) }
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// unprocessed reports whether the error says that the server has not seen the
+// request: it was never sent, or it came back from HTTP/2 as refused. Requests
+// refused by GOAWAY are sent again by net/http itself.
+func unprocessed(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect"
+	}
+	if s, ok := errors.AsType[streamError](err); ok {
+		return s.Code == refusedStream
+	}
+	return is[*net.DNSError](err)
+}
+
+// streamError has the shape of the HTTP/2 error of net/http, which fills it in
+// for errors.As.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (streamError) Error() string { return "http2: stream error" }
+
+const refusedStream = 7
+
+// sendable reports whether a transport can do anything with the request. An
+// error for a request that is not sendable will come again.
+func sendable(req *http.Request) bool {
+	u := req.URL
+	return u != nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") &&
+		(req.Method == "" || token(req.Method)) && validHeader(req.Header) && validHeader(req.Trailer)
+}
+
+func validHeader(h http.Header) bool {
+	for name, values := range h {
+		if !token(name) {
+			return false
+		}
+		for _, v := range values {
+			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// token reports whether s is a token of RFC 9110.
+func token(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+	})
+}

@@ -1,0 +1,300 @@
+package retryhttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// TestMain fails when a goroutine of this package is left behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of other goroutines that run our code or wait in
+// net/http, after they have had time to end.
+func leaked() string {
+	var left []string
+	for range 100 {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		buf := make([]byte, 1<<20)
+		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+		left = left[:0]
+		for _, s := range stacks[1:] {
+			if strings.Contains(s, "tideover/retryhttp") || strings.Contains(s, "net/http.(") {
+				left = append(left, s)
+			}
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return strings.Join(left, "\n\n")
+}
+
+const quick = "fixed(0s) attempts=3"
+
+// rig is a transport over real sockets, with what was observed of it.
+type rig struct {
+	*retryhttp.Transport
+	net *http.Transport
+
+	mu     sync.Mutex
+	events []retry.Event
+}
+
+func newRig(t *testing.T, policy string, opts ...retryhttp.Option) *rig {
+	t.Helper()
+	p, err := retry.Parse(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &rig{net: &http.Transport{Protocols: new(http.Protocols)}}
+	g.net.Protocols.SetHTTP1(true)
+	opts = append(opts, retryhttp.WithRetry(retry.WithObserver(g.observe)))
+	if g.Transport, err = retryhttp.New(p, g.net, opts...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.net.CloseIdleConnections)
+	return g
+}
+
+func (g *rig) observe(e retry.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.events = append(g.events, e)
+}
+
+// count returns how many events of the kind there were.
+func (g *rig) count(k retry.EventKind) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.events {
+		if e.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// waits returns the waits that were observed.
+func (g *rig) waits() (ds []time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.events {
+		if e.Kind == retry.Waiting {
+			ds = append(ds, e.Delay)
+		}
+	}
+	return ds
+}
+
+// send makes a request and returns status, body and error of the answer.
+func (g *rig) send(t *testing.T, req *http.Request) (resp *http.Response, body string) {
+	t.Helper()
+	resp, err := g.RoundTrip(req)
+	if err != nil {
+		t.Fatalf("RoundTrip(%s %s) = %v", req.Method, req.URL, err)
+	}
+	return resp, read(t, resp)
+}
+
+func read(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("reading the body of %s: %v", resp.Status, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Errorf("closing the body of %s: %v", resp.Status, err)
+	}
+	return string(b)
+}
+
+// wantStatus checks the answer and how many times the server was asked.
+func wantStatus(t *testing.T, resp *http.Response, status int, s *site, asked int) {
+	t.Helper()
+	if resp.StatusCode != status || s.asked() != asked {
+		t.Errorf("got status %d after %d requests, want %d after %d", resp.StatusCode, s.asked(), status, asked)
+	}
+}
+
+// wantReason checks why the transport gave up.
+func wantReason(t *testing.T, resp *http.Response, want retry.Reason) *retry.Error {
+	t.Helper()
+	e, ok := retryhttp.GaveUp(resp)
+	if !ok || e.Reason != want {
+		t.Fatalf("GaveUp(%s) = %v, %v, want reason %v", resp.Status, e, ok, want)
+	}
+	return e
+}
+
+// site is a server that plays a script.
+type site struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies []string // of the requests
+	heads  []http.Header
+	opened int
+}
+
+// answer is one step of a script; the last one repeats.
+type answer struct {
+	status int
+	header string // lines of name: value
+	body   string
+}
+
+func newSite(t *testing.T, script ...answer) *site {
+	t.Helper()
+	s := new(site)
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.bodies = append(s.bodies, string(b))
+		s.heads = append(s.heads, r.Header)
+		a := script[min(len(s.bodies), len(script))-1]
+		s.mu.Unlock()
+		for line := range strings.Lines(a.header) {
+			name, value, _ := strings.Cut(line, ":")
+			w.Header().Set(name, strings.TrimSpace(value))
+		}
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+	}))
+	s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
+		if st == http.StateNew {
+			s.mu.Lock()
+			s.opened++
+			s.mu.Unlock()
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// statuses is a script of answers without headers.
+func statuses(codes ...int) (script []answer) {
+	for _, c := range codes {
+		script = append(script, answer{c, "", fmt.Sprintf("body of %d", c)})
+	}
+	return script
+}
+
+func (s *site) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.bodies)
+}
+
+func (s *site) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
+}
+
+func (s *site) got(i int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bodies[i]
+}
+
+func request(t *testing.T, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	return requestWith(t, t.Context(), method, url, body)
+}
+
+func requestWith(t *testing.T, ctx context.Context, method, url string, body io.Reader) *http.Request { //nolint:revive // t comes first
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// trackedBody is a body without GetBody or Seek that knows when it is closed.
+type trackedBody struct {
+	io.Reader
+	mu     sync.Mutex
+	closed int
+	done   chan struct{}
+}
+
+func track(r io.Reader) *trackedBody { return &trackedBody{Reader: r, done: make(chan struct{})} }
+
+func (b *trackedBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed++; b.closed == 1 {
+		close(b.done)
+	}
+	return nil
+}
+
+// wantClosed checks that the body was closed, perhaps a little later: a
+// transport may do it on a goroutine of its own.
+func (b *trackedBody) wantClosed(t *testing.T) {
+	t.Helper()
+	select {
+	case <-b.done:
+	case <-time.After(5 * time.Second):
+		t.Error("the original body was not closed")
+	}
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// listen serves raw connections, one after the other.
+func listen(t *testing.T, serve func(n int, c net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var last atomic.Pointer[net.Conn]
+	go func() {
+		defer close(done)
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			last.Store(&c)
+			serve(n, c)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		if c := last.Load(); c != nil {
+			_ = (*c).Close()
+		}
+		<-done
+	})
+	return l.Addr().String()
+}

@@ -1,0 +1,108 @@
+package retryhttp
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// How much of a response is read ahead before it is known whether the caller
+// will see it. A body that ends within these bounds leaves its connection to
+// others; the connection of any other is given up with it.
+const (
+	peekBytes = 64 << 10
+	peekTime  = 50 * time.Millisecond
+)
+
+// peeked is a response body whose beginning was read ahead. It reads like the
+// body itself.
+type peeked struct {
+	body io.ReadCloser
+	done chan struct{} // closed when nothing more is read ahead
+
+	mu     sync.Mutex
+	buf    []byte // what was read ahead
+	off    int    // of what the caller has seen
+	err    error  // how the body ended, if it did
+	stop   bool   // time is up
+	closed bool
+}
+
+// peek reads ahead. A read that blocks for longer is left to a goroutine, which
+// ends with the read: when there is something to read, or the body is closed.
+func peek(body io.ReadCloser) *peeked {
+	p := &peeked{body: body, done: make(chan struct{})}
+	go p.read()
+	t := time.NewTimer(peekTime)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+	}
+	p.mu.Lock()
+	p.stop = true
+	whole := p.err != nil
+	p.mu.Unlock()
+	if whole {
+		_ = body.Close()
+	}
+	return p
+}
+
+func (p *peeked) read() {
+	defer close(p.done)
+	chunk := make([]byte, 4<<10)
+	for more := true; more; {
+		n, err := p.body.Read(chunk)
+		p.mu.Lock()
+		p.buf, p.err = append(p.buf, chunk[:n]...), err
+		more = err == nil && !p.stop && len(p.buf) < peekBytes
+		p.mu.Unlock()
+	}
+}
+
+// head returns what was read ahead.
+func (p *peeked) head() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.buf[:len(p.buf):len(p.buf)]
+}
+
+// Read implements [io.Reader].
+func (p *peeked) Read(b []byte) (int, error) {
+	if n, err := p.ahead(b); n > 0 || err != nil || len(b) == 0 {
+		return n, err
+	}
+	<-p.done
+	p.mu.Lock()
+	unread, err := p.off < len(p.buf), p.err
+	p.mu.Unlock()
+	switch {
+	case unread:
+		return p.ahead(b)
+	case err != nil:
+		return 0, err
+	}
+	return p.body.Read(b)
+}
+
+// ahead reads from what was read ahead.
+func (p *peeked) ahead(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n := copy(b, p.buf[p.off:])
+	p.off += n
+	return n, nil
+}
+
+// Close implements [io.Closer].
+func (p *peeked) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	return p.body.Close()
+}

@@ -1,0 +1,73 @@
+package retryhttp
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// StatusError is an answer that counts as a failure. It is the failure of an
+// attempt in events and in a [*retry.Error].
+type StatusError struct {
+	Code       int           // the status
+	After      time.Duration // the wait that the server asked for; 0 means none
+	Quota      string        // the code in the body which says that quota or credit is gone, such as insufficient_quota
+	NotRetried error         // ErrNotIdempotent or ErrBody, when that alone forbids a retry
+
+	class retry.Class
+}
+
+// Error says what was answered.
+func (e *StatusError) Error() string {
+	s := strings.TrimRight(fmt.Sprintf("status %d %s", e.Code, http.StatusText(e.Code)), " ")
+	if e.Quota != "" {
+		s += ": " + e.Quota
+	}
+	if e.After > 0 {
+		s += ", asks to wait " + e.After.String()
+	}
+	return s + notRetried(e.NotRetried)
+}
+
+// Unwrap returns what forbids a retry.
+func (e *StatusError) Unwrap() error { return e.NotRetried }
+
+// RetryOutcome implements [retry.Classified].
+func (e *StatusError) RetryOutcome() retry.Outcome {
+	if e.NotRetried != nil {
+		return retry.Outcome{Class: retry.ClassPermanent}
+	}
+	return retry.Outcome{Class: e.class, After: e.After}
+}
+
+// Check returns nil for a status below 400, and otherwise a [*StatusError] for
+// use by a runner around the whole exchange. It does not read the body.
+func Check(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	e := &StatusError{Code: resp.StatusCode}
+	e.After, _ = ServerDelay(resp.Header, time.Now())
+	e.class = new(settings).verdict(resp).class()
+	return e
+}
+
+// gaveUpKey is the key of a *retry.Error in the context of a response's request.
+type gaveUpKey struct{}
+
+// GaveUp returns why the transport gave up, when the response is a failure that
+// no further attempt followed. It is false for a success, and for an answer that
+// no retry would change, such as 404.
+//
+// The reason is in the context of resp.Request, where it survives the wrapping
+// of the body.
+func GaveUp(resp *http.Response) (*retry.Error, bool) {
+	if resp == nil || resp.Request == nil {
+		return nil, false
+	}
+	e, ok := resp.Request.Context().Value(gaveUpKey{}).(*retry.Error)
+	return e, ok
+}
