@@ -1,0 +1,8 @@
+//go:build !unix
+
+package cli
+
+import "os"
+
+// columns returns 0: terminals are not asked here.
+func columns(*os.File) int { return 0 }

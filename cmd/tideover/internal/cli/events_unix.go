@@ -1,0 +1,23 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// descriptor returns the open descriptor as a file that the command does not
+// inherit, unless it is one of its standard streams.
+func descriptor(fd int) (*os.File, error) {
+	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d is not open", fd)
+	}
+	if fd > 2 {
+		unix.CloseOnExec(fd)
+	}
+	return os.NewFile(uintptr(copied), fmt.Sprintf("descriptor %d", fd)), nil
+}

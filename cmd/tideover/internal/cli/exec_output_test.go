@@ -1,0 +1,248 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each way in which the output may go through us, or not.
+var outputWays = []struct {
+	name  string
+	flags []string
+}{
+	{"direct", nil},
+	{"buffered", []string{"--buffer"}},
+	{"looked at", []string{"--until-output", "."}},
+	{"buffered and looked at", []string{"--buffer", "--until-output", "."}},
+	{"stderr looked at", []string{"--retry-stderr", "never there"}},
+}
+
+func TestOutputIsNotTouched(t *testing.T) {
+	t.Parallel()
+	input := data(3 << 20)
+	for i := range input {
+		input[i] += byte(i * 7) // every byte value, long lines
+	}
+	for _, way := range outputWays {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"exec", "--policy", quick}, way.flags...)
+			cmd, _ := command(t, append(args, "--", "sh", "-c", "tee /dev/stderr")...)
+			cmd.Stdin = bytes.NewReader(input)
+			got := finish(t, cmd)
+			wantCode(t, got, 0)
+			if got.out != string(input) || got.stderr != string(input) {
+				t.Errorf("%d bytes on stdout and %d on stderr are not the %d written", len(got.out), len(got.stderr), len(input))
+			}
+		})
+	}
+}
+
+func TestOutputOfEveryAttemptComesInOrder(t *testing.T) {
+	t.Parallel()
+	const script = `for i in 1 2 3 4 5 6 7 8 9; do echo $TIDEOVER_ATTEMPT.$i; done; printf end; test $TIDEOVER_ATTEMPT = 3`
+	want := ""
+	for attempt := 1; attempt <= 3; attempt++ {
+		for i := 1; i <= 9; i++ {
+			want += fmt.Sprintf("%d.%d\n", attempt, i)
+		}
+		want += "end"
+	}
+	for _, flags := range [][]string{nil, {"--until-output", "end"}} {
+		got := tideover(t, append(append([]string{"exec", "--policy", quick}, flags...), "--", "sh", "-c", script)...)
+		if wantCode(t, got, 0); got.out != want {
+			t.Errorf("exec %q: stdout = %q, want %q", flags, got.out, want)
+		}
+	}
+}
+
+func TestCommandHasOurDescriptors(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	name := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd, _ := command(t, "exec", "--", "readlink", "/proc/self/fd/1")
+	cmd.Stdout = f
+	wantCode(t, finish(t, cmd), 0)
+	if got, _ := os.ReadFile(name); string(got) != name+"\n" {
+		t.Errorf("standard output of the command = %q, want %q", got, name)
+	}
+}
+
+func TestOurLinesHaveAPrefixAndGoToStderr(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "exec", "--policy", "fixed(10ms) attempts=3", "--", "sh", "-c", `echo secret-free; test $TIDEOVER_ATTEMPT = 3 || exit 75`, "argument-with-token")
+	wantCode(t, got, 0)
+	if got.out != "secret-free\nsecret-free\nsecret-free\n" {
+		t.Errorf("stdout = %q", got.out)
+	}
+	ours := strings.Split(strings.TrimSpace(got.stderr), "\n")
+	want := []string{
+		"tideover: attempt 1/3 exited with 75; next in 10ms",
+		"tideover: attempt 2/3 exited with 75; next in 10ms",
+		"tideover: attempt 3/3 succeeded after ",
+	}
+	for i, w := range want {
+		if len(ours) != len(want) || !strings.HasPrefix(ours[i], w) {
+			t.Fatalf("stderr = %q, want lines %q", ours, want)
+		}
+	}
+	if strings.Contains(got.stderr, "token") {
+		t.Errorf("stderr has the command's arguments: %q", got.stderr)
+	}
+	if got := tideover(t, "exec", "--", "true"); got.stderr != "" {
+		t.Errorf("a single attempt that succeeds says %q", got.stderr)
+	}
+	if got := tideover(t, "exec", "--quiet", "--policy", quick, "--", "false"); got.stderr != "" || got.code != 1 {
+		t.Errorf("quiet: %+v", got)
+	}
+}
+
+func TestBufferPassesOnTheWinningAttempt(t *testing.T) {
+	t.Parallel()
+	const script = `echo attempt $TIDEOVER_ATTEMPT; echo again > /dev/stdout; echo said $TIDEOVER_ATTEMPT >&2; test $TIDEOVER_ATTEMPT = `
+	got := tideover(t, "exec", "--buffer", "--quiet", "--policy", quick, "--", "sh", "-c", script+"2")
+	if got != (outcome{0, "attempt 2\nagain\n", "said 1\nsaid 2\n"}) {
+		t.Errorf("winning: %+v", got)
+	}
+	got = tideover(t, "exec", "--buffer", "--quiet", "--policy", quick, "--", "sh", "-c", script+"9")
+	if got != (outcome{1, "attempt 3\nagain\n", "said 1\nsaid 2\nsaid 3\n"}) {
+		t.Errorf("giving up: %+v", got)
+	}
+}
+
+func TestDaemonThatKeepsTheOutputOpenDoesNotHang(t *testing.T) {
+	t.Parallel()
+	for _, way := range outputWays[1:4] {
+		s := start(t, append(append([]string{"exec"}, way.flags...), "--", "sh", "-c", `sleep 600 2>/dev/null & echo $! > $DIR/daemon; echo up`)...)
+		wantCode(t, s.end(), 0)
+		if p, err := os.FindProcess(atoi(s.sign("daemon"))); err == nil {
+			_ = p.Kill()
+		}
+	}
+}
+
+func TestReaderThatIsGoneIsNotWorthARetry(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--until-output", "^never$"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cmd, _ := command(t, append(append([]string{"exec", "--policy", "fixed(1h) attempts=3"}, flags...), "--", "yes")...)
+		cmd.Stdout = w
+		got := finish(t, cmd)
+		w.Close()
+		wantCode(t, got, 141)
+		wantIn(t, "stderr", got.stderr, "nobody reads its output any more")
+	}
+}
+
+func TestStuckReaderDoesNotKeepUsFromEnding(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--until-output", "^never$"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		s := &started{t: t, dir: t.TempDir()}
+		s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "100ms"}, flags...), "--", "sh", "-c", "echo > $DIR/ready; exec yes")...)
+		s.Env = append(s.Env, "DIR="+s.dir)
+		s.Stdout = w
+		s.begin()
+		w.Close()
+		s.sign("ready")
+		_ = s.Process.Signal(os.Interrupt)
+		wantCode(t, s.end(), 130)
+		wantNobody(t, s.mark)
+	}
+}
+
+// checker counts what is written to it, and knows whether it is what
+// helper:generate writes.
+type checker struct {
+	n     int
+	block []byte
+	wrong bool
+}
+
+func (c *checker) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		want := c.block[c.n%len(c.block):]
+		n := min(len(want), len(rest))
+		c.wrong = c.wrong || !bytes.Equal(rest[:n], want[:n])
+		c.n, rest = c.n+n, rest[n:]
+	}
+	return len(p), nil
+}
+
+func TestGigabyteOfOutputAtFlatMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a gigabyte takes seconds")
+	}
+	onlyLinux(t)
+	const gigabyte = 1 << 30
+	generate := []string{self(t), "helper:generate", fmt.Sprint(gigabyte)}
+	for _, way := range outputWays[:3] {
+		t.Run(way.name, func(t *testing.T) {
+			got := checker{block: randomBlock()}
+			args := append([]string{"exec", "--policy", quick}, way.flags...)
+			cmd, _ := command(t, append(append(args, "--"), generate...)...)
+			r, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// What is left does not fit into a pipe, so that it is still running.
+			if _, err := io.CopyN(&got, r, gigabyte-4<<20); err != nil {
+				t.Fatal(err)
+			}
+			peak := peakMemory(t, cmd.Process.Pid)
+			_, _ = io.Copy(&got, r)
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%v for 1 GiB, %d MiB at most", time.Since(begin), peak>>20)
+			if got.n != gigabyte || got.wrong {
+				t.Errorf("%d bytes came through of %d, wrong: %v", got.n, gigabyte, got.wrong)
+			}
+			// The race detector alone takes some 50 MiB.
+			if peak == 0 || peak > 128<<20 {
+				t.Errorf("memory = %d MiB for 1 GiB of output", peak>>20)
+			}
+		})
+	}
+}
+
+// peakMemory returns the most memory the process has had.
+func peakMemory(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	return atoi(strings.Fields(rest + " 0")[0]) << 10
+}
+
+func atoi(s string) (n int) {
+	_, _ = fmt.Sscan(s, &n)
+	return n
+}

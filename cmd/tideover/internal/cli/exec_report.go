@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/retry"
+)
+
+// reporter writes our lines to standard error. It reads the events of the
+// runner and knows nothing else.
+type reporter struct {
+	out       *os.File
+	quiet     bool
+	draw      bool // a countdown is wanted
+	mu        sync.Mutex
+	countdown *countdown // the one that is running
+}
+
+func newReporter(out *os.File, o *execOptions) *reporter {
+	return &reporter{out: out, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
+}
+
+func (r *reporter) observe(e retry.Event) {
+	switch e.Kind {
+	case retry.AttemptStarted:
+		r.done()
+	case retry.Waiting:
+		r.say("attempt %s %s; next in %s", ordinal(e.Attempt, e.Attempts), ending(e.Err), short(e.Delay))
+		r.count(e)
+	case retry.Succeeded:
+		if e.Attempt > 1 {
+			r.say("attempt %s succeeded after %s", ordinal(e.Attempt, e.Attempts), short(e.Elapsed))
+		}
+	case retry.GaveUp:
+		r.done()
+		r.gaveUp(e)
+	}
+}
+
+func (r *reporter) gaveUp(e retry.Event) {
+	err, ok := errors.AsType[*retry.Error](e.Err)
+	if !ok {
+		return
+	}
+	if _, ok := errors.AsType[*process.StartError](err); ok {
+		return // said once, as an error
+	}
+	tries := fmt.Sprintf("%d attempts", err.Attempts)
+	if err.Attempts == 1 {
+		tries = "1 attempt"
+	}
+	why := ending(err.Last)
+	switch err.Reason {
+	case retry.StopAttempts, retry.StopPermanent:
+	case retry.StopCanceled:
+		if stop, ok := errors.AsType[*process.SignalError](err.Cause); ok {
+			why = stop.Error()
+		}
+	default:
+		if t, ok := errors.AsType[*retry.TimeoutError](err.Last); !ok || !t.Total {
+			why = err.Reason.Error() + "; the last attempt " + why
+		}
+	}
+	r.say("gave up after %s in %s: %s", tries, short(err.Elapsed), why)
+}
+
+// say writes a line unless we are to be quiet.
+func (r *reporter) say(format string, args ...any) {
+	if !r.quiet {
+		r.warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// warn writes a line in any case.
+func (r *reporter) warn(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.countdown != nil {
+		r.countdown.erase()
+	}
+	fmt.Fprintf(r.out, "tideover: %s\n", text)
+}
+
+// count starts a countdown, if there is somebody to see it and time to read it.
+func (r *reporter) count(e retry.Event) {
+	if !r.draw || e.Delay < time.Second || !process.Foreground(r.out) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.countdown = startCountdown(r.out, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", e.Until)
+}
+
+// done ends the countdown.
+func (r *reporter) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.countdown != nil {
+		r.countdown.stop()
+		r.countdown = nil
+	}
+}
+
+// ordinal returns "2/5", or "2" where there is no limit.
+func ordinal(n, of int) string {
+	if of == retry.Unlimited {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d/%d", n, of)
+}
+
+// ending says how an attempt ended.
+func ending(err error) string {
+	if err == nil {
+		return "not started"
+	}
+	t, timedOut := errors.AsType[*retry.TimeoutError](err)
+	f, failed := errors.AsType[*failure](err)
+	switch {
+	case timedOut && t.Total:
+		return "total timeout of " + short(t.Limit) + " reached"
+	case timedOut && failed && f.final != "":
+		return "timed out after " + short(t.Limit) + "; not retried: " + f.final
+	case timedOut:
+		return "timed out after " + short(t.Limit)
+	default:
+		return err.Error()
+	}
+}
+
+// short writes a duration with as many digits as a person reads.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}

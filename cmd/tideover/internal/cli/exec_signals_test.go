@@ -1,0 +1,242 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// tree is a command with a child and with a descendant that leaves the group.
+const tree = `
+	sh -c 'echo $$ > $DIR/child; sleep 600' >/dev/null 2>&1 &
+	setsid sh -c 'echo $$ > $DIR/escaped; sleep 600' >/dev/null 2>&1 &
+	(setsid sh -c 'echo $$ > $DIR/orphan; sleep 600' >/dev/null 2>&1 &)
+	while ! test -s $DIR/child -a -s $DIR/escaped -a -s $DIR/orphan; do sleep 0.01; done
+	echo $$ > $DIR/ready; `
+
+func TestSignalEndsTheWholeTree(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "exec", "--", "sh", "-c", tree+"wait")
+			s.sign("ready")
+			s.signal(sig)
+			got := s.end()
+			wantNobody(t, s.mark)
+			wantCode(t, got, 128+int(sig))
+			wantIn(t, "stderr", got.stderr, "tideover: gave up after 1 attempt in ")
+			wantIn(t, "stderr", got.stderr, "ended by signal: "+sig.String())
+		})
+	}
+}
+
+func TestSignalReachesChildAndGrandchildren(t *testing.T) {
+	t.Parallel()
+	s := start(t, "exec", "--", "sh", "-c", `
+		sh -c 'trap "echo got > $DIR/grandchild; exit" TERM; echo > $DIR/up; while :; do sleep 0.01; done' &
+		trap 'echo got > $DIR/child; wait; exit 5' TERM
+		while ! test -s $DIR/up; do sleep 0.01; done
+		echo > $DIR/ready
+		while :; do sleep 0.01; done`)
+	s.sign("ready")
+	s.signal(syscall.SIGTERM)
+	s.sign("child")
+	s.sign("grandchild")
+	wantCode(t, s.end(), 5) // it ended by itself, with a code of its own
+	wantNobody(t, s.mark)
+}
+
+func TestGracefulSuccessAfterTermIsSuccess(t *testing.T) {
+	t.Parallel()
+	s := start(t, "exec", "--", "sh", "-c", `trap 'exit 0' TERM; echo > $DIR/ready; while :; do sleep 0.01; done`)
+	s.sign("ready")
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}
+
+func TestChildThatIgnoresTermIsKilledAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	s := start(t, "exec", "--grace", "100ms", "--", "sh", "-c",
+		`trap '' TERM; sh -c 'echo > $DIR/ready; sleep 600' & sleep 600; sleep 600`)
+	s.sign("ready")
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 143)
+	wantNobody(t, s.mark)
+}
+
+func TestTimeoutKillsWhatIgnoresTerm(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := start(t, "exec", "--grace", "50ms", "--attempt-timeout", "1s", "--policy", "fixed(0s) attempts=2", "--", "sh", "-c",
+		`trap '' TERM; `+tree+`echo $TIDEOVER_ATTEMPT >> $DIR/attempts; wait; sleep 600`)
+	got := s.end()
+	wantCode(t, got, 124)
+	wantNobody(t, s.mark)
+	if n := lines(filepath.Join(s.dir, "attempts")); n != 2 {
+		t.Errorf("attempts = %d, want 2; stderr %q", n, got.stderr)
+	}
+}
+
+func TestLeftoversAreEndedBeforeTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := start(t, "exec", "--policy", "fixed(0s) attempts=2", "--", "sh", "-c", `
+		if test $TIDEOVER_ATTEMPT = 2; then
+			for who in child escaped orphan; do kill -0 $(cat $DIR/$who) 2>/dev/null && echo $who >> $DIR/overlap; done
+			exit 0
+		fi
+		`+tree+`exit 1`)
+	wantCode(t, s.end(), 0)
+	if data, err := os.ReadFile(filepath.Join(s.dir, "overlap")); err == nil {
+		t.Errorf("still there in the second attempt: %q", data)
+	}
+	wantNobody(t, s.mark)
+}
+
+func TestDaemonSurvivesSuccess(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := start(t, "exec", "--", "sh", "-c", tree+"exit 0")
+	wantCode(t, s.end(), 0)
+	for _, name := range []string{"child", "escaped", "orphan"} {
+		pid := s.sign(name)
+		if !alive(pid) {
+			t.Errorf("%s was ended after a success", name)
+		}
+		n, _ := strconv.Atoi(pid)
+		group, _ := syscall.Getpgid(n)
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
+	eventually(t, "the daemons are gone", func() bool { return len(survivors(t, s.mark)) == 0 })
+}
+
+func TestChildrenFromBeforeAreNotTouched(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := t.TempDir()
+	cmd, mark := command(t)
+	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`sleep 600 >/dev/null 2>&1 & echo $! > %s/sleep; exec %s exec -p '%s' -- false`, dir, self(t), quick)}
+	cmd.Path, _ = exec.LookPath("sh")
+	wantCode(t, finish(t, cmd), 1)
+	data, _ := os.ReadFile(filepath.Join(dir, "sleep"))
+	pid := strings.TrimSpace(string(data))
+	if !alive(pid) {
+		t.Error("a child that tideover was born with has been ended")
+	}
+	n, _ := strconv.Atoi(pid)
+	_ = syscall.Kill(n, syscall.SIGKILL)
+	eventually(t, "the sleep is gone", func() bool { return len(survivors(t, mark)) == 0 })
+}
+
+func TestSignalEndsAWaitBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	s := start(t, "exec", "--policy", "fixed(1h) attempts=3", "--", "sh", "-c", "echo > $DIR/ran; exit 3")
+	s.sign("ran")
+	eventually(t, "the attempt is over", func() bool { return len(survivors(t, s.mark)) == 1 })
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 143)
+}
+
+func TestWindowChangeAndUserSignalsAreForwarded(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []string{"WINCH", "USR1", "USR2"} {
+		t.Run(sig, func(t *testing.T) {
+			t.Parallel()
+			number := map[string]syscall.Signal{"WINCH": syscall.SIGWINCH, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}[sig]
+			s := start(t, "exec", "--", "sh", "-c", `trap 'exit 0' `+sig+`; echo > $DIR/ready; while :; do sleep 0.01; done`)
+			s.sign("ready")
+			s.signal(number)
+			wantCode(t, s.end(), 0)
+		})
+	}
+}
+
+func TestIgnoredHangupStaysIgnored(t *testing.T) {
+	t.Parallel()
+	s := &started{t: t, dir: t.TempDir()}
+	s.Cmd, s.mark = command(t)
+	s.Env = append(s.Env, "DIR="+s.dir)
+	s.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" exec -- sh -c 'echo $$ > $DIR/ready; while ! test -e $DIR/go; do sleep 0.01; done'`, self(t)}
+	s.Path, _ = exec.LookPath("sh")
+	s.begin()
+	pid, _ := strconv.Atoi(s.sign("ready"))
+	s.signal(syscall.SIGHUP)
+	_ = syscall.Kill(pid, syscall.SIGHUP)
+	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.end(), 0)
+}
+
+// A child that we may not signal, like one of sudo's, is reported and waited
+// for.
+func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to make a file setuid")
+	}
+	dir, err := os.MkdirTemp("/tmp", "tideover-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	// The tests' own binary is in a folder that nobody else may enter.
+	plain, setuid := filepath.Join(dir, "tideover"), filepath.Join(dir, "setuid")
+	copyFile(t, self(t), plain)
+	copyFile(t, self(t), setuid)
+	for name, mode := range map[string]os.FileMode{dir: 0o755, plain: 0o755, setuid: 0o755 | os.ModeSetuid} {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nobody = 65534
+	s := &started{t: t, dir: dir}
+	s.Cmd, s.mark = command(t, "exec", "-n", "1", "--grace", "20ms", "--attempt-timeout", "1s", "--", setuid, "helper:root", filepath.Join(dir, "go"))
+	s.Path = plain
+	s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stdout, s.Stderr = w, w
+	s.begin()
+	w.Close()
+	text := ""
+	buf := make([]byte, 4096)
+	for !strings.Contains(text, "may not be signalled") {
+		n, err := out.Read(buf)
+		if text += string(buf[:n]); err != nil {
+			t.Fatalf("output = %q, %v; want a notice", text, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(out)
+	got := s.end()
+	if got.code != 124 {
+		t.Errorf("exit code = %d, want 124; output %q", got.code, text+string(rest))
+	}
+	wantNobody(t, s.mark)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,186 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+func TestEnvironmentOfTheCommand(t *testing.T) {
+	t.Parallel()
+	const script = `echo "$TIDEOVER_ATTEMPT/$TIDEOVER_ATTEMPTS last=$TIDEOVER_LAST_EXIT"; test $TIDEOVER_ATTEMPT = 3 || exit 7$TIDEOVER_ATTEMPT`
+	for attempts, want := range map[string]string{
+		"5":         "1/5 last=\n2/5 last=71\n3/5 last=72\n",
+		"unlimited": "1/unlimited last=\n2/unlimited last=71\n3/unlimited last=72\n",
+	} {
+		cmd, _ := command(t, "exec", "--policy", quick, "--attempts", attempts, "--", "sh", "-c", script)
+		cmd.Env = append(cmd.Env, "TIDEOVER_ATTEMPT=99", "TIDEOVER_LAST_EXIT=99") // of a tideover around us
+		if got := finish(t, cmd); got.out != want {
+			t.Errorf("--attempts %s: %q, want %q", attempts, got.out, want)
+		}
+	}
+	got := tideover(t, "exec", "-q", "--policy", quick, "--attempt-timeout", "100ms", "--", "sh", "-c", `test $TIDEOVER_ATTEMPT = 1 && sleep 60; echo $TIDEOVER_LAST_EXIT`)
+	if got.out != "124\n" {
+		t.Errorf("after a timeout: %+v", got)
+	}
+}
+
+func TestFlagsOverrideThePolicy(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "exec", "--policy", "http", "--attempts", "2", "--attempt-timeout", "1d", "--total-timeout", "2d", "--dry-run")
+	wantIn(t, "stdout", got.out, "policy  exponential(1s..32s) jitter=20% attempts=2 attempt-timeout=1d total-timeout=2d\n")
+}
+
+// kinds reads events and returns their kinds.
+func kinds(t *testing.T, data []byte) string {
+	t.Helper()
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		var e retry.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("event %q: %v", line, err)
+		}
+		names = append(names, e.Kind.String())
+	}
+	return strings.Join(names, " ")
+}
+
+const wantKinds = "attempt-started attempt-failed waiting attempt-started succeeded"
+
+func TestEventsGoToAFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "events")
+	for range 2 { // the second appends
+		wantCode(t, tideover(t, "exec", "--policy", quick, "--events", name, "--", "sh", "-c", "test $TIDEOVER_ATTEMPT = 2"), 0)
+	}
+	data, _ := os.ReadFile(name)
+	if got := kinds(t, data); got != wantKinds+" "+wantKinds {
+		t.Errorf("events = %q", got)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode = %v, %v; want 0600", info.Mode(), err)
+	}
+}
+
+func TestEventsGoToADescriptorThatTheCommandDoesNotGet(t *testing.T) {
+	t.Parallel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd, _ := command(t, "exec", "--policy", quick, "--events", "3", "--", "sh", "-c", "test $TIDEOVER_ATTEMPT = 2 && ! (echo x >&3) 2>/dev/null")
+	cmd.ExtraFiles = []*os.File{f}
+	wantCode(t, finish(t, cmd), 0)
+	data, _ := os.ReadFile(f.Name())
+	if got := kinds(t, data); got != wantKinds {
+		t.Errorf("events = %q, want %q", got, wantKinds)
+	}
+}
+
+func TestOtherDescriptorsReachTheCommand(t *testing.T) {
+	t.Parallel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd, _ := command(t, "exec", "--", "sh", "-c", "echo through >&3")
+	cmd.ExtraFiles = []*os.File{f}
+	wantCode(t, finish(t, cmd), 0)
+	if data, _ := os.ReadFile(f.Name()); string(data) != "through\n" {
+		t.Errorf("descriptor 3 got %q", data)
+	}
+}
+
+func TestDryRunPrintsTheScheduleAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	touched := filepath.Join(t.TempDir(), "touched")
+	got := tideover(t, "exec", "--policy", "task", "--dry-run", "--", "touch", touched)
+	want := `policy  exponential(1s..30s) attempts=4
+
+attempt   wait before it   waited in all
+1         -                0s
+2         1s               1s
+3         2s               3s
+4         4s               7s
+`
+	if got != (outcome{0, want, ""}) {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+	if _, err := os.Stat(touched); err == nil {
+		t.Error("the command was started")
+	}
+}
+
+func TestSeedMakesDryRunAndRunAgree(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "events")
+	flags := []string{"exec", "--policy", "exponential(10ms..80ms) jitter=full attempts=5", "--seed", "7"}
+	plan := tideover(t, append(flags, "--dry-run")...)
+	_ = tideover(t, append(flags, "--events", name, "--", "false")...)
+	data, _ := os.ReadFile(name)
+	for line := range strings.Lines(string(data)) {
+		var e retry.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == retry.Waiting {
+			wantIn(t, "plan", plan.out, " "+short(e.Delay)+" ")
+		}
+	}
+}
+
+func TestHelpIsForStrangers(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "exec", "--help")
+	wantCode(t, got, 0)
+	for _, part := range []string{
+		"Exit codes:", "124 ", "125 ", "126 ", "127 ", "128+n", "Examples:", "Policy:", "What to retry:", "How to run:", "What to tell:",
+		"TIDEOVER_ATTEMPT ", "http-interactive", "--grace duration", `(default "exponential(1s..30s) jitter=50% attempts=5")`,
+	} {
+		wantIn(t, "help", got.out, part)
+	}
+	if strings.Contains(got.out, "%!") || strings.Contains(got.out, "PRESETS") {
+		t.Errorf("help = %q", got.out)
+	}
+}
+
+func TestCompletionKnowsThePresets(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "__complete", "exec", "--policy", "http")
+	for name, use := range retry.Presets {
+		if strings.HasPrefix(name, "http") {
+			wantIn(t, "completion", got.out, name+"\t"+use)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		wantCode(t, tideover(t, "completion", shell), 0)
+	}
+}
+
+func TestUnknownVerbIsRefused(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "exce", "--", "true")
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, `unknown command "exce"`)
+}
+
+func TestShortDurations(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1500 * time.Microsecond: "2ms", 350 * time.Millisecond: "350ms", 1234 * time.Millisecond: "1.2s",
+		17400 * time.Millisecond: "17s", 90 * time.Second: "1m30s", 26 * time.Hour: "26h0m0s",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("short(%v) = %q, want %q", d, got, want)
+		}
+	}
+}

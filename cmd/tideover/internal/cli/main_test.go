@@ -1,0 +1,247 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary plays all parts: with roleVar it is tideover, and with a
+// first argument that helpers has it is a command for tideover to run.
+const (
+	roleVar = "TIDEOVER_TEST_ROLE"
+	markVar = "TIDEOVER_TEST_MARK" // inherited by every process of a test
+)
+
+var helpers = map[string]func([]string){
+	"helper:generate":   helpGenerate,
+	"helper:foreground": helpForeground,
+	"helper:pause":      helpPause,
+	"helper:read":       helpRead,
+	"helper:winch":      helpWinch,
+	"helper:root":       helpRoot,
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && helpers[os.Args[1]] != nil {
+		helpers[os.Args[1]](os.Args[2:])
+		os.Exit(0)
+	}
+	if os.Getenv(roleVar) == "tideover" {
+		os.Exit(Run(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+// randomBlock returns a MiB of random bytes, always the same.
+func randomBlock() []byte {
+	block := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(block)
+	return block
+}
+
+// helpGenerate writes that many bytes: random blocks, again and again.
+func helpGenerate(args []string) {
+	block := randomBlock()
+	for left := atoi(args[0]); left > 0; left -= len(block) {
+		if _, err := os.Stdout.Write(block[:min(left, len(block))]); err != nil {
+			os.Exit(3)
+		}
+	}
+}
+
+// awaitForeground returns true once we are in the terminal's foreground. A
+// command is put there when it has been running for some microseconds.
+func awaitForeground() bool {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
+			return true
+		}
+	}
+	return false
+}
+
+// helpForeground says whether it is in the terminal's foreground, and fails
+// until the attempt given.
+func helpForeground(args []string) {
+	fmt.Printf("attempt %s foreground %v\n", os.Getenv("TIDEOVER_ATTEMPT"), awaitForeground())
+	if os.Getenv("TIDEOVER_ATTEMPT") != args[0] {
+		os.Exit(1)
+	}
+}
+
+// helpRead waits for the foreground and reads a line. A shell would do, were it
+// not for signals that come just after its start, which shells may miss. With
+// an argument, that is its exit code after an interrupt.
+func helpRead(args []string) {
+	if len(args) > 0 {
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGINT)
+		go func() { <-c; os.Exit(atoi(args[0])) }()
+	}
+	if awaitForeground() {
+		fmt.Println("ready")
+	}
+	var line string
+	_, _ = fmt.Scanln(&line)
+	fmt.Println("read", line)
+}
+
+// helpPause says that it is ready, and waits for the file named by GO.
+func helpPause([]string) {
+	fmt.Println("ready")
+	for {
+		if _, err := os.Stat(os.Getenv("GO")); err == nil {
+			fmt.Println("going")
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// helpWinch waits for a change of the window and says how wide it is.
+func helpWinch([]string) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGWINCH)
+	fmt.Println("ready")
+	<-c
+	size, _ := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
+	fmt.Println("columns", size.Col)
+}
+
+// helpRoot becomes root, if its file lets it, and so can't be signalled by
+// whoever started it. It ends when the file given appears.
+func helpRoot(args []string) {
+	if err := syscall.Setreuid(0, 0); err != nil {
+		os.Exit(9)
+	}
+	fmt.Println("ready")
+	for {
+		if _, err := os.Stat(args[0]); err == nil {
+			os.Exit(0)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// command returns tideover with the arguments; mark finds all that it starts.
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd = exec.CommandContext(ctx, self(t), args...)
+	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
+	// By default a program with the race detector sleeps for a second at its end.
+	cmd.Env = append(os.Environ(), roleVar+"=tideover", mark, "GORACE=atexit_sleep_ms=0")
+	cmd.WaitDelay = 10 * time.Second
+	return cmd, mark
+}
+
+type outcome struct {
+	code        int
+	out, stderr string
+}
+
+// finish runs the command to its end.
+func finish(t *testing.T, cmd *exec.Cmd) outcome {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatalf("run %q: %v; stderr %q", cmd.Args[1:], err, stderr.String())
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+}
+
+// tideover runs tideover with standard input empty.
+func tideover(t *testing.T, args ...string) outcome {
+	t.Helper()
+	cmd, _ := command(t, args...)
+	return finish(t, cmd)
+}
+
+// quick is a policy that retries at once.
+const quick = "fixed(0s) attempts=3"
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// survivors returns the live processes that have the mark.
+func survivors(t *testing.T, mark string) (found []string) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("needs /proc to see who is left")
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range files {
+		if env, _ := os.ReadFile(name); bytes.Contains(env, []byte(mark)) {
+			line, _ := os.ReadFile(filepath.Dir(name) + "/cmdline")
+			found = append(found, filepath.Base(filepath.Dir(name))+" "+string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
+		}
+	}
+	return found
+}
+
+func wantNobody(t *testing.T, mark string) {
+	t.Helper()
+	if left := survivors(t, mark); len(left) > 0 {
+		t.Errorf("left running: %q", left)
+	}
+}
+
+// lines returns how many lines the file has; none if it does not exist.
+func lines(name string) int {
+	data, _ := os.ReadFile(name)
+	return bytes.Count(data, []byte("\n"))
+}
+
+func wantCode(t *testing.T, got outcome, want int) {
+	t.Helper()
+	if got.code != want {
+		t.Errorf("exit code = %d, want %d; stdout %q, stderr %q", got.code, want, got.out, got.stderr)
+	}
+}
+
+func wantIn(t *testing.T, what, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s = %q, want %q in it", what, text, part)
+	}
+}

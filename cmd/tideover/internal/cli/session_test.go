@@ -1,0 +1,111 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// session is a program on a terminal of its own.
+type session struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	tty  *os.File
+	mark string
+	mu   sync.Mutex
+	text string
+	done chan struct{}
+}
+
+// onTerminal starts tideover as the leader of a session.
+func onTerminal(t *testing.T, args ...string) *session {
+	t.Helper()
+	cmd, mark := command(t, args...)
+	return startSession(t, cmd, mark)
+}
+
+// underShell starts a shell with job control that runs the script; $0 is
+// tideover.
+func underShell(t *testing.T, script string) *session {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("needs a shell with job control")
+	}
+	cmd, mark := command(t)
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", "set -m; " + script, self(t)}
+	return startSession(t, cmd, mark)
+}
+
+func startSession(t *testing.T, cmd *exec.Cmd, mark string) *session {
+	t.Helper()
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, cmd: cmd, tty: tty, mark: mark, done: make(chan struct{})}
+	go s.read()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = tty.Close()
+		<-s.done
+	})
+	return s
+}
+
+func (s *session) read() {
+	defer close(s.done)
+	buf := make([]byte, 4096)
+	for {
+		n, err := s.tty.Read(buf)
+		s.mu.Lock()
+		s.text += string(buf[:n])
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *session) screen() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+func (s *session) expect(text string) {
+	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the terminal shows %q", s.screen())
+		}
+	}()
+	eventually(s.t, text+" on the terminal", func() bool { return strings.Contains(s.screen(), text) })
+}
+
+func (s *session) write(text string) {
+	s.t.Helper()
+	if _, err := s.tty.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *session) end() int {
+	s.t.Helper()
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func (s *session) wantCode(want int) {
+	s.t.Helper()
+	if got := s.end(); got != want {
+		s.t.Errorf("exit code = %d, want %d; the terminal shows %q", got, want, s.screen())
+	}
+	wantNobody(s.t, s.mark)
+}

@@ -1,0 +1,87 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// started is a tideover that runs in the background.
+type started struct {
+	*exec.Cmd
+	t      *testing.T
+	mark   string
+	dir    string
+	stderr bytes.Buffer
+	waited bool
+}
+
+// start starts tideover with a folder for the command to leave signs in, $DIR.
+func start(t *testing.T, args ...string) *started {
+	t.Helper()
+	s := &started{t: t, dir: t.TempDir()}
+	s.Cmd, s.mark = command(t, args...)
+	s.Env = append(s.Env, "DIR="+s.dir)
+	s.Stderr = &s.stderr
+	s.begin()
+	return s
+}
+
+func (s *started) begin() {
+	s.t.Helper()
+	if err := s.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if !s.waited {
+			_ = s.Process.Kill()
+			_ = s.Wait()
+		}
+	})
+}
+
+// sign waits until the command has left a sign of that name, and returns it.
+func (s *started) sign(name string) string {
+	s.t.Helper()
+	var text string
+	eventually(s.t, "sign "+name, func() bool {
+		data, _ := os.ReadFile(filepath.Join(s.dir, name))
+		text = string(data)
+		return strings.HasSuffix(text, "\n")
+	})
+	return strings.TrimSpace(text)
+}
+
+func (s *started) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *started) end() outcome {
+	s.t.Helper()
+	s.waited = true
+	_ = s.Wait()
+	return outcome{s.ProcessState.ExitCode(), "", s.stderr.String()}
+}
+
+func alive(pid string) bool {
+	n, _ := strconv.Atoi(pid)
+	return syscall.Kill(n, 0) == nil
+}
+
+func onlyLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a child subreaper")
+	}
+}

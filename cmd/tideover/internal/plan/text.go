@@ -1,0 +1,369 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+)
+
+// Style says how text is laid out.
+type Style struct {
+	Width  int  // columns to fill; 0 means 80
+	ASCII  bool // draw with plain characters
+	Colour bool
+	Log    bool // bars on a logarithmic scale
+}
+
+// leastBar is the shortest full length of a bar, however narrow the terminal.
+const leastBar = 12
+
+// view is a style made ready for some plans.
+type view struct {
+	width  int
+	glyphs glyphs
+	paint  paint
+	scale  scale
+	rule   string // between policies that stand side by side
+	many   bool
+}
+
+// Text writes the plans for a person to read: one with its bars beside the
+// numbers, several as one table with the bars, on one scale, below it.
+func Text(w io.Writer, plans []Plan, s Style) error {
+	v := &view{
+		width: s.Width, glyphs: unicodeGlyphs, rule: "│",
+		paint: paint{s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
+	}
+	if s.Width == 0 {
+		v.width = 80
+	}
+	if s.ASCII {
+		v.glyphs, v.rule = asciiGlyphs, "|"
+	}
+	var b strings.Builder
+	v.titles(&b, plans)
+	if v.many {
+		v.tables(&b, plans)
+		v.barList(&b, plans)
+	} else {
+		v.table(&b, plans)
+	}
+	v.notes(&b, plans)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// letter returns the name by which the parts of the output refer to a policy.
+func letter(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return letter(i/26-1) + letter(i%26)
+}
+
+func (v *view) titles(b *strings.Builder, plans []Plan) {
+	for i, p := range plans {
+		indent := ""
+		if v.many {
+			fmt.Fprintf(b, "%s  ", v.paint.strong(i, letter(i)))
+			indent = "   "
+		}
+		text := p.Policy.String()
+		if p.Name != text {
+			fmt.Fprint(b, v.paint.bold(p.Name))
+			if p.Use != "" {
+				fmt.Fprint(b, ": ", p.Use)
+			}
+			fmt.Fprint(b, "\n", indent)
+		}
+		fmt.Fprintln(b, text)
+	}
+}
+
+// table writes one policy with its bars.
+func (v *view) table(b *strings.Builder, plans []Plan) {
+	p := &plans[0]
+	if len(p.Retries) == 0 {
+		return
+	}
+	lines := numbers(plans, v.rule)
+	used := 0
+	for _, l := range lines {
+		used = max(used, utf8.RuneCountInString(l))
+	}
+	width := max(v.width-used-2, leastBar)
+	b.WriteString("\n" + v.paint.dim(lines[0]) + "\n")
+	for i, l := range lines[1:] {
+		if i < len(p.Retries) {
+			l += strings.Repeat(" ", used-utf8.RuneCountInString(l)+2) + v.bar(p, 0, p.Retries[i], width)
+		}
+		b.WriteString(l + "\n")
+	}
+	v.legend(b, plans, width)
+}
+
+// tables writes several policies side by side, as many as fit.
+func (v *view) tables(b *strings.Builder, plans []Plan) {
+	if mostRetries(plans) == 0 {
+		return
+	}
+	for first := 0; first < len(plans); {
+		n := len(plans) - first
+		lines := numbers(plans[first:first+n], v.rule)
+		for n > 1 && utf8.RuneCountInString(lines[0]) > v.width {
+			n--
+			lines = numbers(plans[first:first+n], v.rule)
+		}
+		b.WriteString("\n" + v.headings(lines[0], plans[first:first+n], first) + "\n")
+		b.WriteString(v.paint.dim(lines[0]) + "\n")
+		for _, l := range lines[1:] {
+			b.WriteString(l + "\n")
+		}
+		first += n
+	}
+}
+
+// headings names the policies above their columns in the line of headings.
+func (v *view) headings(line string, plans []Plan, first int) string {
+	var b strings.Builder
+	for i, group := range strings.Split(line, v.rule) {
+		width := utf8.RuneCountInString(group)
+		before := len(group) - len(strings.TrimLeft(group, " "))
+		if i == 0 {
+			before = len("retry") + 2 // the first group has the numbers in front
+		}
+		before = min(before, 4+len("retry"))
+		title := clip(letter(first+i)+"  "+plans[i].Name, width-before-2)
+		if i > 0 {
+			b.WriteString(v.paint.dim(v.rule))
+		}
+		b.WriteString(strings.Repeat(" ", before) + v.paint.strong(first+i, title))
+		if i < len(plans)-1 {
+			b.WriteString(strings.Repeat(" ", width-before-len(title)))
+		}
+	}
+	return b.String()
+}
+
+// clip shortens an ASCII text to the width.
+func clip(s string, width int) string {
+	switch {
+	case len(s) <= width:
+		return s
+	case width < 4:
+		return s[:max(width, 0)]
+	}
+	return s[:width-3] + "..."
+}
+
+// numbers returns the lines of a table of the plans, headings first.
+func numbers(plans []Plan, rule string) []string {
+	rows := 0
+	for _, p := range plans {
+		n := len(p.Retries)
+		if !p.Whole() {
+			n++
+		}
+		rows = max(rows, n)
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "retry\t")
+	each(w, plans, rule, func(p *Plan) []string { return p.columns("delay", "band", "waits so far", "sample") })
+	for n := range rows {
+		fmt.Fprint(w, rowName(plans, n), "\t")
+		each(w, plans, rule, func(p *Plan) []string { return p.row(n) })
+	}
+	_ = w.Flush() // into memory
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for i := range lines {
+		// The writer pads the first column too.
+		lines[i] = strings.TrimRight(strings.TrimPrefix(lines[i], "  "), " ")
+	}
+	return lines
+}
+
+// each writes one line: the cells of all plans with rules between them.
+func each(w io.Writer, plans []Plan, rule string, cells func(*Plan) []string) {
+	for i := range plans {
+		if i > 0 {
+			fmt.Fprint(w, rule, "\t")
+		}
+		fmt.Fprint(w, strings.Join(cells(&plans[i]), "\t"), "\t")
+	}
+	fmt.Fprintln(w)
+}
+
+// rowName returns the number of the retry in row n, or dots if that row only
+// says that there are more.
+func rowName(plans []Plan, n int) string {
+	for _, p := range plans {
+		if n < len(p.Retries) {
+			return strconv.Itoa(n + 1)
+		}
+	}
+	return "..."
+}
+
+// columns returns the cells that the plan has of those given.
+func (p *Plan) columns(delay, band, sum, sample string) []string {
+	cells := []string{delay, band, sum}
+	if p.Sampled {
+		cells = append(cells, sample)
+	}
+	return cells
+}
+
+// starred reports whether a listed retry can't happen.
+func (p *Plan) starred() bool {
+	n := len(p.Retries)
+	return n > 0 && p.Retries[n-1].Never
+}
+
+// row returns the cells of row n. A star marks a retry that can't happen.
+func (p *Plan) row(n int) []string {
+	switch {
+	case n == len(p.Retries) && !p.Whole():
+		return p.columns("...", "", "", "")
+	case n >= len(p.Retries):
+		return p.columns("", "", "", "")
+	}
+	r := p.Retries[n]
+	delay := short(r.Delay)
+	if r.Never {
+		delay += "*"
+	} else if p.starred() {
+		delay += " "
+	}
+	return p.columns(delay, span(r.Low, r.High), span(r.Sum.Low, r.Sum.High), short(r.Sample))
+}
+
+// mostRetries returns how many retries the longest list has.
+func mostRetries(plans []Plan) (n int) {
+	for _, p := range plans {
+		n = max(n, len(p.Retries))
+	}
+	return n
+}
+
+// barList writes the bars of several policies, retry by retry.
+func (v *view) barList(b *strings.Builder, plans []Plan) {
+	rows := mostRetries(plans)
+	if rows == 0 {
+		return
+	}
+	name := len(letter(len(plans) - 1))
+	width := max(v.width-len("retry")-2-name-2, leastBar)
+	b.WriteString("\n")
+	for n := range rows {
+		label := strconv.Itoa(n + 1)
+		for i, p := range plans {
+			if n >= len(p.Retries) {
+				continue
+			}
+			l := fmt.Sprintf("%*s", name, letter(i))
+			fmt.Fprintf(b, "%5s  %s  %s\n", label, v.paint.colour(i, l), v.bar(&p, i, p.Retries[n], width))
+			label = ""
+		}
+	}
+	v.legend(b, plans, width)
+}
+
+// legend explains the bars.
+func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
+	if v.scale.high == 0 {
+		return
+	}
+	parts := []string{v.glyphs.mark + " delay"}
+	random, sampled, never := false, false, false
+	for _, p := range plans {
+		random = random || p.Policy.Random()
+		sampled = sampled || p.Sampled
+		never = never || p.starred()
+	}
+	if random {
+		parts = append(parts, v.glyphs.band+" band")
+	}
+	if sampled {
+		parts = append(parts, v.glyphs.sample+" sample")
+	}
+	if never {
+		parts = append(parts, "* can't happen")
+	}
+	full := "full length " + short(v.scale.high)
+	if v.scale.log {
+		full = fmt.Sprintf("logarithmic from %s to %s", short(v.scale.low), short(v.scale.high))
+	} else if v.crushed(plans, width) {
+		full += " (try --log)"
+	}
+	line := strings.Join(append(parts, full), "   ")
+	pad := max(v.width-utf8.RuneCountInString(line), 0)
+	if v.many {
+		pad = len("retry") + 2 + len(letter(len(plans)-1)) + 2
+	}
+	b.WriteString(strings.Repeat(" ", pad) + v.paint.dim(line) + "\n")
+}
+
+// notes writes the sentences, each policy's apart.
+func (v *view) notes(b *strings.Builder, plans []Plan) {
+	for i, p := range plans {
+		if i == 0 || !v.many {
+			b.WriteString("\n")
+		}
+		indent := ""
+		if v.many {
+			b.WriteString(v.paint.strong(i, letter(i)) + "  ")
+			indent = strings.Repeat(" ", len(letter(i))+2)
+		}
+		notes := p.Notes()
+		if !v.many {
+			b.WriteString(wrap(strings.Join(notes, "\n"), v.width, ""))
+			continue
+		}
+		b.WriteString(strings.TrimPrefix(wrap(strings.Join(notes, " "), v.width, indent), indent))
+	}
+}
+
+// wrap breaks each line at the width and indents all.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		col := 0
+		for word := range strings.FieldsSeq(line) {
+			switch {
+			case col == 0:
+				b.WriteString(indent)
+				col = len(indent)
+			case col+1+len(word) > width:
+				b.WriteString("\n" + indent)
+				col = len(indent)
+			default:
+				b.WriteString(" ")
+				col++
+			}
+			b.WriteString(word)
+			col += len(word)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// List writes what each preset is for and its text.
+func List(w io.Writer, plans []Plan, s Style) error {
+	paint := paint{s.Colour}
+	width := 0
+	for _, p := range plans {
+		width = max(width, len(p.Name))
+	}
+	var b strings.Builder
+	for _, p := range plans {
+		fmt.Fprintf(&b, "%s%s  %s\n", paint.bold(p.Name), strings.Repeat(" ", width-len(p.Name)), p.Use)
+		fmt.Fprintf(&b, "%s  %s\n", strings.Repeat(" ", width), paint.dim(p.Policy.String()))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"iter"
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/retry"
+)
+
+// patience bounds the retries that are added up one by one. Nearly all
+// schedules stop growing long before; from there on it is a multiplication.
+const patience = 100_000
+
+const forever = time.Duration(math.MaxInt64)
+
+// step is what is known of one retry.
+type step struct {
+	delay, low, high time.Duration
+	least, most      time.Duration // low and high, or those of a throttled attempt if they reach further
+}
+
+// reached says which retries the total timeout leaves. Each field is the number
+// of the first retry that it is about, 0 for none.
+type reached struct {
+	never int // can't happen even if attempts and waits are as short as can be
+	maybe int // does not happen if the waits are as long as can be
+	slow  int // does not happen if the attempts take their whole timeout
+}
+
+// walk goes through the retries of a policy and adds up.
+type walk struct {
+	policy   retry.Policy
+	plain    backoff.Schedule // without jitter
+	throttle backoff.Schedule // of throttled attempts
+	retries  int              // retry.Unlimited for no limit
+	far      step             // the last retry, or one that is far away
+
+	total *Sum
+	reach reached
+	worst time.Duration // what the retries that can happen wait at most
+	open  bool          // patience ended before the retries did
+}
+
+func newWalk(p retry.Policy) *walk {
+	w := &walk{policy: p, plain: p.Schedule, throttle: p.Schedule, retries: p.Retries()}
+	w.plain.Jitter = backoff.None
+	if p.ThrottleBase > 0 {
+		w.throttle.Base = p.ThrottleBase
+	}
+	last := w.retries
+	if w.endless() {
+		last = math.MaxInt32
+	}
+	far, _ := w.plain.Bounds(last)
+	w.far = w.step(last, far)
+	return w
+}
+
+func (w *walk) endless() bool { return w.retries == retry.Unlimited }
+
+func (w *walk) step(k int, delay time.Duration) step {
+	s := step{delay: delay}
+	s.low, s.high = w.policy.Bounds(k)
+	low, high := w.throttle.Bounds(k)
+	s.least, s.most = min(s.low, low), max(s.high, high)
+	return s
+}
+
+// steps yields all retries. constant is set if all later ones are the same.
+func (w *walk) steps() iter.Seq2[int, constantStep] {
+	return func(yield func(int, constantStep) bool) {
+		var before step
+		for k, d := range w.policy.Delays(nil) {
+			s := w.step(k, d)
+			far := w.far
+			if w.policy.Kind == backoff.Decorrelated {
+				// The expected delay follows from the one before: two equal ones are
+				// the end of it. No formula tells it ahead.
+				far.delay = before.delay
+			}
+			if !yield(k, constantStep{s, s == far}) {
+				return
+			}
+			before = s
+		}
+	}
+}
+
+type constantStep struct {
+	step
+	constant bool
+}
+
+// listed returns how many retries to list when the caller asked for n.
+func (w *walk) listed(n int) int {
+	most := w.retries
+	if w.endless() {
+		most = MaxList
+	}
+	switch {
+	case n > 0:
+		return min(n, most, MaxList)
+	case !w.endless() && most <= listAll:
+		return most
+	}
+	never := crossing{limit: w.policy.TotalTimeout}
+	for k, s := range w.steps() {
+		never.pass(k, 1, s.least)
+		if k >= listMost || k >= listLeast && s.constant || never.at > 0 {
+			return k
+		}
+	}
+	return most
+}
+
+// constantFrom reports whether all retries from number n on are the same.
+func (w *walk) constantFrom(n int) bool {
+	for k, s := range w.steps() {
+		if k == n || s.constant {
+			return s.constant
+		}
+	}
+	return false
+}
+
+// run goes through the retries and returns the first ones.
+func (w *walk) run(list int) []Retry {
+	var out []Retry
+	var sum Sum
+	limit := w.policy.TotalTimeout
+	never, maybe, slow := crossing{limit: limit}, crossing{limit: limit}, crossing{limit: limit}
+	pass := func(k, times int, s step) {
+		never.pass(k, times, s.least)
+		maybe.pass(k, times, s.high)
+		slow.pass(k, times, add(s.least, w.policy.AttemptTimeout))
+		sum = sum.plus(s, times)
+		if never.at > 0 {
+			times = max(0, min(times, never.at-k))
+		}
+		w.worst = add(w.worst, multiply(s.most, times))
+	}
+	for k, s := range w.steps() {
+		pass(k, 1, s.step)
+		if k <= list {
+			out = append(out, Retry{N: k, Delay: s.delay, Low: s.low, High: s.high, Sum: sum, Never: never.at > 0})
+		}
+		if k < list {
+			continue
+		}
+		if w.endless() && limit == 0 {
+			break
+		}
+		if w.open = k == patience && !s.constant; w.open {
+			break
+		}
+		if s.constant && k != w.retries {
+			pass(k+1, w.rest(k), s.step)
+		}
+		if s.constant {
+			break
+		}
+	}
+	w.reach = reached{never.at, maybe.at, slow.at}
+	if !w.endless() && !w.open {
+		w.total = &sum
+	}
+	return out
+}
+
+// rest returns how many retries there are after number k.
+func (w *walk) rest(k int) int {
+	if w.endless() {
+		return math.MaxInt64 / 2 // numbers of retries are added to it
+	}
+	return w.retries - k
+}
+
+// worstCase returns how long the call takes at most, 0 if that is not known.
+func (w *walk) worstCase() time.Duration {
+	p, most := w.policy, forever
+	if p.AttemptTimeout > 0 && !w.open {
+		n := w.retries
+		if w.reach.never > 0 {
+			n = w.reach.never - 1
+		}
+		if n >= 0 {
+			most = add(multiply(p.AttemptTimeout, n+1), w.worst)
+		}
+	}
+	switch {
+	case p.TotalTimeout > 0:
+		return min(most, p.TotalTimeout)
+	case p.AttemptTimeout > 0 && !w.endless() && !w.open:
+		return most
+	}
+	return 0
+}
+
+// crossing finds the retry whose wait would bring a sum to the limit. A wait is
+// not begun unless it ends before the total timeout.
+type crossing struct {
+	limit time.Duration // 0 means none
+	sum   time.Duration
+	at    int // the first retry that does not happen; 0 for none
+}
+
+// pass adds d for each of the retries from number k on, times of them.
+func (c *crossing) pass(k, times int, d time.Duration) {
+	if c.limit == 0 || c.at > 0 {
+		return
+	}
+	if d > 0 {
+		// The sum is below the limit here, so that j is 1 or more.
+		if j := (c.limit-c.sum-1)/d + 1; int64(j) <= int64(times) {
+			c.at = k + int(j) - 1
+			return
+		}
+	}
+	c.sum = add(c.sum, multiply(d, times))
+}
+
+func (s Sum) plus(d step, times int) Sum {
+	s.Delay = add(s.Delay, multiply(d.delay, times))
+	s.Low = add(s.Low, multiply(d.low, times))
+	s.High = add(s.High, multiply(d.high, times))
+	return s
+}
+
+// add adds durations that are not negative, and stops at the largest one.
+func add(a, b time.Duration) time.Duration { return min(a, forever-b) + b }
+
+// multiply multiplies a duration, and stops at the largest one.
+func multiply(d time.Duration, n int) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(n))
+	if hi > 0 || lo > math.MaxInt64 {
+		return forever
+	}
+	return time.Duration(lo)
+}

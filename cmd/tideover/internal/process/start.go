@@ -1,0 +1,92 @@
+//go:build unix
+
+package process
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// lookup finds the program the way a shell does.
+func lookup(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot):
+		// A dot in the user's PATH is the user's choice.
+		return path, nil
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), inPath(name):
+		return "", &StartError{CodeNotExecutable, name, errors.New("not executable")}
+	default:
+		return "", &StartError{CodeNotFound, name, errors.New("not found")}
+	}
+}
+
+// inPath reports whether PATH has a file of that name, which then is one that
+// may not be executed.
+func inPath(name string) bool {
+	if strings.Contains(name, "/") {
+		return false
+	}
+	return slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && !info.IsDir()
+	})
+}
+
+// spawn starts the command in a group of its own and returns its number, which
+// is the group's too.
+//
+// It is not os.StartProcess because the waiting is ours: an os.Process wants to
+// reap its child itself, and can't tell that it was stopped.
+func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
+	name := s.cfg.Args[0]
+	path, err := lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	pid, err := syscall.ForkExec(path, s.cfg.Args, &syscall.ProcAttr{
+		Env:   environ(os.Environ(), extra),
+		Files: files[:],
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return 0, &StartError{startCode(err), name, err}
+	}
+	return pid, nil
+}
+
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return CodeNotFound
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return CodeInternal // the system has no room for another process
+	default:
+		return CodeNotExecutable
+	}
+}
+
+// environ returns base with the variables of extra set, each once.
+func environ(base, extra []string) []string {
+	isSet := func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(extra, func(e string) bool { return strings.HasPrefix(e, key+"=") })
+	}
+	return append(slices.DeleteFunc(slices.Clone(base), isSet), extra...)
+}
+
+// fdOf returns the descriptor of f without touching its blocking mode, which
+// [os.File.Fd] may change for everyone who shares the file.
+func fdOf(f *os.File) int {
+	fd := -1
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(n uintptr) { fd = int(n) })
+	}
+	return fd
+}

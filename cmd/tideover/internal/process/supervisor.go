@@ -1,0 +1,107 @@
+//go:build unix
+
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Supervisor runs the attempts of one command, one at a time. Open it with
+// [New] and end it with [Supervisor.Close].
+type Supervisor struct {
+	cfg      Config
+	stdin    *input
+	stdout   *output
+	stderr   *output
+	terminal *terminal // the controlling terminal; nil without one
+	family   *family
+	signals  *signals
+
+	ctx    context.Context // done once a signal has told us to end
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex // held while processes are started, signalled by number, or reaped
+	current *attempt   // nil between attempts
+	refused bool       // the user knows that the command may not be signalled
+}
+
+// New prepares to run the command: it takes over the signals of the process
+// and, on Linux, the descendants that will lose their parents.
+func New(cfg Config) (*Supervisor, error) {
+	if len(cfg.Args) == 0 || cfg.Args[0] == "" {
+		return nil, errors.New("no command")
+	}
+	cfg.Stdin = cmp.Or(cfg.Stdin, os.Stdin)
+	cfg.Stdout = cmp.Or(cfg.Stdout, os.Stdout)
+	cfg.Stderr = cmp.Or(cfg.Stderr, os.Stderr)
+	if cfg.Notice == nil {
+		cfg.Notice = func(string) {}
+	}
+	in, err := newInput(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	s := &Supervisor{
+		cfg:      cfg,
+		stdin:    in,
+		stdout:   &output{dst: cfg.Stdout, match: cfg.MatchStdout, buffer: cfg.Buffer},
+		stderr:   &output{dst: cfg.Stderr, match: cfg.MatchStderr},
+		terminal: openTerminal(cfg.Stdin),
+		family:   newFamily(),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.signals = watchSignals(s)
+	return s, nil
+}
+
+// Context is done as soon as a signal has told us to end; its cause is then a
+// [*SignalError]. Waits between attempts should end with it.
+func (s *Supervisor) Context() context.Context { return s.ctx }
+
+// Stopped returns the signal that told us to end, or nil.
+func (s *Supervisor) Stopped() *SignalError {
+	e, _ := errors.AsType[*SignalError](context.Cause(s.ctx))
+	return e
+}
+
+// Replayable returns nil if another attempt would get all of standard input,
+// otherwise the reason why not.
+func (s *Supervisor) Replayable() error { return s.stdin.lost() }
+
+// ReaderGone reports whether our standard output is a pipe that nobody reads
+// any more, so that no attempt can write to it.
+func (s *Supervisor) ReaderGone() bool { return s.stdout.readerGone() }
+
+// PassOn writes the standard output of the last attempt, which Config.Buffer
+// held back. It gives up when a signal ends us, since whoever reads may not.
+func (s *Supervisor) PassOn() error {
+	select {
+	case <-s.signals.idle: // came before there was anything to hurry
+	default:
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.stdout.passOn() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.signals.idle:
+		return context.Cause(s.ctx)
+	}
+}
+
+// Close gives the signals and the terminal back.
+func (s *Supervisor) Close() error {
+	s.signals.stop()
+	s.terminal.close()
+	s.cancel(nil)
+	return errors.Join(s.stdin.close(), s.stdout.close())
+}
+
+func (s *Supervisor) notice(format string, args ...any) {
+	s.cfg.Notice(fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,41 @@
+//go:build !unix
+
+package process
+
+import (
+	"context"
+	"os"
+)
+
+// Supervisor can't be had on this system.
+type Supervisor struct{}
+
+// New returns [ErrUnsupported].
+func New(Config) (*Supervisor, error) { return nil, ErrUnsupported }
+
+// Context is never called.
+func (*Supervisor) Context() context.Context { return context.Background() }
+
+// Stopped is never called.
+func (*Supervisor) Stopped() *SignalError { return nil }
+
+// Run is never called.
+func (*Supervisor) Run(context.Context, ...string) (Result, error) { return Result{}, ErrUnsupported }
+
+// Replayable is never called.
+func (*Supervisor) Replayable() error { return nil }
+
+// ReaderGone is never called.
+func (*Supervisor) ReaderGone() bool { return false }
+
+// PassOn is never called.
+func (*Supervisor) PassOn() error { return ErrUnsupported }
+
+// Close is never called.
+func (*Supervisor) Close() error { return nil }
+
+// IsTerminal reports whether f is a terminal, which is not asked here.
+func IsTerminal(*os.File) bool { return false }
+
+// Foreground reports whether drawing on f disturbs nobody.
+func Foreground(*os.File) bool { return false }

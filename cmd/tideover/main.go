@@ -1,0 +1,12 @@
+// Command tideover gets things through failure.
+package main
+
+import (
+	"os"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Run(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
