@@ -1,0 +1,80 @@
+package main
+
+import "fmt"
+
+// goal is what we promised ourselves before the first measurement.
+type goal struct {
+	row      string // in docs and discussions
+	what     string
+	scenario string
+	peer     string  // ours; a scenario may have several
+	ratio    float64 // at most so many times the baseline; 0 for no such goal
+	ns       float64 // at most so many nanoseconds of processor time; 0 for no such goal
+	allocs   float64 // at most so many allocations; free for any number
+}
+
+const free = -1
+
+var goals = []goal{
+	{"a", "Do, success at once", "Do", "tideover", 1.15, 0, 0},
+	{"a'", "the same, the operation a closure", "DoClosure", "tideover", 1.15, 0, 0},
+	{"b", "the same with a value", "Value", "tideover", 1.2, 0, 0},
+	{"loop", "the same as a loop", "Loop", "tideover", 3.5, 0, 0},
+	{"c", "3 failures then success, no delay", "Fail3", "tideover", 4, 0, 0},
+	{"c'", "the same, 1 ns delay, beside time.Sleep", "Fail3Wait", "tideover", 1.3, 0, free},
+	{"d", "next delay, exponential with jitter", "Delay", "tideover", 1, 0, 0},
+	{"e", "a from all processors", "DoParallel", "tideover", 1.15, 0, 0},
+	{"e", "d from all processors", "DelayParallel", "tideover", 1, 0, 0},
+	{"f", "closed breaker with a window of calls", "Breaker", "tideover-count", 2.2, 0, 0},
+	{"f", "the same from all processors", "BreakerParallel", "tideover-count", 2.2, 0, 0},
+	{"g", "retry, breaker and attempt timeout", "Stack", "tideover", 0.25, 0, free},
+	{"g", "the same from all processors", "StackParallel", "tideover", 0.25, 0, free},
+	{"g", "the same, the operation asks for Done", "StackDone", "tideover", 1.15, 0, free},
+	{"g", "the same from all processors", "StackDoneParallel", "tideover", 1.15, 0, free},
+	{"k", "give up after 4 attempts", "GiveUp", "tideover", 0, 250, 1},
+	{"i", "hedge that does not start", "Hedge", "tideover", 0.5, 0, free},
+	{"i", "concurrency limit", "Concurrency", "tideover", 0, 25, 0},
+	{"i", "rate limit", "Rate", "tideover", 0, 60, 0},
+}
+
+// String says what is demanded.
+func (g goal) String() string {
+	s := fmt.Sprintf("≤ %g ×", g.ratio)
+	if g.ns > 0 {
+		s = fmt.Sprintf("≤ %g ns", g.ns)
+	}
+	return s + g.allocations(g.allocs)
+}
+
+// measured says what was measured, in the terms of the goal.
+func (g goal) measured(c *scenario, s *series) string {
+	m := fmt.Sprintf("%.2f ×", c.ratio(s))
+	if g.ns > 0 {
+		m = short(median(s.cpu)) + " ns"
+	}
+	return m + g.allocations(s.allocs)
+}
+
+func (g goal) allocations(n float64) string {
+	switch {
+	case g.allocs == free:
+		return ""
+	case n == 1:
+		return ", 1 alloc"
+	default:
+		return fmt.Sprintf(", %.0f allocs", n)
+	}
+}
+
+// met compares what is printed: a goal of 1 is met by 1.004.
+func (g goal) met(c *scenario, s *series) bool {
+	const rounding = 0.005
+	switch {
+	case g.allocs != free && s.allocs > g.allocs:
+		return false
+	case g.ns > 0:
+		return median(s.cpu) <= g.ns
+	default:
+		return c.ratio(s) < g.ratio+rounding
+	}
+}
