@@ -1,0 +1,39 @@
+# tideover: `make help` lists the targets.
+
+GO        ?= go
+TESTFLAGS ?=
+FUZZTIME  ?= 1m
+BIN       := bin/tideover
+
+.PHONY: help run test vet bench lint fuzz build clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build the command into bin/
+	$(GO) build -o $(BIN) ./cmd/tideover
+
+run: build ## show a policy, then get a flaky script through with it
+	@sh examples/demo.sh $(BIN)
+
+test: vet ## everything that is tested, with the race detector
+	$(GO) test -race $(TESTFLAGS) work
+	$(GO) test $(TESTFLAGS) -run Allocations ./bench
+
+vet: ## gofmt and go vet
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet work
+
+bench: ## ours beside the peers; writes docs/benchmarks.md
+	bash bench/run.sh
+
+fuzz: ## every fuzz target for FUZZTIME
+	@bash scripts/fuzz.sh $(FUZZTIME)
+
+lint: ## the full lint; installs the pinned linter when it is missing
+	@bash scripts/lint.sh
+
+clean: ## remove what was built
+	rm -rf bin
