@@ -204,13 +204,13 @@ func (c *call) decide() Decision {
 func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	r := c.r
 	left := d.Wait
-	if r.observed || r.onRetry != nil {
+	if r.observed || len(r.onRetry) > 0 {
 		now := time.Now()
 		e := c.event(Waiting, err)
 		e.Delay, e.By, e.Until = d.Wait, d.By, now.Add(d.Wait)
 		r.tell(e)
-		if r.onRetry != nil {
-			c.safely("OnRetry", func() { c.hook(r.onRetry(ctx, e)) })
+		for _, hook := range r.onRetry {
+			c.safely("OnRetry", func() { c.hooked(hook(ctx, e)) })
 		}
 		left = max(d.Wait-time.Since(now), 0) // what the hook took is part of the wait
 		if ctx.Err() != nil {
@@ -294,8 +294,8 @@ func (r *Runner) tell(e Event) {
 	}
 }
 
-// hook passes on the error of a hook.
-func (c *call) hook(err error) {
+// hooked passes on the error of a hook.
+func (c *call) hooked(err error) {
 	if err != nil {
 		c.emit(HookFailed, fmt.Errorf("OnRetry: %w", err))
 	}

@@ -23,6 +23,7 @@ func (c Class) String() string { return name(classNames[:], c) }
 // transient failure.
 type Outcome struct {
 	Class Class
+	Final bool          // a failure of its class, but one that must not be repeated
 	After time.Duration // the least wait the server stated; 0 means none
 	Delay time.Duration // used instead of the schedule's delay, within the cap; 0 means none
 }

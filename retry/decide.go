@@ -80,7 +80,7 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 	switch {
 	case o.Class == ClassCanceled:
 		return StopCanceled
-	case o.Class == ClassPermanent:
+	case o.Class == ClassPermanent || o.Final:
 		return StopPermanent
 	case o.Class == ClassStuck:
 		return StopStuck

@@ -38,6 +38,8 @@ func TestDecide(t *testing.T) {
 			Decision{Stop: StopPermanent}},
 		{"canceled", "fixed(1s) attempts=3", State{Attempt: 1}, Outcome{Class: ClassCanceled}, Gates{},
 			Decision{Stop: StopCanceled}},
+		{"final", "fixed(1s) attempts=3", State{Attempt: 1}, Outcome{Final: true}, Gates{},
+			Decision{Stop: StopPermanent}},
 		{"stuck", "fixed(1s) attempts=3", State{Attempt: 1}, Outcome{Class: ClassStuck}, Gates{},
 			Decision{Stop: StopStuck}},
 		{"throttled waits from its own base", "exponential(50ms..20s) attempts=5 throttle-base=1s", State{Attempt: 2}, Outcome{Class: ClassThrottled}, Gates{},
@@ -125,7 +127,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		s := State{max(attempt, 1), max(0, time.Duration(prev)), max(0, time.Duration(elapsed)), time.Duration(left)}
-		o := Outcome{Class(class), max(0, time.Duration(after)), max(0, time.Duration(delay))}
+		o := Outcome{Class: Class(class), After: max(0, time.Duration(after)), Delay: max(0, time.Duration(delay))}
 		d := Decide(p, s, o, Gates{over, time.Duration(open)}, u)
 		switch {
 		case d.Wait < 0:

@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -73,6 +74,19 @@ func (e *Error) Unwrap() []error {
 		}
 	}
 	return errs
+}
+
+// Timeout implements the interface of net.Error: it reports whether time ran
+// out, by our limits, the caller's or those of the last attempt.
+func (e *Error) Timeout() bool {
+	if e.Reason == StopDeadline || e.Reason == StopTotalTimeout {
+		return true
+	}
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](e.Last)
+	return ok && t.Timeout()
 }
 
 // RetryOutcome tells a runner around this one that a permanent failure stays

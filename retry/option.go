@@ -78,9 +78,9 @@ func WithSchedule(delay func(State, Outcome) time.Duration) Option {
 
 // WithOnRetry calls the hook before each wait, with an event of kind
 // [Waiting]. An error or a panic of the hook goes to the observers as
-// [HookFailed], and never replaces the failure.
+// [HookFailed], and never replaces the failure. It may be given several times.
 func WithOnRetry(hook func(context.Context, Event) error) Option {
-	return given(hook != nil, "WithOnRetry", func(s *settings) { s.onRetry = hook })
+	return given(hook != nil, "WithOnRetry", func(s *settings) { s.onRetry = append(s.onRetry, hook) })
 }
 
 // WithObserver shows the events of all calls to the function, in the order of

@@ -11,7 +11,7 @@ const (
 	StopAttempts     Reason = iota + 1 // the policy's attempts are used up
 	StopTotalTimeout                   // the next attempt would start after the total timeout
 	StopDeadline                       // the next attempt would start after the context's deadline
-	StopPermanent                      // the failure is permanent
+	StopPermanent                      // the failure is permanent, or must not be repeated
 	StopBudget                         // the retry budget is empty
 	StopBreaker                        // the breaker is open
 	StopLimit                          // the concurrency or rate limit refused the attempt

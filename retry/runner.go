@@ -36,7 +36,7 @@ type settings struct {
 	rate        *limit.Rate
 	classify    func(error) Outcome
 	schedule    func(State, Outcome) time.Duration
-	onRetry     func(context.Context, Event) error
+	onRetry     []func(context.Context, Event) error
 	observers   []func(Event)
 	random      func() uint64
 	grace       time.Duration
@@ -88,7 +88,7 @@ func build(p Policy, s settings, err error) (*Runner, error) {
 	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
 	r.bare = s.breaker == nil && s.concurrency == nil && s.adaptive == nil && s.rate == nil && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
-	r.timed = p.TotalTimeout > 0 || r.observed || s.onRetry != nil || s.schedule != nil
+	r.timed = p.TotalTimeout > 0 || r.observed || len(s.onRetry) > 0 || s.schedule != nil
 	return r, nil
 }
 

@@ -153,6 +153,11 @@ type classified struct{ error }
 func (c classified) Unwrap() error       { return c.error }
 func (classified) RetryOutcome() Outcome { return Outcome{Class: ClassPermanent} }
 
+// final is a failure that must not be repeated.
+type final struct{ error }
+
+func (final) RetryOutcome() Outcome { return Outcome{Final: true} }
+
 func TestClassifierDecides(t *testing.T) {
 	n := 0
 	r := Must("fixed(0s) attempts=5", WithClassifier(func(err error) Outcome {
@@ -380,6 +385,43 @@ func TestOnRetry(t *testing.T) {
 	})
 }
 
+func TestEveryHookIsCalled(t *testing.T) {
+	var got []string
+	note := func(name string) Option {
+		return WithOnRetry(func(context.Context, Event) error { got = append(got, name); return nil })
+	}
+	op, _ := failing(1, errFlaky)
+	if err := Must("fixed(0s) attempts=2", note("a"), note("b")).Do(t.Context(), op); err != nil || strings.Join(got, "") != "ab" {
+		t.Errorf("%v, hooks %v, want both in order", err, got)
+	}
+}
+
+func TestErrorTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		flaky := func(context.Context) error { return errFlaky }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		tests := []struct {
+			policy string
+			op     func(context.Context) error
+			want   bool
+		}{
+			{"fixed(0s) attempts=2", flaky, false},
+			{"fixed(2m) attempts=2", flaky, true},
+			{"fixed(0s) attempts=2 attempt-timeout=1s", hang, true},
+			{"fixed(2s) attempts=9 total-timeout=1s", flaky, true},
+			{"fixed(0s) attempts=2 total-timeout=1s", hang, true},
+		}
+		for _, tt := range tests {
+			var e *Error
+			if err := Must(tt.policy).Do(ctx, tt.op); !errors.As(err, &e) || e.Timeout() != tt.want {
+				t.Errorf("%s: %v, Timeout() = %v, want %v", tt.policy, err, e.Timeout(), tt.want)
+			}
+		}
+	})
+}
+
 func TestAPanicOfAnObserverOrClassifierChangesNothing(t *testing.T) {
 	var kinds []string
 	r := Must("fixed(0s) attempts=2",
@@ -510,6 +552,7 @@ func TestBreakerResults(t *testing.T) {
 	}{
 		{"failures open it", errFlaky, breaker.Open},
 		{"permanent failures are answers", Permanent(errFlaky), breaker.Closed},
+		{"failures that must not be repeated are failures", final{errFlaky}, breaker.Open},
 	}
 	for _, tt := range tests {
 		b := breaker.Must(config)

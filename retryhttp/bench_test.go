@@ -67,6 +67,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 }
 
 func roundTrip(b *testing.B, rt http.RoundTripper, req *http.Request) {
+	b.Helper()
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		b.Fatal(err)

@@ -129,7 +129,7 @@ func (x *exchange) status(resp *http.Response) *StatusError {
 // that its connection is free during the wait, or that has something to say.
 // The body comes back whole.
 func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
-	likely := e.RetryOutcome().Class < retry.ClassPermanent && !x.last()
+	likely := e.class < retry.ClassPermanent && e.NotRetried == nil && !x.last()
 	switch {
 	case resp.Body == nil || resp.Body == http.NoBody:
 		return nil

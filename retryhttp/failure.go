@@ -63,9 +63,8 @@ func (x *exchange) failure(err error, s *span) error {
 		f.outcome = outcomeOf(x.req, err)
 	}
 	if f.outcome.Class < retry.ClassPermanent {
-		if f.why = x.forbidden(s.unsent() || unprocessed(err)); f.why != nil {
-			f.outcome.Class = retry.ClassPermanent
-		}
+		f.why = x.forbidden(s.unsent() || unprocessed(err))
+		f.outcome.Final = f.why != nil
 	}
 	return f
 }

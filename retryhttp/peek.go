@@ -3,6 +3,7 @@ package retryhttp
 import (
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -66,7 +67,7 @@ func (p *peeked) read() {
 func (p *peeked) head() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.buf[:len(p.buf):len(p.buf)]
+	return slices.Clip(p.buf)
 }
 
 // Read implements [io.Reader].

@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -117,7 +118,7 @@ func (b *reader) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.store.readAt(p, b.off)
 	b.off += int64(n)
-	if err != nil && err != io.EOF && !b.ended() {
+	if err != nil && !errors.Is(err, io.EOF) && !b.ended() {
 		b.r.mu.Lock()
 		b.r.err = err
 		b.r.mu.Unlock()

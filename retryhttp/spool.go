@@ -26,12 +26,12 @@ type spool struct {
 func newSpool(src io.Reader, length int64) *spool {
 	s := &spool{src: src}
 	if length > keptInAll {
-		s.drop(tooLong)
+		s.drop(errTooLong)
 	}
 	return s
 }
 
-var tooLong = fmt.Errorf("%w: it has more than %d MiB", ErrBody, keptInAll>>20)
+var errTooLong = fmt.Errorf("%w: it has more than %d MiB", ErrBody, keptInAll>>20)
 
 func (s *spool) readAt(p []byte, off int64) (int, error) {
 	taken := s.taken.Load()
@@ -72,7 +72,7 @@ func (s *spool) keep(b []byte) {
 	case s.gone.Load() != nil || len(b) == 0:
 		return
 	case at+int64(len(b)) > keptInAll:
-		s.drop(tooLong)
+		s.drop(errTooLong)
 		return
 	}
 	fits := min(len(b), keptInMemory-len(s.mem))

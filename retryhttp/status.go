@@ -37,10 +37,7 @@ func (e *StatusError) Unwrap() error { return e.NotRetried }
 
 // RetryOutcome implements [retry.Classified].
 func (e *StatusError) RetryOutcome() retry.Outcome {
-	if e.NotRetried != nil {
-		return retry.Outcome{Class: retry.ClassPermanent}
-	}
-	return retry.Outcome{Class: e.class, After: e.After}
+	return retry.Outcome{Class: e.class, Final: e.NotRetried != nil, After: e.After}
 }
 
 // Check returns nil for a status below 400, and otherwise a [*StatusError] for
