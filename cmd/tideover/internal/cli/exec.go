@@ -21,6 +21,7 @@ type execOptions struct {
 
 	retryOn       codes
 	stopOn        codes
+	throttleOn    codes
 	retryStderr   pattern
 	retryTimeouts bool
 	untilOutput   pattern
@@ -38,6 +39,13 @@ type execOptions struct {
 
 	policy retry.Policy // of all the flags above
 }
+
+// execRefuses are the keys that mean nothing to a command: it states no delays
+// as a server does, and two copies of it at once are rarely wanted.
+var execRefuses = []string{"server-wait", "server-slack", "reset-after", "hedge"}
+
+// tempFail is the exit code by which programs say "try again later".
+const tempFail = 75
 
 const execDefaultPolicy = "exponential(1s..30s) jitter=50% attempts=5"
 
@@ -112,7 +120,7 @@ func newExec(io Streams) *cobra.Command {
 				return err
 			}
 			if o.dryRun {
-				return printSchedule(io.Out, o)
+				return printSchedule(io, o)
 			}
 			return runExec(io, o, args)
 		},
@@ -138,7 +146,8 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.Var(&o.retryStderr, "retry-stderr", "retry only if a line of stderr matches, which makes stderr a pipe")
 	f.BoolVar(&o.retryTimeouts, "retry-timeouts", true, "retry attempts that timed out, whatever the other filters say")
 	f.Var(&o.untilOutput, "until-output", "succeed only when a line of stdout matches too, which makes stdout a pipe")
-	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output")
+	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base (default 75)")
+	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
 	f.BoolVar(&o.buffer, "buffer", false, "pass on only the stdout of the attempt that succeeds, or of the last one")
 	f.Var(&o.grace, "grace", "how long an attempt may take to end after TERM, before KILL")
@@ -176,11 +185,14 @@ func (o *execOptions) resolve() error {
 	if p.Attempts == 0 {
 		return fmt.Errorf("--policy: %q has no attempts, so that nothing would be retried: add attempts=N or attempts=unlimited", o.policyText)
 	}
-	if err := errors.Join(p.Validate(), p.Refuse("exec", "hedge", "reset-after")); err != nil {
+	if err := errors.Join(p.Validate(), p.Refuse("exec", execRefuses...)); err != nil {
 		return fmt.Errorf("--policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)
+	}
+	if !o.throttleOn.given() {
+		o.throttleOn.add(tempFail)
 	}
 	o.policy = p
 	return nil
@@ -207,6 +219,7 @@ func completeExec(cmd *cobra.Command) {
 		"attempts":     fixed("3", "5", "10", "unlimited"),
 		"retry-on":     fixed(),
 		"stop-on":      fixed(),
+		"throttle-on":  fixed(),
 		"retry-stderr": fixed(),
 		"until-output": fixed(),
 		"grace":        fixed("0s", "5s", "10s", "30s"),

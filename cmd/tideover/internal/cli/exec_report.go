@@ -39,6 +39,7 @@ func (r *reporter) observe(e retry.Event) {
 	case retry.GaveUp:
 		r.done()
 		r.gaveUp(e)
+	default: // said with the wait that follows, or of no interest here
 	}
 }
 

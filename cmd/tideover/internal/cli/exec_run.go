@@ -54,7 +54,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
-	defer x.sup.Close()
+	defer func() { _ = x.sup.Close() }() // the outcome is known, whatever a temporary file says
 	err = runner.Do(x.sup.Context(), x.run)
 	x.report.done()
 	return x.finish(err)
@@ -67,7 +67,7 @@ func (x *execution) options(name string, events *eventLog) []retry.Option {
 		retry.WithObserver(x.observe),
 	}
 	if x.seeded {
-		opts = append(opts, retry.WithRand(x.random()))
+		opts = append(opts, retry.WithSeed(x.seed))
 	}
 	return opts
 }
@@ -99,8 +99,11 @@ func (x *execution) run(ctx context.Context) error {
 			f.final = fmt.Sprintf("standard input is longer than %v (--stdin-limit) and can't be replayed", &x.stdinLimit)
 		}
 	}
-	if f.final != "" {
+	switch {
+	case f.final != "":
 		return retry.Permanent(f)
+	case x.throttleOn.has(r.Code):
+		return retry.Throttled(f)
 	}
 	return f
 }

@@ -80,6 +80,13 @@ func (c *codes) Set(s string) error {
 	return nil
 }
 
+func (c *codes) add(code uint8) {
+	if c.set == nil {
+		c.set = new([256]bool)
+	}
+	c.set[code] = true
+}
+
 func (c *codes) given() bool { return c.set != nil }
 
 func (c *codes) has(code int) bool {

@@ -25,7 +25,7 @@ func newInput(cfg Config) (*input, error) {
 	in := &input{src: cfg.Stdin, start: -1}
 	var st unix.Stat_t
 	if err := unix.Fstat(fdOf(cfg.Stdin), &st); err != nil || cfg.Once {
-		return in, nil // a command whose input is closed may live without it
+		return in, nil //nolint:nilerr // a command whose input is closed may live without it
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:

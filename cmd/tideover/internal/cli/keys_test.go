@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// settings has a value for every key, on top of a policy that allows it.
+var settings = map[string]string{
+	"base": "2s", "cap": "1m", "factor": "3", "max-doublings": "4", "jitter": "full", "attempts": "4",
+	"attempt-timeout": "1m", "total-timeout": "1h", "throttle-base": "3s", "server-wait": "1m", "server-slack": "1s",
+	"reset-after": "1m", "budget": "ratio(0.2)", "hedge": "p95",
+}
+
+// runners makes each runner of the table in docs/policy.md from a policy.
+var runners = map[string]func(retry.Policy) error{
+	"`retry.New`": func(p retry.Policy) error { _, err := retry.New(p); return err },
+	"`retry.NewHedger`": func(p retry.Policy) error {
+		if p.Hedge == (retry.Hedge{}) {
+			p.Hedge.Percentile = 95 // it needs one, whatever else is set
+		}
+		_, err := retry.NewHedger(p)
+		return err
+	},
+	"`retryhttp.New`": func(p retry.Policy) error { _, err := retryhttp.New(p, nil); return err },
+	"`tideover exec`": func(p retry.Policy) error {
+		o := execOptions{policyText: p.String()}
+		return o.resolve()
+	},
+}
+
+// TestKeysAndRunners holds the table of the documentation against the code: for
+// every key and every runner, the key is honoured or refused by name.
+func TestKeysAndRunners(t *testing.T) {
+	t.Parallel()
+	header, rows := keyTable(t)
+	if len(header) != len(runners) {
+		t.Errorf("the table has the runners %v", header)
+	}
+	var listed []string
+	for _, row := range rows {
+		key := row[0]
+		listed = append(listed, key)
+		p, err := retry.Parse("exponential(1s) attempts=2")
+		if err == nil {
+			p, err = p.With(key, settings[key])
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		for i, runner := range header {
+			build, ok := runners[runner]
+			if !ok {
+				t.Fatalf("no test for the runner %s", runner)
+			}
+			switch err, says := build(p), row[i+1]; {
+			case says == "yes" && err != nil:
+				t.Errorf("%s with %s=%s: %v, but the table says it is honoured", runner, key, settings[key], err)
+			case says == "refused" && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("can't honour %s=", key))):
+				t.Errorf("%s with %s=%s: %v, but the table says it is refused", runner, key, settings[key], err)
+			case says != "yes" && says != "refused":
+				t.Errorf("%s, %s: the table says %q", runner, key, says)
+			}
+		}
+	}
+	if !slices.Equal(listed, retry.Keys()) {
+		t.Errorf("the table lists %v, the keys are %v", listed, retry.Keys())
+	}
+}
+
+// keyTable reads the table below "Who honours what".
+func keyTable(t *testing.T) (header []string, rows [][]string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Who honours what\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		switch {
+		case len(cells) < 2 || strings.HasPrefix(cells[0], "---"):
+		case header == nil:
+			header = cells[1:]
+		default:
+			rows = append(rows, cells)
+		}
+	}
+	return header, rows
+}
