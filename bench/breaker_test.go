@@ -83,9 +83,9 @@ func gobreakerEntry(bucket time.Duration) func(context.Context) func() error {
 	}
 }
 
-func failsafePermit(make func() circuitbreaker.CircuitBreaker[any]) func(context.Context) func() error {
+func failsafePermit(build func() circuitbreaker.CircuitBreaker[any]) func(context.Context) func() error {
 	return func(context.Context) func() error {
-		br := make()
+		br := build()
 		return func() error {
 			if !br.TryAcquirePermit() {
 				return circuitbreaker.ErrOpen
@@ -101,9 +101,9 @@ func failsafePermit(make func() circuitbreaker.CircuitBreaker[any]) func(context
 	}
 }
 
-func failsafeExecutor(make func() circuitbreaker.CircuitBreaker[any]) func(context.Context) func() error {
+func failsafeExecutor(build func() circuitbreaker.CircuitBreaker[any]) func(context.Context) func() error {
 	return func(context.Context) func() error {
-		x := failsafe.With(make())
+		x := failsafe.With(build())
 		return func() error { return x.Run(op) }
 	}
 }
