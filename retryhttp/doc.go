@@ -84,6 +84,6 @@
 // a client follows is a request of its own. After a POST that was sent and not
 // answered, the only options are an Idempotency-Key and [WithIdempotent].
 //
-// A request that may not be sent again fails with reason
-// [retry.StopPermanent], and a breaker takes that for an answer.
+// A failure that may not be repeated ends with reason [retry.StopPermanent] and
+// counts against a breaker like any other failure of the server.
 package retryhttp
