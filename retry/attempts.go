@@ -40,7 +40,7 @@ func (r *Runner) each(ctx context.Context, err *error, yield func(Attempt) bool)
 		return
 	}
 	*err = nil
-	if r.direct && ctx.Err() == nil {
+	if r != nil && r.direct && ctx != nil && ctx.Err() == nil {
 		if !yield(Attempt{ctx, 1}) || *err == nil {
 			return
 		}

@@ -38,6 +38,9 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	if ctx.Err() != nil {
 		return c.giveUp(ctx, StopCanceled, nil, nil)
 	}
+	if why := r.policy.spent(s); why != 0 {
+		return c.giveUp(ctx, why, nil, nil)
+	}
 	err := c.attempt(ctx, op, nil)
 	if err == nil || c.refused {
 		return err

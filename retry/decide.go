@@ -75,6 +75,17 @@ func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {
 	return d
 }
 
+// spent says whether a call that goes on from the state may not.
+func (p *Policy) spent(s State) Reason {
+	switch {
+	case s.Attempt > 0 && s.Attempt >= p.attempts() && p.Attempts != Unlimited:
+		return StopAttempts
+	case p.TotalTimeout > 0 && s.Elapsed >= p.TotalTimeout:
+		return StopTotalTimeout
+	}
+	return 0
+}
+
 // verdict says whether the failure itself ends the call.
 func (p *Policy) verdict(s *State, o *Outcome) Reason {
 	switch {

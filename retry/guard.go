@@ -29,6 +29,7 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 	defer g.leave()
 	if why, err := g.enter(ctx); err != nil {
 		c.refused = true
+		c.budget.Cancel() // of a retry that did not happen
 		if ctx.Err() != nil {
 			why = StopCanceled
 		}

@@ -103,7 +103,7 @@ func (r *Runner) Name() string { return r.name }
 // that ends with the attempt. It is never abandoned: one that ignores its
 // context is waited for.
 func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
-	if !r.direct || op == nil || ctx.Err() != nil {
+	if r == nil || !r.direct || op == nil || ctx == nil || ctx.Err() != nil {
 		return r.run(ctx, State{}, op)
 	}
 	err := op(ctx)
@@ -119,7 +119,7 @@ func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, e
 	if op == nil {
 		return v, r.run(ctx, State{}, nil)
 	}
-	if !r.direct || ctx.Err() != nil {
+	if r == nil || !r.direct || ctx == nil || ctx.Err() != nil {
 		err = r.run(ctx, State{}, func(ctx context.Context) (err error) { v, err = op(ctx); return err })
 		return v, err
 	}
@@ -131,8 +131,9 @@ func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, e
 }
 
 // Resume is [Runner.Do] for a call that has made attempts already, perhaps in
-// another process. Its first attempt starts at once; store the state from the
-// event given to the hook of [WithOnRetry].
+// another process. Its next attempt starts at once, unless the policy allows no
+// further one. Store the state from the event given to the hook of
+// [WithOnRetry].
 func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
 	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
 		return errors.New("retry: Resume: state: a field is negative")

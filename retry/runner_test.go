@@ -505,6 +505,20 @@ func TestACanceledWaitReturnsItsBudget(t *testing.T) {
 	})
 }
 
+func TestARefusedRetryReturnsItsBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget, _ := limit.NewBudget(limit.Refund(1, 0.1, 5))
+		b := breaker.Must(breaker.Config{})
+		time.AfterFunc(time.Second, func() { _ = b.Force(breaker.ForcedOpen) }) // during the wait
+		op, at := failing(9, errFlaky)
+		err := Must("fixed(1m) attempts=9", WithBudget(budget), WithBreaker(b)).Do(t.Context(), op)
+		e := wantError(t, err, StopBreaker, 1, errFlaky)
+		if !errors.Is(e.Cause, breaker.ErrOpen) || len(*at) != 1 || budget.Tokens() != 5 {
+			t.Errorf("cause %v, %d attempts, %v tokens, want the breaker, 1 and 5", e.Cause, len(*at), budget.Tokens())
+		}
+	})
+}
+
 func TestLimits(t *testing.T) {
 	c, _ := limit.NewConcurrency(limit.ConcurrencyConfig{Max: 1})
 	r := Must("fixed(0s) attempts=3", WithConcurrency(c))
@@ -600,6 +614,9 @@ func TestResume(t *testing.T) {
 			t.Errorf("went on at %v, want %v; elapsed %v", *at, want, e.Elapsed)
 		}
 	})
+	never := func(context.Context) error { t.Error("an attempt was made"); return nil }
+	wantError(t, Must("fixed(0s) attempts=3").Resume(t.Context(), State{Attempt: 3}, never), StopAttempts, 3, nil)
+	wantError(t, Must("fixed(0s) attempts=3 total-timeout=1m").Resume(t.Context(), State{Attempt: 1, Elapsed: time.Minute}, never), StopTotalTimeout, 1, nil)
 	if err := Must("fixed(0s)").Resume(t.Context(), State{Attempt: -1}, func(context.Context) error { return nil }); err == nil {
 		t.Error("Resume of a negative attempt succeeded")
 	}
@@ -659,8 +676,19 @@ func TestWrongUseIsAnError(t *testing.T) {
 		{"nil operation with gates", Must("fixed(0s) attempt-timeout=1s").Do(ctx, nil), "operation: nil"},
 		{"nil operation of Value", func() error { _, err := Value[int](ctx, r, nil); return err }(), "operation: nil"},
 		{"zero runner", zero.Do(ctx, nop), "not made by New"},
-		{"nil context", zero.run(nil, State{}, nop), "not made by New"}, //nolint:staticcheck // on purpose
-		{"nil runner", unset.run(ctx, State{}, nop), "not made by New"},
+		{"nil runner", unset.Do(ctx, nop), "not made by New"},
+		{"nil runner of Value", func() error {
+			_, err := Value(ctx, unset, func(context.Context) (int, error) { return 0, nil })
+			return err
+		}(), "not made by New"},
+		{"nil context", r.Do(nil, nop), "context: nil"},                                               //nolint:staticcheck // on purpose
+		{"nil context with gates", Must("fixed(0s) attempt-timeout=1s").Do(nil, nop), "context: nil"}, //nolint:staticcheck // on purpose
+		{"nil runner of Attempts", func() (err error) {
+			for range unset.Attempts(ctx, &err) {
+				return nil
+			}
+			return err
+		}(), "not made by New"},
 	}
 	for _, tt := range tests {
 		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
