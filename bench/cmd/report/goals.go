@@ -31,6 +31,8 @@ var goals = []goal{
 	{"g", "the same from all processors", "StackParallel", "tideover", 0.25, 0, free},
 	{"g", "the same, the operation asks for Done", "StackDone", "tideover", 1.15, 0, free},
 	{"g", "the same from all processors", "StackDoneParallel", "tideover", 1.15, 0, free},
+	{"h", "GET through the transport, beside none", "HTTPGet", "tideover", 1.1, 0, 1},
+	{"h", "POST of 1 KiB through the transport", "HTTPPost", "tideover", 1.1, 0, 1},
 	{"k", "give up after 4 attempts", "GiveUp", "tideover", 0, 250, 1},
 	{"i", "hedge that does not start", "Hedge", "tideover", 0.5, 0, free},
 	{"i", "concurrency limit", "Concurrency", "tideover", 0, 25, 0},
