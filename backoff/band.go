@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/decimal"
 )
 
 // Band is the range, as factors of a delay, from which the delay after jitter
@@ -121,18 +122,16 @@ func (b Band) String() string {
 	case Equal:
 		return "equal"
 	}
-	if f := tidy(b.Hi - 1); f > 0 && f <= 1 && PlusMinus(f) == b {
-		return percent(f)
+	// The short forms are for bands that they spell exactly.
+	for _, short := range []string{percent(b.Hi - 1), "+" + percent(b.Hi-1)} {
+		if p, err := parseEdges(short); err == nil && p == b {
+			return short
+		}
 	}
-	if f := tidy(b.Hi - 1); f > 0 && Plus(f) == b {
-		return "+" + percent(f)
-	}
-	return number(b.Lo) + ".." + number(b.Hi)
+	return decimal.Format(b.Lo) + ".." + decimal.Format(b.Hi)
 }
 
-func percent(f float64) string { return number(tidy(f*100)) + "%" }
-
-func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+func percent(f float64) string { return decimal.Format(tidy(tidy(f)*100)) + "%" }
 
 // ParseBand reads the text form of a band: none, full, equal, true (0.5..1.5),
 // 20% (either way), +50% (only longer) or 0.5..1.5 (both edges).
@@ -156,8 +155,8 @@ func ParseBand(s string) (Band, error) {
 
 func parseEdges(s string) (Band, error) {
 	if lo, hi, ok := strings.Cut(s, ".."); ok {
-		l, err1 := parseNumber(lo)
-		h, err2 := parseNumber(hi)
+		l, err1 := decimal.Parse(lo)
+		h, err2 := decimal.Parse(hi)
 		if err1 != nil || err2 != nil || h == 0 {
 			return None, badBand(s)
 		}
@@ -168,7 +167,7 @@ func parseEdges(s string) (Band, error) {
 		return None, badBand(s)
 	}
 	num, up := strings.CutPrefix(num, "+")
-	f, err := parseNumber(num)
+	f, err := decimal.Parse(num)
 	switch {
 	case err != nil:
 		return None, badBand(s)
@@ -179,14 +178,6 @@ func parseEdges(s string) (Band, error) {
 	default:
 		return PlusMinus(f / 100), nil
 	}
-}
-
-// parseNumber reads a plain decimal number that is not negative.
-func parseNumber(s string) (float64, error) {
-	if strings.Trim(s, "0123456789.") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(s, 64)
 }
 
 func badBand(s string) error {

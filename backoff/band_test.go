@@ -29,6 +29,7 @@ func TestBandText(t *testing.T) {
 		{"1..1", Band{1, 1}, ""},
 		{"0.25..0.75", Band{0.25, 0.75}, ""},
 		{"1.5..3", Band{1.5, 3}, ""},
+		{"0.00001..1000000", Band{1e-5, 1e6}, ""},
 	}
 	for _, tt := range tests {
 		got, err := ParseBand(tt.text)

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/internal/decimal"
 )
 
 // BudgetKind is the rule by which a budget grants retries.
@@ -73,15 +74,11 @@ func (s BudgetSpec) String() string {
 	var args []string
 	for _, f := range s.fields() {
 		if f.used {
-			args = append(args, decimal(f.value))
+			args = append(args, decimal.Format(f.value))
 		}
 	}
 	return s.Kind.String() + "(" + strings.Join(args, ",") + ")"
 }
-
-// decimal returns the shortest decimal number without exponent that reads back
-// as f.
-func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // ParseBudget reads the text form of a spec.
 func ParseBudget(s string) (BudgetSpec, error) {
@@ -123,10 +120,7 @@ func specOf(name string, numbers []float64) (BudgetSpec, bool) {
 func parseDecimals(s string) ([]float64, error) {
 	var numbers []float64
 	for word := range strings.SplitSeq(s, ",") {
-		if strings.Trim(word, "0123456789.") != "" {
-			return nil, strconv.ErrSyntax
-		}
-		f, err := strconv.ParseFloat(word, 64)
+		f, err := decimal.Parse(word)
 		if err != nil {
 			return nil, err
 		}
@@ -173,21 +167,21 @@ func (s BudgetSpec) conflicts() []string {
 	case NoBudget:
 	case RefundBudget:
 		if s.Cost > s.Max {
-			bad("cost: %s is above max %s: no retry could ever be paid", decimal(s.Cost), decimal(s.Max))
+			bad("cost: %s is above max %s: no retry could ever be paid", decimal.Format(s.Cost), decimal.Format(s.Max))
 		}
 		if s.Credit > s.Max {
-			bad("credit: %s is above max %s", decimal(s.Credit), decimal(s.Max))
+			bad("credit: %s is above max %s", decimal.Format(s.Credit), decimal.Format(s.Max))
 		}
 	case RatioBudget:
 		if s.Ratio > 1 {
-			bad("ratio: %s is above 1: a call has one retry in flight at most", decimal(s.Ratio))
+			bad("ratio: %s is above 1: a call has one retry in flight at most", decimal.Format(s.Ratio))
 		}
 	case BucketBudget:
 		if s.Max <= 2 {
-			bad("max: %s is not above 2: the first failure would stop all retries", decimal(s.Max))
+			bad("max: %s is not above 2: the first failure would stop all retries", decimal.Format(s.Max))
 		}
 		if s.Ratio > s.Max {
-			bad("ratio: %s is above max %s", decimal(s.Ratio), decimal(s.Max))
+			bad("ratio: %s is above max %s", decimal.Format(s.Ratio), decimal.Format(s.Max))
 		}
 	}
 	return problems

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/decimal"
 )
 
 const day = 24 * time.Hour
@@ -22,7 +24,7 @@ func parseDuration(s string) (time.Duration, error) {
 	if !found {
 		days, rest = "0", s
 	}
-	n, err := parseNumber(days)
+	n, err := decimal.Parse(days)
 	if err != nil {
 		return 0, bad
 	}

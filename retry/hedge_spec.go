@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/decimal"
 )
 
 // DefaultHedgeShare is the part of all calls that may be hedged when a policy
@@ -50,10 +51,12 @@ func (h Hedge) String() string {
 	}
 	s := formatDuration(h.After)
 	if h.Percentile != 0 {
-		s = "p" + formatNumber(h.Percentile)
+		s = "p" + decimal.Format(h.Percentile)
 	}
-	if h.Share != 0 {
-		s += "/" + formatNumber(perCent(h.Share)) + "%"
+	if p := perCent(h.Share); p/100 == h.Share && p != 0 {
+		s += "/" + decimal.Format(p) + "%"
+	} else if h.Share != 0 {
+		s += "/" + decimal.Format(h.Share)
 	}
 	return s
 }
@@ -66,7 +69,7 @@ func parseHedge(s string) (Hedge, error) {
 	var err error
 	delay, share, shared := strings.Cut(s, "/")
 	if pct, ok := strings.CutPrefix(delay, "p"); ok {
-		h.Percentile, err = parseNumber(pct)
+		h.Percentile, err = decimal.Parse(pct)
 	} else {
 		h.After, err = parseDuration(delay)
 	}
@@ -75,11 +78,13 @@ func parseHedge(s string) (Hedge, error) {
 	}
 	if shared {
 		num, ok := strings.CutSuffix(share, "%")
-		f, err := parseNumber(num)
-		if !ok || err != nil || f == 0 || f > 100 {
+		h.Share, err = decimal.Parse(num)
+		if ok {
+			h.Share /= 100
+		}
+		if err != nil || h.Share == 0 || h.Share > 1 {
 			return Hedge{}, fmt.Errorf("hedge %q: the share of calls must be above 0%% and at most 100%%", s)
 		}
-		h.Share = f / 100
 	}
 	if h.After == 0 && h.Percentile == 0 {
 		return Hedge{}, fmt.Errorf("hedge %q: the delay must be above zero; write none for no hedge", s)
@@ -88,20 +93,4 @@ func parseHedge(s string) (Hedge, error) {
 }
 
 // perCent returns f×100 without the noise in the last bits.
-func perCent(f float64) float64 {
-	p := math.Round(f*100*1e9) / 1e9
-	if p/100 == f {
-		return p
-	}
-	return f * 100
-}
-
-func formatNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-// parseNumber reads a plain decimal number that is not negative.
-func parseNumber(s string) (float64, error) {
-	if strings.Trim(s, "0123456789.") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(s, 64)
-}
+func perCent(f float64) float64 { return math.Round(f*100*1e9) / 1e9 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/decimal"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -21,7 +22,7 @@ type key struct {
 var keys = []key{
 	durationKey("base", "", func(p *Policy) *time.Duration { return &p.Base }),
 	durationKey("cap", "none", func(p *Policy) *time.Duration { return &p.Cap }),
-	{"factor", setFactor, func(p *Policy) string { return unlessZero(p.Factor, formatNumber) }},
+	{"factor", setFactor, func(p *Policy) string { return unlessZero(p.Factor, decimal.Format) }},
 	{"max-doublings", setDoublings, func(p *Policy) string { return unlessZero(p.MaxDoublings, strconv.Itoa) }},
 	{"jitter", setJitter, func(p *Policy) string { return unlessZero(p.Jitter, backoff.Band.String) }},
 	{"attempts", setAttempts, func(p *Policy) string { return unlessZero(p.Attempts, formatAttempts) }},
@@ -79,7 +80,7 @@ func durationKey(name, off string, field func(*Policy) *time.Duration) key {
 }
 
 func setFactor(p *Policy, s string) error {
-	f, err := parseNumber(s)
+	f, err := decimal.Parse(s)
 	if err != nil || f < 1 || math.IsInf(f, 0) {
 		return fmt.Errorf("%q is not a number of 1 or more", s)
 	}

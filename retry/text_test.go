@@ -282,3 +282,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPolicyText starts from policies that no text was parsed for.
+func FuzzPolicyText(f *testing.F) {
+	f.Add(uint8(2), int64(time.Second), int64(time.Minute), 1.5, 3, 0.8, 1.2, 4, int64(1), int64(2), int64(3), int64(4), int64(5), int64(6), uint8(1), 1.0, 0.1, 10.0, int64(0), 95.0, 0.05)
+	f.Add(uint8(3), int64(1), int64(1<<62), 0.0, 0, 0.0, 0.0, -1, int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), uint8(2), 0.0, 0.0, 0.2, int64(7), 0.0, 1.0/3)
+	f.Fuzz(func(t *testing.T, kind uint8, base, limited int64, factor float64, doublings int, lo, hi float64, attempts int,
+		at, tt, tb, sw, ss, ra int64, budget uint8, x, y, z float64, after int64, percentile, share float64,
+	) {
+		d := func(n int64) time.Duration { return time.Duration(n) }
+		p := Policy{
+			Schedule: backoff.Schedule{
+				Kind: backoff.Kind(kind), Base: d(base), Cap: d(limited), Factor: factor, MaxDoublings: doublings,
+				Jitter: backoff.Band{Lo: lo, Hi: hi},
+			},
+			Attempts: attempts, AttemptTimeout: d(at), TotalTimeout: d(tt), ThrottleBase: d(tb),
+			ServerWait: d(sw), ServerSlack: d(ss), ResetAfter: d(ra),
+			Budget: []limit.BudgetSpec{{}, limit.Refund(x, y, z), limit.Ratio(z), limit.Bucket(z, x)}[budget%4],
+			Hedge:  Hedge{After: d(after), Percentile: percentile, Share: share},
+		}
+		if p.Validate() != nil {
+			return
+		}
+		if got, err := Parse(p.String()); err != nil || got != p {
+			t.Fatalf("%#v\nhas the text %q, which reads as\n%#v, %v", p, p, got, err)
+		}
+	})
+}
