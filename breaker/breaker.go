@@ -36,10 +36,15 @@ type Breaker struct {
 // configuration and the options.
 func New(c Config, opts ...Option) (*Breaker, error) {
 	b := &Breaker{config: c.filled(), options: options{random: rand.Uint64}}
+	missing := error(nil)
 	for _, o := range opts {
+		if o == nil {
+			missing = errors.New("option: nil")
+			continue
+		}
 		o(&b.options)
 	}
-	if err := errors.Join(c.Validate(), b.validate()); err != nil {
+	if err := errors.Join(c.Validate(), b.validate(), missing); err != nil {
 		return nil, fmt.Errorf("%s: %w", title(b.name), err)
 	}
 	b.timeStart = c.SlowCall > 0

@@ -152,3 +152,9 @@ func TestValidConfigs(t *testing.T) {
 		})
 	}
 }
+
+func TestANilOptionIsAnError(t *testing.T) {
+	if _, err := breaker.New(breaker.Config{}, nil); err == nil || !strings.Contains(err.Error(), "option: nil") {
+		t.Errorf("New with a nil option: %v", err)
+	}
+}

@@ -82,7 +82,7 @@ func parseAttempts(s string) (int, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%q is too many; write unlimited for no limit", s)
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a whole number or unlimited", s)
+		return 0, fmt.Errorf("%q is not a whole number; write unlimited for no limit", s)
 	case n == 0:
 		return 0, fmt.Errorf("%q: the first try counts, so the least is 1", s)
 	}

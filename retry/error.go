@@ -76,6 +76,19 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
+// Is makes a cancellation a [context.Canceled] whatever its cause, and a call
+// that ran out of time a [context.DeadlineExceeded].
+func (e *Error) Is(target error) bool {
+	switch e.Reason {
+	case StopCanceled:
+		return target == context.Canceled
+	case StopDeadline, StopTotalTimeout:
+		return target == context.DeadlineExceeded
+	default:
+		return false
+	}
+}
+
 // Timeout implements the interface of net.Error: it reports whether time ran
 // out, by our limits, the caller's or those of the last attempt.
 func (e *Error) Timeout() bool {

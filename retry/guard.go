@@ -96,6 +96,12 @@ func resultOf(ctx context.Context, o Outcome) breaker.Result {
 // enter passes the gates. On an error it names the reason.
 func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	r := g.r
+	if r.breaker != nil && r.queued {
+		// Nobody waits for a limit in order to find the door closed.
+		if s := r.breaker.State(); s == breaker.Open || s == breaker.ForcedOpen {
+			return StopBreaker, &breaker.OpenError{Name: r.breaker.Name(), State: s, For: r.breaker.OpenFor()}
+		}
+	}
 	if r.concurrency != nil {
 		if err := r.concurrency.Acquire(ctx); err != nil {
 			return StopLimit, err

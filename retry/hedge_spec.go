@@ -83,7 +83,7 @@ func parseHedge(s string) (Hedge, error) {
 			h.Share /= 100
 		}
 		if err != nil || h.Share == 0 || h.Share > 1 {
-			return Hedge{}, fmt.Errorf("hedge %q: the share of calls must be above 0%% and at most 100%%", s)
+			return Hedge{}, fmt.Errorf("hedge %q: the share of calls must be above 0%% and at most 100%%, as in p95/5%%", s)
 		}
 	}
 	if h.After == 0 && h.Percentile == 0 {

@@ -35,9 +35,9 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 	s.hedging = true
 	s.grace = cmp.Or(s.grace, defaultGrace)
 	if p.Hedge == (Hedge{}) {
-		err = errors.Join(err, errors.New("hedge: none; use New"))
+		err = errors.Join(err, errors.New("hedge: the policy has none; use New"))
 	}
-	r, err := build(p, s, errors.Join(err, p.Refuse("a Hedger", "reset-after")))
+	r, err := build("NewHedger", p, s, errors.Join(err, p.Refuse("a Hedger", "reset-after")))
 	if err != nil {
 		return nil, err
 	}

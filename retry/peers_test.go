@@ -24,6 +24,9 @@ func TestPeers1NoWaitOutlivesTheDeadline(t *testing.T) {
 			err := Must(policy).Do(ctx, op)
 			cancel()
 			wantError(t, err, StopDeadline, 1, errFlaky)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v is not a context.DeadlineExceeded", err)
+			}
 			if took := time.Since(start); took != 0 || len(*at) != 1 {
 				t.Errorf("gave up after %v and %d attempts, want at once", took, len(*at))
 			}
@@ -38,7 +41,7 @@ func TestPeers2TheRealErrorAndTheCauseSurvive(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(why) })
 		op, _ := failing(9, errFlaky)
 		err := Must("fixed(1m) attempts=3").Do(ctx, op)
-		for _, want := range []error{errFlaky, why, StopCanceled} {
+		for _, want := range []error{errFlaky, why, StopCanceled, context.Canceled} {
 			if !errors.Is(err, want) {
 				t.Errorf("%v does not wrap %v", err, want)
 			}

@@ -21,6 +21,7 @@ type Runner struct {
 	observed bool // somebody observes
 	draws    bool // the policy's delays need a random number
 	confined bool // attempts have a context of their own
+	queued   bool // attempts wait for limits
 	policy   Policy
 	settings
 	calls atomic.Uint64 // numbers the calls, when somebody observes
@@ -51,7 +52,10 @@ func New(p Policy, opts ...Option) (*Runner, error) {
 	if err == nil && s.grace != 0 {
 		err = errors.New("WithGrace: only a Hedger leaves an attempt behind")
 	}
-	return build(p, s, errors.Join(err, p.Refuse("a Runner", "reset-after", "hedge")))
+	if err = errors.Join(err, p.Refuse("a Runner", "reset-after", "hedge")); p.Hedge != (Hedge{}) {
+		err = errors.Join(err, errors.New("use NewHedger for hedge"))
+	}
+	return build("New", p, s, err)
 }
 
 // Must is New for a policy in its text form. It panics on an error, and so is
@@ -68,8 +72,9 @@ func Must(text string, opts ...Option) *Runner {
 	return r
 }
 
-// build makes a runner, unless there is an error already.
-func build(p Policy, s settings, err error) (*Runner, error) {
+// build makes a runner for the named constructor, unless there is an error
+// already.
+func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	err = errors.Join(p.Validate(), err)
 	switch {
 	case err != nil:
@@ -79,14 +84,15 @@ func build(p Policy, s settings, err error) (*Runner, error) {
 		err = fmt.Errorf("budget: the policy says %v, the shared one is %v", p.Budget, s.budget.Spec())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("retry.New: %s", oneLine(err))
+		return nil, fmt.Errorf("retry.%s: %s", name, oneLine(err))
 	}
 	if s.random == nil {
 		s.random = rand.Uint64
 	}
 	r := &Runner{policy: p, settings: s, observed: len(s.observers) > 0, draws: p.Random()}
 	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
-	r.bare = s.breaker == nil && s.concurrency == nil && s.adaptive == nil && s.rate == nil && !r.observed && !r.confined
+	r.queued = s.concurrency != nil || s.adaptive != nil || s.rate != nil
+	r.bare = s.breaker == nil && !r.queued && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
 	r.timed = p.TotalTimeout > 0 || r.observed || len(s.onRetry) > 0 || s.schedule != nil
 	return r, nil
@@ -136,7 +142,7 @@ func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, e
 // [WithOnRetry].
 func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
 	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
-		return errors.New("retry: Resume: state: a field is negative")
+		return fmt.Errorf("retry: Resume: state: attempt %d, prev %v or elapsed %v is negative", s.Attempt, s.Prev, s.Elapsed)
 	}
 	return r.run(ctx, s, op)
 }

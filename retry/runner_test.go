@@ -505,6 +505,28 @@ func TestACanceledWaitReturnsItsBudget(t *testing.T) {
 	})
 }
 
+func TestNobodyWaitsForALimitBeforeAnOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rate, err := limit.NewRate(limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Second}, MaxWait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := breaker.Must(breaker.Config{}, breaker.WithName("db"))
+		if err := b.Force(breaker.ForcedOpen); err != nil {
+			t.Fatal(err)
+		}
+		r := Must("fixed(0s)", WithBreaker(b), WithRate(rate))
+		start := time.Now()
+		for range 3 {
+			err := r.Do(t.Context(), func(context.Context) error { t.Error("an attempt was made"); return nil })
+			wantError(t, err, StopBreaker, 0, breaker.ErrOpen)
+		}
+		if took := time.Since(start); took != 0 || !rate.Allow() {
+			t.Errorf("took %v, want no wait and no slot of the rate", took)
+		}
+	})
+}
+
 func TestARefusedRetryReturnsItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget, _ := limit.NewBudget(limit.Refund(1, 0.1, 5))

@@ -41,12 +41,12 @@ func parse(text string) (Policy, error) {
 	for _, w := range words[1:] {
 		name, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return Policy{}, fmt.Errorf("%q is not of the form key=value", w)
+			return Policy{}, fmt.Errorf("%q is not of the form key=value; there is one family or preset, and it comes first", w)
 		}
-		if seen[name] {
-			return Policy{}, fmt.Errorf("key %q is given twice", name)
+		if where := seen[name]; where != "" {
+			return Policy{}, fmt.Errorf("key %q is given already, in %s", name, where)
 		}
-		seen[name] = true
+		seen[name] = w
 		if p, err = p.With(name, value); err != nil {
 			return Policy{}, err
 		}
@@ -71,45 +71,73 @@ func checkText(text string) error {
 }
 
 // parseHead reads the first word: a family with its delays, or a preset. seen
-// has the keys that the word has set and a later one may not repeat.
-func parseHead(w string) (p Policy, seen map[string]bool, err error) {
-	seen = map[string]bool{}
+// has the keys that the word has set, each with the word, and a later one may
+// not repeat.
+func parseHead(w string) (p Policy, seen map[string]string, err error) {
+	seen = map[string]string{}
 	name, args, ok := strings.Cut(w, "(")
 	if !ok {
 		p, ok = Preset(w)
 		if !ok {
-			return p, nil, fmt.Errorf("%q is neither a preset (%s) nor a family such as exponential(1s..30s)", w, presetList())
+			return p, nil, badHead(w)
 		}
 		return p, seen, nil
 	}
 	if p.Kind, err = backoff.ParseKind(name); err != nil {
-		return p, nil, fmt.Errorf("family %q: want fixed(D), linear(D..CAP), exponential(D..CAP) or decorrelated(D..CAP)", name)
+		return p, nil, fmt.Errorf("family %q: want fixed(D), linear(D..CAP), exponential(D..CAP) or decorrelated(D..CAP), in lower case", name)
 	}
-	args, ok = strings.CutSuffix(args, ")")
-	if !ok {
-		return p, nil, fmt.Errorf("%q has no closing parenthesis", w)
+	args, rest, closed := strings.Cut(args, ")")
+	switch {
+	case !closed:
+		return p, nil, fmt.Errorf("%q has no closing parenthesis; there are no spaces inside, as in %s(1s..30s)", w, name)
+	case rest != "":
+		return p, nil, fmt.Errorf("%q follows the parenthesis of %q; words are separated by spaces", rest, w)
 	}
 	base, limit, capped := strings.Cut(args, "..")
-	seen["base"] = true
+	seen["base"] = w
 	if p, err = p.With("base", base); err != nil {
 		return p, nil, err
 	}
 	if capped {
-		seen["cap"] = true
+		seen["cap"] = w
 		p, err = p.With("cap", limit)
 	}
 	return p, seen, err
+}
+
+// badHead says what is wrong with a first word that is neither a family with
+// its delays nor a preset.
+func badHead(w string) error {
+	if _, err := backoff.ParseKind(w); err == nil {
+		return fmt.Errorf("family %q needs its delays, as in %s(1s..30s)", w, w)
+	}
+	if strings.Contains(w, "=") {
+		return fmt.Errorf("%q: a policy starts with a family such as exponential(1s..30s) or a preset: %s", w, presetList())
+	}
+	return fmt.Errorf("%q is neither a preset (%s) nor a family such as exponential(1s..30s)", w, presetList())
+}
+
+// hints are for words that other tools use.
+var hints = map[string]string{
+	"retries": "attempts, which counts the first try too", "max-retries": "attempts, which counts the first try too",
+	"max-attempts": "attempts", "tries": "attempts", "timeout": "attempt-timeout or total-timeout",
+	"delay": "base", "interval": "base", "max-delay": "cap", "max": "cap", "multiplier": "factor",
 }
 
 // With returns the policy with one key set from its text, as Parse would set
 // it. It does not validate the policy as a whole.
 func (p Policy) With(name, value string) (Policy, error) {
 	k, ok := keyNamed(name)
+	if hint := hints[name]; !ok && hint != "" {
+		return p, fmt.Errorf("key %q is unknown; use %s", name, hint)
+	}
 	if !ok {
 		return p, fmt.Errorf("key %q is unknown; want %s", name, strings.Join(Keys(), ", "))
 	}
-	if err := k.set(&p, value); err != nil {
+	if err := k.set(&p, value); err != nil && !strings.HasPrefix(err.Error(), name) {
 		return p, fmt.Errorf("%s: %w", name, err)
+	} else if err != nil {
+		return p, err // says so itself
 	}
 	return p, nil
 }
