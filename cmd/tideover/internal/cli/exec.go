@@ -3,10 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/tideover/tideover/retry"
 )
 
@@ -67,7 +69,7 @@ A policy is a family of delays or the name of a preset, followed by keys:
   exponential(1s..30s) jitter=50% attempts=5
   fixed(2s) attempts=unlimited total-timeout=10m
   http attempts=6
-Presets: PRESETS.
+"tideover help policy" has all of it. Presets: PRESETS.
 
 Exit codes:
   0        the command succeeded
@@ -79,7 +81,11 @@ Exit codes:
   126      the command can't be executed (not retried)
   127      the command was not found (not retried)
   128+n    the command died of signal n, or signal n told us to end
-  --give-up-code replaces the code when the policy gives up.`
+  --give-up-code replaces the code when the attempts, the time or the budget are
+  used up.
+
+Piped input is read for the attempts to come even if the command reads none. In
+a "while read" loop, give the command its own: tideover exec -- ... </dev/null`
 
 const execExample = `  # five attempts, 1 s to 30 s apart
   tideover exec -- curl -fsS https://example.com/health
@@ -104,7 +110,7 @@ func newExec(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "exec [flags] [--] command [argument...]",
 		Short:                 "Run a command through failure",
-		Long:                  strings.Replace(execLong, "PRESETS", wrap(presetNames(), 68, "  "), 1),
+		Long:                  withPresets(execLong),
 		Example:               execExample,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -117,7 +123,7 @@ func newExec(io Streams) *cobra.Command {
 			o.seeded = cmd.Flags().Changed("seed")
 			o.giveUpGiven = cmd.Flags().Changed("give-up-code")
 			if err := o.resolve(); err != nil {
-				return err
+				return quoted(err, o.policyText, args)
 			}
 			if o.dryRun {
 				return printSchedule(io, o)
@@ -146,18 +152,18 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.Var(&o.retryStderr, "retry-stderr", "retry only if a line of stderr matches, which makes stderr a pipe")
 	f.BoolVar(&o.retryTimeouts, "retry-timeouts", true, "retry attempts that timed out, whatever the other filters say")
 	f.Var(&o.untilOutput, "until-output", "succeed only when a line of stdout matches too, which makes stdout a pipe")
-	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base (default 75)")
+	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base; none for none (default 75)")
 	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
 	f.BoolVar(&o.buffer, "buffer", false, "pass on only the stdout of the attempt that succeeds, or of the last one")
 	f.Var(&o.grace, "grace", "how long an attempt may take to end after TERM, before KILL")
 	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to keep for retries; longer input gets one attempt")
-	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts or the time are used up")
+	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts, the time or the budget are used up")
 	group(f, "How to run", "buffer", "grace", "stdin-limit", "give-up-code")
 
 	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the schedule and start nothing")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors of our own")
 	f.BoolVar(&o.noCountdown, "no-countdown", false, "no countdown on a terminal")
 	group(f, "What to tell", "events", "dry-run", "quiet", "no-countdown")
 	groupedHelp(cmd, "Policy", "What to retry", "How to run", "What to tell")
@@ -196,6 +202,23 @@ func (o *execOptions) resolve() error {
 	}
 	o.policy = p
 	return nil
+}
+
+// quoted adds to an error about a policy that its keys seem to have become the
+// command, because the quotes were forgotten.
+func quoted(err error, policy string, args []string) error {
+	if len(args) == 0 {
+		return err
+	}
+	if key, _, ok := strings.Cut(args[0], "="); ok && slices.Contains(retry.Keys(), key) {
+		return fmt.Errorf("%w; a policy is one argument, in quotes: %q", err, policy+" "+args[0])
+	}
+	return err
+}
+
+// withPresets fills in the names of the presets.
+func withPresets(text string) string {
+	return strings.Replace(text, "PRESETS", wrap(presetNames(), 68, "  "), 1)
 }
 
 func presetNames() string {

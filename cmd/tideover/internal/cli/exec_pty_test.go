@@ -86,7 +86,7 @@ func TestCtrlCEndsTheCommandAndIsNotRetried(t *testing.T) {
 			s.expect("ready")
 			s.write(ctrlC)
 			s.wantCode(130)
-			s.expect("gave up after 1 attempt")
+			s.expect("stopped after 1 attempt")
 		})
 	}
 }

@@ -67,7 +67,11 @@ func (r *reporter) gaveUp(e retry.Event) {
 			why = err.Reason.Error() + "; the last attempt " + why
 		}
 	}
-	r.say("gave up after %s in %s: %s", tries, short(err.Elapsed), why)
+	did := "gave up"
+	if err.Reason == retry.StopPermanent {
+		did = "stopped"
+	}
+	r.say("%s after %s in %s: %s", did, tries, short(err.Elapsed), why)
 }
 
 // say writes a line unless we are to be quiet.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
 	"github.com/tideover/tideover/retry"
 )
 
@@ -60,6 +61,10 @@ func (c *codes) Set(s string) error {
 	set := new([256]bool)
 	if c.set != nil {
 		*set = *c.set
+	}
+	if s == "none" {
+		c.text, c.set = s, set
+		return nil
 	}
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, ok := strings.Cut(part, "-")

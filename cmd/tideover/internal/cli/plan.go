@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/retry"
@@ -78,7 +79,7 @@ func newPlan(io Streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:                   "plan [flags] [POLICY...]",
-		Short:                 "Shows what a policy will do, before anything runs",
+		Short:                 "Show what a policy will do, before anything runs",
 		Long:                  planLong,
 		Example:               planExample,
 		DisableFlagsInUseLine: true,
@@ -154,6 +155,9 @@ func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	}
 	if given("svg") && o.svg == "" {
 		return errors.New("--svg: no file is named; - is standard output")
+	}
+	if _, preset := retry.Preset(o.svg); preset && len(args) == 0 {
+		return fmt.Errorf("--svg: %q is a policy; name the file first, as in --svg plan.svg %s", o.svg, o.svg)
 	}
 	if o.json && o.svg == "-" {
 		return errors.New("--json and --svg - both want standard output; give --svg a file")

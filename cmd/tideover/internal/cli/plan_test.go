@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
 	"github.com/tideover/tideover/retry"
 )
 

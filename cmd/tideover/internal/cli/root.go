@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +35,11 @@ func Run(args []string, io Streams) int {
 	if code, ok := errors.AsType[exitError](err); ok {
 		return int(code)
 	}
-	fmt.Fprintf(io.Err, "tideover: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+	see := cmd.CommandPath() + " --help"
+	if strings.Contains(err.Error(), "policy") {
+		see = "tideover help policy"
+	}
+	fmt.Fprintf(io.Err, "tideover: %v\nSee '%s'.\n", err, see)
 	return codeOwn
 }
 
@@ -47,12 +52,13 @@ they succeed or it is pointless to go on.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       thisBuild().String(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(io.In)
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
-	root.AddCommand(newExec(io))
-	root.AddCommand(newPlan(io))
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(newExec(io), newPlan(io), newVersion(io), newPolicyHelp())
 	return root
 }

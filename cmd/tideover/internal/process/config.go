@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -79,7 +80,13 @@ type StartError struct {
 }
 
 // Error names the command and the cause.
-func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Name, e.Err) }
+func (e *StartError) Error() string {
+	s := fmt.Sprintf("start %s: %v", e.Name, e.Err)
+	if e.Code == CodeNotFound && strings.ContainsAny(e.Name, " |&;<>$=") {
+		s += "; there is no shell in between, so use sh -c '...' for one"
+	}
+	return s
+}
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build is what a binary knows of itself.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built from a tree with changes
+	Go       string `json:"go"`
+	System   string `json:"system"`
+}
+
+func thisBuild() build {
+	b := build{Version: "devel", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+func (b build) String() string {
+	s := "tideover " + b.Version
+	if b.Revision != "" {
+		s += " " + b.Revision[:min(len(b.Revision), 12)]
+	}
+	if b.Modified {
+		s += " (modified)"
+	}
+	return s + ", " + b.Go + ", " + b.System
+}
+
+func newVersion(io Streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long:  "Prints the version of tideover, what it was built from and with.",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) (err error) {
+			if asJSON {
+				return json.NewEncoder(io.Out).Encode(thisBuild())
+			}
+			_, err = fmt.Fprintln(io.Out, thisBuild())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
