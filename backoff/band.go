@@ -83,14 +83,14 @@ func (b Band) edges(d, limit time.Duration) (lo, hi time.Duration) {
 		top = scale(d, b.Hi)
 	}
 	if top <= limit {
-		return scale(d, b.Lo), top
+		return min(scale(d, b.Lo), top), top
 	}
 	if b.Lo >= 1 {
 		// Cut off at the cap, a band that only lengthens would shrink to a point
 		// there. It keeps its proportions below the cap instead.
-		return scale(limit, b.Lo/b.Hi), limit
+		return min(scale(limit, b.Lo/b.Hi), limit), limit
 	}
-	return scale(d, b.Lo), limit
+	return min(scale(d, b.Lo), limit), limit
 }
 
 // pick draws a delay from the range lo..hi, both ends included. Every

@@ -203,3 +203,16 @@ func BenchmarkDelay(b *testing.B) {
 	}
 	_ = sum
 }
+
+func TestLongDelaysWithEqualEdgesStayWhereTheyAre(t *testing.T) {
+	for _, d := range []time.Duration{20961*time.Hour + 24*time.Minute + 19534293517, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, limit := range []time.Duration{0, d} {
+			s := Schedule{Base: d, Cap: limit, Jitter: Band{1, 1}}
+			for _, u := range []uint64{0, math.MaxUint64} {
+				if got := s.Delay(1, 0, u); got < d-1024 || got > d {
+					t.Errorf("fixed(%v) jitter=1..1 waits %v", d, got)
+				}
+			}
+		}
+	}
+}

@@ -3,6 +3,8 @@ package breaker
 import (
 	"math"
 	"time"
+
+	"github.com/tideover/tideover/internal/clock"
 )
 
 // The methods in this file are the state machine. All but admit, report and
@@ -68,7 +70,7 @@ func (b *Breaker) open(now time.Duration, cause Cause) {
 	}
 	b.openings++
 	b.openFor = b.config.Open.Delay(b.openings, b.openFor, u)
-	b.until = later(now, b.openFor)
+	b.until = clock.Later(now, b.openFor)
 	b.enter(Open, now, cause)
 }
 

@@ -3,6 +3,8 @@ package breaker
 import (
 	"slices"
 	"time"
+
+	"github.com/tideover/tideover/internal/clock"
 )
 
 // probes are the calls that a half-open breaker has let through.
@@ -46,7 +48,7 @@ func (p *probes) start(now time.Duration) uint64 {
 		p.pending = slices.Delete(p.pending, 0, 1)
 	}
 	p.last++
-	p.pending = append(p.pending, probe{p.last, later(now, p.timeout)})
+	p.pending = append(p.pending, probe{p.last, clock.Later(now, p.timeout)})
 	return p.last
 }
 

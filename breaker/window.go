@@ -94,11 +94,3 @@ func (w *window) advance(now time.Duration) uint64 {
 	w.edge.Store(int64(w.tally.advance(now, n)))
 	return n
 }
-
-// later returns t+d, at most the largest duration.
-func later(t, d time.Duration) time.Duration {
-	if s := t + d; s >= t {
-		return s
-	}
-	return math.MaxInt64
-}

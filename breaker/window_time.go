@@ -1,6 +1,10 @@
 package breaker
 
-import "time"
+import (
+	"time"
+
+	"github.com/tideover/tideover/internal/clock"
+)
 
 // parts is into how many slices a window of time is cut. A slice leaves the
 // window as a whole.
@@ -28,14 +32,14 @@ func (t *timeTally) advance(now time.Duration, n uint64) time.Duration {
 	switch {
 	case !t.started:
 		t.started = true
-		t.edge = later(now, t.width)
+		t.edge = clock.Later(now, t.width)
 	case now >= t.edge:
 		over := now - t.edge
 		for range min(over/t.width+1, parts) {
 			t.current = (t.current + 1) % parts
 			t.ring[t.current] = slice{before: n}
 		}
-		t.edge = later(now-over%t.width, t.width)
+		t.edge = clock.Later(now-over%t.width, t.width)
 	}
 	return t.edge
 }

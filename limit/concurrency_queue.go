@@ -113,7 +113,11 @@ func deadlineOf(ctx context.Context, now time.Duration) time.Duration {
 	if !ok {
 		return 0
 	}
-	return max(1, now+time.Until(d)) // 0 would mean none
+	left := time.Until(d)
+	if left <= 0 {
+		return 1 // over; 0 would mean none
+	}
+	return clock.Later(now, left)
 }
 
 // abandon removes a waiter whose caller went away. If the permit arrived at the

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -225,5 +226,21 @@ func TestAcquireAndReleaseAllocateNothing(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("Acquire and Release allocate %v times, want 0", n)
+	}
+}
+
+func TestADeadlineInTheFarFutureIsNoDeadline(t *testing.T) {
+	c := newConcurrency(t, ConcurrencyConfig{Max: 1, Queue: 1})
+	c.TryAcquire()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+	defer cancel()
+	got := make(chan error, 1)
+	go func() { got <- c.Acquire(ctx) }()
+	for c.Stats().Waiting == 0 && len(got) == 0 {
+		runtime.Gosched()
+	}
+	c.Release()
+	if err := <-got; err != nil {
+		t.Errorf("Acquire with a deadline in the year 9999: %v", err)
 	}
 }

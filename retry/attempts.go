@@ -48,6 +48,12 @@ func (r *Runner) each(ctx context.Context, err *error, yield func(Attempt) bool)
 	r.eachAfter(ctx, err, yield)
 }
 
+// leftError is the failure of a turn that left the loop: it counts as what it
+// is, and nothing follows.
+type leftError struct{ error }
+
+func (e *leftError) Unwrap() error { return e.error }
+
 // eachAfter goes on after a first turn that failed. It is apart because its
 // closure would otherwise be paid for by a first turn that succeeds.
 func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) bool) {
@@ -59,7 +65,10 @@ func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) 
 			return *err
 		}
 		left = true
-		return Permanent(*err)
+		if *err == nil {
+			return nil
+		}
+		return &leftError{*err}
 	}
 	var final error
 	if *err != nil {

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,28 +139,32 @@ func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *h
 // judge says what a failure means. The caller's cancellation comes first: no
 // classifier may make a retry of it.
 func (c *call) judge(ctx context.Context, err error) {
-	switch r := c.r; {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		c.outcome = Outcome{Class: ClassCanceled}
-	case r.classify != nil:
-		c.outcome = OutcomeOf(err)
-		c.safely("classifier", func() { c.outcome = r.classify(err) })
-	default:
-		c.outcome = OutcomeOf(err)
+		return
 	}
+	left, leaves := err.(*leftError)
+	if leaves {
+		err = left.error
+	}
+	c.outcome = OutcomeOf(err)
+	if c.r.classify != nil && c.outcome.Class != ClassStuck { // which only we can know
+		c.safely("classifier", func() { c.outcome = c.r.classify(err) })
+	}
+	c.outcome.Final = c.outcome.Final || leaves
 }
 
 // next decides what follows a failed attempt, and waits. It returns the final
 // error when nothing follows.
 func (c *call) next(ctx context.Context, err error, h *history) error {
-	if c.r.budget != nil {
-		c.budget.Fail()
+	if c.r.budget != nil && c.outcome.Class <= ClassThrottled {
+		c.budget.Fail() // an answer or a cancellation says nothing about load
 	}
 	h.add(c.state.Attempt, err)
 	c.emit(AttemptFailed, err)
 	d := c.decide()
 	if d.Stop != 0 {
-		return c.giveUp(ctx, d.Stop, c.r.policy.explain(d.Stop, c.outcome), h)
+		return c.giveUp(ctx, d.Stop, c.explain(d.Stop), h)
 	}
 	c.state.Prev = d.Prev
 	h.waited(d)
@@ -203,6 +208,27 @@ func (c *call) decide() Decision {
 	return d
 }
 
+// explain returns what a reason does not say by itself.
+func (c *call) explain(why Reason) error {
+	switch why {
+	case StopServerWait:
+		p := &c.r.policy
+		return fmt.Errorf("asked for %v, granted are %v", c.outcome.After, cmp.Or(p.ServerWait, DefaultServerWait))
+	case StopBreaker:
+		return c.r.closedDoor()
+	default:
+		return nil
+	}
+}
+
+// closedDoor returns the breaker's error if it is open, otherwise nil.
+func (r *Runner) closedDoor() error {
+	if s := r.breaker.State(); s == breaker.Open || s == breaker.ForcedOpen {
+		return &breaker.OpenError{Name: r.breaker.Name(), State: s, For: r.breaker.OpenFor()}
+	}
+	return nil
+}
+
 // wait tells everybody and waits. It reports whether the wait was completed.
 func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	r := c.r
@@ -230,7 +256,7 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	}
 	select {
 	case <-c.timer.C:
-		return true
+		return ctx.Err() == nil // both may have come at once
 	case <-ctx.Done():
 		return false
 	}

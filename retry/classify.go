@@ -63,15 +63,12 @@ func (m *marked) Error() string         { return m.err.Error() }
 func (m *marked) Unwrap() error         { return m.err }
 func (m *marked) RetryOutcome() Outcome { return m.outcome }
 
-// mark wraps the error, keeping what is marked already.
+// mark wraps the error, keeping what it or one that it wraps says already.
 func mark(err error, change func(*Outcome)) error {
 	if err == nil {
 		return nil
 	}
-	m := &marked{err: err}
-	if old, ok := err.(*marked); ok {
-		*m = *old
-	}
+	m := &marked{err, OutcomeOf(err)}
 	change(&m.outcome)
 	return m
 }

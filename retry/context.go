@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,10 @@ func newAttemptContext(parent context.Context, p *Policy, left time.Duration) *a
 	if limit == 0 {
 		return c
 	}
-	c.deadline = clock.Now() + limit
+	if c.deadline = clock.Later(clock.Now(), limit); c.deadline == math.MaxInt64 {
+		c.deadline = 0 // beyond all time
+		return c
+	}
 	if d, ok := parent.Deadline(); ok && !clock.Time(c.deadline).Before(d) {
 		c.deadline = 0 // the caller's comes first
 	}

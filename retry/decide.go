@@ -2,7 +2,6 @@ package retry
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"time"
 )
@@ -107,7 +106,8 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	switch {
 	case o.After > 0:
-		return Decision{By: ByServer, Wait: sum(o.After, extra(o.After, u), p.ServerSlack), Prev: s.Prev}
+		least := sum(o.After, p.ServerSlack)
+		return Decision{By: ByServer, Wait: sum(least, extra(o.After, p.room(s)-least, u)), Prev: s.Prev}
 	case o.Delay > 0:
 		return Decision{By: BySchedule, Wait: min(o.Delay, cmp.Or(p.Cap, math.MaxInt64)), Prev: s.Prev}
 	case p.Base == 0 && o.Class != ClassThrottled:
@@ -118,18 +118,27 @@ func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	}
 }
 
-// explain returns the numbers behind a reason that is a riddle without them.
-func (p *Policy) explain(why Reason, o Outcome) error {
-	if why == StopServerWait {
-		return fmt.Errorf("asked for %v, granted are %v", o.After, cmp.Or(p.ServerWait, DefaultServerWait))
+// room returns how much time the limits leave for a wait.
+func (p *Policy) room(s *State) time.Duration {
+	room := time.Duration(math.MaxInt64)
+	if s.Left != 0 {
+		room = s.Left
 	}
-	return nil
+	if p.TotalTimeout > 0 {
+		room = min(room, p.TotalTimeout-s.Elapsed)
+	}
+	return room
 }
 
 // extra spreads the clients that a server told to come back at one moment:
-// always later than it asked, by up to a fifth, at most by 30 seconds.
-func extra(after time.Duration, u uint64) time.Duration {
+// always later than it asked, by up to a fifth, at most by 30 seconds. It takes
+// no more than half of what is left, so that it does not make impossible what
+// the server allows.
+func extra(after, left time.Duration, u uint64) time.Duration {
 	most := min(after/5, 30*time.Second)
+	if left > 0 {
+		most = min(most, left/2)
+	}
 	return time.Duration(float64(most) * (float64(u>>11) / (1 << 53)))
 }
 

@@ -102,13 +102,20 @@ func (e *Error) Timeout() bool {
 	return ok && t.Timeout()
 }
 
-// RetryOutcome tells a runner around this one that a permanent failure stays
-// permanent. Anything else may be tried again.
+// RetryOutcome tells a runner around this one what stays as it is: a permanent
+// failure, an attempt that is still running, the delay that a server stated.
+// Anything else may be tried again.
 func (e *Error) RetryOutcome() Outcome {
-	if e.Reason == StopPermanent {
+	switch e.Reason {
+	case StopPermanent:
 		return Outcome{Class: ClassPermanent}
+	case StopStuck:
+		return Outcome{Class: ClassStuck}
+	case StopServerWait:
+		return OutcomeOf(e.Last)
+	default:
+		return Outcome{}
 	}
-	return Outcome{}
 }
 
 // Failure is one failed attempt.

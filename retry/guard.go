@@ -27,12 +27,10 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 	r := c.r
 	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // what a panic leaves
 	defer g.leave()
-	if why, err := g.enter(ctx); err != nil {
+	if why, err := c.admit(ctx, &g); why != 0 {
 		c.refused = true
+		g.health = breaker.Canceled
 		c.budget.Cancel() // of a retry that did not happen
-		if ctx.Err() != nil {
-			why = StopCanceled
-		}
 		return c.giveUp(ctx, why, err, h)
 	}
 	c.state.Attempt++
@@ -54,6 +52,26 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 	c.judge(ctx, err)
 	g.health, g.load = resultOf(ctx, c.outcome), loadOf(c.outcome, late)
 	return err
+}
+
+// admit passes the gates within the time that is left. It returns the reason
+// and the cause when the attempt may not be made.
+func (c *call) admit(ctx context.Context, g *guard) (why Reason, err error) {
+	total := c.r.policy.TotalTimeout
+	within := ctx
+	if total > 0 && c.r.queued {
+		limited, cancel := context.WithTimeout(ctx, total-c.elapsed())
+		defer cancel()
+		within = limited
+	}
+	why, err = g.enter(within)
+	switch {
+	case ctx.Err() != nil:
+		return StopCanceled, err
+	case total > 0 && c.elapsed() >= total:
+		return StopTotalTimeout, err
+	}
+	return why, err
 }
 
 // confine returns the context of an attempt that has limits of its own.
@@ -98,8 +116,8 @@ func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	r := g.r
 	if r.breaker != nil && r.queued {
 		// Nobody waits for a limit in order to find the door closed.
-		if s := r.breaker.State(); s == breaker.Open || s == breaker.ForcedOpen {
-			return StopBreaker, &breaker.OpenError{Name: r.breaker.Name(), State: s, For: r.breaker.OpenFor()}
+		if err := r.closedDoor(); err != nil {
+			return StopBreaker, err
 		}
 	}
 	if r.concurrency != nil {

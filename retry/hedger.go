@@ -57,7 +57,8 @@ func (h *Hedger) Policy() Policy { return h.r.policy }
 
 // Hedged is [Value] with a second attempt beside a slow one. The first attempt
 // runs on the caller's goroutine and is never abandoned; one that lost and
-// ignores its context is waited for.
+// ignores its context is waited for. When both succeed, the value of the second
+// is dropped.
 func Hedged[T any](ctx context.Context, h *Hedger, op func(context.Context) (T, error)) (v T, err error) {
 	if h == nil || h.r == nil {
 		return v, errors.New("retry: the Hedger was not made by NewHedger")
@@ -144,7 +145,7 @@ func (x *race[T]) second() {
 	}
 	x.done = make(chan struct{})
 	x.mu.Unlock()
-	x.tell(HedgeStarted)
+	x.tell(HedgeStarted, nil)
 	x.err = errors.New("hedge: the operation ended its goroutine")
 	defer close(x.done)
 	defer func() {
@@ -176,14 +177,16 @@ func (x *race[T]) settle(done <-chan struct{}, v T, err error) (T, error) {
 	case <-done:
 	case <-x.ctx.Done():
 		if !within(x.h.r.grace, done) {
-			x.tell(AttemptStuck)
+			x.tell(AttemptStuck, err)
 			if err != nil {
 				err = &marked{err, Outcome{Class: ClassStuck}}
 			}
 			return v, err
 		}
 	}
-	if x.panicked != nil {
+	if x.panicked != nil && err == nil {
+		x.tell(AttemptFailed, x.err) // the first has succeeded all the same
+	} else if x.panicked != nil {
 		panic(x.panicked)
 	}
 	if err != nil && x.err == nil {
@@ -203,10 +206,10 @@ func (x *race[T]) finish() {
 	}
 }
 
-func (x *race[T]) tell(k EventKind) {
+func (x *race[T]) tell(k EventKind, err error) {
 	r := x.h.r
 	if len(r.observers) > 0 {
-		r.tell(Event{Kind: k, Time: time.Now(), Name: r.name, Call: x.ctx.call, Attempt: x.ctx.attempt, Attempts: r.policy.attempts()})
+		r.tell(Event{Kind: k, Time: time.Now(), Name: r.name, Call: x.ctx.call, Attempt: x.ctx.attempt, Attempts: r.policy.attempts(), Err: err})
 	}
 }
 

@@ -144,5 +144,6 @@ func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) e
 	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
 		return fmt.Errorf("retry: Resume: state: attempt %d, prev %v or elapsed %v is negative", s.Attempt, s.Prev, s.Elapsed)
 	}
+	s.Left = 0 // the deadline is that of this context
 	return r.run(ctx, s, op)
 }

@@ -30,7 +30,7 @@
 //	408 500 502 503 504 529    may pass
 //	429                        may pass, and the wait starts from throttle-base; final if
 //	                           the body's code says that quota or credit is gone
-//	421 425                    one retry, the former on a new connection
+//	421 425                    one retry, the former on a new connection if it was HTTP/1
 //	409                        an answer; may pass with WithConflict
 //	501 505 511, other 5xx     final
 //	other 4xx                  an answer like 200: no failure, no event, no log line

@@ -125,7 +125,7 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 		return x.resp, err
 	}
 	if e, ok := errors.AsType[*retry.Error](err); ok {
-		x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), gaveUpKey{}, e))
+		x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), gaveUpKey{}, surrender{x.resp, e}))
 	}
 	return x.resp, nil
 }

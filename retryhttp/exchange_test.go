@@ -179,3 +179,48 @@ func TestLoggerSaysWhatWasNotKept(t *testing.T) {
 		t.Errorf("log: %s", &log)
 	}
 }
+
+func TestACompleteAnswerIsKeptHoweverLate(t *testing.T) {
+	for _, text := range []string{"fixed(0s) attempts=1", "fixed(0s) attempts=1 attempt-timeout=1m"} {
+		policy, err := retry.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		next := roundTripper(func(r *http.Request) (*http.Response, error) {
+			cancel()
+			<-r.Context().Done()
+			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: r}, nil
+		})
+		transport, err := retryhttp.New(policy, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://example.com", nil)
+		resp, err := transport.RoundTrip(req)
+		if err != nil || resp.StatusCode != http.StatusCreated {
+			t.Errorf("%s: %v, %v, want the answer", text, resp, err)
+		}
+	}
+}
+
+func TestGaveUpBelongsToOneResponse(t *testing.T) {
+	policy, _ := retry.Parse("fixed(0s) attempts=1")
+	code := http.StatusServiceUnavailable
+	transport, err := retryhttp.New(policy, roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Body: http.NoBody, Request: r}, nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
+	first, err := transport.RoundTrip(req)
+	if _, ok := retryhttp.GaveUp(first); err != nil || !ok {
+		t.Fatalf("503: %v, gave up %v", err, ok)
+	}
+	code = http.StatusOK
+	second, err := transport.RoundTrip(first.Request)
+	if e, ok := retryhttp.GaveUp(second); err != nil || ok {
+		t.Errorf("200 with the request of a failure: %v, gave up %v", err, e)
+	}
+}

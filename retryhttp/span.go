@@ -47,10 +47,15 @@ func (s *span) answered(resp *http.Response, err error) (*http.Response, error) 
 	if s == nil || s.cancel == nil {
 		return resp, err
 	}
-	if !s.stop() {
+	inTime := s.stop()
+	if err == nil && (resp == nil || resp.Body == nil || resp.Body == http.NoBody) {
+		s.cancel(nil)
+		return resp, nil // it is complete, however late
+	}
+	if !inTime {
 		return nil, s.expired(resp, err)
 	}
-	if err != nil || resp == nil || resp.Body == nil || resp.Body == http.NoBody {
+	if err != nil {
 		s.cancel(nil)
 		return resp, err
 	}

@@ -52,8 +52,15 @@ func Check(resp *http.Response) error {
 	return e
 }
 
-// gaveUpKey is the key of a *retry.Error in the context of a response's request.
+// gaveUpKey is the key of a surrender in the context of a response's request.
 type gaveUpKey struct{}
+
+// surrender is why the transport gave up, on which response: its request may be
+// sent again.
+type surrender struct {
+	resp *http.Response
+	err  *retry.Error
+}
 
 // GaveUp returns why the transport gave up, when the response is a failure that
 // no further attempt followed. It is false for a success, and for an answer that
@@ -65,6 +72,9 @@ func GaveUp(resp *http.Response) (*retry.Error, bool) {
 	if resp == nil || resp.Request == nil {
 		return nil, false
 	}
-	e, ok := resp.Request.Context().Value(gaveUpKey{}).(*retry.Error)
-	return e, ok
+	s, ok := resp.Request.Context().Value(gaveUpKey{}).(surrender)
+	if !ok || s.resp != resp {
+		return nil, false
+	}
+	return s.err, true
 }

@@ -5,7 +5,10 @@
 // call [Now].
 package clock
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // origin lies so far back that readings are positive in a bubble of
 // testing/synctest too, whose clock starts in the year 2000.
@@ -18,3 +21,11 @@ func Now() time.Duration { return time.Since(origin) }
 
 // Time returns the time of a reading, for whoever needs one with a calendar.
 func Time(reading time.Duration) time.Time { return origin.Add(reading) }
+
+// Later returns the reading d after t, at most the largest one there is.
+func Later(t, d time.Duration) time.Duration {
+	if s := t + d; s >= t {
+		return s
+	}
+	return math.MaxInt64
+}
