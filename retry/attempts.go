@@ -12,7 +12,9 @@ type Attempt struct {
 	number int
 }
 
-// Context returns the context of the attempt. It ends with the turn.
+// Context returns the context of the attempt. It ends with the turn if the
+// policy has a timeout, so nothing that outlives the turn may depend on it;
+// otherwise it is the caller's.
 func (a Attempt) Context() context.Context { return a.ctx }
 
 // Number returns the number of the attempt, from 1.
@@ -21,12 +23,15 @@ func (a Attempt) Number() int { return a.number }
 // Attempts is [Runner.Do] as a loop. Each turn is an attempt, *err says how it
 // went, and after the loop *err is nil or the reason for giving up:
 //
+//	var rows []Row
+//	var err error
 //	for a := range api.Attempts(ctx, &err) {
-//		resp, err = client.Do(req.WithContext(a.Context()))
+//		rows, err = load(a.Context(), id)
 //	}
 //
-// Each turn starts with *err nil. Leaving the loop early is allowed and leaves
-// *err as it is.
+// Each turn starts with *err nil. Assign to that very variable: with := in the
+// body a new one hides it, and every turn looks like a success. Leaving the loop
+// early is allowed and leaves *err as it is.
 func (r *Runner) Attempts(ctx context.Context, err *error) iter.Seq[Attempt] {
 	return func(yield func(Attempt) bool) { r.each(ctx, err, yield) }
 }

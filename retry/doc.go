@@ -10,7 +10,7 @@
 // or as a loop:
 //
 //	for a := range api.Attempts(ctx, &err) {
-//		resp, err = client.Do(req.WithContext(a.Context()))
+//		rows, err = load(a.Context(), id)
 //	}
 //
 // # Policy
@@ -46,8 +46,14 @@
 // gives up at once, with the error it has. It makes no attempt with a context
 // that has ended, and never throws away a success.
 //
-// Without total timeout, budget, breaker, limits and observers a call that
-// succeeds at once costs a function call: no clock, no lock, no allocation.
+// With a policy that has a timeout, each attempt has a context of its own, which
+// ends with the attempt. What an operation returns must not depend on it: read a
+// response's body or a query's rows inside. (For HTTP there is package
+// retryhttp, whose bodies can be read afterwards.) Without a timeout the attempt
+// has the caller's context.
+//
+// Without timeouts, budget, breaker, limits and observers a call that succeeds
+// at once costs a function call: no clock, no lock, no allocation.
 //
 // # Errors
 //

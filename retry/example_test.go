@@ -71,17 +71,33 @@ func ExampleRunner_Attempts() {
 }
 
 func ExampleRunner_Resume() {
-	// The state of a call that was interrupted, from where it was stored.
-	var s retry.State
-	if err := json.Unmarshal([]byte(`{"attempt":2,"prev_ns":2000000,"elapsed_ns":7000000}`), &s); err != nil {
+	var stored []byte // in a file or a table
+	save := retry.WithOnRetry(func(_ context.Context, e retry.Event) (err error) {
+		stored, err = json.Marshal(struct {
+			State retry.State
+			Until time.Time
+		}{e.State(), e.Until})
+		return err
+	})
+	r := retry.Must("exponential(1ms..1s) attempts=3", save)
+	down := func(context.Context) error { return errors.New("down") }
+
+	_ = r.Do(context.Background(), down) // imagine that the process ends here
+
+	// After a restart: wait for what was left of the wait, then go on.
+	var job struct {
+		State retry.State
+		Until time.Time
+	}
+	if err := json.Unmarshal(stored, &job); err != nil {
 		panic(err)
 	}
-	r := retry.Must("exponential(1ms..1s) attempts=3")
-	err := r.Resume(context.Background(), s, func(context.Context) error { return io.EOF })
+	time.Sleep(time.Until(job.Until))
+	err := r.Resume(context.Background(), job.State, down)
 
 	var gaveUp *retry.Error
-	fmt.Println(errors.As(err, &gaveUp), gaveUp.Attempts)
-	// Output: true 3
+	fmt.Println(errors.As(err, &gaveUp), job.State.Attempt, gaveUp.Attempts)
+	// Output: true 2 3
 }
 
 func ExampleParse() {

@@ -105,9 +105,10 @@ func (r *Runner) Policy() Policy { return r.policy }
 func (r *Runner) Name() string { return r.name }
 
 // Do runs the operation until it succeeds or the policy gives up; the error is
-// then an [*Error]. The operation runs on the caller's goroutine with a context
-// that ends with the attempt. It is never abandoned: one that ignores its
-// context is waited for.
+// then an [*Error]. The operation runs on the caller's goroutine; if the policy
+// has a timeout, its context ends with the attempt, otherwise it is the
+// caller's. The operation is never abandoned: one that ignores its context is
+// waited for.
 func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	if r == nil || !r.direct || op == nil || ctx == nil || ctx.Err() != nil {
 		return r.run(ctx, State{}, op)
@@ -119,8 +120,9 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	return r.again(ctx, op, err)
 }
 
-// Value is [Runner.Do] for an operation with a result. When it gives up it
-// returns what the last attempt returned beside its error.
+// Value is [Runner.Do] for an operation with a result. The result must not
+// depend on the attempt's context. When it gives up it returns what the last
+// attempt returned beside its error.
 func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error)) (v T, err error) {
 	if op == nil {
 		return v, r.run(ctx, State{}, nil)
@@ -138,8 +140,12 @@ func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, e
 
 // Resume is [Runner.Do] for a call that has made attempts already, perhaps in
 // another process. Its next attempt starts at once, unless the policy allows no
-// further one. Store the state from the event given to the hook of
-// [WithOnRetry].
+// further one.
+//
+// Store Event.State and Event.Until in the hook of [WithOnRetry]; wait until
+// then before calling Resume, and add the time that has passed to the state's
+// Elapsed if a total timeout is to cover it. The state is that of attempts which
+// have failed: one that takes the process down with it is not counted.
 func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
 	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
 		return fmt.Errorf("retry: Resume: state: attempt %d, prev %v or elapsed %v is negative", s.Attempt, s.Prev, s.Elapsed)

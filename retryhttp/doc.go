@@ -5,7 +5,8 @@
 //	transport, err := retryhttp.New(policy, nil)
 //	client := &http.Client{Transport: transport}
 //
-// A first attempt that succeeds costs nothing: the request goes out as it came.
+// Under a policy without timeouts, a first attempt that succeeds costs nothing:
+// the request goes out as it came.
 //
 // # What is sent again
 //
