@@ -59,6 +59,12 @@ type leftError struct{ error }
 
 func (e *leftError) Unwrap() error { return e.error }
 
+func (e *leftError) RetryOutcome() Outcome {
+	o := OutcomeOf(e.error)
+	o.Final = true
+	return o
+}
+
 // eachAfter goes on after a first turn that failed. It is apart because its
 // closure would otherwise be paid for by a first turn that succeeds.
 func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) bool) {

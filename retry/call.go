@@ -143,15 +143,14 @@ func (c *call) judge(ctx context.Context, err error) {
 		c.outcome = Outcome{Class: ClassCanceled}
 		return
 	}
-	left, leaves := err.(*leftError)
-	if leaves {
-		err = left.error
-	}
 	c.outcome = OutcomeOf(err)
-	if c.r.classify != nil && c.outcome.Class != ClassStuck { // which only we can know
-		c.safely("classifier", func() { c.outcome = c.r.classify(err) })
+	if c.r.classify == nil || c.outcome.Class == ClassStuck { // which only we can know
+		return
 	}
-	c.outcome.Final = c.outcome.Final || leaves
+	c.safely("classifier", func() { c.outcome = c.r.classify(err) })
+	if _, left := errors.AsType[*leftError](err); left {
+		c.outcome.Final = true
+	}
 }
 
 // next decides what follows a failed attempt, and waits. It returns the final
