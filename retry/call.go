@@ -193,12 +193,7 @@ func (c *call) decide() Decision {
 	if r.draws || o.After > 0 {
 		u = r.random()
 	}
-	var g Gates
-	if r.breaker != nil {
-		if s := r.breaker.State(); s == breaker.Open || s == breaker.ForcedOpen {
-			g.OpenFor = r.breaker.OpenFor()
-		}
-	}
+	g := Gates{OpenFor: r.openFor()}
 	d := r.policy.decide(s, o, g, u)
 	if d.Stop == 0 && r.budget != nil && !c.budget.Retry() {
 		g.OverBudget = true
@@ -220,10 +215,19 @@ func (c *call) explain(why Reason) error {
 	}
 }
 
+// openFor returns how long the breaker, if there is one, is open for certain. A
+// half-open one is not: its probes may come back at any moment.
+func (r *Runner) openFor() time.Duration {
+	if r.breaker == nil || r.breaker.State() == breaker.HalfOpen {
+		return 0
+	}
+	return r.breaker.OpenFor()
+}
+
 // closedDoor returns the breaker's error if it is open, otherwise nil.
 func (r *Runner) closedDoor() error {
-	if s := r.breaker.State(); s == breaker.Open || s == breaker.ForcedOpen {
-		return &breaker.OpenError{Name: r.breaker.Name(), State: s, For: r.breaker.OpenFor()}
+	if d := r.openFor(); d > 0 {
+		return &breaker.OpenError{Name: r.breaker.Name(), State: r.breaker.State(), For: d}
 	}
 	return nil
 }
