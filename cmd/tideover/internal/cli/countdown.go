@@ -3,17 +3,22 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
 // countdown is one line of a terminal that rewrites itself until it is stopped,
 // and then is erased.
 type countdown struct {
 	out   io.Writer
+	file  *os.File // the terminal that out writes to
 	label string
 	until time.Time
 	mu    sync.Mutex // held while drawing
+	shown string     // what the line shows; empty if it is not ours
 	quit  chan struct{}
 	done  chan struct{}
 }
@@ -21,8 +26,8 @@ type countdown struct {
 // clearLine moves to the start of the line and clears it.
 const clearLine = "\r\x1b[K"
 
-func startCountdown(out io.Writer, label string, until time.Time) *countdown {
-	c := &countdown{out: out, label: label, until: until, quit: make(chan struct{}), done: make(chan struct{})}
+func startCountdown(out io.Writer, file *os.File, label string, until time.Time) *countdown {
+	c := &countdown{out: out, file: file, label: label, until: until, quit: make(chan struct{}), done: make(chan struct{})}
 	go c.run()
 	return c
 }
@@ -31,14 +36,8 @@ func (c *countdown) run() {
 	defer close(c.done)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	shown := ""
 	for {
-		if text := remaining(time.Until(c.until)); text != shown {
-			shown = text
-			c.mu.Lock()
-			fmt.Fprint(c.out, clearLine+c.label+text)
-			c.mu.Unlock()
-		}
+		c.draw()
 		select {
 		case <-tick.C:
 		case <-c.quit:
@@ -47,11 +46,38 @@ func (c *countdown) run() {
 	}
 }
 
+// draw brings the line up to date, unless the terminal has become somebody
+// else's, as after Ctrl-Z and bg.
+func (c *countdown) draw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !process.Foreground(c.file) {
+		c.shown = ""
+		return
+	}
+	text := fit(c.label+remaining(time.Until(c.until)), columns(c.file)-1)
+	if text != c.shown {
+		c.shown = text
+		fmt.Fprint(c.out, clearLine+text)
+	}
+}
+
+// fit cuts the text to the width, because a line that wraps can't be rewritten.
+func fit(text string, width int) string {
+	if width <= 0 {
+		return text // the terminal does not say
+	}
+	return text[:min(len(text), width)]
+}
+
 // erase clears the line, so that another may be written in its place.
 func (c *countdown) erase() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprint(c.out, clearLine)
+	if c.shown != "" {
+		c.shown = ""
+		fmt.Fprint(c.out, clearLine)
+	}
 }
 
 func (c *countdown) stop() {

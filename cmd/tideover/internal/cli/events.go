@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -12,22 +13,26 @@ import (
 // eventLog writes events as JSON lines. One without a file drops them.
 type eventLog struct {
 	file   *os.File
+	out    *patient     // to the file
 	failed func(string) // is told once that a line could not be written
 	broken bool
 }
 
 // openEvents opens the target of --events: a file to append to, or the number
 // of an open descriptor.
-func openEvents(target string) (*eventLog, error) {
+func openEvents(target string, grace time.Duration) (*eventLog, error) {
 	if target == "" {
-		return &eventLog{}, nil
+		return &eventLog{out: &patient{}}, nil
 	}
+	f, err := openTarget(target)
+	return &eventLog{file: f, out: &patient{out: f, grace: grace}}, err
+}
+
+func openTarget(target string) (*os.File, error) {
 	if fd, err := strconv.ParseUint(target, 10, 31); err == nil {
-		f, err := descriptor(int(fd))
-		return &eventLog{file: f}, err
+		return descriptor(int(fd))
 	}
-	f, err := os.OpenFile(target, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &eventLog{file: f}, err
+	return os.OpenFile(target, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
 func (l *eventLog) write(e retry.Event) {
@@ -36,7 +41,7 @@ func (l *eventLog) write(e retry.Event) {
 	}
 	line, err := json.Marshal(e)
 	if err == nil {
-		_, err = l.file.Write(append(line, '\n'))
+		_, err = l.out.Write(append(line, '\n'))
 	}
 	if err != nil {
 		l.broken = true

@@ -77,10 +77,12 @@ Exit codes:
   1        it exited with 0, but --until-output never matched
   124      it was ended by --attempt-timeout or --total-timeout, or the total
            timeout left no room for another attempt
-  125      an error of ours: a bad flag or policy, nothing was started
+  125      an error of ours: a bad flag or policy, and nothing was started; or
+           output that goes through us could not be written
   126      the command can't be executed (not retried)
   127      the command was not found (not retried)
   128+n    the command died of signal n, or signal n told us to end
+           (then we die of it too)
   --give-up-code replaces the code when the attempts, the time or the budget are
   used up.
 
@@ -155,7 +157,7 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base; none for none (default 75)")
 	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
-	f.BoolVar(&o.buffer, "buffer", false, "pass on only the stdout of the attempt that succeeds, or of the last one")
+	f.BoolVar(&o.buffer, "buffer", false, "pass on the stdout of one attempt only: the one that succeeds, or the last one when giving up")
 	f.Var(&o.grace, "grace", "how long an attempt may take to end after TERM, before KILL")
 	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to keep for retries; longer input gets one attempt")
 	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts, the time or the budget are used up")

@@ -118,6 +118,48 @@ func TestNotExecutableInPathIs126(t *testing.T) {
 	}
 }
 
+func TestProgramThatIsBeingWrittenIsRetried(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := t.TempDir()
+	program, events := filepath.Join(dir, "program"), filepath.Join(dir, "events")
+	copyFile(t, "/bin/true", program)
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(program, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := tideover(t, "exec", "-p", quick, "--", program)
+	wantCode(t, got, 126)
+	wantIn(t, "stderr", got.stderr, "attempt 1/3 start "+program+": text file busy; next in 0s")
+	s := start(t, "exec", "-p", "fixed(10ms) attempts=unlimited", "--events", events, "--", program)
+	eventually(t, "an attempt failed", func() bool { return lines(events) > 2 })
+	f.Close()
+	wantCode(t, s.end(), 0)
+}
+
+func TestEventsDescriptorThatCannotBeWrittenIs125(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd, _ := command(t, "exec", "--events", "3", "--", "true")
+	cmd.ExtraFiles = []*os.File{f}
+	got := finish(t, cmd)
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, "descriptor 3 is open for reading only")
+	for _, number := range []string{"3", "4", "5", "6", "7"} { // some of which the runtime uses
+		got := tideover(t, "exec", "--events", number, "--", "true")
+		wantCode(t, got, 125)
+		wantIn(t, "stderr", got.stderr, "descriptor "+number+" is not open")
+	}
+}
+
 func TestRetryFilter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

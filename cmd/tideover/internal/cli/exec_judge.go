@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os/signal"
 	"syscall"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -28,8 +29,9 @@ func (f *failure) Is(target error) bool {
 	return f.TimedOut && target == context.DeadlineExceeded
 }
 
-// judge says what the end of an attempt means: nil for a success.
-func (x *execution) judge(r process.Result) *failure {
+// judge says what the end of an attempt means: nil for a success. unread says
+// that we found nobody to pass its output on to.
+func (x *execution) judge(r process.Result, unread bool) *failure {
 	f := &failure{Result: r, text: fmt.Sprintf("exited with %d", r.Code)}
 	if r.Signal != 0 {
 		f.text = fmt.Sprintf("died of signal %d (%v)", int(r.Signal), r.Signal)
@@ -43,9 +45,11 @@ func (x *execution) judge(r process.Result) *failure {
 		return nil
 	case r.Code == 0:
 		f.text += ", but no line of its output matched"
-	case x.interrupted(r):
+	case x.interruption(r) == syscall.SIGHUP:
+		f.final = "the terminal is gone"
+	case x.interruption(r) != 0:
 		f.final = "it was interrupted"
-	case r.Code == process.CodeSignal+int(syscall.SIGPIPE) && x.sup.ReaderGone():
+	case unread || x.sup.ReaderGone():
 		f.final = "nobody reads its output any more"
 	case x.stopOn.has(r.Code):
 		f.final = "--stop-on has the code"
@@ -57,13 +61,20 @@ func (x *execution) judge(r process.Result) *failure {
 	return f
 }
 
-// interrupted reports whether somebody at the terminal ended the attempt. The
-// terminal's signals go to the command and not to us, so its end is all we see.
-func (x *execution) interrupted(r process.Result) bool {
-	if !r.Terminal {
-		return false
-	}
+// interruption returns the signal by which somebody at the terminal ended the
+// attempt, 0 if nobody did. The terminal's signals go to the command and not to
+// us, so its end is all we see.
+func (x *execution) interruption(r process.Result) syscall.Signal {
 	const byInterrupt = process.CodeSignal + int(syscall.SIGINT)
-	return r.Signal == syscall.SIGINT || r.Signal == syscall.SIGQUIT ||
-		r.Code == byInterrupt && !x.retryOn.has(byInterrupt)
+	switch {
+	case !r.Terminal:
+		return 0
+	case r.Signal == syscall.SIGINT, r.Signal == syscall.SIGQUIT:
+		return r.Signal
+	case (r.Signal == syscall.SIGHUP || r.HungUp && r.Code != 0) && !signal.Ignored(syscall.SIGHUP):
+		return syscall.SIGHUP
+	case r.Code == byInterrupt && !x.retryOn.has(byInterrupt):
+		return syscall.SIGINT
+	}
+	return 0
 }

@@ -8,9 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Each way in which the output may go through us, or not.
@@ -171,6 +176,177 @@ func TestStuckReaderDoesNotKeepUsFromEnding(t *testing.T) {
 		wantNobody(t, s.mark)
 	}
 }
+
+func TestOutputThatCannotBeWrittenIsOurOwnError(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t) // for its full device
+	for _, tt := range []struct {
+		name   string
+		flags  []string
+		stderr bool // is full, in place of stdout
+	}{
+		{"looked at", []string{"--until-output", "x"}, false},
+		{"held back", []string{"--buffer"}, false},
+		{"stderr", []string{"--retry-stderr", "x"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer full.Close()
+			events := filepath.Join(t.TempDir(), "events")
+			cmd, _ := command(t, append(append([]string{"exec", "-q", "-p", quick, "--events", events}, tt.flags...), "--", "sh", "-c", "echo x; echo x >&2")...)
+			cmd.Stdout = full
+			if tt.stderr {
+				cmd.Stdout, cmd.Stderr = nil, full
+				_ = cmd.Run()
+				wantCode(t, outcome{exitCode(cmd), "", ""}, 125)
+			} else {
+				got := finish(t, cmd)
+				wantCode(t, got, 125)
+				wantIn(t, "stderr", got.stderr, "output: ")
+				wantIn(t, "stderr", got.stderr, "no space left on device")
+			}
+			data, _ := os.ReadFile(events)
+			if tt.name != "held back" && kinds(t, data) != "attempt-started attempt-failed gave-up" {
+				t.Errorf("events = %q", kinds(t, data))
+			}
+		})
+	}
+}
+
+func TestReaderGoneBeforeTheEndOfASuccessIs141(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	for _, flags := range []string{"--until-output=x", "--buffer"} {
+		cmd, _ := command(t, "exec", "-p", "fixed(1h) attempts=3", flags, "--", "echo", "x")
+		cmd.Stdout = w
+		wantCode(t, finish(t, cmd), 141)
+	}
+	cmd, _ := command(t, "exec", "-p", "fixed(1h) attempts=3", "--retry-stderr", "x", "--", "sh", "-c", "echo x >&2")
+	cmd.Stderr = w
+	_ = cmd.Run()
+	wantCode(t, outcome{exitCode(cmd), "", ""}, 141)
+	cmd, _ = command(t, "exec", "-p", "fixed(1h) attempts=3", "--", "sh", "-c", "trap '' PIPE; echo x || exit 3")
+	cmd.Stdout = w
+	wantCode(t, finish(t, cmd), 3) // nor is a command retried that has a code of its own for it
+}
+
+func TestDaemonThatKeepsWritingDoesNotKeepUs(t *testing.T) {
+	t.Parallel()
+	for _, way := range outputWays[1:4] {
+		s := &started{t: t, dir: t.TempDir()}
+		s.Cmd, s.mark = command(t, append(append([]string{"exec"}, way.flags...), "--", "sh", "-c", `yes 2>/dev/null & echo $! > $DIR/daemon; echo up`)...)
+		s.Env = append(s.Env, "DIR="+s.dir)
+		s.Stdout = slowly{}
+		s.begin()
+		wantCode(t, s.end(), 0)
+		if p, err := os.FindProcess(atoi(s.sign("daemon"))); err == nil {
+			_ = p.Kill()
+		}
+	}
+}
+
+// slowly takes less than the daemon writes, so that there is always more.
+type slowly struct{}
+
+func (slowly) Write(p []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	return len(p), nil
+}
+
+func TestTimeoutsHoldAlthoughOurReaderIsStuck(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"each attempt's": {"--attempt-timeout", "100ms", "-p", "fixed(0s) attempts=2"},
+		"the total":      {"--total-timeout", "100ms", "-p", "fixed(0s) attempts=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			s := &started{t: t, dir: t.TempDir()}
+			s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "50ms", "--until-output", "^never$"}, flags...), "--", "yes")...)
+			s.Stdout = w
+			s.begin()
+			w.Close()
+			wantCode(t, s.end(), 124)
+			wantNobody(t, s.mark)
+		})
+	}
+}
+
+func TestStuckReaderOfOurLinesDoesNotKeepUsFromEnding(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	for name, flags := range map[string][]string{"stderr": nil, "events": {"--events", "3"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			defer w.Close()
+			_ = w.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+			if _, err := w.Write(make([]byte, 1<<20)); err == nil {
+				t.Fatal("the pipe is not full")
+			}
+			s := &started{t: t, dir: t.TempDir()}
+			s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "50ms", "-p", "fixed(0s) attempts=3"}, flags...), "--", "false")...)
+			s.Stderr, s.ExtraFiles = w, []*os.File{w}
+			s.begin()
+			eventually(t, "it has its signals", func() bool { return catches(t, s.Process.Pid, syscall.SIGTSTP) })
+			s.signal(syscall.SIGTERM)
+			if code := s.end().code; code != 143 && code != 1 { // 1 if the command was quicker than the signal
+				t.Errorf("exit code = %d, want 143", code)
+			}
+		})
+	}
+}
+
+// catches reports whether the process has a handler for the signal.
+func catches(t *testing.T, pid int, sig syscall.Signal) bool {
+	t.Helper()
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "SigCgt:")
+	set, _ := strconv.ParseUint(strings.Fields(rest + " 0")[0], 16, 64)
+	return set>>(sig-1)&1 != 0
+}
+
+func TestTermWhilePassingOnWhatWasHeldBackIs143(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := &started{t: t, dir: t.TempDir()}
+	s.Cmd, s.mark = command(t, "exec", "--buffer", "--", "head", "-c", "1000000", "/dev/zero")
+	s.Stdout = w
+	s.begin()
+	w.Close()
+	eventually(t, "the output comes", func() bool {
+		n, _ := unix.IoctlGetInt(int(r.Fd()), fionread)
+		return n > 0
+	})
+	s.signal(syscall.SIGTERM)
+	got := s.end()
+	wantCode(t, got, 143)
+}
+
+// fionread asks how many bytes a pipe holds.
+var fionread = map[bool]uint{true: 0x541b, false: 0x4004667f}[runtime.GOOS == "linux"]
 
 // checker counts what is written to it, and knows whether it is what
 // helper:generate writes.

@@ -86,7 +86,8 @@ func TestCtrlCEndsTheCommandAndIsNotRetried(t *testing.T) {
 			s.expect("ready")
 			s.write(ctrlC)
 			s.wantCode(130)
-			s.expect("stopped after 1 attempt")
+			s.expect("after 1 attempt")
+			s.expect("ended by signal: interrupt")
 		})
 	}
 }
@@ -133,6 +134,18 @@ func TestCtrlZStopsBothAndForegroundContinuesBoth(t *testing.T) {
 	}
 }
 
+func TestCommandThatIsSlowToStopStopsUsOnce(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := underShell(t, `export GO=`+t.TempDir()+`/pid; sleep 0.01 | "$0" exec -- "$0" helper:slowstop
+		while ! grep -qs 'State:.T' /proc/$(cat $GO)/status; do sleep 0.01; done; fg; echo "ended $?"`)
+	s.expect("ready")
+	s.write(ctrlZ)
+	s.expect("continued")
+	s.expect("ended 0")
+	s.wantCode(0)
+}
+
 func TestCtrlZDuringACountdownStopsUs(t *testing.T) {
 	t.Parallel()
 	s := underShell(t, `"$0" exec -p 'fixed(1h) attempts=3' -- false; echo "stopped $?"; fg; echo "ended $?"`)
@@ -144,8 +157,8 @@ func TestCtrlZDuringACountdownStopsUs(t *testing.T) {
 		return strings.Contains(since, "exec -p") // fg says what it continues
 	})
 	s.write(ctrlC)
-	s.expect("ended 130")
-	s.end()
+	s.expect("ended by signal: interrupt")
+	s.wantCode(130) // of the shell, which ends with us
 }
 
 func TestBackgroundJobThatReadsTheTerminalIsStoppedAndContinued(t *testing.T) {
@@ -195,6 +208,31 @@ func TestCountdownRewritesItselfAndIsErased(t *testing.T) {
 	if strings.Contains(strings.ReplaceAll(screen, "in 1.2s\r\n", ""), "s\n") {
 		t.Errorf("the countdown takes more than one line: %q", screen)
 	}
+}
+
+func TestCountdownFitsANarrowTerminal(t *testing.T) {
+	t.Parallel()
+	s := onTerminal(t, "exec", "--policy", "fixed(1h) attempts=3", "--", "sh", "-c", "stty cols 20; exit 1")
+	s.expect(clearLine + "tideover: attempt 2")
+	s.write(ctrlC)
+	s.wantCode(130)
+	<-s.done
+	if strings.Contains(s.screen(), clearLine+"tideover: attempt 2/") {
+		t.Errorf("the countdown is wider than the terminal's 20 columns: %q", s.screen())
+	}
+}
+
+func TestCountdownIsNotDrawnInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := underShell(t, `"$0" exec -p 'fixed(1500ms) attempts=2' -- false; bg >/dev/null; echo in the background; wait; echo over`)
+	s.expect("tideover: attempt 2/2 in ")
+	s.write(ctrlZ)
+	s.expect("over")
+	_, since, _ := strings.Cut(s.screen(), "in the background")
+	if strings.Contains(since, "\x1b") {
+		t.Errorf("drawn in the background: %q", since)
+	}
+	s.end()
 }
 
 func TestNoCountdownWhenNotWanted(t *testing.T) {

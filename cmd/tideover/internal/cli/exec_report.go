@@ -14,7 +14,8 @@ import (
 // reporter writes our lines to standard error. It reads the events of the
 // runner and knows nothing else.
 type reporter struct {
-	out       *os.File
+	file      *os.File
+	out       *patient // to the file
 	quiet     bool
 	draw      bool // a countdown is wanted
 	mu        sync.Mutex
@@ -22,7 +23,7 @@ type reporter struct {
 }
 
 func newReporter(out *os.File, o *execOptions) *reporter {
-	return &reporter{out: out, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
+	return &reporter{file: out, out: &patient{out: out, grace: time.Duration(o.grace)}, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
 }
 
 func (r *reporter) observe(e retry.Event) {
@@ -50,6 +51,9 @@ func (r *reporter) gaveUp(e retry.Event) {
 	}
 	if _, ok := errors.AsType[*process.StartError](err); ok {
 		return // said once, as an error
+	}
+	if _, ok := errors.AsType[*process.OutputError](err); ok {
+		return // likewise
 	}
 	tries := fmt.Sprintf("%d attempts", err.Attempts)
 	if err.Attempts == 1 {
@@ -93,12 +97,12 @@ func (r *reporter) warn(text string) {
 
 // count starts a countdown, if there is somebody to see it and time to read it.
 func (r *reporter) count(e retry.Event) {
-	if !r.draw || e.Delay < time.Second || !process.Foreground(r.out) {
+	if !r.draw || e.Delay < time.Second || !process.Foreground(r.file) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.countdown = startCountdown(r.out, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", e.Until)
+	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", e.Until)
 }
 
 // done ends the countdown.

@@ -16,6 +16,9 @@ import (
 // codeTimeout is the exit code of a command that a timeout of ours has ended.
 const codeTimeout = 124
 
+// codePipe is the exit code of a command that nobody reads.
+const codePipe = process.CodeSignal + int(syscall.SIGPIPE)
+
 // execution is one call of exec.
 type execution struct {
 	*execOptions
@@ -29,7 +32,7 @@ type execution struct {
 // runExec runs the command through failure. Its error is an exit code, or an
 // error of our own.
 func runExec(io Streams, o *execOptions, args []string) error {
-	events, err := openEvents(o.events)
+	events, err := openEvents(o.events, time.Duration(o.grace))
 	if err != nil {
 		return fmt.Errorf("--events: %w", err)
 	}
@@ -55,6 +58,8 @@ func runExec(io Streams, o *execOptions, args []string) error {
 		return fmt.Errorf("exec: %w", err)
 	}
 	defer func() { _ = x.sup.Close() }() // the outcome is known, whatever a temporary file says
+	events.out.until(x.sup.Context())
+	x.report.out.until(x.sup.Context())
 	err = runner.Do(x.sup.Context(), x.run)
 	x.report.done()
 	return x.finish(err)
@@ -82,14 +87,28 @@ func (x *execution) observe(e retry.Event) {
 // run makes one attempt.
 func (x *execution) run(ctx context.Context) error {
 	r, err := x.sup.Run(ctx, x.environment()...)
+	output, broken := errors.AsType[*process.OutputError](err)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
+		if start.Transient() {
+			return start
+		}
 		return retry.Permanent(start)
 	}
-	if err != nil {
+	if err != nil && !broken {
 		return err // the context was done before the command was started
 	}
+	unread := broken && errors.Is(output, syscall.EPIPE)
+	if unread && r.Code == 0 {
+		r.Code = codePipe // what it would have died of without us
+	}
+	if sig := x.interruption(r); sig != 0 && x.sup.Stopped() == nil {
+		x.sup.Interrupted(sig)
+	}
 	x.last, x.stopped = &r, x.sup.Stopped() != nil
-	f := x.judge(r)
+	if broken && !unread {
+		return retry.Permanent(output)
+	}
+	f := x.judge(r, unread)
 	if f == nil {
 		return nil
 	}
@@ -129,34 +148,60 @@ func (x *execution) environment() []string {
 
 // finish passes on what was held back and turns the outcome into an exit code.
 func (x *execution) finish(err error) error {
-	code := x.code(err)
+	exit := exitError{Code: x.code(err)}
 	if start, ok := errors.AsType[*process.StartError](err); ok {
 		x.report.warn(start.Error())
+	} else if output, ok := errors.AsType[*process.OutputError](err); ok {
+		x.report.warn(output.Error())
 	} else if err := x.sup.PassOn(); err != nil {
-		if errors.Is(err, syscall.EPIPE) {
-			return exitError(process.CodeSignal + int(syscall.SIGPIPE)) // what it would have died of
-		}
-		x.report.warn("standard output: " + err.Error())
-		return exitError(codeOwn)
+		exit.Code = x.notPassedOn(err)
 	}
-	if code == 0 {
+	if stop := x.sup.Stopped(); stop != nil && exit.Code == stop.Code() && !x.endedItself() {
+		exit.Signal = stop.Signal
+	}
+	if exit.Code == 0 {
 		return nil
 	}
-	return exitError(code)
+	return exit
+}
+
+// notPassedOn returns the exit code for output that was held back and could not
+// be written.
+func (x *execution) notPassedOn(err error) int {
+	if stop, ok := errors.AsType[*process.SignalError](err); ok {
+		return stop.Code()
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return codePipe // what it would have died of
+	}
+	x.report.warn("standard output: " + err.Error())
+	return codeOwn
+}
+
+// endedItself reports whether a signal told us to end and the command, which
+// got it too, ended with a code of its own.
+func (x *execution) endedItself() bool {
+	return x.stopped && x.last.Signal == 0 && !x.last.TimedOut && x.last.Code != 0
 }
 
 func (x *execution) code(err error) int {
 	if err == nil {
 		return 0
 	}
-	if start, ok := errors.AsType[*process.StartError](err); ok {
+	if start, ok := errors.AsType[*process.StartError](err); ok && x.sup.Stopped() == nil {
+		if x.giveUpGiven && start.Transient() {
+			return x.giveUpCode
+		}
 		return start.Code
 	}
 	if stop := x.sup.Stopped(); stop != nil {
-		if x.stopped && x.last.Signal == 0 && !x.last.TimedOut && x.last.Code != 0 {
+		if x.endedItself() {
 			return x.last.Code // it ended by itself, as it was asked to
 		}
 		return stop.Code()
+	}
+	if _, ok := errors.AsType[*process.OutputError](err); ok {
+		return codeOwn
 	}
 	switch {
 	case x.giveUpGiven && !errors.Is(err, retry.StopPermanent):

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // tree is a command with a child and with a descendant that leaves the group.
@@ -34,6 +35,9 @@ func TestSignalEndsTheWholeTree(t *testing.T) {
 			got := s.end()
 			wantNobody(t, s.mark)
 			wantCode(t, got, 128+int(sig))
+			if died := diedOf(s.Cmd); died != sig {
+				t.Errorf("died of signal %d, want %d: whoever waits for us should see it", died, sig)
+			}
 			wantIn(t, "stderr", got.stderr, "tideover: gave up after 1 attempt in ")
 			wantIn(t, "stderr", got.stderr, "ended by signal: "+sig.String())
 		})
@@ -71,6 +75,27 @@ func TestChildThatIgnoresTermIsKilledAfterTheGrace(t *testing.T) {
 	s.sign("ready")
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 143)
+	wantNobody(t, s.mark)
+}
+
+// An escaped process gets TERM together with the command, and not a grace of its
+// own after the command's.
+func TestGraceIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := start(t, "exec", "--grace", "1s", "--", "sh", "-c", `
+		trap '' TERM
+		setsid sh -c 'trap "" TERM; echo $$ > $DIR/escaped; while :; do sleep 0.05; done' >/dev/null 2>&1 &
+		while ! test -s $DIR/escaped; do sleep 0.01; done
+		echo > $DIR/ready
+		while :; do sleep 0.05; done`)
+	s.sign("ready")
+	began := time.Now()
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 143)
+	if took := time.Since(began); took < time.Second || took > 1900*time.Millisecond {
+		t.Errorf("ending took %v, want one grace of 1s", took)
+	}
 	wantNobody(t, s.mark)
 }
 
@@ -136,6 +161,38 @@ func TestChildrenFromBeforeAreNotTouched(t *testing.T) {
 	n, _ := strconv.Atoi(pid)
 	_ = syscall.Kill(n, syscall.SIGKILL)
 	eventually(t, "the sleep is gone", func() bool { return len(survivors(t, mark)) == 0 })
+}
+
+// A child from before us ends during our run, so that its own come to us.
+func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := t.TempDir()
+	cmd, mark := command(t)
+	cmd.Env = append(cmd.Env, "DIR="+dir, "TIDEOVER="+self(t))
+	cmd.Args = []string{"sh", "-c", `
+		(sh -c 'echo $$ > $DIR/foreign; exec sleep 600' & while ! test -e $DIR/go; do sleep 0.01; done) >/dev/null 2>&1 &
+		while ! test -s $DIR/foreign; do sleep 0.01; done
+		exec $TIDEOVER exec -p '` + quick + `' -- sh -c '
+			touch $DIR/go
+			while ! grep -q "^PPid:.$PPID$" /proc/$(cat $DIR/foreign)/status; do sleep 0.01; done
+			(setsid sh -c "echo \$\$ > $DIR/own; exec sleep 600" >/dev/null 2>&1 &)
+			while ! test -s $DIR/own; do sleep 0.01; done
+			exit 1'`}
+	cmd.Path, _ = exec.LookPath("sh")
+	wantCode(t, finish(t, cmd), 1)
+	pid := func(name string) string {
+		data, _ := os.ReadFile(filepath.Join(dir, name))
+		return strings.TrimSpace(string(data))
+	}
+	if !alive(pid("foreign")) {
+		t.Error("the child of a child that tideover was born with has been ended")
+	}
+	if alive(pid("own")) {
+		t.Error("what the command left behind has not been ended")
+	}
+	_ = syscall.Kill(atoi(pid("foreign")), syscall.SIGKILL)
+	eventually(t, "the foreign process is gone", func() bool { return len(survivors(t, mark)) == 0 })
 }
 
 func TestSignalEndsAWaitBetweenAttempts(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -195,6 +196,39 @@ func TestSpoolHasNoName(t *testing.T) {
 	_ = s.Process.Signal(os.Interrupt)
 	s.end()
 	wantNobody(t, s.mark)
+}
+
+// Several that read one pipe take the lines from under each other, and all of
+// them end when told to.
+func TestOtherReadersOfTheInputDoNotKeepUs(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	var all []*started
+	for range 3 {
+		s := &started{t: t, dir: t.TempDir()}
+		s.Cmd, s.mark = command(t, "exec", "-p", quick, "--", "sh", "-c", "echo > $DIR/ready; cat > /dev/null")
+		s.Env = append(s.Env, "DIR="+s.dir)
+		s.Stdin = r
+		s.begin()
+		all = append(all, s)
+	}
+	for _, s := range all {
+		s.sign("ready")
+	}
+	for range 200 {
+		if _, err := w.WriteString("x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range all {
+		s.signal(syscall.SIGTERM)
+		wantCode(t, s.end(), 143)
+	}
 }
 
 func TestOneAttemptGetsTheInputItself(t *testing.T) {

@@ -34,6 +34,7 @@ var helpers = map[string]func([]string){
 	"helper:pause":      helpPause,
 	"helper:read":       helpRead,
 	"helper:winch":      helpWinch,
+	"helper:slowstop":   helpSlowStop,
 	"helper:root":       helpRoot,
 }
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv(roleVar) == "tideover" {
-		os.Exit(Run(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		Run(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Now()
 	}
 	os.Exit(m.Run())
 }
@@ -124,6 +125,28 @@ func helpWinch([]string) {
 	fmt.Println("columns", size.Col)
 }
 
+// helpSlowStop answers TSTP by stopping only once its parent has stopped.
+func helpSlowStop([]string) {
+	c, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTSTP)
+	fmt.Println("ready")
+	<-c
+	signal.Notify(continued, syscall.SIGCONT)
+	for !stateIs(os.Getppid(), "T") {
+		time.Sleep(time.Millisecond)
+	}
+	_ = os.WriteFile(os.Getenv("GO"), []byte(fmt.Sprintln(os.Getpid())), 0o600)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-continued
+	fmt.Println("continued")
+}
+
+// stateIs reports whether the process is in the state, a letter of /proc.
+func stateIs(pid int, state string) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return strings.Contains(string(status), "\nState:\t"+state)
+}
+
 // helpRoot becomes root, if its file lets it, and so can't be signalled by
 // whoever started it. It ends when the file given appears.
 func helpRoot(args []string) {
@@ -178,7 +201,23 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		t.Fatalf("run %q: %v; stderr %q", cmd.Args[1:], err, stderr.String())
 	}
-	return outcome{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+	return outcome{exitCode(cmd), out.String(), stderr.String()}
+}
+
+// exitCode returns what a shell would have in $?.
+func exitCode(cmd *exec.Cmd) int {
+	if sig := diedOf(cmd); sig != 0 {
+		return 128 + int(sig)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// diedOf returns the signal that the command died of, 0 if it exited.
+func diedOf(cmd *exec.Cmd) syscall.Signal {
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return status.Signal()
+	}
+	return 0
 }
 
 // tideover runs tideover with standard input empty.

@@ -60,7 +60,8 @@ nanoseconds and stop at the largest 64-bit integer, 292 years.
     never            true if total-timeout ends the call before it in any case
   total_ns, low_total_ns, high_total_ns
                    of all waits, listed or not, whatever total-timeout leaves of
-                   them; absent if there is no end to them
+                   them; absent if there is no end to them, or if the delays are
+                   still growing after 100000 retries, as linear ones may
   sample_total_ns  of the sample, if all retries are listed
   worst_case_ns    of the call with all attempts and waits; absent without
                    attempt-timeout or total-timeout to bound it

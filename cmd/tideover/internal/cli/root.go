@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
 // Streams are the standard streams. They are files because a command that we
@@ -19,28 +22,42 @@ type Streams struct {
 // command that we ran.
 const codeOwn = 125
 
-// exitError ends the program with a code, and prints nothing.
-type exitError int
+// Exit is how the program is to end.
+type Exit struct {
+	Code   int
+	Signal syscall.Signal // what to die of; 0 means to exit with Code
+}
 
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+// Now ends the program.
+func (e Exit) Now() {
+	if e.Signal != 0 {
+		process.Die(e.Signal)
+	}
+	os.Exit(e.Code)
+}
 
-// Run runs the command line and returns the exit code.
-func Run(args []string, io Streams) int {
+// exitError ends the program, and prints nothing.
+type exitError Exit
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
+
+// Run runs the command line and returns how the program is to end.
+func Run(args []string, io Streams) Exit {
 	root := newRoot(io)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {
-		return 0
+		return Exit{}
 	}
-	if code, ok := errors.AsType[exitError](err); ok {
-		return int(code)
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return Exit(exit)
 	}
 	see := cmd.CommandPath() + " --help"
 	if strings.Contains(err.Error(), "policy") {
 		see = "tideover help policy"
 	}
 	fmt.Fprintf(io.Err, "tideover: %v\nSee '%s'.\n", err, see)
-	return codeOwn
+	return Exit{Code: codeOwn}
 }
 
 func newRoot(io Streams) *cobra.Command {

@@ -99,7 +99,7 @@ func (s *session) write(text string) {
 func (s *session) end() int {
 	s.t.Helper()
 	_ = s.cmd.Wait()
-	return s.cmd.ProcessState.ExitCode()
+	return exitCode(s.cmd)
 }
 
 func (s *session) wantCode(want int) {

@@ -71,7 +71,7 @@ func (s *started) end() outcome {
 	s.t.Helper()
 	s.waited = true
 	_ = s.Wait()
-	return outcome{s.ProcessState.ExitCode(), "", s.stderr.String()}
+	return outcome{exitCode(s.Cmd), "", s.stderr.String()}
 }
 
 func alive(pid string) bool {

@@ -13,9 +13,7 @@ import (
 // the file under another name and then takes its place. What is there and no
 // regular file, such as a pipe, is written to.
 func WriteFile(path string, data []byte) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link stays a link
-	}
+	path = follow(path)
 	mode := os.FileMode(0o666) // and the umask
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
@@ -37,6 +35,25 @@ func WriteFile(path string, data []byte) error {
 		err = e.Err // the other name says nothing to the caller
 	}
 	return fmt.Errorf("write %s: %w", path, err)
+}
+
+// follow returns the file that a link leads to, existing or not: a link stays a
+// link.
+func follow(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	for range 40 { // as the system does
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return path
 }
 
 // writeNew writes a file that must not exist, and waits until it is on disk.

@@ -36,6 +36,26 @@ func TestWriteFile(t *testing.T) {
 	wantFiles(t, dir, 2)
 }
 
+func TestWriteFileKeepsALinkToAFileThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, target := range map[string]string{"a.svg": "b.svg", "b.svg": filepath.Join(dir, "plan.svg")} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, "a.svg"), []byte("drawing")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "plan.svg")); string(got) != "drawing" {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+	if _, err := os.Readlink(filepath.Join(dir, "a.svg")); err != nil {
+		t.Errorf("the link was replaced: %v", err)
+	}
+	wantFiles(t, dir, 3)
+}
+
 func TestWriteFileFailsCleanly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -54,6 +54,7 @@ type Result struct {
 	Signal   syscall.Signal // what the command died of; 0 if it exited
 	TimedOut bool           // the attempt's context ended it
 	Terminal bool           // the command was in the terminal's foreground, where Ctrl-C reaches it and not us
+	HungUp   bool           // the terminal was lent to the command, and is gone
 	Duration time.Duration
 
 	MatchedStdout bool // a line matched Config.MatchStdout
@@ -71,8 +72,20 @@ func (e *SignalError) Error() string { return "ended by signal: " + e.Signal.Str
 // Code returns the exit code that stands for the signal.
 func (e *SignalError) Code() int { return CodeSignal + int(e.Signal) }
 
-// StartError is why a command could not be started. It will not start the next
-// time either, so it is never worth a retry.
+// OutputError is why not all that the command wrote was passed on. The next
+// attempt's would not be either.
+type OutputError struct {
+	Err error
+}
+
+// Error says what went wrong.
+func (e *OutputError) Error() string { return "the command's output: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *OutputError) Unwrap() error { return e.Err }
+
+// StartError is why a command could not be started. Unless it is
+// [StartError.Transient] the command will not start the next time either.
 type StartError struct {
 	Code int    // CodeNotFound, CodeNotExecutable, or CodeInternal when the system refused
 	Name string // the command, without its arguments
@@ -87,6 +100,10 @@ func (e *StartError) Error() string {
 	}
 	return s
 }
+
+// Transient reports whether the command may start the next time: its file was
+// open for writing, as it is while it is being installed.
+func (e *StartError) Transient() bool { return errors.Is(e.Err, errBusy) }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }

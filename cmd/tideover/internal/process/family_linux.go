@@ -2,17 +2,34 @@ package process
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// family finds the descendants of this process.
+// markKey is the variable by which our processes are known among those of
+// others. It is set only if there are others.
+const markKey = "TIDEOVER_RUN"
+
+// family finds the descendants of this process that are ours.
+//
+// Nearly always that is all of them. But a shell that has started jobs may have
+// become us (exec), and then its children and theirs are our descendants too.
+// When one of them dies its own children come to us, and nothing in the process
+// table tells them from what our command has left behind. So if there were
+// children before ours, a process is ours only if it has our mark in its
+// environment, or descends from one that has. The price is that an orphan that
+// has emptied its environment is not found in that case; the other way, by a
+// list of what was there before, would kill what such a child starts later.
 type family struct {
 	self    int
 	foreign map[int]bool // children we had before we started any: not ours to touch
+	mark    string       // "KEY=value"; empty if there are none
 }
 
 // relative is a descendant that is not yet dead.
@@ -28,7 +45,43 @@ func newFamily() *family {
 	for _, pid := range f.children() {
 		f.foreign[pid] = true
 	}
+	if len(f.foreign) > 0 {
+		// The mark of a tideover around us stays in front of ours.
+		f.mark = fmt.Sprintf("%s=%s/%d.%016x", markKey, os.Getenv(markKey), f.self, rand.Uint64())
+	}
 	return f
+}
+
+// environment returns what the command needs in its environment to be known as
+// ours.
+func (f *family) environment() []string {
+	if f.mark == "" {
+		return nil
+	}
+	return []string{f.mark}
+}
+
+// ours reports whether a child of this process is one of ours.
+func (f *family) ours(pid int) bool {
+	if f.foreign[pid] {
+		return false
+	}
+	if f.mark == "" {
+		return true
+	}
+	name := fmt.Sprintf("/proc/%d/environ", pid)
+	env, err := os.ReadFile(name)
+	for tries := 0; len(env) == 0 && err == nil && tries < 20; tries++ {
+		// It has none, or is just becoming another program and for a moment shows none.
+		time.Sleep(time.Millisecond)
+		env, err = os.ReadFile(name)
+	}
+	for kv := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.HasPrefix(kv, []byte(f.mark)) {
+			return true // followed by the mark of a tideover that we run, if at all
+		}
+	}
+	return false
 }
 
 // children returns our children, the dead ones included, without the foreign.
@@ -46,8 +99,7 @@ func (f *family) children() []int {
 	return pids
 }
 
-// descendants returns all live descendants, without the foreign children and
-// theirs.
+// descendants returns all live descendants that are ours.
 func (f *family) descendants() []relative {
 	byParent := map[int][]relative{}
 	for _, p := range processes() {
@@ -59,7 +111,7 @@ func (f *family) descendants() []relative {
 		children := byParent[parents[0]]
 		parents = parents[1:]
 		for _, p := range children {
-			if !f.foreign[p.pid] {
+			if p.parent != f.self || f.ours(p.pid) {
 				found = append(found, p)
 				parents = append(parents, p.pid)
 			}

@@ -12,6 +12,8 @@ type relative struct {
 
 func newFamily() *family { return &family{} }
 
+func (*family) environment() []string { return nil }
+
 func (*family) children() []int { return nil }
 
 func (*family) descendants() []relative { return nil }

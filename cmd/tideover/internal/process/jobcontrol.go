@@ -32,7 +32,9 @@ func (s *Supervisor) reclaim(a *attempt, cutShort bool) {
 		return
 	}
 	a.lent = false
-	_ = s.terminal.give(s.terminal.own)
+	if s.terminal.give(s.terminal.own) != nil && s.terminal.holder() < 0 {
+		a.hungUp = true // it could be asked before, or it would not have been lent
+	}
 	if cutShort {
 		s.terminal.restore()
 	}
@@ -57,6 +59,11 @@ func (s *Supervisor) toldToStop() bool {
 func (s *Supervisor) stopped(a *attempt, sig syscall.Signal) {
 	holder := s.terminal.holder()
 	switch {
+	case holder < 0 && s.terminal != nil && (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU):
+		// It was stopped for touching a terminal that has gone since: nobody can
+		// continue it, and the hang-up did not reach it in the background.
+		a.terminal, a.hungUp = true, true
+		s.signalGroup(syscall.SIGHUP)
 	case holder < 0 || s.ctx.Err() != nil:
 		// Without job control whoever stopped it continues it.
 	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == s.terminal.own:
@@ -69,13 +76,20 @@ func (s *Supervisor) stopped(a *attempt, sig syscall.Signal) {
 	}
 }
 
+// stale reports whether the stop dates from before the latest CONT that we sent.
+func (s *Supervisor) stale(a *attempt, c change) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.continued < a.goOns
+}
+
 // suspendWith stops the command, and us with it.
 func (s *Supervisor) suspendWith(a *attempt) {
 	s.signalGroup(syscall.SIGTSTP)
 	select {
-	case status := <-a.states:
-		if !status.Stopped() {
-			a.states <- status // its end, and the last: for follow to see
+	case c := <-a.states:
+		if !c.Stopped() {
+			a.states <- c // its end, and the last: for follow to see
 			return
 		}
 	case <-time.After(stopWait):

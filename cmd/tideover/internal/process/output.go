@@ -3,10 +3,12 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"regexp"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,9 +31,10 @@ type output struct {
 	dst    *os.File
 	match  *regexp.Regexp
 	buffer bool
-	held   *os.File // what the latest attempt wrote, if buffer is set
-	broken error    // why held is not all of it
-	tee    *tee     // of the current attempt; nil if the command has our descriptor
+	held   *os.File        // what the latest attempt wrote, if buffer is set
+	broken error           // why held is not all of it
+	tee    *tee            // of the current attempt; nil if the command has our descriptor
+	last   <-chan struct{} // is closed when a tee that was left behind has written its last; nil without one
 }
 
 // open returns the descriptor for the next attempt.
@@ -54,7 +57,7 @@ func (o *output) open() (uintptr, error) {
 		return 0, err
 	}
 	growPipe(child)
-	o.tee = &tee{child: child, r: r, dst: dst, lines: newLines(o.match), done: make(chan struct{})}
+	o.tee = &tee{child: child, r: r, dst: dst, lines: newLines(o.match), after: o.last, done: make(chan struct{})}
 	return uintptr(child), nil
 }
 
@@ -67,32 +70,42 @@ func (o *output) started() {
 }
 
 // finish is called when the command has ended, and returns whether a line
-// matched. Everything the command wrote is passed on before it returns.
+// matched, and why not all that the command wrote was passed on.
 // Processes that it left behind may still write; they are not waited for.
-func (o *output) finish(s *Supervisor) (matched bool) {
+func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err error) {
 	if o.tee == nil {
-		return false
+		return false, nil
 	}
 	t := o.tee
 	o.tee = nil
 	_ = t.r.SetReadDeadline(time.Now())
-	if !t.wait(s) {
-		return false
+	if !t.wait(ctx, s) {
+		t.abandoned.Store(true)
+		o.last = t.done
+		return false, errStalled
 	}
 	if o.buffer {
 		o.broken = t.err
 	}
-	return t.lines.found
+	if t.err != nil {
+		err = &OutputError{t.err}
+	}
+	return t.lines.found, err
 }
 
+// errStalled is why output was not passed on when our own reader has stopped
+// reading.
+var errStalled = errors.New("nobody reads")
+
 // wait returns true when all has been copied. Whoever reads our output may be
-// stuck for ever, and we may not once we were told to end: then it returns
-// false after the grace.
-func (t *tee) wait(s *Supervisor) bool {
+// stuck for ever, and we may not once we were told to end or the attempt's time
+// is up: then it returns false after the grace.
+func (t *tee) wait(ctx context.Context, s *Supervisor) bool {
 	select {
 	case <-t.done:
 		return true
 	case <-s.ctx.Done():
+	case <-ctx.Done():
 	}
 	select {
 	case <-t.done:
@@ -129,14 +142,20 @@ type tee struct {
 	r     *os.File
 	dst   *os.File
 	lines *lines
-	err   error // of writing
+	after <-chan struct{} // nothing is written before it is closed; nil means at once
+	err   error           // of writing
 	done  chan struct{}
+
+	abandoned atomic.Bool // what has not been written need not be
 }
 
 func (t *tee) run() {
 	defer close(t.done)
 	// Closing our end is what tells the command that its reader is gone.
 	defer t.r.Close()
+	if t.after != nil {
+		<-t.after
+	}
 	buf := make([]byte, copySize)
 	for {
 		n, err := t.r.Read(buf)
@@ -153,26 +172,33 @@ func (t *tee) run() {
 	}
 }
 
-// drain passes on what the pipe still holds, without waiting for more.
+// drain passes on what the pipe holds, and not what comes later: a daemon that
+// the command has left behind may never stop writing.
 func (t *tee) drain(buf []byte) {
 	conn, err := t.r.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = t.r.SetReadDeadline(time.Time{})
-	for {
+	held := 0
+	_ = conn.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), queued) })
+	for held > 0 {
 		n := 0
 		_ = conn.Read(func(fd uintptr) bool {
-			n, _ = syscall.Read(int(fd), buf)
+			n, _ = syscall.Read(int(fd), buf[:min(held, len(buf))])
 			return true
 		})
 		if n <= 0 || !t.pass(buf[:n]) {
 			return
 		}
+		held -= n
 	}
 }
 
 func (t *tee) pass(p []byte) bool {
+	if t.abandoned.Load() {
+		return false
+	}
 	t.lines.write(p)
 	_, t.err = t.dst.Write(p)
 	return t.err == nil

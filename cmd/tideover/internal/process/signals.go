@@ -40,7 +40,8 @@ func watchSignals(s *Supervisor) *signals {
 	}
 	for _, sig := range slices.Concat([]os.Signal{syscall.SIGTSTP}, endings, passing) {
 		// What was ignored when we started stays so, for us and for the command:
-		// nohup relies on it.
+		// nohup relies on it. It is true of HUP and INT only, since for the others
+		// the Go runtime can't tell, and says that they are not.
 		if !signal.Ignored(sig) {
 			signal.Notify(g.sent, sig)
 		}
@@ -108,6 +109,9 @@ func (s *Supervisor) signalGroup(sig syscall.Signal) bool {
 		return false
 	}
 	err := syscall.Kill(-a.pid, sig)
+	if sig == syscall.SIGCONT || isEnding(sig) {
+		a.goOns++
+	}
 	if a.running {
 		// The command itself may have left for another group.
 		if group, e := syscall.Getpgid(a.pid); e == nil && group != a.pid {

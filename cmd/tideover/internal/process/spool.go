@@ -22,9 +22,21 @@ type spool struct {
 	size  int64    // bytes in file
 	ended bool     // all of src has been read
 	lost  error    // why the bytes are not all there; nil if they are
+
+	buf     []byte       // of the read under way, or of what it has read
+	reading bool         // a read is under way, or its result not yet taken
+	results chan reading // of the read under way
 }
 
-func newSpool(src *os.File, limit int64) *spool { return &spool{src: src, limit: limit} }
+// reading is what came of reading.
+type reading struct {
+	n   int
+	err error
+}
+
+func newSpool(src *os.File, limit int64) *spool {
+	return &spool{src: src, limit: limit, buf: make([]byte, 64<<10), results: make(chan reading, 1)}
+}
 
 // feed writes the whole input to one attempt: first what the spool has, then
 // the rest as it comes.
@@ -34,6 +46,7 @@ type feed struct {
 	w     *os.File
 	wake  *os.File // closed to end a wait for src
 	woken int      // becomes readable when wake is closed
+	quit  chan struct{}
 	done  chan struct{}
 }
 
@@ -48,7 +61,7 @@ func (s *spool) open() (*feed, error) {
 		_ = w.Close()
 		return nil, err
 	}
-	return &feed{spool: s, child: child, w: w, wake: wake, woken: woken, done: make(chan struct{})}, nil
+	return &feed{spool: s, child: child, w: w, wake: wake, woken: woken, quit: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
 func (f *feed) start() {
@@ -59,6 +72,7 @@ func (f *feed) start() {
 func (f *feed) stop() {
 	_ = f.w.SetWriteDeadline(time.Now())
 	_ = f.wake.Close()
+	close(f.quit)
 	<-f.done
 	_ = syscall.Close(f.woken)
 }
@@ -66,21 +80,42 @@ func (f *feed) stop() {
 func (f *feed) run() {
 	defer close(f.done)
 	defer f.w.Close()
-	buf := make([]byte, 64<<10)
 	s := f.spool
 	if s.size > 0 {
-		if _, err := io.CopyBuffer(onlyWriter{f.w}, io.NewSectionReader(s.file, 0, s.size), buf); err != nil {
+		if _, err := io.CopyBuffer(onlyWriter{f.w}, io.NewSectionReader(s.file, 0, s.size), make([]byte, 64<<10)); err != nil {
 			return // the command has stopped reading, or has ended
 		}
 	}
-	for !s.ended && f.readable() {
-		n, err := s.read(buf)
+	for !s.ended && (s.reading || f.readable()) {
+		data, err := f.read()
 		if err != nil {
 			return
 		}
-		if _, err := f.w.Write(buf[:n]); err != nil {
+		if _, err := f.w.Write(data); err != nil {
 			return
 		}
+	}
+}
+
+// read reads from src and keeps what it read. Although src was readable the read
+// may block for ever, when another process that reads the same pipe was faster.
+// Then the end of the attempt leaves it under way, and the next attempt, if there
+// is one, takes its result: no byte is lost, and nothing waits for it.
+func (f *feed) read() ([]byte, error) {
+	s := f.spool
+	if !s.reading {
+		s.reading = true
+		go func() {
+			n, err := unix.Read(fdOf(s.src), s.buf)
+			s.results <- reading{n, err}
+		}()
+	}
+	select {
+	case r := <-s.results:
+		s.reading = false
+		return s.take(r)
+	case <-f.quit:
+		return nil, os.ErrDeadlineExceeded
 	}
 }
 
@@ -104,23 +139,23 @@ func (f *feed) readable() bool {
 	}
 }
 
-// read reads from src and keeps what it read.
-func (s *spool) read(buf []byte) (int, error) {
-	n, err := unix.Read(fdOf(s.src), buf)
+// take keeps what was read, and returns it.
+func (s *spool) take(r reading) ([]byte, error) {
 	switch {
-	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
-		return 0, nil
-	case err != nil:
-		s.lose(fmt.Errorf("standard input: %w", err))
-		return 0, err
-	case n == 0:
+	case errors.Is(r.err, unix.EAGAIN) || errors.Is(r.err, unix.EINTR):
+		return nil, nil
+	case r.err != nil:
+		s.lose(fmt.Errorf("standard input: %w", r.err))
+		return nil, r.err
+	case r.n == 0:
 		s.ended = true
-		return 0, nil
+		return nil, nil
 	}
+	data := s.buf[:r.n]
 	if s.lost == nil {
-		s.keep(buf[:n])
+		s.keep(data)
 	}
-	return n, nil
+	return data, nil
 }
 
 func (s *spool) keep(data []byte) {

@@ -94,6 +94,46 @@ func TestSpoolAtItsLimitIsReplayed(t *testing.T) {
 	}
 }
 
+// Another reader of the same pipe may be faster between our seeing that there
+// is something and our reading it.
+func TestReadThatBlocksDoesNotOutliveTheAttempt(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	in, err := newInput(Config{Stdin: r, StdinLimit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.open(); err != nil {
+		t.Fatal(err)
+	}
+	f := in.feed
+	done := make(chan struct{})
+	go func() { // as feed.run would, had the pipe been readable
+		defer close(done)
+		if data, err := f.read(); err == nil {
+			t.Errorf("read %q from an empty pipe", data)
+		}
+	}()
+	close(f.quit)
+	<-done
+	f.quit = make(chan struct{})
+	in.started()
+	in.finish()
+	if _, err := w.WriteString("late"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for range 2 {
+		if got := attemptInput(t, in, 100); got != "late" {
+			t.Errorf("the next attempt got %q, want what the read that blocked has got", got)
+		}
+	}
+}
+
 func TestSpoolThatCannotBeWrittenIsReported(t *testing.T) {
 	t.Setenv("TMPDIR", "/no/such/folder")
 	in := piped(t, "text", 100)

@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// errBusy is the system's answer for a program that is open for writing.
+var errBusy error = syscall.ETXTBSY
+
 // lookup finds the program the way a shell does.
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
@@ -51,7 +54,7 @@ func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 		return 0, err
 	}
 	pid, err := syscall.ForkExec(path, s.cfg.Args, &syscall.ProcAttr{
-		Env:   environ(os.Environ(), extra),
+		Env:   environ(os.Environ(), append(s.family.environment(), extra...)),
 		Files: files[:],
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})

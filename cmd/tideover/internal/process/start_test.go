@@ -35,6 +35,15 @@ func TestStartCode(t *testing.T) {
 	}
 }
 
+func TestOnlyABusyProgramIsWorthAnotherStart(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{syscall.ETXTBSY: true, syscall.EACCES: false, syscall.ENOENT: false, syscall.EAGAIN: false} {
+		if got := (&StartError{CodeNotExecutable, "x", err}).Transient(); got != want {
+			t.Errorf("Transient() of %v = %v, want %v", err, got, want)
+		}
+	}
+}
+
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int{

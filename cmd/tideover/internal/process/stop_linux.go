@@ -15,15 +15,15 @@ func (*signals) withDefault(sig syscall.Signal, f func()) {
 	// The kernel's struct sigaction, whose layout depends on the processor. All
 	// zeros are the default on each.
 	var dfl, old [16]uint64
-	const setSize = 8 // of its signal set; MIPS, which has a larger one, refuses
-	if !sigaction(sig, &dfl, &old, setSize) {
+	if !sigaction(sig, &dfl, &old) {
 		return
 	}
-	defer sigaction(sig, &old, nil, setSize)
+	defer sigaction(sig, &old, nil)
 	f()
 }
 
-func sigaction(sig syscall.Signal, act, old *[16]uint64, setSize uintptr) bool {
+func sigaction(sig syscall.Signal, act, old *[16]uint64) bool {
+	const setSize = 8 // of its signal set; MIPS, which has a larger one, refuses
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
 		uintptr(unsafe.Pointer(act)), uintptr(unsafe.Pointer(old)), setSize, 0, 0)
 	return errno == 0

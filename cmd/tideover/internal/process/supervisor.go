@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // Supervisor runs the attempts of one command, one at a time. Open it with
@@ -76,6 +78,24 @@ func (s *Supervisor) Replayable() error { return s.stdin.lost() }
 // ReaderGone reports whether our standard output is a pipe that nobody reads
 // any more, so that no attempt can write to it.
 func (s *Supervisor) ReaderGone() bool { return s.stdout.readerGone() }
+
+// Interrupted takes the end of the latest attempt for the signal's doing: the
+// terminal has sent it to the command alone, which had the foreground. Now the
+// rest of our own group gets it, as it would have from the terminal had the
+// command been in it too, so that a script, a loop or make around us ends. It
+// counts as sent to us.
+func (s *Supervisor) Interrupted(sig syscall.Signal) {
+	select {
+	case <-s.signals.idle:
+	default:
+	}
+	_ = syscall.Kill(0, sig)
+	select {
+	case <-s.signals.idle: // ours has arrived, and will not come as a surprise later
+	case <-time.After(stopWait):
+	}
+	s.cancel(&SignalError{sig})
+}
 
 // PassOn writes the standard output of the last attempt, which Config.Buffer
 // held back. It gives up when a signal ends us, since whoever reads may not.

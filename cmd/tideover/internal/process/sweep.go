@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"syscall"
 	"time"
@@ -17,10 +18,12 @@ const unkillable = 2 * time.Second
 // sweep ends what the attempt has left running: the rest of its group and, where
 // they can be found, the descendants that left the group.
 func (s *Supervisor) sweep(a *attempt) {
+	// Whoever ends us waits for one grace, not for one per generation.
 	grace := time.Now().Add(s.cfg.Grace)
 	told := map[int]bool{} // by process; the group goes by its negative number
 	if !a.told.IsZero() {
-		told[-a.pid] = true
+		grace = a.told.Add(s.cfg.Grace)
+		maps.Copy(told, a.toldToo)
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		s.reap()
@@ -34,14 +37,21 @@ func (s *Supervisor) sweep(a *attempt) {
 		case late >= 0:
 			s.signalEach(left, syscall.SIGKILL, nil)
 		default:
-			if s.signalEach(left, syscall.SIGTERM, told) && !a.told.IsZero() {
-				// All that is left got TERM when the command did, and its grace has
-				// been running since.
-				grace = a.told.Add(s.cfg.Grace)
-			}
+			s.signalEach(left, syscall.SIGTERM, told)
 		}
 		time.Sleep(pause)
 	}
+}
+
+// tell asks everything of the attempt to end, with TERM; the grace runs from
+// here. The group may have got it already.
+func (s *Supervisor) tell(a *attempt, group bool) {
+	a.told, a.toldToo = time.Now(), map[int]bool{}
+	if group {
+		s.signalGroup(syscall.SIGTERM)
+	}
+	a.toldToo[-a.pid] = true
+	s.signalEach(s.left(a), syscall.SIGTERM, a.toldToo)
 }
 
 // left returns whom to signal to reach everything the attempt has left: the
@@ -60,11 +70,10 @@ func (s *Supervisor) left(a *attempt) []int {
 }
 
 // signalEach sends the signal to those not in told, which may be nil, and adds
-// them to it. It reports whether only the group was there, told before.
-func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]bool) bool {
+// them to it.
+func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := len(pids) == 1 && pids[0] < 0 && told[pids[0]]
 	for _, pid := range pids {
 		if told[pid] {
 			continue
@@ -75,7 +84,6 @@ func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]boo
 		_ = syscall.Kill(pid, sig)
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 	}
-	return old
 }
 
 // reap buries the descendants that came to us when their parents died.

@@ -5,7 +5,10 @@ package process
 import (
 	"context"
 	"os"
+	"syscall"
 )
+
+var errBusy = ErrUnsupported
 
 // Supervisor can't be had on this system.
 type Supervisor struct{}
@@ -28,11 +31,17 @@ func (*Supervisor) Replayable() error { return nil }
 // ReaderGone is never called.
 func (*Supervisor) ReaderGone() bool { return false }
 
+// Interrupted is never called.
+func (*Supervisor) Interrupted(syscall.Signal) {}
+
 // PassOn is never called.
 func (*Supervisor) PassOn() error { return ErrUnsupported }
 
 // Close is never called.
 func (*Supervisor) Close() error { return nil }
+
+// Die exits with 128+n.
+func Die(sig syscall.Signal) { os.Exit(CodeSignal + int(sig)) }
 
 // IsTerminal reports whether f is a terminal, which is not asked here.
 func IsTerminal(*os.File) bool { return false }

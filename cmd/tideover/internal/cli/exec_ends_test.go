@@ -1,0 +1,117 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const ctrlBackslash = "\x1c"
+
+// inScript starts a shell without job control on a terminal, as a script has
+// it: everything but the command is in one group. $0 is tideover.
+func inScript(t *testing.T, script string) *session {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("needs bash, which tells death by a signal from an exit code")
+	}
+	cmd, mark := command(t)
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", script, self(t)}
+	return startSession(t, cmd, mark)
+}
+
+func TestCtrlCEndsTheScriptAroundUs(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"sequence": `"$0" exec -n 3 -- "$0" helper:read; echo went on`,
+		"loop":     `while :; do "$0" exec -n 3 -- "$0" helper:read; echo went on; done`,
+		"pipeline": `"$0" exec -n 3 -- "$0" helper:read | cat; echo went on`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := inScript(t, script)
+			s.expect("ready")
+			s.write(ctrlC)
+			_ = s.cmd.Wait()
+			if diedOf(s.cmd) != syscall.SIGINT || strings.Contains(s.screen(), "went on") {
+				t.Errorf("the shell ended with %v; the terminal shows %q", s.cmd.ProcessState, s.screen())
+			}
+			wantNobody(t, s.mark)
+		})
+	}
+}
+
+func TestQuitAtTheTerminalIsPassedToWhoeverWaits(t *testing.T) {
+	t.Parallel()
+	s := onTerminal(t, "exec", "-p", "fixed(1h) attempts=3", "--", "sleep", "600")
+	eventually(t, "the command has the foreground", func() bool {
+		group, err := unix.IoctlGetInt(int(s.tty.Fd()), unix.TIOCGPGRP)
+		return err == nil && group != s.cmd.Process.Pid
+	})
+	s.write(ctrlBackslash)
+	s.wantCode(131)
+	if sig := diedOf(s.cmd); sig != syscall.SIGQUIT {
+		t.Errorf("died of %v, want quit", sig)
+	}
+}
+
+func TestCtrlCEndsMakeAroundUs(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("needs make")
+	}
+	file := filepath.Join(t.TempDir(), "Makefile")
+	if err := os.WriteFile(file, []byte("all: a b\na:\n\t-$(TIDEOVER) exec -n 3 -- $(TIDEOVER) helper:read\nb:\n\techo went on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := inScript(t, `exec make -f `+file+` TIDEOVER="$0"`)
+	s.expect("ready")
+	s.write(ctrlC)
+	_ = s.cmd.Wait()
+	if strings.Contains(s.screen(), "went on") {
+		t.Errorf("the terminal shows %q", s.screen())
+	}
+	wantNobody(t, s.mark)
+}
+
+// A command that answers Ctrl-C with a code of its own ends as it would have
+// ended without us, and so the script goes on.
+func TestOwnCodeAfterCtrlCIsNoDeath(t *testing.T) {
+	t.Parallel()
+	s := onTerminal(t, "exec", "-p", "fixed(1h) attempts=3", "--", self(t), "helper:read", "130")
+	s.expect("ready")
+	s.write(ctrlC)
+	s.wantCode(130)
+	if sig := diedOf(s.cmd); sig != 0 {
+		t.Errorf("died of %v, want exit code 130", sig)
+	}
+}
+
+func TestHangUpEndsTheAttempts(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"of a command that dies of it":   `echo >> $DIR/attempts; echo ready; read x`,
+		"of a command that fails for it": `trap "exit 1" HUP; echo >> $DIR/attempts; echo ready; while :; do sleep 0.01; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := inScript(t, `export DIR=`+dir+`; "$0" exec -p 'fixed(0s) attempts=3' -- sh -c '`+script+`' 2>/dev/null; true`)
+			s.expect("ready")
+			_ = s.cmd.Process.Kill() // the terminal hangs up when the leader of the session ends
+			_ = s.cmd.Wait()
+			eventually(t, "all have ended", func() bool { return len(survivors(t, s.mark)) == 0 })
+			if n := lines(filepath.Join(dir, "attempts")); n != 1 {
+				t.Errorf("attempts = %d, want 1", n)
+			}
+		})
+	}
+}
