@@ -197,9 +197,12 @@ func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 
 func TestSignalEndsAWaitBetweenAttempts(t *testing.T) {
 	t.Parallel()
-	s := start(t, "exec", "--policy", "fixed(1h) attempts=3", "--", "sh", "-c", "echo > $DIR/ran; exit 3")
-	s.sign("ran")
-	eventually(t, "the attempt is over", func() bool { return len(survivors(t, s.mark)) == 1 })
+	events := filepath.Join(t.TempDir(), "events")
+	s := start(t, "exec", "--policy", "fixed(1h) attempts=3", "--events", events, "--", "sh", "-c", "exit 3")
+	eventually(t, "the wait begins", func() bool {
+		data, _ := os.ReadFile(events)
+		return strings.Contains(string(data), `"kind":"waiting"`)
+	})
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 143)
 }

@@ -25,12 +25,18 @@ func (s *Supervisor) sweep(a *attempt) {
 		grace = a.told.Add(s.cfg.Grace)
 		maps.Copy(told, a.toldToo)
 	}
+	looked := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		s.reap()
 		left := s.left(a)
 		switch late := time.Since(grace); {
-		case len(left) == 0:
+		case len(left) == 0 && looked:
 			return
+		case len(left) == 0:
+			// The process table is not read in one moment: one whose parent died
+			// meanwhile is in it as a child of nobody we know. So look again.
+			looked = true
+			continue
 		case late > unkillable:
 			s.notice("left running: process %s", list(left))
 			return
@@ -39,6 +45,7 @@ func (s *Supervisor) sweep(a *attempt) {
 		default:
 			s.signalEach(left, syscall.SIGTERM, told)
 		}
+		looked = false
 		time.Sleep(pause)
 	}
 }
