@@ -157,7 +157,7 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base; none for none (default 75)")
 	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
-	f.BoolVar(&o.buffer, "buffer", false, "pass on the stdout of one attempt only: the one that succeeds, or the last one when giving up")
+	f.BoolVar(&o.buffer, "buffer", false, "pass on only the stdout of the attempt that succeeds")
 	f.Var(&o.grace, "grace", "how long an attempt may take to end after TERM, before KILL")
 	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to keep for retries; longer input gets one attempt")
 	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts, the time or the budget are used up")

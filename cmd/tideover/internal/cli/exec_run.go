@@ -153,8 +153,10 @@ func (x *execution) finish(err error) error {
 		x.report.warn(start.Error())
 	} else if output, ok := errors.AsType[*process.OutputError](err); ok {
 		x.report.warn(output.Error())
-	} else if err := x.sup.PassOn(); err != nil {
-		exit.Code = x.notPassedOn(err)
+	} else if err == nil { // of an attempt that failed, nothing is passed on
+		if err := x.sup.PassOn(); err != nil {
+			exit.Code = x.notPassedOn(err)
+		}
 	}
 	if stop := x.sup.Stopped(); stop != nil && exit.Code == stop.Code() && !x.endedItself() {
 		exit.Signal = stop.Signal
