@@ -41,7 +41,11 @@ func (h Hedge) Validate() error {
 	return nil
 }
 
-func (h Hedge) share() float64 { return cmp.Or(h.Share, DefaultHedgeShare) }
+// credit returns what an attempt adds to the budget of hedges: its share, to the
+// millionth of a hedge in which budgets count.
+func (h Hedge) credit() float64 {
+	return max(math.Round(cmp.Or(h.Share, DefaultHedgeShare)*1e6), 1) / 1e6
+}
 
 // String returns the hedge in the text form of a policy: "none", "200ms",
 // "p95" or "p95/5%".

@@ -41,7 +41,7 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 	if err != nil {
 		return nil, err
 	}
-	share, err := limit.NewBudget(limit.Refund(1, p.Hedge.share(), hedgeBurst))
+	share, err := limit.NewBudget(limit.Refund(1, p.Hedge.credit(), hedgeBurst))
 	if err != nil {
 		return nil, fmt.Errorf("retry.NewHedger: hedge: %w", err)
 	}

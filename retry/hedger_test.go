@@ -237,6 +237,14 @@ func TestPanicsOfHedges(t *testing.T) {
 	})
 }
 
+func TestEveryValidShareMakesAHedger(t *testing.T) {
+	for _, share := range []float64{0, 1.0 / 3, 1e-9, 0.05, 1} {
+		if _, err := NewHedger(Policy{Hedge: Hedge{After: time.Second, Share: share}}); err != nil {
+			t.Errorf("a share of %v: %v", share, err)
+		}
+	}
+}
+
 func TestNewHedgerRefuses(t *testing.T) {
 	tests := []struct {
 		text string
