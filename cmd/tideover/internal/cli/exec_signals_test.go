@@ -174,6 +174,7 @@ func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 		(sh -c 'echo $$ > $DIR/foreign; exec sleep 600' & while ! test -e $DIR/go; do sleep 0.01; done) >/dev/null 2>&1 &
 		while ! test -s $DIR/foreign; do sleep 0.01; done
 		exec $TIDEOVER exec -p '` + quick + `' -- sh -c '
+			rm -f $DIR/own
 			touch $DIR/go
 			while ! grep -q "^PPid:.$PPID$" /proc/$(cat $DIR/foreign)/status; do sleep 0.01; done
 			(setsid sh -c "echo \$\$ > $DIR/own; exec sleep 600" >/dev/null 2>&1 &)
@@ -183,6 +184,9 @@ func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 	wantCode(t, finish(t, cmd), 1)
 	pid := func(name string) string {
 		data, _ := os.ReadFile(filepath.Join(dir, name))
+		if len(data) == 0 {
+			t.Fatalf("no number in %s", name)
+		}
 		return strings.TrimSpace(string(data))
 	}
 	if !alive(pid("foreign")) {

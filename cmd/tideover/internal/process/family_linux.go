@@ -2,7 +2,9 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +17,10 @@ import (
 // markKey is the variable by which our processes are known among those of
 // others. It is set only if there are others.
 const markKey = "TIDEOVER_RUN"
+
+// becoming is how many milliseconds a process may take from one program to the
+// next, on a busy machine, before it is held to have no environment.
+const becoming = 500
 
 // family finds the descendants of this process that are ours.
 //
@@ -69,12 +75,11 @@ func (f *family) ours(pid int) bool {
 	if f.mark == "" {
 		return true
 	}
-	name := fmt.Sprintf("/proc/%d/environ", pid)
-	env, err := os.ReadFile(name)
-	for tries := 0; len(env) == 0 && err == nil && tries < 20; tries++ {
-		// It has none, or is just becoming another program and for a moment shows none.
+	env, err := environment(pid)
+	for tries := 0; len(env) == 0 && !errors.Is(err, fs.ErrNotExist) && tries < becoming; tries++ {
+		// It has none, or is just becoming another program and meanwhile shows none.
 		time.Sleep(time.Millisecond)
-		env, err = os.ReadFile(name)
+		env, err = environment(pid)
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.HasPrefix(kv, []byte(f.mark)) {
@@ -82,6 +87,23 @@ func (f *family) ours(pid int) bool {
 		}
 	}
 	return false
+}
+
+// environment reads the environment of a process in one piece: between two
+// reads it may become another program, and the rest would be missing.
+func environment(pid int) ([]byte, error) {
+	for size := 64 << 10; ; size *= 4 {
+		file, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			return nil, err
+		}
+		env := make([]byte, size)
+		n, err := file.Read(env)
+		_ = file.Close()
+		if n < size {
+			return env[:n], err
+		}
+	}
 }
 
 // children returns our children, the dead ones included, without the foreign.
