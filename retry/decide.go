@@ -38,9 +38,11 @@ const (
 	ByPolicy   Source = iota // the policy's schedule
 	ByServer                 // a delay stated by the server
 	BySchedule               // a schedule of the runner's own, see WithSchedule
+	ByHandler                // the work itself, which asked to be called later
+	ByHuman                  // somebody, by hand
 )
 
-var sourceNames = [...]string{"policy", "server", "schedule"}
+var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human"}
 
 // String returns the source's name.
 func (s Source) String() string { return name(sourceNames[:], s) }

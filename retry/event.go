@@ -25,11 +25,18 @@ const (
 	BreakerOpened             // Delay says for how long
 	BreakerHalfOpen           // probes are let through
 	BreakerClosed
+	RunStarted   // a durable run was accepted
+	AttemptLost  // the process ended in the attempt
+	Progressed   // Note says how far the attempt is
+	Canceled     // a run was canceled; Note says by whom
+	Resumed      // a run or a wait was put back to work by hand; Note says by whom
+	NeedsHandler // a step waits for a program that knows it; Note says which
 )
 
 var eventNames = [...]string{
 	"", "attempt-started", "attempt-failed", "waiting", "succeeded", "gave-up", "hook-failed",
 	"hedge-started", "attempt-stuck", "breaker-opened", "breaker-half-open", "breaker-closed",
+	"run-started", "attempt-lost", "progress", "canceled", "resumed", "needs-handler",
 }
 
 // String returns the kind's name, as it stands in JSON.
@@ -52,6 +59,9 @@ type Event struct {
 	Prev     time.Duration // the last delay computed by the policy; part of State
 	Reason   Reason        // why the runner gave up
 	Err      error         // the failure
+	Run      string        // id of the durable run
+	Step     string        // name of the run's step; empty when the event is about the run
+	Note     string        // what else there is to say
 }
 
 // State returns the state of the call at the event, to be stored and given to
@@ -76,6 +86,9 @@ type wireEvent struct {
 	Prev     int64      `json:"prev_ns,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
 	Error    string     `json:"error,omitempty"`
+	Run      string     `json:"run,omitempty"`
+	Step     string     `json:"step,omitempty"`
+	Note     string     `json:"note,omitempty"`
 }
 
 // MarshalJSON writes the event's JSON form.
@@ -83,6 +96,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	w := wireEvent{
 		Kind: e.Kind.String(), Time: e.Time, Name: e.Name, Call: e.Call, Attempt: e.Attempt, Attempts: e.Attempts,
 		Delay: int64(e.Delay), Elapsed: int64(e.Elapsed), Prev: int64(e.Prev), Reason: e.Reason.String(),
+		Run: e.Run, Step: e.Step, Note: e.Note,
 	}
 	if e.Kind == Waiting {
 		w.By = e.By.String()
@@ -109,6 +123,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	*e = Event{
 		Kind: kind, Time: w.Time, Name: w.Name, Call: w.Call, Attempt: w.Attempt, Attempts: w.Attempts,
 		Delay: time.Duration(w.Delay), By: by, Elapsed: time.Duration(w.Elapsed), Prev: time.Duration(w.Prev), Reason: reason,
+		Run: w.Run, Step: w.Step, Note: w.Note,
 	}
 	if w.Until != nil {
 		e.Until = *w.Until

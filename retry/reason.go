@@ -18,11 +18,14 @@ const (
 	StopServerWait                     // the server asked for a longer wait than the policy grants
 	StopCanceled                       // the caller canceled
 	StopStuck                          // an attempt did not end when it was told to
+	StopLost                           // the process ended in the attempt too often
+	StopTimeout                        // the run's own time is over
 )
 
 var reasonNames = [...]string{
 	"", "attempts", "total-timeout", "deadline", "permanent", "budget",
 	"breaker-open", "limit", "server-wait", "canceled", "stuck",
+	"lost", "timeout",
 }
 
 var reasonTexts = [...]string{
@@ -37,6 +40,8 @@ var reasonTexts = [...]string{
 	"server asks for too long a wait",
 	"canceled",
 	"attempt did not end when told to",
+	"process ended in the attempt too often",
+	"time is over",
 }
 
 // String returns the reason's name, as it stands in events.
