@@ -1,0 +1,154 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var concurrencyTests = []test{
+	{"readers see no gap while entries are appended and cut off", func(t *testing.T, f *fixture) {
+		const entries, kept = 400, 50
+		l := f.lease(t)
+		appended := make(chan struct{})
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				for {
+					select {
+					case <-appended:
+						return
+					default:
+					}
+					if err := readWhatIsThere(t.Context(), l); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for last := uint64(0); last < entries; last += 10 {
+			appendN(t, l, last, 10)
+			if last%100 == 90 && last > kept {
+				truncate(t, l, last-kept)
+			}
+		}
+		close(appended)
+		group.Wait()
+		first, last, err := l.Bounds(t.Context())
+		if err != nil || last != entries {
+			t.Fatalf("Bounds() = %d, %d, %v; want the last to be %d", first, last, err, entries)
+		}
+		wantEntries(t, l, first, last)
+	}},
+	{"blobs are put, read and deleted by several", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		var group sync.WaitGroup
+		for n := range 4 {
+			group.Go(func() {
+				name := fmt.Sprintf("blob-%d", n%2)
+				for range 20 {
+					err := errors.Join(
+						l.Put(t.Context(), name, writeText(name)),
+						readBlob(t.Context(), l, name),
+						l.Delete(t.Context(), name))
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		appendN(t, l, 0, 50)
+		group.Wait()
+		wantNames(t, l)
+		wantEntries(t, l, 1, 50)
+	}},
+	{"a release in the middle of everything ends everything", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 100)
+		var group sync.WaitGroup
+		started := make(chan struct{}, 3)
+		group.Go(func() {
+			started <- struct{}{}
+			for l.Put(t.Context(), "a", writeText("text")) == nil { //nolint:revive // until it fails
+			}
+		})
+		group.Go(func() {
+			started <- struct{}{}
+			for readWhatIsThere(t.Context(), l) == nil && !isClosed(l.Lost()) { //nolint:revive // until it fails
+			}
+		})
+		var acknowledged uint64 = 100
+		group.Go(func() {
+			started <- struct{}{}
+			for {
+				seq, err := l.Append(t.Context(), acknowledged, entryID(acknowledged+1), entryData(acknowledged+1))
+				if err != nil {
+					wantStale(t, err)
+					return
+				}
+				acknowledged = seq
+			}
+		})
+		for range cap(started) {
+			<-started
+		}
+		release(t, l)
+		group.Wait()
+		wantEntries(t, f.lease(t), 1, acknowledged)
+	}},
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func wantStale(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, journal.ErrStale) {
+		t.Errorf("Append after the release = %v; want %v", err, journal.ErrStale)
+	}
+}
+
+// readWhatIsThere reads all entries. Being overtaken by a truncation is fine.
+func readWhatIsThere(ctx context.Context, l journal.Lease) error {
+	first, _, err := l.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	next, err := readAll(ctx, l, first)
+	if err == nil {
+		return nil
+	}
+	if now, _, boundsErr := l.Bounds(ctx); boundsErr == nil && next < now {
+		return nil
+	}
+	return err
+}
+
+// readBlob reads a blob that somebody else may delete.
+func readBlob(ctx context.Context, l journal.Lease, name string) error {
+	r, err := l.Get(ctx, name)
+	if errors.Is(err, journal.ErrNoBlob) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	text := make([]byte, 100)
+	n, err := r.Read(text)
+	if string(text[:n]) != name {
+		return fmt.Errorf("blob %s reads %q, %w", name, text[:n], err)
+	}
+	return nil
+}

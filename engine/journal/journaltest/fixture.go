@@ -1,0 +1,165 @@
+package journaltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// fixture is the log of one test.
+type fixture struct {
+	dir  string
+	open Opener
+}
+
+// log opens the log until the end of the test.
+func (f *fixture) log(t *testing.T) journal.Log {
+	t.Helper()
+	log := f.open(t, f.dir)
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	return log
+}
+
+// lease opens the log and becomes its owner until the end of the test.
+func (f *fixture) lease(t *testing.T) journal.Lease {
+	t.Helper()
+	return leaseOf(t, f.log(t))
+}
+
+// reopen becomes the next owner.
+func (f *fixture) reopen(t *testing.T, old journal.Lease) journal.Lease {
+	t.Helper()
+	release(t, old)
+	return f.lease(t)
+}
+
+func leaseOf(t *testing.T, log journal.Log) journal.Lease {
+	t.Helper()
+	l, err := log.Lease(t.Context(), 0)
+	if err != nil {
+		t.Fatalf("Lease(0) = %v", err)
+	}
+	return l
+}
+
+func release(t *testing.T, l journal.Lease) {
+	t.Helper()
+	if err := l.Release(); err != nil {
+		t.Fatalf("Release() = %v", err)
+	}
+}
+
+// entryID and entryData belong to the n-th entry that a test appends.
+func entryID(n uint64) (id journal.ID) {
+	binary.BigEndian.PutUint64(id[:], n)
+	return id
+}
+
+func entryData(n uint64) []byte {
+	return bytes.Repeat([]byte(fmt.Sprintf("entry %d;", n)), 1+int(n%97))
+}
+
+// appendN appends entries after the one with the sequence last.
+func appendN(t *testing.T, l journal.Lease, last uint64, count int) {
+	t.Helper()
+	for n := last + 1; n <= last+uint64(count); n++ {
+		seq, err := l.Append(t.Context(), n-1, entryID(n), entryData(n))
+		if err != nil || seq != n {
+			t.Fatalf("Append(%d) = %d, %v; want %d", n-1, seq, err, n)
+		}
+	}
+}
+
+func wantBounds(t *testing.T, l journal.Lease, first, last uint64) {
+	t.Helper()
+	gotFirst, gotLast, err := l.Bounds(t.Context())
+	if err != nil || gotFirst != first || gotLast != last {
+		t.Fatalf("Bounds() = %d, %d, %v; want %d, %d", gotFirst, gotLast, err, first, last)
+	}
+}
+
+// readAll checks that the entries follow each other and are those of appendN,
+// and returns the sequence after the last one.
+func readAll(ctx context.Context, l journal.Lease, from uint64) (next uint64, err error) {
+	next = from
+	for e, err := range l.Read(ctx, from) {
+		if err != nil {
+			return next, err
+		}
+		if e.Seq != next {
+			return next, fmt.Errorf("Read(%d) yields %d where %d is next", from, e.Seq, next)
+		}
+		if e.ID != entryID(e.Seq) || !bytes.Equal(e.Data, entryData(e.Seq)) {
+			return next, fmt.Errorf("Read(%d) yields entry %d with other contents than were appended", from, e.Seq)
+		}
+		next++
+	}
+	return next, nil
+}
+
+func wantEntries(t *testing.T, l journal.Lease, from, to uint64) {
+	t.Helper()
+	next, err := readAll(t.Context(), l, from)
+	if err != nil || next != to+1 {
+		t.Fatalf("Read(%d) ends at %d, %v; want %d", from, next-1, err, to)
+	}
+}
+
+func wantError(t *testing.T, call string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%s = %v; want %v", call, err, want)
+	}
+}
+
+func put(t *testing.T, l journal.Lease, name, text string) {
+	t.Helper()
+	if err := l.Put(t.Context(), name, writeText(text)); err != nil {
+		t.Fatalf("Put(%q) = %v", name, err)
+	}
+}
+
+func writeText(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+}
+
+func wantBlob(t *testing.T, l journal.Lease, name, want string) {
+	t.Helper()
+	r, err := l.Get(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Get(%q) = %v", name, err)
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if err != nil || string(got) != want {
+		t.Fatalf("Get(%q) reads %q, %v; want %q", name, got, err, want)
+	}
+}
+
+func wantNames(t *testing.T, l journal.Lease, want ...string) {
+	t.Helper()
+	blobs, err := l.Blobs(t.Context())
+	if err != nil {
+		t.Fatalf("Blobs() = %v", err)
+	}
+	var names []string
+	for _, b := range blobs {
+		names = append(names, b.Name)
+	}
+	if fmt.Sprint(names) != fmt.Sprint(want) {
+		t.Fatalf("Blobs() = %q; want %q", names, want)
+	}
+}

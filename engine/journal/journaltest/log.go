@@ -1,0 +1,176 @@
+package journaltest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var logTests = slices.Concat(appendTests, readTests, truncateTests)
+
+var appendTests = []test{
+	{"a new log has the bounds 1 and 0", func(t *testing.T, f *fixture) {
+		wantBounds(t, f.lease(t), 1, 0)
+	}},
+	{"entries are read in the order of their appends, after a restart too", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 20)
+		wantBounds(t, l, 1, 20)
+		wantEntries(t, l, 1, 20)
+		l = f.reopen(t, l)
+		wantBounds(t, l, 1, 20)
+		wantEntries(t, l, 1, 20)
+		appendN(t, l, 20, 5)
+		wantEntries(t, l, 1, 25)
+	}},
+	{"an entry has the epoch of its lease", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 1)
+		epochs := []uint64{l.Epoch()}
+		l = f.reopen(t, l)
+		appendN(t, l, 1, 1)
+		epochs = append(epochs, l.Epoch())
+		for e, err := range l.Read(t.Context(), 1) {
+			if err != nil || e.Epoch != epochs[e.Seq-1] {
+				t.Errorf("entry %d has epoch %d, %v; want %d", e.Seq, e.Epoch, err, epochs[e.Seq-1])
+			}
+		}
+	}},
+	{"appending after anything but the last entry is stale", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		for _, expected := range []uint64{0, 1, 2, 4, 1000} {
+			_, err := l.Append(t.Context(), expected, entryID(99), []byte("x"))
+			wantError(t, "Append after the wrong entry", err, journal.ErrStale)
+		}
+		wantBounds(t, l, 1, 3)
+		wantEntries(t, l, 1, 3)
+	}},
+	{"an append that is repeated is recorded once", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		for range 3 {
+			seq, err := l.Append(t.Context(), 2, entryID(3), entryData(3))
+			if err != nil || seq != 3 {
+				t.Fatalf("repeated Append(2) = %d, %v; want 3", seq, err)
+			}
+		}
+		wantBounds(t, l, 1, 3)
+		appendN(t, l, 3, 1)
+		wantEntries(t, l, 1, 4)
+	}},
+	{"the next owner does not repeat what it has not read", func(t *testing.T, f *fixture) {
+		// A repeat is a success for whoever appended first. The next owner has
+		// read the log, so an append behind its end is a mistake.
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		l = f.reopen(t, l)
+		_, err := l.Append(t.Context(), 2, entryID(3), entryData(3))
+		wantError(t, "Append repeated under the next lease", err, journal.ErrStale)
+		wantBounds(t, l, 1, 3)
+	}},
+	{"the largest entry fits, an empty one too, and no larger one", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		data := bytes.Repeat([]byte("0123456789"), journal.MaxEntry/10+1)
+		sizes := []int{journal.MaxEntry, 0}
+		for i, size := range sizes {
+			if _, err := l.Append(t.Context(), uint64(i), entryID(uint64(i)), data[:size]); err != nil {
+				t.Fatalf("Append of %d bytes = %v", size, err)
+			}
+		}
+		_, err := l.Append(t.Context(), 2, entryID(2), data[:journal.MaxEntry+1])
+		wantError(t, "Append of MaxEntry+1 bytes", err, journal.ErrTooLarge)
+		wantBounds(t, l, 1, 2)
+		for e, err := range l.Read(t.Context(), 1) {
+			if err != nil || !bytes.Equal(e.Data, data[:sizes[e.Seq-1]]) {
+				t.Errorf("entry %d has %d bytes, %v; want the %d that were appended", e.Seq, len(e.Data), err, sizes[e.Seq-1])
+			}
+		}
+	}},
+	{"an append does not keep the caller's data", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		data := entryData(1)
+		if _, err := l.Append(t.Context(), 0, entryID(1), data); err != nil {
+			t.Fatal(err)
+		}
+		clear(data)
+		wantEntries(t, l, 1, 1)
+	}},
+	{"a canceled append records nothing or can be repeated", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := l.Append(ctx, 0, entryID(1), entryData(1))
+		wantError(t, "Append with a canceled context", err, context.Canceled)
+		appendN(t, l, 0, 2)
+		wantEntries(t, l, 1, 2)
+	}},
+}
+
+var readTests = []test{
+	{"reading starts in the middle", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 10)
+		wantEntries(t, l, 7, 10)
+		wantEntries(t, l, 10, 10)
+	}},
+	{"reading an empty log, or behind the end, yields nothing", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		wantEntries(t, l, 1, 0)
+		appendN(t, l, 0, 2)
+		wantEntries(t, l, 3, 2)
+	}},
+	{"reading ends at the last entry of the time of the call", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		entries := l.Read(t.Context(), 1)
+		appendN(t, l, 3, 3)
+		var last uint64
+		for e, err := range entries {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = e.Seq
+		}
+		if last != 3 {
+			t.Errorf("Read(1), called before entry 4 was appended, ends at %d; want 3", last)
+		}
+	}},
+	{"reading can be stopped, and done again", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 5)
+		for range 20 {
+			for range l.Read(t.Context(), 1) {
+				break
+			}
+		}
+		wantEntries(t, l, 1, 5)
+	}},
+	{"appending while reading is possible", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		for e, err := range l.Read(t.Context(), 1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendN(t, l, 2+e.Seq, 1)
+		}
+		wantEntries(t, l, 1, 6)
+	}},
+	{"reading hundreds of entries yields each once", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 700)
+		wantEntries(t, l, 1, 700)
+	}},
+	{"a canceled read ends with an error", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := readAll(ctx, l, 1)
+		wantError(t, "Read with a canceled context", err, context.Canceled)
+	}},
+}

@@ -1,0 +1,89 @@
+package journaltest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var truncateTests = []test{
+	{"truncation removes what is below, and the log goes on", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 10)
+		truncate(t, l, 4)
+		wantBounds(t, l, 4, 10)
+		wantEntries(t, l, 4, 10)
+		appendN(t, l, 10, 2)
+		l = f.reopen(t, l)
+		wantBounds(t, l, 4, 12)
+		wantEntries(t, l, 4, 12)
+	}},
+	{"reading what was cut off is an error", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 10)
+		truncate(t, l, 4)
+		if next, err := readAll(t.Context(), l, 3); err == nil || next != 3 {
+			t.Errorf("Read(3) ends at %d, %v; want an error at once", next-1, err)
+		}
+	}},
+	{"truncation of everything keeps the place, after a restart too", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 10)
+		truncate(t, l, 11)
+		wantBounds(t, l, 11, 10)
+		wantEntries(t, l, 11, 10)
+		l = f.reopen(t, l)
+		wantBounds(t, l, 11, 10)
+		appendN(t, l, 10, 2)
+		wantBounds(t, l, 11, 12)
+		wantEntries(t, l, 11, 12)
+	}},
+	{"truncation beyond the end removes everything and no more", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		truncate(t, l, 100)
+		wantBounds(t, l, 4, 3)
+		appendN(t, l, 3, 1)
+	}},
+	{"truncation of what is already gone does nothing", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		truncate(t, l, 1)
+		wantBounds(t, l, 1, 0)
+		appendN(t, l, 0, 5)
+		truncate(t, l, 4)
+		truncate(t, l, 4)
+		truncate(t, l, 2)
+		truncate(t, l, 0)
+		wantBounds(t, l, 4, 5)
+	}},
+	{"a repeat of an append that was cut off is stale", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 3)
+		truncate(t, l, 4)
+		_, err := l.Append(t.Context(), 1, entryID(2), entryData(2))
+		wantError(t, "Append of what was cut off", err, journal.ErrStale)
+	}},
+	{"truncation of hundreds can be canceled and repeated", func(t *testing.T, f *fixture) {
+		l := f.lease(t)
+		appendN(t, l, 0, 600)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantError(t, "Truncate with a canceled context", l.Truncate(ctx, 550), context.Canceled)
+		first, last, err := l.Bounds(t.Context())
+		if err != nil || last != 600 {
+			t.Fatalf("Bounds() = %d, %d, %v; want the last to be 600", first, last, err)
+		}
+		wantEntries(t, l, first, 600)
+		truncate(t, l, 550)
+		wantBounds(t, l, 550, 600)
+		wantEntries(t, l, 550, 600)
+	}},
+}
+
+func truncate(t *testing.T, l journal.Lease, below uint64) {
+	t.Helper()
+	if err := l.Truncate(t.Context(), below); err != nil {
+		t.Fatalf("Truncate(%d) = %v", below, err)
+	}
+}

@@ -1,0 +1,170 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// backupPages is how much is copied before the context is looked at again.
+const backupPages = 256
+
+// Backup implements [journal.Backuper]. The folder must be empty or missing.
+// Appends go on meanwhile; blobs can't change until they are gathered. On the
+// same file system blobs are linked, not copied: they never change.
+func (l *lease) Backup(ctx context.Context, dir string) error {
+	if err := l.backup(ctx, dir); err != nil {
+		return fmt.Errorf("back up %s to %s: %w", l.dir, dir, err)
+	}
+	return nil
+}
+
+func (l *lease) backup(ctx context.Context, dir string) (err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := l.pass(ctx, l.copying); err != nil {
+		return err
+	}
+	defer func() { <-l.copying }()
+	made, err := makeTarget(dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			clearTarget(dir, made)
+		}
+	}()
+	// A connection of its own: those of the readers are for short reads.
+	conn, err := connectReader(l.path)
+	if err != nil {
+		return describe(l.path, err)
+	}
+	err = l.copyAll(ctx, conn, dir)
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return describe(filepath.Join(dir, "log.db"), err)
+	}
+	return errors.Join(syncDir(filepath.Join(dir, "blobs")), syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+func makeTarget(dir string) (made bool, err error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		made = true
+	case err != nil:
+		return false, err
+	case len(entries) > 0:
+		return false, fmt.Errorf("the folder is not empty: it has %q", entries[0].Name())
+	}
+	return made, os.MkdirAll(filepath.Join(dir, "blobs"), 0o700)
+}
+
+// clearTarget removes a copy that was not finished.
+func clearTarget(dir string, made bool) {
+	for _, name := range []string{"log.db", "log.db.tmp", "log.db.tmp-journal", "blobs"} {
+		os.RemoveAll(filepath.Join(dir, name)) //nolint:errcheck // the error before says more
+	}
+	if made {
+		os.Remove(dir) //nolint:errcheck // as above
+	}
+}
+
+// copyAll copies the database as it is when the blobs are gathered. The name of
+// the database comes last: without it, the folder is not opened.
+func (l *lease) copyAll(ctx context.Context, conn *sqlite.Conn, dir string) error {
+	if err := l.pass(ctx, l.gate); err != nil {
+		return err
+	}
+	err := l.gather(ctx, conn, filepath.Join(dir, "blobs"))
+	<-l.gate
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, "log.db.tmp")
+	if err := l.copyPages(ctx, conn, tmp); err != nil {
+		return err
+	}
+	if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
+		return err
+	}
+	if err := syncFile(tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, "log.db"))
+}
+
+// gather starts the transaction that sees the database as it is now, and takes
+// the blobs that go with it: none is newer than the entries.
+func (l *lease) gather(ctx context.Context, conn *sqlite.Conn, to string) error {
+	if err := sqlitex.ExecuteTransient(conn, "BEGIN", nil); err != nil {
+		return err
+	}
+	if _, err := number(conn, "SELECT epoch FROM meta"); err != nil {
+		return err
+	}
+	blobs, err := l.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range blobs {
+		from := filepath.Join(l.dir, "blobs", b.Name)
+		if os.Link(from, filepath.Join(to, b.Name)) == nil {
+			continue
+		}
+		if err := copyFile(ctx, from, filepath.Join(to, b.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(ctx context.Context, from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(contextWriter{ctx, out}, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// copyPages copies what the transaction of conn sees.
+func (l *lease) copyPages(ctx context.Context, conn *sqlite.Conn, path string) (err error) {
+	if _, err := createFile(path); err != nil {
+		return err
+	}
+	// It is synced when it is complete, and thrown away when it is not.
+	to, err := connect(path, sqlite.OpenReadWrite, "synchronous = OFF", "journal_mode = OFF")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	b, err := sqlite.NewBackup(to, "main", conn, "main")
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for more := true; more; {
+		if err := l.usable(ctx); err != nil {
+			return err
+		}
+		if more, err = b.Step(backupPages); err != nil {
+			return err
+		}
+	}
+	return nil
+}

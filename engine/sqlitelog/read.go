@@ -1,0 +1,105 @@
+package sqlitelog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/tideover/tideover/engine/journal"
+	"zombiezen.com/go/sqlite"
+)
+
+// A read goes through the log in chunks, each in a transaction of its own: one
+// long transaction would keep the write-ahead log from starting over.
+const (
+	chunkEntries = 512
+	chunkBytes   = 1 << 20
+)
+
+// Read implements [journal.Lease].
+func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	last := l.last.Load()
+	return func(yield func(journal.Entry, error) bool) {
+		var c chunk
+		for next := from; ; {
+			err := l.fetch(ctx, &c, next, last)
+			if err != nil {
+				yield(journal.Entry{}, fmt.Errorf("read from %d: %w", next, err))
+				return
+			}
+			if len(c.entries) == 0 {
+				return
+			}
+			next += uint64(len(c.entries))
+			for _, e := range c.entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// fetch fills the chunk with the entries that follow, without a gap.
+func (l *lease) fetch(ctx context.Context, c *chunk, from, last uint64) error {
+	c.reset()
+	if err := l.usable(ctx); err != nil {
+		return err
+	}
+	if first := l.first.Load(); from < first {
+		return fmt.Errorf("cut off: the first entry is %d", first)
+	}
+	if from > last {
+		return nil
+	}
+	err := l.reading(ctx, func(conn *sqlite.Conn) error { return c.fill(conn, from, last) })
+	if err != nil {
+		return describe(l.path, err)
+	}
+	if len(c.entries) > 0 && c.entries[0].Seq == from {
+		return nil
+	}
+	// It was there, so it has been cut off since, or it is lost.
+	if first := l.first.Load(); from < first {
+		return fmt.Errorf("cut off: the first entry is %d", first)
+	}
+	return damaged(l.path, fmt.Errorf("entry %d is missing", from))
+}
+
+// chunk is some entries that follow each other, and their data.
+type chunk struct {
+	entries []journal.Entry
+	data    []byte
+}
+
+func (c *chunk) reset() { c.entries, c.data = c.entries[:0], c.data[:0] }
+
+// fill reads up to the first gap.
+func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {
+	stmt, err := conn.Prepare("SELECT seq, epoch, id, data FROM log WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT ?3")
+	if err != nil {
+		return err
+	}
+	defer stmt.Reset() //nolint:errcheck // it repeats the error of the step
+	stmt.BindInt64(1, int64(from))
+	stmt.BindInt64(2, int64(last))
+	stmt.BindInt64(3, chunkEntries)
+	for len(c.data) < chunkBytes {
+		row, err := stmt.Step()
+		if err != nil {
+			return err
+		}
+		e := journal.Entry{Seq: uint64(stmt.ColumnInt64(0)), Epoch: uint64(stmt.ColumnInt64(1))}
+		if !row || e.Seq != from+uint64(len(c.entries)) || stmt.ColumnBytes(2, e.ID[:]) != len(e.ID) {
+			return nil
+		}
+		// Data keeps pointing to the old array when this one is moved; that is
+		// as good, because nothing is written to it any more.
+		start, n := len(c.data), stmt.ColumnLen(3)
+		c.data = append(c.data, make([]byte, n)...)
+		e.Data = c.data[start : start+n : start+n]
+		stmt.ColumnBytes(3, e.Data)
+		c.entries = append(c.entries, e)
+	}
+	return nil
+}

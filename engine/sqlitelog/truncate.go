@@ -1,0 +1,139 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// What one step of a truncation may do; appends get their turn between steps.
+const (
+	stepEntries = 256
+	stepBytes   = 1 << 20
+	stepPages   = 16
+
+	// Free pages are used again by appends. Those that are given back instead
+	// are what exceeds this number and half of the file: giving back every one
+	// would move pages about and let the file grow again at once.
+	sparePages = 2048
+)
+
+var errTakenOver = errors.New("another epoch")
+
+// Truncate implements [journal.Lease]. A sequence behind the end removes
+// everything. What was removed may come back after a power cut.
+func (l *lease) Truncate(ctx context.Context, below uint64) error {
+	below = min(below, l.last.Load()+1)
+	for l.first.Load() < below {
+		if err := l.step(ctx, func(conn *sqlite.Conn) error { return l.cut(conn, below) }); err != nil {
+			return fmt.Errorf("truncate below %d: %w", below, err)
+		}
+	}
+	for more := true; more; {
+		err := l.step(ctx, func(conn *sqlite.Conn) (err error) {
+			more, err = l.shrink(conn)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("truncate below %d: %w", below, err)
+		}
+	}
+	return nil
+}
+
+// step makes a change in a turn of its own.
+func (l *lease) step(ctx context.Context, change func(*sqlite.Conn) error) error {
+	if err := l.pass(ctx, l.writer.turn); err != nil {
+		return err
+	}
+	defer func() { <-l.writer.turn }()
+	err := l.writer.relaxed(change)
+	if errors.Is(err, errTakenOver) {
+		return l.takenOver()
+	}
+	return describe(l.path, err)
+}
+
+// cut removes some entries from the front.
+func (l *lease) cut(conn *sqlite.Conn, below uint64) (err error) {
+	first := l.first.Load()
+	if first >= below {
+		return nil // somebody else did
+	}
+	end, err := sqlitex.ImmediateTransaction(conn)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			l.first.Store(first)
+		}
+	}()
+	defer end(&err)
+	next, size, err := cutPoint(conn, first, below)
+	if err != nil {
+		return err
+	}
+	if next == first {
+		return damaged(l.path, fmt.Errorf("entry %d is missing", first))
+	}
+	// Before readers can see the gap, so that they know what it is.
+	l.first.Store(next)
+	err = sqlitex.Execute(conn, "UPDATE meta SET first = ?1 WHERE epoch = ?2",
+		&sqlitex.ExecOptions{Args: []any{int64(next), int64(l.epoch)}})
+	if err != nil {
+		return err
+	}
+	if conn.Changes() == 0 {
+		return errTakenOver
+	}
+	err = sqlitex.Execute(conn, "DELETE FROM log WHERE seq < ?1", &sqlitex.ExecOptions{Args: []any{int64(next)}})
+	if err != nil {
+		return err
+	}
+	l.checkpoints.wrote(size / 16) // freed pages are noted, not written
+	return nil
+}
+
+// cutPoint returns where a step from first ends, and how much that removes.
+func cutPoint(conn *sqlite.Conn, first, below uint64) (next uint64, size int, err error) {
+	stmt, err := conn.Prepare("SELECT length(data) FROM log WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer stmt.Reset() //nolint:errcheck // it repeats the error of the step
+	stmt.BindInt64(1, int64(first))
+	stmt.BindInt64(2, int64(below))
+	stmt.BindInt64(3, stepEntries)
+	for next = first; size < stepBytes; next++ {
+		row, err := stmt.Step()
+		if err != nil {
+			return 0, 0, err
+		}
+		if !row {
+			break
+		}
+		size += stmt.ColumnInt(0)
+	}
+	return next, size, nil
+}
+
+// shrink gives a few free pages back, and reports whether there are more.
+func (l *lease) shrink(conn *sqlite.Conn) (more bool, err error) {
+	free, err := number(conn, "PRAGMA freelist_count")
+	if err != nil {
+		return false, err
+	}
+	pages, err := number(conn, "PRAGMA page_count")
+	if err != nil {
+		return false, err
+	}
+	if free <= max(pages/2, sparePages) {
+		return false, nil
+	}
+	l.checkpoints.wrote(stepPages * pageSize / 8) // most are free, and only those in use are moved
+	return true, pragma(conn, fmt.Sprintf("incremental_vacuum(%d)", stepPages))
+}

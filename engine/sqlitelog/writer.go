@@ -1,0 +1,92 @@
+package sqlitelog
+
+import (
+	"sync/atomic"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// writer is the connection that records. Whoever uses it has its turn, which is
+// given in the order of asking: a truncation lets waiting appends in between.
+type writer struct {
+	path       string
+	durability Durability
+	turn       chan struct{}
+	conn       *sqlite.Conn // nil after an error; opened when it is needed again
+
+	// unsure is set when an append may or may not have been recorded.
+	unsure atomic.Bool
+}
+
+// open returns the connection.
+func (w *writer) open() (*sqlite.Conn, error) {
+	if w.conn != nil {
+		return w.conn, nil
+	}
+	conn, err := connectWriter(w.path, w.durability)
+	if err != nil {
+		return nil, err
+	}
+	w.conn = conn
+	return conn, nil
+}
+
+// failed is called after an error. A connection that met an I/O error may stay
+// in that state, so it is given up; one that met a full disk rolled back.
+func (w *writer) failed(err error) {
+	switch resultCode(err).ToPrimary() {
+	case sqlite.ResultFull, sqlite.ResultBusy, sqlite.ResultConstraint:
+	default:
+		w.close() //nolint:errcheck // it repeats the error
+	}
+}
+
+func (w *writer) close() error {
+	if w.conn == nil {
+		return nil
+	}
+	err := w.conn.Close()
+	w.conn = nil
+	return err
+}
+
+// relaxed runs a change that need not be durable by itself: it is as soon as
+// the next append is. That spares appends waiting for its sync.
+func (w *writer) relaxed(change func(*sqlite.Conn) error) error {
+	conn, err := w.open()
+	if err != nil {
+		return err
+	}
+	if err := w.synchronous(OS); err != nil {
+		return err
+	}
+	if err := change(conn); err != nil {
+		w.close() //nolint:errcheck // ends the transaction and restores the durability
+		return err
+	}
+	return w.synchronous(w.durability)
+}
+
+// sync makes everything durable that has been recorded.
+func (w *writer) sync() error {
+	conn, err := w.open()
+	if err != nil {
+		return err
+	}
+	if err := w.synchronous(Full); err != nil {
+		return err
+	}
+	if _, err := number(conn, "UPDATE meta SET epoch = epoch"); err != nil {
+		w.close() //nolint:errcheck // it repeats the error
+		return err
+	}
+	return w.synchronous(w.durability)
+}
+
+func (w *writer) synchronous(d Durability) error {
+	err := pragma(w.conn, synchronous(d))
+	if err != nil {
+		w.close() //nolint:errcheck // it repeats the error
+	}
+	return err
+}
