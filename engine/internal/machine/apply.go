@@ -1,0 +1,494 @@
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Begin says that the records that follow are those of the entry.
+func (m *Machine) Begin(seq uint64, h Header) {
+	m.seq = seq
+	m.at, m.sinceBoot = h.At, h.SinceBoot
+}
+
+// Apply changes the state as the record says. It fails only on a record that
+// contradicts the state, which a log that this package wrote has none of.
+func (m *Machine) Apply(rec *Record) error {
+	switch rec.Kind {
+	case Opened:
+		m.boot = rec.Text
+		// A snapshot is of one owner. If it knows what came later, that is of a log
+		// which has lost its end.
+		for _, r := range m.all {
+			r.restored = false
+		}
+		return nil
+	case Defined:
+		d, err := ParseDefinition(rec.Data)
+		if err != nil {
+			return err
+		}
+		m.define(d)
+		m.used[d.hash] = max(m.used[d.hash], rec.At)
+		return nil
+	case Started:
+		return m.applyStarted(rec)
+	case Jumped:
+		m.applyJumped(rec)
+		return nil
+	case Purged:
+		m.applyPurged(rec)
+		return nil
+	case Cron:
+		m.applyCron(rec)
+		return nil
+	}
+	r, ok := m.runs[rec.Run]
+	if !ok {
+		return fmt.Errorf("%w: %s of the unknown run %s", ErrEncoding, rec.Kind, rec.Run)
+	}
+	m.count(r.Def.workflow, rec)
+	if r.knows(m.seq) {
+		return nil
+	}
+	if rec.Step >= len(r.Steps) {
+		return fmt.Errorf("%w: %s of step %d in run %s, which has %d", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
+	}
+	m.applyRun(r, rec)
+	m.touch(r)
+	return nil
+}
+
+// knows reports whether the run came from a snapshot that was written after the
+// entry which is being replayed.
+func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
+
+// count keeps the totals. They depend on nothing but the record, because a
+// snapshot has those of its beginning and the runs of later.
+func (m *Machine) count(w *Workflow, rec *Record) {
+	t := &w.Totals
+	switch rec.Kind {
+	case Started:
+		t.Started++
+	case Begun:
+		t.Attempts++
+	case Failed:
+		t.Failures++
+	case Lost:
+		t.Lost++
+	}
+	switch rec.Ends {
+	case Succeeded:
+		t.Succeeded++
+	case Dead:
+		t.Dead++
+	case Canceled:
+		t.Canceled++
+	case Undecided:
+	}
+}
+
+func (m *Machine) applyRun(r *Run, rec *Record) {
+	s := &r.Steps[rec.Step]
+	if rec.Kind != Progress {
+		r.remember(rec)
+	}
+	switch rec.Kind {
+	case Begun:
+		m.applyBegun(r, rec)
+	case Done:
+		m.stopped(r, rec.Step)
+		s.Status, s.Lost = Complete, 0
+		r.setOutput(rec.Step, bytes.Clone(rec.Data))
+		r.done++
+		m.open(r, rec.Step, rec.At)
+		m.settle(r, rec.At)
+	case Failed:
+		m.stopped(r, rec.Step)
+		s.Spent++
+		s.Lost = 0
+		s.Prev = rec.Prev
+		m.follow(r, rec)
+	case Snoozed:
+		m.stopped(r, rec.Step)
+		s.Lost = 0
+		s.pardon()
+		m.wait(r, rec.Step, rec.Due)
+		m.settle(r, rec.At)
+	case Lost:
+		m.stopped(r, rec.Step)
+		s.Lost++
+		s.pardon()
+		m.follow(r, rec)
+	case Released:
+		m.stopped(r, rec.Step)
+		s.pardon()
+		m.wait(r, rec.Step, rec.At)
+		m.settle(r, rec.At)
+	case Late:
+		m.stopped(r, rec.Step)
+		s.Status = Exhausted
+		m.settle(r, rec.At)
+	case Cancel:
+		m.decide(r, Canceled, retry.StopCanceled, rec.At)
+	case Expired:
+		m.decide(r, Dead, retry.StopTimeout, rec.At)
+	case Retry:
+		m.applyRetry(r, rec)
+	case Woken:
+		m.wait(r, rec.Step, rec.At)
+	case Progress:
+		r.setProgress(rec.Step, bytes.Clone(rec.Data))
+	case Parked:
+		m.timers.unset(r, int32(rec.Step)) // in replay it has not left the timers
+		m.leave(r, rec.Step)
+		s.Status = NoHandler
+		m.park(r, rec.Step)
+	case Unparked:
+		m.unpark(r, rec.Step)
+		m.wait(r, rec.Step, rec.At)
+	case Replaced:
+		r.more().replacedBy = rec.Other
+		m.retire(r, rec.At)
+	}
+}
+
+func (m *Machine) applyStarted(rec *Record) error {
+	if r, known := m.runs[rec.Run]; known {
+		if r.knows(m.seq) {
+			m.count(r.Def.workflow, rec)
+			return nil
+		}
+		return fmt.Errorf("%w: run %s starts twice", ErrEncoding, rec.Run)
+	}
+	d, ok := m.defs[rec.Hash]
+	if !ok {
+		return fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, rec.Run)
+	}
+	r := &Run{
+		ID: rec.Run, Def: d, Input: bytes.Clone(rec.Data), Created: rec.At,
+		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer,
+	}
+	source, key := cutSource(rec.Text)
+	r.Key = key
+	if source != "" {
+		r.more().source = source
+	}
+	if !rec.Other.IsZero() {
+		r.more().origin = rec.Other
+	}
+	for i := range r.Steps {
+		r.Steps[i].timer = noTimer
+	}
+	for i, out := range rec.Outputs {
+		if out != nil && i < len(r.Steps) {
+			r.Steps[i].Status = Complete
+			r.setOutput(i, bytes.Clone(out))
+			r.done++
+		}
+	}
+	m.add(r)
+	m.claim(r)
+	if m.snapshot != nil {
+		r.snap = m.snapshot.no // the log has it from the beginning
+	}
+	m.used[rec.Hash] = max(m.used[rec.Hash], rec.At)
+	m.count(d.workflow, rec)
+	r.remember(rec)
+	if r.Deadline != 0 {
+		m.timers.set(r, deadline, r.Deadline)
+	}
+	for i := range r.Steps {
+		if r.Steps[i].Status == Blocked && r.needsMet(i) {
+			m.wait(r, i, max(rec.Due, rec.At))
+		}
+	}
+	m.touch(r)
+	return nil
+}
+
+func (m *Machine) applyBegun(r *Run, rec *Record) {
+	s := &r.Steps[rec.Step]
+	m.timers.unset(r, int32(rec.Step))
+	m.leave(r, rec.Step)
+	s.Status, s.At = Running, rec.At
+	s.Attempt++
+	if s.First == 0 {
+		s.First = rec.At
+	}
+	r.running++
+	r.Def.Steps[rec.Step].queue.Running++
+	if !r.active {
+		r.active = true
+		r.Def.workflow.Active++
+		m.promote(r)
+	}
+}
+
+// pardon says that an attempt did not count. The total timeout of a step begins
+// with the first that does.
+func (s *StepState) pardon() {
+	if s.Spent == 0 {
+		s.First = 0
+	}
+}
+
+// stopped says that the step's attempt is over.
+func (m *Machine) stopped(r *Run, step int) {
+	if r.Steps[step].Status != Running {
+		return
+	}
+	r.running--
+	r.Def.Steps[step].queue.Running--
+}
+
+// follow does what was decided after an attempt that came to nothing.
+func (m *Machine) follow(r *Run, rec *Record) {
+	if rec.Reason != 0 {
+		r.Steps[rec.Step].Status = Exhausted
+		if !r.Failing {
+			r.Failing, r.Reason = true, rec.Reason
+			m.hold(r)
+		}
+	} else {
+		m.wait(r, rec.Step, rec.Due)
+	}
+	m.settle(r, rec.At)
+}
+
+// wait lets the step wait until then. The waits of a run that is failing, or
+// over, go on when it is put back to work.
+func (m *Machine) wait(r *Run, step int, due int64) {
+	s := &r.Steps[step]
+	s.Status, s.At = Waiting, due
+	m.leave(r, step)
+	if r.Outcome == Undecided && !r.Failing {
+		m.timers.set(r, int32(step), due)
+	}
+}
+
+// hold takes the steps that wait out of the timers and queues.
+func (m *Machine) hold(r *Run) {
+	for i := range r.Steps {
+		m.timers.unset(r, int32(i))
+		m.leave(r, i)
+	}
+}
+
+// open lets those steps begin that needed this one, and nothing else.
+func (m *Machine) open(r *Run, step int, at int64) {
+	for _, i := range r.Def.Steps[step].opens {
+		if r.Steps[i].Status == Blocked && r.needsMet(i) {
+			m.wait(r, i, at)
+		}
+	}
+}
+
+func (r *Run) needsMet(step int) bool {
+	for _, i := range r.Def.Steps[step].needs {
+		if r.Steps[i].Status != Complete {
+			return false
+		}
+	}
+	return true
+}
+
+// settle ends the run if nothing is left to do, or to wait for.
+func (m *Machine) settle(r *Run, at int64) {
+	switch {
+	case r.running > 0:
+	case r.Outcome != Undecided:
+		m.close(r, at)
+	case int(r.done) == len(r.Steps):
+		m.decide(r, Succeeded, 0, at)
+	case r.Failing:
+		m.decide(r, Dead, r.Reason, at)
+	}
+}
+
+// decide gives the run its outcome. Attempts that still run are waited for.
+func (m *Machine) decide(r *Run, o Outcome, why retry.Reason, at int64) {
+	r.Outcome, r.Reason, r.Ended = o, why, at
+	m.hold(r)
+	m.timers.unset(r, deadline)
+	for i := range r.Steps {
+		if r.Steps[i].Status == NoHandler {
+			m.unpark(r, i)
+			r.Steps[i].Status = Waiting
+		}
+	}
+	if r.running == 0 {
+		m.close(r, at)
+	}
+}
+
+// close says that nothing of the run goes on.
+func (m *Machine) close(r *Run, at int64) {
+	if r.active {
+		r.active = false
+		r.Def.workflow.Active--
+	}
+	if r.Outcome != Dead {
+		m.retire(r, at)
+	}
+}
+
+// retire lets the key and the definition of a finished run be forgotten in time.
+func (m *Machine) retire(r *Run, at int64) {
+	m.used[r.Def.hash] = max(m.used[r.Def.hash], at)
+	if r.Key != "" {
+		m.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow, ended: at}
+		m.ended = append(m.ended, expiry{r.Key, at})
+	}
+}
+
+func (m *Machine) applyRetry(r *Run, rec *Record) {
+	r.Outcome, r.Reason, r.Ended, r.Failing = Undecided, 0, 0, false
+	r.Deadline = rec.Deadline
+	if r.Deadline != 0 {
+		m.timers.set(r, deadline, r.Deadline)
+	}
+	if r.begun() {
+		r.active = true
+		r.Def.workflow.Active++
+	}
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		switch s.Status {
+		case Exhausted:
+			s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0
+			m.wait(r, i, rec.At)
+		case Waiting:
+			s.First = 0 // the time it was dead does not count
+			m.wait(r, i, max(s.At, rec.At))
+		case Blocked:
+			if r.needsMet(i) {
+				m.wait(r, i, rec.At)
+			}
+		case Running, Complete, NoHandler:
+		}
+	}
+}
+
+// applyJumped moves everything that is measured by elapsed time along with the
+// clock. What was asked for by the calendar stays.
+func (m *Machine) applyJumped(rec *Record) {
+	by, was := rec.Delay, rec.At-int64(rec.Delay)
+	for _, r := range m.all {
+		if r.knows(m.seq) || r.Finished() {
+			continue
+		}
+		if start, ok := r.scheduled(was); ok {
+			// Its time is yet to begin, with the start, which may be now.
+			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
+		} else {
+			move(&r.Deadline, by)
+		}
+		for i := range r.Steps {
+			s := &r.Steps[i]
+			move(&s.First, by)
+			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.Attempt > 0 || s.At <= was) {
+				move(&s.At, by)
+			}
+			if s.timer != noTimer {
+				m.timers.heap[s.timer].due = s.At
+			}
+		}
+		if r.timer != noTimer {
+			m.timers.heap[r.timer].due = r.Deadline
+		}
+		m.touch(r)
+	}
+	m.timers.rebuild()
+}
+
+// move changes a time, if there is one, as far as times go.
+func move(t *int64, by time.Duration) {
+	switch {
+	case *t == 0:
+	case by > 0:
+		*t = later(*t, by)
+	default:
+		*t += int64(by)
+	}
+}
+
+// scheduled returns when a run that has not begun may do so, if that is after
+// the time.
+func (r *Run) scheduled(now int64) (at int64, ok bool) {
+	at = r.Next()
+	return at, at > now && !r.begun()
+}
+
+// applyPurged forgets the keys of what ended before At, the dead that died
+// before Due, and definitions that nobody has used since. What it does must not
+// depend on which finished runs are in memory: that is not recorded.
+func (m *Machine) applyPurged(rec *Record) {
+	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
+		if e.at >= rec.At {
+			return false
+		}
+		if r := m.runs[m.keys[e.key].id]; r != nil && r.knows(m.seq) {
+			return false // it ends later
+		}
+		delete(m.keys, e.key)
+		return true
+	})
+	for _, d := range m.defs {
+		d.open = false
+	}
+	var dead []*Run
+	for _, r := range m.all {
+		switch known := r.knows(m.seq); {
+		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known:
+			dead = append(dead, r)
+		case known || !r.Finished():
+			r.Def.open = true
+		}
+	}
+	for _, r := range dead {
+		if k := m.keys[r.Key]; k.id == r.ID {
+			delete(m.keys, r.Key)
+		}
+		// In a snapshot that it is written to on leaving it must not know this
+		// entry, which may have changed it too.
+		r.version = min(r.version, m.seq-1)
+		m.drop(r)
+		m.purged = append(m.purged, r.ID)
+	}
+	for h, d := range m.defs {
+		if at := m.used[h]; d.open || at >= rec.At || at >= rec.Due {
+			continue
+		}
+		delete(m.used, h) // and so it is stored again before the next start
+		if d.runs == 0 {
+			delete(m.defs, h)
+		}
+	}
+}
+
+// TakePurged returns the dead runs that were forgotten since the last call.
+func (m *Machine) TakePurged() []ID {
+	ids := m.purged
+	m.purged = nil
+	return ids
+}
+
+// cutSource parts what stands in a Started record: who started it, and the key.
+func cutSource(text string) (source, key string) {
+	source, key, _ = strings.Cut(text, "\x00")
+	return source, key
+}
+
+func (m *Machine) applyCron(rec *Record) {
+	if rec.Data == nil {
+		delete(m.schedules, rec.Text)
+		return
+	}
+	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
+}

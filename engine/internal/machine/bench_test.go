@@ -1,0 +1,155 @@
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// BenchmarkRun is a run of one step from its start to its end.
+func BenchmarkRun(b *testing.B) {
+	w := newWorld(b)
+	d := w.define(steps(b, "one", "a: fixed(1s) attempts=3"))
+	m, input, output := w.m, bytes.Repeat([]byte("x"), 200), []byte("1")
+	seq, now := m.Seq(), w.now
+	apply := func(rec *Record) {
+		if err := m.Apply(rec); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		seq++
+		now += 1e6
+		m.Begin(seq, Header{At: now})
+		id := NewID(now, uint64(i), uint64(i))
+		rec, _, err := m.Start(&Start{ID: id, Hash: d.Hash(), Input: input}, now)
+		if err != nil {
+			b.Fatal(err)
+		}
+		apply(&rec)
+		m.Due(now, 10)
+		r, step, _ := m.Busy()[0].First(true)
+		begun := m.Attempt(r, step, now)
+		apply(&begun)
+		done, _ := m.Finish(&Result{Run: id, Attempt: 1, Output: output}, now, 0)
+		apply(&done)
+		for _, r := range m.TakeChanged() {
+			r.Seen()
+		}
+		if err := m.Forget(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// waiting returns a machine in which so many runs wait after a failure.
+func waiting(b *testing.B, n int) *Machine {
+	b.Helper()
+	w := newWorld(b)
+	d := w.define(steps(b, "one", "a: exponential(1m..1h) jitter=full attempts=30"))
+	m, now := w.m, w.now
+	apply := func(rec *Record) {
+		if err := m.Apply(rec); err != nil {
+			b.Fatal(err)
+		}
+	}
+	input := bytes.Repeat([]byte("x"), 200)
+	for i := range n {
+		m.Begin(m.Seq()+1, Header{At: now})
+		now += 1e6
+		rec, _, err := m.Start(&Start{ID: NewID(now, uint64(i), uint64(i)), Hash: d.Hash(), Input: input}, now)
+		if err != nil {
+			b.Fatal(err)
+		}
+		apply(&rec)
+		r := m.runs[rec.Run]
+		begun := m.Attempt(r, 0, now)
+		apply(&begun)
+		failed, _ := m.Finish(&Result{Run: r.ID, Attempt: 1, Failed: true, Error: "connection refused"}, now, w.rng.Uint64())
+		apply(&failed)
+	}
+	for _, r := range m.TakeChanged() {
+		r.Seen()
+	}
+	return m
+}
+
+// heap returns the bytes in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+func BenchmarkMemory(b *testing.B) {
+	const n = 200_000
+	for b.Loop() {
+		before := heap()
+		m := waiting(b, n)
+		used := heap() - before
+		data := frames(m.Snapshot(), nil, 1000)
+		b.ReportMetric(float64(used)/n, "B/run")
+		before = heap() // without the machine, which nobody uses any more
+		again, err := Restore(bytes.NewReader(data))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(heap()-before)/n, "B/restored-run")
+		runtime.KeepAlive(again)
+		runtime.KeepAlive(data)
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	m := waiting(b, 100_000)
+	buf := make([]byte, 0, 8<<20)
+	b.ReportAllocs()
+	var size int
+	var longest time.Duration
+	for b.Loop() {
+		size = 0
+		s := m.Snapshot()
+		for more := true; more; {
+			begin := time.Now()
+			buf, more = s.Next(buf[:0], 1000)
+			longest = max(longest, time.Since(begin))
+			size += len(buf)
+		}
+		s.Stop()
+	}
+	b.ReportMetric(float64(size)/100_000, "B/run")
+	b.ReportMetric(float64(longest.Microseconds()), "µs/longest-frame")
+}
+
+func BenchmarkRestore(b *testing.B) {
+	data := frames(waiting(b, 100_000).Snapshot(), nil, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Restore(bytes.NewReader(data)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDue(b *testing.B) {
+	data := frames(waiting(b, 100_000).Snapshot(), nil, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		m, err := Restore(bytes.NewReader(data))
+		if err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		b.StartTimer()
+		m.Due(1<<62, 1<<30)
+		if m.Waiting() != 0 {
+			b.Fatal(fmt.Sprint(m.Waiting(), " timers are left"))
+		}
+	}
+}

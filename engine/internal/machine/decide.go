@@ -1,0 +1,314 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// The reasons for which a command is refused.
+var (
+	ErrUnknown  = errors.New("no such run")
+	ErrState    = errors.New("not possible now")
+	ErrConflict = errors.New("key is taken")
+)
+
+// Start is the wish to start a run.
+type Start struct {
+	ID      ID
+	Hash    Hash
+	Key     string
+	Source  string // who asks
+	Input   []byte
+	At      int64         // when to begin; 0 means now
+	Timeout time.Duration // instead of the definition's; 0 means that one
+	Origin  ID            // the run that it repeats
+	Outputs [][]byte      // of steps that need not run again
+}
+
+// Start decides about a start. A key that is known is no error if it was used
+// for the same workflow: the run that has it is returned.
+func (m *Machine) Start(c *Start, now int64) (rec Record, existing ID, err error) {
+	d := m.defs[c.Hash]
+	if _, stored := m.used[c.Hash]; !stored {
+		return rec, ID{}, errors.New("definition is not stored")
+	}
+	if c.Key != "" {
+		if k, taken := m.keys[c.Key]; taken {
+			if k.of != d.workflow {
+				return rec, ID{}, fmt.Errorf("%w: %q by run %s of workflow %q", ErrConflict, c.Key, k.id, k.of.Name)
+			}
+			return rec, k.id, nil
+		}
+	}
+	if len(c.Outputs) >= len(d.Steps) && !slices.ContainsFunc(c.Outputs[:len(d.Steps)], func(out []byte) bool { return out == nil }) {
+		return rec, ID{}, fmt.Errorf("%w: all steps have their outputs, and nothing is left to run", ErrState)
+	}
+	source, _, _ := strings.Cut(c.Source, "\x00") // which ends it in the record
+	rec = Record{
+		Kind: Started, Run: c.ID, At: now, Hash: c.Hash, Data: c.Input, Other: c.Origin, Outputs: c.Outputs,
+		Text: source + "\x00" + c.Key,
+	}
+	begin := now
+	if c.At > now {
+		rec.Due, begin = c.At, c.At
+	}
+	if timeout := cmp.Or(c.Timeout, d.Timeout); timeout > 0 {
+		rec.Deadline = later(begin, timeout)
+	}
+	return rec, ID{}, nil
+}
+
+// later returns the time d after t, at most the largest one there is.
+func later(t int64, d time.Duration) int64 {
+	if s := t + int64(d); s >= t {
+		return s
+	}
+	return 1<<63 - 1
+}
+
+// Attempt decides to begin an attempt of a step that stands in its queue. Its
+// deadline is the first of those of the attempt, the step and the run.
+func (m *Machine) Attempt(r *Run, step int, now int64) Record {
+	s, p := &r.Steps[step], &r.Def.Steps[step].Policy
+	end := r.Deadline
+	least := func(t int64) {
+		if end == 0 || t < end {
+			end = t
+		}
+	}
+	if p.AttemptTimeout > 0 {
+		least(later(now, p.AttemptTimeout))
+	}
+	if p.TotalTimeout > 0 {
+		least(later(cmp.Or(s.First, now), p.TotalTimeout))
+	}
+	return Record{Kind: Begun, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt) + 1, Deadline: end}
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	Run     ID
+	Step    int
+	Attempt int
+	Output  []byte // of one that succeeded
+	Error   string // of one that did not
+	Failed  bool
+	Outcome retry.Outcome // how it failed
+	Snooze  time.Duration // not a failure: call again then
+	Release bool          // not a failure: the process ends
+}
+
+// Finish decides what follows the end of an attempt. There is nothing to record
+// of an attempt that is not running. u is a uniform random number.
+func (m *Machine) Finish(c *Result, now int64, u uint64) (rec Record, ok bool) {
+	r, known := m.runs[c.Run]
+	if !known || c.Step >= len(r.Steps) {
+		return rec, false
+	}
+	s := &r.Steps[c.Step]
+	if s.Status != Running || int(s.Attempt) != c.Attempt {
+		return rec, false
+	}
+	rec = Record{Run: c.Run, Step: c.Step, At: now, Attempt: c.Attempt}
+	switch {
+	case r.Outcome != Undecided:
+		rec.Kind, rec.Text = Late, late(c)
+	case c.Snooze > 0:
+		rec.Kind, rec.Delay, rec.By, rec.Text = Snoozed, c.Snooze, retry.ByHandler, c.Error
+		rec.Due = later(now, c.Snooze)
+	case c.Release:
+		rec.Kind, rec.Text = Released, c.Error
+	case c.Failed:
+		m.fail(&rec, r, c, u)
+	default:
+		rec.Kind, rec.Data = Done, c.Output
+		if rec.Data == nil {
+			rec.Data = []byte("null")
+		}
+	}
+	rec.Ends = r.ends(&rec)
+	return rec, true
+}
+
+func late(c *Result) string {
+	if c.Failed || c.Release || c.Snooze > 0 {
+		return c.Error
+	}
+	return "succeeded too late; the result is dropped"
+}
+
+// fail asks the policy.
+func (m *Machine) fail(rec *Record, r *Run, c *Result, u uint64) {
+	s := &r.Steps[c.Step]
+	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First)}
+	if r.Deadline != 0 {
+		if state.Left = time.Duration(r.Deadline - rec.At); state.Left == 0 {
+			state.Left = -1
+		}
+	}
+	d := retry.Decide(r.Def.Steps[c.Step].Policy, state, c.Outcome, retry.Gates{}, u)
+	rec.Kind, rec.Text, rec.Prev = Failed, c.Error, d.Prev
+	if rec.Reason = d.Stop; d.Stop == 0 {
+		rec.Delay, rec.By, rec.Due = d.Wait, d.By, later(rec.At, d.Wait)
+	}
+}
+
+// ends says which outcome the end of an attempt gives the run, if any.
+func (r *Run) ends(rec *Record) Outcome {
+	switch {
+	case r.Outcome != Undecided || r.running > 1:
+		return Undecided
+	case rec.Kind == Done && int(r.done)+1 == len(r.Steps):
+		return Succeeded
+	case r.Failing || rec.Reason != 0:
+		return Dead
+	}
+	return Undecided
+}
+
+// Lose decides what follows an attempt in which the process ended: another one,
+// unless there have been too many of them.
+func (m *Machine) Lose(r *Run, step int, now int64) Record {
+	s := &r.Steps[step]
+	rec := Record{Kind: Lost, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt), Due: now, Text: "the process ended in the attempt"}
+	if int(s.Lost) >= r.Def.Steps[step].MaxLost && r.Outcome == Undecided {
+		rec.Reason, rec.Due = retry.StopLost, 0
+	}
+	rec.Ends = r.ends(&rec)
+	return rec
+}
+
+// Orphans calls yield with every attempt that is running by the state.
+func (m *Machine) Orphans(yield func(*Run, int)) {
+	for _, r := range m.all {
+		if r.running == 0 {
+			continue
+		}
+		for i := range r.Steps {
+			if r.Steps[i].Status == Running {
+				yield(r, i)
+			}
+		}
+	}
+}
+
+// Expire decides that the run's time is over.
+func (m *Machine) Expire(r *Run, now int64) Record {
+	return Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+}
+
+// Cancel decides about a cancellation. A dead run may be canceled too, which
+// says that nobody will put it back to work.
+func (m *Machine) Cancel(id ID, by string, now int64) (Record, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished() {
+		return Record{}, fmt.Errorf("%w: run %s has %s", ErrState, id, r.State())
+	}
+	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, nil
+}
+
+// Retry decides to put a dead run back to work.
+func (m *Machine) Retry(id ID, by string, now int64) (Record, error) {
+	r, err := m.find(id)
+	switch {
+	case err != nil:
+		return Record{}, err
+	case r.Outcome != Dead:
+		return Record{}, fmt.Errorf("%w: run %s is %s, and only a dead one can be retried", ErrState, id, r.State())
+	case !r.ReplacedBy().IsZero():
+		return Record{}, fmt.Errorf("%w: run %s was replaced by %s", ErrState, id, r.ReplacedBy())
+	case !r.Closed():
+		return Record{}, fmt.Errorf("%w: an attempt of run %s is still being stopped", ErrState, id)
+	}
+	rec := Record{Kind: Retry, Run: id, At: now, Text: by}
+	if r.Def.Timeout > 0 {
+		rec.Deadline = later(now, r.Def.Timeout)
+	}
+	return rec, nil
+}
+
+// Wake decides to end the waits of a run now. There is a record for each.
+func (m *Machine) Wake(id ID, by string, now int64) (recs []Record, err error) {
+	r, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At > now {
+			recs = append(recs, Record{Kind: Woken, Run: id, Step: i, At: now, Text: by, By: retry.ByHuman})
+		}
+	}
+	if len(recs) == 0 {
+		return nil, fmt.Errorf("%w: run %s is %s and waits for nothing", ErrState, id, r.State())
+	}
+	return recs, nil
+}
+
+// Report decides about progress of an attempt.
+func (m *Machine) Report(id ID, step, attempt int, progress json.RawMessage, now int64) (rec Record, ok bool) {
+	r, known := m.runs[id]
+	if !known || step >= len(r.Steps) || r.Steps[step].Status != Running || int(r.Steps[step].Attempt) != attempt {
+		return rec, false
+	}
+	return Record{Kind: Progress, Run: id, Step: step, Attempt: attempt, At: now, Data: progress}, true
+}
+
+// Park decides that nobody knows the step's handler.
+func (m *Machine) Park(r *Run, step int, now int64) Record {
+	return Record{Kind: Parked, Run: r.ID, Step: step, At: now, Text: r.Def.Steps[step].Handler}
+}
+
+// Unpark decides that the step's handler is known now.
+func (m *Machine) Unpark(r *Run, step int, now int64) Record {
+	return Record{Kind: Unparked, Run: r.ID, Step: step, At: now}
+}
+
+// Replace decides that another run does the work of a dead one.
+func (m *Machine) Replace(id, by ID, now int64) (Record, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if !r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero() {
+		return Record{}, fmt.Errorf("%w: run %s is %s, and only a dead one can be replaced", ErrState, id, r.State())
+	}
+	return Record{Kind: Replaced, Run: id, At: now, Other: by}, nil
+}
+
+func (m *Machine) find(id ID) (*Run, error) {
+	if r, ok := m.runs[id]; ok {
+		return r, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
+}
+
+// Define decides to store a definition, unless it is stored already.
+func (m *Machine) Define(d *Definition, now int64) (rec Record, ok bool) {
+	if _, known := m.used[d.hash]; known {
+		return rec, false
+	}
+	return Record{Kind: Defined, At: now, Data: d.text}, true
+}
+
+// Purge decides to forget what ended before the one time, and died before the
+// other, if there is any.
+func (m *Machine) Purge(ended, dead, now int64) (rec Record, ok bool) {
+	ok = len(m.ended) > 0 && m.ended[0].at < ended
+	for _, r := range m.all {
+		if ok {
+			break
+		}
+		ok = r.Closed() && !r.Finished() && r.Ended < dead
+	}
+	return Record{Kind: Purged, At: ended, Due: dead}, ok
+}

@@ -1,0 +1,206 @@
+package machine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Hash tells definitions apart.
+type Hash [16]byte
+
+// Definition is a workflow as it was written. A run keeps the one it started
+// with; it is stored once for all its runs.
+type Definition struct {
+	Name    string        `json:"name"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // of a run; 0 means none
+	Steps   []Step        `json:"steps"`
+
+	hash     Hash
+	text     []byte
+	workflow *Workflow
+	runs     int  // runs in memory that follow it
+	open     bool // some of them are not finished; see applyPurged
+}
+
+// Step is a step as it was written.
+type Step struct {
+	Name      string          `json:"name"`
+	Needs     []string        `json:"needs,omitempty"`
+	Policy    retry.Policy    `json:"policy"`
+	Handler   string          `json:"handler"`                // who does the work
+	Args      json.RawMessage `json:"args,omitempty"`         // what the handler is told beside the input
+	Heartbeat time.Duration   `json:"heartbeat_ns,omitempty"` // longest silence of an attempt; 0 means any
+	MaxLost   int             `json:"max_lost"`               // lost attempts that are made up for
+
+	needs []int // positions of Needs
+	opens []int // positions of the steps that need this one
+	queue *Queue
+}
+
+// Refused are the keys of a policy that a step can't honour.
+var Refused = []string{"hedge", "reset-after", "budget"}
+
+// Prepare checks the definition, all of it, and makes it ready for use.
+func (d *Definition) Prepare() error {
+	var errs []error
+	if d.Name == "" {
+		errs = append(errs, errors.New("name: a workflow needs one"))
+	}
+	if len(d.Steps) == 0 {
+		errs = append(errs, errors.New("steps: a workflow needs at least one"))
+	}
+	if len(d.Steps) > maxSteps {
+		return fmt.Errorf("steps: %d, at most %d", len(d.Steps), maxSteps)
+	}
+	if d.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout: %v is negative", d.Timeout))
+	}
+	index := make(map[string]int, len(d.Steps))
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		if _, twice := index[s.Name]; twice {
+			errs = append(errs, fmt.Errorf("step %q: there are two of that name", s.Name))
+		}
+		index[s.Name] = i
+		errs = append(errs, s.check()...)
+		s.needs, s.opens = nil, nil
+	}
+	for i := range d.Steps {
+		errs = append(errs, d.connect(i, index)...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if at := d.cycle(); at != "" {
+		return fmt.Errorf("step %q: needs itself, by way of others", at)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	d.text, d.hash = text, Hash(sum[:16])
+	return nil
+}
+
+const maxSteps = 1000
+
+func (s *Step) check() (errs []error) {
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("step %q: %w", s.Name, fmt.Errorf(format, args...)))
+	}
+	if s.Name == "" {
+		fail("name: a step needs one")
+	}
+	if s.Handler == "" {
+		fail("handler: a step needs one")
+	}
+	if err := s.Policy.Validate(); err != nil {
+		fail("policy: %w", err)
+	}
+	if err := s.Policy.Refuse("step", Refused...); err != nil {
+		fail("policy: %w", err)
+	}
+	if s.Heartbeat < 0 {
+		fail("heartbeat: %v is negative", s.Heartbeat)
+	}
+	if s.MaxLost < 0 || s.MaxLost > math.MaxUint16 {
+		fail("max lost: %d is not between 0 and %d", s.MaxLost, math.MaxUint16)
+	}
+	return errs
+}
+
+func (d *Definition) connect(i int, index map[string]int) (errs []error) {
+	s := &d.Steps[i]
+	for k, need := range s.Needs {
+		j, known := index[need]
+		switch {
+		case !known:
+			errs = append(errs, fmt.Errorf("step %q: needs %q, which there is not", s.Name, need))
+		case j == i:
+			errs = append(errs, fmt.Errorf("step %q: needs itself", s.Name))
+		case slices.Contains(s.Needs[:k], need):
+			errs = append(errs, fmt.Errorf("step %q: needs %q twice", s.Name, need))
+		default:
+			s.needs = append(s.needs, j)
+			d.Steps[j].opens = append(d.Steps[j].opens, i)
+		}
+	}
+	return errs
+}
+
+// cycle returns the name of a step that can never begin, if there is one.
+func (d *Definition) cycle() string {
+	missing := make([]int, len(d.Steps))
+	var ready []int
+	for i := range d.Steps {
+		if missing[i] = len(d.Steps[i].needs); missing[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	for begun := 0; begun < len(ready); begun++ {
+		for _, i := range d.Steps[ready[begun]].opens {
+			if missing[i]--; missing[i] == 0 {
+				ready = append(ready, i)
+			}
+		}
+	}
+	for i, n := range missing {
+		if n > 0 {
+			return d.Steps[i].Name
+		}
+	}
+	return ""
+}
+
+// Hash returns what tells the definition from others.
+func (d *Definition) Hash() Hash { return d.hash }
+
+// Index returns the position of the step of that name, or -1.
+func (d *Definition) Index(name string) int {
+	return slices.IndexFunc(d.Steps, func(s Step) bool { return s.Name == name })
+}
+
+// Downstream returns which steps are the one at the position or need it, by
+// however many others.
+func (d *Definition) Downstream(i int) []bool {
+	in := make([]bool, len(d.Steps))
+	in[i] = true
+	for todo := []int{i}; len(todo) > 0; todo = todo[1:] {
+		for _, j := range d.Steps[todo[0]].opens {
+			if !in[j] {
+				in[j] = true
+				todo = append(todo, j)
+			}
+		}
+	}
+	return in
+}
+
+// Upstream reports whether the step at position i needs the one at j, by
+// however many others.
+func (d *Definition) Upstream(i, j int) bool { return i != j && d.Downstream(j)[i] }
+
+// ParseDefinition reads a stored definition.
+func ParseDefinition(text []byte) (*Definition, error) {
+	d := new(Definition)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(d); err != nil {
+		return nil, fmt.Errorf("definition: %w", err)
+	}
+	if err := d.Prepare(); err != nil {
+		return nil, fmt.Errorf("definition %q: %w", d.Name, err)
+	}
+	// What was stored counts, also where this version would write it otherwise.
+	sum := sha256.Sum256(text)
+	d.text, d.hash = bytes.Clone(text), Hash(sum[:16])
+	return d, nil
+}

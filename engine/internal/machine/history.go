@@ -1,0 +1,119 @@
+package machine
+
+import (
+	"iter"
+	"strings"
+	"time"
+)
+
+// The history of a run is its own records, encoded one after the other. A run
+// that fails for months must not fill the memory, so beyond maxHistory the
+// middle is left out; headHistory is kept of its beginning.
+const (
+	maxHistory  = 256 << 10
+	headHistory = 64 << 10
+	tailHistory = 128 << 10
+	maxText     = 16 << 10 // of a record in it
+)
+
+// remember adds the record to the run's history.
+func (r *Run) remember(rec *Record) {
+	short := *rec
+	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
+	if rec.Kind == Started {
+		short.Text = ""
+	}
+	if len(short.Text) > maxText {
+		short.Text = strings.ToValidUTF8(short.Text[:maxText], "")
+	}
+	r.History = short.append(r.History, r.Created)
+	if len(r.History) > maxHistory {
+		r.shorten()
+	}
+}
+
+// shorten leaves out the middle of the history.
+func (r *Run) shorten() {
+	head, left := 0, 0
+	tail := len(r.History)
+	in := reader{data: r.History}
+	for len(in.data) > 0 {
+		at := len(r.History) - len(in.data)
+		var rec Record
+		rec.read(&in, r.Created)
+		if in.err != nil {
+			return
+		}
+		next := len(r.History) - len(in.data)
+		switch {
+		case next <= headHistory && rec.Kind != Omitted && left == 0:
+			head = next
+		case len(r.History)-next >= tailHistory:
+			left++
+			if rec.Kind == Omitted {
+				left += rec.Attempt - 1
+			}
+		default:
+			tail = min(tail, at)
+		}
+	}
+	note := Record{Kind: Omitted, At: r.Created, Attempt: left}
+	short := note.append(append([]byte(nil), r.History[:head]...), r.Created)
+	r.History = append(short, r.History[tail:]...)
+}
+
+// last returns when something happened last.
+func (r *Run) last() (at int64) {
+	for rec := range r.Records() {
+		at = rec.At
+	}
+	return at
+}
+
+// Records yields the history of the run, oldest first. Kind Omitted says that
+// some were left out.
+func (r *Run) Records() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		in := reader{data: r.History}
+		for len(in.data) > 0 {
+			var rec Record
+			rec.read(&in, r.Created)
+			if in.err != nil || !yield(rec) {
+				return
+			}
+		}
+	}
+}
+
+// Situation returns the step that matters most now, its last error, and when
+// something happened last.
+func (r *Run) Situation() (step, text string, at time.Time) {
+	var last int64
+	best := -1
+	for i := range r.Steps {
+		if best < 0 || r.Steps[i].Status.matters() > r.Steps[best].Status.matters() {
+			best = i
+		}
+	}
+	for rec := range r.Records() {
+		if last = max(last, rec.At); rec.Text == "" {
+			continue
+		}
+		switch rec.Kind {
+		case Failed, Lost, Late:
+			text = rec.Text
+		}
+	}
+	if r.Outcome == Succeeded {
+		text = ""
+	}
+	if r.Outcome != Succeeded && best >= 0 {
+		step = r.Def.Steps[best].Name
+	}
+	return step, text, time.Unix(0, last)
+}
+
+// matters orders statuses by how much one wants to see them.
+func (s Status) matters() int {
+	return [...]int{Blocked: 1, Waiting: 3, Running: 4, Complete: 0, Exhausted: 5, NoHandler: 2}[s]
+}

@@ -1,0 +1,156 @@
+package machine
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistoryHasEveryKind(t *testing.T) {
+	r := &Run{Created: epoch}
+	var want []Record
+	for k := Opened; k < kinds; k++ {
+		rec := Record{
+			Kind: k, Run: ID{1}, Step: 3, At: epoch + int64(k)*sec, Attempt: 4, Due: epoch + 5, Delay: time.Second, Prev: 2, By: 1,
+			Reason: 3, Deadline: epoch + 9, Other: ID{2}, Hash: Hash{3}, Text: "text", Data: []byte("data"), Ends: Dead, Outputs: [][]byte{nil, {1}},
+		}
+		r.remember(&rec)
+		rec.Run, rec.Hash, rec.Data, rec.Outputs = ID{}, Hash{}, nil, nil // the run has them
+		if k == Started {
+			rec.Text = ""
+		}
+		want = append(want, rec)
+	}
+	i := 0
+	for rec := range r.Records() {
+		if !equal(&rec, &want[i]) {
+			t.Errorf("record %d\n got %+v\nwant %+v", i, rec, want[i])
+		}
+		i++
+	}
+	if i != len(want) {
+		t.Errorf("%d records, want %d", i, len(want))
+	}
+	for range r.Records() {
+		break // which must not panic
+	}
+}
+
+func TestHistoryIsShortened(t *testing.T) {
+	tests := []struct {
+		name string
+		n    int
+		text func(*rand.Rand) int
+	}{
+		{"small records", 100_000, func(*rand.Rand) int { return 10 }},
+		{"records of all sizes", 10_000, func(r *rand.Rand) int { return r.IntN(4 << 10) }},
+		{"a large one now and then", 10_000, func(r *rand.Rand) int {
+			if r.IntN(50) == 0 {
+				return 16 << 10
+			}
+			return 5
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			r, text := &Run{Created: epoch}, strings.Repeat("x", 32<<10)
+			begin := time.Now()
+			for i := range test.n {
+				r.remember(&Record{Kind: Failed, At: epoch + int64(i), Attempt: i + 1, Text: text[:test.text(rng)]})
+				if len(r.History) > maxHistory {
+					t.Fatalf("%d bytes after %d records", len(r.History), i+1)
+				}
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("took %v", took)
+			}
+			checkShort(t, r, test.n)
+		})
+	}
+}
+
+// checkShort checks that a history of records numbered from 1 to n has its head
+// and its tail, and says what is missing.
+func checkShort(t *testing.T, r *Run, n int) {
+	t.Helper()
+	at, notes, size := 0, 0, 0
+	for rec := range r.Records() {
+		if rec.Kind == Omitted {
+			at += rec.Attempt
+			notes++
+			continue
+		}
+		if at++; rec.Attempt != at {
+			t.Fatalf("record %d where %d should be", rec.Attempt, at)
+		}
+		if notes == 0 {
+			size += len(rec.append(nil, epoch))
+		}
+	}
+	if at != n || notes != 1 {
+		t.Errorf("it ends with record %d of %d, and has %d notes", at, n, notes)
+	}
+	if size < headHistory/2 || len(r.History)-size < tailHistory/2 {
+		t.Errorf("a head of %d bytes and a tail of %d", size, len(r.History)-size)
+	}
+}
+
+func TestOneHugeRecordDoesNotFillTheHistory(t *testing.T) {
+	r := &Run{Created: epoch}
+	for i := range 20 {
+		r.remember(&Record{Kind: Failed, At: epoch, Attempt: i + 1, Text: strings.Repeat("é", 300<<10)})
+		if len(r.History) > maxHistory {
+			t.Fatalf("%d bytes after %d records of 600 kB", len(r.History), i+1)
+		}
+	}
+	for rec := range r.Records() {
+		if rec.Kind == Failed && (len(rec.Text) < 1000 || strings.ToValidUTF8(rec.Text, "") != rec.Text) {
+			t.Errorf("a text of %d bytes is kept", len(rec.Text))
+		}
+	}
+}
+
+func TestRecordsOfDamagedBytesEnd(t *testing.T) {
+	good := &Run{Created: epoch}
+	for k := Started; k < kinds; k++ {
+		good.remember(&Record{Kind: k, At: epoch + 5, Attempt: 3, Due: epoch + 9, Text: "some text"})
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		r := &Run{Created: epoch, History: append([]byte(nil), good.History...)}
+		for range 1 + rng.IntN(3) {
+			r.History[rng.IntN(len(r.History))] = byte(rng.Uint32())
+		}
+		r.History = r.History[:rng.IntN(len(r.History)+1)]
+		n := 0
+		for range r.Records() {
+			if n++; n > len(r.History) {
+				t.Fatalf("%d records of %d bytes: %x", n, len(r.History), r.History)
+			}
+		}
+		r.shorten()
+	}
+}
+
+func TestSituation(t *testing.T) {
+	w := newWorld(t)
+	r := w.start(w.define(steps(t, "one", "a: fixed(1s) attempts=2", "b: fixed(1s) attempts=2")), Start{})
+	w.attempt(r)
+	w.pass(time.Second)
+	w.finish(r, 1, Result{Failed: true, Error: "broke"})
+	if step, text, at := r.Situation(); step != "a" || text != "broke" || at.UnixNano() != w.now {
+		t.Errorf("Situation = %q, %q, %v", step, text, at)
+	}
+	w.finish(r, 0, Result{})
+	w.pass(time.Second)
+	w.attempt(r)
+	if step, _, _ := r.Situation(); step != "b" {
+		t.Errorf("Situation is that of %q", step)
+	}
+	w.finish(r, 1, Result{})
+	if step, text, at := r.Situation(); step != "" || text != "" || at.UnixNano() != w.now {
+		t.Errorf("Situation of one that succeeded = %q, %q, %v", step, text, at)
+	}
+}

@@ -1,0 +1,274 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// judge knows the rules of runs and nothing of the machine: it sees the records
+// as they come, and objects. It measures waits by elapsed time, so that a clock
+// that is set can't fool it.
+type judge struct {
+	t    testing.TB
+	w    *world
+	defs map[Hash]*Definition
+	runs map[ID]*judged
+	now  int64 // elapsed time
+}
+
+type judged struct {
+	def       *Definition
+	steps     []judgedStep
+	outcome   Outcome
+	failing   bool
+	canceled  bool
+	calendar  int64 // no attempt before this time of the wall clock, unless woken
+	timeout   int64 // least elapsed time until it may expire
+	outcomes  int
+	revivals  int
+	replaced  bool
+	timedFrom int64
+}
+
+type judgedStep struct {
+	attempts, spent, lost     int
+	due                       int64 // elapsed time
+	running, complete, failed bool
+	parked                    bool
+}
+
+func newJudge(w *world) *judge {
+	return &judge{t: w.t, w: w, defs: map[Hash]*Definition{}, runs: map[ID]*judged{}}
+}
+
+func (j *judge) running(r *judged) (n int) {
+	for i := range r.steps {
+		if r.steps[i].running {
+			n++
+		}
+	}
+	return n
+}
+
+func (j *judge) met(r *judged, step int) bool {
+	for _, need := range r.def.Steps[step].Needs {
+		if !r.steps[r.def.Index(need)].complete {
+			return false
+		}
+	}
+	return true
+}
+
+// see judges a record that was applied just now.
+func (j *judge) see(rec *Record) {
+	j.t.Helper()
+	j.now = j.w.boot
+	switch rec.Kind {
+	case Defined:
+		d, err := ParseDefinition(rec.Data)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.defs[d.Hash()] = d
+		return
+	case Started:
+		j.started(rec)
+		return
+	case Jumped:
+		for _, r := range j.runs {
+			if r.calendar <= rec.At-int64(rec.Delay) {
+				r.calendar = 0 // it was time, whatever the clock says now
+			}
+		}
+		return
+	case Opened, Purged, Cron:
+		return
+	default:
+	}
+	r, known := j.runs[rec.Run]
+	if !known {
+		j.t.Fatalf("%s of run %s, which never started", rec.Kind, rec.Run)
+	}
+	before := r.outcome
+	j.step(r, rec)
+	if r.outcome == Undecided && j.running(r) == 0 {
+		done := 0
+		for i := range r.steps {
+			if r.steps[i].complete {
+				done++
+			}
+		}
+		switch {
+		case r.failing:
+			r.outcome = Dead
+		case done == len(r.steps):
+			r.outcome = Succeeded
+		}
+	}
+	for i := range r.steps {
+		r.steps[i].parked = r.steps[i].parked && r.outcome == Undecided
+	}
+	if r.outcome != before && rec.Kind != Retry {
+		if rec.Ends != r.outcome {
+			j.t.Fatalf("%+v ends as %d, want %d", rec, rec.Ends, r.outcome)
+		}
+		if r.outcomes++; r.outcomes > 1+r.revivals {
+			j.t.Fatalf("%+v: the run has %d outcomes, and was put back to work %d times", rec, r.outcomes, r.revivals)
+		}
+	} else if rec.Ends != Undecided {
+		j.t.Fatalf("%+v ends as %d, and the run does not end", rec, rec.Ends)
+	}
+	if live, ok := j.w.m.Run(rec.Run); !ok || live.Outcome != r.outcome {
+		j.t.Fatalf("%+v: outcome %v, want %d", rec, live, r.outcome)
+	}
+}
+
+func (j *judge) started(rec *Record) {
+	j.t.Helper()
+	if j.runs[rec.Run] != nil {
+		j.t.Fatalf("run %s starts twice", rec.Run)
+	}
+	d := j.defs[rec.Hash]
+	r := &judged{def: d, steps: make([]judgedStep, len(d.Steps)), calendar: rec.Due, timedFrom: j.now}
+	if rec.Deadline != 0 {
+		r.timeout = rec.Deadline - max(rec.Due, rec.At)
+	}
+	for i, out := range rec.Outputs {
+		r.steps[i].complete = out != nil
+	}
+	j.runs[rec.Run] = r
+}
+
+func (j *judge) step(r *judged, rec *Record) {
+	j.t.Helper()
+	s := &r.steps[rec.Step]
+	wait := func(due int64) { s.due = j.now + due - rec.At }
+	if rec.Attempt != 0 && rec.Kind != Begun && (!s.running || s.attempts != rec.Attempt) {
+		j.t.Fatalf("%+v of an attempt that is not running: %+v", rec, *s)
+	}
+	switch rec.Kind {
+	case Begun:
+		j.begun(r, s, rec)
+	case Done:
+		s.running, s.complete = false, true
+	case Failed:
+		s.running = false
+		limit := max(r.def.Steps[rec.Step].Policy.Attempts, 1)
+		unlimited := r.def.Steps[rec.Step].Policy.Attempts == retry.Unlimited
+		if s.spent++; !unlimited && (s.spent > limit || s.spent == limit && rec.Reason == 0) {
+			j.t.Fatalf("%+v is failure %d of %d", rec, s.spent, limit)
+		}
+		s.lost = 0
+		s.failed = rec.Reason != 0
+		r.failing = r.failing || s.failed
+		if !s.failed {
+			wait(rec.Due)
+		}
+	case Snoozed:
+		s.running, s.lost = false, 0
+		wait(rec.Due)
+	case Released:
+		s.running = false
+		wait(rec.At)
+	case Lost:
+		s.running = false
+		s.lost++
+		if s.failed = rec.Reason != 0; s.failed != (s.lost > r.def.Steps[rec.Step].MaxLost && r.outcome == Undecided) {
+			j.t.Fatalf("%+v is lost attempt %d of %d", rec, s.lost, r.def.Steps[rec.Step].MaxLost)
+		}
+		r.failing = r.failing || s.failed
+		if !s.failed {
+			wait(rec.Due)
+		}
+	case Late:
+		if r.outcome == Undecided {
+			j.t.Fatalf("%+v, and the run is not over", rec)
+		}
+		s.running, s.failed = false, true
+	case Cancel:
+		if r.outcome == Succeeded || r.outcome == Canceled {
+			j.t.Fatalf("%+v of a run with outcome %d", rec, r.outcome)
+		}
+		if r.outcome == Dead {
+			r.revivals++ // that nobody will put it back to work is an outcome too
+		}
+		r.outcome, r.canceled = Canceled, true
+	case Expired:
+		if r.outcome != Undecided || r.timeout == 0 || j.now-r.timedFrom < r.timeout {
+			j.t.Fatalf("%+v after %d of a run with outcome %d and a timeout of %d", rec, j.now-r.timedFrom, r.outcome, r.timeout)
+		}
+		if r.calendar > rec.At {
+			j.t.Fatalf("%+v before the run may begin, at %d", rec, r.calendar)
+		}
+		r.outcome = Dead
+	case Retry:
+		j.retry(r, rec)
+	case Woken:
+		if s.running || s.complete || s.failed || r.outcome != Undecided || r.failing {
+			j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
+		}
+		s.due, r.calendar = j.now, 0
+		if rec.By != retry.ByHuman {
+			j.t.Fatalf("%+v is by %v", rec, rec.By)
+		}
+	case Parked:
+		if s.running || s.parked || r.outcome != Undecided {
+			j.t.Fatalf("%+v: %+v", rec, *s)
+		}
+		s.parked = true
+	case Unparked:
+		if !s.parked || r.outcome != Undecided {
+			j.t.Fatalf("%+v: %+v", rec, *s)
+		}
+		s.parked = false
+	case Replaced:
+		if r.outcome != Dead || r.replaced {
+			j.t.Fatalf("%+v of a run with outcome %d", rec, r.outcome)
+		}
+		r.replaced = true
+	default:
+	}
+}
+
+func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
+	j.t.Helper()
+	policy := &r.def.Steps[rec.Step].Policy
+	switch {
+	case r.outcome != Undecided || r.failing || r.canceled:
+		j.t.Fatalf("%+v of a run that is over: outcome %d, failing %v", rec, r.outcome, r.failing)
+	case s.running || s.complete || s.failed || s.parked:
+		j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
+	case !j.met(r, rec.Step):
+		j.t.Fatalf("%+v before what it needs is complete", rec)
+	case j.now < s.due:
+		j.t.Fatalf("%+v: %d before its time", rec, s.due-j.now)
+	case rec.At < r.calendar:
+		j.t.Fatalf("%+v before its time by the calendar, %d", rec, r.calendar)
+	case policy.Attempts != retry.Unlimited && s.spent >= max(policy.Attempts, 1):
+		j.t.Fatalf("%+v is one too many: %+v", rec, *s)
+	case rec.Attempt != s.attempts+1:
+		j.t.Fatalf("%+v has the number %d, want %d", rec, rec.Attempt, s.attempts+1)
+	}
+	s.attempts++
+	s.running = true
+	r.calendar = 0
+}
+
+func (j *judge) retry(r *judged, rec *Record) {
+	j.t.Helper()
+	if r.outcome != Dead || j.running(r) != 0 || r.replaced {
+		j.t.Fatalf("%+v of a run with outcome %d and %d running", rec, r.outcome, j.running(r))
+	}
+	r.outcome, r.failing = Undecided, false
+	r.revivals++
+	r.timeout, r.timedFrom = 0, j.now
+	if rec.Deadline != 0 {
+		r.timeout = rec.Deadline - rec.At
+	}
+	for i := range r.steps {
+		if s := &r.steps[i]; s.failed {
+			s.failed, s.spent, s.lost, s.due = false, 0, 0, j.now
+		}
+	}
+}

@@ -1,0 +1,565 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// world plays the owner of a machine: it has the clock and the log, and applies
+// what is decided before the entry that holds it is complete, as the engine
+// does. The machine that it is checked against, shadow, sees nothing but the
+// entries.
+type world struct {
+	t      testing.TB
+	m      *Machine
+	shadow *Machine
+	rng    *rand.Rand
+	now    int64
+	boot   int64 // elapsed time since the boot
+	log    [][]byte
+	entry  Entry
+	open   bool
+	ids    uint64
+	gone   map[ID]bool // forgotten once; it comes back with a replay
+	judge  *judge      // nil for none
+}
+
+const epoch = int64(1_800_000_000) * 1e9
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	return &world{
+		t: t, m: New(), shadow: New(), rng: rand.New(rand.NewPCG(1, 2)), now: epoch, boot: int64(time.Hour),
+		gone: map[ID]bool{},
+	}
+}
+
+func (w *world) pass(d time.Duration) {
+	w.now += int64(d)
+	w.boot += int64(d)
+}
+
+func (w *world) begin() {
+	if !w.open {
+		w.open = true
+		w.entry.Reset(w.now, w.boot)
+		w.m.Begin(uint64(len(w.log))+1, Header{At: w.now, SinceBoot: w.boot})
+	}
+}
+
+// emit records something.
+func (w *world) emit(rec Record) {
+	w.t.Helper()
+	w.begin()
+	w.entry.Add(&rec)
+	before := Undecided
+	if r, ok := w.m.Run(rec.Run); ok {
+		before = r.Outcome
+	}
+	if err := w.m.Apply(&rec); err != nil {
+		w.t.Fatalf("Apply(%+v) = %v", rec, err)
+	}
+	if r, ok := w.m.Run(rec.Run); ok && rec.Kind != Retry {
+		after := r.Outcome
+		if after == before {
+			after = Undecided
+		}
+		if after != rec.Ends {
+			w.t.Fatalf("Apply(%+v) made of outcome %d a %d, and the record says that it ends as %d", rec, before, r.Outcome, rec.Ends)
+		}
+	}
+	if w.judge != nil {
+		w.judge.see(&rec)
+	}
+}
+
+// commit ends the entry, and shows it to the shadow.
+func (w *world) commit() {
+	w.t.Helper()
+	if !w.open {
+		return
+	}
+	w.open = false
+	w.log = append(w.log, bytes.Clone(w.entry.Bytes()))
+	if w.shadow != nil {
+		replay(w.t, w.shadow, w.log)
+	}
+}
+
+// do is an entry of one record.
+func (w *world) do(rec Record, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.emit(rec)
+	w.commit()
+}
+
+// replay applies what the machine has not seen of the log.
+func replay(t testing.TB, m *Machine, log [][]byte) {
+	t.Helper()
+	for seq := m.Seq(); seq < uint64(len(log)); seq++ {
+		h, err := ReadHeader(log[seq])
+		if err != nil {
+			t.Fatalf("entry %d: %v", seq+1, err)
+		}
+		m.Begin(seq+1, h)
+		if _, err := ReadEntry(log[seq], m.Apply); err != nil {
+			t.Fatalf("entry %d: %v", seq+1, err)
+		}
+	}
+}
+
+func replayed(t testing.TB, log [][]byte) *Machine {
+	t.Helper()
+	m := New()
+	replay(t, m, log)
+	return m
+}
+
+func (w *world) define(d *Definition) *Definition {
+	w.t.Helper()
+	if err := d.Prepare(); err != nil {
+		w.t.Fatal(err)
+	}
+	if rec, ok := w.m.Define(d, w.now); ok {
+		w.do(rec, nil)
+	}
+	return d
+}
+
+func (w *world) id() ID {
+	w.ids++
+	return NewID(w.now, w.ids, w.ids)
+}
+
+// start starts a run of the definition.
+func (w *world) start(d *Definition, c Start) *Run {
+	w.t.Helper()
+	c.Hash = d.Hash()
+	if c.ID.IsZero() {
+		c.ID = w.id()
+	}
+	rec, existing, err := w.m.Start(&c, w.now)
+	if err != nil || !existing.IsZero() {
+		w.t.Fatalf("Start(%+v) = %v, %v", c, existing, err)
+	}
+	w.do(rec, nil)
+	return w.m.runs[c.ID]
+}
+
+// attempt begins the attempts of a run that are due.
+func (w *world) attempt(r *Run) {
+	w.t.Helper()
+	w.m.Due(w.now, 1<<30)
+	for i := range r.Steps {
+		if r.Steps[i].queued {
+			w.emit(w.m.Attempt(r, i, w.now))
+		}
+	}
+	w.commit()
+}
+
+// finish ends the running attempt of a step.
+func (w *world) finish(r *Run, step int, c Result) Record {
+	w.t.Helper()
+	c.Run, c.Step, c.Attempt = r.ID, step, int(r.Steps[step].Attempt)
+	rec, ok := w.m.Finish(&c, w.now, w.rng.Uint64())
+	if !ok {
+		w.t.Fatalf("Finish(%+v) of step %+v: there is nothing to record", c, r.Steps[step])
+	}
+	w.do(rec, nil)
+	return rec
+}
+
+// crash drops the machine and goes on with what the log says, or a snapshot of
+// it and the log.
+func (w *world) crash(from *Machine) {
+	w.t.Helper()
+	if from == nil {
+		from = New()
+	}
+	replay(w.t, from, w.log)
+	w.m = from
+}
+
+// check compares the machine with others that should be equal, and looks for
+// contradictions in all of them.
+func (w *world) check(what string, others ...*Machine) {
+	w.t.Helper()
+	if err := legal(w.m); err != nil {
+		w.t.Fatalf("%s: live state is not legal: %v", what, err)
+	}
+	want := dump(w.m, w.gone)
+	for _, o := range others {
+		if err := legal(o); err != nil {
+			w.t.Fatalf("%s: replayed state is not legal: %v", what, err)
+		}
+		if got := dump(o, w.gone); got != want {
+			w.t.Fatalf("%s: replay differs from life\n%s", what, diff(got, want))
+		}
+		for h := range w.m.used {
+			if o.used[h] != w.m.used[h] {
+				w.t.Fatalf("%s: definition %x of workflow %q: used %d, want %d", what, h, w.m.defs[h].Name, o.used[h], w.m.used[h])
+			}
+		}
+	}
+}
+
+func diff(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	var out strings.Builder
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			fmt.Fprintf(&out, "  got  %s\n", line)
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			fmt.Fprintf(&out, "  want %s\n", line)
+		}
+	}
+	return out.String()
+}
+
+// dump writes all of the state that is to survive, one thing a line. What
+// follows from the time is left out: which steps stand in a queue. Runs that a
+// live machine has forgotten are left out too.
+func dump(m *Machine, gone map[ID]bool) string {
+	lines := []string{fmt.Sprintf("entry %d at %d, %d since boot %q", m.seq, m.at, m.sinceBoot, m.boot)}
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, r := range m.all {
+		if gone[r.ID] && r.Finished() {
+			continue
+		}
+		lines = append(lines, dumpRun(r))
+	}
+	for key, k := range m.keys {
+		add("key %q is of %s of %s, ended %d", key, k.id, k.of.Name, k.ended)
+	}
+	for _, e := range m.ended {
+		add("key %q expires %d", e.key, e.at)
+	}
+	for name, s := range m.schedules {
+		add("schedule %q %q due %d %q", name, s.Name, s.Due, s.Data)
+	}
+	for name, f := range m.workflows {
+		add("workflow %q active %d totals %+v", name, f.Active, f.Totals)
+		for _, q := range f.queues {
+			if q.Running > 0 {
+				add("queue %q of %q running %d", q.Step, name, q.Running)
+			}
+		}
+	}
+	for h, set := range m.parked {
+		for p := range set {
+			if p.run.Outcome == Undecided {
+				add("handler %q is waited for by %s %d", h, p.run.ID, p.step)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// dumpRun is called so often that it must not use fmt.
+func dumpRun(r *Run) string {
+	b := make([]byte, 0, 1024)
+	num := func(name string, n int64) {
+		b = append(append(b, name...), ' ')
+		b = append(strconv.AppendInt(b, n, 10), ' ')
+	}
+	text := func(name, s string) {
+		b = append(append(b, name...), ' ')
+		b = append(strconv.AppendQuote(b, s), ' ')
+	}
+	flag := func(name string, is bool) {
+		if is {
+			b = append(append(b, name...), ' ')
+		}
+	}
+	text("run", r.ID.String())
+	text("of", r.Def.Name)
+	b = hex.AppendEncode(b, r.Def.hash[:4])
+	text(" key", r.Key)
+	text("input", string(r.Input))
+	num("created", r.Created)
+	num("deadline", r.Deadline)
+	num("ended", r.Ended)
+	num("outcome", int64(r.Outcome))
+	text("reason", r.Reason.String())
+	flag("failing", r.Failing)
+	text("origin", r.Origin().String())
+	text("replaced by", r.ReplacedBy().String())
+	text("source", r.Source())
+	num("running", int64(r.running))
+	num("done", int64(r.done))
+	flag("active", r.active)
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		text("step", s.Status.String())
+		num("at", s.At)
+		num("first", s.First)
+		num("prev", int64(s.Prev))
+		num("attempt", int64(s.Attempt))
+		num("spent", int64(s.Spent))
+		num("lost", int64(s.Lost))
+		text("output", string(r.Output(i)))
+		text("progress", string(r.Progress(i)))
+	}
+	return string(hex.AppendEncode(append(b, "history "...), r.History))
+}
+
+// legal says what is wrong with the state, if anything. It counts everything
+// again that the machine counts.
+func legal(m *Machine) error {
+	for _, f := range []func(*Machine) error{legalMemory, legalTimers, legalQueues, legalCounts, legalKeys} {
+		if err := f(m); err != nil {
+			return err
+		}
+	}
+	for _, r := range m.all {
+		if err := legalRun(m, r); err != nil {
+			return fmt.Errorf("run %s: %w: %s", r.ID, err, dumpRun(r))
+		}
+	}
+	return nil
+}
+
+func legalMemory(m *Machine) error {
+	if len(m.all) != len(m.runs) {
+		return fmt.Errorf("%d runs in the list, %d by id", len(m.all), len(m.runs))
+	}
+	dirty := map[*Run]int{}
+	for _, r := range m.changed {
+		if dirty[r]++; dirty[r] > 1 || !r.dirty {
+			return fmt.Errorf("run %s stands %d times among the changed, dirty %v", r.ID, dirty[r], r.dirty)
+		}
+	}
+	defs := map[*Definition]int{}
+	for i, r := range m.all {
+		defs[r.Def]++
+		switch {
+		case int(r.index) != i:
+			return fmt.Errorf("run %s at %d has the index %d", r.ID, i, r.index)
+		case m.runs[r.ID] != r:
+			return fmt.Errorf("run %s is not the one of its id", r.ID)
+		case m.defs[r.Def.hash] != r.Def:
+			return fmt.Errorf("run %s has a definition that is not stored", r.ID)
+		}
+	}
+	for h, d := range m.defs {
+		if d.runs != defs[d] {
+			return fmt.Errorf("definition %x has %d runs, counted %d", h, defs[d], d.runs)
+		}
+	}
+	for h := range m.used {
+		if m.defs[h] == nil {
+			return fmt.Errorf("definition %x is not stored", h)
+		}
+	}
+	return nil
+}
+
+func legalTimers(m *Machine) error {
+	for i := range m.timers.heap {
+		t := &m.timers.heap[i]
+		if m.runs[t.run.ID] != t.run {
+			return fmt.Errorf("timer %d is of run %s, which is not in memory", i, t.run.ID)
+		}
+		if int(*t.place()) != i {
+			return fmt.Errorf("timer %d of run %s step %d: its place says %d", i, t.run.ID, t.step, *t.place())
+		}
+		if i > 0 && m.timers.heap[(i-1)/4].due > t.due {
+			return fmt.Errorf("timer %d is due before its parent", i)
+		}
+		if t.step == deadline && t.due != t.run.Deadline || t.step != deadline && t.due != t.run.Steps[t.step].At {
+			return fmt.Errorf("timer %d of run %s step %d is due %d: %s", i, t.run.ID, t.step, t.due, dumpRun(t.run))
+		}
+	}
+	n := 0
+	for _, r := range m.all {
+		if r.timer != noTimer {
+			n++
+		}
+		for i := range r.Steps {
+			if r.Steps[i].timer != noTimer {
+				n++
+			}
+		}
+	}
+	if n != len(m.timers.heap) {
+		return fmt.Errorf("%d timers in the heap, %d known to runs", len(m.timers.heap), n)
+	}
+	return nil
+}
+
+func legalQueues(m *Machine) error {
+	stand := map[place]bool{}
+	for _, w := range m.workflows {
+		for _, q := range w.queues {
+			for _, f := range []*fifo{&q.begun, &q.fresh} {
+				for i := range f.n {
+					p := f.ring[(f.head+i)%len(f.ring)]
+					if p.run.Def.Steps[p.step].queue != q {
+						return fmt.Errorf("run %s step %d stands in the queue %q", p.run.ID, p.step, q.Step)
+					}
+					stand[p] = true
+				}
+			}
+			if listed := slices.Contains(m.busy, q); listed != q.listed || q.Len() > 0 && !listed {
+				return fmt.Errorf("queue %q of %d: busy %v, listed %v", q.Step, q.Len(), listed, q.listed)
+			}
+		}
+	}
+	for _, r := range m.all {
+		for i := range r.Steps {
+			if r.Steps[i].queued && !stand[place{r, int32(i)}] {
+				return fmt.Errorf("run %s step %d does not stand in its queue", r.ID, i)
+			}
+		}
+	}
+	return nil
+}
+
+func legalCounts(m *Machine) error {
+	type counts struct {
+		active int
+		by     [States]int
+	}
+	count, running := map[*Workflow]*counts{}, map[*Queue]int{}
+	for _, w := range m.workflows {
+		count[w] = new(counts)
+	}
+	for _, r := range m.all {
+		c := count[r.Def.workflow]
+		c.by[r.State()]++
+		if r.begun() && !r.Closed() {
+			c.active++
+		}
+		for i := range r.Steps {
+			if r.Steps[i].Status == Running {
+				running[r.Def.Steps[i].queue]++
+			}
+		}
+	}
+	for name, w := range m.workflows {
+		if c := count[w]; w.Name != name || w.Active != c.active || w.Counts != c.by {
+			return fmt.Errorf("workflow %q counts %d active and %v, recounted %d and %v", name, w.Active, w.Counts, c.active, c.by)
+		}
+		for _, q := range w.queues {
+			if q.Running != running[q] {
+				return fmt.Errorf("queue %q counts %d running, recounted %d", q.Step, q.Running, running[q])
+			}
+		}
+	}
+	return nil
+}
+
+func legalKeys(m *Machine) error {
+	expires := map[expiry]bool{}
+	for _, e := range m.ended {
+		if expires[e] || m.keys[e.key].ended != e.at {
+			return fmt.Errorf("key %q expires at %d, twice %v, and ended %d", e.key, e.at, expires[e], m.keys[e.key].ended)
+		}
+		expires[e] = true
+	}
+	for key, k := range m.keys {
+		r, there := m.runs[k.id]
+		switch {
+		case k.id.IsZero() || key == "":
+			return fmt.Errorf("key %q is of run %q", key, k.id)
+		case there && r.Key != key:
+			return fmt.Errorf("key %q is of run %s, which has the key %q", key, k.id, r.Key)
+		case !there && k.ended == 0, there && (k.ended != 0) != r.Finished():
+			return fmt.Errorf("key %q of run %s: ended %d, in memory %v", key, k.id, k.ended, there)
+		case k.ended != 0 && !expires[expiry{key, k.ended}]:
+			return fmt.Errorf("key %q of run %s ended %d and never expires", key, k.id, k.ended)
+		}
+	}
+	for _, r := range m.all {
+		if r.Key != "" && !r.Finished() && m.keys[r.Key].id != r.ID {
+			return fmt.Errorf("key %q of run %s is of %q", r.Key, r.ID, m.keys[r.Key].id)
+		}
+	}
+	return nil
+}
+
+func legalRun(m *Machine, r *Run) error {
+	var status [NoHandler + 1]int
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		status[s.Status]++
+		_, parked := m.parked[r.Def.Steps[i].Handler][place{r, int32(i)}]
+		timed, live := s.timer != noTimer, r.Outcome == Undecided && !r.Failing
+		switch {
+		case s.Status == Waiting && live && timed == s.queued:
+			return fmt.Errorf("step %d waits: timer %v, queued %v", i, timed, s.queued)
+		case (s.Status != Waiting || !live) && (timed || s.queued):
+			return fmt.Errorf("step %d does not wait: timer %v, queued %v", i, timed, s.queued)
+		case parked != (s.Status == NoHandler):
+			return fmt.Errorf("step %d is %v, parked %v", i, s.Status, parked)
+		case s.Status == Blocked && r.needsMet(i):
+			return fmt.Errorf("step %d is blocked by nothing", i)
+		case s.Status != Blocked && s.Status != Complete && !r.needsMet(i):
+			return fmt.Errorf("step %d is %v before what it needs", i, s.Status)
+		case s.Spent > s.Attempt || s.Spent < 0:
+			return fmt.Errorf("step %d has spent %d of %d attempts", i, s.Spent, s.Attempt)
+		}
+	}
+	going := status[Waiting] + status[NoHandler]
+	switch {
+	case status[Running] != int(r.running) || status[Complete] != int(r.done):
+		return fmt.Errorf("%d running and %d complete, counted %d and %d", status[Running], status[Complete], r.running, r.done)
+	case r.active != (r.begun() && !r.Closed()):
+		return fmt.Errorf("active %v", r.active)
+	case r.shown != r.State():
+		return fmt.Errorf("is %v, and shown as %v", r.State(), r.shown)
+	case (r.Ended != 0) != (r.Outcome != Undecided):
+		return fmt.Errorf("outcome %d, ended %d", r.Outcome, r.Ended)
+	case r.Outcome == Succeeded && status[Complete] != len(r.Steps):
+		return fmt.Errorf("succeeded with %v", status)
+	case r.Outcome == Undecided && r.running == 0 && going == 0:
+		return fmt.Errorf("is stuck with %v", status)
+	case r.Outcome == Undecided && r.running == 0 && r.Failing:
+		return fmt.Errorf("failed and goes on with %v", status)
+	case r.Failing && r.Outcome == Undecided && status[Exhausted] == 0:
+		return fmt.Errorf("fails without a failure: %v", status)
+	case len(r.History) > maxHistory:
+		return fmt.Errorf("history of %d bytes", len(r.History))
+	case (r.Outcome == Undecided && r.Deadline != 0) != (r.timer != noTimer):
+		return fmt.Errorf("outcome %d, deadline %d, timer %d", r.Outcome, r.Deadline, r.timer)
+	}
+	return nil
+}
+
+// steps makes a definition of steps like "b needs a: fixed(1s) attempts=3".
+func steps(t testing.TB, name string, lines ...string) *Definition {
+	t.Helper()
+	d := &Definition{Name: name}
+	for _, line := range lines {
+		head, policy, _ := strings.Cut(line, ": ")
+		p, err := retry.Parse(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, needs, _ := strings.Cut(head, " needs ")
+		s := Step{Name: step, Policy: p, Handler: "work", MaxLost: 3, Args: json.RawMessage(`{"x":1}`)}
+		if needs != "" {
+			s.Needs = strings.Split(needs, ",")
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}

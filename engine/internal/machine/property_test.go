@@ -1,0 +1,514 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "play this seed alone")
+	seedsFlag = flag.Uint64("seeds", 14, "how many seeds to play; a thousand take two minutes")
+)
+
+// TestLifeEqualsReplay plays an engine at random, with crashes, snapshots and a
+// clock that is set, and checks after each command that all ways to the state
+// lead to the same one.
+func TestLifeEqualsReplay(t *testing.T) {
+	first, n := uint64(1), *seedsFlag
+	if *seedFlag != 0 {
+		first, n = *seedFlag, 1
+	}
+	if testing.Short() {
+		n = min(n, 10)
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			g := newGame(t, seed)
+			for range 120 {
+				g.turn()
+			}
+			g.quiesce()
+		})
+	}
+}
+
+// game is a world of random events.
+type game struct {
+	*world
+	defs     []*Definition
+	limits   map[string]int // of active runs, by workflow
+	handlers map[string]bool
+	purged   map[ID]bool
+
+	todo, writing []*Run // of the reader of changes
+
+	snap   *Snapshot
+	frames []byte
+	whole  []stored
+}
+
+// stored is a snapshot that is complete.
+type stored struct {
+	seq  uint64
+	data []byte
+}
+
+func newGame(t *testing.T, seed uint64) *game {
+	t.Helper()
+	w := newWorld(t)
+	w.rng = rand.New(rand.NewPCG(seed, 7))
+	w.judge = newJudge(w)
+	g := &game{world: w, limits: map[string]int{}, handlers: map[string]bool{}, purged: map[ID]bool{}}
+	g.do(Record{Kind: Opened, At: w.now, Text: "boot 1"}, nil)
+	for i := range 4 {
+		g.handlers[fmt.Sprint("h", i)] = true
+	}
+	for i := range 3 {
+		name := fmt.Sprint("w", i)
+		g.limits[name] = []int{1, 2, 1 << 30}[w.rng.IntN(3)]
+		g.newDefinition(name)
+	}
+	return g
+}
+
+func (g *game) chance(percent int) bool { return g.rng.IntN(100) < percent }
+
+func (g *game) newDefinition(name string) {
+	d := &Definition{Name: name}
+	if g.chance(40) {
+		d.Timeout = time.Duration(1+g.rng.IntN(100)) * time.Second
+	}
+	n := 1 + g.rng.IntN(6)
+	order := g.rng.Perm(n)
+	d.Steps = make([]Step, n)
+	for at, i := range order {
+		s := &d.Steps[i]
+		s.Name, s.Handler = fmt.Sprint("s", i), fmt.Sprint("h", g.rng.IntN(4))
+		s.Policy, s.MaxLost = g.policy(), g.rng.IntN(4)
+		if g.chance(30) {
+			s.Args = json.RawMessage(`[1]`)
+		}
+		for _, need := range order[:at] {
+			if g.chance(35) {
+				s.Needs = append(s.Needs, fmt.Sprint("s", need))
+			}
+		}
+	}
+	g.define(d)
+	g.defs = append(g.defs, d)
+}
+
+func (g *game) policy() retry.Policy {
+	text := [...]string{
+		"fixed(0s)", "fixed(1s)", "linear(500ms..10s)", "exponential(100ms..20s)",
+		"exponential(1s..30s) jitter=full", "decorrelated(100ms..20s)", "fixed(2s) jitter=20%", "linear(1s) jitter=equal",
+	}[g.rng.IntN(8)]
+	text += [...]string{"", " attempts=2", " attempts=3", " attempts=5", " attempts=unlimited"}[g.rng.IntN(5)]
+	text += [...]string{"", "", " attempt-timeout=3s"}[g.rng.IntN(3)]
+	text += [...]string{"", "", "", " total-timeout=30s"}[g.rng.IntN(4)]
+	text += [...]string{"", "", " throttle-base=2s", " server-wait=5s"}[g.rng.IntN(4)]
+	p, err := retry.Parse(text)
+	if err != nil {
+		g.t.Fatalf("Parse(%q) = %v", text, err)
+	}
+	return p
+}
+
+// turn is a few commands in one entry, and then some of what happens between
+// entries.
+func (g *game) turn() {
+	g.t.Helper()
+	for range 1 + g.rng.IntN(4) {
+		g.command()
+		if err := legal(g.m); err != nil {
+			g.t.Fatalf("after a record: %v", err)
+		}
+		if g.chance(20) {
+			g.pass(time.Duration(g.rng.Int64N(int64(50 * time.Millisecond))))
+		}
+	}
+	g.commit()
+	g.look()
+	g.check("fold of the entries", g.shadow)
+	g.photograph()
+	if g.chance(2) {
+		g.check("replay of all", replayed(g.t, g.log))
+	}
+	if g.chance(3) {
+		g.accident()
+	}
+	if g.chance(50) {
+		g.pass(time.Duration(g.rng.ExpFloat64() * float64(time.Second)))
+	}
+}
+
+// command records what somebody or something wants.
+func (g *game) command() {
+	g.t.Helper()
+	for _, r := range g.m.Due(g.now, 1+g.rng.IntN(20)) {
+		g.emit(g.m.Expire(r, g.now))
+	}
+	switch p := g.rng.IntN(100); {
+	case p < 22:
+		g.startOne()
+	case p < 45:
+		g.dispatch()
+	case p < 75:
+		g.finishOne()
+	default:
+		g.rare(p)
+	}
+}
+
+func (g *game) rare(p int) {
+	g.t.Helper()
+	one := func(rec Record, err error) {
+		if err == nil {
+			g.emit(rec)
+		}
+	}
+	r := g.any()
+	if r == nil {
+		return
+	}
+	switch {
+	case p < 78:
+		one(g.m.Cancel(r.ID, "somebody", g.now))
+	case p < 83:
+		one(g.m.Retry(r.ID, "somebody", g.now))
+	case p < 86:
+		recs, _ := g.m.Wake(r.ID, "somebody", g.now)
+		for _, rec := range recs {
+			g.emit(rec)
+		}
+	case p < 88:
+		g.emit(Record{Kind: Cron, Text: fmt.Sprint("c", g.rng.IntN(3)), At: g.now, Due: g.now + g.rng.Int64N(1e12), Data: [][]byte{nil, {}, []byte("x")}[g.rng.IntN(3)]})
+	case p < 90:
+		g.learn()
+	case p < 93:
+		i := g.rng.IntN(len(r.Steps))
+		if rec, ok := g.m.Report(r.ID, i, int(r.Steps[i].Attempt), []byte(fmt.Sprint(g.now)), g.now); ok {
+			g.emit(rec)
+		}
+	case p < 95:
+		one(g.m.Replace(r.ID, g.id(), g.now))
+	case p < 97:
+		g.purge()
+	case p < 99:
+		g.jump()
+	default:
+		if d := g.defs[g.rng.IntN(len(g.defs))]; g.chance(50) {
+			g.newDefinitionInEntry(d.Name)
+		}
+	}
+}
+
+// newDefinitionInEntry is a deploy.
+func (g *game) newDefinitionInEntry(name string) {
+	g.t.Helper()
+	g.commit()
+	g.newDefinition(name)
+}
+
+func (g *game) any() *Run {
+	if len(g.m.all) == 0 {
+		return nil
+	}
+	return g.m.all[g.rng.IntN(len(g.m.all))]
+}
+
+func (g *game) startOne() {
+	g.t.Helper()
+	d := g.defs[g.rng.IntN(len(g.defs))]
+	if rec, ok := g.m.Define(d, g.now); ok { // it may have been purged
+		g.emit(rec)
+	}
+	c := &Start{ID: g.id(), Hash: d.Hash(), Source: [...]string{"", "cron", "api"}[g.rng.IntN(3)], Input: []byte(fmt.Sprintf(`{"n":%d}`, g.ids))}
+	if g.chance(40) {
+		c.Key = fmt.Sprint("k", g.rng.IntN(12))
+	}
+	if g.chance(25) {
+		c.At = g.now + g.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
+	}
+	if g.chance(25) {
+		c.Timeout = time.Duration(1 + g.rng.Int64N(int64(40*time.Second)))
+	}
+	if o := g.any(); o != nil && g.chance(20) && o.Def.hash == d.hash {
+		c.Origin, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		again := d.Downstream(g.rng.IntN(len(d.Steps)))
+		for i := range o.Steps {
+			if !again[i] {
+				c.Outputs[i] = o.Output(i)
+			}
+		}
+	}
+	rec, existing, err := g.m.Start(c, g.now)
+	switch id, known := g.m.ByKey(c.Key); {
+	case err != nil && !known:
+		g.t.Fatalf("Start(%+v) = %v", c, err)
+	case err == nil && existing != id:
+		g.t.Fatalf("Start(%+v) says that %q exists, and %q has the key", c, existing, id)
+	case err == nil && !known:
+		g.emit(rec)
+	}
+}
+
+// dispatch begins attempts as the limits allow.
+func (g *game) dispatch() {
+	g.t.Helper()
+	for _, q := range append([]*Queue(nil), g.m.Busy()...) {
+		for q.Running < 4 && !g.chance(10) {
+			r, step, ok := q.First(q.Workflow.Active < g.limits[q.Workflow.Name])
+			if !ok {
+				break
+			}
+			if g.handlers[r.Def.Steps[step].Handler] {
+				g.emit(g.m.Attempt(r, step, g.now))
+			} else {
+				g.emit(g.m.Park(r, step, g.now))
+			}
+		}
+	}
+}
+
+func (g *game) finishOne() {
+	g.t.Helper()
+	var running []place
+	g.m.Orphans(func(r *Run, step int) { running = append(running, place{r, int32(step)}) })
+	if len(running) == 0 {
+		return
+	}
+	p := running[g.rng.IntN(len(running))]
+	c := &Result{Run: p.run.ID, Step: int(p.step), Attempt: int(p.run.Steps[p.step].Attempt)}
+	switch n := g.rng.IntN(100); {
+	case n < 35:
+		c.Output = [][]byte{nil, []byte("1"), []byte(`"out"`)}[g.rng.IntN(3)]
+	case n < 80:
+		c.Failed, c.Error = true, "it broke"
+		switch g.rng.IntN(8) {
+		case 0:
+			c.Outcome.After = time.Duration(g.rng.Int64N(int64(10 * time.Second)))
+		case 1:
+			c.Outcome.Class = retry.ClassThrottled
+		case 2:
+			c.Outcome.Class = retry.Class(g.rng.IntN(int(retry.ClassStuck) + 1))
+		case 3:
+			c.Outcome.Delay = time.Second
+		case 4:
+			c.Outcome.Final = g.chance(30)
+		}
+	case n < 90:
+		c.Snooze, c.Error = time.Duration(1+g.rng.Int64N(int64(5*time.Second))), "not yet"
+	case n < 97:
+		c.Release, c.Error = true, "the process ends"
+	default:
+		c.Attempt-- // stale
+	}
+	rec, ok := g.m.Finish(c, g.now, g.rng.Uint64())
+	if stale := c.Attempt != int(p.run.Steps[p.step].Attempt); ok == stale {
+		g.t.Fatalf("Finish(%+v) = %+v, %v", c, rec, ok)
+	} else if ok {
+		g.emit(rec)
+	}
+}
+
+// learn makes a handler known, or unknown.
+func (g *game) learn() {
+	g.t.Helper()
+	h := fmt.Sprint("h", g.rng.IntN(4))
+	if g.handlers[h] = !g.handlers[h]; g.handlers[h] {
+		g.unparkAll(h)
+	}
+}
+
+func (g *game) unparkAll(h string) {
+	g.t.Helper()
+	var parked []place
+	g.m.Parked(h, func(r *Run, step int) { parked = append(parked, place{r, int32(step)}) })
+	for _, p := range parked {
+		g.emit(g.m.Unpark(p.run, int(p.step), g.now))
+	}
+}
+
+func (g *game) purge() {
+	g.t.Helper()
+	// Nothing is purged by the entry that ends it.
+	kept := func() int64 { return int64(time.Second) + g.rng.Int64N(int64(20*time.Second)) }
+	rec, ok := g.m.Purge(g.now-kept(), g.now-kept(), g.now)
+	if !ok {
+		return
+	}
+	g.emit(rec)
+	for _, id := range g.m.TakePurged() {
+		if g.purged[id] {
+			g.t.Fatalf("run %s is purged twice", id)
+		}
+		g.purged[id] = true
+	}
+}
+
+// jump sets the wall clock. No time passes.
+func (g *game) jump() {
+	g.t.Helper()
+	by := g.rng.Int64N(int64(60*time.Second)) - int64(30*time.Second)
+	g.commit()
+	g.now += by
+	g.emit(Record{Kind: Jumped, At: g.now, Delay: time.Duration(by)})
+}
+
+// look is what the reader of changes does: it takes some, writes them, and has
+// those forgotten that are finished when they are written. Until then, other
+// things happen.
+func (g *game) look() {
+	g.t.Helper()
+	if !g.chance(40) {
+		return
+	}
+	for _, r := range g.writing {
+		if r.Dirty() || g.chance(20) {
+			continue
+		}
+		_, there := g.m.Run(r.ID)
+		if err := g.m.Forget(r); err != nil {
+			g.t.Fatal(err)
+		}
+		g.gone[r.ID] = g.gone[r.ID] || there
+	}
+	g.writing = nil
+	if len(g.todo) == 0 {
+		g.todo = g.m.TakeChanged()
+	}
+	n := min(len(g.todo), 1+g.rng.IntN(10))
+	for _, r := range g.todo[:n] {
+		r.Seen()
+		if _, there := g.m.Run(r.ID); there && r.Finished() {
+			g.writing = append(g.writing, r)
+		}
+	}
+	g.todo = g.todo[n:]
+}
+
+// photograph writes the next part of a snapshot, and checks it when complete.
+func (g *game) photograph() {
+	g.t.Helper()
+	if g.snap == nil {
+		if !g.chance(15) {
+			return
+		}
+		g.snap, g.frames = g.m.Snapshot(), nil
+		if g.chance(50) {
+			return
+		}
+	}
+	more := true
+	for n := g.rng.IntN(3); n > 0 && more; n-- {
+		g.frames, more = g.snap.Next(g.frames, 1+g.rng.IntN(4))
+	}
+	if more {
+		return
+	}
+	g.snap.Stop()
+	g.whole = append(g.whole, stored{g.snap.Seq, g.frames})
+	g.whole = g.whole[max(0, len(g.whole)-4):]
+	g.snap = nil
+	if err := Verify(bytes.NewReader(g.frames)); err != nil {
+		g.t.Fatal(err)
+	}
+	if m, err := Restore(bytes.NewReader(g.frames[:g.rng.IntN(len(g.frames))])); err == nil {
+		g.t.Fatalf("Restore of a part is a machine with %d runs", m.Len())
+	}
+	g.checkSnapshots()
+}
+
+func (g *game) checkSnapshots() {
+	g.t.Helper()
+	for _, s := range g.whole {
+		g.check(fmt.Sprintf("snapshot of entry %d and the log until %d", s.seq, len(g.log)), g.restore(s))
+	}
+}
+
+func (g *game) restore(s stored) *Machine {
+	g.t.Helper()
+	m, err := Restore(bytes.NewReader(s.data))
+	if err != nil {
+		g.t.Fatalf("Restore = %v", err)
+	}
+	if m.Seq() != s.seq {
+		g.t.Fatalf("Restore is at entry %d, want %d", m.Seq(), s.seq)
+	}
+	replay(g.t, m, g.log)
+	return m
+}
+
+// accident ends the process and starts another, which finds attempts that the
+// last one did not end.
+func (g *game) accident() {
+	g.t.Helper()
+	var from *Machine
+	if n := len(g.whole); n > 0 && g.chance(70) {
+		from = g.restore(g.whole[g.rng.IntN(n)])
+	}
+	g.crash(from)
+	g.snap, g.todo, g.writing = nil, nil, nil
+	g.m.TakePurged()
+	g.check("after a crash", g.shadow)
+	g.pass(time.Duration(g.rng.Int64N(int64(10 * time.Second))))
+	g.emit(Record{Kind: Opened, At: g.now, Text: "boot 1"})
+	if g.chance(30) {
+		g.jump()
+	}
+	g.m.Orphans(func(r *Run, step int) { g.emit(g.m.Lose(r, step, g.now)) })
+	g.commit()
+	g.check("after the lost attempts", g.shadow)
+}
+
+// quiesce lets everything come to its end: handlers are known, and work.
+func (g *game) quiesce() {
+	g.t.Helper()
+	for h := range g.handlers {
+		g.handlers[h] = true
+		g.unparkAll(h)
+	}
+	for idle, n := 0, 0; n < 20_000; n++ {
+		for _, r := range g.m.Due(g.now, 1<<30) {
+			g.emit(g.m.Expire(r, g.now))
+		}
+		g.dispatch()
+		g.m.Orphans(func(r *Run, step int) {
+			c := &Result{Run: r.ID, Step: step, Attempt: int(r.Steps[step].Attempt), Failed: g.chance(30)}
+			rec, _ := g.m.Finish(c, g.now, g.rng.Uint64())
+			g.emit(rec)
+		})
+		idle++
+		if g.open {
+			idle = 0
+		}
+		g.commit()
+		if next := g.m.Next(); next > g.now && idle > 30 { // dispatch is lazy
+			if g.m.Waiting() == 0 {
+				break
+			}
+			g.pass(time.Duration(next - g.now))
+			idle = 0
+		}
+	}
+	for _, r := range g.m.all {
+		if !r.Closed() {
+			g.t.Fatalf("run %s never ends: %s", r.ID, dumpRun(r))
+		}
+	}
+	g.check("at the end", g.shadow, replayed(g.t, g.log))
+	g.checkSnapshots()
+	for id := range g.purged {
+		if r, there := g.m.Run(id); there {
+			g.t.Fatalf("run %s was purged and is there: %s", id, dumpRun(r))
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package machine
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Kind says what a record records. The numbers are a stored format: kinds are
+// only ever added.
+type Kind uint8
+
+// The kinds of records.
+const (
+	Opened   Kind = iota + 1 // an owner took over: Text is the machine's boot
+	Defined                  // Data is a definition
+	Started                  // a run was accepted
+	Begun                    // an attempt begins; its handler has not been called before this is stored
+	Done                     // an attempt succeeded; Data is its output
+	Failed                   // an attempt failed; either Reason or Due says what follows
+	Snoozed                  // an attempt asks to be made again at Due, without having failed
+	Lost                     // the process ended in the attempt
+	Released                 // the attempt was given up for an orderly end of the process
+	Cancel                   // the run is over; Text says by whom
+	Expired                  // the run's time is over
+	Retry                    // a dead run is put back to work; Text says by whom
+	Woken                    // a wait is ended by hand; Text says by whom
+	Progress                 // Data says how far the attempt is
+	Parked                   // nobody knows the step's handler
+	Unparked                 // somebody does
+	Late                     // an attempt of a run that is over has ended; Text says how
+	Jumped                   // the wall clock was set: Delay says by how much
+	Purged                   // what ended before At, and died before Due, is forgotten
+	Cron                     // Text is the name of a schedule, Due when it is due next, Data the rest
+	Replaced                 // the run Other does the work of this dead one
+	Omitted                  // in a history: Attempt records were left out here
+	kinds
+)
+
+var kindNames = [...]string{
+	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
+	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
+}
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// Record is one thing that happened. Which fields a kind uses is said there.
+type Record struct {
+	Kind     Kind
+	Run      ID
+	Step     int
+	At       int64 // when it happened
+	Attempt  int
+	Due      int64         // when the next thing is due
+	Delay    time.Duration // the wait, as it was decided
+	Prev     time.Duration // what the policy computed
+	By       retry.Source  // who set the wait
+	Reason   retry.Reason  // why there is no further attempt
+	Deadline int64         // when the run, or the attempt, is over at the latest
+	Other    ID            // the run that this one came from, or that came from this one
+	Hash     Hash          // of the definition
+	Text     string
+	Data     []byte
+	Ends     Outcome  // the record decides the run
+	Outputs  [][]byte // of the steps that need not run again; nil for those that do
+}
+
+// The parts of a record that are not always there. The numbers are stored.
+const (
+	hasRun = 1 << iota
+	hasStep
+	hasAttempt
+	hasDue
+	hasDelay
+	hasPrev
+	hasBy
+	hasReason
+	hasDeadline
+	hasOther
+	hasHash
+	hasText
+	hasData
+	hasOutputs
+	hasEnds
+	hasAll = 1<<iota - 1
+)
+
+func (r *Record) mask() (m uint64) {
+	set := func(there bool, bit uint64) {
+		if there {
+			m |= bit
+		}
+	}
+	set(!r.Run.IsZero(), hasRun)
+	set(r.Step != 0, hasStep)
+	set(r.Attempt != 0, hasAttempt)
+	set(r.Due != 0, hasDue)
+	set(r.Delay != 0, hasDelay)
+	set(r.Prev != 0, hasPrev)
+	set(r.By != 0, hasBy)
+	set(r.Reason != 0, hasReason)
+	set(r.Deadline != 0, hasDeadline)
+	set(!r.Other.IsZero(), hasOther)
+	set(r.Hash != Hash{}, hasHash)
+	set(r.Text != "", hasText)
+	set(r.Data != nil, hasData)
+	set(r.Outputs != nil, hasOutputs)
+	set(r.Ends != 0, hasEnds)
+	return m
+}
+
+// Size returns at most how many bytes the record takes in an entry.
+func (r *Record) Size() int {
+	n := 200 + len(r.Text) + len(r.Data)
+	for _, out := range r.Outputs {
+		n += len(out) + 10
+	}
+	return n
+}
+
+// append writes the record. Its times are written as distances from base.
+func (r *Record) append(b []byte, base int64) []byte {
+	m := r.mask()
+	b = append(b, byte(r.Kind))
+	b = binary.AppendUvarint(b, m)
+	b = binary.AppendVarint(b, r.At-base)
+	if m&hasRun != 0 {
+		b = append(b, r.Run[:]...)
+	}
+	if m&hasStep != 0 {
+		b = binary.AppendUvarint(b, uint64(r.Step))
+	}
+	if m&hasAttempt != 0 {
+		b = binary.AppendUvarint(b, uint64(r.Attempt))
+	}
+	if m&hasDue != 0 {
+		b = binary.AppendVarint(b, r.Due-base)
+	}
+	if m&hasDelay != 0 {
+		b = binary.AppendVarint(b, int64(r.Delay))
+	}
+	if m&hasPrev != 0 {
+		b = binary.AppendVarint(b, int64(r.Prev))
+	}
+	if m&hasBy != 0 {
+		b = append(b, byte(r.By))
+	}
+	if m&hasReason != 0 {
+		b = append(b, byte(r.Reason))
+	}
+	if m&hasDeadline != 0 {
+		b = binary.AppendVarint(b, r.Deadline-base)
+	}
+	if m&hasOther != 0 {
+		b = append(b, r.Other[:]...)
+	}
+	if m&hasHash != 0 {
+		b = append(b, r.Hash[:]...)
+	}
+	if m&hasText != 0 {
+		b = appendBytes(b, r.Text)
+	}
+	if m&hasData != 0 {
+		b = appendBytes(b, r.Data)
+	}
+	if m&hasOutputs != 0 {
+		b = appendOutputs(b, r.Outputs)
+	}
+	if m&hasEnds != 0 {
+		b = append(b, byte(r.Ends))
+	}
+	return b
+}
+
+// read reads a record that append wrote. Its bytes are part of the data.
+func (r *Record) read(in *reader, base int64) {
+	*r = Record{Kind: Kind(in.byte())}
+	m := in.uvarint()
+	if r.Kind == 0 || r.Kind >= kinds || m&^hasAll != 0 {
+		in.fail()
+		return
+	}
+	r.At = base + in.varint()
+	if m&hasRun != 0 {
+		r.Run = in.array()
+	}
+	if m&hasStep != 0 {
+		r.Step = in.number()
+	}
+	if m&hasAttempt != 0 {
+		r.Attempt = in.number()
+	}
+	if m&hasDue != 0 {
+		r.Due = base + in.varint()
+	}
+	if m&hasDelay != 0 {
+		r.Delay = time.Duration(in.varint())
+	}
+	if m&hasPrev != 0 {
+		r.Prev = time.Duration(in.varint())
+	}
+	if m&hasBy != 0 {
+		r.By = retry.Source(in.byte())
+	}
+	if m&hasReason != 0 {
+		r.Reason = retry.Reason(in.byte())
+	}
+	if m&hasDeadline != 0 {
+		r.Deadline = base + in.varint()
+	}
+	if m&hasOther != 0 {
+		r.Other = in.array()
+	}
+	if m&hasHash != 0 {
+		r.Hash = in.array()
+	}
+	if m&hasText != 0 {
+		r.Text = string(in.bytes())
+	}
+	if m&hasData != 0 {
+		r.Data = in.bytes()
+	}
+	if m&hasOutputs != 0 {
+		r.Outputs = readOutputs(in)
+	}
+	if m&hasEnds != 0 {
+		r.Ends = Outcome(in.byte())
+	}
+}
+
+// appendOutputs writes outputs of which some may be missing, which is not the
+// same as empty.
+func appendOutputs(b []byte, outputs [][]byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(outputs)))
+	for _, out := range outputs {
+		if out == nil {
+			b = append(b, 0)
+			continue
+		}
+		b = append(b, 1)
+		b = appendBytes(b, out)
+	}
+	return b
+}
+
+func readOutputs(in *reader) [][]byte {
+	n := in.number()
+	if n > maxSteps || n > len(in.data) {
+		in.fail()
+		return nil
+	}
+	outputs := make([][]byte, n)
+	for i := range outputs {
+		if in.byte() == 1 {
+			outputs[i] = in.bytes()
+		}
+	}
+	return outputs
+}

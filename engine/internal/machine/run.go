@@ -1,0 +1,278 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Outcome is how a run ended. It is recorded once.
+type Outcome uint8
+
+// The outcomes. A dead run may be put back to work.
+const (
+	Undecided Outcome = iota
+	Succeeded
+	Dead
+	Canceled
+)
+
+// State is where a run is, as people see it.
+type State uint8
+
+// The states of a run.
+const (
+	StateScheduled    State = iota // waits for its start
+	StateQueued                    // waits for a free place
+	StateRunning                   // at least one step is being attempted
+	StateWaiting                   // waits before the next attempt
+	StateNeedsHandler              // no program here knows the step
+	StateSucceeded
+	StateDead
+	StateCanceled
+	States
+)
+
+var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled"}
+
+// String returns the state's name.
+func (s State) String() string { return stateNames[s] }
+
+// Status is where a step is.
+type Status uint8
+
+// The statuses of a step. The numbers are stored.
+const (
+	Blocked   Status = iota // needs others first
+	Waiting                 // until At
+	Running                 // since At
+	Complete                // has an output
+	Exhausted               // failed for good
+	NoHandler               // parked
+)
+
+var statusNames = [...]string{"blocked", "waiting", "running", "succeeded", "failed", "needs-handler"}
+
+// String returns the status's name.
+func (s Status) String() string { return statusNames[s] }
+
+// Run is one run of a workflow. There may be a million of them.
+type Run struct {
+	ID       ID
+	Def      *Definition
+	Key      string
+	Input    []byte
+	Created  int64
+	Deadline int64 // 0 means none
+	Ended    int64 // 0 means not yet
+	History  []byte
+	Steps    []StepState
+	Outcome  Outcome
+	Reason   retry.Reason // why it is dead
+	Failing  bool         // a step failed for good; the running ones are waited for
+
+	extra   *extra
+	version uint64 // the entry that changed it last
+	index   int32  // in Machine.all
+	timer   int32  // of the deadline, in the timers; -1 means none
+	snap    uint32 // the last snapshot it was written to
+	running uint16
+	done    uint16
+	shown   State
+	dirty   bool // changed since the reader of changes has seen it
+	active  bool // counted in Workflow.Active
+
+	restored bool // came from a snapshot, and nothing has happened since
+}
+
+// StepState is where a step of a run is.
+type StepState struct {
+	At      int64         // end of the wait, or begin of the attempt
+	First   int64         // when the first attempt that counts began
+	Prev    time.Duration // the last delay the policy computed
+	Attempt int32         // attempts begun
+	Spent   int32         // those of them that count for the policy
+	timer   int32         // in the timers; -1 means none
+	Lost    uint16        // lost ones since the last that was not
+	Status  Status
+	queued  bool // stands in its queue
+}
+
+// extra is what most waiting runs have nothing of.
+type extra struct {
+	outputs    [][]byte
+	progress   [][]byte
+	origin     ID
+	replacedBy ID
+	source     string
+}
+
+// Output returns what the step at the position returned, nil if nothing yet.
+func (r *Run) Output(step int) []byte {
+	if r.extra == nil || step >= len(r.extra.outputs) {
+		return nil
+	}
+	return r.extra.outputs[step]
+}
+
+// Outputs returns what the steps returned, nil for those that have not. It is
+// not to be changed, and nil if there is nothing at all.
+func (r *Run) Outputs() [][]byte {
+	if r.extra == nil {
+		return nil
+	}
+	return r.extra.outputs
+}
+
+// Progress returns what the step's attempt said last of its progress.
+func (r *Run) Progress(step int) []byte {
+	if r.extra == nil || step >= len(r.extra.progress) {
+		return nil
+	}
+	return r.extra.progress[step]
+}
+
+// Origin returns the run of which this one is a repetition, if it is one.
+func (r *Run) Origin() (id ID) {
+	if r.extra != nil {
+		id = r.extra.origin
+	}
+	return id
+}
+
+// ReplacedBy returns the run that does the work of this dead one.
+func (r *Run) ReplacedBy() (id ID) {
+	if r.extra != nil {
+		id = r.extra.replacedBy
+	}
+	return id
+}
+
+// Source says who started the run.
+func (r *Run) Source() (source string) {
+	if r.extra != nil {
+		source = r.extra.source
+	}
+	return source
+}
+
+func (r *Run) more() *extra {
+	if r.extra == nil {
+		r.extra = new(extra)
+	}
+	return r.extra
+}
+
+func (r *Run) setOutput(step int, out []byte) {
+	x := r.more()
+	if x.outputs == nil {
+		x.outputs = make([][]byte, len(r.Steps))
+	}
+	x.outputs[step] = out
+}
+
+func (r *Run) setProgress(step int, p []byte) {
+	x := r.more()
+	if x.progress == nil {
+		x.progress = make([][]byte, len(r.Steps))
+	}
+	x.progress[step] = p
+}
+
+// Closed reports whether nothing of the run goes on.
+func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }
+
+// Finished reports whether the run is closed and can't be put back to work.
+func (r *Run) Finished() bool {
+	return r.Closed() && (r.Outcome != Dead || !r.ReplacedBy().IsZero())
+}
+
+// State returns where the run is.
+func (r *Run) State() State {
+	switch r.Outcome {
+	case Succeeded:
+		return StateSucceeded
+	case Dead:
+		return StateDead
+	case Canceled:
+		return StateCanceled
+	case Undecided:
+	}
+	if r.running > 0 {
+		return StateRunning
+	}
+	state, began := StateScheduled, false
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		began = began || s.Attempt > 0 || s.Status == Complete
+		switch {
+		case s.queued:
+			return StateQueued
+		case s.Status == NoHandler:
+			state = StateNeedsHandler
+		case s.Status == Waiting && state == StateScheduled:
+			state = StateWaiting
+		}
+	}
+	if state == StateWaiting && !began {
+		return StateScheduled
+	}
+	return state
+}
+
+// Next returns when the next wait of the run ends, 0 if it waits for nothing.
+func (r *Run) Next() (at int64) {
+	if r.Outcome != Undecided {
+		return 0
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Status == Waiting && (at == 0 || s.At < at) {
+			at = s.At
+		}
+	}
+	return at
+}
+
+// Attempts returns how many attempts were begun.
+func (r *Run) Attempts() (n int) {
+	for i := range r.Steps {
+		n += int(r.Steps[i].Attempt)
+	}
+	return n
+}
+
+// Result returns the output of a run that succeeded: that of its last step, or
+// an object of them by name when there are several last ones.
+func (r *Run) Result() []byte {
+	if r.Outcome != Succeeded {
+		return nil
+	}
+	var last []int
+	for i := range r.Def.Steps {
+		if len(r.Def.Steps[i].opens) == 0 {
+			last = append(last, i)
+		}
+	}
+	if len(last) == 1 {
+		return r.Output(last[0])
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for n, i := range last {
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(r.Def.Steps[i].Name) // a string always can be
+		b.Write(name)
+		b.WriteByte(':')
+		if out := r.Output(i); len(out) > 0 {
+			b.Write(out)
+		} else {
+			b.WriteString("null")
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

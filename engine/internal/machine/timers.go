@@ -1,0 +1,123 @@
+package machine
+
+// timers is a heap of what is due when. It has four children a node, which
+// halves its depth, and knows the place of every timer, so that one can be
+// taken out without a search.
+type timers struct {
+	heap []timer
+}
+
+type timer struct {
+	due  int64
+	run  *Run
+	step int32 // deadline for the deadline of the run
+}
+
+const (
+	deadline = -1
+	noTimer  = -1
+)
+
+func (t *timer) place() *int32 {
+	if t.step == deadline {
+		return &t.run.timer
+	}
+	return &t.run.Steps[t.step].timer
+}
+
+// set makes the timer due then, whether there was one or not.
+func (h *timers) set(run *Run, step int32, due int64) {
+	t := timer{due, run, step}
+	at := t.place()
+	if *at == noTimer {
+		*at = int32(len(h.heap))
+		h.heap = append(h.heap, t)
+		h.up(int(*at))
+		return
+	}
+	h.heap[*at].due = due
+	if i := int(*at); !h.up(i) {
+		h.down(i)
+	}
+}
+
+// unset takes the timer out, if there is one.
+func (h *timers) unset(run *Run, step int32) {
+	t := timer{run: run, step: step}
+	at := t.place()
+	i := int(*at)
+	if i == noTimer {
+		return
+	}
+	*at = noTimer
+	last := len(h.heap) - 1
+	moved := h.heap[last]
+	h.heap[last] = timer{}
+	h.heap = h.heap[:last]
+	if i == last {
+		return
+	}
+	h.heap[i] = moved
+	*moved.place() = int32(i)
+	if !h.up(i) {
+		h.down(i)
+	}
+}
+
+// first returns the timer that is due first.
+func (h *timers) first() (timer, bool) {
+	if len(h.heap) == 0 {
+		return timer{}, false
+	}
+	return h.heap[0], true
+}
+
+func (h *timers) up(i int) (moved bool) {
+	t := h.heap[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		if h.heap[parent].due <= t.due {
+			break
+		}
+		h.put(i, h.heap[parent])
+		i, moved = parent, true
+	}
+	h.put(i, t)
+	return moved
+}
+
+func (h *timers) down(i int) {
+	t := h.heap[i]
+	for {
+		first := 4*i + 1
+		if first >= len(h.heap) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, len(h.heap)); c++ {
+			if h.heap[c].due < h.heap[least].due {
+				least = c
+			}
+		}
+		if h.heap[least].due >= t.due {
+			break
+		}
+		h.put(i, h.heap[least])
+		i = least
+	}
+	h.put(i, t)
+}
+
+func (h *timers) put(i int, t timer) {
+	h.heap[i] = t
+	*t.place() = int32(i)
+}
+
+// rebuild makes a heap again of timers whose times were changed in place.
+func (h *timers) rebuild() {
+	for i := len(h.heap)/4 + 1; i >= 0; i-- {
+		if i < len(h.heap) {
+			h.down(i)
+		}
+	}
+}
