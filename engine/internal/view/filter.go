@@ -1,0 +1,165 @@
+package view
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// Order is the order of a list.
+type Order string
+
+// The orders of a list. By creation means by the millisecond of Created; within
+// one the order is fixed but means nothing.
+const (
+	Newest  Order = "newest" // by creation, the latest first; also if none is named
+	Oldest  Order = "oldest" // by creation
+	Soonest Order = "next"   // by Next; only runs that have one
+)
+
+// Limits of Filter.Limit.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 1000
+)
+
+// Filter says which runs are wanted. What is zero does not matter.
+type Filter struct {
+	States      []string // any of them
+	Workflow    string
+	Search      string    // words that all occur, or if no run has them beginnings of words; or an id, a key, or a piece of one
+	Error       string    // a text, or a pattern of Groups
+	Since       time.Time // created at or after, to the millisecond
+	Until       time.Time // created before, to the millisecond
+	MinAttempts int
+	After       string // Page.Next of the page before
+	Limit       int    // 0 means DefaultLimit; more than MaxLimit means that
+	Order       Order
+}
+
+// Page is a part of a list.
+type Page struct {
+	Runs []Run  // without Detail; Input and Output cut to Preview bytes
+	Next string // for Filter.After; "" if this is the last page
+
+	// SearchBehind is, in a search, how many runs are not indexed yet and so may
+	// be missing. It does not count further than 10 000.
+	SearchBehind int
+}
+
+// How a search looks for runs.
+const (
+	byID    = iota // the text is the beginning of an id
+	byWords        // its words are words of the run
+	byStems        // its words are beginnings of such
+	byPiece        // the text is a piece of an id or a key
+)
+
+// key is where a run is in a list.
+type key struct{ next, place int64 }
+
+// selection is a filter in terms of the tables.
+type selection struct {
+	states     []int64
+	anyState   bool
+	workflow   int64 // 0: any
+	from, to   int64 // places, without to
+	attempts   int64 // as the column has it
+	errorFirst int64
+	errorLast  int64 // 0: any, also none
+	order      Order
+	search     string
+	limit      int
+
+	mode  int // of the search
+	after *key
+	id    uint32 // tells filters apart
+}
+
+// resolve looks up the names of a filter. It reports false if nothing can match.
+func (v *View) resolve(f Filter) (s selection, ok bool, err error) {
+	s = selection{
+		from: minPlace, to: maxPlace, order: f.Order, search: f.Search,
+		attempts: int64(f.MinAttempts) + firstName, anyState: len(f.States) == 0,
+		limit: min(max(f.Limit, 0), MaxLimit),
+	}
+	if s.limit == 0 {
+		s.limit = DefaultLimit
+	}
+	switch s.order {
+	case "":
+		s.order = Newest
+	case Newest, Oldest, Soonest:
+	default:
+		return s, false, fmt.Errorf("unknown order %q", f.Order)
+	}
+	if !f.Since.IsZero() {
+		s.from = placeOf(f.Since)
+	}
+	if !f.Until.IsZero() {
+		s.to = placeOf(f.Until)
+	}
+	if f.Error != "" {
+		s.errorFirst, s.errorLast = errorRange(Pattern(f.Error))
+	}
+	if err := s.resume(f); err != nil {
+		return s, false, err
+	}
+	s.states = v.names.known(f.States)
+	ok = s.anyState || len(s.states) > 0
+	if f.Workflow != "" {
+		var known bool
+		s.workflow, known = v.names.id(f.Workflow)
+		ok = ok && known
+	}
+	return s, ok, nil
+}
+
+// resume reads the place in the list. The list it belongs to must be the same:
+// going on in another one would skip runs without a word.
+func (s *selection) resume(f Filter) error {
+	after := f.After
+	f.After, f.Limit = "", 0
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	s.id = crc32.ChecksumIEEE(text)
+	if after == "" {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(after)
+	if err != nil || len(b) != cursorSize || binary.BigEndian.Uint32(b[17:]) != s.id || b[0] > byPiece {
+		return fmt.Errorf("%w: %.100q", ErrCursor, after)
+	}
+	s.mode = int(b[0])
+	s.after = &key{int64(binary.BigEndian.Uint64(b[1:])), int64(binary.BigEndian.Uint64(b[9:]))}
+	if s.order == Newest {
+		s.to = min(s.to, s.after.place)
+	}
+	if s.order == Oldest {
+		s.from = max(s.from, s.after.place+1)
+	}
+	return nil
+}
+
+const cursorSize = 1 + 8 + 8 + 4
+
+// cursor is the text that stands for a place in the list.
+func (s *selection) cursor(k key) string {
+	b := append(make([]byte, 0, cursorSize), byte(s.mode))
+	b = binary.BigEndian.AppendUint64(b, uint64(k.next))
+	b = binary.BigEndian.AppendUint64(b, uint64(k.place))
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, s.id))
+}
+
+// past is the place in the order of Next from which the list goes on.
+func (s *selection) past() key {
+	if s.after == nil {
+		return key{-1 << 63, minPlace}
+	}
+	return *s.after
+}

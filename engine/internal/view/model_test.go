@@ -1,0 +1,320 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// model is the simplest thing that a view could be.
+type model map[string]Run
+
+func (m model) list(f Filter, found func(*Run) bool) []Run {
+	var runs []Run
+	for _, r := range m {
+		ms := r.Created.UnixMilli()
+		switch {
+		case len(f.States) > 0 && !slices.Contains(f.States, r.State):
+		case f.Workflow != "" && f.Workflow != r.Workflow:
+		case f.Error != "" && (r.Error == "" || Pattern(f.Error) != Pattern(r.Error)):
+		case !f.Since.IsZero() && ms < f.Since.UnixMilli():
+		case !f.Until.IsZero() && ms >= f.Until.UnixMilli():
+		case r.Attempts < f.MinAttempts:
+		case f.Order == Soonest && r.Next.IsZero():
+		case !found(&r):
+		default:
+			r.Detail, r.Input, r.Output = nil, cut(r.Input), cut(r.Output)
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(a, b Run) int {
+		switch f.Order {
+		case Oldest:
+			return a.Created.Compare(b.Created)
+		case Soonest:
+			return cmp.Or(a.Next.Compare(b.Next), a.Created.Compare(b.Created))
+		default:
+			return b.Created.Compare(a.Created)
+		}
+	})
+	return runs
+}
+
+// hasWords is what a search for words means.
+func hasWords(search string, stems bool) func(*Run) bool {
+	return func(r *Run) bool {
+		have := strings.Fields(document(r))
+		all := true
+		words(search, func(w string) bool {
+			all = all && slices.ContainsFunc(have, func(h string) bool {
+				return h == w || stems && len(w) >= minStem && strings.HasPrefix(h, w)
+			})
+			return true
+		})
+		return all
+	}
+}
+
+var (
+	someStates    = []string{"queued", "running", "waiting", "succeeded", "dead", "odd\x00state"}
+	someWorkflows = []string{"ship-order", "bill", "", "é\xff"}
+	someErrors    = []string{"", "", "status 503 after 20ms", "status 404 after 1.5s", `no such file "a"`, "x\x00\xffy"}
+	someInputs    = []string{"", `{"city":"Zürich"}`, `{"city":"Bern","n":1}`, "\x00\xff\xfe", `"🌊 wave"`, strings.Repeat("big ", 900)}
+)
+
+// someRun returns the n-th run of a random history. Each has a millisecond of its
+// own, so that the order is certain; some have ids that are no ULID of it.
+func someRun(rnd *rand.Rand, n int) Run {
+	pick := func(s []string) string { return s[rnd.IntN(len(s))] }
+	created := benchStart.Add(time.Duration(n)*10*time.Millisecond + time.Duration(n%7)*time.Microsecond)
+	u := ulid{milli: created.UnixMilli()}
+	fill := rand.New(rand.NewPCG(uint64(n), 9))
+	for i := range u.rest {
+		u.rest[i] = byte(fill.Uint32())
+	}
+	r := Run{
+		ID: u.String(), Workflow: pick(someWorkflows), State: pick(someStates), Created: created,
+		Updated: created.Add(time.Duration(rnd.IntN(1e6)) * time.Microsecond), Attempts: rnd.IntN(4),
+		Step: pick([]string{"a", "b", ""}), Error: pick(someErrors), Reason: pick([]string{"", "gave up"}),
+		Input: []byte(pick(someInputs)), Output: []byte(pick(someInputs)), Detail: []byte(pick(someInputs)),
+	}
+	switch n % 5 {
+	case 1:
+		r.ID = fmt.Sprintf("run-%022d", n) // no ULID
+	case 2:
+		u.milli -= 3
+		r.ID = u.String() // of another time
+	case 3:
+		r.Key = fmt.Sprintf("key-%d", n%30)
+	}
+	if rnd.IntN(3) == 0 {
+		r.Next = created.Add(time.Duration(rnd.IntN(50)) * time.Second)
+	}
+	if rnd.IntN(3) == 0 {
+		r.Ended = r.Updated
+	}
+	if rnd.IntN(9) == 0 {
+		r.ReplacedBy = r.ID
+	}
+	return r
+}
+
+func someFilter(rnd *rand.Rand) Filter {
+	f := Filter{Limit: 1 + rnd.IntN(40), Order: []Order{"", Newest, Oldest, Soonest}[rnd.IntN(4)]}
+	for range rnd.IntN(3) {
+		f.States = append(f.States, someStates[rnd.IntN(len(someStates))])
+	}
+	maybe := func(n int, set func()) {
+		if rnd.IntN(n) == 0 {
+			set()
+		}
+	}
+	maybe(3, func() { f.Workflow = someWorkflows[rnd.IntN(len(someWorkflows))] })
+	maybe(4, func() { f.Error = someErrors[rnd.IntN(len(someErrors))] })
+	maybe(4, func() { f.MinAttempts = rnd.IntN(4) })
+	maybe(4, func() { f.Since = benchStart.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond) })
+	maybe(4, func() { f.Until = benchStart.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond) })
+	maybe(3, func() {
+		f.Search = []string{"zür", "BERN city", "status", "ship", "wave", "gibtsnicht"}[rnd.IntN(6)]
+	})
+	return f
+}
+
+// all follows a list from its first page to its last.
+func all(t *testing.T, v *View, f Filter) []Run {
+	t.Helper()
+	var runs []Run
+	for {
+		p, err := v.List(t.Context(), f)
+		if err != nil {
+			t.Fatalf("List(%+v) = %v", f, err)
+		}
+		if len(p.Runs) > f.Limit || p.SearchBehind != 0 {
+			t.Fatalf("List(%+v) has %d runs and is %d behind", f, len(p.Runs), p.SearchBehind)
+		}
+		runs = append(runs, p.Runs...)
+		if f.After = p.Next; p.Next == "" {
+			return runs
+		}
+	}
+}
+
+// steps of a history; under the race detector SQLite is ten times slower.
+const steps = 8
+
+func seeds() uint64 {
+	if raceEnabled {
+		return 1
+	}
+	return 6
+}
+
+func TestViewIsWhatASimpleModelSays(t *testing.T) {
+	for seed := range seeds() {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			rnd := rand.New(rand.NewPCG(seed, 7))
+			v, m := openTest(t), model{}
+			for step := range steps {
+				b := Batch{Cursor: uint64(step)}
+				for range rnd.IntN(40) {
+					r := someRun(rnd, rnd.IntN(300))
+					b.Put = append(b.Put, r)
+					m[r.ID] = r
+				}
+				for id := range maps.Keys(m) {
+					if rnd.IntN(20) == 0 {
+						b.Delete = append(b.Delete, id)
+						delete(m, id)
+					}
+				}
+				if err := v.Write(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if rnd.IntN(4) == 0 {
+					m.expire(t, v, rnd)
+				}
+				if rnd.IntN(2) == 0 {
+					if _, err := v.Index(t.Context(), rnd.IntN(50)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if step%4 == 3 {
+					m.compare(t, v, rnd)
+				}
+			}
+			if got := v.Cursor(); got != steps-1 {
+				t.Errorf("Cursor() = %d, want %d", got, steps-1)
+			}
+			integrity(t, v)
+		})
+	}
+}
+
+func (m model) expire(t *testing.T, v *View, rnd *rand.Rand) {
+	t.Helper()
+	state, before, want := someStates[rnd.IntN(len(someStates))], benchStart.Add(time.Duration(rnd.IntN(3000))*time.Millisecond), 0
+	for id, r := range m {
+		if r.State == state && !r.Ended.IsZero() && r.Ended.Before(before) {
+			delete(m, id)
+			want++
+		}
+	}
+	if got, err := v.Expire(t.Context(), []string{state}, before, 1000); err != nil || got != want {
+		t.Fatalf("Expire(%q, %v) = %d, %v, want %d", state, before, got, err, want)
+	}
+}
+
+func (m model) compare(t *testing.T, v *View, rnd *rand.Rand) {
+	t.Helper()
+	for {
+		if n, err := v.Index(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		} else if n < 100 {
+			break
+		}
+	}
+	for range 30 {
+		n := rnd.IntN(300)
+		want, is := m[someRun(rnd, n).ID]
+		got, ok, err := v.Get(t.Context(), someRun(rnd, n).ID)
+		if err != nil || ok != is || !sameRun(got, want) {
+			t.Fatalf("Get(%q) = %+v, %v, %v\nwant %+v, %v", want.ID, got, ok, err, want, is)
+		}
+	}
+	for range 12 {
+		f := someFilter(rnd)
+		found := func(*Run) bool { return true }
+		if f.Search != "" {
+			found = hasWords(f.Search, len(m.list(f, hasWords(f.Search, false))) == 0)
+		}
+		got, want := all(t, v, f), m.list(f, found)
+		if !slices.EqualFunc(got, want, sameRun) {
+			t.Fatalf("List(%+v) = %d runs %v\nwant %d runs %v", f, len(got), idsOf(got), len(want), idsOf(want))
+		}
+		if f.Order = Oldest; f.Search == "" {
+			m.compareGroups(t, v, f, found)
+		}
+	}
+}
+
+func (m model) compareGroups(t *testing.T, v *View, f Filter, found func(*Run) bool) {
+	t.Helper()
+	type id struct{ pattern, workflow, step string }
+	want := map[id]Group{}
+	for _, r := range m.list(f, found) {
+		if r.Error == "" {
+			continue
+		}
+		k := id{Pattern(r.Error), r.Workflow, r.Step}
+		g, ok := want[k]
+		if !ok {
+			g = Group{Pattern: k.pattern, Workflow: k.workflow, Step: k.step, First: r.Created}
+		}
+		g.Error, g.Last = r.Error, r.Created
+		g.Count++
+		want[k] = g
+	}
+	groups, err := v.Groups(t.Context(), f, 1000)
+	if err != nil || len(groups) != len(want) {
+		t.Fatalf("Groups(%+v) = %d groups, %v, want %d", f, len(groups), err, len(want))
+	}
+	for i, g := range groups {
+		if g != want[id{g.Pattern, g.Workflow, g.Step}] || i > 0 && g.Count > groups[i-1].Count {
+			t.Fatalf("Groups(%+v)[%d] = %+v, want %+v", f, i, g, want[id{g.Pattern, g.Workflow, g.Step}])
+		}
+	}
+}
+
+func sameRun(a, b Run) bool {
+	for _, p := range [][2][]byte{{a.Input, b.Input}, {a.Output, b.Output}, {a.Detail, b.Detail}} {
+		if !bytes.Equal(p[0], p[1]) {
+			return false
+		}
+	}
+	a.Input, a.Output, a.Detail, b.Input, b.Output, b.Detail = nil, nil, nil, nil, nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+func idsOf(runs []Run) (ids []string) {
+	for _, r := range runs {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// integrity asks SQLite and FTS5 whether the file is sound, and whether there are
+// words of runs that are gone.
+func integrity(t *testing.T, v *View) {
+	t.Helper()
+	w := <-v.writing
+	defer func() { v.writing <- w }()
+	s, err := w.conn.Prepare("PRAGMA integrity_check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Step(); err != nil || s.ColumnText(0) != "ok" {
+		t.Errorf("integrity_check = %q, %v", s.ColumnText(0), err)
+	}
+	s.Reset()
+	if err := exec(w.conn, "INSERT INTO words(words) VALUES('integrity-check')"); err != nil {
+		t.Errorf("integrity-check of words: %v", err)
+	}
+	for _, q := range []string{
+		"SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT place FROM runs)",
+		"SELECT count(*) FROM payloads WHERE place NOT IN (SELECT place FROM runs)",
+		"SELECT count(*) FROM aside WHERE place NOT IN (SELECT place FROM runs)",
+		"SELECT count(*) FROM stale WHERE place NOT IN (SELECT place FROM runs)",
+	} {
+		if n, err := queryInt(w.conn, q); err != nil || n != 0 {
+			t.Errorf("%s = %d, %v, want none", q, n, err)
+		}
+	}
+}

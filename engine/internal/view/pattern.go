@@ -1,0 +1,169 @@
+package view
+
+import (
+	"hash/fnv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxPattern bounds a pattern, in bytes. Errors that differ only behind it are
+// taken for the same.
+const maxPattern = 400
+
+// Pattern returns an error's text without what differs from one failure to the
+// next: numbers, durations, addresses, ids and hexadecimal numbers become "#",
+// and what is quoted becomes "…" in its quotes. A pattern's pattern is itself.
+func Pattern(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	var b strings.Builder
+	for i := 0; i < len(text) && b.Len() < maxPattern; {
+		n, kind := part(text, i)
+		switch kind {
+		case partQuoted:
+			b.WriteByte(text[i])
+			b.WriteString("…")
+			b.WriteByte(text[i])
+		case partVolatile:
+			b.WriteByte('#')
+		case partSpace:
+			b.WriteByte(' ')
+		case partPlain:
+			b.WriteString(text[i : i+n])
+		}
+		i += n
+	}
+	return strings.TrimSpace(shorten(b.String()))
+}
+
+// shorten cuts between characters. A cut can't make a quote whole that was not,
+// nor a word volatile, as nothing behind it is looked at again.
+func shorten(s string) string {
+	if len(s) <= maxPattern {
+		return s
+	}
+	n := maxPattern
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+type partKind int
+
+const (
+	partPlain partKind = iota
+	partSpace
+	partQuoted
+	partVolatile
+)
+
+// part returns the length and the kind of what begins at i.
+func part(s string, i int) (int, partKind) {
+	c := s[i]
+	switch {
+	case isSpace(c):
+		n := 1
+		for i+n < len(s) && isSpace(s[i+n]) {
+			n++
+		}
+		return n, partSpace
+	case c == '"' || c == '`' || c == '\'' && (i == 0 || !isWord(s[i-1]) && s[i-1] != '#'):
+		if end := strings.IndexByte(s[i+1:], c); end >= 0 {
+			return end + 2, partQuoted
+		}
+		return 1, partPlain
+	case isVolatile(s, i) > 0:
+		return volatile(s, i), partVolatile
+	case isWord(c):
+		return wordLen(s, i), partPlain
+	}
+	_, n := utf8.DecodeRuneInString(s[i:])
+	return n, partPlain
+}
+
+// volatile returns the length of a chain of volatile words: an address, a time,
+// a duration, a version.
+func volatile(s string, i int) int {
+	end := i + isVolatile(s, i)
+	for end+1 < len(s) && strings.IndexByte(".:-,/+", s[end]) >= 0 {
+		n := isVolatile(s, end+1)
+		if n == 0 {
+			break
+		}
+		end += 1 + n
+	}
+	return end - i
+}
+
+// isVolatile returns the length of the word at i if it is unlikely to be the
+// same in the next error, and otherwise 0.
+func isVolatile(s string, i int) int {
+	if s[i] == '#' {
+		return 1
+	}
+	if n := uuidLen(s, i); n > 0 {
+		return n
+	}
+	n := wordLen(s, i)
+	word := s[i : i+n]
+	switch {
+	case n == 0:
+		return 0
+	case strings.ContainsAny(word, "0123456789"):
+		// s3, h2, ipv6 and utf8 are words.
+		if n <= 4 && !isDigit(word[0]) {
+			return 0
+		}
+		return n
+	case n >= 8 && strings.Trim(word, "abcdefABCDEF") == "":
+		return n
+	}
+	return 0
+}
+
+// uuidLen is needed because parts of a UUID can look like words.
+func uuidLen(s string, i int) int {
+	const size = 36
+	if i+size > len(s) || i+size < len(s) && isWord(s[i+size]) {
+		return 0
+	}
+	for k := range size {
+		dash := k == 8 || k == 13 || k == 18 || k == 23
+		if c := s[i+k]; dash != (c == '-') || !dash && !isHex(c) {
+			return 0
+		}
+	}
+	return size
+}
+
+func wordLen(s string, i int) int {
+	n := 0
+	for i+n < len(s) && isWord(s[i+n]) {
+		n++
+	}
+	return n
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isHex(c byte) bool   { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
+func isWord(c byte) bool  { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' }
+
+// errorKey is what the index of errors keeps: 47 bits of the pattern's hash, so
+// that the errors of one pattern are together, and 16 of the step's.
+func errorKey(pattern, step string) int64 {
+	first, _ := errorRange(pattern)
+	return first | int64(hash(step)&0xffff)
+}
+
+// errorRange returns the first and the last key of a pattern.
+func errorRange(pattern string) (first, last int64) {
+	first = int64(hash(pattern) >> 17 << 16)
+	return first, first | 0xffff
+}
+
+func hash(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
+}

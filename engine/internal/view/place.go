@@ -1,0 +1,134 @@
+package view
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// The table is ordered by place: the millisecond of creation, and then one of
+// 1024 slots in it. The slot is drawn from the random part of the id, so the
+// place of most runs follows from their id alone; that is what saves an index by
+// id. A run whose slot is taken, or whose id is no ULID of its Created, is put
+// aside: at the next free place, which the table aside remembers.
+//
+// The epoch is recent because SQLite stores small numbers in fewer bytes.
+const (
+	slotBits = 10
+	epoch    = 1767225600000 // 2026-01-01 in milliseconds
+	maxMilli = 1 << 51       // far beyond any year we can print
+)
+
+// Every place is between these.
+const (
+	minPlace = -1 << 62
+	maxPlace = 1 << 62
+)
+
+// placeAt returns the first place of a millisecond.
+func placeAt(milli int64) int64 {
+	return min(max(milli-epoch, -maxMilli), maxMilli) << slotBits
+}
+
+// milliAt is the inverse of placeAt for every place in the millisecond.
+func milliAt(place int64) int64 { return place>>slotBits + epoch }
+
+func placeOf(t time.Time) int64 { return placeAt(t.UnixMilli()) }
+
+// ulid is a decoded id: 48 bits of time in milliseconds and 80 random bits.
+type ulid struct {
+	milli int64
+	rest  [10]byte
+}
+
+const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// digits maps a character to its value, and all that are not in the alphabet,
+// upper case included, to 255: an id must be got back as it was.
+var digits = func() (d [256]byte) {
+	for i := range d {
+		d[i] = 255
+	}
+	for i := range alphabet {
+		d[alphabet[i]] = byte(i)
+	}
+	return d
+}()
+
+// parseULID decodes an id, or reports that it is none.
+func parseULID(id string) (u ulid, ok bool) {
+	if len(id) != 26 || id[0] > '7' {
+		return u, false
+	}
+	for i := range 10 {
+		d := digits[id[i]]
+		if d > 31 {
+			return u, false
+		}
+		u.milli = u.milli<<5 | int64(d)
+	}
+	for half := range 2 {
+		var bits uint64
+		for i := range 8 {
+			d := digits[id[10+8*half+i]]
+			if d > 31 {
+				return u, false
+			}
+			bits = bits<<5 | uint64(d)
+		}
+		u.rest[5*half] = byte(bits >> 32)
+		binary.BigEndian.PutUint32(u.rest[5*half+1:], uint32(bits))
+	}
+	return u, true
+}
+
+// String encodes the id.
+func (u ulid) String() string {
+	var b [26]byte
+	for i, t := 9, u.milli; i >= 0; i, t = i-1, t>>5 {
+		b[i] = alphabet[t&31]
+	}
+	for half := range 2 {
+		bits := uint64(u.rest[5*half])<<32 | uint64(binary.BigEndian.Uint32(u.rest[5*half+1:]))
+		for i := 7; i >= 0; i, bits = i-1, bits>>5 {
+			b[10+8*half+i] = alphabet[bits&31]
+		}
+	}
+	return string(b[:])
+}
+
+// home returns the place that follows from the id. The random bits are mixed, as
+// a generator may count up their end within a millisecond.
+func (u ulid) home() int64 {
+	head := uint64(binary.BigEndian.Uint16(u.rest[:2]))
+	h := (binary.BigEndian.Uint64(u.rest[2:]) ^ head<<32) * 0x9E3779B97F4A7C15
+	return placeAt(u.milli) | int64(h>>(64-slotBits))
+}
+
+// idAt returns the id that a row keeps: of a run at home only the random part,
+// as its place has the rest.
+func idAt(place int64, stored []byte) string {
+	switch {
+	case len(stored) == 10:
+		return ulid{milliAt(place), [10]byte(stored)}.String()
+	case len(stored) > 1 && stored[0] == longMark:
+		return string(stored[2:])
+	default:
+		return string(stored[min(1, len(stored)):])
+	}
+}
+
+// Marks of ids that are kept whole. The second makes one byte more of an id that
+// would be as long as a random part.
+const (
+	mark     = 'x'
+	longMark = 'y'
+)
+
+// asideID is how a row keeps the id of a run that is not at home.
+func asideID(id string) []byte {
+	b := append(make([]byte, 0, len(id)+2), mark)
+	if len(id) == 9 {
+		b = append(b[:0], longMark, longMark)
+	}
+	return append(b, id...)
+}

@@ -1,0 +1,178 @@
+package view
+
+import (
+	"context"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// writer is the one connection that writes, and what it knows of the file. It
+// belongs to whoever took it from View.writing.
+type writer struct {
+	conn    *sqlite.Conn
+	names   *names
+	added   []int64 // names of this transaction
+	cursor  uint64
+	indexed int64 // the last place whose words are indexed; those in stale are not
+
+	// crowded has the homes of runs that were put aside: what is there, or is
+	// free there, says nothing about them.
+	crowded map[int64]bool
+
+	// The place from which the last free one was sought, and where to go on.
+	sought, found int64
+
+	buf []byte
+}
+
+func newWriter(c *sqlite.Conn, n *names) (*writer, error) {
+	w := &writer{conn: c, names: n, crowded: map[int64]bool{}}
+	if err := w.load(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// load reads what the writer keeps in memory, and in passing a bit of everything
+// that a damaged file could fail at.
+func (w *writer) load() error {
+	cursor, err := queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaCursor))
+	if err != nil {
+		return err
+	}
+	w.cursor = uint64(cursor)
+	w.indexed, err = queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaIndexed))
+	if err != nil {
+		return err
+	}
+	if err := each(w.conn, "SELECT id, text FROM names", func(s *sqlite.Stmt) error {
+		w.names.add(s.ColumnInt64(0), string(columnBytes(s, 1)))
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := each(w.conn, "SELECT id FROM aside", func(s *sqlite.Stmt) error {
+		if u, ok := parseULID(string(columnBytes(s, 0))); ok {
+			w.crowded[u.home()] = true
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, q := range [...]string{upsert, putPayload, putStale, "SELECT max(place) FROM runs", "SELECT min(place) FROM runs", "SELECT 1 FROM words LIMIT 1"} {
+		if err := peek(w.conn, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peek prepares a statement, and runs it if it only reads.
+func peek(c *sqlite.Conn, query string) error {
+	if query[0] == 'S' {
+		_, err := queryInt(c, query)
+		return err
+	}
+	_, err := prepare(c, query)
+	return err
+}
+
+// each calls f with every row of a query.
+func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...int64) error {
+	s, err := prepare(c, query)
+	if err != nil {
+		return err
+	}
+	defer s.Reset() //nolint:errcheck // it repeats the error of Step
+	for i, a := range args {
+		s.BindInt64(i+1, a)
+	}
+	for {
+		row, err := s.Step()
+		if err != nil || !row {
+			return err
+		}
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+}
+
+// run executes a statement whose parameters are numbers.
+func run(c *sqlite.Conn, query string, args ...int64) error {
+	return each(c, query, func(*sqlite.Stmt) error { return nil }, args...)
+}
+
+// write calls f in a transaction: all of it is done, or nothing.
+func (v *View) write(ctx context.Context, op string, f func(*writer) error) error {
+	ctx, cancel := v.live(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		return wrap(ctx, op, context.Cause(ctx))
+	}
+	var w *writer
+	select {
+	case w = <-v.writing:
+	case <-ctx.Done():
+		return wrap(ctx, op, context.Cause(ctx))
+	}
+	defer func() { v.writing <- w }()
+	w.conn.SetInterrupt(ctx.Done())
+	defer w.conn.SetInterrupt(nil)
+	if err := w.transact(f); err != nil {
+		return wrap(ctx, op, err)
+	}
+	v.cursor.Store(w.cursor)
+	return nil
+}
+
+func (w *writer) transact(f func(*writer) error) error {
+	cursor, indexed := w.cursor, w.indexed
+	w.added = w.added[:0]
+	err := exec(w.conn, "BEGIN IMMEDIATE")
+	if err == nil {
+		err = f(w)
+	}
+	if err == nil {
+		err = exec(w.conn, "COMMIT")
+	}
+	if err == nil {
+		return nil
+	}
+	// The context may have ended, and the transaction has to as well.
+	w.conn.SetInterrupt(nil)
+	if !w.conn.AutocommitEnabled() {
+		if undo := exec(w.conn, "ROLLBACK"); undo != nil {
+			err = fmt.Errorf("%w (and then: %w)", err, undo)
+		}
+	}
+	w.cursor, w.indexed = cursor, indexed
+	w.names.remove(w.added)
+	return err
+}
+
+// Write puts and deletes runs and moves the cursor, all in one transaction. The
+// cursor can't go back.
+func (v *View) Write(ctx context.Context, b Batch) error {
+	return v.write(ctx, "write", func(w *writer) error {
+		if b.Cursor < w.cursor {
+			return fmt.Errorf("cursor %d is behind %d", b.Cursor, w.cursor)
+		}
+		for i := range b.Put {
+			if err := w.put(&b.Put[i]); err != nil {
+				return err
+			}
+		}
+		for _, id := range b.Delete {
+			if err := w.remove(id); err != nil {
+				return err
+			}
+		}
+		if b.Cursor == w.cursor {
+			return nil
+		}
+		w.cursor = b.Cursor
+		return run(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaCursor, int64(b.Cursor))
+	})
+}
