@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// What ends an attempt from outside. They are the causes of its context.
+var (
+	// ErrShutdown says that the engine is being closed. The attempt will be made
+	// again, and does not count.
+	ErrShutdown = errors.New("the engine is being closed")
+
+	// ErrTimeout says that the attempt, its step or its run has no time left.
+	ErrTimeout = errors.New("attempt timed out")
+
+	// ErrSilent says that there was no heartbeat for too long.
+	ErrSilent = errors.New("no heartbeat")
+
+	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
+)
+
+// progressEvery is how often progress is stored, at most.
+const progressEvery = time.Second
+
+type attemptKey struct {
+	run  machine.ID
+	step int
+}
+
+// attempt is one call of a handler.
+type attempt struct {
+	e       *Engine
+	key     attemptKey
+	number  int
+	handler Handler
+	task    Task
+	def     *machine.Definition
+	outputs [][]byte
+	timeout time.Duration // until the deadline; 0 means none
+	silence time.Duration // longest time without a heartbeat; 0 means any
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	ended   atomic.Bool // the owner has been told how it ended
+	alive   *time.Timer // fires when there was no heartbeat
+	beat    atomic.Int64
+}
+
+// end tells the attempt to end.
+func (a *attempt) end(cause error) { a.cancel(cause) }
+
+// run makes the attempt and tells the owner how it ended.
+func (a *attempt) run() {
+	defer a.e.attempts.Done()
+	defer a.cancel(context.Canceled)
+	a.task.outputs, a.task.before, a.task.beat = a.output, a.before, a.heartbeat
+	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
+	if a.timeout > 0 {
+		why := fmt.Errorf("%w after %v", ErrTimeout, a.timeout.Round(time.Millisecond))
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, why)
+		defer stop()
+	}
+	if a.silence > 0 {
+		a.alive = time.AfterFunc(a.silence, func() { a.end(fmt.Errorf("%w for %v", ErrSilent, a.silence)) })
+		defer a.alive.Stop()
+	}
+	defer context.AfterFunc(ctx, func() { a.grace(ctx) })()
+	out, err := a.call(ctx)
+	if !a.ended.CompareAndSwap(false, true) {
+		a.e.unstuck(a.key)
+		return
+	}
+	a.tell(a.result(ctx, out, err))
+}
+
+// call calls the handler. A panic is a failure like others, but for the stack
+// in its text.
+func (a *attempt) call(ctx context.Context) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = nil, fmt.Errorf("panic: %v\n%s", p, stack())
+		}
+	}()
+	return a.handler(ctx, &a.task)
+}
+
+// stack returns the stack of a panic without what leads from it to here.
+func stack() []byte {
+	s := string(debug.Stack())
+	if _, rest, ok := strings.Cut(s, "\npanic("); ok {
+		if i := strings.Index(rest, "\n"); i >= 0 {
+			if j := strings.Index(rest[i+1:], "\n"); j >= 0 {
+				s = rest[i+1+j+1:]
+			}
+		}
+	}
+	return []byte(s)
+}
+
+// grace gives an attempt that was told to end some time for it.
+func (a *attempt) grace(ctx context.Context) {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrShutdown) {
+		return // whoever closes the engine says for how long
+	}
+	time.AfterFunc(a.e.cfg.Grace, func() {
+		if !a.ended.CompareAndSwap(false, true) {
+			return
+		}
+		a.e.stuck.Add(1)
+		a.tell(&machine.Result{
+			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
+			Error: fmt.Sprintf("still running %v after it was told to end: %v", a.e.cfg.Grace, cause),
+		})
+	})
+}
+
+// result says how the handler's return looks to the machine.
+func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Result {
+	if err == nil {
+		switch {
+		case len(out) > a.e.cfg.MaxPayload:
+			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d are kept; store it elsewhere and return where", len(out), a.e.cfg.MaxPayload))
+		case out != nil && !json.Valid(out):
+			err = retry.Permanent(errors.New("output of the step: not JSON"))
+		default:
+			return &machine.Result{Output: out}
+		}
+	}
+	if s, ok := errors.AsType[*snooze](err); ok {
+		return &machine.Result{Snooze: s.wait, Error: a.e.text(s.note)}
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrShutdown) {
+		return &machine.Result{Release: true, Error: a.e.text(err.Error())}
+	}
+	if cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	outcome := retry.OutcomeOf(err)
+	if outcome.Class == retry.ClassCanceled {
+		// Nobody canceled the run, or this would not be asked: it is something the
+		// handler called that was canceled, and that may pass.
+		outcome.Class = retry.ClassTransient
+	}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.e.text(err.Error())}
+}
+
+// text returns the text of an error as it is stored: without secrets, of
+// bounded length, valid UTF-8.
+func (e *Engine) text(s string) string {
+	s = e.cfg.Redact(s)
+	if len(s) > maxError {
+		cut := maxError
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// tell tells the owner how the attempt ended.
+func (a *attempt) tell(r *machine.Result) {
+	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
+	select {
+	case a.e.others <- &request{result: r}:
+	case <-a.e.done:
+	}
+}
+
+// output returns what an earlier step returned.
+func (a *attempt) output(step string) (json.RawMessage, error) {
+	i := a.def.Index(step)
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("result of %q: workflow %q has no such step", step, a.def.Name)
+	case !a.def.Upstream(a.key.step, i):
+		return nil, fmt.Errorf("result of %q: step %q does not come after it", step, a.task.Step)
+	}
+	return a.outputs[i], nil
+}
+
+// before returns the steps that this one comes after.
+func (a *attempt) before() (names []string) {
+	for i := range a.def.Steps {
+		if a.def.Upstream(a.key.step, i) {
+			names = append(names, a.def.Steps[i].Name)
+		}
+	}
+	return names
+}
+
+// heartbeat says that the attempt is alive.
+func (a *attempt) heartbeat(progress any) error {
+	if a.alive != nil {
+		a.alive.Reset(a.silence)
+	}
+	if progress == nil {
+		return nil
+	}
+	now := time.Now().UnixNano()
+	last := a.beat.Load()
+	if now-last < int64(progressEvery) || !a.beat.CompareAndSwap(last, now) {
+		return nil
+	}
+	text, err := json.Marshal(progress)
+	if err != nil {
+		return fmt.Errorf("progress: %w", err)
+	}
+	if len(text) > maxError {
+		return fmt.Errorf("progress: %d bytes, at most %d", len(text), maxError)
+	}
+	text = []byte(a.e.cfg.Redact(string(text)))
+	select {
+	case a.e.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
+	case <-a.e.done:
+	case <-a.ctx.Done():
+	}
+	return nil
+}

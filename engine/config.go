@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// Config says how an engine works. Either Dir or Log must be set.
+type Config struct {
+	// Dir is the folder that keeps everything. It is made if it is not there.
+	// One process at a time can use it.
+	Dir string
+
+	// Log keeps the log instead of a folder.
+	Log journal.Log
+
+	// Durability says when something is stored. The zero value means on disk.
+	Durability Durability
+
+	// Workflows are those whose runs this process can work on. A workflow that is
+	// given to Start is added.
+	Workflows []*Workflow
+
+	// Handlers do the work of steps that are data, by name.
+	Handlers map[string]Handler
+
+	// Concurrency is how many attempts are made at once. 0 means 256.
+	Concurrency int
+
+	// Retention is how long runs are kept that succeeded or were canceled. 0 means
+	// 14 days.
+	Retention time.Duration
+
+	// DeadRetention is how long dead runs are kept. 0 means 90 days.
+	DeadRetention time.Duration
+
+	// MaxPayload is the size of the largest input or output. 0 means 256 KiB,
+	// more than 512 KiB is refused.
+	MaxPayload int
+
+	// Grace is how long an attempt may take to end after its context has, before
+	// it is held to be stuck. 0 means 10 seconds.
+	Grace time.Duration
+
+	// Logger gets what an operator should know. nil means slog.Default.
+	Logger *slog.Logger
+
+	// Observer is shown all events, in order. It must not block for long: events
+	// are dropped, and counted, when it is too far behind.
+	Observer func(retry.Event)
+
+	// Redact is applied to the text of every error before it is stored or shown.
+	Redact func(string) string
+
+	snapshotAfter int64 // bytes of log between snapshots, at least; tests want them often
+}
+
+// Durability says when something is stored.
+type Durability int
+
+// The durabilities.
+const (
+	Full Durability = iota // on disk before the answer: survives the loss of power
+	OS                     // with the operating system: survives the end of the process
+)
+
+const (
+	maxPayload = 512 << 10
+	maxError   = 4 << 10
+)
+
+// withDefaults returns the config with its zero values replaced.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	check := func(name string, v int64) {
+		if v < 0 {
+			errs = append(errs, fmt.Errorf("%s: %d is negative", name, v))
+		}
+	}
+	check("Concurrency", int64(c.Concurrency))
+	check("Retention", int64(c.Retention))
+	check("DeadRetention", int64(c.DeadRetention))
+	check("MaxPayload", int64(c.MaxPayload))
+	check("Grace", int64(c.Grace))
+	if c.MaxPayload > maxPayload {
+		errs = append(errs, fmt.Errorf("MaxPayload: %d is more than %d", c.MaxPayload, maxPayload))
+	}
+	if (c.Dir == "") == (c.Log == nil) {
+		errs = append(errs, errors.New("Dir: set either it or Log"))
+	}
+	c.Concurrency = cmp.Or(c.Concurrency, 256)
+	c.Retention = cmp.Or(c.Retention, 14*24*time.Hour)
+	c.DeadRetention = cmp.Or(c.DeadRetention, 90*24*time.Hour)
+	c.MaxPayload = cmp.Or(c.MaxPayload, 256<<10)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Redact == nil {
+		c.Redact = func(s string) string { return s }
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,343 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// The crash test kills a process that runs workflows, again and again, and then
+// asks a witness that is not the engine: a file to which the handlers write what
+// they do, and the answers that the process gave. Both outlive the process.
+
+var (
+	crashRuns  = flag.Int("crash.runs", 150, "runs that the crash test starts")
+	crashKills = flag.Int("crash.kills", 6, "how often it kills the process")
+	crashSeed  = flag.Uint64("crash.seed", 0, "of its randomness; 0 means any")
+)
+
+const crashChildEnv = "TIDEOVER_CRASH_CHILD"
+
+// crashStep is what a step of the test's workflow is meant to do.
+type crashStep struct {
+	name   string
+	policy string
+	needs  []string
+}
+
+var crashSteps = []crashStep{
+	{"a", "fixed(20ms) attempts=4", nil},
+	{"b", "exponential(5ms..80ms) jitter=0.5..1.5 attempts=5", []string{"a"}},
+	{"c", "linear(10ms..50ms) jitter=full attempts=3", []string{"a"}},
+	{"d", "decorrelated(5ms..60ms) attempts=4", []string{"b", "c"}},
+}
+
+// fate says what an attempt of a step does, the same in every process: the n-th
+// attempt that comes to an end.
+func fate(key, step string, n int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s/%d", key, step, n)
+	switch v := h.Sum64() % 100; {
+	case v < 55:
+		return "ok"
+	case v < 57:
+		return "permanent"
+	case v < 62:
+		return "after"
+	default:
+		return "fail"
+	}
+}
+
+// witness is written by the handlers, one line a write.
+type witness struct{ file *os.File }
+
+func (w *witness) say(format string, args ...any) {
+	since, _ := sinceBoot()
+	line := fmt.Sprintf("%d ", since) + fmt.Sprintf(format, args...) + "\n"
+	if _, err := w.file.WriteString(line); err != nil {
+		panic(err)
+	}
+}
+
+// crashWorkflow is the workflow of the test. A step's fate goes by how many of
+// its attempts have ended, which is what a policy counts.
+func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
+	parts := []Part{}
+	for _, s := range crashSteps {
+		do := func(ctx context.Context, key string) (string, error) {
+			t, _ := TaskOf(ctx)
+			n := ended(key, s.name)
+			w.say("begin %s %s %d", key, s.name, t.Attempt)
+			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
+			f := fate(key, s.name, n)
+			w.say("end %s %s %d %s", key, s.name, t.Attempt, f)
+			switch f {
+			case "ok":
+				return key + s.name, nil
+			case "permanent":
+				return "", retry.Permanent(errors.New(f))
+			case "after":
+				return "", retry.After(errors.New(f), 30*time.Millisecond)
+			}
+			return "", errors.New(f)
+		}
+		parts = append(parts, Step(s.name, do, Policy(s.policy), After(s.needs...), MaxLost(50)))
+	}
+	return must(NewWorkflow("crash", parts...))
+}
+
+// crashChild is the process that is killed.
+func crashChild(dir string) {
+	file := must(os.OpenFile(filepath.Join(dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
+	var e *Engine
+	spent := func(key, step string) int {
+		// The engine's own count is what is under test elsewhere; here it only makes
+		// the fates come in order.
+		ids := must(e.Find(context.Background(), key, 2))
+		i := must(e.Get(context.Background(), ids[0]))
+		for _, s := range i.Steps {
+			if s.Name == step {
+				return s.Spent
+			}
+		}
+		return 0
+	}
+	w := crashWorkflow(&witness{file}, spent)
+	e = must(Open(context.Background(), Config{
+		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	}))
+	fmt.Println("ready")
+	from := must(strconv.Atoi(os.Getenv("CRASH_FROM")))
+	to := must(strconv.Atoi(os.Getenv("CRASH_TO")))
+	for i := from; i < to; i++ {
+		key := fmt.Sprintf("key-%d", i)
+		run := must(e.Start(context.Background(), w, key, Key(key)))
+		fmt.Println("ack", i, run.ID)
+		if i%7 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if os.Getenv("CRASH_DRAIN") == "" {
+		select {}
+	}
+	out := must(os.Create(filepath.Join(dir, "result")))
+	enc := json.NewEncoder(out)
+	for i := range to {
+		ids := must(e.Find(context.Background(), fmt.Sprintf("key-%d", i), 2))
+		if len(ids) != 1 {
+			panic(fmt.Sprintf("key-%d: %d runs", i, len(ids)))
+		}
+		if err := enc.Encode(must(e.Wait(context.Background(), ids[0]))); err != nil {
+			panic(err)
+		}
+	}
+	if err := e.Close(context.Background()); err != nil {
+		panic(err)
+	}
+	_ = out.Close()
+}
+
+func TestKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	seed := *crashSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-crash.seed=%d -crash.runs=%d -crash.kills=%d", seed, *crashRuns, *crashKills)
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	acked := map[int]string{}
+	for kill := range *crashKills {
+		to := *crashRuns * (kill + 1) / (*crashKills + 1)
+		crash(t, dir, acked, to, time.Duration(random.IntN(400)+20)*time.Millisecond)
+	}
+	crash(t, dir, acked, *crashRuns, 0)
+	judge(t, dir, acked)
+}
+
+// crash starts the process and kills it after a while; 0 lets it end by itself.
+func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	from := 0
+	for acked[from] != "" {
+		from++
+	}
+	cmd.Env = append(os.Environ(), crashChildEnv+"="+dir, fmt.Sprintf("CRASH_FROM=%d", from), fmt.Sprintf("CRASH_TO=%d", max(to, from)))
+	if after == 0 {
+		cmd.Env = append(cmd.Env, "CRASH_DRAIN=1")
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out := must(cmd.StdoutPipe())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if in.Text() == "ready" && after > 0 {
+			time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+		}
+		var i int
+		var id string
+		if n, _ := fmt.Sscanf(in.Text(), "ack %d %s", &i, &id); n == 2 {
+			if old := acked[i]; old != "" && old != id {
+				t.Errorf("key-%d was acknowledged as %s, then as %s", i, old, id)
+			}
+			acked[i] = id
+		}
+	}
+	err := cmd.Wait()
+	if after == 0 && err != nil || strings.Contains(stderr.String(), "panic") {
+		t.Fatalf("the process: %v\n%s", err, stderr.String())
+	}
+}
+
+type deed struct {
+	step    string
+	attempt int
+}
+
+type testimony struct {
+	begin, end int64
+	fate       string
+}
+
+// judge compares what the engine says with what the witness saw.
+func judge(t *testing.T, dir string, acked map[int]string) {
+	t.Helper()
+	seen := testimonies(t, filepath.Join(dir, "witness"))
+	file := must(os.Open(filepath.Join(dir, "result")))
+	defer file.Close()
+	lost, total := 0, 0
+	for dec := json.NewDecoder(file); ; total++ {
+		var i Info
+		if err := dec.Decode(&i); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		n := must(strconv.Atoi(strings.TrimPrefix(i.Key, "key-")))
+		if acked[n] != i.ID {
+			t.Errorf("%s is run %s, acknowledged was %q", i.Key, i.ID, acked[n])
+		}
+		lost += judgeRun(t, &i, seen[i.Key])
+	}
+	if total != *crashRuns {
+		t.Errorf("%d runs, want %d", total, *crashRuns)
+	}
+	t.Logf("%d runs, %d attempts lost", total, lost)
+	if lost == 0 {
+		t.Error("no attempt was lost: the test has not tested anything")
+	}
+}
+
+func testimonies(t *testing.T, path string) map[string]map[deed]testimony {
+	t.Helper()
+	seen := map[string]map[deed]testimony{}
+	for line := range strings.Lines(string(must(os.ReadFile(path)))) {
+		f := strings.Fields(line)
+		at, key, d := must(strconv.ParseInt(f[0], 10, 64)), f[2], deed{f[3], must(strconv.Atoi(f[4]))}
+		if seen[key] == nil {
+			seen[key] = map[deed]testimony{}
+		}
+		s := seen[key][d]
+		switch f[1] {
+		case "begin":
+			if s.begin != 0 {
+				t.Errorf("%s: attempt %d of step %s was made twice", key, d.attempt, d.step)
+			}
+			s.begin = at
+		case "end":
+			s.end, s.fate = at, f[5]
+		}
+		seen[key][d] = s
+	}
+	return seen
+}
+
+// judgeRun judges one run, and returns how many of its attempts were lost.
+func judgeRun(t *testing.T, i *Info, seen map[deed]testimony) (lost int) {
+	t.Helper()
+	if !i.Finished() {
+		t.Errorf("%s is %s", i.Key, i.State)
+	}
+	known := 0
+	dead := false
+	for k, s := range i.Steps {
+		p := must(retry.Parse(crashSteps[k].policy))
+		if s.Policy != p.String() {
+			t.Errorf("%s: policy of %s is %q, was written %q", i.Key, s.Name, s.Policy, p)
+		}
+		if s.Spent > p.Attempts {
+			t.Errorf("%s: step %s made %d attempts, the policy allows %d", i.Key, s.Name, s.Spent, p.Attempts)
+		}
+		counted, ended := 0, int64(0)
+		var wait time.Duration
+		for n, a := range s.Attempts {
+			d := deed{s.Name, a.Number}
+			w, there := seen[d]
+			if a.Number != n+1 {
+				t.Errorf("%s: attempt %d of step %s comes as number %d", i.Key, a.Number, s.Name, n+1)
+			}
+			if there {
+				known++
+				if least := ended + int64(wait); w.begin < least {
+					t.Errorf("%s: attempt %d of step %s began %v early", i.Key, a.Number, s.Name, time.Duration(least-w.begin))
+				}
+			}
+			switch a.Outcome {
+			case "succeeded", "failed":
+				if want := map[bool]string{true: "ok"}[a.Outcome == "succeeded"]; !there || w.end == 0 || (want == "ok") != (w.fate == "ok") {
+					t.Errorf("%s: attempt %d of step %s is %s, the witness saw %+v", i.Key, a.Number, s.Name, a.Outcome, w)
+				}
+				counted++
+			case "lost":
+				lost++
+			default:
+				t.Errorf("%s: attempt %d of step %s is %s", i.Key, a.Number, s.Name, a.Outcome)
+			}
+			// The end that the witness saw is before the one that was recorded.
+			ended, wait = w.end, 0
+			if a.Wait != nil {
+				wait = a.Wait.Delay
+				if a.Outcome == "failed" && a.Error == "after" && wait < 30*time.Millisecond {
+					t.Errorf("%s: the server's 30ms became %v", i.Key, wait)
+				}
+			}
+		}
+		if counted > p.Attempts {
+			t.Errorf("%s: step %s has %d attempts that count, the policy allows %d", i.Key, s.Name, counted, p.Attempts)
+		}
+		dead = dead || s.Status == "failed"
+	}
+	if known != len(seen) {
+		t.Errorf("%s: the witness saw %d attempts, the history has %d of them", i.Key, len(seen), known)
+	}
+	if want := map[bool]string{true: "dead", false: "succeeded"}[dead]; i.State != want {
+		t.Errorf("%s is %s, its steps say %s", i.Key, i.State, want)
+	}
+	if want := fmt.Sprintf("%q", i.Key+"d"); !dead && string(i.Output) != want {
+		t.Errorf("%s: output %s, want %s", i.Key, i.Output, want)
+	}
+	return lost
+}

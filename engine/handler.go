@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Handler does the work of a step. The output is JSON; nil stands for null.
+type Handler func(ctx context.Context, t *Task) (output []byte, err error)
+
+// Task is what a handler is called for.
+type Task struct {
+	Run      string          // id of the run
+	Workflow string          // its workflow
+	Key      string          // the key it was started with
+	Step     string          // name of the step
+	Attempt  int             // number of the attempt, from 1; lost ones are counted too
+	Attempts int             // the policy's limit; retry.Unlimited for none
+	Created  time.Time       // when the run was accepted
+	Source   string          // who started it
+	Args     json.RawMessage // of a step that is data
+	Input    json.RawMessage // of the run
+
+	before  func() []string
+	outputs func(step string) (json.RawMessage, error)
+	beat    func(progress any) error
+}
+
+// Output returns what an earlier step returned. The step must be one that this
+// one comes after, by however many others.
+func (t *Task) Output(step string) (json.RawMessage, error) { return t.outputs(step) }
+
+// Before returns the steps that this one comes after, by however many others, in
+// the order of the workflow.
+func (t *Task) Before() []string { return t.before() }
+
+// adapt makes a handler of a function of types.
+func adapt[In, Out any](do func(context.Context, In) (Out, error)) Handler {
+	return func(ctx context.Context, t *Task) ([]byte, error) {
+		var in In
+		if len(t.Input) > 0 {
+			if err := json.Unmarshal(t.Input, &in); err != nil {
+				return nil, retry.Permanent(fmt.Errorf("input of the run: %w", err))
+			}
+		}
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			return nil, retry.Permanent(fmt.Errorf("output of the step: %w", err))
+		}
+		return text, nil
+	}
+}
+
+type taskKey struct{}
+
+// TaskOf returns the task that a handler's context belongs to.
+func TaskOf(ctx context.Context) (*Task, bool) {
+	t, ok := ctx.Value(taskKey{}).(*Task)
+	return t, ok
+}
+
+var errNoTask = errors.New("not the context of a step")
+
+// Result returns what an earlier step of the run returned. The context is that
+// of the handler.
+func Result[T any](ctx context.Context, step string) (v T, err error) {
+	t, ok := TaskOf(ctx)
+	if !ok {
+		return v, fmt.Errorf("result of %q: %w", step, errNoTask)
+	}
+	text, err := t.Output(step)
+	if err != nil {
+		return v, retry.Permanent(err)
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return v, retry.Permanent(fmt.Errorf("result of %q: %w", step, err))
+	}
+	return v, nil
+}
+
+// Heartbeat says that the attempt is alive. A step with a HeartbeatTimeout must
+// call it, or Progress, often enough. It returns why the attempt should end, if
+// it should.
+func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
+
+// Progress is a Heartbeat that says how far the attempt is, with anything that
+// encoding/json can write. It is shown with the run; when called often, the last
+// of each second is kept.
+func Progress(ctx context.Context, progress any) error {
+	t, ok := TaskOf(ctx)
+	if !ok {
+		return fmt.Errorf("progress: %w", errNoTask)
+	}
+	if err := t.beat(progress); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// snooze is not a failure.
+type snooze struct {
+	wait time.Duration
+	note string
+}
+
+// Snooze is what a handler returns to be called again later without having
+// failed: no attempt of the policy is spent. The note says why, for whoever
+// looks at the run.
+func Snooze(wait time.Duration, note string) error { return &snooze{max(wait, time.Nanosecond), note} }
+
+func (s *snooze) Error() string {
+	if s.note == "" {
+		return fmt.Sprintf("snoozed for %v", s.wait)
+	}
+	return fmt.Sprintf("snoozed for %v: %s", s.wait, s.note)
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// health is what is wrong at the moment.
+type health struct {
+	mu       sync.Mutex
+	troubles [3]trouble
+	wrong    error // for good
+}
+
+type trouble struct {
+	err   error
+	since time.Time
+}
+
+const (
+	troubleStore = iota
+	troubleView
+	troubleSnapshot
+)
+
+func (h *health) set(which int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := &h.troubles[which]
+	if err != nil && t.err == nil {
+		t.since = time.Now()
+	}
+	t.err = err
+}
+
+func (h *health) get(which int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.troubles[which].err
+}
+
+func (h *health) storing(err error)      { h.set(troubleStore, err) }
+func (h *health) viewing(err error)      { h.set(troubleView, err) }
+func (h *health) snapshotting(err error) { h.set(troubleSnapshot, err) }
+func (h *health) view() error            { return h.get(troubleView) }
+
+// broken notes that the engine contradicts itself, which stops it before
+// anything of that is stored.
+func (h *health) broken(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wrong == nil {
+		h.wrong = fmt.Errorf("this is an error of tideover: %w", err)
+	}
+}
+
+func (h *health) fatal() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wrong
+}
+
+// Trouble is something that keeps the engine from doing its work.
+type Trouble struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+	Error string    `json:"error"`
+}
+
+// Troubles returns what keeps the engine from doing its work at the moment.
+func (e *Engine) Troubles() (list []Trouble) {
+	h := &e.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, what := range []string{"can't store what happens", "can't write the view", "can't write a snapshot"} {
+		if t := h.troubles[i]; t.err != nil {
+			list = append(list, Trouble{what, t.since, e.cfg.Redact(t.err.Error())})
+		}
+	}
+	return list
+}

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Event is a retry.Event with its place in the stream of all events.
+type Event struct {
+	Seq uint64 // grows by one; from 1 in each process
+	retry.Event
+}
+
+// backlog is how many events are kept for readers that come late or are slow.
+const backlog = 8192
+
+// hub passes events on. It never waits for a reader: one that is too slow misses
+// some, and is told how many.
+type hub struct {
+	pending []retry.Event // of the turn that is not stored yet
+
+	mu      sync.Mutex
+	ring    []Event // the last ones
+	seq     uint64
+	changed chan struct{} // closed at the next event
+	closed  bool
+	wanted  atomic.Bool // somebody reads, or has read
+}
+
+func (h *hub) init() {
+	h.ring = make([]Event, 0, backlog)
+	h.changed = make(chan struct{})
+}
+
+// note makes the events of a record, to be published when it is stored.
+func (h *hub) note(e *Engine, rec *machine.Record, run *machine.Run) {
+	if !h.wanted.Load() {
+		return
+	}
+	ev := retry.Event{Time: time.Unix(0, rec.At), Name: run.Def.Name, Run: rec.Run.String()}
+	add := func(kind retry.EventKind) *retry.Event {
+		ev.Kind = kind
+		h.pending = append(h.pending, ev)
+		return &h.pending[len(h.pending)-1]
+	}
+	step := &run.Def.Steps[rec.Step]
+	inStep := func(kind retry.EventKind) *retry.Event {
+		p := add(kind)
+		p.Step, p.Attempt, p.Attempts = step.Name, rec.Attempt, limit(step.Policy)
+		return p
+	}
+	switch rec.Kind {
+	case machine.Started:
+		add(retry.RunStarted).Note = run.Source()
+	case machine.Begun:
+		inStep(retry.AttemptStarted)
+	case machine.Done:
+		inStep(retry.Succeeded)
+	case machine.Failed:
+		inStep(retry.AttemptFailed).Err = errors.New(rec.Text)
+		h.verdict(inStep, rec)
+	case machine.Lost:
+		inStep(retry.AttemptLost)
+		h.verdict(inStep, rec)
+	case machine.Snoozed:
+		h.verdict(inStep, rec)
+	case machine.Progress:
+		inStep(retry.Progressed).Note = string(rec.Data)
+	case machine.Parked:
+		inStep(retry.NeedsHandler).Note = rec.Text
+	case machine.Cancel:
+		add(retry.Canceled).Note = rec.Text
+	case machine.Retry:
+		add(retry.Resumed).Note = rec.Text
+	case machine.Woken:
+		inStep(retry.Resumed).Note = rec.Text
+	case machine.Late:
+		p := inStep(retry.AttemptFailed)
+		p.Err, p.Note = errors.New(rec.Text), "the run was over"
+	default:
+	}
+	switch rec.Ends {
+	case machine.Succeeded:
+		add(retry.Succeeded)
+	case machine.Dead:
+		p := add(retry.GaveUp)
+		p.Reason = run.Reason
+		if rec.Text != "" {
+			p.Err = errors.New(rec.Text)
+		}
+	case machine.Canceled, machine.Undecided:
+	}
+}
+
+// verdict adds what follows an attempt.
+func (h *hub) verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
+	if rec.Reason != 0 {
+		p := add(retry.GaveUp)
+		p.Reason = rec.Reason
+		if rec.Text != "" {
+			p.Err = errors.New(rec.Text)
+		}
+		return
+	}
+	p := add(retry.Waiting)
+	p.Delay, p.By, p.Until, p.Prev, p.Note = rec.Delay, rec.By, time.Unix(0, rec.Due), rec.Prev, ""
+	if rec.Kind == machine.Snoozed {
+		p.Note = rec.Text
+	}
+}
+
+// publish passes on what is stored now.
+func (h *hub) publish() {
+	if len(h.pending) == 0 {
+		return
+	}
+	h.mu.Lock()
+	for _, ev := range h.pending {
+		h.seq++
+		if len(h.ring) < backlog {
+			h.ring = append(h.ring, Event{h.seq, ev})
+		} else {
+			h.ring[(h.seq-1)%backlog] = Event{h.seq, ev}
+		}
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+	h.mu.Unlock()
+	clear(h.pending)
+	h.pending = h.pending[:0]
+}
+
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// after returns events after the sequence, how many were missed, and a channel
+// that is closed when there are more.
+func (h *hub) after(seq uint64, max int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.seq - uint64(len(h.ring)) + 1
+	if seq > h.seq {
+		seq = first - 1 // of another process
+	}
+	if seq+1 < first {
+		missed = first - 1 - seq
+		seq = first - 1
+	}
+	for s := seq + 1; s <= h.seq && len(list) < max; s++ {
+		list = append(list, h.ring[(s-1)%backlog])
+	}
+	return list, missed, h.changed, h.closed
+}
+
+// Events yields what happens, from the event after the given one on: 0 for all
+// that are still there (none are kept before there is a reader or an observer),
+// [Now] for those after the call. It ends with the context or the
+// engine. The number is how many were missed before the event because the reader
+// was too slow.
+func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
+	e.hub.wanted.Store(true)
+	if after == Now {
+		e.hub.mu.Lock()
+		after = e.hub.seq
+		e.hub.mu.Unlock()
+	}
+	return func(yield func(Event, uint64) bool) {
+		after := after
+		for {
+			list, missed, more, closed := e.hub.after(after, 256)
+			for _, ev := range list {
+				if !yield(ev, missed) {
+					return
+				}
+				missed, after = 0, ev.Seq
+			}
+			if len(list) > 0 {
+				continue
+			}
+			if closed {
+				return
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Now as the place in the stream of events stands for its end.
+const Now = ^uint64(0)
+
+// observe shows all events to the observer.
+func (e *Engine) observe() {
+	defer close(e.observing)
+	for ev, missed := range e.Events(context.Background(), 0) {
+		if missed > 0 {
+			e.cfg.Logger.Warn("the observer was too slow", "events_missed", missed)
+		}
+		e.cfg.Observer(ev.Event)
+	}
+}

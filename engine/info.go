@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Info is a run as it looks from outside.
+type Info struct {
+	ID            string          `json:"id"`
+	Workflow      string          `json:"workflow"`
+	Key           string          `json:"key,omitempty"`
+	Source        string          `json:"source,omitempty"` // who started it
+	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled
+	Created       time.Time       `json:"created"`
+	Updated       time.Time       `json:"updated"`
+	Ended         *time.Time      `json:"ended,omitempty"`
+	Deadline      *time.Time      `json:"deadline,omitempty"`
+	Next          *time.Time      `json:"next,omitempty"` // end of the wait
+	Attempts      int             `json:"attempts"`
+	Step          string          `json:"step,omitempty"`   // the step that matters now
+	Error         string          `json:"error,omitempty"`  // the last one
+	Reason        string          `json:"reason,omitempty"` // why it is dead
+	Input         json.RawMessage `json:"input,omitempty"`
+	Output        json.RawMessage `json:"output,omitempty"`
+	ReplayOf      string          `json:"replay_of,omitempty"`
+	ReplacedBy    string          `json:"replaced_by,omitempty"`
+	InputPreview  string          `json:"input_preview,omitempty"` // in lists
+	OutputPreview string          `json:"output_preview,omitempty"`
+	Steps         []StepInfo      `json:"steps,omitempty"`
+	Notes         []Note          `json:"notes,omitempty"` // what happened to the run as a whole
+}
+
+// Finished reports whether the run has its outcome.
+func (i *Info) Finished() bool {
+	return i.State == "succeeded" || i.State == "dead" || i.State == "canceled"
+}
+
+// StepInfo is a step of a run.
+type StepInfo struct {
+	Name     string          `json:"name"`
+	Needs    []string        `json:"needs,omitempty"`
+	Policy   string          `json:"policy"`
+	Handler  string          `json:"handler"`
+	Status   string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
+	Next     *time.Time      `json:"next,omitempty"`
+	Spent    int             `json:"spent"`          // attempts that count for the policy
+	Lost     int             `json:"lost,omitempty"` // lost ones in a row
+	Output   json.RawMessage `json:"output,omitempty"`
+	Progress json.RawMessage `json:"progress,omitempty"`
+	Attempts []AttemptInfo   `json:"attempts,omitempty"`
+	Omitted  int             `json:"omitted,omitempty"` // entries of the history that were left out
+}
+
+// AttemptInfo is one attempt of a step, and the wait after it.
+type AttemptInfo struct {
+	Number  int        `json:"number"`
+	Started time.Time  `json:"started"`
+	Ended   *time.Time `json:"ended,omitempty"`
+	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, late
+	Error   string     `json:"error,omitempty"`
+	Reason  string     `json:"reason,omitempty"` // why none follows
+	Wait    *WaitInfo  `json:"wait,omitempty"`
+}
+
+// WaitInfo is a wait after an attempt.
+type WaitInfo struct {
+	Delay time.Duration `json:"delay_ns"` // as it was decided
+	Until time.Time     `json:"until"`
+	By    string        `json:"by"`              // who set it
+	Woken string        `json:"woken,omitempty"` // who ended it early
+}
+
+// Note is something that happened to a run as a whole.
+type Note struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"` // started, canceled, retried, expired, replaced, parked, unparked
+	Step string    `json:"step,omitempty"`
+	Text string    `json:"text,omitempty"`
+}
+
+// describe returns the run as it looks from outside.
+func describe(r *machine.Run) *Info {
+	i := &Info{
+		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
+		Created: time.Unix(0, r.Created), Ended: pointer(r.Ended), Deadline: pointer(r.Deadline), Next: pointer(r.Next()),
+		Attempts: r.Attempts(), Input: r.Input, Output: r.Result(),
+		ReplayOf: r.Origin().String(), ReplacedBy: r.ReplacedBy().String(),
+	}
+	if r.Outcome == machine.Dead {
+		i.Reason = r.Reason.String()
+	}
+	i.Step, i.Error, i.Updated = r.Situation()
+	i.Steps = make([]StepInfo, len(r.Steps))
+	for k := range r.Steps {
+		i.Steps[k] = describeStep(r, k)
+	}
+	for rec := range r.Records() {
+		i.add(r, &rec)
+	}
+	return i
+}
+
+func describeStep(r *machine.Run, k int) StepInfo {
+	d, s := &r.Def.Steps[k], &r.Steps[k]
+	i := StepInfo{
+		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: s.Status.String(),
+		Spent: int(s.Spent), Lost: int(s.Lost), Output: r.Output(k), Progress: r.Progress(k),
+	}
+	if s.Status == machine.Waiting && r.Outcome == machine.Undecided {
+		i.Next = pointer(s.At)
+	}
+	return i
+}
+
+// add adds a record of the history.
+func (i *Info) add(r *machine.Run, rec *machine.Record) {
+	at := time.Unix(0, rec.At)
+	s := &i.Steps[min(rec.Step, len(i.Steps)-1)]
+	switch rec.Kind {
+	case machine.Begun:
+		s.Attempts = append(s.Attempts, AttemptInfo{Number: rec.Attempt, Started: at, Outcome: "running"})
+	case machine.Done, machine.Failed, machine.Snoozed, machine.Lost, machine.Released, machine.Late:
+		a := s.attempt(rec.Attempt, at)
+		a.Ended, a.Outcome, a.Error = &at, outcomes[rec.Kind], rec.Text
+		if rec.Reason != 0 {
+			a.Reason = rec.Reason.String()
+		} else if rec.Kind == machine.Failed || rec.Kind == machine.Snoozed {
+			a.Wait = &WaitInfo{rec.Delay, time.Unix(0, rec.Due), rec.By.String(), ""}
+		}
+	case machine.Woken:
+		if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Wait != nil {
+			s.Attempts[n-1].Wait.Woken = rec.Text
+			s.Attempts[n-1].Wait.Until = at
+		} else {
+			i.Notes = append(i.Notes, Note{at, "started now", s.Name, rec.Text})
+		}
+	case machine.Omitted:
+		s.Omitted += rec.Attempt
+	case machine.Parked, machine.Unparked:
+		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
+	case machine.Started:
+		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", r.Source()})
+	default:
+		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), "", rec.Text})
+	}
+}
+
+var outcomes = map[machine.Kind]string{
+	machine.Done: "succeeded", machine.Failed: "failed", machine.Snoozed: "snoozed",
+	machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
+}
+
+// attempt returns the attempt with the number. It is there, unless the history
+// was shortened.
+func (s *StepInfo) attempt(number int, at time.Time) *AttemptInfo {
+	if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Number == number {
+		return &s.Attempts[n-1]
+	}
+	s.Attempts = append(s.Attempts, AttemptInfo{Number: number, Started: at})
+	return &s.Attempts[len(s.Attempts)-1]
+}
+
+func pointer(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, ns)
+	return &t
+}
+
+// Retry returns a short account of the retries.
+func (i *Info) Retry() RetryInfo {
+	var m RetryInfo
+	for _, s := range i.Steps {
+		for _, a := range s.Attempts {
+			if a.Wait != nil && a.Outcome == "failed" {
+				m.Backoff = append(m.Backoff, a.Wait.Delay.Milliseconds())
+			}
+			if a.Error != "" {
+				m.LastError = a.Error
+			}
+		}
+		if s.Spent > 0 {
+			m.Attempt = s.Spent - 1
+		}
+		if p, err := retry.Parse(s.Policy); err == nil {
+			m.MaxRetries = p.Retries()
+		}
+	}
+	return m
+}
+
+// RetryInfo is a short account of the retries of a run; of one with several steps,
+// of the last.
+type RetryInfo struct {
+	Attempt    int     `json:"attemptNumber"` // from 0
+	MaxRetries int     `json:"maxRetries"`
+	LastError  string  `json:"lastError,omitempty"`
+	Backoff    []int64 `json:"backoffHistory"` // milliseconds
+}

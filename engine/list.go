@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// Filter says which runs are listed.
+type Filter struct {
+	States      []string // any of them; none means all
+	Workflow    string
+	Search      string // words, or the beginning of one
+	ErrorLike   string // the pattern of a Group
+	Since       time.Time
+	Until       time.Time
+	MinAttempts int
+	Order       string // newest (the default), oldest, or next for the end of the wait
+	After       string // Page.Next of the page before
+	Limit       int    // 0 means 100
+}
+
+// Page is a part of a list.
+type Page struct {
+	Runs   []Info `json:"runs"` // without steps; input and output may be cut
+	Next   string `json:"next,omitempty"`
+	Behind int    `json:"behind,omitempty"` // runs that a search has yet to learn of
+}
+
+// List returns runs. It reads the view, which is a moment behind.
+func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
+	if v := e.view.Load(); v != nil {
+		p, err := v.List(ctx, f.view())
+		if err != nil {
+			return Page{}, err
+		}
+		page := Page{Next: p.Next, Behind: p.SearchBehind}
+		for i := range p.Runs {
+			page.Runs = append(page.Runs, summary(&p.Runs[i]))
+		}
+		return page, nil
+	}
+	var page Page
+	err := e.do(func(*turn) error {
+		for _, r := range e.m.All() {
+			row := row(r)
+			if f.matches(&row) {
+				page.Runs = append(page.Runs, summary(&row))
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
+	return page, err
+}
+
+func (f *Filter) view() view.Filter {
+	v := view.Filter{
+		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
+		MinAttempts: f.MinAttempts, After: f.After, Limit: f.Limit,
+		Order: view.Order(f.Order),
+	}
+	return v
+}
+
+// matches is for engines without a view.
+func (f *Filter) matches(r *view.Run) bool {
+	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (f.Workflow == "" || f.Workflow == r.Workflow) &&
+		r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
+		(f.Search == "" || strings.Contains(strings.Join([]string{r.ID, r.Key, r.Workflow, r.Error, string(r.Input)}, "\n"), f.Search))
+}
+
+// summary returns the short form of a run.
+func summary(r *view.Run) Info {
+	i := Info{
+		ID: r.ID, Workflow: r.Workflow, Key: r.Key, State: r.State, Created: r.Created, Updated: r.Updated,
+		Attempts: r.Attempts, Step: r.Step, Error: r.Error, Reason: r.Reason, ReplacedBy: r.ReplacedBy,
+		InputPreview: string(r.Input), OutputPreview: string(r.Output),
+	}
+	if !r.Ended.IsZero() {
+		i.Ended = &r.Ended
+	}
+	if !r.Next.IsZero() {
+		i.Next = &r.Next
+	}
+	return i
+}
+
+// Group is dead runs that failed alike.
+type Group = view.Group
+
+// DeadGroups returns the dead runs grouped by how they failed, the largest first.
+func (e *Engine) DeadGroups(ctx context.Context, limit int) ([]Group, error) {
+	v := e.view.Load()
+	if v == nil {
+		return nil, errors.New("groups: this engine has no view")
+	}
+	return v.Groups(ctx, view.Filter{States: []string{"dead"}}, limit)
+}
+
+// Find returns the ids of the runs that begin with the text, or have it as key.
+func (e *Engine) Find(ctx context.Context, text string, limit int) ([]string, error) {
+	if _, err := machine.ParseID(text); err == nil {
+		return []string{text}, nil
+	}
+	var ids []string
+	err := e.do(func(*turn) error {
+		if id, ok := e.m.ByKey(text); ok {
+			ids = append(ids, id.String())
+		}
+		return nil
+	})
+	v := e.view.Load()
+	if err != nil || len(ids) > 0 || v == nil {
+		return ids, err
+	}
+	return v.Find(ctx, text, limit)
+}
+
+// Stats is where everything is.
+type Stats struct {
+	Workflows []WorkflowStats `json:"workflows"`
+	Waiting   int             `json:"timers"`        // waits and deadlines
+	Running   int             `json:"running"`       // attempts
+	Stuck     int64           `json:"stuck"`         // handlers that were given up and have not returned
+	Missing   map[string]int  `json:"needs_handler"` // steps that wait for a handler, by handler
+	Behind    int             `json:"view_behind"`   // runs the view has yet to see
+	Next      *time.Time      `json:"next,omitempty"`
+	Troubles  []Trouble       `json:"troubles,omitempty"`
+}
+
+// WorkflowStats is where the runs of a workflow are.
+type WorkflowStats struct {
+	Name   string         `json:"name"`
+	States map[string]int `json:"states"` // runs that are not finished, and dead ones
+	Totals machine.Totals `json:"totals"` // since the log began
+}
+
+// Stats returns where everything is. It costs the same however many runs there
+// are.
+func (e *Engine) Stats(context.Context) (s Stats, err error) {
+	err = e.do(func(*turn) error {
+		names := slices.Sorted(maps.Keys(e.m.Workflows()))
+		for _, name := range names {
+			w := e.m.Workflows()[name]
+			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: w.Totals}
+			for state, n := range w.Counts {
+				if n > 0 && state != int(machine.StateSucceeded) && state != int(machine.StateCanceled) {
+					ws.States[machine.State(state).String()] = n
+				}
+			}
+			s.Workflows = append(s.Workflows, ws)
+		}
+		s.Waiting, s.Running, s.Missing = e.m.Waiting(), e.slots, e.m.ParkedHandlers()
+		s.Behind = e.viewer.behind(e.m)
+		if next := e.m.Next(); next != 1<<63-1 {
+			s.Next = pointer(next)
+		}
+		return nil
+	})
+	s.Stuck, s.Troubles = e.stuck.Load(), e.Troubles()
+	return s, err
+}
+
+// Backup copies everything to a folder, while the engine goes on. The copy is
+// opened like the original.
+func (e *Engine) Backup(ctx context.Context, dir string) error {
+	b, ok := e.lease.(journal.Backuper)
+	if !ok {
+		return errors.New("backup: this log can't be copied")
+	}
+	if err := b.Backup(ctx, dir); err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	return nil
+}
+
+// DiskUsage returns the bytes that the engine's folder takes, by file.
+func (e *Engine) DiskUsage() (map[string]int64, error) {
+	sizes := map[string]int64{}
+	err := filepath.WalkDir(e.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			name, _ := filepath.Rel(e.cfg.Dir, path)
+			sizes[name] = info.Size()
+		}
+		return err
+	})
+	return sizes, err
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+)
+
+// registry is what this process can do. It only grows.
+type registry struct {
+	mu        sync.RWMutex
+	handlers  map[string]Handler
+	workflows map[string]*Workflow
+	version   int
+}
+
+// add adds workflows and handlers. A workflow of a known name replaces it for
+// new runs; the functions of the old one stay, for the runs that want them.
+func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.handlers == nil {
+		r.handlers, r.workflows = map[string]Handler{}, map[string]*Workflow{}
+	}
+	for name, h := range handlers {
+		if h == nil {
+			return fmt.Errorf("handler %q: no function", name)
+		}
+	}
+	for _, w := range workflows {
+		if w == nil {
+			return fmt.Errorf("workflow: nil")
+		}
+		maps.Copy(r.handlers, w.handlers)
+		r.workflows[w.Name()] = w
+	}
+	maps.Copy(r.handlers, handlers)
+	r.version++
+	return nil
+}
+
+func (r *registry) handler(name string) Handler {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.handlers[name]
+}
+
+func (r *registry) workflow(name string) *Workflow {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.workflows[name]
+}
+
+// limits returns how many runs of a workflow, and how many attempts of a step,
+// there may be at once. 0 means any number.
+func (r *registry) limits(workflow, step string) (runs, attempts int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if w := r.workflows[workflow]; w != nil {
+		return w.runs, w.steps[step]
+	}
+	return 0, 0
+}
+
+// Register adds workflows, or replaces them for new runs. Steps that waited for
+// a handler go on.
+func (e *Engine) Register(workflows ...*Workflow) error {
+	if err := e.handlers.add(workflows, nil); err != nil {
+		return err
+	}
+	return e.do(func(*turn) error { return nil })
+}
+
+// Replace makes these all the workflows that new runs can follow. Runs in progress
+// go on by the definition they began with.
+func (e *Engine) Replace(workflows []*Workflow) error {
+	if err := e.handlers.add(workflows, nil); err != nil {
+		return err
+	}
+	e.handlers.mu.Lock()
+	clear(e.handlers.workflows)
+	for _, w := range workflows {
+		e.handlers.workflows[w.Name()] = w
+	}
+	e.handlers.mu.Unlock()
+	return e.do(func(*turn) error { return nil })
+}
+
+// Workflow returns the workflow of the name that new runs follow.
+func (e *Engine) Workflow(name string) (*Workflow, bool) {
+	w := e.handlers.workflow(name)
+	return w, w != nil
+}
+
+// Workflows returns the workflows that new runs follow.
+func (e *Engine) Workflows() []*Workflow {
+	e.handlers.mu.RLock()
+	defer e.handlers.mu.RUnlock()
+	list := make([]*Workflow, 0, len(e.handlers.workflows))
+	for _, w := range e.handlers.workflows {
+		list = append(list, w)
+	}
+	return list
+}

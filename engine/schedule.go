@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// Schedule starts a workflow by the calendar.
+type Schedule struct {
+	Name     string          `json:"name"`
+	Workflow string          `json:"workflow"`
+	Cron     string          `json:"cron"` // five fields, or @daily and its like; TZ=Europe/Berlin may stand before
+	Input    json.RawMessage `json:"input,omitempty"`
+	Skip     bool            `json:"skip,omitempty"` // starts that were missed are not made up for; otherwise once
+	Next     time.Time       `json:"next"`           // the next start
+}
+
+// ParseCron says whether the text is a schedule, and when it is due first after
+// the time.
+func ParseCron(text string, after time.Time) (time.Time, error) {
+	s, err := cron.ParseStandard(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cron %q: %w", text, err)
+	}
+	next := s.Next(after)
+	if next.IsZero() {
+		return next, fmt.Errorf("cron %q: is never due", text)
+	}
+	return next, nil
+}
+
+// SetSchedules makes these all the schedules there are. One that is known goes on
+// with its next start, unless it has changed.
+func (e *Engine) SetSchedules(_ context.Context, list []Schedule) error {
+	wanted := map[string]Schedule{}
+	var errs []error
+	for _, s := range list {
+		if _, err := ParseCron(s.Cron, time.Now()); err != nil {
+			errs = append(errs, fmt.Errorf("schedule %q: %w", s.Name, err))
+		}
+		if _, twice := wanted[s.Name]; twice || s.Name == "" {
+			errs = append(errs, fmt.Errorf("schedule %q: needs a name of its own", s.Name))
+		}
+		wanted[s.Name] = s
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return e.do(func(t *turn) error {
+		for name := range e.m.Schedules() {
+			if _, keep := wanted[name]; !keep {
+				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
+			}
+		}
+		for _, s := range wanted {
+			if old, ok := e.m.Schedules()[s.Name]; !ok || string(old.Data) != string(s.data()) {
+				t.schedule(&s, time.Unix(0, t.now))
+			}
+		}
+		return nil
+	})
+}
+
+// data returns what is stored of the schedule.
+func (s Schedule) data() []byte {
+	s.Next = time.Time{}
+	text, _ := json.Marshal(s) // of strings and JSON that was checked
+	return text
+}
+
+// schedule records when the schedule is due after the time.
+func (t *turn) schedule(s *Schedule, after time.Time) {
+	next, err := ParseCron(s.Cron, after)
+	due := next.UnixNano()
+	if err != nil {
+		due = math.MaxInt64 // it was due for the last time
+	}
+	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: s.Name, Due: due, Data: s.data()})
+}
+
+// schedulesDue returns when the first schedule is due.
+func (e *Engine) schedulesDue() int64 {
+	due := int64(math.MaxInt64)
+	for _, s := range e.m.Schedules() {
+		if e.handlers.workflow(e.scheduled(s).Workflow) != nil {
+			due = min(due, s.Due)
+		}
+	}
+	return due
+}
+
+// scheduled reads a stored schedule.
+func (e *Engine) scheduled(s *machine.Schedule) (out Schedule) {
+	out, ok := e.schedules[s]
+	if !ok {
+		_ = json.Unmarshal(s.Data, &out) // as data wrote it
+		out.Next = time.Unix(0, s.Due)
+		if len(e.schedules) > 2*len(e.m.Schedules()) {
+			clear(e.schedules)
+		}
+		e.schedules[s] = out
+	}
+	return out
+}
+
+// fire starts what is due by the calendar. The key makes sure that no start is
+// made twice.
+func (e *Engine) fire() {
+	t := &e.turn
+	for _, stored := range e.m.Schedules() {
+		if stored.Due > t.now {
+			continue
+		}
+		s := e.scheduled(stored)
+		w := e.handlers.workflow(s.Workflow)
+		if w == nil {
+			continue
+		}
+		now := time.Unix(0, t.now)
+		if late := now.Sub(s.Next); !s.Skip || late < time.Minute {
+			start := &machine.Start{
+				Hash: w.def.Hash(), Input: s.Input, Source: "schedule " + s.Name,
+				Key: "schedule/" + s.Name + "/" + s.Next.UTC().Format(time.RFC3339),
+			}
+			if err := t.startScheduled(start, w, s.Next); err != nil {
+				e.cfg.Logger.Error("a scheduled start was refused", "schedule", s.Name, "error", err)
+			}
+		}
+		t.schedule(&s, now)
+	}
+}
+
+func (t *turn) startScheduled(s *machine.Start, w *Workflow, at time.Time) (err error) {
+	if w.prepare != nil {
+		if s.Input, err = w.prepare(s.Input, at); err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+	}
+	_, err = t.start(s, w.def)
+	return err
+}
+
+// Schedules returns the schedules.
+func (e *Engine) Schedules(context.Context) (list []Schedule, err error) {
+	err = e.do(func(*turn) error {
+		for _, s := range e.m.Schedules() {
+			list = append(list, e.scheduled(s))
+		}
+		return nil
+	})
+	return list, err
+}

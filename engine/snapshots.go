@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+const (
+	snapshotAfter = 64 << 20         // bytes of log since the last one, at least
+	archiveAfter  = 32 << 20         // bytes of finished runs
+	snapshotRuns  = 1000             // of a step of the writing: the owner does nothing else meanwhile
+	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
+	archiveFrame  = 256 << 10
+)
+
+// snapshots writes one when the log has grown enough, while the engine goes on.
+// The owner makes the frames, a goroutine writes them.
+type snapshots struct {
+	log     int64 // bytes appended since the last one began
+	since   time.Time
+	size    int64 // of the last one
+	seq     uint64
+	frames  chan frame
+	wants   chan wish // for the next frame, or the end
+	current *machine.Snapshot
+
+	runs     []byte // finished runs of the frame that is being filled
+	archived bytes.Buffer
+	zip      *zstd.Encoder
+	newest   int64 // end of the last run in it
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+type frame struct {
+	data []byte
+	last bool
+}
+
+// wish is what the writing goroutine says to the owner.
+type wish struct {
+	over bool
+	err  error
+	size int64
+}
+
+func (s *snapshots) grown(n int) {
+	if s.log == 0 {
+		s.since = time.Now()
+	}
+	s.log += int64(n)
+}
+
+// wake returns a channel that is ready when the writing goroutine wants something.
+func (s *snapshots) wake() <-chan wish {
+	if s.done == nil {
+		return nil
+	}
+	return s.wants
+}
+
+// archive keeps a finished run until the next snapshot, which no longer has it.
+func (s *snapshots) archive(r *machine.Run) {
+	s.runs = r.Encode(s.runs)
+	s.newest = max(s.newest, r.Ended)
+	if len(s.runs) >= archiveFrame {
+		s.flush()
+	}
+}
+
+// flush ends a frame of finished runs.
+func (s *snapshots) flush() {
+	if len(s.runs) == 0 {
+		return
+	}
+	if s.zip == nil {
+		s.zip = newEncoder(&s.archived)
+	}
+	_, _ = s.zip.Write(machine.AppendArchive(nil, s.runs)) // to memory
+	s.runs = s.runs[:0]
+}
+
+// takeArchive returns the finished runs, compressed, and begins anew.
+func (s *snapshots) takeArchive() []byte {
+	s.flush()
+	if s.zip == nil {
+		return nil
+	}
+	_ = s.zip.Close() // to memory
+	data := bytes.Clone(s.archived.Bytes())
+	s.zip, s.archived, s.newest = nil, bytes.Buffer{}, 0
+	return data
+}
+
+// due reports whether it is time for a snapshot.
+func (s *snapshots) due(e *Engine) bool {
+	if s.done != nil || e.stopping || s.log == 0 {
+		return false
+	}
+	age := min(snapshotAge, e.cfg.Retention/4)
+	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter || time.Since(s.since) >= age
+}
+
+// begin begins a snapshot if it is time.
+func (s *snapshots) begin(e *Engine) {
+	if !s.due(e) {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.frames, s.wants, s.done = make(chan frame, 1), make(chan wish), make(chan struct{})
+	newest := s.newest
+	archive := s.takeArchive()
+	s.current = e.m.Snapshot()
+	s.seq = s.current.Seq
+	s.log = 0
+	go func(done chan struct{}) {
+		defer close(done)
+		size, err := e.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
+		select {
+		case s.wants <- wish{over: true, err: err, size: size}:
+		case <-ctx.Done():
+		}
+	}(s.done)
+}
+
+// advance does what the writing goroutine wishes.
+func (s *snapshots) advance(e *Engine, w wish) {
+	if w.over {
+		s.current.Stop()
+		s.cancel()
+		s.done = nil
+		if w.err != nil {
+			e.health.snapshotting(w.err)
+			e.cfg.Logger.Error("can't write a snapshot; the log grows until it can", "error", w.err)
+			s.log = 1 // try again when the log has grown, or has grown old
+			s.since = time.Now()
+			return
+		}
+		e.health.snapshotting(nil)
+		s.size = w.size
+		return
+	}
+	data, more := s.current.Next(nil, snapshotRuns)
+	s.frames <- frame{data, !more}
+	if !more {
+		s.current.Stop()
+	}
+}
+
+// abort ends the writing and waits for it.
+func (s *snapshots) abort() {
+	if s.done != nil {
+		s.cancel()
+		<-s.done
+		s.done = nil
+	}
+}
+
+// writeSnapshot stores the archive and the snapshot, reads it back, and cuts off
+// what is not needed any more.
+func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (int64, error) {
+	if archive != nil {
+		name := fmt.Sprintf("archive-%020d-%d", seq, newest/1e9)
+		err := e.lease.Put(ctx, name, func(w io.Writer) error {
+			_, err := w.Write(archive)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	var size int64
+	name := fmt.Sprintf("snapshot-%020d", seq)
+	err := e.lease.Put(ctx, name, func(w io.Writer) error {
+		count := &counter{w: w}
+		zip := newEncoder(count)
+		for {
+			select {
+			case wants <- wish{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			f := <-frames
+			if _, err := zip.Write(f.data); err != nil {
+				return err
+			}
+			if f.last {
+				err := zip.Close()
+				size = count.n
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := e.verify(ctx, name); err != nil {
+		return 0, fmt.Errorf("snapshot %s, read back: %w", name, err)
+	}
+	return size, e.cut(ctx)
+}
+
+// verify reads a snapshot back.
+func (e *Engine) verify(ctx context.Context, name string) error {
+	in, err := e.openBlob(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return machine.Verify(in)
+}
+
+// cut removes what the last two snapshots make superfluous. The one before the
+// last is kept, with the log since then, for the day on which the last can't be
+// read.
+func (e *Engine) cut(ctx context.Context) error {
+	blobs, err := e.lease.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	var seqs []uint64
+	for _, b := range blobs {
+		if seq, ok := blobSeq(b.Name, "snapshot-"); ok {
+			seqs = append(seqs, seq)
+		}
+	}
+	if len(seqs) >= 2 {
+		if err := e.lease.Truncate(ctx, seqs[len(seqs)-2]+1); err != nil {
+			return err
+		}
+	}
+	for n := 0; n+2 < len(seqs); n++ {
+		if err := e.lease.Delete(ctx, fmt.Sprintf("snapshot-%020d", seqs[n])); err != nil {
+			return err
+		}
+	}
+	oldest := time.Now().Add(-e.cfg.Retention).Unix()
+	for _, b := range blobs {
+		var seq uint64
+		var newest int64
+		if n, _ := fmt.Sscanf(b.Name, "archive-%d-%d", &seq, &newest); n == 2 && newest < oldest {
+			if err := e.lease.Delete(ctx, b.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// blobSeq returns the sequence in the name of a blob.
+func blobSeq(name, prefix string) (seq uint64, ok bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(rest, "%d", &seq)
+	return seq, err == nil
+}
+
+func newEncoder(w io.Writer) *zstd.Encoder {
+	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err) // the options are right
+	}
+	return zip
+}
+
+// openBlob opens a compressed blob.
+func (e *Engine) openBlob(ctx context.Context, name string) (io.ReadCloser, error) {
+	raw, err := e.lease.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	unzip, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return &blob{unzip, raw}, nil
+}
+
+type blob struct {
+	*zstd.Decoder
+	raw io.Closer
+}
+
+func (b *blob) Close() error {
+	b.Decoder.Close()
+	return b.raw.Close()
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
+)
+
+const (
+	viewBatch  = 1000                   // runs of a write
+	viewPause  = 25 * time.Millisecond  // between writes that are not full
+	indexPause = 100 * time.Millisecond // without changes, before search is brought up to date
+	indexBatch = 256
+	maxExpire  = 2000 // runs that leave the view at once
+)
+
+// viewer keeps the view behind the log. The owner gives it rows, in batches that
+// are copies; a goroutine of its own writes them.
+type viewer struct {
+	batches chan viewJob
+	written chan error
+
+	todo     []*machine.Run // changed until the entry todoSeq
+	todoSeq  uint64
+	cursor   uint64         // the entry that the view is as far as
+	finished []*machine.Run // in the batch that is being written
+	deleted  []string
+	busy     bool
+	expire   bool // it is time to look for what is kept long enough
+	last     time.Time
+	pause    *time.Timer
+	done     chan struct{}
+}
+
+// viewJob is what the owner asks of the view.
+type viewJob struct {
+	view.Batch
+	expire bool
+	busy   bool // more will follow at once
+}
+
+// behind returns how many runs the view has yet to see.
+func (v *viewer) behind(m *machine.Machine) int { return len(v.todo) + m.Behind() }
+
+// wake returns a channel that is ready when there is something to give to the
+// view that was held back.
+func (v *viewer) wake(*machine.Machine) <-chan time.Time {
+	if v.pause == nil {
+		return nil
+	}
+	return v.pause.C
+}
+
+// start starts the goroutine that writes.
+func (v *viewer) start(e *Engine) {
+	v.batches, v.written, v.done = make(chan viewJob, 1), make(chan error, 1), make(chan struct{})
+	v.pause = time.NewTimer(time.Hour)
+	go func() {
+		defer close(v.done)
+		e.writeViews(v)
+	}()
+}
+
+// writeViews writes batches as they come, and when none has come for a while,
+// or search is too old, adds to what can be searched.
+func (e *Engine) writeViews(v *viewer) {
+	idle := time.NewTimer(indexPause)
+	defer idle.Stop()
+	for {
+		select {
+		case j, ok := <-v.batches:
+			if !ok {
+				return
+			}
+			v.written <- e.writeView(j)
+			if !j.busy {
+				idle.Reset(indexPause)
+			}
+		case <-idle.C:
+			n, err := e.view.Load().Index(context.Background(), indexBatch)
+			switch {
+			case err != nil:
+				e.cfg.Logger.Error("can't add to what is searched", "error", err)
+				idle.Reset(time.Minute)
+			case n == indexBatch:
+				idle.Reset(0)
+			}
+		}
+	}
+}
+
+// writeView writes a batch, and looks for what is kept long enough.
+func (e *Engine) writeView(j viewJob) error {
+	ctx, v := context.Background(), e.view.Load()
+	err := v.Write(ctx, j.Batch)
+	for n := maxExpire; err == nil && n == maxExpire && j.expire; {
+		ended := time.Now().Add(-e.cfg.Retention)
+		n, err = v.Expire(ctx, []string{"succeeded", "canceled"}, ended, maxExpire)
+	}
+	return err
+}
+
+// feed gives the view the next batch, if it is idle.
+func (v *viewer) feed(e *Engine) {
+	if e.view.Load() == nil {
+		for _, r := range e.m.TakeChanged() {
+			r.Seen()
+		}
+		e.m.TakePurged()
+		return
+	}
+	for _, id := range e.m.TakePurged() {
+		v.deleted = append(v.deleted, id.String())
+	}
+	n := v.behind(e.m) + len(v.deleted)
+	if v.busy || n == 0 && !v.expire {
+		return
+	}
+	if wait := viewPause - time.Since(v.last); n < viewBatch && wait > 0 {
+		v.pause.Reset(wait)
+		return
+	}
+	if len(v.todo) == 0 {
+		v.todo, v.todoSeq = e.m.TakeChanged(), e.seq
+	}
+	v.batches <- viewJob{v.batch(e), v.expire, n > viewBatch}
+	v.busy = true
+}
+
+// batch makes the next batch. Only with the last of those that changed until an
+// entry is the view as far as the entry.
+func (v *viewer) batch(e *Engine) view.Batch {
+	n := min(len(v.todo), viewBatch)
+	b := view.Batch{Put: make([]view.Run, 0, n), Cursor: v.cursor}
+	for _, r := range v.todo[:n] {
+		if !r.Dirty() {
+			continue
+		}
+		r.Seen()
+		if _, there := e.m.Run(r.ID); !there {
+			continue // forgotten meanwhile
+		}
+		b.Put = append(b.Put, row(r))
+		if r.Finished() {
+			v.finished = append(v.finished, r)
+			e.snapshots.archive(r)
+		}
+	}
+	v.todo = v.todo[n:]
+	if len(v.todo) == 0 {
+		v.todo = nil
+		b.Cursor, v.cursor = v.todoSeq, v.todoSeq
+	}
+	b.Delete, v.deleted = v.deleted, nil
+	return b
+}
+
+// viewed takes the answer to a batch.
+func (e *Engine) viewed(err error) error {
+	v := &e.viewer
+	v.busy, v.last, v.expire = false, time.Now(), false
+	if err != nil {
+		e.health.viewing(err)
+		if errors.Is(err, view.ErrDamaged) {
+			return e.rebuildView(err)
+		}
+		// The rows are lost, but everything that is in memory can be written again.
+		e.cfg.Logger.Error("can't write the view; lists may be incomplete until it can", "error", err)
+		v.finished = v.finished[:0]
+		e.soil()
+		v.last = time.Now().Add(time.Second)
+		return nil
+	}
+	e.health.viewing(nil)
+	for i, r := range v.finished {
+		if !r.Dirty() {
+			_ = e.m.Forget(r) // finished is finished
+		}
+		v.finished[i] = nil
+	}
+	v.finished = v.finished[:0]
+	return nil
+}
+
+// soil makes everything that is in memory be written to the view again.
+func (e *Engine) soil() {
+	e.m.TakeChanged()
+	e.viewer.todo, e.viewer.todoSeq = slices.Clone(e.m.All()), e.seq
+	for _, r := range e.viewer.todo {
+		r.Soil()
+	}
+}
+
+// rebuildView makes a new view in the place of one that is of no use.
+func (e *Engine) rebuildView(why error) error {
+	path := e.viewPath()
+	e.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", path, "because", why)
+	_ = e.view.Load().Close()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(path + suffix)
+	}
+	fresh, err := view.Open(context.Background(), path)
+	if err != nil {
+		return fmt.Errorf("view: %w", err)
+	}
+	e.view.Store(fresh)
+	return e.fillView()
+}
+
+func (e *Engine) viewPath() string { return filepath.Join(e.cfg.Dir, "view.db") }
+
+// row returns how the run looks in the view.
+func row(r *machine.Run) view.Run {
+	v := view.Run{
+		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, State: r.State().String(),
+		Created: time.Unix(0, r.Created), Ended: moment(r.Ended), Next: moment(r.Next()),
+		Attempts: r.Attempts(), Input: r.Input, ReplacedBy: r.ReplacedBy().String(),
+	}
+	if r.Outcome == machine.Dead {
+		v.Reason = r.Reason.String()
+	}
+	v.Step, v.Error, v.Updated = r.Situation()
+	if out := r.Result(); len(out) <= preview {
+		v.Output = out
+	}
+	v.Detail = r.EncodeWithout(nil)
+	return v
+}
+
+const preview = 256
+
+// moment returns the time, or none for zero.
+func moment(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
