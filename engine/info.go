@@ -14,7 +14,7 @@ type Info struct {
 	Workflow      string          `json:"workflow"`
 	Key           string          `json:"key,omitempty"`
 	Source        string          `json:"source,omitempty"` // who started it
-	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled
+	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled, replaced
 	Created       time.Time       `json:"created"`
 	Updated       time.Time       `json:"updated"`
 	Ended         *time.Time      `json:"ended,omitempty"`
@@ -36,7 +36,7 @@ type Info struct {
 
 // Finished reports whether the run has its outcome.
 func (i *Info) Finished() bool {
-	return i.State == "succeeded" || i.State == "dead" || i.State == "canceled"
+	return i.State == "succeeded" || i.State == "dead" || i.State == "canceled" || i.State == "replaced"
 }
 
 // StepInfo is a step of a run.

@@ -147,6 +147,9 @@ type WorkflowStats struct {
 	Totals machine.Totals `json:"totals"` // since the log began
 }
 
+// finished are the states of runs that leave the memory.
+var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
+
 // Stats returns where everything is. It costs the same however many runs there
 // are.
 func (e *Engine) Stats(context.Context) (s Stats, err error) {
@@ -156,7 +159,7 @@ func (e *Engine) Stats(context.Context) (s Stats, err error) {
 			w := e.m.Workflows()[name]
 			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: w.Totals}
 			for state, n := range w.Counts {
-				if n > 0 && state != int(machine.StateSucceeded) && state != int(machine.StateCanceled) {
+				if n > 0 && !finished[machine.State(state)] {
 					ws.States[machine.State(state).String()] = n
 				}
 			}

@@ -102,7 +102,7 @@ func (e *Engine) writeView(j viewJob) error {
 	err := v.Write(ctx, j.Batch)
 	for n := maxExpire; err == nil && n == maxExpire && j.expire; {
 		ended := time.Now().Add(-e.cfg.Retention)
-		n, err = v.Expire(ctx, []string{"succeeded", "canceled"}, ended, maxExpire)
+		n, err = v.Expire(ctx, []string{"succeeded", "canceled", "replaced"}, ended, maxExpire)
 	}
 	return err
 }

@@ -231,10 +231,21 @@ func (m *Machine) Retry(id ID, by string, now int64) (Record, error) {
 		return Record{}, fmt.Errorf("%w: an attempt of run %s is still being stopped", ErrState, id)
 	}
 	rec := Record{Kind: Retry, Run: id, At: now, Text: by}
-	if r.Def.Timeout > 0 {
-		rec.Deadline = later(now, r.Def.Timeout)
+	if timeout := r.timeout(); timeout > 0 {
+		rec.Deadline = later(now, timeout)
 	}
 	return rec, nil
+}
+
+// timeout returns the time that the run was given when it was started.
+func (r *Run) timeout() time.Duration {
+	for rec := range r.Records() {
+		if rec.Kind == Started && rec.Deadline != 0 {
+			return time.Duration(rec.Deadline - max(rec.Due, rec.At))
+		}
+		break
+	}
+	return 0
 }
 
 // Wake decides to end the waits of a run now. There is a record for each.

@@ -369,8 +369,8 @@ func TestRetryWaitsForAttemptsToEnd(t *testing.T) {
 	}
 	w.finish(r, 0, Result{})
 	w.do(w.m.Retry(r.ID, "me", w.now))
-	if r.Deadline != 0 || r.State() != StateWaiting {
-		t.Errorf("deadline %d, %v", r.Deadline, r.State())
+	if r.Deadline != w.now+sec || r.State() != StateWaiting {
+		t.Errorf("it has its own second again: deadline %d at %d, %v", r.Deadline, w.now, r.State())
 	}
 }
 

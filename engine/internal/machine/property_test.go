@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed alone")
-	seedsFlag = flag.Uint64("seeds", 14, "how many seeds to play; a thousand take two minutes")
+	seedsFlag = flag.Uint64("seeds", 10, "how many seeds to play; a thousand take two minutes")
 )
 
 // TestLifeEqualsReplay plays an engine at random, with crashes, snapshots and a

@@ -32,10 +32,11 @@ const (
 	StateSucceeded
 	StateDead
 	StateCanceled
+	StateReplaced // dead, and another run does its work
 	States
 )
 
-var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled"}
+var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced"}
 
 // String returns the state's name.
 func (s State) String() string { return stateNames[s] }
@@ -195,6 +196,9 @@ func (r *Run) State() State {
 	case Succeeded:
 		return StateSucceeded
 	case Dead:
+		if !r.ReplacedBy().IsZero() {
+			return StateReplaced
+		}
 		return StateDead
 	case Canceled:
 		return StateCanceled

@@ -131,17 +131,22 @@ func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error)
 	return kind, body, nil
 }
 
-// Verify reads a snapshot and checks that it is whole.
+// Verify reads a snapshot and checks that it is whole: every frame by its sum, and
+// that they are those of a snapshot in their order.
 func Verify(stream io.Reader) error {
 	in := bufio.NewReaderSize(stream, 1<<16)
 	var buf []byte
-	for {
+	for n := 0; ; n++ {
 		kind, body, err := readFrame(in, buf)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if kind == frameEnd {
+		case (kind == frameState) != (n == 0):
+			return fmt.Errorf("%w: frame %q at place %d", ErrEncoding, kind, n)
+		case kind == frameEnd:
 			return nil
+		case n > 0 && kind != frameRuns:
+			return fmt.Errorf("%w: unknown frame %q", ErrEncoding, kind)
 		}
 		buf = body
 	}
