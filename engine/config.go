@@ -58,6 +58,10 @@ type Config struct {
 	// Redact is applied to the text of every error before it is stored or shown.
 	Redact func(string) string
 
+	// Rand draws the randomness of waits and ids. nil means a good source; a test
+	// wants the same one every time. It is called by one goroutine.
+	Rand func() uint64
+
 	snapshotAfter int64 // bytes of log between snapshots, at least; tests want them often
 }
 

@@ -107,7 +107,9 @@ func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
 func crashChild(dir string) {
 	file := must(os.OpenFile(filepath.Join(dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	var e *Engine
+	opened := make(chan struct{})
 	spent := func(key, step string) int {
+		<-opened
 		// The engine's own count is what is under test elsewhere; here it only makes
 		// the fates come in order.
 		ids := must(e.Find(context.Background(), key, 2))
@@ -124,6 +126,7 @@ func crashChild(dir string) {
 		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	}))
+	close(opened)
 	fmt.Println("ready")
 	from := must(strconv.Atoi(os.Getenv("CRASH_FROM")))
 	to := must(strconv.Atoi(os.Getenv("CRASH_TO")))

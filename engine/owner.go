@@ -75,9 +75,11 @@ func (o *owner) init(e *Engine) {
 	o.zombies = map[attemptKey]struct{}{}
 	o.schedules = map[*machine.Schedule]Schedule{}
 	o.waiters = map[machine.ID][]chan struct{}{}
-	var seed [32]byte
-	_, _ = rand.Read(seed[:])
-	o.random = mathrand.New(mathrand.NewChaCha8(seed)).Uint64
+	if o.random = e.cfg.Rand; o.random == nil {
+		var seed [32]byte
+		_, _ = rand.Read(seed[:])
+		o.random = mathrand.New(mathrand.NewChaCha8(seed)).Uint64
+	}
 }
 
 // do asks the owner to do something, and waits until what follows is stored.

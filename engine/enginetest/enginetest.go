@@ -1,0 +1,125 @@
+// Package enginetest runs workflows in tests: in virtual time, without files, and
+// the same every time.
+//
+//	func TestOrder(t *testing.T) {
+//		run := enginetest.Run(t, order, Order{ID: "4711"})
+//		if run.State != "succeeded" {
+//			t.Error(run.Error)
+//		}
+//	}
+//
+// Hours of backoff pass in microseconds. What a workflow calls must be fakes that
+// wait with package time and channels; sockets know nothing of virtual time.
+package enginetest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// Run runs a workflow to its outcome in virtual time, and returns the run with
+// its whole history. A dead run is not a failure of the test: look at State.
+func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption) (run *engine.Info) {
+	t.Helper()
+	Test(t, func(t *testing.T, e *Engine) {
+		t.Helper()
+		run = e.Run(w, input, opts...)
+	})
+	return run
+}
+
+// Test calls f with an engine in virtual time. It ends when f and everything that
+// f has started has.
+func Test(t *testing.T, f func(t *testing.T, e *Engine), workflows ...*engine.Workflow) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		e := &Engine{t: t, workflows: workflows}
+		e.open()
+		defer e.close()
+		f(t, e)
+	})
+}
+
+// Engine is an engine in virtual time.
+type Engine struct {
+	*engine.Engine
+
+	t         *testing.T
+	store     memlog.Store
+	workflows []*engine.Workflow
+}
+
+func (e *Engine) open() {
+	e.t.Helper()
+	var err error
+	e.Engine, err = engine.Open(context.Background(), engine.Config{
+		Log: e.store.Open(), Workflows: e.workflows, Rand: rand.New(rand.NewPCG(1, 2)).Uint64,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		e.t.Fatalf("open the engine: %v", err)
+	}
+}
+
+func (e *Engine) close() {
+	e.t.Helper()
+	if err := e.Close(context.Background()); err != nil {
+		e.t.Errorf("close the engine: %v", err)
+	}
+}
+
+// Run starts a run and waits for its outcome.
+func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) *engine.Info {
+	e.t.Helper()
+	s, err := e.Start(e.t.Context(), w, input, opts...)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	run, err := e.Wait(e.t.Context(), s.ID)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return run
+}
+
+// Crash ends the engine as the end of the process would, and opens it again on
+// what it has stored: attempts that were being made are lost. With workflows, the
+// new process knows those instead. Handlers must end when their context does:
+// they are still in this process.
+func (e *Engine) Crash(workflows ...*engine.Workflow) {
+	e.t.Helper()
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.Close(now); err != nil {
+		e.t.Errorf("crash the engine: %v", err)
+	}
+	synctest.Wait()
+	if len(workflows) > 0 {
+		e.workflows = workflows
+	}
+	e.open()
+}
+
+// Waits returns the waits after the attempts of a step, in order.
+func Waits(run *engine.Info, step string) (waits []time.Duration) {
+	for _, s := range run.Steps {
+		if s.Name != step {
+			continue
+		}
+		for _, a := range s.Attempts {
+			if a.Wait != nil {
+				waits = append(waits, a.Wait.Delay)
+			}
+		}
+	}
+	return waits
+}
