@@ -3,9 +3,12 @@
 GO        ?= go
 TESTFLAGS ?=
 FUZZTIME  ?= 1m
+RUNS      ?= 10000
+KILLS     ?= 100
+SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench lint fuzz build clean
+.PHONY: help run test vet bench lint fuzz build clean crash soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,6 +31,12 @@ vet: ## gofmt and go vet
 
 bench: ## ours beside the peers; writes docs/benchmarks.md
 	bash bench/run.sh
+
+crash: ## thousands of runs, the process killed again and again
+	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)
+
+soak: ## a steady load for SOAK; disk and memory must stay flat
+	$(GO) test ./engine -run TestSoak -v -timeout 2h -soak $(SOAK)
 
 fuzz: ## every fuzz target for FUZZTIME
 	@bash scripts/fuzz.sh $(FUZZTIME)

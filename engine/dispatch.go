@@ -87,7 +87,8 @@ func (e *Engine) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 		},
 	}
 	a.outputs = slices.Clone(run.Outputs())
-	if rec.Deadline != 0 {
+	// At the run's own deadline the owner ends it, and says why.
+	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		a.timeout = max(time.Duration(rec.Deadline-rec.At), 1)
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
@@ -170,10 +171,14 @@ func (e *Engine) unpark() {
 	}
 }
 
+// purgeEvery is how often it is looked for what is kept long enough.
+func (e *Engine) purgeEvery() time.Duration {
+	return min(time.Hour, e.cfg.Retention/20, e.cfg.DeadRetention/20)
+}
+
 // purge forgets what is kept long enough.
 func (e *Engine) purge() {
-	every := min(time.Hour, e.cfg.Retention/20, e.cfg.DeadRetention/20)
-	if now := time.Now(); now.Sub(e.purgedAt) >= every {
+	if now := time.Now(); now.Sub(e.purgedAt) >= e.purgeEvery() {
 		e.purgedAt = now
 		t := &e.turn
 		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention), t.now); ok {

@@ -171,7 +171,7 @@ func (e *Engine) serve() error {
 
 // sleep sets the timer to the next thing that is due.
 func (e *Engine) sleep(timer *time.Timer) {
-	wait := time.Minute
+	wait := min(time.Minute, e.purgeEvery(), e.snapshots.age(e))
 	if next := e.next(); next < e.clock.last+int64(wait) {
 		wait = time.Duration(next - e.clock.wall(time.Now()))
 	}

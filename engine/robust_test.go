@@ -70,9 +70,11 @@ func waited(t *testing.T, s Started) *Info {
 	return i
 }
 
+// quiet is a logger for tests in which things go wrong.
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
 func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
 	for _, c := range []struct {
 		name   string
 		do     func(context.Context, int) (any, error)
@@ -89,7 +91,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			"fixed(1s) attempts=2", "permanent", "output of the step: json: unsupported type: chan int", 1},
 		{"one that hangs is ended by its timeout", func(ctx context.Context, _ int) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
 			"fixed(1s) attempts=3 attempt-timeout=2s", "attempts", "attempt timed out after 2s: context deadline exceeded", 3},
-		{"one that ignores its context is stuck", func(context.Context, int) (any, error) { <-release; return nil, nil },
+		{"one that ignores its context is stuck", nil,
 			"fixed(1s) attempts=3 attempt-timeout=2s", "stuck", "still running 10s after it was told to end: attempt timed out after 2s", 1},
 		{"one whose error is megabytes is cut", func(context.Context, int) (any, error) { return nil, errors.New(strings.Repeat("é", 1<<20)) },
 			"fixed(1s) attempts=1", "attempts", "… (2093056 bytes more)", 1},
@@ -371,7 +373,7 @@ func TestAChangedDefinition(t *testing.T) {
 		calls = nil
 		// A step removed, one added, the others in another order.
 		v2 := must(NewWorkflow("w", step("v2", "new"), step("v2", "c", After("new")), step("v2", "a")))
-		e = must(Open(t.Context(), Config{Log: log.Open(), Workflows: []*Workflow{v2}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))
+		e = must(Open(t.Context(), Config{Log: log.Open(), Workflows: []*Workflow{v2}, Logger: quiet()}))
 		time.Sleep(2 * time.Hour)
 		i := must(e.Get(t.Context(), s.ID))
 		if fmt.Sprint(calls) != "[v2.a]" || i.State != "needs-handler" || i.Step != "gone" {
@@ -480,7 +482,7 @@ func TestDamage(t *testing.T) {
 		for _, f := range blobs(t, dir, "snapshot-") {
 			spoil(t, f)
 		}
-		_, err := Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		_, err := Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: quiet()})
 		if !errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), "restore a backup") {
 			t.Errorf("Open() = %v", err)
 		}
@@ -496,7 +498,7 @@ func TestDamage(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		_, err := Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: quiet()})
 		if !errors.Is(err, journal.ErrDamaged) {
 			t.Errorf("Open() = %v", err)
 		}

@@ -106,9 +106,11 @@ func (s *snapshots) due(e *Engine) bool {
 	if s.done != nil || e.stopping || s.log == 0 {
 		return false
 	}
-	age := min(snapshotAge, e.cfg.Retention/4)
-	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter || time.Since(s.since) >= age
+	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter || time.Since(s.since) >= s.age(e)
 }
+
+// age is how old a change may be that is not in a snapshot.
+func (s *snapshots) age(e *Engine) time.Duration { return min(snapshotAge, e.cfg.Retention/4) }
 
 // begin begins a snapshot if it is time.
 func (s *snapshots) begin(e *Engine) {

@@ -131,7 +131,7 @@ func (v *viewer) feed(e *Engine) {
 		v.todo, v.todoSeq = e.m.TakeChanged(), e.seq
 	}
 	v.batches <- viewJob{v.batch(e), v.expire, n > viewBatch}
-	v.busy = true
+	v.busy, v.expire = true, false
 }
 
 // batch makes the next batch. Only with the last of those that changed until an
@@ -165,7 +165,7 @@ func (v *viewer) batch(e *Engine) view.Batch {
 // viewed takes the answer to a batch.
 func (e *Engine) viewed(err error) error {
 	v := &e.viewer
-	v.busy, v.last, v.expire = false, time.Now(), false
+	v.busy, v.last = false, time.Now()
 	if err != nil {
 		e.health.viewing(err)
 		if errors.Is(err, view.ErrDamaged) {
