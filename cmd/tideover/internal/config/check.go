@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/template/parse"
+)
+
+// checker walks a template: it finds the fields and steps that it uses, as far
+// as they are written down, and makes every value go through [printText].
+type checker struct {
+	fields roots
+	uses   []string
+	err    error
+}
+
+// check looks for fields that will never be there.
+func (t *text) check(fields roots) error {
+	if len(t.tmpl.Templates()) > 1 {
+		return fmt.Errorf("template: define and block are not used here")
+	}
+	c := checker{fields: fields}
+	if t.tmpl.Tree != nil {
+		c.walk(t.tmpl.Root, true)
+	}
+	slices.Sort(c.uses)
+	t.uses = slices.Compact(c.uses)
+	return c.err
+}
+
+func (c *checker) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("template: "+format, args...)
+	}
+}
+
+// walk visits a node. atRoot says that the dot is the data itself, as it is
+// outside of range and with.
+func (c *checker) walk(n parse.Node, atRoot bool) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return
+		}
+		for _, e := range n.Nodes {
+			c.walk(e, atRoot)
+		}
+	case *parse.ActionNode:
+		c.walk(n.Pipe, atRoot)
+		if len(n.Pipe.Decl) == 0 {
+			call := parse.NewIdentifier(printCall).SetPos(n.Pos)
+			n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand, Pos: n.Pos, Args: []parse.Node{call}})
+		}
+	case *parse.IfNode:
+		c.branch(&n.BranchNode, atRoot, atRoot)
+	case *parse.WithNode:
+		c.branch(&n.BranchNode, atRoot, false)
+	case *parse.RangeNode:
+		c.branch(&n.BranchNode, atRoot, false)
+	case *parse.TemplateNode:
+		c.fail("template is not used here")
+	case *parse.PipeNode:
+		for _, cmd := range n.Cmds {
+			c.command(cmd, atRoot)
+		}
+	case *parse.ChainNode:
+		c.chain(n, atRoot)
+	case *parse.FieldNode:
+		if atRoot {
+			c.field(n.Ident)
+		}
+	case *parse.VariableNode:
+		if n.Ident[0] == "$" {
+			c.field(n.Ident[1:])
+		}
+	}
+}
+
+func (c *checker) branch(n *parse.BranchNode, atRoot, inside bool) {
+	c.walk(n.Pipe, atRoot)
+	c.walk(n.List, inside)
+	c.walk(n.ElseList, atRoot)
+}
+
+// command visits a call, and knows those that name a step.
+func (c *checker) command(n *parse.CommandNode, atRoot bool) {
+	if id, rest, ok := stepCall(n, atRoot); ok {
+		c.step(id, rest)
+		return
+	}
+	for _, arg := range n.Args {
+		c.walk(arg, atRoot)
+	}
+}
+
+// stepCall returns the step that is named by step "a-b" or index .steps "a-b".
+func stepCall(n *parse.CommandNode, atRoot bool) (id string, fields []string, ok bool) {
+	name, _ := n.Args[0].(*parse.IdentifierNode)
+	switch {
+	case name == nil:
+		return "", nil, false
+	case name.Ident == "step" && len(n.Args) == 2:
+		s, ok := n.Args[1].(*parse.StringNode)
+		if ok {
+			id = s.Text
+		}
+		return id, nil, ok
+	case name.Ident == "index" && len(n.Args) >= 3 && isSteps(n.Args[1], atRoot):
+		for _, arg := range n.Args[2:] {
+			s, ok := arg.(*parse.StringNode)
+			if !ok {
+				return "", nil, false
+			}
+			fields = append(fields, s.Text)
+		}
+		return fields[0], fields[1:], true
+	}
+	return "", nil, false
+}
+
+// isSteps reports whether the node is .steps or $.steps.
+func isSteps(n parse.Node, atRoot bool) bool {
+	switch n := n.(type) {
+	case *parse.FieldNode:
+		return atRoot && slices.Equal(n.Ident, []string{"steps"})
+	case *parse.VariableNode:
+		return slices.Equal(n.Ident, []string{"$", "steps"})
+	}
+	return false
+}
+
+// chain visits (step "a-b").stdout.
+func (c *checker) chain(n *parse.ChainNode, atRoot bool) {
+	if p, ok := n.Node.(*parse.PipeNode); ok && len(p.Cmds) == 1 {
+		if id, rest, ok := stepCall(p.Cmds[0], atRoot); ok {
+			c.step(id, append(rest, n.Field...))
+			return
+		}
+	}
+	c.walk(n.Node, atRoot)
+}
+
+// field checks a way from the data, such as .steps.fetch.stdout.
+func (c *checker) field(way []string) {
+	if len(way) == 0 {
+		return
+	}
+	first, rest := way[0], way[1:]
+	if !slices.Contains(c.fields, first) {
+		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields, ", ."))
+		return
+	}
+	known := rootFields[first]
+	switch {
+	case len(rest) == 0 || known == nil && first != "steps":
+	case first == "steps":
+		c.step(rest[0], rest[1:])
+	case !slices.Contains(known, rest[0]):
+		c.fail("there is no .%s.%s; want %s", first, rest[0], strings.Join(known, ", "))
+	}
+}
+
+func (c *checker) step(id string, fields []string) {
+	if !slices.Contains(c.fields, "steps") {
+		c.fail("results of steps can't be used here")
+		return
+	}
+	if len(fields) > 0 && !slices.Contains(stepFields, fields[0]) {
+		c.fail("step %q has no %q; want %s", id, fields[0], strings.Join(stepFields, ", "))
+		return
+	}
+	c.uses = append(c.uses, id)
+}

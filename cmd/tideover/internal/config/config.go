@@ -1,0 +1,75 @@
+package config
+
+import (
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// Config is the whole configuration. It does not change after [Load] and is
+// shared; a reload makes a new one.
+type Config struct {
+	Policies  map[string]retry.Policy
+	Workflows map[string]*Workflow
+	Server    Server
+
+	names   []string // of the workflows, in the file's order
+	values  []Value
+	secrets secret.Resolver
+	digest  digest
+}
+
+// WorkflowNames returns the names of the workflows in the order of the file.
+func (c *Config) WorkflowNames() []string { return c.names }
+
+// Secrets returns what resolves the references: it reads the environment that
+// Load was given and tells the redactor of [Source] every value.
+func (c *Config) Secrets() secret.Resolver { return c.secrets }
+
+// Workflow is a set of steps that run by their needs.
+type Workflow struct {
+	Name        string
+	Description string
+	Schedule    *Schedule     // nil means it only runs when it is started
+	Timeout     time.Duration // of a whole run; 0 means none
+	Concurrency int           // runs at once; 0 means no limit but the server's
+	Steps       []*Step       // in the order of the file
+	OnGiveUp    *Step         // runs once when a run gives up; nil means nothing does
+
+	input inputValue
+}
+
+// Step returns the step with the id, nil if there is none.
+func (w *Workflow) Step(id string) *Step {
+	for _, s := range w.Steps {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// Server is how `tideover serve` runs.
+type Server struct {
+	Listen        string        // host:port
+	Socket        string        // path of the unix socket
+	Data          string        // folder of all state
+	Token         *SecretText   // nil means that serve generates one in Data
+	Retention     time.Duration // how long ended runs are kept
+	DeadRetention time.Duration // how long runs that gave up are kept
+	Concurrency   int           // handlers at once
+	Durability    string        // "full" or "os"
+	MaxBody       int64         // bytes of a request's body
+}
+
+// Value is one setting and where it comes from.
+type Value struct {
+	Path   string // such as server.listen
+	Text   string // as it is written; a secret is its reference, a policy is spelled out
+	Origin string // "default", "env TIDEOVER_SERVER_LISTEN", "tideover.yaml:12", "flag --listen"
+}
+
+// Values returns every setting in effect with its origin: policies, workflows,
+// then the server.
+func (c *Config) Values() []Value { return c.values }

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// Data is what templates see.
+type Data struct {
+	Input    any                   // .input: the run's input, as decoded from JSON
+	Steps    map[string]StepResult // .steps: results by id; a step sees only those that it needs
+	Run      RunInfo               // .run
+	Schedule time.Time             // .schedule.time in RFC 3339; empty in a run that was started by hand
+	Secrets  secret.Resolver       // resolves the references of env values, headers and URLs
+}
+
+// RunInfo is the run that a step is part of.
+type RunInfo struct {
+	ID       string
+	Workflow string
+	Key      string    // the caller's key, if it gave one
+	Attempt  int       // number of the step's attempt, from 1
+	Started  time.Time // .today of an input is the day of it, unless the run was scheduled
+}
+
+// StepResult is how a step ended.
+type StepResult struct {
+	Stdout string // a command's, or the body of a response
+	Stderr string
+	Output any // what Stdout is as JSON; nil if it is none
+	Exit   int // a command's exit code
+	Status int // a response's HTTP status; 0 for a command
+}
+
+// The fields that templates may use, by the first one.
+var (
+	stepFields = []string{"stdout", "stderr", "output", "exit", "status"}
+	rootFields = map[string][]string{
+		"input": nil, "steps": nil, // any
+		"run":      {"id", "workflow", "key", "attempt"},
+		"schedule": {"time"},
+		"today":    {},
+	}
+)
+
+// roots are the first fields that a template of some place may use.
+type roots []string
+
+var (
+	stepRoots  = roots{"input", "steps", "run", "schedule"}
+	envRoots   = roots{"input", "run", "schedule"} // of a workflow: its env is for steps with different needs
+	inputRoots = roots{"run", "schedule", "today"}
+)
+
+// scope is the data of one rendering, in the form that templates walk.
+type scope struct {
+	root    map[string]any
+	steps   map[string]any
+	secrets secret.Resolver
+	dir     string // where relative paths of references start
+}
+
+// scope returns the data for a step. A step that it needs and that has no result
+// is an error, unless the step is one for runs that gave up: there it has an
+// empty result with the exit code -1.
+func (s *Step) scope(d Data) (*scope, error) {
+	steps := map[string]any{}
+	for _, id := range s.after {
+		r, ok := d.Steps[id]
+		if !ok && !s.giveUp {
+			return nil, fmt.Errorf("step %q: there is no result of step %q, which it needs", s.ID, id)
+		}
+		if !ok {
+			r.Exit = -1
+		}
+		steps[id] = map[string]any{
+			"stdout": r.Stdout, "stderr": r.Stderr, "output": normal(r.Output), "exit": r.Exit, "status": r.Status,
+		}
+	}
+	sc := d.scope()
+	sc.root["input"], sc.root["steps"] = normal(d.Input), steps
+	sc.steps, sc.dir = steps, s.base
+	return sc, nil
+}
+
+func (d Data) scope() *scope {
+	at := ""
+	if !d.Schedule.IsZero() {
+		at = d.Schedule.Format(time.RFC3339)
+	}
+	return &scope{
+		root: map[string]any{
+			"run":      map[string]any{"id": d.Run.ID, "workflow": d.Run.Workflow, "key": d.Run.Key, "attempt": d.Run.Attempt},
+			"schedule": map[string]any{"time": at},
+		},
+		secrets: d.Secrets,
+	}
+}
+
+// normal makes whole numbers integers, so that templates can compare them with
+// the numbers that people write, however the value was decoded.
+func normal(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[k] = normal(e)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = normal(e)
+		}
+		return list
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if f, err := v.Float64(); err == nil {
+			return normal(f)
+		}
+		return v.String()
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v)
+		}
+		return v
+	default:
+		return v
+	}
+}

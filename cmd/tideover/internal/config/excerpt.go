@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+const excerptWidth = 120
+
+// excerpt returns a line of the file and a caret below the column, in the form
+// that the YAML library uses:
+//
+//	> 12 |     polcy: api
+//	           ^
+//
+// It is made here because the library also prints the lines around, which may
+// hold what must not be repeated, and needs a token where we have a position.
+func excerpt(lines []string, line, col int) string {
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	runes := []rune(lines[line-1][:min(len(lines[line-1]), 2*maxColumn)])
+	for i, r := range runes {
+		if r == '\t' {
+			runes[i] = ' '
+		} else if !unicode.IsPrint(r) {
+			runes[i] = '?'
+		}
+	}
+	// All of the line is masked before a part of it is cut out: what names the
+	// secret may be outside of the part.
+	masked := []rune(maskLine(string(runes)))
+	caret := 0
+	for end := min(max(col, 1)-1, len(runes), len(masked)); caret < end && runes[caret] == masked[caret]; {
+		caret++ // and so a caret that would point into a mask points at its start
+	}
+	start := 0
+	if caret > excerptWidth-20 {
+		start = caret - excerptWidth/2
+	}
+	head := fmt.Sprintf("> %2d | ", line)
+	return head + string(masked[start:min(len(masked), start+excerptWidth)]) + "\n" +
+		strings.Repeat(" ", len(head)+caret-start) + "^"
+}
+
+var (
+	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
+	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
+)
+
+// maskLine takes what may be a secret out of a line that is quoted in an error.
+// It would rather take too much.
+func maskLine(line string) string {
+	if m := secretPair.FindStringSubmatchIndex(line); m != nil {
+		value, _, _ := strings.Cut(line[m[4]:], ",")
+		if !strings.Contains(value, "${") {
+			line = line[:m[4]] + secret.Mask
+		}
+	}
+	return keyLike.ReplaceAllStringFunc(line, func(w string) string {
+		if strings.ContainsAny(w, "0123456789") && strings.ContainsFunc(w, letter) {
+			return secret.Mask
+		}
+		return w
+	})
+}
+
+func letter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }

@@ -1,0 +1,248 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+)
+
+// full loads the sample.
+func full(t *testing.T) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// decoded returns a YAML text as the value of its JSON.
+func decoded(t *testing.T, data []byte) (v any) {
+	t.Helper()
+	j, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(j, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func schema(t *testing.T) (*jsonschema.Schema, *jsonschema.Resolved) {
+	t.Helper()
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(config.Schema(), s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func TestTheSchemaIsTheGoldenOne(t *testing.T) {
+	golden(t, "testdata/schema.json", string(config.Schema()))
+}
+
+func TestTheSampleIsValid(t *testing.T) {
+	full(t)
+	data, err := os.ReadFile("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, resolved := schema(t)
+	if err := resolved.Validate(decoded(t, data)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLoaderAndSchemaKnowTheSameKeys uses the sample, which has every key of the
+// schema: leaving one out of it, or of the schema, shows here. Then an unknown
+// key is put into each map, and both must refuse it.
+func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
+	data, err := os.ReadFile("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, resolved := schema(t)
+	used := map[string]bool{}
+	sample := decoded(t, data)
+	collect(s, sample, "", used)
+	want := map[string]bool{}
+	described(t, s, "", want)
+	for path := range want {
+		if !used[path] {
+			t.Errorf("the sample has no %s", path)
+		}
+	}
+	for path := range used {
+		if !want[path] {
+			t.Errorf("the schema has no %s", path)
+		}
+	}
+	tampered := 0
+	var tamper func(s *jsonschema.Schema, v any)
+	tamper = func(s *jsonschema.Schema, v any) {
+		for _, alt := range s.AnyOf {
+			tamper(alt, v)
+		}
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				if s.Items != nil {
+					tamper(s.Items, e)
+				}
+			}
+		case map[string]any:
+			for name, e := range v {
+				if p := property(s, name); p != nil {
+					tamper(p, e)
+				}
+			}
+			if len(s.Properties) == 0 {
+				return
+			}
+			tampered++
+			v["zz-unknown"] = 1
+			defer delete(v, "zz-unknown")
+			if resolved.Validate(sample) == nil {
+				t.Errorf("the schema accepts an unknown key beside %v", v)
+			}
+			text, _ := json.Marshal(sample) // JSON is YAML
+			_, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: text, Environ: environ})
+			if err == nil || !strings.Contains(err.Error(), `key "zz-unknown" is unknown`) {
+				t.Errorf("Load with an unknown key beside %v: %v", v, err)
+			}
+		}
+	}
+	tamper(s, sample)
+	if tampered < 15 {
+		t.Errorf("only %d maps were tried", tampered)
+	}
+}
+
+// property returns the schema of a key.
+func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	if p := s.Properties[name]; p != nil {
+		return p
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil {
+		return s.AdditionalProperties
+	}
+	return nil
+}
+
+// table brings the places where the same table is used together.
+var table = strings.NewReplacer(
+	".workflows.*.steps[].policy.", ".policies.*.", ".workflows.*.on-give-up.policy.", ".policies.*.",
+	".workflows.*.on-give-up.http.", ".workflows.*.steps[].http.",
+)
+
+// described collects the keys of a schema and checks that each is described.
+func described(t *testing.T, s *jsonschema.Schema, path string, out map[string]bool) {
+	t.Helper()
+	for name, p := range s.Properties {
+		here := path + "." + name
+		out[table.Replace(here)] = true
+		if len(p.Description) < 10 {
+			t.Errorf("%s is not described", here)
+		}
+		described(t, p, here, out)
+	}
+	for _, alt := range s.AnyOf {
+		described(t, alt, path, out)
+	}
+	if s.Items != nil {
+		described(t, s.Items, path+"[]", out)
+	}
+	if a := s.AdditionalProperties; a != nil && a.Not == nil {
+		described(t, a, path+".*", out)
+	}
+}
+
+// collect collects the fixed keys that a value has.
+func collect(s *jsonschema.Schema, v any, path string, out map[string]bool) {
+	for _, alt := range s.AnyOf {
+		collect(alt, v, path, out)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if s.Items != nil {
+				collect(s.Items, e, path+"[]", out)
+			}
+		}
+	case map[string]any:
+		for name, e := range v {
+			switch p := property(s, name); {
+			case len(s.Properties) > 0:
+				out[table.Replace(path+"."+name)] = true
+				if p != nil {
+					collect(p, e, path+"."+name, out)
+				}
+			case p != nil:
+				collect(p, e, path+".*", out)
+			}
+		}
+	}
+}
+
+func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
+	_, resolved := schema(t)
+	for _, name := range []string{
+		"no-version", "version-2", "unknown-section", "sections-to-come", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
+		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-empty", "step-run-and-http", "step-neither",
+		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "env-is-a-list", "http-no-method",
+		"http-two-methods", "http-url-key", "literal-token", "give-up-notify", "give-up-neither", "server-values", "server-list",
+	} {
+		if name == "step-run-empty" {
+			continue // [""] is a list of one
+		}
+		data, err := os.ReadFile("testdata/bad/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resolved.Validate(decoded(t, data)) == nil {
+			t.Errorf("the schema accepts %s", name)
+		}
+	}
+}
+
+func TestTheSampleIsReadAsItIsMeant(t *testing.T) {
+	cfg := full(t)
+	w := cfg.Workflows["nightly-report"]
+	fetch := w.Step("fetch")
+	for _, c := range []struct{ what, got, want string }{
+		{"names", fmt.Sprint(cfg.WorkflowNames()), "[nightly-report by-hand]"},
+		{"policy", cfg.Policies["patient"].String(), "exponential(1s..2m) jitter=full attempts=unlimited attempt-timeout=30s total-timeout=2d"},
+		{"step's policy", fetch.Policy.String(), cfg.Policies["api"].String()},
+		{"default of a command", w.Step("render").Policy.String(), "fixed(1s..5m) attempts=3"},
+		{"default of a request", w.Step("a-get").Policy.String(), "exponential(1s..1m) jitter=50% attempts=5"},
+		{"timeout", w.Timeout.String(), "2h0m0s"},
+		{"codes", fmt.Sprint(fetch.Retryable(75), fetch.Retryable(105), fetch.Retryable(1), fetch.Retryable(64)), "true true false false"},
+		{"all codes", fmt.Sprint(w.Step("render").Retryable(1), w.Step("render").Retryable(255)), "true true"},
+		{"statuses", fmt.Sprint(w.Step("send").Expected(207), w.Step("send").Expected(201), w.Step("a-get").Expected(204), w.Step("a-get").Expected(404)), "true false true false"},
+		{"schedule", w.Schedule.Cron + w.Schedule.TimeZone + w.Schedule.Missed, "0 3 * * *Europe/Berlinonce"},
+		{"output limit", fmt.Sprint(fetch.OutputLimit, w.OnGiveUp.OutputLimit), "262144 1024"},
+		{"server", fmt.Sprint(cfg.Server.Concurrency, cfg.Server.MaxBody, cfg.Server.Durability, cfg.Server.Retention, cfg.Server.DeadRetention), "64 1048576full336h0m0s 2160h0m0s"},
+		{"token", cfg.Server.Token.String(), "${file:./token}"},
+		{"references", fmt.Sprint(w.Step("send").Refs()), "[${env:HOOK} ${env:HOOK}]"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, c.got, c.want)
+		}
+	}
+	token, err := cfg.Server.Token.Resolve(cfg.Secrets())
+	if err != nil || token.Reveal() != "token-from-the-file-PLANTED" {
+		t.Errorf("token: %v, %v", token.Reveal(), err)
+	}
+}

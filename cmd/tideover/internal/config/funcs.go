@@ -1,0 +1,77 @@
+package config
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/template"
+)
+
+// printCall is the function that every value goes through before it is printed.
+const printCall = "printText"
+
+// stubs are the functions of templates, for parsing; those that depend on the
+// data are replaced by [text.funcs]. urlquery is text/template's own.
+var stubs = template.FuncMap{
+	"json":    toJSON,
+	"b64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"default": orDefault,
+	"trim":    strings.TrimSpace,
+	"lower":   strings.ToLower,
+	"upper":   strings.ToUpper,
+	"step":    func(string) (map[string]any, error) { return nil, errors.New("no data") },
+	refCall:   func(int) (string, error) { return "", errors.New("no data") },
+	printCall: printText,
+}
+
+// funcs returns the functions that depend on the data.
+func (t *text) funcs(sc *scope) template.FuncMap {
+	return template.FuncMap{
+		"step": func(id string) (any, error) {
+			if r, ok := sc.steps[id]; ok {
+				return r, nil
+			}
+			return nil, fmt.Errorf("step %q is not among those that are needed", id)
+		},
+		refCall: func(i int) (string, error) {
+			s, err := sc.secrets.Resolve(t.refs[i], sc.dir)
+			return s.Reveal(), err
+		},
+	}
+}
+
+func toJSON(v any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+// orDefault returns the value, or the other when it is empty: default "x" .input.y.
+func orDefault(other, v any) any {
+	if truth, ok := template.IsTrue(v); !ok || !truth {
+		return other
+	}
+	return v
+}
+
+// printText returns a value as it stands in a text. What text/template would
+// print as <no value> or in the syntax of Go is an error: nobody wants it in an
+// argument.
+func printText(v any) (string, error) {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return "", errors.New(`the value is null or missing; give one with default, as in default "" (index .input "x")`)
+	case reflect.Map, reflect.Slice, reflect.Array, reflect.Struct, reflect.Pointer, reflect.Func, reflect.Interface:
+		return "", fmt.Errorf("the value is a map or a list; write it with json, as in json .input")
+	case reflect.Float64, reflect.Float32:
+		return strconv.FormatFloat(r.Float(), 'f', -1, 64), nil
+	default:
+		return fmt.Sprint(v), nil
+	}
+}

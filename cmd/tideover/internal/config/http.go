@@ -1,0 +1,124 @@
+package config
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+var methods = []string{"get", "post", "put", "patch", "delete", "head"}
+
+// http reads a request.
+func (l *loader) http(at place, d *stepDraft) {
+	found, ok := object(l, at, httpKeys, d)
+	if !ok {
+		return
+	}
+	var given []string
+	for _, m := range methods {
+		if _, ok := found[m]; ok {
+			given = append(given, m)
+		}
+	}
+	switch body, hasBody := found["body"]; {
+	case len(given) == 0:
+		l.bad(at, "there is no method; want one of %s with the URL", strings.Join(methods, ", "))
+	case len(given) > 1:
+		l.bad(found[given[1]], "%s is given already; a request has one method", given[0])
+	case hasBody && (given[0] == "get" || given[0] == "head"):
+		l.bad(body, "a %s request has no body", given[0])
+	}
+}
+
+var httpKeys = func() []key[stepDraft] {
+	var keys []key[stepDraft]
+	for _, m := range methods {
+		keys = append(keys, key[stepDraft]{
+			name: m, doc: "URL of a " + strings.ToUpper(m) + " request, a template that may have references.", schema: textSchema,
+			set: func(l *loader, at place, d *stepDraft) {
+				d.Method = strings.ToUpper(m)
+				d.url = l.url(at, d)
+			},
+		})
+	}
+	return append(keys, []key[stepDraft]{
+		{
+			name: "headers", doc: "Headers of the request. Values are templates and may have references.", schema: envSchema,
+			set: func(l *loader, at place, d *stepDraft) { d.headers = l.headers(at, d) },
+		},
+		{
+			name: "body", doc: "Body of the request, a template.", schema: scalarSchema,
+			set: func(l *loader, at place, d *stepDraft) {
+				if d.body = l.used(at, "body", withoutRefs, d); d.body != nil {
+					l.value(at, d.body.src)
+				}
+			},
+		},
+		{
+			name: "expect", doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.", schema: codesSchema,
+			set: func(l *loader, at place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
+		},
+	}...)
+}()
+
+func httpSchema() *jsonschema.Schema { return oneOf(describe(httpKeys), methods...) }
+
+// url reads the URL of a request. One without templates and references is
+// checked here, others when they are written out.
+func (l *loader) url(at place, d *stepDraft) *text {
+	if s := at.node.text; at.node.kind == stringKind {
+		if literal, found := urlSecret(s); found {
+			l.refuseLiteral(at, literal)
+			return nil
+		}
+	}
+	t := l.used(at, "url", withRefs, d)
+	if t == nil {
+		return nil
+	}
+	if t.constant() {
+		if msg := badURL(t.lit); msg != "" {
+			l.bad(at, "%q %s", t.src, msg)
+			return nil
+		}
+	}
+	l.value(at, t.src)
+	return t
+}
+
+// badURL says what is wrong with a URL. It does not repeat the URL, which may
+// hold a secret.
+func badURL(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "is not a URL that starts with http:// or https://"
+	case u.Hostname() == "":
+		return "is a URL without a host"
+	}
+	return ""
+}
+
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+func (l *loader) headers(at place, d *stepDraft) []namedText {
+	seen := map[string]bool{}
+	return l.texts(at, stepRoots, d, func(name string) string {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !headerName.MatchString(name):
+			return "is not the name of a header"
+		case canonical == "Content-Length" || canonical == "Transfer-Encoding" || canonical == "Connection":
+			return "is set by the client itself"
+		case seen[canonical]:
+			return "is given already in another spelling"
+		}
+		seen[canonical] = true
+		return ""
+	})
+}

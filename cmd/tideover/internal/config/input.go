@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+)
+
+// inputValue is a default input: a value whose texts are templates. The zero
+// one is no input.
+type inputValue struct {
+	value any // texts are *text
+}
+
+func (l *loader) inputValue(at place) inputValue { return inputValue{l.inputPart(at, "input")} }
+
+func (l *loader) inputPart(at place, name string) any {
+	switch n := at.node; n.kind {
+	case mapKind:
+		m := map[string]any{}
+		l.checkKeys(at, func(pair) (string, bool) { return "", true })
+		for _, p := range n.pairs {
+			m[p.key.text] = l.inputPart(at.child(p.key.text, p.val), p.key.text)
+		}
+		return m
+	case listKind:
+		list := []any{}
+		for i := range n.items {
+			list = append(list, l.inputPart(at.index(i), name))
+		}
+		return list
+	case stringKind:
+		t, _ := l.text(at, name, withoutRefs, inputRoots)
+		return t
+	default:
+		return n.value
+	}
+}
+
+// Input returns the input of a run: the workflow's default with its templates
+// written out, and over it what the caller gave. If both are maps, the caller's
+// keys override; otherwise what the caller gave is the input. nil is nothing.
+func (w *Workflow) Input(d Data, given any) (any, error) {
+	byCaller, isMap := given.(map[string]any)
+	if given != nil && !isMap {
+		return given, nil
+	}
+	sc := d.scope()
+	day := d.Schedule
+	if day.IsZero() {
+		day = d.Run.Started
+	}
+	if w.Schedule != nil {
+		day = day.In(w.Schedule.loc)
+	}
+	sc.root["today"] = day.Format("2006-01-02")
+	value, err := renderPart(w.input.value, sc)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %q: input: %w", w.Name, err)
+	}
+	def, ok := value.(map[string]any)
+	if !ok && given != nil {
+		return given, nil
+	}
+	if ok {
+		maps.Copy(def, byCaller)
+	}
+	return value, nil
+}
+
+func renderPart(v any, sc *scope) (any, error) {
+	switch v := v.(type) {
+	case *text:
+		return v.render(sc)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			r, err := renderPart(e, sc)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+			m[k] = r
+		}
+		return m, nil
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			r, err := renderPart(e, sc)
+			if err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+			list[i] = r
+		}
+		return list, nil
+	default:
+		return v, nil
+	}
+}

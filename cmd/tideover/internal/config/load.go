@@ -1,0 +1,214 @@
+package config
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// Source is what a configuration is made of.
+type Source struct {
+	Path     string            // of the file; empty means that there is none
+	Data     []byte            // the file's content, if it has been read already; relative paths in it start at Path's folder
+	Environ  []string          // as from os.Environ; nil means the process's
+	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}
+	Redactor *secret.Redactor  // learns the value of every secret that is looked up; may be nil
+}
+
+// digest tells two contents of a file apart.
+type digest = [sha256.Size]byte
+
+// Load reads and checks the configuration. Its error is [FieldErrors] when the
+// content is at fault.
+func Load(src Source) (*Config, error) {
+	cfg, _, err := load(src)
+	return cfg, err
+}
+
+// Check is [Load] for whoever only wants to know what is wrong.
+func Check(src Source) error {
+	_, err := Load(src)
+	return err
+}
+
+// load is Load with the digest of what was read, which a watcher needs also when
+// it is wrong.
+func load(src Source) (*Config, digest, error) {
+	l, err := newLoader(src)
+	if err != nil {
+		return nil, digest{}, err
+	}
+	data, err := content(src)
+	if err != nil {
+		return nil, digest{}, err
+	}
+	l.cfg.digest = sha256.Sum256(data)
+	l.file(data)
+	if err := l.result(); err != nil {
+		return nil, l.cfg.digest, err
+	}
+	return l.cfg, l.cfg.digest, nil
+}
+
+// content reads the file, and no more of it than could be accepted.
+func content(src Source) ([]byte, error) {
+	if src.Data != nil || src.Path == "" {
+		return src.Data, nil
+	}
+	f, err := os.Open(src.Path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(data) == 0 {
+		data = []byte{} // an empty file is not the same as none
+	}
+	return data, nil
+}
+
+// loader is the work of one Load.
+type loader struct {
+	name     string // of the file, in messages
+	dir      string // of the file
+	none     bool   // there is no file
+	env      environment
+	flags    map[string]string
+	lines    []string
+	cfg      *Config
+	problems []*FieldError
+	literals []string        // secrets that stand in the file itself
+	later    map[string]bool // names of policies that have not been read yet
+}
+
+func newLoader(src Source) (*loader, error) {
+	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}}
+	l.none = src.Path == "" && src.Data == nil
+	if l.name == "" {
+		l.name = "config"
+	}
+	abs, err := filepath.Abs(src.Path)
+	if err != nil {
+		return nil, fmt.Errorf("config: the working folder: %w", err)
+	}
+	l.dir = filepath.Dir(abs)
+	if src.Path == "" {
+		l.dir = abs
+	}
+	l.cfg = &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*Workflow{}}
+	l.cfg.secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
+	return l, nil
+}
+
+func (l *loader) file(data []byte) {
+	l.lines = splitLines(data)
+	root, err := parseYAML(data)
+	switch {
+	case err != nil:
+		l.problem(err)
+		return
+	case root == nil || root.kind == nullKind:
+		if !l.none {
+			l.problem(errors.New("the file is empty; it starts with `version: 1`"))
+			return
+		}
+		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
+	}
+	if root.kind == mapKind && root.get("server") == nil {
+		// There is a server also when the file does not speak of it.
+		root.pairs = append(root.pairs, pair{given("server", "default"), &node{kind: mapKind}})
+	}
+	object(l, place{"", root}, rootKeys, l.cfg)
+}
+
+// rootKeys are the sections of the file.
+var rootKeys = []key[Config]{
+	{
+		name: "version", required: true, doc: "Version of this file's format.",
+		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
+		set: func(l *loader, at place, _ *Config) {
+			switch fromFile := at.node.origin == ""; {
+			case at.node.text != "1":
+				l.bad(at, "%q is not a version that is understood; this one understands 1", at.node.text)
+			case fromFile && at.node.kind != intKind:
+				l.bad(at, "the version is a number; write it without quotes")
+			}
+		},
+	},
+	{
+		name: "policies", doc: "Named policies: how long to wait, when to stop. A name can be used wherever a policy is expected.",
+		schema: func() *jsonschema.Schema { return namedSchema(policySchema()) },
+		set:    func(l *loader, at place, _ *Config) { l.policies(at) },
+	},
+	{
+		name: "workflows", doc: "Workflows by name.",
+		schema: func() *jsonschema.Schema { return namedSchema(workflowSchema()) },
+		set: func(l *loader, at place, c *Config) {
+			l.named(at, "workflow", func(name string, at place) {
+				c.names = append(c.names, name)
+				c.Workflows[name] = l.workflow(name, at)
+			})
+		},
+	},
+	{
+		name: "server", doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
+		schema: func() *jsonschema.Schema { return describe(serverKeys) },
+		set:    func(l *loader, at place, c *Config) { l.server(at, &c.Server) },
+	},
+	{name: "providers", soon: true}, {name: "sessions", soon: true},
+	{name: "notify", soon: true}, {name: "nip90", soon: true},
+}
+
+// value records a setting.
+func (l *loader) value(at place, text string) {
+	origin := at.node.origin
+	if origin == "" {
+		origin = fmt.Sprintf("%s:%d", l.name, at.node.line)
+	}
+	l.cfg.values = append(l.cfg.values, Value{at.path, text, origin})
+}
+
+// environment is the variables by name.
+type environment map[string]string
+
+func newEnvironment(environ []string) environment {
+	if environ == nil {
+		environ = os.Environ()
+	}
+	env := make(environment, len(environ))
+	for _, pair := range environ {
+		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func (e environment) lookup(name string) (string, bool) {
+	v, ok := e[name]
+	return v, ok
+}
+
+// withPrefix returns the names that start with the prefix, sorted.
+func (e environment) withPrefix(prefix string) (names []string) {
+	for name := range e {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// EnvVar is a variable of a command.
+type EnvVar struct {
+	Name  string
+	Value secret.String // because it may be made from one
+}
+
+// Pair returns NAME=value in the clear, as a command's environment has it.
+func (e EnvVar) Pair() string { return e.Name + "=" + e.Value.Reveal() }
+
+// Argv returns the command and its arguments.
+func (s *Step) Argv(d Data) ([]string, error) {
+	sc, err := s.scope(d)
+	if err != nil {
+		return nil, err
+	}
+	argv := make([]string, len(s.run))
+	for i, t := range s.run {
+		if argv[i], err = s.part(t, sc, fmt.Sprintf("run[%d]", i), "\x00"); err != nil {
+			return nil, err
+		}
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, fmt.Errorf("step %q: run: there is no command", s.ID)
+	}
+	return argv, nil
+}
+
+// Env returns the step's variables, to be added to those of the server, sorted
+// by name.
+func (s *Step) Env(d Data) ([]EnvVar, error) {
+	sc, err := s.scope(d)
+	if err != nil {
+		return nil, err
+	}
+	vars := make([]EnvVar, len(s.env))
+	for i, e := range s.env {
+		value, err := s.part(e.text, sc, "env."+e.name, "\x00")
+		if err != nil {
+			return nil, err
+		}
+		vars[i] = EnvVar{e.name, secret.New(value)}
+	}
+	return vars, nil
+}
+
+// Stdin returns what the command reads.
+func (s *Step) Stdin(d Data) (string, error) {
+	sc, err := s.scope(d)
+	if err != nil {
+		return "", err
+	}
+	return s.part(s.stdin, sc, "stdin", "")
+}
+
+// Request returns the request of a step, new for each attempt. Its URL and
+// headers may hold secrets: pass what is printed of it through the redactor.
+func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
+	sc, err := s.scope(d)
+	if err != nil {
+		return nil, err
+	}
+	target, err := s.part(s.url, sc, "http."+strings.ToLower(s.Method), "")
+	if err != nil {
+		return nil, err
+	}
+	if msg := badURL(target); msg != "" { // http would quote it, secrets included
+		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.url.src, msg)
+	}
+	body, err := s.part(s.body, sc, "http.body", "")
+	if err != nil {
+		return nil, err
+	}
+	// An empty reader is sent as no body at all.
+	req, err := http.NewRequestWithContext(ctx, s.Method, target, strings.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("step %q: http: the request can't be made", s.ID)
+	}
+	for _, h := range s.headers {
+		value, err := s.part(h.text, sc, "http.headers."+h.name, "\x00\r\n")
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set(h.name, value)
+		if http.CanonicalHeaderKey(h.name) == "Host" {
+			req.Host = value
+		}
+	}
+	return req, nil
+}
+
+// part writes one text out and refuses characters that would end it early.
+func (s *Step) part(t *text, sc *scope, name, refuse string) (string, error) {
+	out, err := t.render(sc)
+	if err == nil && refuse != "" && strings.ContainsAny(out, refuse) {
+		err = errors.New("there is a character in it that is not allowed, such as a line break")
+	}
+	if err != nil {
+		return "", fmt.Errorf("step %q: %s: %w", s.ID, name, err)
+	}
+	return out, nil
+}
+
+// Refs returns the references to secrets that the step has.
+func (s *Step) Refs() (refs []secret.Ref) {
+	for _, t := range s.texts() {
+		refs = append(refs, t.refs...)
+	}
+	return refs
+}
+
+// texts returns all templates of the step.
+func (s *Step) texts() (all []*text) {
+	add := func(t *text) {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	for _, t := range s.run {
+		add(t)
+	}
+	for _, e := range slices.Concat(s.env, s.headers) {
+		add(e.text)
+	}
+	add(s.stdin)
+	add(s.url)
+	add(s.body)
+	return all
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	namePattern = `^[a-z0-9][a-z0-9_.-]{0,62}$`
+	nameRule    = "want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit"
+)
+
+var validName = regexp.MustCompile(namePattern)
+
+// scalar returns a text, or a number or a truth value as it is written.
+func (l *loader) scalar(at place) (string, bool) {
+	switch {
+	case at.node.scalar():
+		return at.node.text, true
+	case at.node.kind == nullKind:
+		l.bad(at, `there is no value; write "" for an empty text`)
+	default:
+		l.bad(at, "%v, where a text is expected", at.node.kind)
+	}
+	return "", false
+}
+
+// list calls each for the items of a list.
+func (l *loader) list(at place, each func(at place)) bool {
+	if at.node.kind != listKind {
+		l.bad(at, "%v, where a list is expected", at.node.kind)
+		return false
+	}
+	for i := range at.node.items {
+		each(at.index(i))
+	}
+	return true
+}
+
+// duration reads a duration above zero, as policies write it.
+func (l *loader) duration(at place) (d time.Duration) {
+	s, ok := l.scalar(at)
+	if !ok {
+		return 0
+	}
+	d, err := parseDuration(s)
+	if _, num := strconv.ParseFloat(s, 64); err != nil && num == nil {
+		err = fmt.Errorf("%q has no unit; write %ss for seconds", s, s)
+	}
+	if err == nil && d == 0 {
+		err = fmt.Errorf("%q: must be above zero", s)
+	}
+	if err != nil {
+		l.bad(at, "%v", err)
+		return 0
+	}
+	l.value(at, s)
+	return d
+}
+
+// parseDuration reads a duration in the spelling that policies have.
+func parseDuration(s string) (time.Duration, error) {
+	p, err := retry.Policy{}.With("base", s) // of a fixed schedule, which may be 0
+	if err != nil {
+		return 0, errors.Unwrap(err)
+	}
+	return p.Base, nil
+}
+
+// number reads a whole number.
+func (l *loader) number(at place, least int) int {
+	s, ok := l.scalar(at)
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || int(n) < least {
+		l.bad(at, "%q is not a whole number of %d or more", s, least)
+		return 0
+	}
+	l.value(at, s)
+	return int(n)
+}
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
+}
+
+const sizePattern = `^[0-9]+(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
+
+// bytes reads a number of bytes above zero: 500, 64KiB, 10MB.
+func (l *loader) bytes(at place) int64 {
+	s, ok := l.scalar(at)
+	if !ok {
+		return 0
+	}
+	n, ok := parseSize(s)
+	if !ok {
+		l.bad(at, "%q is not a size such as 500kB, 64KiB or 1MiB", s)
+		return 0
+	}
+	l.value(at, s)
+	return n
+}
+
+func parseSize(s string) (int64, bool) {
+	for _, u := range sizeUnits {
+		digits, ok := strings.CutSuffix(s, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 63)
+		return int64(n) * u.bytes, err == nil && n > 0 && n <= uint64(math.MaxInt64/u.bytes)
+	}
+	return 0, false
+}
+
+// word reads one of several words.
+func (l *loader) word(at place, words ...string) string {
+	s, ok := l.scalar(at)
+	if ok && !slices.Contains(words, s) {
+		l.bad(at, "%q is not one of %s", s, strings.Join(words, ", "))
+		return ""
+	}
+	if ok {
+		l.value(at, s)
+	}
+	return s
+}

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+const envPrefix = "TIDEOVER_SERVER_"
+
+// maxSocket is how long the path of a unix socket may be, on the system that
+// allows least.
+const maxSocket = 103
+
+// server reads the section with the variables and the flags over it.
+func (l *loader) server(at place, s *Server) {
+	if at.node.kind == nullKind {
+		at.node = &node{kind: mapKind}
+	}
+	if at.node.kind == mapKind {
+		at.node = l.layers(at.node)
+	}
+	found, _ := object(l, at, serverKeys, s)
+	if _, ok := found["data"]; !ok {
+		s.Data = l.defaultData(at)
+	}
+	if _, ok := found["socket"]; !ok {
+		here := at.child("socket", given("", "default"))
+		s.Socket = l.socket(here, filepath.Join(s.Data, "tideover.sock"))
+	}
+	listen, ok := found["listen"]
+	if _, token := found["token"]; ok && !token && s.Listen != "" && !loopback(s.Listen) {
+		l.bad(listen, "%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
+	}
+}
+
+// layers returns the section with what variables and flags say in it.
+func (l *loader) layers(section *node) *node {
+	n := *section
+	n.pairs = slices.Clone(section.pairs)
+	var names []string
+	for _, k := range serverKeys {
+		names = append(names, k.name)
+		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(k.name, "-", "_"))
+		if v := l.env[variable]; v != "" { // an empty one is as good as none
+			n.override(k.name, given(v, "env "+variable))
+		}
+	}
+	for _, v := range l.env.withPrefix(envPrefix) {
+		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, envPrefix)), "_", "-")
+		if !slices.Contains(names, name) {
+			l.bad(place{"", given("", "env "+v)}, "%s", unknown(name, names))
+		}
+	}
+	flags := make([]string, 0, len(l.flags))
+	for name := range l.flags {
+		flags = append(flags, name)
+	}
+	slices.Sort(flags)
+	for _, name := range flags {
+		value := given(l.flags[name], "flag --"+name)
+		if !slices.Contains(names, name) {
+			l.bad(place{"", value}, "%s", unknown(name, names))
+			continue
+		}
+		n.override(name, value)
+	}
+	return &n
+}
+
+// override sets the value of a key.
+func (n *node) override(name string, val *node) {
+	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key.text == name })
+	n.pairs = append(n.pairs, pair{given(name, val.origin), val})
+}
+
+var serverKeys = []key[Server]{
+	{
+		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token.", schema: textSchema,
+		set: func(l *loader, at place, s *Server) {
+			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
+				s.Listen = text
+				l.value(at, text)
+			}
+		},
+	},
+	{
+		name: "data", doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", schema: textSchema,
+		set: func(l *loader, at place, s *Server) {
+			if text, ok := l.scalar(at); ok {
+				s.Data = l.path(at, text)
+				l.value(at, s.Data)
+			}
+		},
+	},
+	{
+		name: "socket", doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", schema: textSchema,
+		set: func(l *loader, at place, s *Server) {
+			if text, ok := l.scalar(at); ok {
+				s.Socket = l.socket(at, l.path(at, text))
+			}
+		},
+	},
+	{
+		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
+		schema: func() *jsonschema.Schema { s := textSchema(); s.Pattern = `\$\{(env|file):[^}]+\}`; return s },
+		set:    func(l *loader, at place, s *Server) { s.Token = l.secretText(at) },
+	},
+	{
+		name: "retention", def: "14d", doc: "How long ended runs are kept.", schema: durationSchema,
+		set: func(l *loader, at place, s *Server) { s.Retention = l.duration(at) },
+	},
+	{
+		name: "dead-retention", def: "90d", doc: "How long runs that gave up are kept.", schema: durationSchema,
+		set: func(l *loader, at place, s *Server) { s.DeadRetention = l.duration(at) },
+	},
+	{
+		name: "concurrency", def: "64", doc: "Commands and requests at once.",
+		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "integer", Minimum: new(1.0)} },
+		set:    func(l *loader, at place, s *Server) { s.Concurrency = l.number(at, 1) },
+	},
+	{
+		name: "durability", def: "full", doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
+		schema: func() *jsonschema.Schema { return enum("full", "os") },
+		set:    func(l *loader, at place, s *Server) { s.Durability = l.word(at, "full", "os") },
+	},
+	{
+		name: "max-body", def: "1MiB", doc: "Largest body of a request to the control API.", schema: sizeSchema,
+		set: func(l *loader, at place, s *Server) { s.MaxBody = l.bytes(at) },
+	},
+}
+
+func (l *loader) checkListen(at place, text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		l.bad(at, "%q is not an address such as 127.0.0.1:7878", text)
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		l.bad(at, "%q: %q is not a port", text, port)
+		return false
+	}
+	return true
+}
+
+// loopback reports whether only this machine can reach the address. A name other
+// than localhost may resolve to anything, and no host means all interfaces.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// socket checks the path of the socket.
+func (l *loader) socket(at place, path string) string {
+	if len(path) > maxSocket {
+		l.bad(at, "%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
+	}
+	l.value(at, path)
+	return path
+}
+
+// defaultData returns the folder that the system has for such things.
+func (l *loader) defaultData(at place) string {
+	dir := l.env["XDG_STATE_HOME"]
+	here := at.child("data", given("", "default"))
+	switch home := l.env.home(); {
+	case filepath.IsAbs(dir): // the specification says to ignore relative ones
+	case runtime.GOOS == "windows" && l.env["LOCALAPPDATA"] != "":
+		dir = l.env["LOCALAPPDATA"]
+	case home != "":
+		dir = filepath.Join(home, ".local", "state")
+	default:
+		l.bad(here, "there is no home folder for the data; set server.data")
+		return ""
+	}
+	dir = filepath.Join(dir, "tideover")
+	l.value(here, dir)
+	return dir
+}
+
+func (e environment) home() string {
+	if runtime.GOOS == "windows" {
+		return e["USERPROFILE"]
+	}
+	return e["HOME"]
+}

@@ -1,0 +1,305 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Step is one step of a workflow: a command or an HTTP request. It is stored
+// with the run that it is part of, as JSON, and renders the same when it is read
+// back; see [Step.MarshalJSON].
+type Step struct {
+	ID            string
+	Needs         []string // ids of steps that must have succeeded before
+	Policy        retry.Policy
+	Dir           string // working folder of a command, absolute
+	RetryExit     Codes  // exit codes that are retried; nil means all but 0
+	PermanentExit Codes  // exit codes that are never retried
+	OutputLimit   int64  // bytes that are kept of stdout, and of stderr
+	Concurrency   int    // attempts of this step at once, all runs together; 0 means no limit
+	Method        string // of a request; empty for a command
+	Expect        Codes  // statuses of a request that are a success; nil means 200-299
+
+	run     []*text
+	env     []namedText // sorted by name
+	stdin   *text
+	url     *text
+	headers []namedText // sorted by name
+	body    *text
+
+	after  []string // steps that have ended before, sorted: Needs, and what they need
+	giveUp bool     // for runs that gave up
+	base   string   // where relative paths of references start
+}
+
+// namedText is an entry of env or headers.
+type namedText struct {
+	name string
+	text *text
+}
+
+// IsHTTP reports whether the step is a request and not a command.
+func (s *Step) IsHTTP() bool { return s.Method != "" }
+
+// Retryable reports whether a command that ended with the code may be tried
+// again.
+func (s *Step) Retryable(exit int) bool {
+	return !s.PermanentExit.Has(exit) && (s.RetryExit == nil || s.RetryExit.Has(exit))
+}
+
+// Expected reports whether a response with the status is a success.
+func (s *Step) Expected(status int) bool {
+	if s.Expect == nil {
+		return status >= 200 && status <= 299
+	}
+	return s.Expect.Has(status)
+}
+
+// step reads an item of a workflow's steps.
+func (l *loader) step(at place, env []namedText) stepDraft {
+	return readStep(l, at, env, stepKeys, "")
+}
+
+// alarm reads what runs when a run gives up.
+func (l *loader) alarm(at place, env []namedText) stepDraft {
+	d := readStep(l, at, env, alarmKeys, "on-give-up")
+	d.giveUp = true
+	return d
+}
+
+func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id string) stepDraft {
+	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir}, at: at}
+	found, ok := object(l, at, keys, &d)
+	_, run := found["run"]
+	_, http := found["http"]
+	if run == http {
+		if ok { // otherwise the key that is wrong may be meant for it
+			l.bad(at, "a step has either run or http")
+		}
+		return d
+	}
+	d.Policy = l.stepPolicy(at, found, run)
+	if http {
+		for _, name := range []string{"dir", "env", "stdin", "retry-exit", "permanent-exit"} {
+			if here, ok := found[name]; ok {
+				l.bad(here, "%s is for commands; this step is a request", name)
+			}
+		}
+		d.Dir, d.env = "", nil
+		return d
+	}
+	if code, ok := d.RetryExit.overlap(d.PermanentExit); ok {
+		l.bad(found["permanent-exit"], "%d is in retry-exit too", code)
+	}
+	d.env = mergeEnv(env, d.env)
+	return d
+}
+
+// mergeEnv returns the workflow's variables and the step's over them.
+func mergeEnv(workflow, step []namedText) []namedText {
+	all := slices.Clone(step)
+	for _, e := range workflow {
+		if !slices.ContainsFunc(step, func(s namedText) bool { return s.name == e.name }) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
+	return all
+}
+
+// actionKeys are those that steps and on-give-up have in common.
+var actionKeys = []key[stepDraft]{
+	{
+		name: "run", doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: scalarSchema()}
+		},
+		set: setRun,
+	},
+	{
+		name: "http", doc: "The request, with exactly one of get, post, put, patch, delete, head.", schema: httpSchema,
+		set: func(l *loader, at place, d *stepDraft) { l.http(at, d) },
+	},
+	{
+		name: "dir", doc: "Working folder of the command, relative to the file's; the file's unless said.", schema: textSchema,
+		set: func(l *loader, at place, d *stepDraft) {
+			if s, ok := l.scalar(at); ok {
+				d.Dir = l.path(at, s)
+				l.value(at, d.Dir)
+			}
+		},
+	},
+	{
+		name: "env", doc: "Environment of the command, over the workflow's. Values are templates and may have references.", schema: envSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.env = l.envMap(at, stepRoots, d) },
+	},
+	{
+		name: "stdin", doc: "What the command reads, a template; nothing unless said.", schema: scalarSchema,
+		set: func(l *loader, at place, d *stepDraft) {
+			if d.stdin = l.used(at, "stdin", withoutRefs, d); d.stdin != nil {
+				l.value(at, d.stdin.src)
+			}
+		},
+	},
+	{
+		name: "policy", doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", schema: policySchema,
+		set: func(*loader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
+	},
+	{
+		name: "output-limit", def: "256KiB", doc: "How much is kept of stdout, and of stderr.", schema: sizeSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.OutputLimit = l.bytes(at) },
+	},
+}
+
+// alarmKeys are the keys of on-give-up.
+var alarmKeys = append(slices.Clone(actionKeys), key[stepDraft]{name: "notify", soon: true})
+
+// stepKeys are the keys of a step.
+var stepKeys = append([]key[stepDraft]{
+	{
+		name: "id", required: true, doc: "Name of the step, once in a workflow.", schema: nameSchema,
+		set: func(l *loader, at place, d *stepDraft) {
+			s, ok := l.scalar(at)
+			if ok && !validName.MatchString(s) {
+				l.bad(at, "%q is not a name for a step; %s", s, nameRule)
+			} else if ok {
+				d.ID = s
+				l.value(at, s)
+			}
+		},
+	},
+	{
+		name: "needs", doc: "Ids of the steps that must have succeeded before.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Items: nameSchema(), UniqueItems: true}
+		},
+		set: func(l *loader, at place, d *stepDraft) {
+			ok := l.list(at, func(at place) {
+				if _, ok := l.scalar(at); ok {
+					d.needs = append(d.needs, at)
+				}
+			})
+			if ok {
+				l.value(at, jsonText(at.node.plain()))
+			}
+		},
+	},
+	{
+		name: "retry-exit", doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", schema: codesSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.RetryExit = l.codes(at, "an exit code", 1, 255) },
+	},
+	{
+		name: "permanent-exit", doc: "Exit codes that are never retried.", schema: codesSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.PermanentExit = l.codes(at, "an exit code", 1, 255) },
+	},
+	{
+		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: countSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.Concurrency = l.number(at, 0) },
+	},
+}, actionKeys...)
+
+func setRun(l *loader, at place, d *stepDraft) {
+	if at.node.kind == stringKind {
+		l.bad(at, `a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
+			cut(strings.Join(strings.Fields(at.node.text), ", ")))
+		return
+	}
+	ok := l.list(at, func(at place) {
+		if t := l.used(at, "run", withoutRefs, d); t != nil {
+			d.run = append(d.run, t)
+		}
+	})
+	switch {
+	case !ok:
+	case len(at.node.items) == 0 || at.node.items[0].scalar() && at.node.items[0].text == "":
+		l.bad(at, "there is no command")
+	default:
+		var words []string
+		for _, n := range at.node.items {
+			words = append(words, n.text)
+		}
+		l.value(at, jsonText(words))
+	}
+}
+
+// used reads a template of a step, to be checked when all steps are known.
+func (l *loader) used(at place, name string, mode refMode, d *stepDraft) *text {
+	t, ok := l.text(at, name, mode, stepRoots)
+	if !ok {
+		return nil
+	}
+	d.texts = append(d.texts, usedText{at, t})
+	return t
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// envMap reads the map of an environment. d is nil for a workflow's.
+func (l *loader) envMap(at place, fields roots, d *stepDraft) []namedText {
+	return l.texts(at, fields, d, func(name string) string {
+		if envName.MatchString(name) {
+			return ""
+		}
+		return "is not the name of a variable"
+	})
+}
+
+// texts reads a map of templates, whose names are checked by wrong.
+func (l *loader) texts(at place, fields roots, d *stepDraft, wrong func(name string) string) (list []namedText) {
+	if at.node.kind != mapKind {
+		l.bad(at, "%v, where a map is expected", at.node.kind)
+		return nil
+	}
+	l.checkKeys(at, func(p pair) (msg string, ok bool) {
+		if what := wrong(p.key.text); what != "" {
+			return `"` + p.key.text + `" ` + what, false
+		}
+		return "", true
+	})
+	for _, p := range at.node.pairs {
+		here := at.child(p.key.text, p.val)
+		t, ok := l.text(here, p.key.text, withRefs, fields)
+		if !ok {
+			continue
+		}
+		if d != nil {
+			d.texts = append(d.texts, usedText{here, t})
+		}
+		list = append(list, namedText{name: p.key.text, text: t})
+		l.value(here, t.src)
+	}
+	slices.SortFunc(list, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+// path makes a path of the file absolute.
+func (l *loader) path(at place, s string) string {
+	if s == "~" || strings.HasPrefix(s, "~/") {
+		home := l.env.home()
+		if home == "" {
+			l.bad(at, "%q: there is no home folder; write the path in full", s)
+		}
+		s = filepath.Join(home, strings.TrimPrefix(s, "~"))
+	} else if strings.HasPrefix(s, "~") {
+		l.bad(at, "%q: only ~/ is expanded, for one's own home folder", s)
+	}
+	if strings.ContainsRune(s, 0) || s == "" {
+		l.bad(at, "%q is not a path", s)
+	}
+	if filepath.IsAbs(s) {
+		return filepath.Clean(s)
+	}
+	if at.node.origin != "" { // typed by somebody who is in another folder
+		if abs, err := filepath.Abs(s); err == nil {
+			return abs
+		}
+	}
+	return filepath.Join(l.dir, s)
+}

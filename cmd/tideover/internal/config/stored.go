@@ -1,0 +1,118 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// storedStep is a step as it is kept with a run: templates and references as
+// they are written, never what they stand for. It is a stored format; fields
+// are only added.
+type storedStep struct {
+	ID            string            `json:"id"`
+	Needs         []string          `json:"needs,omitempty"`
+	After         []string          `json:"after,omitempty"`
+	GiveUp        bool              `json:"give_up,omitempty"`
+	Policy        retry.Policy      `json:"policy"`
+	Base          string            `json:"base"`
+	Dir           string            `json:"dir,omitempty"`
+	Run           []string          `json:"run,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	Stdin         *string           `json:"stdin,omitempty"`
+	RetryExit     Codes             `json:"retry_exit,omitzero"` // an empty list differs from none
+	PermanentExit Codes             `json:"permanent_exit,omitzero"`
+	OutputLimit   int64             `json:"output_limit"`
+	Concurrency   int               `json:"concurrency,omitempty"`
+	Method        string            `json:"method,omitempty"`
+	URL           *string           `json:"url,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Body          *string           `json:"body,omitempty"`
+	Expect        Codes             `json:"expect,omitzero"`
+}
+
+// MarshalJSON writes the step in its one stored form, which is the same for
+// equal steps. Secrets are references in it.
+func (s *Step) MarshalJSON() ([]byte, error) {
+	st := storedStep{
+		ID: s.ID, Needs: s.Needs, After: s.after, GiveUp: s.giveUp, Policy: s.Policy, Base: s.base, Dir: s.Dir,
+		RetryExit: s.RetryExit, PermanentExit: s.PermanentExit, OutputLimit: s.OutputLimit, Concurrency: s.Concurrency,
+		Method: s.Method, Expect: s.Expect,
+		Env: sources(s.env), Headers: sources(s.headers), Stdin: source(s.stdin), URL: source(s.url), Body: source(s.body),
+	}
+	for _, t := range s.run {
+		st.Run = append(st.Run, t.src)
+	}
+	return json.Marshal(st)
+}
+
+func source(t *text) *string {
+	if t == nil {
+		return nil
+	}
+	return &t.src
+}
+
+func sources(list []namedText) map[string]string {
+	m := make(map[string]string, len(list))
+	for _, e := range list {
+		m[e.name] = e.text.src
+	}
+	return m
+}
+
+// UnmarshalJSON reads a stored step. A field that is unknown is an error: the
+// step is from a newer release, and would run as something that it is not.
+func (s *Step) UnmarshalJSON(data []byte) error {
+	var st storedStep
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&st); err != nil {
+		return fmt.Errorf("stored step: %w", err)
+	}
+	p := storedTexts{}
+	out := Step{
+		ID: st.ID, Needs: st.Needs, after: st.After, giveUp: st.GiveUp, Policy: st.Policy, base: st.Base, Dir: st.Dir,
+		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
+		Method: st.Method, Expect: st.Expect,
+		env: p.named("env", st.Env), headers: p.named("headers", st.Headers),
+		stdin: p.text("stdin", st.Stdin, withoutRefs), url: p.text("url", st.URL, withRefs), body: p.text("body", st.Body, withoutRefs),
+	}
+	for i := range st.Run {
+		out.run = append(out.run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], withoutRefs))
+	}
+	if (len(out.run) > 0) == (out.url != nil && out.Method != "") && p.err == nil {
+		p.err = fmt.Errorf("it is neither a command nor a request")
+	}
+	if p.err != nil {
+		return fmt.Errorf("stored step %q: %w", st.ID, p.err)
+	}
+	*s = out
+	return nil
+}
+
+// storedTexts reads templates until one is wrong.
+type storedTexts struct{ err error }
+
+func (p *storedTexts) text(name string, src *string, mode refMode) *text {
+	if src == nil || p.err != nil {
+		return nil
+	}
+	t, err := parseText(*src, mode, stepRoots)
+	if err != nil {
+		p.err = fmt.Errorf("%s: %w", name, err)
+	}
+	return t
+}
+
+func (p *storedTexts) named(name string, m map[string]string) (list []namedText) {
+	for k, src := range m {
+		list = append(list, namedText{name: k, text: p.text(name+"."+k, &src, withRefs)})
+	}
+	slices.SortFunc(list, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
+	return list
+}

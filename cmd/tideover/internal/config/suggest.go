@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// hints are for keys that other tools use.
+var hints = map[string]string{
+	"command": "run", "cmd": "run", "exec": "run", "args": "run", "script": "run", "shell": "run",
+	"depends-on": "needs", "depends_on": "needs", "after": "needs", "requires": "needs",
+	"retry": "policy", "retries": "policy", "attempts": "policy", "backoff": "policy",
+	"timeout": "the policy's attempt-timeout or total-timeout", "attempt-timeout": "policy", "total-timeout": "policy",
+	"cron": "schedule", "every": "schedule", "name": "id", "cwd": "dir", "workdir": "dir", "working-directory": "dir",
+	"environment": "env", "url": "one of get, post, put, patch, delete, head", "method": "one of get, post, put, patch, delete, head",
+	"address": "listen", "port": "listen", "bind": "listen", "state": "data", "on-failure": "on-give-up",
+}
+
+// unknown says what is wrong with a key and which one may be meant.
+func unknown(name string, known []string) string {
+	msg := fmt.Sprintf("key %q is unknown", name)
+	if best := nearest(name, known); best != "" {
+		return msg + fmt.Sprintf("; did you mean %q?", best)
+	}
+	if hint := hints[strings.ToLower(name)]; hint != "" {
+		for _, k := range known {
+			if strings.Contains(hint, k) {
+				return msg + "; use " + hint
+			}
+		}
+	}
+	return msg + "; want " + strings.Join(known, ", ")
+}
+
+// nearest returns the known word that the word is most likely meant to be, ""
+// if none is near.
+func nearest(word string, known []string) (best string) {
+	word = strings.ReplaceAll(strings.ToLower(word), "_", "-")
+	if len(word) < 3 || len(word) > 64 || len(known) > 200 { // any short word is near any other
+		return ""
+	}
+	least := 1 + max(1, len(word)/3)
+	for _, k := range known {
+		if d := distance(word, k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance returns how many letters must be added, removed, changed or swapped
+// with their neighbour to make one word of the other.
+func distance(a, b string) int {
+	prev2, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := prev[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			row[j] = min(change, prev[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, row = prev, row, prev2
+	}
+	return prev[len(b)]
+}

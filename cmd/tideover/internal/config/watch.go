@@ -1,0 +1,117 @@
+package config
+
+import (
+	"context"
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// pollEvery is how often the file is looked at. Polling works on every file
+// system, and across the renames with which editors save.
+const pollEvery = time.Second
+
+// Watcher loads the configuration again when its file changes or when it is
+// told to.
+type Watcher struct {
+	src    Source
+	reload chan struct{}
+	seen   digest // of the content that was loaded last, right or wrong
+	gone   string // why the file could not be read the last time
+	stat   stamp
+}
+
+// stamp is what tells without reading that a file is the same.
+type stamp struct {
+	size     int64
+	modified time.Time
+	read     time.Time
+}
+
+// NewWatcher returns a watcher for the file from which current was loaded. A
+// change between that load and the start of the watch is not missed.
+func NewWatcher(src Source, current *Config) *Watcher {
+	src.Data = nil
+	w := &Watcher{src: src, reload: make(chan struct{}, 1)}
+	if current != nil {
+		w.seen = current.digest
+	}
+	return w
+}
+
+// Watch calls the function with each new configuration, or with the error of one
+// that can't be used, until the context ends. It is [Watcher.Run] for whoever
+// needs no Reload.
+func Watch(ctx context.Context, src Source, current *Config, changed func(*Config, error)) error {
+	return NewWatcher(src, current).Run(ctx, changed)
+}
+
+// Reload makes the watcher load the file now, changed or not; a SIGHUP does it.
+// It does not wait.
+func (w *Watcher) Reload() {
+	select {
+	case w.reload <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// Run watches until the context ends, and returns its error. changed is called on
+// Run's goroutine, once for each change: with the new configuration, or with what
+// is wrong, whereupon the old one stays in use.
+func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		forced := false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.reload:
+			forced = true
+		case <-tick.C:
+		}
+		w.look(forced, changed)
+	}
+}
+
+// look loads the file if it has changed.
+func (w *Watcher) look(forced bool, changed func(*Config, error)) {
+	if w.src.Path == "" {
+		if forced {
+			changed(Load(w.src))
+		}
+		return
+	}
+	info, err := os.Stat(w.src.Path)
+	if err == nil && !forced && w.stat.same(info) {
+		return
+	}
+	read := time.Now()
+	data, err := content(w.src)
+	if err != nil {
+		if why := err.Error(); forced || why != w.gone {
+			w.gone = why
+			changed(nil, err)
+		}
+		return
+	}
+	if info != nil {
+		w.stat = stamp{info.Size(), info.ModTime(), read}
+	}
+	if sum := sha256.Sum256(data); !forced && w.gone == "" && sum == w.seen {
+		return
+	}
+	src := w.src
+	src.Data = data
+	cfg, sum, err := load(src)
+	w.seen, w.gone = sum, ""
+	changed(cfg, err)
+}
+
+// same reports whether the file is certain to be the one that was read: one
+// that changed just before it was read may change again without its time
+// showing it.
+func (s stamp) same(info fs.FileInfo) bool {
+	return s.size == info.Size() && s.modified.Equal(info.ModTime()) && s.read.Sub(s.modified) > 2*time.Second
+}

@@ -1,0 +1,233 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// draft is a workflow while it is read.
+type draft struct {
+	*Workflow
+	env   []namedText
+	steps []stepDraft
+	alarm *stepDraft
+}
+
+// stepDraft is a step while it is read, with what can only be checked when all
+// steps are known.
+type stepDraft struct {
+	*Step
+	at    place
+	needs []place
+	texts []usedText
+}
+
+// usedText is a template and its place.
+type usedText struct {
+	at   place
+	text *text
+}
+
+func (l *loader) workflow(name string, at place) *Workflow {
+	d := &draft{Workflow: &Workflow{Name: name}}
+	object(l, at, workflowKeys, d)
+	for i := range d.steps {
+		d.Steps = append(d.Steps, d.steps[i].Step)
+	}
+	if d.alarm != nil {
+		d.OnGiveUp = d.alarm.Step
+	}
+	l.graph(d)
+	return d.Workflow
+}
+
+// workflowKeys has env first: it is merged into the steps.
+var workflowKeys = []key[draft]{
+	{
+		name: "description", doc: "What the workflow is for, shown on the page.", schema: textSchema,
+		set: func(l *loader, at place, d *draft) {
+			if s, ok := l.scalar(at); ok {
+				d.Description = s
+				l.value(at, s)
+			}
+		},
+	},
+	{
+		name: "schedule", doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", schema: scheduleSchema,
+		set: func(l *loader, at place, d *draft) { d.Schedule = l.schedule(at) },
+	},
+	{
+		name: "timeout", doc: "Ends a run as a whole.", schema: durationSchema,
+		set: func(l *loader, at place, d *draft) { d.Timeout = l.duration(at) },
+	},
+	{
+		name: "concurrency", def: "0", doc: "Runs of it at once; 0 for no limit but the server's.", schema: countSchema,
+		set: func(l *loader, at place, d *draft) { d.Concurrency = l.number(at, 0) },
+	},
+	{
+		name: "input", doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
+		schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
+		set: func(l *loader, at place, d *draft) {
+			d.input = l.inputValue(at)
+			l.value(at, jsonText(at.node.plain()))
+		},
+	},
+	{
+		name: "env", doc: "Environment of all command steps.", schema: envSchema,
+		set: func(l *loader, at place, d *draft) { d.env = l.envMap(at, envRoots, nil) },
+	},
+	{
+		name: "steps", required: true, doc: "What is done. Steps run at the same time unless one needs another.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: oneOf(describe(stepKeys), "run", "http")}
+		},
+		set: func(l *loader, at place, d *draft) {
+			ok := l.list(at, func(at place) { d.steps = append(d.steps, l.step(at, d.env)) })
+			if ok && len(d.steps) == 0 {
+				l.bad(at, "there are no steps")
+			}
+		},
+	},
+	{
+		name: "on-give-up", doc: "Runs once when a run gives up: a command or a request, whose templates may use all steps.",
+		schema: func() *jsonschema.Schema { return oneOf(describe(alarmKeys), "run", "http") },
+		set: func(l *loader, at place, d *draft) {
+			s := l.alarm(at, d.env)
+			d.alarm = &s
+		},
+	},
+}
+
+func workflowSchema() *jsonschema.Schema { return describe(workflowKeys) }
+
+// graph checks what the steps say of each other: ids, needs, cycles, and that
+// no template uses a step that may not have ended.
+func (l *loader) graph(d *draft) {
+	byID := map[string]*stepDraft{}
+	var ids []string
+	for i := range d.steps {
+		s := &d.steps[i]
+		if first := byID[s.ID]; first != nil {
+			l.bad(s.at.child("id", s.at.node.get("id")), "the id %q is used already, at line %d", s.ID, first.at.node.line)
+			continue
+		}
+		if s.ID != "" {
+			byID[s.ID] = s
+			ids = append(ids, s.ID)
+		}
+	}
+	for i := range d.steps {
+		l.needs(&d.steps[i], byID, ids)
+	}
+	if l.cycles(d, byID) {
+		return
+	}
+	for i := range d.steps {
+		s := &d.steps[i]
+		s.after = closure(s.ID, byID)
+		l.uses(s, ids)
+	}
+	if d.alarm != nil {
+		d.alarm.after = slices.Sorted(slices.Values(ids))
+		l.uses(d.alarm, ids)
+	}
+}
+
+// needs checks the ids that a step needs, and drops those that are wrong.
+func (l *loader) needs(s *stepDraft, byID map[string]*stepDraft, ids []string) {
+	s.Needs = nil
+	for _, at := range s.needs {
+		id := at.node.text
+		switch {
+		case id == s.ID:
+			l.bad(at, "step %q needs itself", id)
+		case byID[id] == nil:
+			l.bad(at, "%s", noStep(id, ids))
+		case slices.Contains(s.Needs, id):
+			l.bad(at, "%q is given already", id)
+		default:
+			s.Needs = append(s.Needs, id)
+		}
+	}
+}
+
+func noStep(id string, ids []string) string {
+	if near := nearest(id, ids); near != "" {
+		return fmt.Sprintf("there is no step %q; did you mean %q?", id, near)
+	}
+	const most = 10
+	return fmt.Sprintf("there is no step %q; there are %s", id, strings.Join(ids[:min(len(ids), most)], ", "))
+}
+
+// cycles reports steps that wait for each other, each cycle once.
+func (l *loader) cycles(d *draft, byID map[string]*stepDraft) (found bool) {
+	const visiting, done = 1, 2
+	state := map[string]int{}
+	var way []string
+	var visit func(s *stepDraft)
+	visit = func(s *stepDraft) {
+		state[s.ID] = visiting
+		way = append(way, s.ID)
+		for _, at := range s.needs {
+			switch next := byID[at.node.text]; {
+			case next == nil || next == s || state[next.ID] == done:
+			case state[next.ID] == visiting:
+				found = true
+				circle := append(slices.Clone(way[slices.Index(way, next.ID):]), next.ID)
+				l.bad(at, "steps need each other: %s", strings.Join(circle, " → "))
+			default:
+				visit(next)
+			}
+		}
+		way = way[:len(way)-1]
+		state[s.ID] = done
+	}
+	for i := range d.steps {
+		if s := &d.steps[i]; s.ID != "" && state[s.ID] == 0 {
+			visit(s)
+		}
+	}
+	return found
+}
+
+// closure returns the steps that have ended before the step starts, sorted.
+func closure(id string, byID map[string]*stepDraft) (all []string) {
+	seen := map[string]bool{id: true}
+	var visit func(id string)
+	visit = func(id string) {
+		s := byID[id]
+		if s == nil {
+			return
+		}
+		for _, n := range s.Needs {
+			if !seen[n] {
+				seen[n] = true
+				all = append(all, n)
+				visit(n)
+			}
+		}
+	}
+	visit(id)
+	slices.Sort(all)
+	return all
+}
+
+// uses checks that templates only use results that are there.
+func (l *loader) uses(s *stepDraft, ids []string) {
+	for _, u := range s.texts {
+		for _, id := range u.text.uses {
+			switch {
+			case slices.Contains(s.after, id):
+			case id == s.ID:
+				l.bad(u.at, "template: step %q can't use its own result", id)
+			case !slices.Contains(ids, id):
+				l.bad(u.at, "template: %s", noStep(id, ids))
+			default:
+				l.bad(u.at, "template: step %q may not have ended; add it to needs", id)
+			}
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+const (
+	maxFile   = 1 << 20 // bytes
+	maxTokens = 30_000  // the parser takes time that grows with the square of the keys of a map
+	maxColumn = 10_000  // of a token: "- - - -" nests, and the parser recurses
+	maxFlow   = 100     // brackets inside brackets
+	maxNodes  = 100_000 // with aliases spelled out; long texts count as several
+)
+
+// syntaxError is a problem that makes the file as a whole unreadable.
+type syntaxError struct {
+	line, col int // 0 when it is about no line
+	msg       string
+}
+
+func (e *syntaxError) Error() string { return e.msg }
+
+// parseYAML reads the one document of a file.
+func parseYAML(data []byte) (root *node, err error) {
+	if err := checkBytes(data); err != nil {
+		return nil, err
+	}
+	// The parser is not ours, and some inputs that nobody writes make it panic.
+	defer func() {
+		if r := recover(); r != nil {
+			root, err = nil, &syntaxError{0, 0, fmt.Sprintf("not readable as YAML: %v", r)}
+		}
+	}()
+	tokens := lexer.Tokenize(string(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	if err := checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	// Keys given twice are found here and not by the parser, which would stop at
+	// the first.
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, readable(err, data)
+	}
+	return document(file)
+}
+
+// checkBytes refuses what can't be a YAML file, before the parser says something
+// less clear about it.
+func checkBytes(data []byte) error {
+	switch {
+	case len(data) > maxFile:
+		return &syntaxError{0, 0, fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), maxFile)}
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return &syntaxError{1, 1, "the file is UTF-16; save it as UTF-8"}
+	}
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) {
+			return &syntaxError{i + 1, 1, "the file is not UTF-8"}
+		}
+		if at := bytes.IndexFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\r' || r == 0x7f }); at >= 0 {
+			return &syntaxError{i + 1, utf8.RuneCount(line[:at]) + 1, fmt.Sprintf("the character %U is not allowed", line[at])}
+		}
+	}
+	return nil
+}
+
+// checkTokens refuses what would keep the parser busy for long or nest so deep
+// that its stack ends.
+func checkTokens(tokens token.Tokens) error {
+	depth, count := 0, 0
+	for _, tk := range tokens {
+		at := tk.Position
+		switch tk.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			depth++
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		case token.CommentType:
+			continue
+		default:
+		}
+		count++
+		switch {
+		case depth > maxFlow:
+			return &syntaxError{at.Line, at.Column, fmt.Sprintf("brackets are nested more than %d deep", maxFlow)}
+		case count > maxTokens:
+			return &syntaxError{at.Line, at.Column, fmt.Sprintf("the file has more than %d words and signs", maxTokens)}
+		case at.Column > maxColumn:
+			return &syntaxError{at.Line, 1, fmt.Sprintf("the line has values after column %d", maxColumn)}
+		}
+	}
+	return nil
+}
+
+// readable turns the parser's error into ours.
+func readable(err error, data []byte) error {
+	e, ok := errors.AsType[yaml.Error](err)
+	if !ok || e.GetToken() == nil {
+		return &syntaxError{0, 0, err.Error()}
+	}
+	at := e.GetToken().Position
+	msg := e.GetMessage()
+	lines := bytes.Split(data, []byte("\n"))
+	for _, l := range []int{at.Line, at.Line + 1} { // the parser may blame the line before
+		if l < 1 || l > len(lines) {
+			continue
+		}
+		line := lines[l-1]
+		indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
+		if tab := bytes.IndexByte(indent, '\t'); tab >= 0 {
+			return &syntaxError{l, tab + 1, "there is a tab in the indent; YAML indents with spaces"}
+		}
+	}
+	return &syntaxError{at.Line, at.Column, msg}
+}
+
+func document(file *ast.File) (*node, error) {
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if _, directive := doc.Body.(*ast.DirectiveNode); directive || doc.Body == nil {
+			continue
+		}
+		if body != nil {
+			return nil, &syntaxError{doc.Body.GetToken().Position.Line, 1, "the file has several documents (---); one is read"}
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		return nil, nil
+	}
+	c := converter{anchors: map[string]*node{}}
+	n := c.node(body)
+	return n, c.err
+}
+
+// converter makes nodes of the parser's tree. It stops at the first error.
+type converter struct {
+	anchors map[string]*node // nil while the anchor's value is being read
+	err     error
+}
+
+func (c *converter) fail(n ast.Node, format string, args ...any) *node {
+	if c.err == nil {
+		at := n.GetToken().Position
+		c.err = &syntaxError{at.Line, at.Column, fmt.Sprintf(format, args...)}
+	}
+	return &node{size: 1}
+}
+
+func (c *converter) node(n ast.Node) *node {
+	if n == nil || c.err != nil {
+		return &node{size: 1}
+	}
+	at := n.GetToken().Position
+	out := &node{text: n.GetToken().Value, line: at.Line, col: at.Column}
+	out.size = 1 + len(out.text)/64
+	switch n := n.(type) {
+	case *ast.NullNode:
+	case *ast.BoolNode:
+		out.kind, out.value = boolKind, n.Value
+	case *ast.IntegerNode:
+		out.kind, out.value = intKind, n.Value
+	case *ast.FloatNode:
+		out.kind, out.value = floatKind, n.Value
+	case *ast.StringNode:
+		out.kind, out.text, out.value = stringKind, n.Value, n.Value
+	case *ast.LiteralNode:
+		out.kind, out.text, out.value = stringKind, n.Value.Value, n.Value.Value
+		out.size = 1 + len(out.text)/64
+	case *ast.SequenceNode:
+		c.list(out, n)
+	case *ast.MappingNode:
+		c.mapping(out, n.Values)
+	case *ast.MappingValueNode:
+		c.mapping(out, []*ast.MappingValueNode{n})
+	case *ast.AnchorNode:
+		return c.anchor(n)
+	case *ast.AliasNode:
+		return c.alias(n)
+	case *ast.TagNode:
+		return c.fail(n, "%s: tags are not used; put quotes around a text", n.GetToken().Value)
+	default:
+		return c.fail(n, "%s is not a value that is used here", n.GetToken().Value)
+	}
+	if out.size > maxNodes {
+		return c.fail(n, "aliases make more than %d values of the file", maxNodes)
+	}
+	return out
+}
+
+func (c *converter) list(out *node, n *ast.SequenceNode) {
+	out.kind = listKind
+	for _, v := range n.Values {
+		item := c.node(v)
+		out.items = append(out.items, item)
+		out.size += item.size
+	}
+}
+
+// mapping reads a map. It points at its first key, because the parser points at
+// a colon.
+func (c *converter) mapping(out *node, values []*ast.MappingValueNode) {
+	out.kind = mapKind
+	if len(values) > 0 && out.text != "{" {
+		at := values[0].Key.GetToken().Position
+		out.line, out.col = at.Line, at.Column
+	}
+	var merged []pair
+	for _, v := range values {
+		val := c.node(v.Value)
+		out.size += val.size + 1
+		if v.Key.IsMergeKey() {
+			merged = append(merged, c.merge(v, val)...)
+			continue
+		}
+		key := c.node(v.Key)
+		if !key.scalar() {
+			c.fail(v.Key, "%q is not a key; keys are texts", v.Key.GetToken().Value)
+			return
+		}
+		out.pairs = append(out.pairs, pair{key, val})
+	}
+	own := map[string]bool{}
+	for _, p := range out.pairs {
+		own[p.key.text] = true
+	}
+	for _, p := range merged { // what the map says itself wins
+		if !own[p.key.text] {
+			own[p.key.text] = true
+			out.pairs = append(out.pairs, p)
+		}
+	}
+}
+
+// merge returns the pairs that "<<" brings in.
+func (c *converter) merge(v *ast.MappingValueNode, val *node) (pairs []pair) {
+	sources := []*node{val}
+	if val.kind == listKind {
+		sources = val.items
+	}
+	for _, s := range sources {
+		if s.kind != mapKind {
+			c.fail(v.Key, "<< takes a map or a list of maps")
+			return nil
+		}
+		pairs = append(pairs, s.pairs...)
+	}
+	return pairs
+}
+
+func (c *converter) anchor(n *ast.AnchorNode) *node {
+	name := n.Name.GetToken().Value
+	c.anchors[name] = nil
+	val := c.node(n.Value)
+	c.anchors[name] = val
+	return val
+}
+
+func (c *converter) alias(n *ast.AliasNode) *node {
+	name := n.Value.GetToken().Value
+	val, ok := c.anchors[name]
+	switch {
+	case !ok:
+		return c.fail(n, "*%s: there is no anchor &%s above", name, name)
+	case val == nil:
+		return c.fail(n, "*%s refers to a value that contains it", name)
+	}
+	return val
+}
+
+// splitLines returns the lines of a file without their ends.
+func splitLines(data []byte) []string {
+	lines := strings.Split(string(bytes.TrimPrefix(data, []byte("\ufeff"))), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines
+}

@@ -1,0 +1,148 @@
+package secret
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Redactor replaces secrets by "***" in text. It knows each as it is, in base64
+// (also inside a longer text), URL-encoded, and escaped as in JSON, Go and HTML.
+//
+// A secret shorter than four bytes is only replaced where it stands alone,
+// between characters that are neither letters nor digits nor underscores;
+// otherwise the secret "a" would make every text unreadable. Secrets that
+// overlap are replaced together. A secret of asterisks only is not one.
+//
+// The zero Redactor is ready for use. It is safe for use by several goroutines.
+type Redactor struct {
+	mu    sync.Mutex // held while the table is replaced
+	table atomic.Pointer[table]
+}
+
+// table is what one call works with; it never changes.
+type table struct {
+	values map[string]bool
+	first  [256][]string // by their first byte, the longest first
+	max    int           // length of the longest
+}
+
+// Add makes the values known. Empty ones are ignored.
+func (r *Redactor) Add(values ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.table.Load()
+	if old == nil {
+		old = new(table)
+	}
+	if !slices.ContainsFunc(values, func(v string) bool { return !old.values[v] }) {
+		return // as always when a secret is looked up again
+	}
+	next := &table{values: make(map[string]bool, len(old.values)+len(values))}
+	for v := range old.values {
+		next.values[v] = true
+	}
+	for _, v := range values {
+		if strings.Trim(v, "*") != "" {
+			next.values[v] = true
+		}
+	}
+	if len(next.values) == len(old.values) {
+		return
+	}
+	for v := range next.values {
+		for _, form := range forms(v) {
+			next.first[form[0]] = append(next.first[form[0]], form)
+			next.max = max(next.max, len(form))
+		}
+	}
+	for i := range next.first {
+		slices.SortFunc(next.first[i], func(a, b string) int { return len(b) - len(a) })
+		next.first[i] = slices.Compact(next.first[i])
+	}
+	r.table.Store(next)
+}
+
+// String returns the text without secrets.
+func (r *Redactor) String(text string) string {
+	t := r.table.Load()
+	if t == nil {
+		return text
+	}
+	return string(new(scan).run(t, nil, []byte(text), true))
+}
+
+// Bytes returns the text without secrets, which may be the text itself.
+func (r *Redactor) Bytes(text []byte) []byte {
+	t := r.table.Load()
+	if t == nil {
+		return text
+	}
+	return new(scan).run(t, nil, text, true)
+}
+
+// scan is the work on one text, which may come in pieces.
+type scan struct {
+	rest    []byte // the end of the last piece: it may be the start of a secret
+	covered int    // bytes at the start of rest that are replaced already
+	before  byte   // the byte before rest; 0 at the start of the text
+	inside  bool   // that byte was replaced, so that a secret touching it needs no mask of its own
+}
+
+// run appends the piece without secrets to dst. Unless it is the last, what may
+// turn out to be a secret is kept for the next.
+func (s *scan) run(t *table, dst, piece []byte, last bool) []byte {
+	text := append(s.rest, piece...)
+	end := s.covered // secrets found so far reach to here
+	i := 0
+	for ; i < len(text); i++ {
+		n, open := t.match(text, i, s.before, last)
+		if open {
+			break
+		}
+		end = max(end, i+n)
+		switch {
+		case i >= end:
+			dst = append(dst, text[i])
+			s.inside = false
+		case !s.inside:
+			dst = append(dst, Mask...)
+			s.inside = true
+		}
+		s.before = text[i]
+	}
+	s.covered = max(0, end-i)
+	s.rest = append(s.rest[:0], text[i:]...)
+	return dst
+}
+
+// match returns the length of the longest secret that starts at i. open says
+// that more text is needed to know.
+func (t *table) match(text []byte, i int, before byte, last bool) (n int, open bool) {
+	for _, form := range t.first[text[i]] {
+		tail := text[i:]
+		switch {
+		case len(tail) < len(form):
+			if !last && form[:len(tail)] == string(tail) {
+				return 0, true
+			}
+		case string(tail[:len(form)]) != form:
+		case len(form) >= minInside:
+			return len(form), false // no longer one matches or is open
+		case wordByte(before):
+		case len(tail) == len(form):
+			if !last {
+				return 0, true
+			}
+			return len(form), false
+		case !wordByte(tail[len(form)]):
+			return len(form), false
+		}
+	}
+	return 0, false
+}
+
+func wordByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
+}
