@@ -1,0 +1,117 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// open are the states of runs that are not over.
+var open = []string{"scheduled", "queued", "running", "waiting", "needs-handler"}
+
+func (s *server) retryMany(w http.ResponseWriter, r *http.Request, _ string) error {
+	return s.many(w, r, []string{"dead"}, []string{"dead"}, s.engine.Retry)
+}
+
+func (s *server) cancelMany(w http.ResponseWriter, r *http.Request, _ string) error {
+	return s.many(w, r, open, append([]string{"dead"}, open...), s.engine.Cancel)
+}
+
+// many does something with many runs, in steps: a request does at most maxLimit
+// of them, and says where the next goes on.
+func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible []string, do func(ctx context.Context, id, by string) error) error {
+	who, err := by(r)
+	if err != nil {
+		return err
+	}
+	o, err := body(r)
+	if err != nil {
+		return err
+	}
+	var b Bulk
+	if err := b.read(o, states, possible); err != nil {
+		return err
+	}
+	ctx, cancel := patient(w, r, 10*time.Minute)
+	defer cancel()
+	done, ids := Done{Failed: []Failed{}}, b.IDs
+	if b.Filter != nil {
+		page, err := s.page(ctx, *b.Filter)
+		if err != nil {
+			return err
+		}
+		for _, run := range page.Runs {
+			ids = append(ids, run.ID)
+		}
+		done.Next = page.Next
+	}
+	for _, text := range ids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		done.Matched++
+		id, err := s.find(ctx, text)
+		if err == nil {
+			err = do(ctx, id, who)
+		}
+		if err != nil {
+			done.Failed = append(done.Failed, Failed{text, problem(err).Error()})
+			continue
+		}
+		done.Done++
+	}
+	return answer(w, http.StatusOK, done)
+}
+
+// read reads which runs are meant. To mean all there are by leaving everything
+// out is too easy a mistake.
+func (b *Bulk) read(o object, states, possible []string) error {
+	var filter object
+	limit := maxLimit
+	if err := o.fields("ids", &b.IDs, "filter", &filter, "limit", &limit, "after", &b.After); err != nil {
+		return err
+	}
+	if limit < 1 || limit > maxLimit {
+		return bad("limit", "%d is not a number from 1 to %d", limit, maxLimit)
+	}
+	switch {
+	case (filter == nil) == (len(b.IDs) == 0):
+		return bad("filter", "either it or ids must say which runs are meant")
+	case len(b.IDs) > limit:
+		return bad("ids", "%d are more than %d", len(b.IDs), limit)
+	case filter == nil && b.After != "":
+		return bad("after", "is for a filter")
+	case filter == nil:
+		return nil
+	case len(filter) == 0:
+		return bad("filter", "is empty, which would mean all runs")
+	}
+	f := &Filter{Order: "oldest", Limit: limit, After: b.After}
+	var since, until string
+	err := filter.fields("state", &f.States, "workflow", &f.Workflow, "search", &f.Search, "error", &f.Error,
+		"since", &since, "until", &until, "min_attempts", &f.MinAttempts)
+	if err != nil {
+		return err
+	}
+	q := query{"since": since, "until": until}
+	if f.Since, err = q.moment("since"); err != nil {
+		return err
+	}
+	if f.Until, err = q.moment("until"); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if len(f.States) == 0 {
+		f.States = states
+	}
+	for _, state := range f.States {
+		if !slices.Contains(possible, state) {
+			return bad("state", "this is not possible with runs that are %s", state)
+		}
+	}
+	b.Filter = f
+	return nil
+}

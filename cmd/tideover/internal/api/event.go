@@ -1,0 +1,211 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Event is an event of the engine as the API tells it: with its number in the
+// stream of all events, if it comes from there, and a sentence for people.
+type Event struct {
+	Seq     uint64
+	Message string
+	retry.Event
+}
+
+type eventExtra struct {
+	Seq     uint64 `json:"seq,omitempty"`
+	Message string `json:"message"`
+}
+
+// MarshalJSON adds to the JSON form of the event.
+func (e Event) MarshalJSON() ([]byte, error) {
+	more, err := json.Marshal(eventExtra{e.Seq, e.Message})
+	if err != nil {
+		return nil, err
+	}
+	inner, err := json.Marshal(e.Event)
+	if err != nil {
+		return nil, err
+	}
+	more[len(more)-1] = ','
+	return append(more, inner[1:]...), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var more eventExtra
+	if err := json.Unmarshal(data, &more); err != nil {
+		return err
+	}
+	e.Seq, e.Message = more.Seq, more.Message
+	return json.Unmarshal(data, &e.Event)
+}
+
+// describe says what happened. The number is that of the retry which follows an
+// attempt that failed; 0 means that it is not known.
+func describe(e *retry.Event, number int) string {
+	what := "Attempt " + of(e.Attempt, e.Attempts)
+	if e.Step != "" {
+		what += " of " + e.Step
+	}
+	switch e.Kind {
+	case retry.RunStarted:
+		return actor("Run started", e.Note)
+	case retry.AttemptStarted:
+		return what + " started"
+	case retry.AttemptFailed:
+		if e.Note != "" {
+			return what + " ended after the run: " + errText(e.Err)
+		}
+		if text := timedOut(errText(e.Err)); text != "" {
+			return text
+		}
+		return what + " failed: " + errText(e.Err)
+	case retry.Waiting:
+		return describeWait(e, number)
+	case retry.Succeeded:
+		if e.Step == "" {
+			return "Run succeeded"
+		}
+		return what + " succeeded"
+	case retry.GaveUp:
+		return describeEnd(e)
+	case retry.AttemptLost:
+		return what + " was lost: the process ended in it"
+	case retry.Progressed:
+		return what + ": " + e.Note
+	case retry.Canceled:
+		return actor("Run canceled", e.Note)
+	case retry.Resumed:
+		if e.Step != "" {
+			return actor("Wait of "+e.Step+" ended early", e.Note)
+		}
+		return actor("Run put back to work", e.Note)
+	case retry.NeedsHandler:
+		return "Step " + e.Step + " waits for a program that knows " + e.Note
+	default:
+		return strings.ReplaceAll(e.Kind.String(), "-", " ")
+	}
+}
+
+func describeWait(e *retry.Event, number int) string {
+	if e.Err == nil {
+		text := "Next attempt of " + e.Step + " in " + e.Delay.String()
+		if e.Note != "" {
+			text += ": " + e.Note
+		}
+		return text
+	}
+	retrying := "Retry"
+	if number > 0 {
+		most := retry.Unlimited
+		if e.Attempts != retry.Unlimited {
+			most = e.Attempts - 1
+		}
+		retrying = "Retry " + of(number, most)
+	}
+	return retrying + " after error: " + errText(e.Err)
+}
+
+func describeEnd(e *retry.Event) string {
+	who := "Run is dead"
+	if e.Step != "" {
+		who = "Step " + e.Step + " gave up"
+	}
+	text := who + ": " + e.Reason.Error()
+	if e.Err != nil {
+		text += "; " + errText(e.Err)
+	}
+	return text
+}
+
+// of returns "2/5", or "2" where there is no limit.
+func of(n, most int) string {
+	if most == retry.Unlimited {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d/%d", n, most)
+}
+
+func actor(what, who string) string {
+	if who == "" {
+		return what
+	}
+	return what + " by " + who
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// timedOut returns how a timeout is told, if the error of an attempt is one. The
+// engine stores no more of an error than its text, in which its own words stand
+// wherever the step has put them.
+func timedOut(text string) string {
+	_, rest, ok := strings.Cut(text, engine.ErrTimeout.Error()+" after ")
+	if !ok {
+		return ""
+	}
+	span := rest
+	if end := strings.IndexAny(rest, ": \n);,"); end >= 0 {
+		span = rest[:end]
+	}
+	d, err := time.ParseDuration(span)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("Operation timed out after %dms", d.Milliseconds())
+}
+
+// timeoutText returns how it is told that the time of the run is over, if it is.
+func timeoutText(i *engine.Info) string {
+	if i.State != "dead" && i.State != "replaced" || i.Ended == nil {
+		return ""
+	}
+	return overdue(i, *i.Ended)
+}
+
+// overdue says that the time of the run was over at a time, if it was. The
+// deadline is counted from the start, or from when the run was put back to work.
+// One that was to start later is known by its first attempt.
+func overdue(i *engine.Info, at time.Time) string {
+	if i.Deadline == nil || at.Before(*i.Deadline) {
+		return ""
+	}
+	begin := i.Created
+	for _, n := range i.Notes {
+		if n.What == "retried" {
+			begin = n.At
+		}
+	}
+	limit := i.Deadline.Sub(begin)
+	if first := firstAttempt(i, begin); first.Sub(begin) >= time.Second {
+		limit = i.Deadline.Sub(first).Round(10 * time.Millisecond)
+	}
+	return fmt.Sprintf("Operation timed out after %dms", limit.Milliseconds())
+}
+
+// firstAttempt returns when the first attempt since a time began, or that time.
+func firstAttempt(i *engine.Info, since time.Time) time.Time {
+	var first time.Time
+	for _, s := range i.Steps {
+		for _, a := range s.Attempts {
+			if !a.Started.Before(since) && (first.IsZero() || a.Started.Before(first)) {
+				first = a.Started
+			}
+		}
+	}
+	if first.IsZero() {
+		return since
+	}
+	return first
+}

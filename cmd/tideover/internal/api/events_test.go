@@ -1,0 +1,391 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// opened is a stream as it comes over the wire.
+type opened struct {
+	t    *testing.T
+	resp *http.Response
+	in   *bufio.Reader
+}
+
+func (f *fixture) open(path string, header ...string) *opened {
+	f.t.Helper()
+	c := f.client()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.t.Cleanup(cancel)
+	r, err := c.request(ctx, "GET", path, nil, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.send(r)
+	if err != nil {
+		f.t.Fatalf("GET %s: %v", path, err)
+	}
+	f.t.Cleanup(func() { _ = resp.Body.Close() })
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		f.t.Fatalf("GET %s: Content-Type %q", path, kind)
+	}
+	return &opened{f.t, resp, bufio.NewReader(resp.Body)}
+}
+
+// next returns the next message that has data.
+func (o *opened) next() message {
+	o.t.Helper()
+	for {
+		m, err := readMessage(o.in, func() {})
+		if err != nil {
+			o.t.Fatalf("the stream ended: %v", err)
+		}
+		if m.data != "" {
+			return m
+		}
+	}
+}
+
+func TestFeedbackOfARunFromItsStart(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	c := f.client()
+	id := f.start("flaky", `{"fail":2,"text":"boom"}`)
+	var live, after []string
+	end, err := c.Follow(t.Context(), id, func(e Event) { live = append(live, e.Kind.String()+": "+e.Message) })
+	if err != nil || end.State != "succeeded" || string(end.Output) != `"did boom"` {
+		t.Fatalf("end: %+v, %v", end, err)
+	}
+	want := []string{
+		"run-started: Run started by tester",
+		"attempt-started: Attempt 1/4 of do started",
+		"attempt-failed: Attempt 1/4 of do failed: boom",
+		"waiting: Retry 1/3 after error: boom",
+		"attempt-started: Attempt 2/4 of do started",
+		"attempt-failed: Attempt 2/4 of do failed: boom",
+		"waiting: Retry 2/3 after error: boom",
+		"attempt-started: Attempt 3/4 of do started",
+		"succeeded: Attempt 3/4 of do succeeded",
+		"succeeded: Run succeeded",
+	}
+	if !slices.Equal(live, want) {
+		t.Errorf("live:\n%s\nwant:\n%s", strings.Join(live, "\n"), strings.Join(want, "\n"))
+	}
+	if _, err := c.Follow(t.Context(), id, func(e Event) { after = append(after, e.Kind.String()+": "+e.Message) }); err != nil || !slices.Equal(after, want) {
+		t.Errorf("afterwards, %v:\n%s", err, strings.Join(after, "\n"))
+	}
+	_, err = c.Follow(t.Context(), "unknown", func(Event) {})
+	if !isCode(err, CodeNotFound) {
+		t.Errorf("of a run that does not exist: %v", err)
+	}
+}
+
+func TestFeedbackCountsAnewAfterARetryByHand(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	c := f.client()
+	id := f.start("never", `{"fail":3,"text":"boom"}`)
+	f.over(id)
+	if _, err := c.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if _, err := c.Follow(t.Context(), id, func(e Event) {
+		if e.Kind == retry.Waiting || e.Kind == retry.GaveUp || e.Kind == retry.Resumed {
+			got = append(got, e.Message)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Retry 1/1 after error: boom", "Step do gave up: attempts used up; boom", "Run put back to work by tester", "Retry 1/1 after error: boom"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFeedbackGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	id := f.start("flaky", `{"fail":1,"text":"boom"}`)
+	f.over(id)
+	var all []message
+	s := f.open(run(id, "events"))
+	for {
+		m := s.next()
+		if all = append(all, m); m.name == "end" {
+			break
+		}
+	}
+	for i, m := range all[:len(all)-1] {
+		s := f.open(run(id, "events"), "Last-Event-ID", m.id)
+		if next := s.next(); next.data != all[i+1].data {
+			t.Errorf("after %s (%s): %s, want %s", m.id, m.data, next.data, all[i+1].data)
+		}
+	}
+	for _, id2 := range []string{"x", "5", "5.x", "-"} {
+		if got := f.ask(false, "GET", Prefix+run(id, "events"), "", "Last-Event-ID", id2); got.status != 400 {
+			t.Errorf("Last-Event-ID %q: %d %s", id2, got.status, got.text)
+		}
+	}
+}
+
+func TestProgressIsFeedback(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	id := f.start("gate", `{"text":"progress"}`)
+	var got []string
+	end, err := f.client().Follow(t.Context(), id, func(e Event) {
+		if e.Kind == retry.Progressed {
+			got = append(got, e.Message)
+			close(f.gate)
+		}
+	})
+	if err != nil || end.State != "succeeded" || len(got) != 1 || got[0] != `Attempt 1/2 of wait: {"percent":50}` {
+		t.Errorf("%+v, %v, %q", end, err, got)
+	}
+}
+
+func TestEventsGoOnWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	for range 3 {
+		f.over(f.start("echo", `1`))
+	}
+	s := f.open("events?after=0")
+	var all []message
+	for range 12 { // started, attempt, step, run
+		all = append(all, s.next())
+	}
+	for i, m := range all[:len(all)-1] {
+		for _, again := range []*opened{f.open("events", "Last-Event-ID", m.id), f.open("events?after=" + m.id), f.open(fmt.Sprintf("events?after=%d", i+1))} {
+			if next := again.next(); next.id != all[i+1].id || next.data != all[i+1].data {
+				t.Errorf("after %s: %+v, want %+v", m.id, next, all[i+1])
+			}
+		}
+	}
+	again := f.open("events", "Last-Event-ID", "12-another")
+	if m := again.next(); m.name != "missed" || !strings.Contains(m.data, "started anew") {
+		t.Errorf("of another process: %+v", m)
+	}
+	if m := again.next(); m.data != all[0].data {
+		t.Errorf("of another process, next: %+v", m)
+	}
+	for query, field := range map[string]string{
+		"after=x": "after", "after=18446744073709551615": "after", "kind=nothing": "kind", "follow=maybe": "follow", "from=1": "from",
+	} {
+		if got := f.ask(false, "GET", Prefix+"events?"+query, ""); got.status != 400 || got.problem(t).Field != field {
+			t.Errorf("%s: %d %s", query, got.status, got.text)
+		}
+	}
+	if got := f.ask(false, "GET", Prefix+"events?run=unknown", ""); got.status != 404 {
+		t.Errorf("of a run that does not exist: %d %s", got.status, got.text)
+	}
+}
+
+func TestEventsAreFiltered(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	echo, dead := f.start("echo", `1`), f.start("never", `{"fail":9,"text":"x"}`)
+	f.over(echo)
+	f.over(dead)
+	for _, c := range []struct {
+		name string
+		wish Wish
+		want int
+	}{
+		{"all", Wish{}, 12},
+		{"of a run", Wish{Run: echo}, 4},
+		{"of a workflow", Wish{Workflow: "never"}, 8},
+		{"of a kind", Wish{Kinds: []string{"gave-up", "waiting"}}, 3},
+		{"of everything", Wish{Run: dead, Workflow: "echo"}, 0},
+	} {
+		c.wish.After, c.wish.Once = "0", true
+		n := 0
+		if err := f.client().Events(t.Context(), c.wish, func(Event) bool { n++; return true }, nil); err != nil || n != c.want {
+			t.Errorf("%s: %d, %v; want %d", c.name, n, err, c.want)
+		}
+	}
+}
+
+func TestReadersThatAreTooSlowAreTold(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	first := f.start("echo", `1`)
+	f.over(first)
+	const runs = 2200 // of four events each, more than are kept
+	done := make(chan error)
+	for range 8 {
+		go func() {
+			for range runs / 8 {
+				w, _ := f.engine.Workflow("echo")
+				if _, err := f.engine.Start(t.Context(), w, 1); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all runs", func() bool {
+		s, err := f.engine.Stats(t.Context())
+		return err == nil && s.Workflows[0].Totals.Succeeded == runs+1
+	})
+	var missed Missed
+	n := 0
+	err := f.client().Events(t.Context(), Wish{After: "1", Once: true}, func(Event) bool { n++; return true }, func(m Missed) { missed = m })
+	if err != nil || missed.Count == 0 || n == 0 || missed.Count+uint64(n) != 4*(runs+1)-1 {
+		t.Errorf("%d events, missed %+v, %v; want %d in all", n, missed, err, 4*(runs+1)-1)
+	}
+}
+
+func TestAClientOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	c := f.client()
+	interrupted := make(chan struct{}, 100)
+	c.OnReconnect = func(error, time.Duration) { interrupted <- struct{}{} }
+	id := f.start("gate", `{}`)
+	type result struct {
+		text string
+		err  error
+	}
+	results := make(chan result, 3)
+	events := make(chan string, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		out, err := c.Result(t.Context(), id)
+		results <- result{string(out), err}
+	}()
+	go func() {
+		end, err := c.Follow(t.Context(), id, func(e Event) { events <- e.Kind.String() })
+		results <- result{string(end.Output), err}
+	}()
+	seen := make(chan string, 100)
+	go func() {
+		err := c.Events(ctx, Wish{}, func(e Event) bool { seen <- e.Kind.String(); return true }, func(Missed) { seen <- "missed" })
+		results <- result{"", err}
+	}()
+	for _, want := range []string{"run-started", "attempt-started"} {
+		if got := <-events; got != want {
+			t.Fatalf("event %s, want %s", got, want)
+		}
+	}
+	f.close()
+	for range 3 {
+		<-interrupted
+	}
+	f.listen(f.tcp)
+	close(f.gate)
+	for range 2 {
+		if r := <-results; r.err != nil || r.text != `"through"` {
+			t.Errorf("result %q, %v", r.text, r.err)
+		}
+	}
+	for _, want := range []string{"succeeded", "succeeded"} {
+		if got := <-events; got != want {
+			t.Errorf("event %s, want %s", got, want)
+		}
+	}
+	for got := ""; got != "succeeded"; got = <-seen { // of the engine, which has gone on
+		if got != "" && got != "missed" && got != "attempt-started" && got != "run-started" {
+			t.Errorf("event %s", got)
+		}
+	}
+	cancel()
+	if r := <-results; !errors.Is(r.err, context.Canceled) {
+		t.Errorf("events: %v", r.err)
+	}
+}
+
+func TestThereAreOnlySoManyStreams(t *testing.T) {
+	t.Parallel()
+	s := &server{streams: make(chan struct{}, 1)}
+	release, err := s.reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.reserve(); !isCode(err, CodeBusy) {
+		t.Errorf("one too many: %v", err)
+	}
+	release()
+	if _, err := s.reserve(); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+}
+
+func TestWhatIsSaidOfEvents(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		event  retry.Event
+		number int
+		want   string
+	}{
+		{retry.Event{Kind: retry.RunStarted}, 0, "Run started"},
+		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 2, Attempts: retry.Unlimited}, 0, "Attempt 2 of a started"},
+		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 2s")}, 0, "Operation timed out after 2000ms"},
+		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 1m1.5s: asked twice")}, 0, "Operation timed out after 61500ms"},
+		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New(`Post "http://x/y": attempt timed out after 1.5s`)}, 0, "Operation timed out after 1500ms"},
+		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after lunch")}, 0, "Attempt 1/3 of a failed: attempt timed out after lunch"},
+		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: boom, Note: "the run was over"}, 0, "Attempt 1/3 of a ended after the run: boom"},
+		{retry.Event{Kind: retry.Waiting, Attempts: 4, Err: boom}, 1, "Retry 1/3 after error: boom"},
+		{retry.Event{Kind: retry.Waiting, Attempts: retry.Unlimited, Err: boom}, 7, "Retry 7 after error: boom"},
+		{retry.Event{Kind: retry.Waiting, Attempts: 4, Err: boom}, 0, "Retry after error: boom"},
+		{retry.Event{Kind: retry.Waiting, Step: "a", Delay: time.Minute, Note: "not ready"}, 0, "Next attempt of a in 1m0s: not ready"},
+		{retry.Event{Kind: retry.GaveUp, Reason: retry.StopLost}, 0, "Run is dead: process ended in the attempt too often"},
+		{retry.Event{Kind: retry.AttemptLost, Step: "a", Attempt: 1, Attempts: 2}, 0, "Attempt 1/2 of a was lost: the process ended in it"},
+		{retry.Event{Kind: retry.Canceled, Note: "eve"}, 0, "Run canceled by eve"},
+		{retry.Event{Kind: retry.Resumed, Step: "a", Note: "eve"}, 0, "Wait of a ended early by eve"},
+		{retry.Event{Kind: retry.NeedsHandler, Step: "a", Note: "go:x/a"}, 0, "Step a waits for a program that knows go:x/a"},
+		{retry.Event{Kind: retry.BreakerOpened}, 0, "breaker opened"},
+	} {
+		if got := describe(&c.event, c.number); got != c.want {
+			t.Errorf("describe(%s) = %q, want %q", c.event.Kind, got, c.want)
+		}
+	}
+	in := Event{Seq: 3, Message: "m", Event: retry.Event{Kind: retry.Waiting, Time: time.Unix(5, 6).UTC(), Until: time.Unix(7, 0).UTC(), Err: boom, Run: "r"}}
+	text, err := in.MarshalJSON()
+	var out Event
+	if err != nil || out.UnmarshalJSON(text) != nil || out.Seq != 3 || out.Message != "m" || out.Err.Error() != "boom" || !out.Until.Equal(in.Until) {
+		t.Errorf("%s became %+v, %v", text, out, err)
+	}
+	if !strings.HasPrefix(string(text), `{"seq":3,"message":"m","kind":"waiting"`) {
+		t.Errorf("JSON %s", text)
+	}
+}
+
+func TestATimeoutIsCountedFromTheRetry(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	ended, deadline := at(100), at(100)
+	i := &engine.Info{State: "dead", Created: at(0), Ended: &ended, Deadline: &deadline, Notes: []engine.Note{{At: at(90), What: "retried"}}}
+	if got := timeoutText(i); got != "Operation timed out after 10000ms" {
+		t.Errorf("timeoutText = %q", got)
+	}
+	i.Steps = []engine.StepInfo{{Attempts: []engine.AttemptInfo{{Started: at(1)}, {Started: at(98).Add(3 * time.Millisecond)}, {Started: at(99)}}}}
+	if got := timeoutText(i); got != "Operation timed out after 2000ms" {
+		t.Errorf("of a start that was to be later: %q", got)
+	}
+	if ended = at(99); timeoutText(i) != "" {
+		t.Errorf("before the deadline: %q", timeoutText(i))
+	}
+}

@@ -1,0 +1,207 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+)
+
+// DefaultMaxBody is the largest body of a request when nothing is said.
+const DefaultMaxBody = 1 << 20
+
+// Options says what is served, and to whom.
+type Options struct {
+	// Engine does what is asked for.
+	Engine *engine.Engine
+
+	// Token is what requests over TCP must have. Without one there is no way in
+	// over TCP; the unix socket needs none.
+	Token secret.String
+
+	// Hosts are names under which the server may be asked over TCP, with or without
+	// port, in addition to those of the loopback interface.
+	Hosts []string
+
+	// MaxBody is the size of the largest body. 0 means DefaultMaxBody.
+	MaxBody int64
+
+	// Version is told with the status.
+	Version string
+
+	// Logger gets the errors that are ours. nil means slog.Default.
+	Logger *slog.Logger
+}
+
+type contextKey int
+
+const (
+	localKey contextKey = iota
+	guardedKey
+	sessionKey
+	stoppingKey
+)
+
+// Local reports whether the request came over the unix socket, whose file mode
+// says who may ask.
+func Local(ctx context.Context) bool { return ctx.Value(localKey) != nil }
+
+// guard is what stands before a handler.
+type guard struct {
+	next    http.Handler
+	token   secret.String
+	hosts   []string
+	maxBody int64
+	cross   *http.CrossOriginProtection
+}
+
+// Guard lets through to the handler only requests of those who may ask: over the
+// unix socket everybody who can open it, over TCP whoever has the token, in a
+// header or, in a browser, as a session that a link with ?token= begins. It refuses
+// hosts that are not ours, which is what DNS rebinding needs, and changes that
+// another site's page wants. It limits bodies, and sets headers that forbid
+// everything to a browser; a page that needs more sets its own
+// Content-Security-Policy.
+//
+// A handler that is guarded already is not guarded twice.
+func Guard(o Options, next http.Handler) http.Handler {
+	g := &guard{
+		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
+	}
+	for _, h := range o.Hosts {
+		g.hosts = append(g.hosts, canonicalHost(h))
+	}
+	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		(&Problem{Status: http.StatusForbidden, Code: CodeForbidden, Message: "the request comes from the page of another site"}).write(w)
+	}))
+	return g
+}
+
+// ServeHTTP implements [http.Handler].
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Value(guardedKey) != nil {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	forbid(w.Header())
+	ctx := context.WithValue(r.Context(), guardedKey, true)
+	if !Local(ctx) {
+		var ok bool
+		if ctx, ok = g.admit(ctx, w, r); !ok {
+			return
+		}
+	}
+	r = r.WithContext(ctx)
+	r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
+	g.cross.Handler(g.next).ServeHTTP(w, r)
+}
+
+// forbid tells browsers to do nothing with what they get.
+func forbid(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// admit decides about a request over TCP, and answers those it refuses.
+func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+	if !g.knows(r.Host) {
+		(&Problem{
+			Status: http.StatusMisdirectedRequest, Code: CodeHost, Message: "this server is not " + short([]byte(r.Host)),
+			Hint: "use its address, or localhost",
+		}).write(w)
+		return ctx, false
+	}
+	if isHealth(r.URL.Path) {
+		return ctx, true
+	}
+	isAPI := strings.HasPrefix(r.URL.Path, "/api/")
+	if r.URL.Query().Has("token") && !isAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		g.login(w, r)
+		return ctx, false
+	}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		if g.valid(strings.TrimSpace(token)) {
+			return ctx, true
+		}
+	} else if cookie, err := r.Cookie(g.cookieName()); err == nil && g.validSession(cookie.Value, time.Now()) {
+		return context.WithValue(ctx, sessionKey, true), true
+	}
+	refuse(w, isAPI)
+	return ctx, false
+}
+
+// valid compares in constant time, and knows no empty token.
+func (g *guard) valid(token string) bool { return !g.token.IsZero() && g.token.Equal(token) }
+
+// refuse answers somebody without a token.
+func refuse(w http.ResponseWriter, isAPI bool) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="tideover"`)
+	if isAPI {
+		(&Problem{
+			Status: http.StatusUnauthorized, Code: CodeUnauthorized, Message: "the request has no valid token",
+			Hint: "send Authorization: Bearer TOKEN, or use the unix socket",
+		}).write(w)
+		return
+	}
+	http.Error(w, "This page needs a token.\n\nFollow the link that 'tideover serve' has printed; the token is also in the file 'token' of its data folder.", http.StatusUnauthorized)
+}
+
+// login begins a session for whoever follows a link with the token, and leads on
+// to the same page without it, so that it stays in no history.
+func (g *guard) login(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if len(q["token"]) != 1 || !g.valid(q.Get("token")) {
+		refuse(w, false)
+		return
+	}
+	http.SetCookie(w, g.session(time.Now(), r.TLS != nil))
+	q.Del("token")
+	// More than one slash at the beginning would lead to another server.
+	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()}
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// knows reports whether the host is one of ours.
+func (g *guard) knows(host string) bool {
+	full := canonicalHost(host)
+	name := withoutPort(full)
+	if name == "localhost" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
+		return true
+	}
+	return full != "" && (slices.Contains(g.hosts, full) || slices.Contains(g.hosts, name))
+}
+
+func canonicalHost(host string) string {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return net.JoinHostPort(strings.TrimSuffix(name, "."), port)
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+}
+
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
+func isHealth(path string) bool { return path == "/healthz" || path == Prefix+"healthz" }

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+)
+
+// writeTimeout is how long an answer may take. Streams and long waits set their
+// own, again and again.
+const writeTimeout = time.Minute
+
+// NewServer returns a server for the handler, for any number of listeners. It
+// knows which connections come over a unix socket, has limits for clients that
+// are slow, and ends streams when it is shut down.
+func NewServer(h http.Handler) *http.Server {
+	stopping, stop := context.WithCancel(context.Background())
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			ctx = context.WithValue(ctx, stoppingKey, stopping)
+			if t, ok := c.(*tls.Conn); ok {
+				c = t.NetConn()
+			}
+			if c.LocalAddr().Network() == "unix" {
+				ctx = context.WithValue(ctx, localKey, true)
+			}
+			return ctx
+		},
+	}
+	s.RegisterOnShutdown(stop)
+	return s
+}
+
+// patient returns the request's context, which ends when the server is shut down
+// too, and lifts the deadlines that are for answers which come at once.
+func patient(w http.ResponseWriter, r *http.Request, wait time.Duration) (context.Context, context.CancelFunc) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Time{}) // not all writers have one
+	_ = rc.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
+	ctx, cancel := context.WithCancel(r.Context())
+	if stopping, ok := r.Context().Value(stoppingKey).(context.Context); ok {
+		undo := context.AfterFunc(stopping, cancel)
+		return ctx, func() { undo(); cancel() }
+	}
+	return ctx, cancel
+}

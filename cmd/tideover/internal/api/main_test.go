@@ -1,0 +1,295 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+const token = "a-token-of-these-tests"
+
+// TestMain looks for goroutines that nobody waited for.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if left := leaked(); left != "" {
+			fmt.Fprintln(os.Stderr, "goroutines are left:\n"+left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of goroutines of ours that do not end.
+func leaked() (left string) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		left = ""
+		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if (strings.Contains(g, "tideover/tideover") || strings.Contains(g, "net/http.")) && !strings.Contains(g, "TestMain") {
+				left += g + "\n\n"
+			}
+		}
+		if left == "" {
+			return ""
+		}
+	}
+	return left
+}
+
+// fixture is a server with an engine of its own, on a socket and on TCP.
+type fixture struct {
+	t       *testing.T
+	engine  *engine.Engine
+	server  *http.Server
+	serving sync.WaitGroup
+	socket  string
+	tcp     string // host:port
+	gate    chan struct{}
+	mu      sync.Mutex
+	failed  map[string]int // how often a run has failed
+	calls   int
+}
+
+type job struct {
+	Fail int    `json:"fail"` // so many times
+	Text string `json:"text"` // of the error, or the output
+}
+
+// work fails as often as its input says.
+func (f *fixture) work(ctx context.Context, in job) (string, error) {
+	task, _ := engine.TaskOf(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	if f.failed[task.Run] < in.Fail {
+		f.failed[task.Run]++
+		return "", errors.New(in.Text)
+	}
+	return "did " + in.Text, nil
+}
+
+// wait waits for the gate, or to be told to end.
+func (f *fixture) wait(ctx context.Context, in job) (string, error) {
+	if in.Text == "progress" {
+		if err := engine.Progress(ctx, map[string]int{"percent": 50}); err != nil {
+			return "", err
+		}
+	}
+	select {
+	case <-f.gate:
+		return "through", nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (f *fixture) workflows() []*engine.Workflow {
+	f.t.Helper()
+	var list []*engine.Workflow
+	for name, parts := range map[string][]engine.Part{
+		"echo":  {engine.Step("say", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil })},
+		"flaky": {engine.Step("do", f.work, engine.Policy("fixed(1ms) attempts=4"))},
+		"never": {engine.Step("do", f.work, engine.Policy("fixed(0s) attempts=2"))},
+		"later": {engine.Step("do", f.work, engine.Policy("fixed(1h) attempts=4"))},
+		"gate":  {engine.Step("wait", f.wait, engine.Policy("fixed(1ms) attempts=2"))},
+		"two": {
+			engine.Step("first", f.work, engine.Policy("fixed(0s) attempts=1")),
+			engine.Step("second", f.work, engine.After("first"), engine.Policy("fixed(0s) attempts=1")), engine.Timeout(time.Hour),
+		},
+		"perm": {engine.Step("do", func(_ context.Context, in job) (string, error) { return "", retry.Permanent(errors.New(in.Text)) })},
+	} {
+		w, err := engine.NewWorkflow(name, parts...)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// serve starts a server.
+func serve(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, gate: make(chan struct{}), failed: map[string]int{}}
+	e, err := engine.Open(t.Context(), engine.Config{
+		Dir: t.TempDir(), Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.engine = e
+	dir, err := os.MkdirTemp("", "api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.socket = filepath.Join(dir, "s")
+	t.Cleanup(func() {
+		f.close()
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	f.listen("127.0.0.1:0")
+	return f
+}
+
+// listen begins to serve the engine.
+func (f *fixture) listen(address string) {
+	f.t.Helper()
+	unix, err := ListenUnix(f.socket)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.tcp = tcp.Addr().String()
+	f.server = NewServer(New(Options{
+		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Logger: quiet(),
+	}))
+	server := f.server
+	for _, l := range []net.Listener{unix, tcp} {
+		f.serving.Go(func() { _ = server.Serve(l) })
+	}
+}
+
+// close ends the server, but not the engine.
+func (f *fixture) close() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := f.server.Shutdown(ctx); err != nil {
+		f.t.Errorf("shutdown: %v", err)
+	}
+	f.serving.Wait()
+}
+
+// client returns a client over the socket.
+func (f *fixture) client() *Client {
+	f.t.Helper()
+	return f.dial(Target{Server: "unix:" + f.socket, By: "tester"})
+}
+
+func (f *fixture) dial(target Target) *Client {
+	f.t.Helper()
+	c, err := Dial(target)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	return c
+}
+
+// answered is the answer to a request.
+type answered struct {
+	status int
+	header http.Header
+	text   string
+}
+
+func (a *answered) problem(t *testing.T) (p Problem) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.text), &p); err != nil {
+		t.Fatalf("not a problem: %v: %d %q", err, a.status, a.text)
+	}
+	return p
+}
+
+// ask sends a request as it is, over the socket or TCP.
+func (f *fixture) ask(overTCP bool, method, path, body string, header ...string) *answered {
+	f.t.Helper()
+	var in io.Reader
+	if body != "" {
+		in = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.tcp+path, in)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	if !overTCP {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", f.socket)
+		}
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(resp.Body); err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return &answered{resp.StatusCode, resp.Header, text.String()}
+}
+
+// start starts a run and returns its id.
+func (f *fixture) start(workflow, input string) string {
+	f.t.Helper()
+	s, err := f.client().Start(f.t.Context(), Start{Workflow: workflow, Input: json.RawMessage(input)})
+	if err != nil {
+		f.t.Fatalf("start %s %s: %v", workflow, input, err)
+	}
+	return s.ID
+}
+
+// over waits until the run has its outcome.
+func (f *fixture) over(id string) *engine.Info {
+	f.t.Helper()
+	info, err := f.engine.Wait(f.t.Context(), id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return info
+}
+
+// listed waits until lists know as many runs in the state.
+func (f *fixture) listed(state string, n int) {
+	f.t.Helper()
+	eventually(f.t, fmt.Sprintf("%d runs that are %s", n, state), func() bool {
+		page, err := f.engine.List(f.t.Context(), engine.Filter{States: []string{state}, Limit: 1000})
+		return err == nil && len(page.Runs) == n
+	})
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}

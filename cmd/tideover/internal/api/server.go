@@ -1,0 +1,328 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// server answers requests.
+type server struct {
+	engine  *engine.Engine
+	version string
+	started time.Time
+	boot    string // tells the numbers of events of this process from another's
+	logger  *slog.Logger
+	streams chan struct{} // has a place for each stream there may be
+}
+
+// maxStreams is how many streams of events there may be at once.
+const maxStreams = 256
+
+// New returns the handler of everything under [Prefix], behind a [Guard]. From
+// then on the engine keeps its latest events for those who come late.
+func New(o Options) http.Handler {
+	s := &server{
+		engine: o.Engine, version: o.Version, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
+		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
+	}
+	s.latest() // a reader makes it keep them
+	return Guard(o, s)
+}
+
+// handler does what a request asks for. The id is the part of the path that names
+// a run. An error is answered as a [Problem].
+type handler func(s *server, w http.ResponseWriter, r *http.Request, id string) error
+
+type route struct {
+	method, path string
+	handler      handler
+}
+
+// routes are tried in order.
+func routes() []route {
+	return []route{
+		{"GET", "healthz", (*server).health},
+		{"GET", "status", (*server).status},
+		{"GET", "workflows", (*server).workflows},
+		{"GET", "schedules", (*server).schedules},
+		{"GET", "dead", (*server).dead},
+		{"GET", "events", (*server).events},
+		{"POST", "backup", (*server).backup},
+		{"GET", "runs", (*server).list},
+		{"POST", "runs", (*server).start},
+		{"POST", "runs/retry", (*server).retryMany},
+		{"POST", "runs/cancel", (*server).cancelMany},
+		{"GET", "runs/{id}", (*server).show},
+		{"GET", "runs/{id}/result", (*server).result},
+		{"GET", "runs/{id}/events", (*server).follow},
+		{"POST", "runs/{id}/cancel", (*server).cancel},
+		{"POST", "runs/{id}/retry", (*server).retry},
+		{"POST", "runs/{id}/wake", (*server).wake},
+		{"POST", "runs/{id}/replay", (*server).replay},
+		{"POST", "runs/{id}/rerun", (*server).rerun},
+	}
+}
+
+// match reports whether the path is the route's, and which run it names. The path
+// is still escaped: a key may have slashes.
+func (t *route) match(path string) (id string, ok bool) {
+	want, got := strings.Split(t.path, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return "", false
+	}
+	for i, part := range want {
+		if part == "{id}" {
+			var err error
+			if id, err = url.PathUnescape(got[i]); err != nil || id == "" {
+				return "", false
+			}
+		} else if part != got[i] {
+			return "", false
+		}
+	}
+	return id, true
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.serve(w, r); err != nil {
+		p := problem(err)
+		if p.Status == http.StatusInternalServerError {
+			s.logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
+		p.write(w)
+	}
+}
+
+func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
+	path, ok := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
+	if !ok && isHealth(r.URL.Path) {
+		path = "healthz"
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	var allowed []string
+	for _, t := range routes() {
+		id, ok := t.match(path)
+		switch {
+		case !ok:
+		case t.method != method:
+			allowed = append(allowed, t.method)
+		default:
+			return t.handler(s, w, r, id)
+		}
+	}
+	if len(allowed) == 0 {
+		return &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is nothing at " + short([]byte(r.URL.Path))}
+	}
+	slices.Sort(allowed)
+	allow := strings.Join(slices.Compact(allowed), ", ")
+	w.Header().Set("Allow", allow)
+	return &Problem{Status: http.StatusMethodNotAllowed, Code: CodeMethod, Message: r.Method + " is not possible here", Hint: "use " + allow}
+}
+
+// answer sends a value.
+func answer(w http.ResponseWriter, status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // to somebody who may be gone
+	return nil
+}
+
+// byHeader says who asks, for the history of a run.
+const byHeader = "Tideover-By"
+
+// by returns who asks.
+func by(r *http.Request) (string, error) {
+	who := r.Header.Get(byHeader)
+	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return "", bad(byHeader, "must have at most 64 printable ASCII characters")
+	}
+	switch {
+	case who != "":
+		return who, nil
+	case r.Context().Value(sessionKey) != nil:
+		return "page", nil
+	default:
+		return "api", nil
+	}
+}
+
+// find returns the id of the run that is meant: by its id, the beginning of it,
+// or its key.
+func (s *server) find(ctx context.Context, text string) (string, error) {
+	ids, err := s.engine.Find(ctx, text, 11)
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0:
+		return "", fmt.Errorf("%w: %s", engine.ErrNotFound, short([]byte(text)))
+	case len(ids) > 1:
+		p := &Problem{Status: http.StatusConflict, Code: CodeAmbiguous, Message: fmt.Sprintf("%q may stand for several runs", short([]byte(text)))}
+		p.Candidates = ids[:min(len(ids), 10)]
+		p.Hint = "use more of the id"
+		return "", p
+	}
+	return ids[0], nil
+}
+
+// get returns the run that is meant.
+func (s *server) get(ctx context.Context, text string) (*engine.Info, error) {
+	id, err := s.find(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.Get(ctx, id)
+}
+
+func (s *server) health(w http.ResponseWriter, _ *http.Request, _ string) error {
+	h := Health{OK: true}
+	for _, t := range s.engine.Troubles() {
+		h.Troubles = append(h.Troubles, t.What)
+	}
+	if s.engine.Err() != nil {
+		h.Troubles = append(h.Troubles, "the engine has stopped")
+	}
+	status := http.StatusOK
+	if h.OK = len(h.Troubles) == 0; !h.OK {
+		status = http.StatusServiceUnavailable
+	}
+	return answer(w, status, h)
+}
+
+func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	stats, err := s.engine.Stats(r.Context())
+	if err != nil {
+		return err
+	}
+	out := Status{
+		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
+		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles,
+	}
+	for _, c := range stats.Workflows {
+		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
+	}
+	if out.Troubles == nil {
+		out.Troubles = []engine.Trouble{}
+	}
+	return answer(w, http.StatusOK, out)
+}
+
+func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	schedules, err := s.engine.Schedules(r.Context())
+	if err != nil {
+		return err
+	}
+	list := []Workflow{}
+	for _, flow := range s.engine.Workflows() {
+		out := Workflow{Name: flow.Name(), Timeout: flow.Timeout()}
+		for _, step := range flow.Steps() {
+			out.Steps = append(out.Steps, Step{step.Name, step.Needs, step.Policy, step.Handler})
+		}
+		for _, c := range schedules {
+			if c.Workflow != out.Name {
+				continue
+			}
+			out.Schedules = append(out.Schedules, c.Name)
+			if out.Next == nil || c.Next.Before(*out.Next) {
+				out.Next = &c.Next
+			}
+		}
+		slices.Sort(out.Schedules)
+		list = append(list, out)
+	}
+	slices.SortFunc(list, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
+	return answer(w, http.StatusOK, map[string]any{"workflows": list})
+}
+
+func (s *server) schedules(w http.ResponseWriter, r *http.Request, _ string) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	list, err := s.engine.Schedules(r.Context())
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []engine.Schedule{}
+	}
+	slices.SortFunc(list, func(a, b engine.Schedule) int { return cmp.Compare(a.Name, b.Name) })
+	return answer(w, http.StatusOK, map[string]any{"schedules": list})
+}
+
+func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
+	q, err := queryOf(r, "limit")
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", defaultLimit, maxLimit)
+	if err != nil {
+		return err
+	}
+	groups, err := s.engine.DeadGroups(r.Context(), limit)
+	if err != nil {
+		return err
+	}
+	list := []Group{}
+	for _, g := range groups {
+		list = append(list, Group(g))
+	}
+	return answer(w, http.StatusOK, map[string]any{"groups": list})
+}
+
+// backup is for those who could copy the files anyway.
+func (s *server) backup(w http.ResponseWriter, r *http.Request, _ string) error {
+	if !Local(r.Context()) {
+		return &Problem{
+			Status: http.StatusForbidden, Code: CodeForbidden, Message: "a backup can only be asked for over the unix socket",
+			Hint: "run 'tideover backup' on the machine itself",
+		}
+	}
+	var dir string
+	o, err := body(r)
+	if err != nil {
+		return err
+	}
+	if err := o.fields("dir", &dir); err != nil {
+		return err
+	}
+	if !absolute(dir) {
+		return bad("dir", "%q is not the absolute path of a folder", short([]byte(dir)))
+	}
+	ctx, cancel := patient(w, r, time.Hour)
+	defer cancel()
+	if err := s.engine.Backup(ctx, dir); err != nil {
+		if errors.Is(err, engine.ErrClosed) {
+			return err
+		}
+		return &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
+	}
+	return answer(w, http.StatusOK, map[string]any{"dir": dir})
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// The variables that say where the server is, and what it wants to see.
+const (
+	ServerVar = "TIDEOVER_SERVER"
+	TokenVar  = "TIDEOVER_TOKEN" //nolint:gosec // the name of one
+)
+
+// Target says where a server is.
+type Target struct {
+	// Server is unix:/path, or http://host:port. Empty means DefaultSocket.
+	Server string
+
+	// Token is for servers that are asked over TCP.
+	Token secret.String
+
+	// By says who asks, for the history of runs. Empty means "api".
+	By string
+}
+
+// TargetOf returns what a flag and the environment say; the flag counts more.
+func TargetOf(flag string, getenv func(string) string) (Target, error) {
+	t := Target{Server: cmp.Or(flag, getenv(ServerVar)), Token: secret.New(getenv(TokenVar))}
+	if t.Server == "" {
+		path, err := DefaultSocket(getenv)
+		if err != nil {
+			return t, err
+		}
+		t.Server = "unix:" + path
+	}
+	return t, nil
+}
+
+// DefaultSocket returns where the socket is unless something else is said. It is
+// the config's default, too.
+func DefaultSocket(getenv func(string) string) (string, error) {
+	dir := getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(dir) { // the specification says to ignore relative ones
+		home := getenv("HOME")
+		if home == "" {
+			return "", errors.New("there is no home folder to look for the server in; name it with --server")
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "tideover", "tideover.sock"), nil
+}
+
+// resolve returns the path of the socket, or the base of the addresses.
+func (t Target) resolve() (socket, base string, err error) {
+	if path, ok := strings.CutPrefix(t.Server, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if path == "" {
+			return "", "", fmt.Errorf("server %q: no path", t.Server)
+		}
+		return path, "http://tideover", nil
+	}
+	u, err := url.Parse(t.Server)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return "", "", fmt.Errorf("server %q: must be unix:/path/to/socket or http://127.0.0.1:7878", t.Server)
+	}
+	return "", u.Scheme + "://" + u.Host, nil
+}
