@@ -1,0 +1,185 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+)
+
+var htmx = []string{"HX-Request", "true"}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	none := url.Values{}
+
+	t.Run("retry now ends the wait", func(t *testing.T) {
+		id := b.start("slow", job{Fail: 1})
+		b.until(id, "waiting")
+		has(t, "the question", b.page("/runs/"+id+"/wake"), "Retry now?", `method="post"`, `action="/runs/`+id+`/wake"`)
+		if i, _ := b.e.Get(t.Context(), id); i.State != "waiting" {
+			t.Error("asking did it")
+		}
+		if a := b.request("POST", "/runs/"+id+"/wake", none); a.to != "/runs/"+id+"?did=wake" {
+			t.Errorf("POST: %d to %q", a.status, a.to)
+		}
+		b.until(id, "succeeded")
+		has(t, "the run", b.page("/runs/"+id+"?did=wake"), "The wait was ended.", "ended early by", "alice")
+	})
+	t.Run("cancel", func(t *testing.T) {
+		id := b.start("slow", job{Hold: true})
+		if a := b.request("POST", "/runs/"+id+"/cancel", none); a.status != http.StatusSeeOther {
+			t.Errorf("POST: %d", a.status)
+		}
+		b.until(id, "canceled")
+		has(t, "the run", b.page("/runs/"+id), "canceled", "alice", "Rerun from a step")
+		if a := b.request("POST", "/runs/"+id+"/cancel", none); a.status != http.StatusConflict {
+			t.Errorf("a second time: %d, want 409", a.status)
+		}
+	})
+	t.Run("a dialog stays on its page", func(t *testing.T) {
+		id := b.dead(1, job{})[0]
+		a := b.request("GET", "/runs/"+id+"/retry", nil, htmx...)
+		has(t, "the question", a.body, `hx-post="/runs/`+id+`/retry"`)
+		hasNot(t, "the question", a.body, "<html")
+		a = b.request("POST", "/runs/"+id+"/retry", none, htmx...)
+		if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" {
+			t.Errorf("POST: %d, HX-Trigger %q", a.status, a.head.Get("HX-Trigger"))
+		}
+		has(t, "the answer", a.body, `<hx-partial hx-target="#flash"`, "Put back to work.")
+		b.until(id, "succeeded")
+		a = b.request("POST", "/runs/"+id+"/retry", none, htmx...)
+		if a.status != http.StatusConflict {
+			t.Errorf("a run that succeeded: %d, want 409", a.status)
+		}
+		hasNot(t, "the refusal", a.body, "<html")
+	})
+	t.Run("rerun from a step", func(t *testing.T) {
+		id := b.start("order", job{})
+		b.until(id, "succeeded")
+		has(t, "the question", b.page("/runs/"+id+"/rerun"), `<option value="0" selected>charge`, `<option value="2">label`)
+		a := b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {"2"}}, htmx...)
+		to := a.head.Get("HX-Redirect")
+		next := strings.TrimSuffix(strings.TrimPrefix(to, "/runs/"), "?did=rerun")
+		i := b.until(next, "succeeded")
+		if i.ReplayOf != id || len(i.Steps[0].Attempts) != 0 || len(i.Steps[2].Attempts) != 1 {
+			t.Errorf("the new run: %+v", i)
+		}
+		has(t, "the new run", b.page(to), "This is the new run.", "in the place of", "/runs/"+id)
+		for _, step := range []string{"", "3", "-1", "x"} {
+			if a := b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {step}}); a.status != http.StatusUnprocessableEntity {
+				t.Errorf("step %q: %d, want 422", step, a.status)
+			}
+		}
+	})
+	t.Run("edit and replay", func(t *testing.T) {
+		id := b.dead(1, job{Name: "a\u202eb"})[0]
+		has(t, "the question", b.page("/runs/"+id+"/replay"), `a\u202eb`, "<textarea")
+		a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {"{\r\n  \"name\": \"c\",\r\n  \"fail\": }"}})
+		if a.status != http.StatusUnprocessableEntity {
+			t.Errorf("no JSON: %d, want 422", a.status)
+		}
+		has(t, "the question again", a.body, "line 3, column 11", "&#34;c&#34;")
+		a = b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`{"name": "c"}`}})
+		next := strings.TrimSuffix(strings.TrimPrefix(a.to, "/runs/"), "?did=replay")
+		if i := b.until(next, "succeeded"); string(i.Input) != `{"name":"c"}` {
+			t.Errorf("input of the new run: %s", i.Input)
+		}
+		has(t, "the old run", b.page("/runs/"+id), "replaced by", next)
+		b.until(id, "replaced")
+		has(t, "the list of those that were replaced", b.page("/runs?state=replaced"), id)
+		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {strings.Repeat("x", maxBody)}}); a.status != http.StatusRequestEntityTooLarge {
+			t.Errorf("too much: %d, want 413", a.status)
+		}
+		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`"` + strings.Repeat("x", 300<<10) + `"`}}); a.status != http.StatusRequestEntityTooLarge {
+			t.Errorf("more than the engine takes: %d, want 413", a.status)
+		}
+	})
+	t.Run("what there is not", func(t *testing.T) {
+		id := b.start("slow", job{})
+		for path, want := range map[string]int{
+			"/runs/" + id + "/explode": 404, "/runs/nobody/cancel": 404, "/runs/00000000000000000000000000/retry": 404, "/dead/retry": 404,
+		} {
+			for _, method := range []string{"GET", "POST"} {
+				if a := b.request(method, path, none); a.status != want {
+					t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
+				}
+			}
+		}
+	})
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	has(t, "the empty page", b.page("/dead"), "No run has given up")
+	refused := b.dead(3, job{Error: "dial 10.0.0.1:443: refused after 31ms"})
+	teapot := b.dead(1, job{Error: "418 teapot"})[0]
+
+	body := b.page("/dead")
+	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry all 1", "dial #: refused after #", "Edit and replay", "Discard", teapot)
+	groups, err := b.h.groups(t.Context())
+	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
+		t.Fatalf("groups: %+v %v", groups, err)
+	}
+	one := b.page(groups[0].URL)
+	has(t, "the group", one, refused[0], refused[1], refused[2], "Runs of this group")
+	hasNot(t, "the group", one, teapot)
+	has(t, "the question", b.page(groups[0].Retry), "Retry 3 dead letters?", "refused after #", groups[0].Key)
+
+	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}})
+	if a.to != "/dead?did=retry-all&left=0&n=3" {
+		t.Errorf("POST: %d to %q", a.status, a.to)
+	}
+	has(t, "the page after it", b.page(a.to), "3 put back to work.")
+	for _, id := range refused {
+		b.until(id, "succeeded")
+	}
+	has(t, "the page later", b.page("/dead"), "1 run has given up", teapot)
+	b.act(teapot, "cancel")
+	b.until(teapot, "canceled")
+	has(t, "the page in the end", b.page("/dead"), "No run has given up")
+	has(t, "a group that is gone", b.page(groups[0].URL), "Nobody is left in this group")
+	if a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}); a.status != http.StatusNotFound {
+		t.Errorf("POST for a group that is gone: %d, want 404", a.status)
+	}
+}
+
+func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.dead(40, job{Fail: 1000})
+	groups := must(b.h.groups(t.Context()))
+	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)
+	has(t, "the answer", a.body, "40 put back to work.")
+	for _, id := range ids {
+		poll(t, "it has died again", func() bool { i := must(b.e.Get(t.Context(), id)); return i.State == "dead" && i.Attempts == 6 })
+	}
+}
+
+func TestOffers(t *testing.T) {
+	next := must(http.ParseTime("Thu, 05 Feb 2026 03:04:05 GMT"))
+	for _, c := range []struct {
+		name string
+		info engine.Info
+		want string
+	}{
+		{"a run at work", engine.Info{State: "running"}, "cancel"},
+		{"a run that waits", engine.Info{State: "waiting", Next: &next}, "wake cancel"},
+		{"a dead run", engine.Info{State: "dead"}, "retry rerun replay cancel"},
+		{"a dead run that was replaced", engine.Info{State: "replaced", ReplacedBy: "x"}, "rerun replay"},
+		{"a run that succeeded", engine.Info{State: "succeeded"}, "rerun replay"},
+		{"a run that was canceled", engine.Info{State: "canceled"}, "rerun replay"},
+	} {
+		var got []string
+		for _, o := range offers(&c.info) {
+			got = append(got, o.Name)
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%s: offers %q, want %q", c.name, s, c.want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package web
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// chart shows when a run's attempts and waits were, a lane for each step.
+type chart struct {
+	Lanes []lane
+	From  time.Time
+	To    time.Time
+	Now   string // where it is; "" for a run that has ended
+}
+
+type lane struct {
+	Name string
+	Bars []bar
+}
+
+// bar is an attempt or a wait. Places and widths are percentages, as the
+// attributes of SVG take them: a style would be against the policy of the page.
+type bar struct {
+	X, W  string
+	Class string // the outcome, or "wait"
+	Title string
+	Label string // "" if there is no room
+	Wait  bool
+}
+
+const (
+	thinnest = 0.3 // percent: whatever is shorter would not be seen
+	labelled = 9   // percent: room for a word
+)
+
+// draw draws the history of a run. A history of thousands of attempts is drawn
+// no finer than can be seen.
+func draw(i *engine.Info, now time.Time) chart {
+	c := chart{From: i.Created, To: i.Created}
+	for k := range i.Steps {
+		for _, a := range i.Steps[k].Attempts {
+			c.stretch(a.Started)
+			if a.Ended != nil {
+				c.stretch(*a.Ended)
+			}
+		}
+	}
+	if !i.Finished() {
+		c.stretch(now)
+		c.ahead(i, now)
+	}
+	if i.Ended != nil {
+		c.stretch(*i.Ended)
+	}
+	if c.To.Sub(c.From) < time.Millisecond {
+		c.To = c.From.Add(time.Millisecond)
+	}
+	if !i.Finished() {
+		c.Now = percent(c.place(now))
+	}
+	for k := range i.Steps {
+		c.Lanes = append(c.Lanes, c.lane(&i.Steps[k], i, now))
+	}
+	return c
+}
+
+func (c *chart) stretch(t time.Time) {
+	if t.After(c.To) {
+		c.To = t
+	}
+}
+
+// ahead makes room for the wait that goes on. One of days must not squeeze what
+// has happened into a corner, so it gets at most a third.
+func (c *chart) ahead(i *engine.Info, now time.Time) {
+	limit := now.Add(now.Sub(c.From)/2 + time.Second)
+	for k := range i.Steps {
+		if next := i.Steps[k].Next; next != nil && next.After(limit) {
+			c.stretch(limit)
+		} else if next != nil {
+			c.stretch(*next)
+		}
+	}
+}
+
+// place returns where a time is, in percent.
+func (c *chart) place(t time.Time) float64 {
+	return min(max(100*float64(t.Sub(c.From))/float64(c.To.Sub(c.From)), 0), 100)
+}
+
+func percent(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" }
+
+func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
+	l := lane{Name: s.Name}
+	drawn := map[string]float64{} // where the last bar of a class ends
+	add := func(from, to time.Time, b bar) {
+		x := c.place(from)
+		w := max(c.place(to)-x, thinnest)
+		x = min(x, 100-w)
+		if end, ok := drawn[b.Class]; ok && x+w-end < thinnest/2 {
+			return
+		}
+		drawn[b.Class] = x + w
+		if w < labelled {
+			b.Label = ""
+		}
+		b.X, b.W = percent(x), percent(w)
+		l.Bars = append(l.Bars, b)
+	}
+	for n := range s.Attempts {
+		a := &s.Attempts[n]
+		end := now
+		if a.Ended != nil {
+			end = *a.Ended
+		} else if i.Ended != nil {
+			end = *i.Ended
+		}
+		if w := a.Wait; w != nil {
+			until := w.Until
+			if n+1 < len(s.Attempts) {
+				until = s.Attempts[n+1].Started
+			} else if i.Ended != nil && i.Ended.Before(until) {
+				until = *i.Ended
+			}
+			label := w.By
+			if until.After(c.To) {
+				label += " →"
+			}
+			add(end, until, bar{Class: "wait", Wait: true, Title: waitTitle(w), Label: label})
+		}
+		add(a.Started, end, bar{Class: a.Outcome, Title: attemptTitle(a, end), Label: "#" + strconv.Itoa(a.Number)})
+	}
+	return l
+}
+
+func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
+	t := fmt.Sprintf("attempt %d %s, %s from %s", a.Number, a.Outcome, exact(end.Sub(a.Started)), stamp(a.Started))
+	if a.Error != "" {
+		t += ": " + short(a.Error, 200)
+	}
+	return t
+}
+
+func waitTitle(w *engine.WaitInfo) string {
+	t := fmt.Sprintf("wait of %s set by %s, until %s", exact(w.Delay), w.By, stamp(w.Until))
+	if w.Woken != "" {
+		t += ", ended early by " + w.Woken
+	}
+	return t
+}

@@ -1,0 +1,77 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"time"
+)
+
+// span returns a duration in words, to the second. static/app.js has the same
+// function: whatever it rewrites every second is right already when it comes.
+func span(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", max(s, 0))
+	case s < 3600:
+		return fmt.Sprintf("%d min %02d s", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%d h %02d min", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
+}
+
+// exact returns a duration with three digits or so.
+func exact(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return span(d)
+}
+
+// The forms of a point in time. Browsers put them into the reader's own zone;
+// without JavaScript they are in the server's, which they name.
+const (
+	stampLayout = "2006-01-02 15:04:05 MST (-07:00)"
+	clockLayout = "15:04:05 MST"
+	dayLayout   = "2 Jan 15:04:05 MST"
+)
+
+func stamp(t time.Time) string { return t.Format(stampLayout) }
+
+func timeElement(t time.Time, kind, text string) template.HTML {
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-%s title="%s">%s</time>`,
+		t.UTC().Format("2006-01-02T15:04:05.000Z"), kind, template.HTMLEscapeString(stamp(t)), template.HTMLEscapeString(text)))
+}
+
+// ago is how long something is past.
+func ago(now, t time.Time) template.HTML { return timeElement(t, "ago", span(now.Sub(t))+" ago") }
+
+// in is how long something is ahead. It counts down.
+func in(now, t time.Time) template.HTML {
+	if !t.After(now) {
+		return timeElement(t, "in", "due now")
+	}
+	return timeElement(t, "in", "in "+span(t.Sub(now)))
+}
+
+// since is how long something lasts that goes on. It counts up.
+func since(now, t time.Time) template.HTML { return timeElement(t, "since", span(now.Sub(t))) }
+
+// at is a point in time, with the day if it is not today.
+func at(now, t time.Time) template.HTML {
+	layout := dayLayout
+	if now.Format(time.DateOnly) == t.In(now.Location()).Format(time.DateOnly) {
+		layout = clockLayout
+	}
+	return timeElement(t, "at", t.Format(layout))
+}

@@ -1,0 +1,37 @@
+package web
+
+import (
+	"encoding/json"
+	"html/template"
+	"strings"
+)
+
+// glyphs stand beside the names of states and outcomes, so that colour is not
+// all that tells them apart.
+var glyphs = map[string]string{
+	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
+	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐",
+}
+
+func (h *handler) funcs() template.FuncMap {
+	return template.FuncMap{
+		"asset": h.assets.url,
+		"ago":   ago, "in": in, "since": since, "at": at,
+		"exact": exact, "stamp": stamp,
+		"short": short, "tail": tail,
+		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
+		"glyph":  func(state string) string { return glyphs[state] },
+		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"long":   func(s string, n int) bool { return short(s, n) != s },
+		"list":   func(s ...string) string { return strings.Join(s, ", ") },
+		"rows":   func(s string) int { return min(max(strings.Count(s, "\n")+2, 6), 24) },
+		"millis": func(p page) int64 { return p.Now.UnixMilli() },
+		"pair":   func(p page, v any) pair { return pair{p, v} },
+	}
+}
+
+// pair gives a template for a part of a page both the page and the part.
+type pair struct {
+	Page page
+	V    any
+}

@@ -1,0 +1,167 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listen opens a stream and sends its messages to the channel, "end" last.
+func (b *bed) listen(path string) <-chan [2]string {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", b.srv.URL+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		b.Fatalf("GET %s: Content-Type %q", path, got)
+	}
+	messages := make(chan [2]string, 1000)
+	go func() {
+		defer resp.Body.Close()
+		for in := bufio.NewReader(resp.Body); ; {
+			event, data := read(in)
+			messages <- [2]string{event, data}
+			if event == "end" {
+				return
+			}
+		}
+	}()
+	return messages
+}
+
+// hear waits for a message that has the text, and returns how many came before.
+func hear(t *testing.T, messages <-chan [2]string, event string, want ...string) (before int) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for ; ; before++ {
+		select {
+		case m := <-messages:
+			found := m[0] == event
+			for _, w := range want {
+				found = found && strings.Contains(m[1], w)
+			}
+			if found {
+				return before
+			}
+			if m[0] == "end" {
+				t.Fatalf("the stream ended before %q %q", event, want)
+			}
+		case <-limit:
+			t.Fatalf("waited in vain for %q %q", event, want)
+		}
+	}
+}
+
+func TestTheListFollows(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	m := b.listen("/live/runs?workflow=slow")
+	hear(t, m, "", "No run is like this")
+	id := b.start("slow", job{Fail: 1, Error: "no route"})
+	hear(t, m, "", `id="r-`+id+`"`, "waiting", "no route", "by policy")
+	b.act(id, "wake")
+	hear(t, m, "", `id="r-`+id+`"`, "succeeded")
+}
+
+func TestEventsAreGathered(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.h.pace = 300 * time.Millisecond
+	m := b.listen("/live/runs")
+	start := time.Now()
+	for range 100 {
+		b.start("quick", job{Fail: 2})
+	}
+	before := hear(t, m, "", `<dt>succeeded in total</dt><dd>100</dd>`)
+	if limit := int(time.Since(start)/b.h.pace) + 2; before > limit {
+		t.Errorf("%d messages in %v, want at most %d", before, time.Since(start), limit)
+	}
+}
+
+func TestTheRunFollows(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.h.pace = 20 * time.Millisecond
+	other := b.start("slow", job{Hold: true})
+	id := b.start("slow", job{Fail: 1})
+	b.until(id, "waiting")
+	m := b.listen("/live/runs/" + id)
+	hear(t, m, "", "Next attempt", "◐")
+	b.act(other, "cancel")
+	b.act(id, "wake")
+	if n := hear(t, m, "", "✓", "ended early by"); n > 3 {
+		t.Errorf("%d messages before the end of the run", n)
+	}
+}
+
+func TestDeadLettersFollow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	m := b.listen("/live/dead")
+	hear(t, m, "", "No run has given up")
+	id := b.start("quick", job{Fail: 3})
+	hear(t, m, "", "1 run has given up", `id="r-`+id+`"`, `hx-target="#nav-dead"`)
+	b.act(id, "retry")
+	hear(t, m, "", "No run has given up")
+}
+
+func TestStreamsEndWithTheEngine(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.start("slow", job{Fail: 1})
+	streams := []<-chan [2]string{b.listen("/live/runs"), b.listen("/live/dead"), b.listen("/live/runs/" + id)}
+	for _, m := range streams {
+		hear(t, m, "")
+	}
+	b.close()
+	for _, m := range streams {
+		hear(t, m, "end")
+	}
+	if a := b.request("GET", "/runs", nil); a.status != http.StatusServiceUnavailable {
+		t.Errorf("GET /runs afterwards: %d, want 503", a.status)
+	}
+	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
+		t.Errorf("GET /live/runs afterwards: %d, want 503", a.status)
+	}
+	poll(t, "no stream is left", func() bool { return b.h.streams.Load() == 0 })
+}
+
+func TestAQuietStreamLives(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.h.beat, b.h.pace = 20*time.Millisecond, time.Millisecond
+	id := b.start("slow", job{Fail: 1})
+	b.until(id, "waiting")
+	m := b.listen("/live/runs")
+	hear(t, m, "", id)
+	for range 5 {
+		if n := hear(t, m, "beat"); n > 0 {
+			t.Errorf("%d messages, though nothing happened", n)
+		}
+	}
+	// A run that is not over moves, though nothing happens.
+	m = b.listen("/live/runs/" + id)
+	hear(t, m, "beat")
+	hear(t, m, "", id)
+}
+
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.h.streams.Store(maxStreams)
+	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
+		t.Errorf("one more than %d streams: %d, want 503", maxStreams, a.status)
+	}
+	b.h.streams.Store(0)
+	b.message("/live/runs")
+}

@@ -1,0 +1,96 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// states are all states of runs, in the order in which they are shown.
+var states = []string{"running", "waiting", "queued", "scheduled", "needs-handler", "dead", "succeeded", "canceled", "replaced"}
+
+var orders = []string{"newest", "oldest", "next"}
+
+// rowsPerPage is how many runs are listed at once.
+const rowsPerPage = 50
+
+// query is the filter of a list, as it stands in the address.
+type query struct {
+	States   []string
+	Workflow string
+	Search   string
+	Attempts int    // at least so many
+	Order    string // newest, oldest, next
+	After    string // the page before ends here
+	Group    string // of dead letters, see groupKey
+}
+
+// parseQuery reads what it understands. The rest is dropped: whoever sends it is
+// sent to the address without it, so that an address never says more than the
+// page shows.
+func parseQuery(v url.Values) query {
+	q := query{
+		Workflow: v.Get("workflow"), Search: strings.TrimSpace(v.Get("q")), After: v.Get("after"), Group: v.Get("group"),
+		Order: v.Get("order"),
+	}
+	for _, s := range states {
+		if slices.Contains(v["state"], s) {
+			q.States = append(q.States, s)
+		}
+	}
+	if n, err := strconv.Atoi(v.Get("attempts")); err == nil && n > 0 {
+		q.Attempts = min(n, 1e6)
+	}
+	if !slices.Contains(orders, q.Order) {
+		q.Order = orders[0]
+	}
+	return q
+}
+
+// encode returns the query as it stands in an address.
+func (q query) encode() string {
+	v := url.Values{}
+	set := func(key, value string) {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
+	set("workflow", q.Workflow)
+	set("q", q.Search)
+	set("after", q.After)
+	set("group", q.Group)
+	if q.Attempts > 0 {
+		set("attempts", strconv.Itoa(q.Attempts))
+	}
+	if q.Order != orders[0] {
+		set("order", q.Order)
+	}
+	if len(q.States) > 0 {
+		v["state"] = q.States
+	}
+	return v.Encode()
+}
+
+// url returns the address of a page with the query.
+func (q query) url(path string) string {
+	if s := q.encode(); s != "" {
+		return path + "?" + s
+	}
+	return path
+}
+
+// filter returns the query in the engine's terms.
+func (q query) filter() engine.Filter {
+	return engine.Filter{
+		States: q.States, Workflow: q.Workflow, Search: q.Search, MinAttempts: q.Attempts,
+		Order: q.Order, After: q.After, Limit: rowsPerPage,
+	}
+}
+
+// Narrow reports whether the query leaves out anything.
+func (q query) Narrow() bool {
+	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != ""
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// shownAttempts is how many attempts of a step are shown unless all are wanted.
+const shownAttempts = 25
+
+// runBody is one run.
+type runBody struct {
+	*engine.Info
+	By       string // who set the wait it is in
+	Why      string // it is dead, in words
+	Steps    []step
+	Chart    chart
+	Offers   []offer
+	AllURL   string // address of the page with all attempts
+	ReplayOf link
+	Replaced link
+	DeadURL  string
+}
+
+type link struct{ ID, URL string }
+
+// step is a step with its attempts.
+type step struct {
+	engine.StepInfo
+	Number   int
+	Limit    string // of attempts, by the policy
+	Attempts []attempt
+	Hidden   int // attempts that are not shown
+}
+
+// attempt is an attempt, and the wait after it.
+type attempt struct {
+	engine.AttemptInfo
+	ID      string // in the page
+	Took    time.Duration
+	Waiting bool   // it is the wait that goes on
+	Why     string // none follows, in words
+}
+
+func (h *handler) run(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtRun(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
+	if errors.Is(err, engine.ErrNotFound) {
+		if ids, e := h.Engine.Find(r.Context(), r.PathValue("id"), 2); e == nil && len(ids) == 1 && ids[0] != r.PathValue("id") {
+			http.Redirect(w, r, runURL(ids[0]), http.StatusSeeOther)
+			return
+		}
+	}
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	p.data.Flash = done(r.URL.Query())
+	h.show(w, r, http.StatusOK, "run", p.data)
+}
+
+func (h *handler) liveRun(w http.ResponseWriter, r *http.Request) {
+	id, all := r.PathValue("id"), r.URL.Query().Has("all")
+	h.stream(w, r, id, func(ctx context.Context, now time.Time) (part, error) { return h.lookAtRun(ctx, id, all, now) })
+}
+
+func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.Time) (part, error) {
+	i, err := h.get(ctx, id)
+	if err != nil {
+		return part{}, err
+	}
+	t, err := h.totals(ctx)
+	if err != nil {
+		return part{}, err
+	}
+	b := runBody{
+		Info: i, By: setBy(i), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(id) + "?all",
+		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
+	}
+	for k := range i.Steps {
+		b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
+	}
+	live := "/live/runs/" + url.PathEscape(id)
+	if all {
+		live += "?all"
+	}
+	return part{
+		template: "run-live", moving: !i.Finished(),
+		data: page{Title: "Run " + tail(id), Place: "run", Live: live, Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+func newStep(s *engine.StepInfo, number int, all bool) step {
+	v := step{StepInfo: *s, Number: number}
+	if p, err := retry.Parse(s.Policy); err == nil {
+		v.Limit = strconv.Itoa(p.Attempts)
+		if p.Attempts == retry.Unlimited {
+			v.Limit = "∞"
+		}
+	}
+	list := s.Attempts
+	if n := len(list) - shownAttempts; n > 1 && !all {
+		v.Hidden, list = n, list[n:]
+	}
+	for n := range list {
+		a := attempt{AttemptInfo: list[n], ID: "s" + strconv.Itoa(number) + "-a" + strconv.Itoa(list[n].Number), Why: inWords(list[n].Reason)}
+		if a.Ended != nil {
+			a.Took = a.Ended.Sub(a.Started)
+		}
+		a.Waiting = n == len(list)-1 && a.Wait != nil && s.Next != nil
+		v.Attempts = append(v.Attempts, a)
+	}
+	return v
+}
+
+// inWords says why there is no further attempt.
+func inWords(reason string) string {
+	for r := retry.Reason(1); r < 32; r++ {
+		if r.String() == reason {
+			return r.Error()
+		}
+	}
+	return strings.ReplaceAll(reason, "-", " ")
+}

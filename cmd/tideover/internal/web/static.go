@@ -1,0 +1,93 @@
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed static
+var static embed.FS
+
+// assets are the files that pages load. Their addresses have a part of their
+// checksum, so browsers may keep them for ever.
+type assets map[string]asset
+
+type asset struct {
+	body    []byte
+	kind    string
+	version string
+}
+
+// scripts are what page.js consists of, one after the other. They are one file
+// because htmx looks at the page when the script that it is in has ended: if its
+// extension, or what listens to it, came later, the page would not be followed.
+var scripts = []string{"htmx-4.0.0.min.js", "hx-sse-4.0.0.min.js", "app.js"}
+
+func loadAssets() assets {
+	files, err := static.ReadDir("static")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	a := assets{}
+	for _, f := range files {
+		body, err := static.ReadFile("static/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		a.add(f.Name(), body)
+	}
+	var js []byte
+	for _, name := range scripts {
+		js = append(append(js, a[name].body...), ";\n"...)
+	}
+	a.add("page.js", js)
+	return a
+}
+
+func (a assets) add(name string, body []byte) {
+	sum := sha256.Sum256(body)
+	a[name] = asset{body, kindOf(name), hex.EncodeToString(sum[:6])}
+}
+
+// kindOf does not ask the system, whose tables differ.
+func kindOf(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// url returns the address of a file.
+func (a assets) url(name string) string { return "/static/" + name + "?v=" + a[name].version }
+
+func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, ok := a[strings.TrimPrefix(r.URL.Path, "/static/")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	cache := "no-cache"
+	if r.URL.Query().Get("v") == f.version {
+		cache = "public, max-age=31536000, immutable"
+	}
+	head := w.Header()
+	head.Set("Cache-Control", cache)
+	head.Set("ETag", `"`+f.version+`"`)
+	head.Set("Content-Type", f.kind)
+	if r.Header.Get("If-None-Match") == `"`+f.version+`"` {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(f.body)
+	}
+}

@@ -1,0 +1,98 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// visible makes the characters of a page visible that would not show, or would
+// change how others show: escapes of terminals, marks of direction, joiners,
+// bytes that are no UTF-8. The page's own text has none of them but line ends
+// and tabs, so whatever is found came from outside.
+func visible(page []byte) []byte {
+	i := bytes.IndexFunc(page, hidden)
+	if i < 0 {
+		return page
+	}
+	out := append(make([]byte, 0, len(page)+len(page)/16), page[:i]...)
+	for i < len(page) {
+		r, n := utf8.DecodeRune(page[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			out = fmt.Appendf(out, `\x%02x`, page[i])
+		case !hidden(r) || r == utf8.RuneError:
+			out = append(out, page[i:i+n]...)
+		case r < 0x20:
+			out = utf8.AppendRune(out, 0x2400+r) // ␛ and the like
+		case r == 0x7f:
+			out = append(out, "␡"...)
+		default:
+			out = fmt.Appendf(out, "[U+%04X]", r)
+		}
+		i += n
+	}
+	return out
+}
+
+// hidden reports whether a character does not show as itself.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < 0x7f:
+		return r < 0x20
+	case r == utf8.RuneError:
+		return true // perhaps a byte that is none
+	}
+	return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
+}
+
+// pretty lays out JSON. Characters that do not show are written as JSON writes
+// them, so that the text stays what it is when it is copied or edited. Text that
+// is no JSON is returned as it is.
+func pretty(text string) string {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(strings.TrimSpace(text)), "", "  ") != nil {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range b.String() {
+		switch {
+		case !hidden(r) || r == utf8.RuneError:
+			out.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}
+
+// short cuts a text to a line of at most n characters.
+func short(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	line, _, more := strings.Cut(s, "\n")
+	if utf8.RuneCountInString(line) > n {
+		return strings.TrimRight(string([]rune(line)[:n]), " ") + " …"
+	}
+	if more {
+		return line + " …"
+	}
+	return line
+}
+
+// tail returns the end of an id. Its beginning is the time, and much the same
+// for all that are on one page.
+func tail(id string) string {
+	if len(id) != 26 {
+		return short(id, 26)
+	}
+	return "…" + id[len(id)-8:]
+}

@@ -1,0 +1,176 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// Options say what the page shows and for whom.
+type Options struct {
+	Engine  *engine.Engine
+	Redact  func(string) string        // applied to all text that is shown; nil means none
+	Version string                     // shown at the bottom of every page
+	Actor   func(*http.Request) string // who asks, for the history of a run; nil means "page"
+}
+
+// policy lets a page load what this package serves, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+type handler struct {
+	Options
+	mux       *http.ServeMux
+	templates *template.Template
+	assets    assets
+	feed      *feed
+	streams   atomic.Int64
+	setters   setters
+
+	pace time.Duration // least time between two updates of a page
+	beat time.Duration // time between two signs of life in a stream
+}
+
+//go:embed templates
+var templates embed.FS
+
+// New returns the page. It reads the engine's events until the engine is closed.
+func New(o Options) http.Handler { return newHandler(o) }
+
+func newHandler(o Options) *handler {
+	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), pace: 500 * time.Millisecond, beat: 10 * time.Second}
+	if h.Redact == nil {
+		h.Redact = func(s string) string { return s }
+	}
+	if h.Actor == nil {
+		h.Actor = func(*http.Request) string { return "page" }
+	}
+	h.templates = template.Must(template.New("").Funcs(h.funcs()).ParseFS(templates, "templates/*.html"))
+	h.feed = follow(o.Engine)
+	h.routes()
+	return h
+}
+
+func (h *handler) routes() {
+	h.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/runs", http.StatusSeeOther) })
+	h.mux.HandleFunc("GET /runs", h.runs)
+	h.mux.HandleFunc("GET /runs/{id}", h.run)
+	h.mux.HandleFunc("GET /runs/{id}/{action}", h.ask)
+	h.mux.HandleFunc("POST /runs/{id}/{action}", h.act)
+	h.mux.HandleFunc("GET /dead", h.dead)
+	h.mux.HandleFunc("GET /dead/retry", h.askAll)
+	h.mux.HandleFunc("POST /dead/retry", h.retryAll)
+	h.mux.HandleFunc("GET /live/runs", h.liveRuns)
+	h.mux.HandleFunc("GET /live/runs/{id}", h.liveRun)
+	h.mux.HandleFunc("GET /live/dead", h.liveDead)
+	h.mux.Handle("GET /static/", h.assets)
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		h.fail(w, r, http.StatusNotFound, errors.New("there is no such page"))
+	})
+}
+
+// maxBody bounds what a form may send: the largest payload of an engine, which
+// the encoding of forms makes up to three times as long.
+const maxBody = 2 << 20
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Content-Security-Policy", policy)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Cache-Control", "no-store")
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	h.mux.ServeHTTP(w, r)
+}
+
+// page is what every page needs.
+type page struct {
+	Title   string
+	Place   string // which entry of the navigation it belongs to
+	Live    string // address of its stream; "" for none
+	Version string
+	Flash   string // what was just done
+	Now     time.Time
+	Dead    int // dead letters, for the navigation
+	Body    any
+}
+
+// show answers with a page.
+func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.Version = h.Version
+	if p.Now.IsZero() {
+		p.Now = time.Now()
+	}
+	b, err := h.render(name, p)
+	if err != nil {
+		http.Error(w, "the page can't be shown: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(b)
+	}
+}
+
+// render runs a template. Everything that is shown passes here.
+func (h *handler) render(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := h.templates.ExecuteTemplate(&b, name, data); err != nil {
+		return nil, err
+	}
+	return visible(b.Bytes()), nil
+}
+
+// fromHTMX reports whether a part of a page is wanted instead of a page.
+func fromHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
+
+// problem is why something can't be shown or done.
+type problem struct {
+	Status int
+	Text   string
+	Back   string
+}
+
+// fail answers with what went wrong.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
+	p := problem{Status: status, Text: h.Redact(err.Error()), Back: "/runs"}
+	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
+		p.Back = runURL(id)
+	}
+	name := "problem"
+	if fromHTMX(r) {
+		name = "problem-part"
+	}
+	h.show(w, r, status, name, page{Title: http.StatusText(status), Body: p})
+}
+
+// statusOf returns the status that an error of the engine is answered with.
+func statusOf(err error) int {
+	var long *http.MaxBytesError
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, engine.ErrState), errors.Is(err, engine.ErrConflict):
+		return http.StatusConflict
+	case errors.Is(err, engine.ErrTooLarge), errors.As(err, &long):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, engine.ErrClosed):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// runURL returns the address of a run. Addresses are built here and in query.go,
+// never in a template.
+func runURL(id string) string { return "/runs/" + url.PathEscape(id) }
+
+// actionURL returns the address of something that can be done with a run.
+func actionURL(id, action string) string { return runURL(id) + "/" + url.PathEscape(action) }

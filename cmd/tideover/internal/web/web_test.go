@@ -1,0 +1,563 @@
+package web
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// job is the input of the workflows under test. It says what shall happen.
+type job struct {
+	Name     string `json:"name,omitempty"`
+	Fail     int    `json:"fail,omitempty"` // so many attempts fail
+	Error    string `json:"error,omitempty"`
+	Progress string `json:"progress,omitempty"`
+	Server   string `json:"server,omitempty"` // the wait that a server asks for
+	Snooze   string `json:"snooze,omitempty"`
+	Hold     bool   `json:"hold,omitempty"` // until the run is canceled
+	Out      string `json:"out,omitempty"`
+}
+
+// do does a job.
+func do(ctx context.Context, j job) (string, error) {
+	t, _ := engine.TaskOf(ctx)
+	if j.Progress != "" {
+		if err := engine.Progress(ctx, j.Progress); err != nil {
+			return "", err
+		}
+	}
+	if j.Hold {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
+	if t.Attempt > j.Fail {
+		return cmp.Or(j.Out, "done"), nil
+	}
+	err := errors.New(cmp.Or(j.Error, "the other side is down"))
+	if d, e := time.ParseDuration(j.Server); e == nil {
+		return "", retry.After(err, d)
+	}
+	if d, e := time.ParseDuration(j.Snooze); e == nil {
+		return "", engine.Snooze(d, j.Error)
+	}
+	return "", err
+}
+
+// bed is a page over an engine of its own.
+type bed struct {
+	*testing.T
+	e   *engine.Engine
+	h   *handler
+	srv *httptest.Server
+	w   map[string]*engine.Workflow
+}
+
+func newBed(t *testing.T, change ...func(*Options)) *bed {
+	t.Helper()
+	b := &bed{T: t, w: map[string]*engine.Workflow{}}
+	add := func(name string, parts ...engine.Part) {
+		w, err := engine.NewWorkflow(name, parts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.w[name] = w
+	}
+	add("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
+	add("slow", engine.Step("call", do, engine.Policy("fixed(1h) attempts=3")))
+	add("soon", engine.Step("call", do, engine.Policy("fixed(20s) attempts=5")))
+	add("order", engine.Step("charge", do, engine.Policy("exponential(20ms..1s) attempts=4 server-wait=1h")),
+		engine.Step("pack", do, engine.After("charge"), engine.Policy("fixed(1ms) attempts=3")),
+		engine.Step("label", do, engine.After("charge"), engine.Policy("fixed(1h) attempts=unlimited")))
+	add("many", engine.Step("call", do, engine.Policy("fixed(0s) attempts=1000")))
+	all := make([]*engine.Workflow, 0, len(b.w))
+	for _, w := range b.w {
+		all = append(all, w)
+	}
+	e, err := engine.Open(t.Context(), engine.Config{Dir: t.TempDir(), Durability: engine.OS, Workflows: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.e = e
+	o := Options{Engine: e, Version: "test"}
+	for _, f := range change {
+		f(&o)
+	}
+	b.h = newHandler(o)
+	b.srv = httptest.NewServer(b.h)
+	t.Cleanup(func() {
+		b.close()
+		b.srv.CloseClientConnections()
+		b.srv.Close()
+	})
+	return b
+}
+
+// close closes the engine, which ends the streams.
+func (b *bed) close() {
+	if err := b.e.Close(context.Background()); err != nil {
+		b.Errorf("close: %v", err)
+	}
+}
+
+func (b *bed) start(workflow string, j job, opts ...engine.StartOption) string {
+	b.Helper()
+	s, err := b.e.Start(b.Context(), b.w[workflow], j, opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.ID
+}
+
+// until waits for a state of a run, in the list too.
+func (b *bed) until(id, state string) *engine.Info {
+	b.Helper()
+	var i *engine.Info
+	poll(b, "run "+id+" is "+state, func() bool {
+		var err error
+		if i, err = b.e.Get(b.Context(), id); err != nil || i.State != state {
+			return false
+		}
+		list, err := b.e.List(b.Context(), engine.Filter{Search: id})
+		return err == nil && len(list.Runs) == 1 && list.Runs[0].State == state
+	})
+	return i
+}
+
+// dead starts runs that die.
+func (b *bed) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
+	b.Helper()
+	j.Fail = cmp.Or(j.Fail, 3)
+	for range n {
+		ids = append(ids, b.start("quick", j, opts...))
+	}
+	for _, id := range ids {
+		b.until(id, "dead")
+	}
+	return ids
+}
+
+func poll(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(limit) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+type answer struct {
+	status int
+	head   http.Header
+	body   string
+	to     string // where it was redirected
+}
+
+// request asks for something, without following redirects.
+func (b *bed) request(method, path string, form url.Values, head ...string) answer {
+	b.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(b.Context(), method, b.srv.URL+path, body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(head); i += 2 {
+		r.Header.Set(head[i], head[i+1])
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text), resp.Header.Get("Location")}
+}
+
+// page asks for a page that must be there.
+func (b *bed) page(path string) string {
+	b.Helper()
+	a := b.request("GET", path, nil)
+	if a.status != http.StatusOK {
+		b.Fatalf("GET %s: %d, want 200\n%s", path, a.status, a.body)
+	}
+	audit(b, path, a.body)
+	return a.body
+}
+
+// message returns the first message of a stream.
+func (b *bed) message(path string) string {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", b.srv.URL+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		b.Fatalf("GET %s: %d %s", path, resp.StatusCode, text)
+	}
+	_, data := read(bufio.NewReader(resp.Body))
+	audit(b, path, data)
+	return data
+}
+
+// read reads a message of a stream.
+func read(r *bufio.Reader) (event, data string) {
+	var lines []string
+	for {
+		line, err := r.ReadString('\n')
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case err != nil:
+			return "end", err.Error()
+		case line == "":
+			return event, strings.Join(lines, "\n")
+		case strings.HasPrefix(line, "event: "):
+			event = line[7:]
+		case strings.HasPrefix(line, "data: "):
+			lines = append(lines, line[6:])
+		}
+	}
+}
+
+// audit looks at every element of a page: no script but ours, no handler, no
+// style, no address that leads elsewhere, no character that does not show.
+func audit(t testing.TB, name, body string) {
+	t.Helper()
+	for i, r := range body {
+		if hidden(r) && !strings.HasPrefix(body[i:], "\uFFFD") {
+			t.Errorf("%s: has %U: …%q…", name, r, body[max(i-40, 0):min(i+20, len(body))])
+			return
+		}
+	}
+	d := xml.NewDecoder(strings.NewReader(body))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		token, err := d.RawToken()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			auditElement(t, name, e)
+		}
+	}
+}
+
+// known are the elements that our templates have.
+var known = strings.Fields(`a body br button caption code dd defs details dialog div dl dt footer form g h1 h2 h3 head header
+	html hx-partial input label li line link main meta nav noscript option p pattern pre rect script section select span strong
+	summary svg table tbody td text textarea th thead time title tr ul`)
+
+func auditElement(t testing.TB, name string, e xml.StartElement) {
+	t.Helper()
+	if !slices.Contains(known, e.Name.Local) {
+		t.Errorf("%s: has an element %q", name, e.Name.Local)
+	}
+	for _, a := range e.Attr {
+		switch n := strings.ToLower(a.Name.Local); {
+		case strings.HasPrefix(n, "on") || n == "style" || n == "srcdoc" || strings.HasPrefix(n, "hx-on"):
+			t.Errorf("%s: <%s> has an attribute %q", name, e.Name.Local, n)
+		case n == "href" || n == "src" || n == "action" || n == "connect" || n == "hx-get" || n == "hx-post":
+			ours := strings.HasPrefix(a.Value, "/") && !strings.HasPrefix(a.Value, "//") || strings.HasPrefix(a.Value, "#") || a.Value == ""
+			if _, err := url.Parse(a.Value); !ours || err != nil || strings.ContainsAny(a.Value, "<>\" ") {
+				t.Errorf("%s: <%s> leads to %q", name, e.Name.Local, a.Value)
+			}
+			if e.Name.Local == "script" && !strings.HasPrefix(a.Value, "/static/") {
+				t.Errorf("%s: script from %q", name, a.Value)
+			}
+		}
+	}
+	if e.Name.Local == "script" && len(e.Attr) == 0 {
+		t.Errorf("%s: has a script of its own", name)
+	}
+}
+
+func has(t testing.TB, name, body string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(body, w) {
+			t.Errorf("%s: has no %q\n%s", name, w, body)
+		}
+	}
+}
+
+func hasNot(t testing.TB, name, body string, bad ...string) {
+	t.Helper()
+	for _, w := range bad {
+		if strings.Contains(body, w) {
+			t.Errorf("%s: has %q\n%s", name, w, body)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.start("slow", job{Fail: 1})
+	for _, path := range []string{"/", "/runs", "/runs/" + id, "/runs/nobody", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
+		a := b.request("GET", path, nil)
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff",
+			"Referrer-Policy":         "no-referrer",
+		} {
+			if got := a.head.Get(name); got != want {
+				t.Errorf("GET %s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+	}
+	if a := b.request("HEAD", "/runs", nil); a.status != 200 || a.body != "" {
+		t.Errorf("HEAD /runs: %d %q", a.status, a.body)
+	}
+	if a := b.request("GET", "/", nil); a.to != "/runs" {
+		t.Errorf("GET / leads to %q", a.to)
+	}
+	for _, path := range []string{"/runs/" + id + "/cancel", "/dead/retry"} {
+		if a := b.request("PUT", path, nil); a.status < 400 {
+			t.Errorf("PUT %s: %d", path, a.status)
+		}
+	}
+}
+
+func TestRunsPage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	has(t, "the empty page", b.page("/runs"), "There are no runs yet", "Nothing is running or waiting", "No event since")
+	waiting := b.start("slow", job{Name: "alpha", Fail: 1, Error: "no route to host"}, engine.Key("key-1"))
+	b.until(waiting, "waiting")
+	dead := b.dead(2, job{Name: "beta"})
+	good := b.start("quick", job{Name: "gamma"})
+	b.until(good, "succeeded")
+
+	poll(t, "the search knows all words", func() bool {
+		list, err := b.e.List(t.Context(), engine.Filter{Search: "gamma"})
+		return err == nil && list.Behind == 0 && len(list.Runs) == 1
+	})
+	body := b.page("/runs")
+	has(t, "/runs", body, waiting, dead[0], dead[1], good, "no route to host", "key-1", "by policy", "Last event", `">in `,
+		`<dt>succeeded in total</dt><dd>1</dd>`, `<dt>dead</dt><dd>2</dd>`, `<dt>waiting</dt><dd>1</dd>`)
+	for path, want := range map[string][]string{
+		"/runs?state=dead":               dead,
+		"/runs?state=dead&state=waiting": {dead[0], dead[1], waiting},
+		"/runs?workflow=slow":            {waiting},
+		"/runs?attempts=2":               dead,
+		"/runs?q=" + good:                {good},
+		"/runs?q=gamma":                  {good},
+		"/runs?q=key-1":                  {waiting},
+		"/runs?q=route":                  {waiting},
+		"/runs?order=next":               {waiting},
+		"/runs?q=nothing":                nil,
+		"/runs?workflow=nobody":          nil,
+	} {
+		a := b.request("GET", path, nil)
+		if a.status == http.StatusSeeOther {
+			path = a.to
+		}
+		body := b.page(path)
+		for _, id := range []string{waiting, dead[0], dead[1], good} {
+			if got := strings.Contains(body, `id="r-`+id+`"`); got != slices.Contains(want, id) {
+				t.Errorf("GET %s: lists %s: %v", path, id, got)
+			}
+		}
+		if want == nil {
+			has(t, path, body, "No run is like this")
+		}
+	}
+	body = b.page("/runs?q=beta&state=dead&workflow=quick")
+	has(t, "a filter", body, `value="beta"`, `<option selected>quick</option>`, `/runs?q=beta&amp;state=succeeded&amp;workflow=quick`)
+}
+
+func TestAddressesAreMadePlain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for path, want := range map[string]string{
+		"/runs?q=&workflow=&attempts=&order=newest": "/runs",
+		"/runs?q=+x+&state=nonsense":                "/runs?q=x",
+		"/runs?state=dead&state=running":            "/runs?state=running&state=dead",
+		"/runs?attempts=-3&order=sideways":          "/runs",
+		"/runs?after=nonsense":                      "/runs",
+		"/dead?after=nonsense":                      "/dead",
+	} {
+		if a := b.request("GET", path, nil); a.status != http.StatusSeeOther || a.to != want {
+			t.Errorf("GET %s: %d to %q, want 303 to %q", path, a.status, a.to, want)
+		}
+	}
+	for _, path := range []string{"/runs?q=x&state=dead", "/runs?attempts=3&order=oldest"} {
+		if a := b.request("GET", path, nil); a.status != http.StatusOK {
+			t.Errorf("GET %s: %d to %q, want 200", path, a.status, a.to)
+		}
+	}
+}
+
+func TestPaging(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for range rowsPerPage + 7 {
+		b.start("slow", job{Fail: 1})
+	}
+	poll(t, "all are listed", func() bool {
+		list, err := b.e.List(t.Context(), engine.Filter{Limit: 1000})
+		return err == nil && len(list.Runs) == rowsPerPage+7
+	})
+	seen := 0
+	for path := "/runs"; path != ""; {
+		body := b.page(path)
+		seen += strings.Count(body, `id="r-`)
+		_, next, _ := strings.Cut(body, `<nav class="pages"`)
+		if path != "/runs" {
+			has(t, path, next, "First page")
+		}
+		path = ""
+		if before, _, ok := strings.Cut(next, `" rel="next"`); ok {
+			path = strings.ReplaceAll(before[strings.LastIndex(before, `"`)+1:], "&amp;", "&")
+		}
+	}
+	if want := rowsPerPage + 7; seen != want {
+		t.Errorf("saw %d runs, want %d", seen, want)
+	}
+}
+
+func TestRunPage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.start("order", job{Name: "x", Fail: 1, Server: "40ms", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
+	poll(t, "label waits", func() bool {
+		i, err := b.e.Get(t.Context(), id)
+		return err == nil && i.State == "waiting" && i.Steps[2].Next != nil
+	})
+	body := b.page("/runs/" + id)
+	has(t, "the run", body, id, "k-9", "cron", "charge", "pack", "label", "exponential(20ms..1s) attempts=4", "set by server", "503 from upstream", "with a second line",
+		"Next attempt", "Retry now", "Cancel", "&#34;name&#34;: &#34;x&#34;", "attempts 1 of ∞", "Progress", `fill="url(#hatch)"`, `class="bar failed"`, "half")
+	hasNot(t, "the run", body, "Rerun from")
+	has(t, "its stream", b.message("/live/runs/"+id), `hx-target="#live"`, `hx-swap="innerMorph"`, "503 from upstream", "label")
+
+	if a := b.request("GET", "/runs/"+id[:20], nil); a.to != "/runs/"+id {
+		t.Errorf("the beginning of an id: %d to %q, want the run", a.status, a.to)
+	}
+	if a := b.request("GET", "/runs/nobody", nil); a.status != http.StatusNotFound {
+		t.Errorf("an unknown id: %d, want 404", a.status)
+	}
+	if a := b.request("GET", "/live/runs/nobody", nil); a.status != http.StatusNotFound {
+		t.Errorf("the stream of an unknown id: %d, want 404", a.status)
+	}
+}
+
+func TestAThousandAttempts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.start("many", job{Fail: 1000})
+	b.until(id, "dead")
+	start := time.Now()
+	body := b.page("/runs/" + id)
+	if n := strings.Count(body, `id="s0-a`); n != shownAttempts {
+		t.Errorf("shows %d attempts, want %d", n, shownAttempts)
+	}
+	has(t, "the page", body, "Show all: 975 earlier attempts", "/runs/"+id+"?all#step-0", `id="s0-a1000"`)
+	if n := len(body); n > 400<<10 {
+		t.Errorf("the page has %d bytes", n)
+	}
+	t.Logf("%d bytes in %v", len(body), time.Since(start))
+	all := b.page("/runs/" + id + "?all")
+	if n := strings.Count(all, `id="s0-a`); n != 1000 {
+		t.Errorf("shows %d attempts, want all", n)
+	}
+	has(t, "the page of all", all, "/live/runs/"+id+"?all")
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(o *Options) {
+		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
+		o.Actor = func(*http.Request) string { return "hunter2" }
+	})
+	j := job{Name: "hunter2", Error: "hunter2 refused", Progress: "hunter2", Out: "hunter2"}
+	dead := b.dead(2, j, engine.Source("hunter2"))
+	good := b.start("quick", j, engine.Key("hunter2"))
+	b.until(good, "succeeded")
+	waiting := b.start("slow", job{Fail: 1, Error: "hunter2"})
+	b.until(waiting, "waiting")
+	if a := b.request("POST", "/runs/"+waiting+"/wake", url.Values{}); a.status != http.StatusSeeOther {
+		t.Fatalf("wake: %d", a.status)
+	}
+	b.until(waiting, "succeeded")
+	for _, path := range everyPage(b, dead[0], good, waiting) {
+		hasNot(t, path, b.request("GET", path, nil).body, "hunter2")
+	}
+	has(t, "the run", b.page("/runs/"+good), "***")
+
+	// Left as it is, the input is sent as it was.
+	body := b.page("/runs/" + dead[0] + "/replay")
+	has(t, "the question", body, "Secrets in the input are not shown")
+	shown := pretty(`{"name":"***","fail":3,"error":"*** refused","progress":"***","out":"***"}`)
+	a := b.request("POST", "/runs/"+dead[0]+"/replay", url.Values{"input": {strings.ReplaceAll(shown, "\n", "\r\n")}})
+	next := strings.TrimPrefix(strings.TrimSuffix(a.to, "?did=replay"), "/runs/")
+	i, err := b.e.Get(t.Context(), next)
+	if err != nil {
+		t.Fatalf("%v %+v", err, a)
+	}
+	if got, want := string(i.Input), string(must(json.Marshal(job{Name: "hunter2", Fail: 3, Error: "hunter2 refused", Progress: "hunter2", Out: "hunter2"}))); got != want {
+		t.Errorf("input of the replay is %s, want %s", got, want)
+	}
+}
+
+// everyPage returns the addresses of all kinds of pages.
+func everyPage(b *bed, dead string, others ...string) []string {
+	b.Helper()
+	paths := []string{"/runs", "/dead", "/runs?state=dead", "/nothing"}
+	groups, err := b.h.groups(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, g := range groups {
+		paths = append(paths, g.URL, g.Retry)
+	}
+	for _, id := range append(others, dead) {
+		paths = append(paths, "/runs/"+id, "/runs/"+id+"?all")
+		for _, action := range []string{"cancel", "retry", "wake", "rerun", "replay"} {
+			paths = append(paths, "/runs/"+id+"/"+action)
+		}
+	}
+	return paths
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprint("web test: ", err))
+	}
+	return v
+}
