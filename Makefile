@@ -17,8 +17,8 @@ help: ## list the targets
 build: ## build the command into bin/
 	$(GO) build -o $(BIN) ./cmd/tideover
 
-run: build ## show a policy, then get a flaky script through with it
-	@sh examples/demo.sh $(BIN)
+run: build ## the demo: workflows that get through failure, on a page
+	@$(BIN) serve --demo
 
 test: vet ## everything that is tested, with the race detector
 	$(GO) test -race $(TESTFLAGS) work

@@ -16,3 +16,12 @@ func columns(f *os.File) int {
 	}
 	return int(size.Col)
 }
+
+// rows returns the height of the terminal, 0 if it does not say.
+func rows(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Row)
+}

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -32,6 +36,21 @@ var runners = map[string]func(retry.Policy) error{
 	"`tideover exec`": func(p retry.Policy) error {
 		o := execOptions{policyText: p.String()}
 		return o.resolve()
+	},
+	"`engine.Step`, HTTP steps": func(p retry.Policy) error {
+		do := func(context.Context, int) (int, error) { return 0, nil }
+		_, err1 := engine.NewWorkflow("w", engine.Step("s", do, engine.WithPolicy(p)))
+		_, err2 := config.Load(config.Source{Environ: []string{"HOME=/home/x"}, Data: fmt.Appendf(nil,
+			"version: 1\nworkflows: {w: {steps: [{id: s, http: {get: http://localhost/}, policy: %q}]}}\n", p)})
+		if (err1 == nil) != (err2 == nil) {
+			return fmt.Errorf("they disagree: %w, %w", err1, err2)
+		}
+		return errors.Join(err1, err2)
+	},
+	"command steps": func(p retry.Policy) error {
+		_, err := config.Load(config.Source{Environ: []string{"HOME=/home/x"}, Data: fmt.Appendf(nil,
+			"version: 1\nworkflows: {w: {steps: [{id: s, run: [x], policy: %q}]}}\n", p)})
+		return err
 	},
 }
 

@@ -174,7 +174,7 @@ func self(t *testing.T) string {
 // command returns tideover with the arguments; mark finds all that it starts.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cmd = exec.CommandContext(ctx, self(t), args...)
 	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
@@ -233,7 +233,7 @@ const quick = "fixed(0s) attempts=3"
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)

@@ -52,6 +52,10 @@ func Run(args []string, io Streams) Exit {
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return Exit(exit)
 	}
+	if c, ok := errors.AsType[*codedError](err); ok {
+		fmt.Fprintf(io.Err, "tideover: %s\n", visibleLines(c.Error()))
+		return Exit{Code: c.code}
+	}
 	see := cmd.CommandPath() + " --help"
 	if strings.Contains(err.Error(), "policy") {
 		see = "tideover help policy"
@@ -76,6 +80,8 @@ they succeed or it is pointless to go on.`,
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(newExec(io), newPlan(io), newVersion(io), newPolicyHelp())
+	root.AddCommand(newExec(io), newPlan(io), newServe(io), newConfig(io), newSchema(io), newVersion(io), newPolicyHelp(), newGuard())
+	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newWake(io), newDead(io), newEvents(io),
+		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io))
 	return root
 }

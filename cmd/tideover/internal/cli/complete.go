@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+)
+
+// completionTimeout is how long somebody who pressed Tab waits for a server.
+const completionTimeout = 300 * time.Millisecond
+
+// offer asks the server for completions. It says nothing of errors, which have no
+// place on a half-written line.
+func (r *remote) offer(ask func(ctx context.Context, c *api.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+	target, err := api.TargetOf(r.server, os.Getenv)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := api.Dial(target)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeWorkflows offers the names of workflows, for one argument.
+func (r *remote) completeWorkflows(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return r.offerWorkflows()
+}
+
+func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective) {
+	return r.offer(func(ctx context.Context, c *api.Client) (list []cobra.Completion) {
+		flows, _ := c.Workflows(ctx)
+		for _, w := range flows {
+			list = append(list, visible(w.Name))
+		}
+		return list
+	})
+}
+
+// completeRuns offers the ids of runs in the states; none means all.
+func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return r.offer(func(ctx context.Context, c *api.Client) (list []cobra.Completion) {
+			page, _ := c.List(ctx, api.Filter{States: states, Limit: 100})
+			for _, run := range page.Runs {
+				if strings.HasPrefix(run.ID, prefix) && !slices.Contains(args, run.ID) {
+					list = append(list, cobra.CompletionWithDesc(run.ID, visible(run.Workflow+", "+run.State)))
+				}
+			}
+			return list
+		})
+	}
+}
+
+// completeFlags offers values of the flags that several verbs have.
+func (r *remote) completeFlags(cmd *cobra.Command) {
+	for name, complete := range map[string]cobra.CompletionFunc{
+		"state": list(api.States()),
+		"kind":  list(api.Kinds()),
+		"order": list([]string{"newest", "oldest", "next"}),
+		"workflow": func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return r.offerWorkflows()
+		},
+		"run":        r.completeRuns(),
+		"server":     list([]string{"unix:", "http://127.0.0.1:7878"}),
+		"error-like": list(nil),
+		"search":     list(nil),
+	} {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flag is there
+		}
+	}
+}
+
+// list completes one of several words that commas separate.
+func list(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, prefix string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		before := ""
+		if i := strings.LastIndex(prefix, ","); i >= 0 {
+			before = prefix[:i+1]
+		}
+		for _, w := range words {
+			out = append(out, before+w)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+func newConfig(io Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check and show the configuration",
+		Long: `Checks and shows the configuration that serve would use. Secrets are shown as the
+references that stand in the file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck(io), newConfigShow(io))
+	return cmd
+}
+
+func loadConfig(f *configFlags) (*config.Config, config.Source, error) {
+	src, err := f.source(new(secret.Redactor))
+	if err != nil {
+		return nil, src, err
+	}
+	cfg, err := config.Load(src)
+	return cfg, src, err
+}
+
+func newConfigCheck(io Streams) *cobra.Command {
+	var f configFlags
+	cmd := &cobra.Command{
+		Use:   "check [file]",
+		Short: "Say what is wrong with the configuration",
+		Long: `Reads the configuration as serve would, and reports everything that is wrong
+with it, with the line. Nothing is started.
+
+Exit codes: 0 it can be used, 125 it can't.`,
+		Example: "  tideover config check tideover.yaml",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.path = args[0]
+			}
+			cfg, src, err := loadConfig(&f)
+			if err != nil {
+				return fmt.Errorf("config: %w", err)
+			}
+			name := src.Path
+			if name == "" {
+				name = "no file, only defaults"
+			}
+			_, err = fmt.Fprintf(io.Out, "%s: good; %d workflows, %d policies\n", name, len(cfg.Workflows), len(cfg.Policies))
+			return err
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newConfigShow(io Streams) *cobra.Command {
+	var f configFlags
+	var origin, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Show every value that is in effect",
+		Long:    "Shows every value that is in effect, defaults included, and with --origin where it comes from.",
+		Example: "  tideover config show --origin\n  TIDEOVER_SERVER_LISTEN=127.0.0.1:9000 tideover config show --origin",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, _, err := loadConfig(&f)
+			if err != nil {
+				return fmt.Errorf("config: %w", err)
+			}
+			return showValues(io, cfg.Values(), origin, asJSON)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func showValues(io Streams, values []config.Value, origin, asJSON bool) error {
+	if asJSON {
+		type value struct {
+			Path   string `json:"path"`
+			Value  string `json:"value"`
+			Origin string `json:"origin"`
+		}
+		list := make([]value, len(values))
+		for i, v := range values {
+			list[i] = value{v.Path, v.Text, v.Origin}
+		}
+		enc := json.NewEncoder(io.Out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(list)
+	}
+	w := tabwriter.NewWriter(io.Out, 0, 0, 2, ' ', 0)
+	for _, v := range values {
+		if origin {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Path, v.Text, v.Origin)
+		} else {
+			fmt.Fprintf(w, "%s\t%s\n", v.Path, v.Text)
+		}
+	}
+	return w.Flush()
+}
+
+func newSchema(io Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Long: `Prints the JSON Schema of the configuration file. Editors complete and check by it:
+put it beside the file and name it on the file's first line,
+  # yaml-language-server: $schema=tideover.schema.json`,
+		Example: "  tideover schema > tideover.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.Out.Write(config.Schema())
+			return err
+		},
+	}
+}

@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+)
+
+// bulkOptions are for verbs that change one run or many.
+type bulkOptions struct {
+	remote
+	filterFlags
+	yes bool
+}
+
+type retryOptions struct {
+	bulkOptions
+	dead  bool
+	from  once
+	input once
+}
+
+const retryLong = `Puts dead runs back to work: steps that failed get a new set of attempts, what
+succeeded is kept.
+
+With --from, a run that has ended is started anew from a step, and takes over
+what the steps before it returned. With --input it is started anew with another
+input. Either prints the id of the new run, which takes the old one's place.
+
+With --dead, all dead runs are retried that the other flags mean. On a terminal
+you are asked first; elsewhere this needs --yes.`
+
+const retryExample = `  tideover retry 01k9v3q0h2f8
+  tideover retry order-4711 order-4712
+  tideover retry --dead --workflow order --error-like 'connection refused' --yes
+  tideover retry --from ship order-4711
+  tideover retry --input '{"id": 4711, "express": false}' order-4711`
+
+func newRetry(io Streams) *cobra.Command {
+	o := &retryOptions{bulkOptions: bulkOptions{remote: remote{io: io}}}
+	cmd := &cobra.Command{
+		Use:               "retry [flags] RUN...\n  tideover retry --dead [flags]",
+		Short:             "Put dead runs back to work",
+		Long:              retryLong,
+		Example:           retryExample,
+		ValidArgsFunction: o.completeRuns("dead"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd, args); err != nil {
+				return err
+			}
+			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.do(ctx, c, args) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that the flags below mean")
+	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	o.from.kind, o.input.kind = "step", "JSON"
+	f.Var(&o.from, "from", "start anew from this step")
+	f.Var(&o.input, "input", "start anew with another input: JSON, @file, or - for standard input")
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}
+
+// filters are the flags that mean many runs.
+var filters = []string{"state", "workflow", "error-like", "search", "since", "until", "min-attempts"}
+
+// filtered returns the first of these flags that is given.
+func filtered(cmd *cobra.Command) string {
+	for _, name := range filters {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// check refuses flags that contradict each other.
+func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
+	name := filtered(cmd)
+	switch {
+	case o.dead && len(args) > 0:
+		return errors.New("--dead and a run: one of them is enough")
+	case !o.dead && len(args) == 0:
+		return errors.New("which run? name it, or use --dead")
+	case !o.dead && name != "":
+		return fmt.Errorf("--%s is for --dead", name)
+	case o.from.given && o.input.given:
+		return errors.New("--from and --input: one of them is possible")
+	case (o.from.given || o.input.given) && len(args) != 1:
+		return errors.New("--from and --input are for one run")
+	}
+	return nil
+}
+
+func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) error {
+	switch {
+	case o.dead:
+		f, err := o.filter()
+		if err != nil {
+			return err
+		}
+		f.States = []string{"dead"}
+		return o.many(ctx, c, "retry", f, c.RetryMany)
+	case o.from.given:
+		return o.anew(c.Rerun(ctx, args[0], o.from.text))
+	case o.input.given:
+		input, err := readInput(o.input.text, o.io.In)
+		if err != nil {
+			return fmt.Errorf("--input: %w", err)
+		}
+		return o.anew(c.Replay(ctx, args[0], input))
+	}
+	return o.each(ctx, args, c.Retry)
+}
+
+// anew prints the id of a run that takes another's place.
+func (o *remote) anew(run api.Started, err error) error {
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return o.printJSON(run)
+	}
+	return o.say("%s", run.ID)
+}
+
+// each does something with each run, and goes on when it fails with one.
+func (o *remote) each(ctx context.Context, ids []string, do func(context.Context, string) (api.Outcome, error)) error {
+	failed := 0
+	for _, id := range ids {
+		outcome, err := do(ctx, id)
+		switch {
+		case err == nil && o.json:
+			err = o.printJSON(outcome)
+		case err == nil:
+			err = o.say("%s %s", outcome.ID, outcome.State)
+		}
+		if _, refused := errors.AsType[*api.Problem](err); err != nil && (len(ids) == 1 || !refused) {
+			return err
+		}
+		if err != nil {
+			failed++
+			o.warn("%s: %v", id, err)
+		}
+	}
+	if failed > 0 {
+		return &codedError{fmt.Errorf("%d of %d runs could not be changed", failed, len(ids)), codeDead}
+	}
+	return nil
+}
+
+// many does something with all runs of a filter, a thousand at a time.
+func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f api.Filter, do func(context.Context, api.Bulk) (api.Done, error)) error {
+	page, err := c.List(ctx, api.Filter{
+		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts, Limit: 1000,
+	})
+	if err != nil {
+		return err
+	}
+	count := fmt.Sprintf("%d runs", len(page.Runs))
+	if page.Next != "" {
+		count = "more than " + count
+	}
+	if len(page.Runs) == 0 {
+		return o.done(what, api.Done{Failed: []api.Failed{}})
+	}
+	if err := o.confirm(ctx, what, count); err != nil {
+		return err
+	}
+	total := api.Done{Failed: []api.Failed{}}
+	for bulk := (api.Bulk{Filter: &f}); ; {
+		d, err := do(ctx, bulk)
+		if err != nil {
+			return err
+		}
+		total.Matched, total.Done, total.Failed = total.Matched+d.Matched, total.Done+d.Done, append(total.Failed, d.Failed...)
+		if bulk.After = d.Next; bulk.After == "" {
+			return o.done(what, total)
+		}
+	}
+}
+
+// past are the verbs as they are told afterwards.
+var past = map[string]string{"retry": "retried", "cancel": "canceled"}
+
+func (o *bulkOptions) done(what string, d api.Done) error {
+	var err error
+	if o.json {
+		err = o.printJSON(d)
+	} else {
+		for _, f := range d.Failed {
+			o.warn("%s: %s", f.ID, f.Error)
+		}
+		err = o.say("%s %d of %d runs", past[what], d.Done, d.Matched)
+	}
+	if err == nil && len(d.Failed) > 0 {
+		return exitError{Code: codeDead}
+	}
+	return err
+}
+
+// confirm asks before many runs are changed.
+func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
+	if o.yes {
+		return nil
+	}
+	if !process.IsTerminal(o.io.In) || !process.IsTerminal(o.io.Err) {
+		return fmt.Errorf("this would %s %s: say --yes", what, count)
+	}
+	fmt.Fprintf(o.io.Err, "tideover: %s %s? [y/N] ", what, count)
+	answer := make(chan string, 1)
+	go func(in *os.File) {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- line
+	}(o.io.In)
+	select {
+	case <-ctx.Done(): // the program ends, and with it the one who reads
+		return context.Cause(ctx)
+	case line := <-answer:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		return &codedError{errors.New("nothing was changed"), codeOwn}
+	}
+}
+
+const cancelLong = `Ends runs. Their steps are told, and what they still return is dropped. A dead run
+that is canceled is one that nobody will retry.
+
+Without a run, all are canceled that the flags mean: of those that are not over,
+unless --state says something else. On a terminal you are asked first; elsewhere
+this needs --yes.`
+
+const cancelExample = `  tideover cancel 01k9v3q0h2f8
+  tideover cancel --workflow order --state waiting --yes`
+
+func newCancel(io Streams) *cobra.Command {
+	o := &bulkOptions{remote: remote{io: io}}
+	cmd := &cobra.Command{
+		Use:               "cancel [flags] RUN...\n  tideover cancel [flags]",
+		Short:             "End runs",
+		Long:              cancelLong,
+		Example:           cancelExample,
+		ValidArgsFunction: o.completeRuns("scheduled", "queued", "running", "waiting", "needs-handler"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := filtered(cmd)
+			switch {
+			case len(args) == 0 && name == "":
+				return errors.New("which run? name it, or use a flag such as --workflow")
+			case len(args) > 0 && name != "":
+				return fmt.Errorf("--%s and a run: one of them is enough", name)
+			}
+			f, err := o.filter()
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+				if len(args) > 0 {
+					return o.each(ctx, args, c.Cancel)
+				}
+				if len(f.States) == 0 {
+					f.States = []string{"scheduled", "queued", "running", "waiting", "needs-handler"}
+				}
+				return o.many(ctx, c, "cancel", f, c.CancelMany)
+			})
+		},
+	}
+	o.register(cmd, filters...)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}
+
+func newWake(io Streams) *cobra.Command {
+	o := &remote{io: io}
+	cmd := &cobra.Command{
+		Use:               "wake [flags] RUN...",
+		Short:             "End the waits of runs, so that the next attempts begin now",
+		Long:              "Ends the waits of runs: the next attempts begin now. No attempt is gained or lost\nby it.",
+		Example:           "  tideover wake 01k9v3q0h2f8",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: o.completeRuns("waiting", "scheduled"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.each(ctx, args, c.Wake) })
+		},
+	}
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+)
+
+// Exit codes of the verbs that ask a server, besides codeOwn.
+const (
+	codeDead     = 1
+	codeCanceled = 2
+	codeNoRun    = 3
+)
+
+const remoteCodes = `
+Exit codes:
+  0      done
+  1      the run is dead; of several runs, some could not be changed
+  2      the run was canceled
+  3      there is no such run, or the name may stand for several
+  125    an error of ours: a bad flag, no server, something it refused
+  128+n  signal n told us to end; the run goes on`
+
+const remoteServer = `
+The server is found by --server, $TIDEOVER_SERVER, or at its default place,
+$XDG_STATE_HOME/tideover/tideover.sock or ~/.local/state/tideover/tideover.sock.
+One that is asked over TCP wants $TIDEOVER_TOKEN.`
+
+// codedError ends the program with a code of its own, and does not lead to the
+// help: nothing was wrong with the command line.
+type codedError struct {
+	err  error
+	code int
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// remote is what all verbs that ask a server have.
+type remote struct {
+	io     Streams
+	server string
+	json   bool
+}
+
+// command adds the flags and the common help to a verb.
+func (r *remote) command(cmd *cobra.Command) {
+	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + remoteServer + "\n" + remoteCodes
+	cmd.DisableFlagsInUseLine = true
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket or http://127.0.0.1:7878")
+	f.BoolVar(&r.json, "json", false, "print JSON")
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(run(cmd, args)) }
+	}
+}
+
+// coded gives what the server answers its exit code.
+func coded(err error) error {
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		code := codeOwn
+		switch p.Code {
+		case api.CodeNotFound, api.CodeAmbiguous:
+			code = codeNoRun
+		case api.CodeDead, api.CodeReplaced:
+			code = codeDead
+		case api.CodeCanceled:
+			code = codeCanceled
+		}
+		text := []string{visible(p.Error())}
+		for _, id := range p.Candidates {
+			text = append(text, visible(id))
+		}
+		return &codedError{errors.New(strings.Join(text, "\n  ")), code}
+	}
+	if _, ok := errors.AsType[*api.UnreachableError](err); ok {
+		return &codedError{err, codeOwn}
+	}
+	if t, ok := errors.AsType[*toldToEnd](err); ok {
+		return exitError{Code: 128 + int(t.signal), Signal: t.signal}
+	}
+	return err
+}
+
+// dial returns a client for the server.
+func (r *remote) dial() (*api.Client, error) {
+	target, err := api.TargetOf(r.server, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	target.By = whoami()
+	c, err := api.Dial(target)
+	if err != nil {
+		return nil, fmt.Errorf("--server: %w", err)
+	}
+	c.OnReconnect = func(err error, wait time.Duration) {
+		if err != nil && wait > time.Second {
+			fmt.Fprintf(r.io.Err, "tideover: %s; trying again in %s\n", visible(err.Error()), short(wait))
+		}
+	}
+	return c, nil
+}
+
+// whoami returns who is at the command line, for the history of runs.
+func whoami() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	name = strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, name)
+	return "cli:" + name[:min(len(name), 60)]
+}
+
+// toldToEnd is why we end when a signal says so.
+type toldToEnd struct{ signal syscall.Signal } //nolint:errname // not what went wrong
+
+func (t *toldToEnd) Error() string { return "told to end by a signal" }
+
+// context returns a context that ends when we are told to.
+func (r *remote) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		defer close(done)
+		select {
+		case s := <-signals:
+			sig, _ := s.(syscall.Signal)
+			cancel(&toldToEnd{sig})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil); signal.Stop(signals); <-done }
+}
+
+// ask connects and does something with the server.
+func (r *remote) ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client) error) error {
+	c, err := r.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := r.context(cmd)
+	defer stop()
+	return do(ctx, c)
+}
+
+// printJSON prints a value as a line.
+func (r *remote) printJSON(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = r.io.Out.Write(append(visibleJSON(text), '\n'))
+	return err
+}
+
+// say prints a line of what others may have written.
+func (r *remote) say(format string, args ...any) error {
+	_, err := fmt.Fprintln(r.io.Out, visible(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// warn prints a line of ours to standard error.
+func (r *remote) warn(format string, args ...any) {
+	fmt.Fprintf(r.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
+}

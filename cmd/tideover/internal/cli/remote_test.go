@@ -1,0 +1,620 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+const testToken = "the-token-of-these-tests"
+
+// service is a server in this process, for verbs that are processes.
+type service struct {
+	t       *testing.T
+	engine  *engine.Engine
+	server  *http.Server
+	serving sync.WaitGroup
+	state   string // for XDG_STATE_HOME
+	tcp     string
+	gate    chan struct{}
+}
+
+type order struct {
+	Fail string `json:"fail"` // the error
+}
+
+func (s *service) gated(ctx context.Context, _ json.RawMessage) (string, error) {
+	select {
+	case <-s.gate:
+		return "through", nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// fails fails by its input, in a replay not.
+func fails(_ context.Context, o order) (string, error) {
+	if o.Fail != "" {
+		return "", errors.New(o.Fail)
+	}
+	return "well", nil
+}
+
+// stumbles fails in its first attempt.
+func stumbles(ctx context.Context, _ json.RawMessage) (string, error) {
+	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
+		return "", errors.New("stumbled")
+	}
+	return "arrived", nil
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	s := &service{t: t, gate: make(chan struct{})}
+	var flows []*engine.Workflow
+	for name, parts := range map[string][]engine.Part{
+		"echo":    {engine.Step("say", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil })},
+		"fails":   {engine.Step("do", fails, engine.Policy("fixed(1ms) attempts=2"))},
+		"stumble": {engine.Step("go", stumbles, engine.Policy("fixed(1ms) attempts=4"))},
+		"slow":    {engine.Step("go", stumbles, engine.Policy("fixed(1h) attempts=4"))},
+		"gate":    {engine.Step("wait", s.gated)},
+		"two": {
+			engine.Step("first", fails, engine.Policy("fixed(0s) attempts=1")),
+			engine.Step("second", fails, engine.After("first"), engine.WithPolicy(retry.Policy{})),
+		},
+	} {
+		w, err := engine.NewWorkflow(name, parts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows = append(flows, w)
+	}
+	var err error
+	if s.state, err = os.MkdirTemp("", "cli"); err != nil {
+		t.Fatal(err)
+	}
+	s.engine, err = engine.Open(t.Context(), engine.Config{
+		Dir: filepath.Join(s.state, "data"), Durability: engine.OS, Workflows: flows, Logger: slog.New(slog.DiscardHandler), Grace: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.close()
+		if err := s.engine.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(s.state)
+	})
+	s.listen()
+	return s
+}
+
+func (s *service) socket() string { return filepath.Join(s.state, "tideover", "tideover.sock") }
+
+func (s *service) listen() {
+	s.t.Helper()
+	unix, err := api.ListenUnix(s.socket())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.tcp = "http://" + tcp.Addr().String()
+	server := api.NewServer(api.New(api.Options{Engine: s.engine, Token: secret.New(testToken), Version: "v0.0.1", Logger: slog.New(slog.DiscardHandler)}))
+	s.server = server
+	for _, l := range []net.Listener{unix, tcp} {
+		s.serving.Go(func() { _ = server.Serve(l) })
+	}
+}
+
+func (s *service) close() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		s.t.Errorf("shutdown: %v", err)
+	}
+	s.serving.Wait()
+}
+
+// env makes the command find the server at its default place.
+func (s *service) env(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+s.state, "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=", "TZ=UTC", "COLUMNS=", "USER=tester")
+	return cmd
+}
+
+// verb runs a verb to its end.
+func (s *service) verb(args ...string) outcome {
+	s.t.Helper()
+	cmd, _ := command(s.t, args...)
+	return finish(s.t, s.env(cmd))
+}
+
+// want runs a verb that must succeed, and returns what it prints.
+func (s *service) want(args ...string) string {
+	s.t.Helper()
+	got := s.verb(args...)
+	if got.code != 0 {
+		s.t.Fatalf("tideover %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
+	}
+	return strings.TrimSpace(got.out)
+}
+
+// background starts a verb, with its output in a file.
+func (s *service) background(args ...string) (p *started, output func() string) {
+	s.t.Helper()
+	p = &started{t: s.t, dir: s.t.TempDir()}
+	p.Cmd, p.mark = command(s.t, args...)
+	s.env(p.Cmd)
+	name := filepath.Join(p.dir, "out")
+	out, err := os.Create(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = out.Close() })
+	p.Stdout, p.Stderr = out, &p.stderr
+	p.begin()
+	return p, func() string { text, _ := os.ReadFile(name); return string(text) }
+}
+
+// until waits until the run is in the state, and lists know it.
+func (s *service) until(id, state string) {
+	s.t.Helper()
+	eventually(s.t, id+" "+state, func() bool {
+		page, err := s.engine.List(s.t.Context(), engine.Filter{States: []string{state}, Limit: 1000})
+		for _, r := range page.Runs {
+			if r.ID == id {
+				return true
+			}
+		}
+		return err != nil
+	})
+}
+
+// over waits for the end of a run that is known by lists then.
+func (s *service) over(id string) string {
+	s.t.Helper()
+	info, err := s.engine.Wait(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.until(id, info.State)
+	return info.State
+}
+
+func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	file := filepath.Join(t.TempDir(), "in.json")
+	if err := os.WriteFile(file, []byte(`{"from":"file"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		out  string
+		err  string
+	}{
+		{"the output is printed", []string{"echo", "--input", `{"a":1}`, "--wait"}, 0, `{"a":1}` + "\n", ""},
+		{"an input from a file", []string{"echo", "--input", "@" + file, "-w"}, 0, `{"from":"file"}` + "\n", ""},
+		{"an input from standard input", []string{"echo", "--input", "-", "--wait"}, 0, `["stdin"]` + "\n", ""},
+		{"no input", []string{"echo", "--wait"}, 0, "null\n", ""},
+		{"an output that would like to be more", []string{"echo", "--input", "\"\u009b2J\u202e\"", "--wait"}, 0, `"\u009b2J\u202e"` + "\n", ""},
+		{"a dead run", []string{"fails", "--input", `{"fail":"boom"}`, "--wait"}, 1, "", "is dead: boom"},
+		{"a dead run as JSON", []string{"fails", "--input", `{"fail":"boom"}`, "--wait", "--json"}, 1, `"backoffHistory":[1]`, ""},
+		{"one that succeeded as JSON", []string{"echo", "--wait", "--json"}, 0, `"state":"succeeded"`, ""},
+		{"one that takes too long", []string{"gate", "--timeout", "50ms", "--wait"}, 1, "", "Operation timed out after 50ms"},
+		{"followed", []string{"stumble", "--follow"}, 0, "Retry 1/3 after error: stumbled\n", ""},
+		{"followed to a bad end", []string{"fails", "--input", `{"fail":"a\u001b[1mb"}`, "-f"}, 1, `Retry 1/1 after error: a\x1b[1mb` + "\n", ""},
+		{"followed as JSON", []string{"stumble", "--follow", "--json"}, 0, `"kind":"waiting"`, ""},
+		{"followed, and the output", []string{"stumble", "--follow", "--wait"}, 0, `"arrived"` + "\n", "Retry 1/3 after error: stumbled"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cmd, _ := command(t, append([]string{"run"}, c.args...)...)
+			cmd.Stdin = strings.NewReader(`["stdin"]`)
+			got := finish(t, s.env(cmd))
+			wantCode(t, got, c.code)
+			wantIn(t, "stdout", got.out, c.out)
+			wantIn(t, "stderr", got.stderr, c.err)
+		})
+	}
+}
+
+func TestRunsThatAreNotStarted(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		err  string
+	}{
+		{"no workflow", nil, "accepts 1 arg"},
+		{"an unknown one", []string{"ech"}, `workflow: there is none of the name "ech"; there are echo,`},
+		{"a timeout of zero", []string{"echo", "--timeout", "0s"}, "--timeout: "},
+		{"a negative timeout", []string{"echo", "--timeout", "-1s"}, "--timeout: "},
+		{"no unit", []string{"echo", "--timeout", "5"}, "--timeout: "},
+		{"two timeouts", []string{"echo", "--timeout", "5s", "--timeout", "6s"}, "is given twice"},
+		{"no JSON", []string{"echo", "--input", "text"}, "quotes of its own"},
+		{"no file", []string{"echo", "--input", "@/nowhere"}, "--input: open /nowhere"},
+		{"both times", []string{"echo", "--in", "1h", "--at", "2030-01-01T00:00:00Z"}, "one of them is enough"},
+		{"a bad time", []string{"echo", "--at", "tomorrow"}, "--at: "},
+		{"a bad server", []string{"echo", "--server", "localhost"}, "--server: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := s.verb(append([]string{"run"}, c.args...)...)
+			wantCode(t, got, codeOwn)
+			wantIn(t, "stderr", got.stderr, c.err)
+			if got.out != "" {
+				t.Errorf("stdout %q", got.out)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if stats, err := s.engine.Stats(context.Background()); err != nil || len(stats.Workflows) > 0 {
+			t.Errorf("something was started: %+v, %v", stats, err)
+		}
+	})
+}
+
+func TestAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"run", "echo"}, {"runs"}, {"runs", "--watch"}, {"show", "x"}, {"retry", "x"}, {"cancel", "x"}, {"wake", "x"}, {"dead"},
+		{"events", "-f"}, {"workflows"}, {"schedules"}, {"status"}, {"backup", "x"}, {"retry", "--dead"},
+	} {
+		cmd, _ := command(t, args...)
+		cmd.Env = append(cmd.Env, "XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=")
+		got := finish(t, cmd)
+		wantCode(t, got, codeOwn)
+		if want := "tideover: no tideover serve at /nowhere/tideover/tideover.sock: start one with `tideover serve`, or name another with --server\n"; got.stderr != want {
+			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+		}
+	}
+}
+
+func TestTheServerMayBeNamed(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		env  []string
+		code int
+		err  string
+	}{
+		{"by its default place", nil, nil, 0, ""},
+		{"by a variable", nil, []string{"XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=unix:" + s.socket()}, 0, ""},
+		{"by a flag, which counts more", []string{"--server", "unix:" + s.socket()}, []string{"TIDEOVER_SERVER=unix:/nowhere"}, 0, ""},
+		{"over TCP", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=" + testToken}, 0, ""},
+		{"over TCP without a token", []string{"--server", s.tcp}, nil, codeOwn, "set TIDEOVER_TOKEN"},
+		{"over TCP with another token", []string{"--server", s.tcp}, []string{"TIDEOVER_TOKEN=wrong"}, codeOwn, "set TIDEOVER_TOKEN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cmd, _ := command(t, append([]string{"status"}, c.args...)...)
+			s.env(cmd).Env = append(cmd.Env, c.env...)
+			got := finish(t, cmd)
+			wantCode(t, got, c.code)
+			wantIn(t, "stderr", got.stderr, c.err)
+			if strings.Contains(got.stderr, testToken) {
+				t.Errorf("the token is in %q", got.stderr)
+			}
+		})
+	}
+}
+
+func TestShowAndControl(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+
+	slow := s.want("run", "slow", "--key", "the/key")
+	s.until(slow, "waiting")
+	text := s.want("show", "the/key")
+	for _, part := range []string{slow + "  slow  waiting", "by cli:", "stumbled", "waits 1h until", "set by the policy", "fixed(1h) attempts=4"} {
+		wantIn(t, "show", text, part)
+	}
+	var info engine.Info
+	if err := json.Unmarshal([]byte(s.want("show", slow[:20], "--json")), &info); err != nil || info.ID != slow || info.Steps[0].Attempts[0].Wait.Delay != time.Hour {
+		t.Errorf("show --json: %+v, %v", info, err)
+	}
+	wantIn(t, "run again", s.verb("run", "slow", "--key", "the/key").stderr, "this is its run")
+	wantIn(t, "wake", s.want("wake", slow), slow)
+	if state := s.over(slow); state != "succeeded" {
+		t.Errorf("woken: %s", state)
+	}
+	wantIn(t, "show", s.want("show", slow), "ended early by cli:")
+
+	gate := s.want("run", "gate")
+	s.until(gate, "running")
+	wantIn(t, "cancel", s.want("cancel", gate), gate+" canceled")
+	got := s.verb("cancel", gate)
+	wantCode(t, got, codeOwn)
+	wantIn(t, "stderr", got.stderr, "not possible now")
+
+	two := s.want("run", "two", "--input", `{"fail":"no"}`)
+	s.over(two)
+	wantIn(t, "retry", s.want("retry", two), two)
+	s.over(two)
+	again := s.want("retry", "--input", `{}`, two)
+	if state := s.over(again); state != "succeeded" {
+		t.Errorf("replayed: %s", state)
+	}
+	wantIn(t, "show", s.want("show", two), "replaced by "+again)
+	var rerun api.Started
+	if err := json.Unmarshal([]byte(s.want("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.over(rerun.ID) != "succeeded" {
+		t.Errorf("rerun: %+v, %v", rerun, err)
+	}
+
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		err  string
+	}{
+		{"show without a run", []string{"show"}, codeOwn, "accepts 1 arg"},
+		{"a run that does not exist", []string{"show", "nothing"}, codeNoRun, "no such run: nothing"},
+		{"one that is hostile", []string{"show", "x\x1b[2J"}, codeNoRun, `no such run: x\x1b[2J`},
+		{"retry without a run", []string{"retry"}, codeOwn, "which run?"},
+		{"retry of one that does not exist", []string{"retry", "nothing"}, codeNoRun, "no such run"},
+		{"of several, one", []string{"wake", "nothing", again}, codeDead, "2 of 2 runs could not be changed"},
+		{"retry from nowhere", []string{"retry", "--from", "third", again}, codeOwn, "there are first, second"},
+		{"retry of all and one", []string{"retry", "--dead", again}, codeOwn, "one of them is enough"},
+		{"a filter for one", []string{"retry", "--workflow", "two", again}, codeOwn, "--workflow is for --dead"},
+		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, codeOwn, "one of them"},
+		{"from for all", []string{"retry", "--dead", "--from", "x"}, codeOwn, "for one run"},
+		{"cancel of nothing", []string{"cancel"}, codeOwn, "which run?"},
+		{"a state that does not exist", []string{"runs", "--state", "ded"}, codeOwn, "--state: "},
+		{"a limit that is too large", []string{"runs", "--limit", "1001"}, codeOwn, "--limit: "},
+		{"an order that does not exist", []string{"runs", "--order", "best"}, codeOwn, "--order: "},
+		{"a kind that does not exist", []string{"events", "--kind", "x"}, codeOwn, "--kind: "},
+		{"a backup to nowhere", []string{"backup"}, codeOwn, "accepts 1 arg"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := s.verb(c.args...)
+			wantCode(t, got, c.code)
+			wantIn(t, "stderr", got.stderr, c.err)
+		})
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, s.want("run", "fails", "--input", fmt.Sprintf(`{"fail":"host %d is away"}`, i)))
+	}
+	other := s.want("run", "fails", "--input", `{"fail":"disk full"}`)
+	for _, id := range append(ids, other) {
+		s.over(id)
+	}
+	bulk := []string{"retry", "--dead", "--workflow", "fails", "--error-like", "host 9 is away"}
+
+	text := s.want("dead", "--groups")
+	wantIn(t, "groups", text, "RUNS")
+	wantIn(t, "groups", text, "is away")
+	wantIn(t, "groups", s.want("dead", "--groups", "--json"), `"count":3`)
+	if n := strings.Count(s.want("dead"), "\n"); n != 4 {
+		t.Errorf("dead has %d lines", n)
+	}
+	if n := strings.Count(s.want("dead", "--error-like", "disk full"), "\n"); n != 1 {
+		t.Errorf("dead --error-like has %d lines", n)
+	}
+
+	got := s.verb(bulk...)
+	wantCode(t, got, codeOwn)
+	wantIn(t, "stderr", got.stderr, "this would retry 3 runs: say --yes")
+
+	cmd, mark := command(t, bulk...)
+	asked := startSession(t, s.env(cmd), mark)
+	asked.expect("retry 3 runs? [y/N] ")
+	asked.write("n\n")
+	asked.wantCode(codeOwn)
+	asked.expect("nothing was changed")
+
+	cmd, mark = command(t, bulk...)
+	asked = startSession(t, s.env(cmd), mark)
+	asked.expect("retry 3 runs? [y/N] ")
+	asked.write("y\n")
+	asked.wantCode(0)
+	asked.expect("retried 3 of 3 runs")
+	for _, id := range ids {
+		s.over(id)
+		if info, err := s.engine.Get(t.Context(), id); err != nil || info.Attempts != 4 {
+			t.Errorf("%s: %+v, %v", id, info, err)
+		}
+	}
+	wantIn(t, "none", s.want("retry", "--dead", "--workflow", "echo", "--yes"), "retried 0 of 0 runs")
+	wantIn(t, "json", s.want(append(bulk, "--yes", "--json")...), `"done":3`)
+	for range 2 {
+		s.until(s.want("run", "slow"), "waiting")
+	}
+	wantIn(t, "cancel", s.want("cancel", "--workflow", "slow", "--yes"), "canceled 2 of 2 runs")
+}
+
+func TestListsAndTheRest(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	wantIn(t, "runs", s.want("runs"), "no runs")
+	id := s.want("run", "fails", "--input", `{"fail":"a\u001b[2Jb"}`)
+	s.over(id)
+	text := s.want("runs", "--state", "dead,succeeded", "--workflow", "fails")
+	wantIn(t, "runs", text, id+"  dead   fails     do    2")
+	wantIn(t, "runs", text, `a\x1b[2Jb`)
+	var page engine.Page
+	if err := json.Unmarshal([]byte(s.want("runs", "--json")), &page); err != nil || len(page.Runs) != 1 || page.Runs[0].ID != id {
+		t.Errorf("runs --json: %+v, %v", page, err)
+	}
+	wantIn(t, "status", s.want("status"), "tideover v0.0.1; up for")
+	wantIn(t, "status", s.want("status", "--json"), `"version":"v0.0.1"`)
+	wantIn(t, "workflows", s.want("workflows"), "second  after first")
+	wantIn(t, "workflows", s.want("workflows", "--json"), `"name":"two"`)
+	wantIn(t, "schedules", s.want("schedules"), "no schedules")
+	if err := s.engine.SetSchedules(t.Context(), []engine.Schedule{{Name: "nightly", Workflow: "echo", Cron: "0 3 * * *"}}); err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "schedules", s.want("schedules"), "nightly  echo      0 3 * * *")
+	wantIn(t, "schedules", s.want("schedules", "--json"), `"cron":"0 3 * * *"`)
+
+	text = s.want("events")
+	wantIn(t, "events", text, id[:shortID]+" fails: Run started by cli:")
+	wantIn(t, "events", text, `fails: Retry after error: a\x1b[2Jb`)
+	if text := s.want("events", "--run", id, "--kind", "gave-up", "--json"); strings.Count(text, `"kind":"gave-up"`) != 2 || strings.Contains(text, "run-started") {
+		t.Errorf("events --kind gave-up --json: %s", text)
+	}
+
+	dir := filepath.Join(t.TempDir(), "copy")
+	wantIn(t, "backup", s.want("backup", dir), "copied to "+dir)
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		t.Errorf("backup: %v, %v", files, err)
+	}
+}
+
+func TestWatching(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	p, output := s.background("runs", "--watch")
+	id := s.want("run", "gate")
+	eventually(t, "a line", func() bool { return strings.Contains(output(), id+" gate running") })
+	close(s.gate)
+	eventually(t, "another line", func() bool { return strings.Contains(output(), id+" gate succeeded") })
+	p.signal(syscall.SIGTERM)
+	if got := p.end(); got.code != 128+int(syscall.SIGTERM) {
+		t.Errorf("code %d, stderr %q", got.code, got.stderr)
+	}
+	cmd, mark := command(t, "runs", "--watch")
+	on := startSession(t, s.env(cmd), mark)
+	on.expect(id[:shortID])
+	on.expect("\x1b[2F") // back to the beginning, to write it again
+	on.write("\x03")
+	on.wantCode(130)
+}
+
+func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, flag := range []string{"--wait", "--follow"} {
+		p, _ := s.background("run", "gate", flag, "--key", flag)
+		eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), flag, 2); return len(ids) == 1 })
+		ids, _ := s.engine.Find(t.Context(), flag, 2)
+		p.signal(syscall.SIGINT)
+		got := p.end()
+		wantCode(t, got, 130)
+		// It may have been interrupted before it knew the id.
+		if got.stderr != "" {
+			wantIn(t, "stderr", got.stderr, "run "+ids[0]+" goes on")
+		}
+		if info, err := s.engine.Get(t.Context(), ids[0]); err != nil || info.Finished() {
+			t.Errorf("%s: %+v, %v", flag, info, err)
+		}
+	}
+	p, _ := s.background("run", "gate", "--wait", "--key", "k")
+	eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "k", 2); return len(ids) == 1 })
+	s.want("cancel", "k")
+	wantCode(t, p.end(), codeCanceled)
+}
+
+func TestEventsAreFollowedThroughARestart(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	p, output := s.background("events", "--follow", "--json", "--after", "0")
+	first := s.want("run", "echo")
+	eventually(t, "events", func() bool { return strings.Contains(output(), first) })
+	waiting, result := s.background("run", "gate", "--wait", "--key", "g")
+	eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "g", 2); return len(ids) == 1 })
+	s.close()
+	s.listen()
+	second := s.want("run", "echo")
+	eventually(t, "events of the new server", func() bool { return strings.Contains(output(), second) })
+	close(s.gate)
+	got := waiting.end()
+	if wantCode(t, got, 0); result() != "\"through\"\n" {
+		t.Errorf("result %q, stderr %q", result(), got.stderr)
+	}
+	p.signal(syscall.SIGTERM)
+	p.end()
+	for line := range strings.Lines(output()) {
+		var e api.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Message == "" {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	dead := s.want("run", "fails", "--input", `{"fail":"x"}`)
+	s.over(dead)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", ""}, "stumble\n"},
+		{[]string{"show", dead[:5]}, dead + "\tfails, dead\n"},
+		{[]string{"retry", ""}, dead + "\t"},
+		{[]string{"runs", "--state", "d"}, "dead\n"},
+		{[]string{"runs", "--state", "dead,s"}, "dead,succeeded\n"},
+		{[]string{"runs", "--workflow", ""}, "echo\n"},
+		{[]string{"events", "--kind", ""}, "gave-up\n"},
+	} {
+		wantIn(t, fmt.Sprint(c.args), s.want(append([]string{"__complete"}, c.args...)...)+"\n", c.want)
+	}
+	if text := s.want("__complete", "cancel", ""); strings.Contains(text, dead) {
+		t.Errorf("cancel offers a dead run: %s", text)
+	}
+	cmd, _ := command(t, "__complete", "show", "")
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME=/nowhere", "TIDEOVER_SERVER=")
+	if got := finish(t, cmd); got.code != 0 || got.out != ":4\n" || strings.Contains(got.stderr, "nowhere") {
+		t.Errorf("without a server: %+v", got)
+	}
+	// A server that accepts and says nothing must not hold up the line.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	began := time.Now()
+	cmd, _ = command(t, "__complete", "--", "show", "--server", "http://"+l.Addr().String(), "")
+	got := finish(t, cmd)
+	if wantCode(t, got, 0); time.Since(began) > 10*time.Second {
+		t.Errorf("took %v", time.Since(began))
+	}
+}
+
+func TestHelpOfTheVerbs(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"run", "runs", "show", "retry", "cancel", "wake", "dead", "events", "workflows", "schedules", "status", "backup"} {
+		text := tideover(t, verb, "--help")
+		wantCode(t, text, 0)
+		for _, part := range []string{"Exit codes:", "Examples:", "--json", "--server", "TIDEOVER_TOKEN", "  125  "} {
+			wantIn(t, verb+" --help", text.out, part)
+		}
+	}
+}

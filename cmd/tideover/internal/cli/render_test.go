@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// noon is when the golden pictures were taken.
+var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return noon.Add(d) }
+
+func later(d time.Duration) *time.Time { t := at(d); return &t }
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || got != string(want) {
+		t.Errorf("%s: %v; got\n%s\nwant\n%s", path, err, got, want)
+	}
+}
+
+// hostile is an error that would like to be something else.
+const hostile = "connection refused\x1b[2J\x1b]0;owned\x07\nall is well\u202e"
+
+func exampleRun() *engine.Info {
+	return &engine.Info{
+		ID: "01k9v3q0h2f8d7w5j3m1n6p4rt", Workflow: "order", Key: "order-4711", Source: "cli:eve", State: "waiting",
+		Created: at(-20 * time.Hour), Updated: at(-time.Minute), Deadline: later(4 * time.Hour), Next: later(90 * time.Second), Attempts: 5,
+		Step: "ship", Error: hostile, Input: json.RawMessage(`{"id":4711,"note":"x` + "\u009b" + `"}`), ReplayOf: "01k9v3q0h2f8d7w5j3m1n6p4rs",
+		Steps: []engine.StepInfo{
+			{
+				Name: "charge", Policy: "exponential(1s..1m) attempts=5", Status: "succeeded", Spent: 3, Output: json.RawMessage(`"paid"`),
+				Attempts: []engine.AttemptInfo{
+					{
+						Number: 1, Started: at(-20 * time.Hour), Ended: later(-20*time.Hour + 120*time.Millisecond), Outcome: "failed", Error: "503 Service Unavailable",
+						Wait: &engine.WaitInfo{Delay: 30 * time.Second, Until: at(-20*time.Hour + 30*time.Second + 120*time.Millisecond), By: "server"},
+					},
+					{Number: 2, Started: at(-19 * time.Hour), Ended: later(-18 * time.Hour), Outcome: "lost", Error: "the process ended in the attempt"},
+					{
+						Number: 3, Started: at(-17 * time.Hour), Ended: later(-17*time.Hour + time.Second), Outcome: "failed", Error: "no route",
+						Wait: &engine.WaitInfo{Delay: time.Hour, Until: at(-16*time.Hour - 30*time.Minute), By: "policy", Woken: "page"},
+					},
+					{Number: 4, Started: at(-16*time.Hour - 30*time.Minute), Ended: later(-16*time.Hour - 29*time.Minute), Outcome: "succeeded"},
+				},
+			},
+			{
+				Name: "ship", Needs: []string{"charge"}, Policy: "fixed(2m30s) attempts=3", Status: "waiting", Spent: 1, Next: later(90 * time.Second), Omitted: 2,
+				Attempts: []engine.AttemptInfo{{
+					Number: 1, Started: at(-2 * time.Minute), Ended: later(-time.Minute), Outcome: "failed", Error: hostile,
+					Wait: &engine.WaitInfo{Delay: 150 * time.Second, Until: at(90 * time.Second), By: "policy"},
+				}},
+			},
+			{Name: "tell", Needs: []string{"ship"}, Policy: "fixed(1s) attempts=3", Status: "blocked"},
+		},
+		Notes: []engine.Note{{At: at(-20 * time.Hour), What: "started", Text: "cli:eve"}, {At: at(-3 * time.Hour), What: "retried", Text: "page"}},
+	}
+}
+
+func TestHowARunLooks(t *testing.T) {
+	t.Parallel()
+	s := screen{now: noon, zone: time.UTC}
+	golden(t, "show.txt", renderShow(exampleRun(), &s))
+	dead := exampleRun()
+	dead.State, dead.Reason, dead.Next, dead.Ended, dead.ReplacedBy = "dead", "attempts", nil, later(-time.Minute), "01k9v3q0h2f8d7w5j3m1n6p4rz"
+	dead.Steps[1].Status, dead.Steps[1].Next = "failed", nil
+	dead.Steps[1].Attempts[0].Wait, dead.Steps[1].Attempts[0].Reason = nil, "attempts"
+	s.colour, s.zone = true, time.FixedZone("", 3600)
+	golden(t, "show-dead-colour.txt", renderShow(dead, &s))
+	done := &engine.Info{ID: "01k9", Workflow: "echo", State: "succeeded", Created: at(-time.Second), Ended: later(-time.Second), Output: json.RawMessage(`"x"`)}
+	golden(t, "show-done.txt", renderShow(done, &screen{now: noon, zone: time.UTC}))
+}
+
+func TestHowRunsLook(t *testing.T) {
+	t.Parallel()
+	run := exampleRun()
+	page := &engine.Page{Runs: []engine.Info{
+		*run,
+		{ID: "01k9v3q0h2f8d7w5j3m1n6p4ry", Workflow: "nightly-report", State: "succeeded", Created: at(-3 * 24 * time.Hour), Attempts: 2},
+		{ID: "01k9v3q0h2f8d7w5j3m1n6p4rx", Workflow: "order", State: "dead", Created: at(-time.Minute), Attempts: 12, Step: "charge", Error: strings.Repeat("long ", 40)},
+		{ID: "01k9v3q0h2f8d7w5j3m1n6p4rw", Workflow: "order", State: "scheduled", Created: at(-time.Second), Next: later(49 * time.Hour)},
+		{ID: "01k9v3q0h2f8d7w5j3m1n6p4rv", Workflow: "order", State: "queued", Created: at(0), Next: later(-time.Second)},
+	}, Next: "x", Behind: 3}
+	for name, s := range map[string]screen{
+		"runs.txt":        {now: noon},
+		"runs-80.txt":     {now: noon, terminal: true, width: 80},
+		"runs-colour.txt": {now: noon, terminal: true, width: 120, colour: true},
+		"runs-narrow.txt": {now: noon, terminal: true, width: 20},
+	} {
+		lines := renderRuns(page, &s)
+		for _, line := range lines[:len(lines)-2] {
+			if n := len([]rune(line)); s.width > 0 && !s.colour && n > s.width {
+				t.Errorf("%s: %d characters in %q", name, n, line)
+			}
+		}
+		golden(t, name, strings.Join(lines, "\n")+"\n")
+	}
+	if got := renderRuns(&engine.Page{}, &screen{}); got[0] != "no runs" {
+		t.Errorf("no runs: %q", got)
+	}
+}
+
+func TestHowTheRestLooks(t *testing.T) {
+	t.Parallel()
+	s := screen{now: noon, zone: time.UTC, width: 100}
+	text := [][]string{
+		renderStatus(api.Status{
+			Version: "v1.2.3", Uptime: 93784, Running: 3, Timers: 12, Stuck: 1, ViewBehind: 4, Next: later(12 * time.Second), NeedsHandler: map[string]int{"go:order/pack": 2},
+			Troubles: []engine.Trouble{{What: "can't store what happens", Since: at(-time.Minute), Error: "disk full\x1b[2J"}},
+			Workflows: []api.WorkflowCounts{
+				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: api.Totals{Succeeded: 4711, Failures: 99}},
+				{Name: "nightly", States: map[string]int{}, Totals: api.Totals{Succeeded: 1}},
+			},
+		}, &s),
+		renderStatus(api.Status{Version: "v1.2.3"}, &s),
+		renderWorkflows([]api.Workflow{
+			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []api.Step{
+				{Name: "charge", Policy: "exponential(1s..1m) attempts=5"},
+				{Name: "ship", Needs: []string{"charge", "pack"}, Policy: "fixed(1s) attempts=3"},
+			}},
+			{Name: "echo", Steps: []api.Step{{Name: "say", Policy: "fixed(1s) attempts=3"}}},
+		}, &s),
+		renderSchedules([]engine.Schedule{{Name: "nightly", Workflow: "order", Cron: "0 3 * * *", Next: at(15 * time.Hour)}}, &s),
+		renderGroups([]api.Group{{Error: hostile, Workflow: "order", Step: "ship", Count: 17, First: at(-48 * time.Hour), Last: at(-time.Minute)}}, &s),
+		renderWorkflows(nil, &s), renderSchedules(nil, &s), renderGroups(nil, &s),
+	}
+	var all []string
+	for _, lines := range text {
+		all = append(all, strings.Join(lines, "\n"))
+	}
+	golden(t, "rest.txt", strings.Join(all, "\n---\n")+"\n")
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0ms", 20 * time.Millisecond: "20ms", 1500 * time.Millisecond: "1s", 59 * time.Second: "59s", time.Minute: "1m",
+		80 * time.Second: "1m20s", 2 * time.Hour: "2h", 150 * time.Minute: "2h30m", 49 * time.Hour: "2d1h", -time.Minute: "-1m",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("span(%v) = %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/server"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+)
+
+const serveLong = `Runs everything that lives long and is in the configuration file: workflows and
+their schedules, the control API and the page.
+
+The state is in one folder, and survives the end of the process: runs that were
+accepted go on when serve is started again. One serve at a time can use a folder.
+
+The API is on a socket in that folder, for this user only, and on a loopback
+address for whoever has the token. The page's address, with the token in it, is
+printed at the start.
+
+SIGTERM or SIGINT ends everything in order: attempts are told to end and begin
+again next time; a second signal does not wait for them. SIGHUP, and any change of
+the file, loads the configuration again; if it is wrong, the old one stays. Runs
+in progress go on as they began.
+
+The file is --config, or $TIDEOVER_CONFIG, or ./tideover.yaml, or
+tideover/config.yaml in the folder for configuration, whichever is there first.
+Values of its server section may be set by flags, or by variables such as
+TIDEOVER_SERVER_LISTEN; "tideover config show --origin" says which counts.`
+
+const serveExample = `  # see it work, without any configuration; nothing is kept
+  tideover serve --demo
+
+  # what is in a file
+  tideover serve --config tideover.yaml
+
+  # in another window
+  tideover run nightly-report --wait
+  tideover runs --watch`
+
+type serveOptions struct {
+	source configFlags
+	demo   bool
+	level  string
+	asJSON bool
+}
+
+// configFlags are the flags of all commands that read the configuration.
+type configFlags struct {
+	path   string
+	listen string
+	data   string
+	socket string
+}
+
+func (f *configFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file`")
+	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` of the API and the page (default 127.0.0.1:7878)")
+	cmd.Flags().StringVar(&f.data, "data", "", "`folder` that keeps the state")
+	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the socket of the API")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.MarkFlagDirname("data")
+}
+
+// source returns where the configuration comes from. It may come from nowhere.
+func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
+	src := config.Source{Path: f.path, Flags: map[string]string{}, Redactor: redactor}
+	for key, value := range map[string]string{"listen": f.listen, "data": f.data, "socket": f.socket} {
+		if value != "" {
+			src.Flags[key] = value
+		}
+	}
+	if src.Path != "" {
+		return src, nil
+	}
+	if src.Path = os.Getenv("TIDEOVER_CONFIG"); src.Path != "" {
+		return src, nil
+	}
+	candidates := []string{"tideover.yaml"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "tideover", "config.yaml"))
+	}
+	for _, path := range candidates {
+		_, err := os.Stat(path)
+		if err == nil {
+			src.Path = path
+			return src, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return src, err
+		}
+	}
+	return src, nil
+}
+
+func newServe(io Streams) *cobra.Command {
+	o := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:     "serve [flags]",
+		Short:   "Run workflows, the API and the page",
+		Long:    serveLong,
+		Example: serveExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), io, o) },
+	}
+	o.source.add(cmd)
+	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does: an unreliable service, workflows and new runs, in a temporary folder")
+	cmd.Flags().StringVar(&o.level, "log-level", "", "debug, info, warn or error (default info; warn for the demo)")
+	cmd.Flags().BoolVar(&o.asJSON, "log-json", false, "log JSON lines")
+	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func runServe(ctx context.Context, io Streams, o *serveOptions) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	redactor := new(secret.Redactor)
+	if o.demo && o.level == "" {
+		o.level = "warn" // the page tells the rest
+	}
+	log, err := newLogger(io, o, redactor)
+	if err != nil {
+		return err
+	}
+	src, err := o.source.source(redactor)
+	if err != nil {
+		return err
+	}
+	if o.demo && o.source.path == "" {
+		dir, err := os.MkdirTemp("", "tideover-demo-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		src.Path = "" // the demo needs nothing, and shows nothing of yours
+		if o.source.data == "" {
+			src.Flags["data"] = dir
+		}
+	} else if src.Path == "" {
+		return errors.New("serve: there is no configuration: name one with --config, or see it work with --demo")
+	}
+	ctx, hurry, reload, stop := serveSignals(ctx, log)
+	defer stop()
+	err = server.Run(ctx, hurry, server.Options{
+		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Version: thisBuild().String(), Log: log, Reload: reload,
+		Ready: func(page string) { announce(io, o, page) },
+	})
+	if err != nil {
+		return fmt.Errorf("serve: %s", redactor.String(err.Error()))
+	}
+	return nil
+}
+
+// announce says where the page is.
+func announce(io Streams, o *serveOptions, page string) {
+	if o.demo {
+		fmt.Fprintln(io.Out, "tideover: the demo runs; nothing of it is kept.")
+	}
+	fmt.Fprintf(io.Out, "tideover: the page is at %s\n", page)
+	fmt.Fprintln(io.Out, "tideover: Ctrl-C ends it.")
+}
+
+func newLogger(io Streams, o *serveOptions, redactor *secret.Redactor) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cmp.Or(o.level, "info"))); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", o.level)
+	}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindString || a.Value.Kind() == slog.KindAny {
+			a.Value = slog.StringValue(redactor.String(a.Value.String()))
+		}
+		return a
+	}}
+	if o.asJSON {
+		return slog.New(slog.NewJSONHandler(io.Err, opts)), nil
+	}
+	return slog.New(slog.NewTextHandler(io.Err, opts)), nil
+}
+
+// serveSignals returns a context that ends with the first signal to end, one that
+// ends with the second, and a channel for those to load the configuration again.
+func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.Context, reload <-chan struct{}, stop func()) {
+	ctx, end := context.WithCancel(parent)
+	hurry, now := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 4)
+	loads := make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				switch {
+				case sig == syscall.SIGHUP:
+					select {
+					case loads <- struct{}{}:
+					case <-ctx.Done():
+					case <-done:
+						return
+					}
+				case ctx.Err() == nil:
+					log.Info("told to end; another signal does not wait for attempts to end", "signal", sig.String())
+					end()
+				default:
+					now()
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, hurry, loads, func() {
+		signal.Stop(signals)
+		close(done)
+		end()
+		now()
+	}
+}
+
+// newGuard is the command under which steps run their commands.
+func newGuard() *cobra.Command {
+	return &cobra.Command{
+		Use: steps.GuardName, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := steps.Guard(args); code != 0 {
+				return exitError{Code: code}
+			}
+			return nil
+		},
+	}
+}

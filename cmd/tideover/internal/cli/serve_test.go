@@ -1,0 +1,364 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// served is a `tideover serve` with a file of its own.
+type served struct {
+	*started
+	out  *syncBuffer
+	file string
+	data string
+}
+
+// serveFile starts a server with the file, and waits until it serves. A folder that
+// is given is used again.
+func serveFile(t *testing.T, text, dir string, env ...string) *served {
+	t.Helper()
+	if dir == "" {
+		dir = shortDir(t)
+	}
+	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	write(t, s.file, text)
+	s.Cmd, s.mark = command(t, "serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
+	s.Env = append(append(s.Env, "DIR="+dir), env...)
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	eventually(t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	return s
+}
+
+// shortDir returns a folder whose path leaves room for that of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask runs a verb against the server.
+func (s *served) ask(args ...string) outcome {
+	s.t.Helper()
+	cmd, _ := command(s.t, args...)
+	cmd.Env = append(cmd.Env, "TIDEOVER_SERVER=unix:"+filepath.Join(s.data, "tideover.sock"))
+	return finish(s.t, cmd)
+}
+
+// page returns the address of the page, token included.
+func (s *served) page() string {
+	_, rest, _ := strings.Cut(s.out.String(), "the page is at ")
+	page, _, _ := strings.Cut(rest, "\n")
+	return page
+}
+
+// show returns a run.
+func (s *served) show(id string) *engine.Info {
+	s.t.Helper()
+	var i engine.Info
+	o := s.ask("show", id, "--json")
+	if err := json.Unmarshal([]byte(o.out), &i); err != nil {
+		s.t.Fatalf("show: %v in %q; %q", err, o.out, o.stderr)
+	}
+	return &i
+}
+
+const commands = `version: 1
+workflows:
+  report:
+    input: {who: nobody}
+    steps:
+      - id: fetch
+        run: [sh, -c, 'echo "attempt $TIDEOVER_ATTEMPT of $TIDEOVER_ATTEMPTS for $1" >&2; test $TIDEOVER_ATTEMPT -ge 3 && echo "{\"n\": 42}"', sh, "{{ .input.who }}"]
+        policy: fixed(10ms) attempts=5
+      - id: render
+        run: [sh, -c, 'cat; echo " rendered"']
+        stdin: "{{ .steps.fetch.output.n }}"
+        needs: [fetch]
+  codes:
+    steps:
+      - {id: exit, run: [sh, -c, "exit {{ .input }}"], policy: fixed(1ms) attempts=3, retry-exit: [75, 80-89]}
+  never:
+    steps:
+      - {id: exit, run: [sh, -c, "exit {{ .input }}"], policy: fixed(1ms) attempts=3, permanent-exit: [81]}
+  long:
+    steps:
+      - id: sleep
+        run: [sh, -c, 'echo begin $TIDEOVER_ATTEMPT >> $DIR/log; trap "sleep 0.3; echo end $TIDEOVER_ATTEMPT >> $DIR/log; exit 1" TERM; echo $$ > $DIR/pid; (setsid sleep 600 &) ; sleep 600 & wait']
+        policy: fixed(10ms) attempts=3
+  limited:
+    steps:
+      - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=100ms}
+  big:
+    steps:
+      - {id: talk, run: [sh, -c, 'head -c 3000000 /dev/zero | tr "\0" "\1"'], output-limit: 1MiB}
+  alarm:
+    steps:
+      - {id: fail, run: [sh, -c, 'echo oops >&2; exit 3'], policy: fixed(1ms) attempts=2}
+    on-give-up: {run: [sh, -c, 'echo "$1 $2" >> $DIR/alarm', sh, "{{ .run.id }}", "{{ .steps.fail.exit }}"]}
+`
+
+func TestCommandsAsSteps(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := serveFile(t, commands, "")
+	o := s.ask("run", "report", "--input", `{"who":"ada"}`, "--wait")
+	wantCode(t, o, 0)
+	wantIn(t, "output", o.out, `"42 rendered\n"`)
+
+	for _, c := range []struct {
+		workflow       string
+		exit, attempts int
+	}{{"codes", 75, 3}, {"codes", 80, 3}, {"codes", 5, 1}, {"codes", 127, 1}, {"never", 5, 3}, {"never", 81, 1}, {"never", 126, 1}} {
+		o := s.ask("run", c.workflow, "--input", fmt.Sprint(c.exit), "--wait")
+		wantCode(t, o, 1)
+		id := strings.Fields(o.stderr)[2]
+		if i := s.show(id); i.Attempts != c.attempts {
+			t.Errorf("%s with exit code %d: %d attempts, want %d: %s", c.workflow, c.exit, i.Attempts, c.attempts, i.Error)
+		}
+	}
+
+	o = s.ask("run", "limited", "--wait")
+	wantCode(t, o, 1)
+	wantIn(t, "error", o.stderr, "timed out after 100ms")
+	if pid := s.sign("hang"); alive(pid) {
+		t.Errorf("process %s outlived its timeout", pid)
+	}
+
+	o = s.ask("run", "big", "--wait")
+	wantCode(t, o, 0)
+	wantIn(t, "output", o.out, `"truncated":true`)
+
+	o = s.ask("run", "alarm", "--wait")
+	wantCode(t, o, 1)
+	eventually(t, "on-give-up runs", func() bool { return lines(filepath.Join(s.dir, "alarm")) == 1 })
+	wantIn(t, "alarm", s.sign("alarm"), " -1")
+
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	wantNobody(t, s.mark)
+}
+
+func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := shortDir(t)
+	s := serveFile(t, commands, dir)
+	id := strings.TrimSpace(s.ask("run", "long").out)
+	s.sign("pid")
+	s.signal(syscall.SIGKILL)
+	s.end()
+	again := serveFile(t, commands, dir)
+	eventually(t, "the attempt is made again", func() bool { return lines(filepath.Join(dir, "log")) >= 3 })
+	data, _ := os.ReadFile(filepath.Join(dir, "log"))
+	if got := string(data); got != "begin 1\nend 1\nbegin 2\n" {
+		t.Errorf("attempts overlap: %q", got)
+	}
+	eventually(t, "what the first server ran is gone", func() bool { return len(survivors(t, s.mark)) == 0 })
+	i := again.show(id)
+	if a := i.Steps[0].Attempts; len(a) != 2 || a[0].Outcome != "lost" || i.Steps[0].Spent != 0 {
+		t.Errorf("%+v", i.Steps[0])
+	}
+	wantCode(t, again.ask("cancel", id), 0)
+	eventually(t, "the command is ended", func() bool { return lines(filepath.Join(dir, "log")) >= 4 })
+	again.signal(syscall.SIGTERM)
+	wantCode(t, again.end(), 0)
+	wantNobody(t, again.mark)
+}
+
+func TestRequestsAsSteps(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	var keys [3]string
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := calls.Add(1)
+		if r.URL.Path == "/gone" {
+			http.Error(w, "no such thing", http.StatusGone)
+			return
+		}
+		if n <= 3 {
+			keys[n-1] = r.Header.Get("Idempotency-Key")
+		}
+		if r.Header.Get("Authorization") != "Bearer s3cret-value" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		if n < 3 {
+			w.Header().Set("Retry-After", "0.05")
+			http.Error(w, "busy, s3cret-value", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, `{"ok": true}`)
+	}))
+	defer up.Close()
+	file := fmt.Sprintf(`version: 1
+workflows:
+  post:
+    steps:
+      - id: send
+        http: {post: %q, headers: {Authorization: "Bearer ${env:HOOK}"}, body: "{{ json .input }}"}
+        policy: fixed(1ms) attempts=5
+  gone:
+    steps:
+      - {id: get, http: {get: %q}, policy: fixed(1ms) attempts=5}
+`, up.URL, up.URL+"/gone")
+	s := serveFile(t, file, "", "HOOK=s3cret-value")
+	o := s.ask("run", "post", "--wait", "--input", `{"a":1}`)
+	wantCode(t, o, 0)
+	wantIn(t, "output", o.out, `"output":{"ok":true}`)
+	if calls.Load() != 3 || keys[0] == "" || keys[0] != keys[2] {
+		t.Errorf("%d calls, keys %q", calls.Load(), keys)
+	}
+	o = s.ask("run", "gone", "--wait")
+	wantCode(t, o, 1)
+	wantIn(t, "error", o.stderr, "410 Gone: no such thing")
+	if calls.Load() != 4 {
+		t.Errorf("a permanent answer was asked for again: %d calls", calls.Load())
+	}
+	// The secret is nowhere: not in what is shown, not in the log, not on disk.
+	runs := s.ask("runs", "--json").out
+	for _, text := range []string{s.out.String(), runs, s.ask("events", "--json").out, s.ask("show", "--json", firstID(t, runs)).out} {
+		if strings.Contains(text, "s3cret-value") {
+			t.Errorf("the secret shows in %q", text)
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	_ = filepath.WalkDir(s.data, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if data, _ := os.ReadFile(path); bytes.Contains(data, []byte("s3cret-value")) {
+				t.Errorf("the secret is in %s", path)
+			}
+		}
+		return nil
+	})
+}
+
+func firstID(t *testing.T, runs string) string {
+	t.Helper()
+	var page engine.Page
+	if err := json.Unmarshal([]byte(runs), &page); err != nil || len(page.Runs) == 0 {
+		t.Fatalf("%v in %q", err, runs)
+	}
+	return page.Runs[len(page.Runs)-1].ID
+}
+
+func TestTheFileIsLoadedAgain(t *testing.T) {
+	t.Parallel()
+	one := "version: 1\nworkflows: {one: {steps: [{id: s, run: [echo, one]}]}}\n"
+	two := "version: 1\nworkflows: {two: {steps: [{id: s, run: [echo, two]}]}}\n"
+	s := serveFile(t, one, "")
+	wantCode(t, s.ask("run", "one", "--wait"), 0)
+	write(t, s.file, two)
+	s.signal(syscall.SIGHUP)
+	eventually(t, "the new workflow is there", func() bool { return s.ask("run", "two", "--wait").code == 0 })
+	if o := s.ask("run", "one"); o.code == 0 {
+		t.Error("the old workflow still starts")
+	}
+	write(t, s.file, "version: 1\nworkflows: {two: {stepz: []}}\n")
+	s.signal(syscall.SIGHUP)
+	eventually(t, "the error is said", func() bool { return strings.Contains(s.out.String(), "stepz") })
+	wantCode(t, s.ask("run", "two", "--wait"), 0)
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}
+
+func TestTwoServersDoNotShareAFolder(t *testing.T) {
+	t.Parallel()
+	text := "version: 1\nworkflows: {one: {steps: [{id: s, run: [echo, one]}]}}\n"
+	s := serveFile(t, text, "")
+	o := tideover(t, "serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
+	wantCode(t, o, 125)
+	wantIn(t, "error", o.stderr, "in use")
+	wantCode(t, s.ask("run", "one", "--wait"), 0)
+}
+
+func TestServeSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	write(t, bad, "version: 1\nworkflows:\n  w:\n    steps:\n      - {id: a, run: [x], policy: fixed(1s) atempts=3}\n")
+	o := tideover(t, "serve", "--config", bad, "--data", dir)
+	wantCode(t, o, 125)
+	wantIn(t, "error", o.stderr, "bad.yaml:5")
+	wantIn(t, "error", o.stderr, "atempts")
+	if _, err := os.Stat(filepath.Join(dir, "log.db")); err == nil {
+		t.Error("something was begun")
+	}
+	o = tideover(t, "serve", "--config", filepath.Join(dir, "none.yaml"))
+	wantCode(t, o, 125)
+	wantIn(t, "error", o.stderr, "none.yaml")
+	o = tideover(t, "config", "check", bad)
+	wantCode(t, o, 125)
+	wantIn(t, "error", o.stderr, "^")
+}
+
+func TestTheDemoMoves(t *testing.T) {
+	t.Parallel()
+	s := &served{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
+	s.data = shortDir(t)
+	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0", "--data", s.data)
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	eventually(t, "the page is announced", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	seen := map[string]bool{}
+	eventually(t, "runs of every kind", func() bool {
+		var page engine.Page
+		_ = json.Unmarshal([]byte(s.ask("runs", "--json").out), &page)
+		for _, r := range page.Runs {
+			seen[r.State] = true
+			seen[r.Workflow] = true
+		}
+		return seen["waiting"] && seen["succeeded"] && seen["dead"] && seen["order"] && seen["slow-report"] && seen["refund"] && seen["import"]
+	})
+	resp, err := http.Get(s.page())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	s.signal(syscall.SIGINT)
+	wantCode(t, s.end(), 0)
+}
+
+// syncBuffer is a buffer that a process writes to while a test reads it.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+// newQuery returns a verb that asks for something and prints it.
+func newQuery[T any](io Streams, cmd *cobra.Command, get func(context.Context, *api.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
+	o := &remote{io: io}
+	cmd.Args = cobra.NoArgs
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			v, err := get(ctx, c)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return o.printJSON(v)
+			}
+			s := screenOf(io.Out)
+			_, err = fmt.Fprintln(io.Out, strings.Join(render(v, &s), "\n"))
+			return err
+		})
+	}
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}
+
+func newStatus(io Streams) *cobra.Command {
+	return newQuery(io, &cobra.Command{
+		Use:     "status [flags]",
+		Short:   "Show how the server is",
+		Long:    "Shows how the server is: where its runs are, what it waits for, and what keeps it\nfrom working.",
+		Example: "  tideover status\n  tideover status --json | jq .troubles",
+	}, func(ctx context.Context, c *api.Client) (api.Status, error) { return c.Status(ctx) }, renderStatus)
+}
+
+func renderStatus(st api.Status, s *screen) []string {
+	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), span(time.Duration(st.Uptime*float64(time.Second)))))}
+	fact := fmt.Sprintf("%d attempts running, %d timers", st.Running, st.Timers)
+	if st.Next != nil {
+		fact += ", the next in " + s.until(st.Next)
+	}
+	if st.Stuck > 0 {
+		fact += fmt.Sprintf(", %d handlers stuck", st.Stuck)
+	}
+	lines = append(lines, fact)
+	if st.ViewBehind > 0 {
+		lines = append(lines, fmt.Sprintf("lists are %d runs behind", st.ViewBehind))
+	}
+	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
+		lines = append(lines, s.paint("35", visible(fmt.Sprintf("%d steps wait for the handler %s", st.NeedsHandler[h], h))))
+	}
+	for _, t := range st.Troubles {
+		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
+	}
+	if len(st.Workflows) == 0 {
+		return append(lines, "no runs yet")
+	}
+	t := &table{heads: []string{"WORKFLOW", "SCHEDULED", "QUEUED", "RUNNING", "WAITING", "NEEDS-HANDLER", "DEAD", "SUCCEEDED", "CANCELED", "FAILURES"}}
+	number := func(n uint64, state string) cell {
+		if n == 0 {
+			return plain("")
+		}
+		return cell{strconv.FormatUint(n, 10), stateColours[state]}
+	}
+	for _, w := range st.Workflows {
+		row := []cell{plain(w.Name)}
+		for _, state := range []string{"scheduled", "queued", "running", "waiting", "needs-handler", "dead"} {
+			row = append(row, number(uint64(max(w.States[state], 0)), state))
+		}
+		t.add(append(row, number(w.Totals.Succeeded, "succeeded"), number(w.Totals.Canceled, "canceled"), number(w.Totals.Failures, ""))...)
+	}
+	return append(append(lines, ""), t.render(s)...)
+}
+
+func newWorkflows(io Streams) *cobra.Command {
+	return newQuery(io, &cobra.Command{
+		Use:     "workflows [flags]",
+		Short:   "List the workflows that can be started",
+		Long:    "Lists the workflows that can be started, with their steps and policies.",
+		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.[].name'",
+	}, func(ctx context.Context, c *api.Client) ([]api.Workflow, error) { return c.Workflows(ctx) }, renderWorkflows)
+}
+
+func renderWorkflows(list []api.Workflow, s *screen) (lines []string) {
+	if len(list) == 0 {
+		return []string{"no workflows"}
+	}
+	for i, w := range list {
+		if i > 0 {
+			lines = append(lines, "")
+		}
+		head := s.paint("1", visible(w.Name))
+		if w.Timeout > 0 {
+			head += "  timeout " + span(w.Timeout)
+		}
+		if w.Next != nil {
+			head += "  next start " + s.stamp(*w.Next) + " (in " + s.until(w.Next) + ")"
+		}
+		lines = append(lines, head)
+		t := &table{heads: []string{"", "", "", ""}}
+		for _, step := range w.Steps {
+			after := ""
+			if len(step.Needs) > 0 {
+				after = "after " + strings.Join(step.Needs, ", ")
+			}
+			t.add(plain(" "), plain(step.Name), plain(after), cell{step.Policy, "2"})
+		}
+		lines = append(lines, t.render(s)[1:]...)
+	}
+	return lines
+}
+
+func newSchedules(io Streams) *cobra.Command {
+	return newQuery(io, &cobra.Command{
+		Use:     "schedules [flags]",
+		Short:   "List what is started by the calendar",
+		Long:    "Lists what is started by the calendar, and when next.",
+		Example: "  tideover schedules",
+	}, func(ctx context.Context, c *api.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
+}
+
+func renderSchedules(list []engine.Schedule, s *screen) []string {
+	if len(list) == 0 {
+		return []string{"no schedules"}
+	}
+	t := &table{heads: []string{"NAME", "WORKFLOW", "SCHEDULE", "NEXT", "IN"}}
+	for _, c := range list {
+		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(s.stamp(c.Next)), plain(s.until(&c.Next)))
+	}
+	return t.render(s)
+}
+
+const backupLong = `Copies everything that the server keeps to a folder, while it goes on. The copy is
+complete, and can be served like the original. The folder is on the server's
+machine, and the request is only possible over its unix socket.`
+
+func newBackup(io Streams) *cobra.Command {
+	o := &remote{io: io}
+	cmd := &cobra.Command{
+		Use:     "backup [flags] FOLDER",
+		Short:   "Copy everything the server keeps",
+		Long:    backupLong,
+		Example: "  tideover backup /var/backups/tideover-2026-11-15",
+		Args:    cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+				if err := c.Backup(ctx, dir); err != nil {
+					return err
+				}
+				if o.json {
+					return o.printJSON(map[string]string{"dir": dir})
+				}
+				return o.say("copied to %s", dir)
+			})
+		},
+	}
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+)
+
+// screen is what the output goes to.
+type screen struct {
+	terminal bool
+	colour   bool
+	width    int // 0 means any
+	now      time.Time
+	zone     *time.Location
+}
+
+func screenOf(out *os.File) screen {
+	s := screen{now: time.Now(), zone: time.Local}
+	s.width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
+	if process.IsTerminal(out) {
+		s.terminal = true
+		s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		if s.width = columns(out); s.width <= 0 {
+			s.width = 80
+		}
+	}
+	s.width = max(s.width, 0)
+	return s
+}
+
+// paint colours text, if it is to be.
+func (s *screen) paint(code, text string) string {
+	if !s.colour || code == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// stateColours are of the 16 that every terminal has.
+var stateColours = map[string]string{
+	"succeeded": "32", "dead": "31", "failed": "31", "canceled": "2", "replaced": "2", "running": "36", "waiting": "33", "scheduled": "34",
+	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "blocked": "2", "released": "2", "snoozed": "34",
+}
+
+// cell is a field of a table.
+type cell struct{ text, colour string }
+
+// table is rows under headings. What others wrote is made visible in it.
+type table struct {
+	heads []string
+	rows  [][]cell
+}
+
+func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+func plain(text string) cell { return cell{text, ""} }
+
+func stateCell(state string) cell { return cell{state, stateColours[state]} }
+
+// render returns the lines of the table. The last column gets what is left of the
+// width, and is cut to it; a column that is empty is left out.
+func (t *table) render(s *screen) []string {
+	widths := make([]int, len(t.heads))
+	for _, row := range t.rows {
+		for i := range row {
+			row[i].text = visible(row[i].text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+	}
+	heads := make([]cell, len(t.heads))
+	for i, head := range t.heads {
+		heads[i] = cell{head, "1"}
+		if widths[i] > 0 {
+			widths[i] = max(widths[i], len(head))
+		}
+	}
+	var lines []string
+	for _, row := range append([][]cell{heads}, t.rows...) {
+		lines = append(lines, s.line(row, widths))
+	}
+	return lines
+}
+
+func (s *screen) line(row []cell, widths []int) string {
+	var b strings.Builder
+	used, pad := 0, 0
+	for i, c := range row {
+		if widths[i] == 0 {
+			continue
+		}
+		text := c.text
+		if s.width > 0 {
+			text = cut(text, s.width-used-pad)
+		}
+		if text != "" {
+			b.WriteString(strings.Repeat(" ", pad))
+			b.WriteString(s.paint(c.colour, text))
+			used, pad = used+pad+utf8.RuneCountInString(text), 0
+		}
+		pad += widths[i] - utf8.RuneCountInString(text) + 2
+	}
+	return b.String()
+}
+
+// cut shortens a text to a number of characters.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	if width <= 0 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// span writes a duration in one or two units: 3s, 5m20s, 2h, 4d3h.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "-" + span(-d)
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < time.Minute:
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+	case d < time.Hour:
+		return units(d, time.Minute, time.Second, "m", "s")
+	case d < day:
+		return units(d, time.Hour, time.Minute, "h", "m")
+	default:
+		return units(d, day, time.Hour, "d", "h")
+	}
+}
+
+func units(d, big, small time.Duration, bigName, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/big, bigName)
+	if rest := d % big / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, smallName)
+	}
+	return text
+}
+
+// ago returns how long ago a time was, in the largest unit.
+func (s *screen) ago(t time.Time) string {
+	d := max(s.now.Sub(t), 0)
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if d >= u.size {
+			return fmt.Sprintf("%d%s", d/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// until returns how long it is until a time.
+func (s *screen) until(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	if d := t.Sub(s.now); d > 0 {
+		return span(d)
+	}
+	return "now"
+}
+
+// stamp writes a time with its zone.
+func (s *screen) stamp(t time.Time) string { return t.In(s.zone).Format("2006-01-02 15:04:05 -07:00") }

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+)
+
+type tailOptions struct {
+	remote
+	follow   bool
+	run      string
+	workflow string
+	kinds    []string
+	after    string
+}
+
+const eventsLong = `Prints what has happened lately on the server, one line for each event. With
+--follow it prints what happens from now on; should the server be away for a
+while, it is waited for, and nothing is left out that it still has.
+
+With --json each line is an event, as in the files of 'exec --events', with its
+number and a sentence.`
+
+const eventsExample = `  tideover events
+  tideover events --follow --kind gave-up,attempt-lost
+  tideover events --follow --workflow order --json | jq -r .message
+  tideover events --run order-4711`
+
+func newEvents(io Streams) *cobra.Command {
+	o := &tailOptions{remote: remote{io: io}}
+	cmd := &cobra.Command{
+		Use:               "events [flags]",
+		Short:             "Print what happens",
+		Long:              eventsLong,
+		Example:           eventsExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, k := range o.kinds {
+				if !slices.Contains(api.Kinds(), k) {
+					return fmt.Errorf("--kind: there is no kind %q; there are %s", k, strings.Join(api.Kinds(), ", "))
+				}
+			}
+			return o.ask(cmd, o.tail)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.follow, "follow", "f", false, "print what happens from now on")
+	f.StringVar(&o.run, "run", "", "only of this `run`")
+	f.StringVar(&o.workflow, "workflow", "", "only of the workflow of this `name`")
+	f.StringSliceVar(&o.kinds, "kind", nil, "only of these `kinds`")
+	f.StringVar(&o.after, "after", "", "begin after the event of this `number`; 0 is all that the server still has")
+	o.command(cmd)
+	o.completeFlags(cmd)
+	return cmd
+}
+
+func (o *tailOptions) tail(ctx context.Context, c *api.Client) error {
+	wish := api.Wish{After: o.after, Run: o.run, Workflow: o.workflow, Kinds: o.kinds, Once: !o.follow}
+	if wish.After == "" && !o.follow {
+		wish.After = "0"
+	}
+	var failed error
+	err := c.Events(ctx, wish, func(e api.Event) bool {
+		if o.json {
+			failed = o.printJSON(e)
+		} else {
+			failed = o.say("%s", eventLine(&e))
+		}
+		return failed == nil
+	}, func(m api.Missed) {
+		if m.Count > 0 {
+			o.warn("%d events were missed: %s", m.Count, m.Why)
+		} else {
+			o.warn("events may be missing: %s", m.Why)
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// eventLine says what happened, and where.
+func eventLine(e *api.Event) string {
+	where := e.Name
+	if e.Run != "" {
+		where = e.Run[:min(len(e.Run), shortID)] + " " + e.Name
+	}
+	return e.Time.Local().Format("2006-01-02 15:04:05.000") + " " + where + ": " + e.Message
+}

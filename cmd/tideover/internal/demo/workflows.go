@@ -1,0 +1,120 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// order is the input of the demo's runs.
+type order struct {
+	Order    int    `json:"order"`
+	Customer string `json:"customer"`
+	Item     string `json:"item"`
+	Poison   bool   `json:"poison,omitempty"`
+}
+
+var (
+	customers = []string{"Ada", "Grace", "Edsger", "Barbara", "Tony", "Radia"}
+	items     = []string{"lantern", "rope", "compass", "flare", "raft"}
+)
+
+func newOrder(n int) order {
+	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%12 == 4}
+}
+
+// workflows returns one for each way to fail: now and then, by silence, for good,
+// and always.
+func (d *Demo) workflows() (list []*engine.Workflow, err error) {
+	add := func(name string, parts ...engine.Part) {
+		w, e := engine.NewWorkflow(name, parts...)
+		list, err = append(list, w), errors.Join(err, e)
+	}
+	add("order",
+		engine.Step("charge", d.call("/flaky"), engine.Policy("exponential(1s..20s) jitter=0.5..1.5 attempts=6")),
+		engine.Step("pack", d.call("/flaky"), engine.After("charge"), engine.Policy("fixed(2s) attempts=5")),
+		engine.Step("label", d.call("/limited"), engine.After("charge"), engine.Policy("workflow-api attempts=8")),
+		engine.Step("ship", d.ship, engine.After("pack", "label"), engine.Policy("workflow attempt-timeout=1m")))
+	add("slow-report",
+		engine.Step("gather", d.call("/slow"), engine.Policy("exponential(1s..10s) jitter=full attempts=6 attempt-timeout=1500ms")),
+		engine.Step("render", d.render, engine.After("gather")))
+	add("refund",
+		engine.Step("verify", d.call("/refusing"), engine.Policy("exponential(500ms..10s) jitter=20% attempts=5")))
+	add("import",
+		engine.Step("parse", d.parse, engine.Policy("exponential(1s..8s) jitter=20% attempts=4")),
+		engine.Step("store", d.call("/flaky"), engine.After("parse"), engine.Policy("decorrelated(500ms..10s) attempts=7")))
+	return list, err
+}
+
+// call returns a step that asks the service once.
+func (d *Demo) call(path string) func(context.Context, order) (string, error) {
+	return func(ctx context.Context, o order) (string, error) {
+		url := fmt.Sprintf("http://%s%s?order=%d", d.listener.Addr(), path, o.Order)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+		if err != nil {
+			return "", err
+		}
+		resp, err := d.client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		if err != nil {
+			return "", err
+		}
+		if err := retryhttp.Check(resp); err != nil {
+			return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(body)))
+		}
+		return string(body), nil
+	}
+}
+
+// ship puts together what the steps before returned.
+func (d *Demo) ship(ctx context.Context, o order) (map[string]string, error) {
+	packed, err := engine.Result[string](ctx, "pack")
+	if err != nil {
+		return nil, err
+	}
+	label, err := engine.Result[string](ctx, "label")
+	return map[string]string{"to": o.Customer, "packed": packed, "label": label}, err
+}
+
+// render takes a while, and says how far it is.
+func (d *Demo) render(ctx context.Context, o order) (string, error) {
+	for page := 1; page <= 5; page++ {
+		if err := engine.Progress(ctx, fmt.Sprintf("page %d of 5", page)); err != nil {
+			return "", err
+		}
+		select {
+		case <-time.After(1200 * time.Millisecond):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return fmt.Sprintf("report on order %d, 5 pages", o.Order), nil
+}
+
+// parse can't digest some orders, however often it tries, and asks for others to
+// be brought again later.
+func (d *Demo) parse(ctx context.Context, o order) (int, error) {
+	t, _ := engine.TaskOf(ctx)
+	switch {
+	case o.Poison:
+		var lines []string
+		return len(lines[o.Order]), nil // panics
+	case o.Order%3 == 0 && t.Attempt == 1:
+		return 0, engine.Snooze(5*time.Second, "the file is not complete yet")
+	case o.Order%5 == 0 && t.Attempt <= 2:
+		return 0, retry.After(errors.New("the file is locked by its writer"), 3*time.Second)
+	}
+	return o.Order % 100, nil
+}

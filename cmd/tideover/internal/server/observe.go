@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// observe logs what an operator wants to know: each failure with the wait that
+// follows, and each end.
+func (s *server) observe(ev retry.Event) {
+	level, text := slog.LevelDebug, ev.Kind.String()
+	switch ev.Kind {
+	case retry.Waiting:
+		level, text = slog.LevelInfo, "waiting"
+	case retry.AttemptFailed:
+		level, text = slog.LevelInfo, "attempt failed"
+	case retry.GaveUp, retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:
+		level = slog.LevelWarn
+	default:
+	}
+	ctx := context.Background()
+	if !s.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("workflow", ev.Name), slog.String("run", ev.Run)}
+	add := func(ok bool, a slog.Attr) {
+		if ok {
+			attrs = append(attrs, a)
+		}
+	}
+	add(ev.Step != "", slog.String("step", ev.Step))
+	add(ev.Attempt > 0, slog.Int("attempt", ev.Attempt))
+	add(ev.Kind == retry.Waiting, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
+	add(ev.Kind == retry.Waiting, slog.String("set_by", ev.By.String()))
+	add(ev.Reason != 0, slog.String("reason", ev.Reason.String()))
+	add(ev.Err != nil, slog.Any("error", ev.Err))
+	add(ev.Note != "", slog.String("note", ev.Note))
+	s.Log.LogAttrs(ctx, level, text, attrs...)
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+)
+
+// watch follows changes of the configuration until the context ends.
+func (s *server) watch(ctx context.Context) error {
+	if s.Source.Path == "" {
+		<-ctx.Done()
+		return nil
+	}
+	w := config.NewWatcher(s.Source, s.cfg)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-s.Reload:
+				w.Reload()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	err := w.Run(ctx, func(cfg *config.Config, err error) {
+		if err == nil {
+			err = s.reload(ctx, cfg)
+		}
+		if err != nil {
+			s.Log.Error("the configuration stays as it was", "error", err)
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// reload takes over the new configuration, whole or not at all. Runs in progress
+// go on as they began.
+func (s *server) reload(ctx context.Context, cfg *config.Config) error {
+	workflows, schedules, err := steps.Workflows(cfg)
+	if err != nil {
+		return err
+	}
+	if s.demo != nil {
+		workflows = append(workflows, s.demo.Workflows...)
+	}
+	if err := s.engine.Replace(workflows); err != nil {
+		return err
+	}
+	if err := s.engine.SetSchedules(ctx, schedules); err != nil {
+		return fmt.Errorf("schedules: %w", err)
+	}
+	s.mu.Lock()
+	s.secrets = cfg.Secrets()
+	s.mu.Unlock()
+	was := map[string]string{}
+	for _, v := range s.cfg.Values() {
+		was[v.Path] = v.Text
+	}
+	for _, v := range cfg.Values() {
+		if len(v.Path) > 7 && v.Path[:7] == "server." && was[v.Path] != v.Text {
+			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
+		}
+	}
+	s.cfg = cfg
+	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows))
+	return nil
+}

@@ -1,0 +1,207 @@
+// Package server is `tideover serve`: everything that lives long, wired together.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/web"
+	"github.com/tideover/tideover/engine"
+)
+
+// Grace is how long attempts may take to end when the server is told to.
+const Grace = 15 * time.Second
+
+// Options says what to serve.
+type Options struct {
+	Source  config.Source // its Redactor must be set
+	Demo    bool          // serve the demo beside what is configured
+	AnyPort bool          // take another port if that of the configuration is taken
+	Version string
+	Log     *slog.Logger
+
+	// Ready is called when everything is served, with the address of the page.
+	Ready func(page string)
+
+	// Reload makes the server read its file again; nil means that only a change
+	// of the file does.
+	Reload <-chan struct{}
+}
+
+// server is a server that runs.
+type server struct {
+	Options
+	cfg    *config.Config
+	engine *engine.Engine
+	token  secret.String
+	demo   *demo.Demo
+
+	mu      sync.Mutex
+	secrets secret.Resolver
+}
+
+// Run serves until the context ends, and then ends everything in order. hurry is
+// for whoever can't wait for that.
+func Run(ctx, hurry context.Context, o Options) error {
+	cfg, err := config.Load(o.Source)
+	if err != nil {
+		return err
+	}
+	s := &server{Options: o, cfg: cfg, secrets: cfg.Secrets()}
+	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
+		return fmt.Errorf("server.data: %w", err)
+	}
+	if s.token, err = loadToken(cfg); err != nil {
+		return err
+	}
+	o.Source.Redactor.Add(s.token.Reveal())
+	if o.Demo {
+		if s.demo, err = demo.New(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.openEngine(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		limit, cancel := context.WithTimeout(context.Background(), Grace)
+		defer cancel()
+		stop := context.AfterFunc(hurry, cancel)
+		defer stop()
+		if e := s.engine.Close(limit); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	err = s.serve(ctx, hurry)
+	return err
+}
+
+// openEngine opens the engine with the workflows of the configuration.
+func (s *server) openEngine(ctx context.Context) error {
+	workflows, schedules, err := steps.Workflows(s.cfg)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	runner := &steps.Runner{Self: self, Locks: filepath.Join(s.cfg.Server.Data, "locks"), Secrets: s.resolver}
+	ec := engine.Config{
+		Dir: s.cfg.Server.Data, Workflows: workflows, Handlers: runner.Handlers(),
+		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
+		Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
+	}
+	if s.cfg.Server.Durability == "os" {
+		ec.Durability = engine.OS
+	}
+	if s.demo != nil {
+		ec.Workflows = append(ec.Workflows, s.demo.Workflows...)
+	}
+	if s.engine, err = engine.Open(ctx, ec); err != nil {
+		return err
+	}
+	if err := s.engine.SetSchedules(ctx, schedules); err != nil {
+		return errors.Join(err, s.engine.Close(ctx))
+	}
+	return nil
+}
+
+// resolver returns what resolves references now.
+func (s *server) resolver() secret.Resolver {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.secrets
+}
+
+// serve runs all parts until the context ends or one of them can't go on.
+func (s *server) serve(ctx, hurry context.Context) error {
+	unix, err := api.ListenUnix(s.cfg.Server.Socket)
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	tcp, err := lc.Listen(ctx, "tcp", s.cfg.Server.Listen)
+	if err != nil && s.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		tcp, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("server.listen: %w", err), unix.Close())
+	}
+	httpServer := api.NewServer(s.handler(tcp.Addr()))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	run := func(name string, part func() error) {
+		parts.Go(func() {
+			if err := part(); err != nil && !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	run("socket", func() error { return httpServer.Serve(unix) })
+	run("listen", func() error { return httpServer.Serve(tcp) })
+	run("engine", func() error {
+		select {
+		case <-s.engine.Done():
+			return s.engine.Err()
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	run("on-give-up", func() error { steps.GiveUps(ctx, s.engine, s.Log); return nil })
+	run("config", func() error { return s.watch(ctx) })
+	if s.demo != nil {
+		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
+	}
+	if s.Ready != nil {
+		s.Ready(fmt.Sprintf("http://%s/?token=%s", tcp.Addr(), s.token.Reveal()))
+	}
+	<-ctx.Done()
+	s.Log.Info("ending")
+	limit, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	stop := context.AfterFunc(hurry, done)
+	defer stop()
+	if httpServer.Shutdown(limit) != nil {
+		_ = httpServer.Close()
+	}
+	parts.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// handler returns the API and the page.
+func (s *server) handler(addr net.Addr) http.Handler {
+	o := api.Options{
+		Engine: s.engine, Token: s.token, Hosts: []string{addr.String(), s.cfg.Server.Listen}, MaxBody: s.cfg.Server.MaxBody,
+		Version: s.Version, Logger: s.Log,
+	}
+	rest := api.New(o)
+	page := api.Guard(o, web.New(web.Options{Engine: s.engine, Redact: s.Source.Redactor.String, Version: s.Version}))
+	// Not a ServeMux, which would redirect a key with two slashes in it.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/healthz" {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// loadToken returns the token of the configuration, or the one in the data
+// folder, which is made if there is none.
+func loadToken(cfg *config.Config) (secret.String, error) {
+	if t := cfg.Server.Token; t != nil {
+		token, err := t.Resolve(cfg.Secrets())
+		if err != nil {
+			return token, fmt.Errorf("server.token: %w", err)
+		}
+		return token, nil
+	}
+	path := filepath.Join(cfg.Server.Data, "token")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = []byte(rand.Text())
+		err = writeToken(path, data)
+	}
+	if err != nil {
+		return secret.String{}, fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 16 {
+		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least 16 are needed; delete it and a new one is made", path, len(token))
+	}
+	return secret.New(token), nil
+}
+
+// writeToken makes the file, which nobody else can read at any time.
+func writeToken(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,68 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+)
+
+// GuardName is the hidden command under which this program is a [Guard].
+const GuardName = "__guard"
+
+// guardHold is the descriptor that says for how long the command may run.
+const guardHold = 3
+
+// Guard runs one command: a grace, the path of a lock, "--", and the command with
+// its arguments. It ends the command, and everything the command has started, when
+// the other end of descriptor 3 is closed: because the attempt is over, or because
+// the server is. It holds the lock meanwhile, so that the attempt of the server's
+// successor does not begin beside it. It returns the command's exit code.
+func Guard(args []string) int {
+	code, err := guard(args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "tideover: %v\n", err)
+	}
+	return code
+}
+
+func guard(args []string) (int, error) {
+	if i := slices.Index(args, "--"); i != 2 || len(args) < 4 {
+		return process.CodeInternal, errors.New("this command is for tideover itself")
+	}
+	grace, err := time.ParseDuration(args[0])
+	if err != nil {
+		return process.CodeInternal, err
+	}
+	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true})
+	if err != nil {
+		return process.CodeInternal, err
+	}
+	defer func() { _ = sup.Close() }()
+	ctx, cancel := context.WithCancel(sup.Context())
+	defer cancel()
+	hold := os.NewFile(guardHold, "hold")
+	keep(hold)
+	go func() {
+		_, _ = io.Copy(io.Discard, hold)
+		cancel()
+	}()
+	unlock, err := lock(ctx, args[1])
+	if err != nil {
+		return process.CodeInternal, fmt.Errorf("wait for the attempt before: %w", err)
+	}
+	defer unlock()
+	res, err := sup.Run(ctx)
+	if start, ok := errors.AsType[*process.StartError](err); ok {
+		return start.Code, err
+	}
+	if err != nil {
+		return process.CodeInternal, err
+	}
+	return res.Code, nil
+}

@@ -1,0 +1,99 @@
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Grace is how long a command may take to end after TERM. It is less than the
+// engine's, which would call the attempt stuck.
+const Grace = 5 * time.Second
+
+// Runner does the work of steps.
+type Runner struct {
+	Self    string                 // the path of this program, for the guard
+	Locks   string                 // an existing folder for the locks of commands
+	Secrets func() secret.Resolver // resolves references as they are now
+	Client  *http.Client           // makes the requests; nil means one without a timeout of its own
+}
+
+// Handlers returns the handlers that an engine needs for these steps.
+func (r *Runner) Handlers() map[string]engine.Handler {
+	return map[string]engine.Handler{
+		handlerCommand: r.handle(r.command, r.data),
+		handlerHTTP:    r.handle(r.request, r.data),
+		handlerGiveUp:  r.handle(r.either, r.giveUpData),
+	}
+}
+
+type (
+	doer    func(context.Context, *config.Step, config.Data, *engine.Task) (result, error)
+	dataFor func(*engine.Task) (config.Data, error)
+)
+
+// handle makes a handler: it reads the stored step and what templates see.
+func (r *Runner) handle(do doer, data dataFor) engine.Handler {
+	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
+		s := new(config.Step)
+		if err := json.Unmarshal(t.Args, s); err != nil {
+			return nil, retry.Permanent(fmt.Errorf("stored step: %w", err))
+		}
+		d, err := data(t)
+		if err != nil {
+			return nil, retry.Permanent(err)
+		}
+		res, err := do(ctx, s, d, t)
+		if err != nil {
+			return nil, err
+		}
+		return res.encode()
+	}
+}
+
+func (r *Runner) either(ctx context.Context, s *config.Step, d config.Data, t *engine.Task) (result, error) {
+	if s.IsHTTP() {
+		return r.request(ctx, s, d, t)
+	}
+	return r.command(ctx, s, d, t)
+}
+
+// data returns what the templates of a step see.
+func (r *Runner) data(t *engine.Task) (config.Data, error) {
+	d := config.Data{
+		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.Key),
+		Run: config.RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Attempt: t.Attempt, Started: t.Created},
+	}
+	if len(t.Input) > 0 {
+		if err := json.Unmarshal(t.Input, &d.Input); err != nil {
+			return d, fmt.Errorf("input of the run: %w", err)
+		}
+	}
+	for _, step := range t.Before() {
+		text, err := t.Output(step)
+		if err != nil {
+			return d, err
+		}
+		if d.Steps[step], err = stepResult(text); err != nil {
+			return d, fmt.Errorf("result of %q: %w", step, err)
+		}
+	}
+	return d, nil
+}
+
+// scheduledFor returns the time for which a run was scheduled, from its key.
+func scheduledFor(key string) time.Time {
+	if !strings.HasPrefix(key, "schedule/") {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, key[strings.LastIndexByte(key, '/')+1:])
+	return at
+}

@@ -1,0 +1,93 @@
+package steps
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+)
+
+// The handlers of steps that are data.
+const (
+	handlerCommand = "command"
+	handlerHTTP    = "http"
+	handlerGiveUp  = "give-up"
+)
+
+// giveUpSuffix names the workflow that runs when a run of another gave up.
+const giveUpSuffix = ".on-give-up"
+
+// Workflows returns the workflows of the configuration, and their schedules.
+func Workflows(c *config.Config) (list []*engine.Workflow, schedules []engine.Schedule, err error) {
+	for _, name := range c.WorkflowNames() {
+		w := c.Workflows[name]
+		made, err := newWorkflow(w, c.Secrets())
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, made...)
+		if s := w.Schedule; s != nil {
+			schedules = append(schedules, newSchedule(name, s))
+		}
+	}
+	return list, schedules, nil
+}
+
+func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
+	cron := s.Cron
+	if s.TimeZone != "" {
+		cron = "TZ=" + s.TimeZone + " " + cron
+	}
+	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: cron, Skip: s.Missed == "skip"}
+}
+
+// newWorkflow returns the workflow, and the one that runs when it gives up.
+func newWorkflow(w *config.Workflow, secrets secret.Resolver) ([]*engine.Workflow, error) {
+	parts := []engine.Part{
+		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
+		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
+			return prepare(w, given, at, secrets)
+		}),
+	}
+	for _, s := range w.Steps {
+		parts = append(parts, engine.Call(s.ID, handler(s), s,
+			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency)))
+	}
+	made, err := engine.NewWorkflow(w.Name, parts...)
+	if err != nil || w.OnGiveUp == nil {
+		return []*engine.Workflow{made}, err
+	}
+	after, err := engine.NewWorkflow(w.Name+giveUpSuffix,
+		engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
+	return []*engine.Workflow{made, after}, err
+}
+
+func handler(s *config.Step) string {
+	if s.IsHTTP() {
+		return handlerHTTP
+	}
+	return handlerCommand
+}
+
+// prepare puts what a run is started with over the workflow's default input.
+func prepare(w *config.Workflow, given json.RawMessage, at time.Time, secrets secret.Resolver) (json.RawMessage, error) {
+	var v any
+	if len(given) > 0 {
+		if err := json.Unmarshal(given, &v); err != nil {
+			return nil, err
+		}
+	}
+	d := config.Data{Run: config.RunInfo{Workflow: w.Name, Started: time.Now()}, Schedule: at, Secrets: secrets}
+	input, err := w.Input(d, v)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(input)
+	if err != nil {
+		return nil, fmt.Errorf("as JSON: %w", err)
+	}
+	return text, nil
+}
