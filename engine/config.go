@@ -96,7 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("MaxPayload: %d is more than %d", c.MaxPayload, maxPayload))
 	}
 	if (c.Dir == "") == (c.Log == nil) {
-		errs = append(errs, errors.New("Dir: set either it or Log"))
+		errs = append(errs, errors.New("set either Dir or Log"))
 	}
 	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	c.Retention = cmp.Or(c.Retention, 14*24*time.Hour)

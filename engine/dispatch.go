@@ -181,7 +181,7 @@ func (e *Engine) purge() {
 	if now := time.Now(); now.Sub(e.purgedAt) >= e.purgeEvery() {
 		e.purgedAt = now
 		t := &e.turn
-		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention), t.now); ok {
+		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention)); ok {
 			t.must(&rec)
 		}
 		e.viewer.expire = true

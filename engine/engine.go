@@ -48,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, starts: make(chan *request, 1024), others: make(chan *request, 1024),
 		stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
 	}
-	e.owner.init(e)
+	e.init(e)
 	e.hub.init()
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)

@@ -40,7 +40,7 @@ func (h *hub) init() {
 }
 
 // note makes the events of a record, to be published when it is stored.
-func (h *hub) note(e *Engine, rec *machine.Record, run *machine.Run) {
+func (h *hub) note(rec *machine.Record, run *machine.Run) {
 	if !h.wanted.Load() {
 		return
 	}
@@ -147,7 +147,7 @@ func (h *hub) close() {
 
 // after returns events after the sequence, how many were missed, and a channel
 // that is closed when there are more.
-func (h *hub) after(seq uint64, max int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
+func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.seq - uint64(len(h.ring)) + 1
@@ -158,7 +158,7 @@ func (h *hub) after(seq uint64, max int) (list []Event, missed uint64, more <-ch
 		missed = first - 1 - seq
 		seq = first - 1
 	}
-	for s := seq + 1; s <= h.seq && len(list) < max; s++ {
+	for s := seq + 1; s <= h.seq && len(list) < most; s++ {
 		list = append(list, h.ring[(s-1)%backlog])
 	}
 	return list, missed, h.changed, h.closed

@@ -289,7 +289,7 @@ func (e *Engine) after(t *turn, rec *machine.Record) {
 	if !ok {
 		return
 	}
-	e.hub.note(e, rec, run)
+	e.hub.note(rec, run)
 	if run.Closed() {
 		if len(e.waiters) > 0 {
 			t.ended = append(t.ended, rec.Run)

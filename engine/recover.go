@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -87,22 +88,22 @@ func (e *Engine) restore(ctx context.Context) error {
 		return err
 	}
 	var bad []error
-	for i := len(blobs) - 1; i >= 0; i-- {
-		seq, ok := blobSeq(blobs[i].Name, "snapshot-")
+	for _, b := range slices.Backward(blobs) {
+		seq, ok := blobSeq(b.Name, "snapshot-")
 		if !ok || seq+1 < first || seq > last {
 			continue
 		}
-		m, err := e.readSnapshot(ctx, blobs[i].Name)
+		m, err := e.readSnapshot(ctx, b.Name)
 		if errors.Is(err, machine.ErrFormat) {
-			return fmt.Errorf("snapshot %s: %w", blobs[i].Name, err)
+			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
 		if err == nil {
 			e.m, e.seq = m, m.Seq()
-			e.snapshots.size = blobs[i].Size
+			e.snapshots.size = b.Size
 			return nil
 		}
-		bad = append(bad, fmt.Errorf("snapshot %s: %w", blobs[i].Name, err))
-		e.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", blobs[i].Name, "error", err)
+		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
+		e.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
 	}
 	if first > 1 {
 		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it; restore a backup", journal.ErrDamaged, first))

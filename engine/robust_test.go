@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -28,7 +27,7 @@ func opened(t *testing.T, cfg Config) *Engine {
 		cfg.Log = new(memlog.Store).Open()
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	e, err := Open(t.Context(), cfg)
 	if err != nil {
@@ -71,7 +70,7 @@ func waited(t *testing.T, s Started) *Info {
 }
 
 // quiet is a logger for tests in which things go wrong.
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()

@@ -271,8 +271,7 @@ func unstorable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	case reflect.Array, reflect.Slice, reflect.Pointer, reflect.Map:
 		return unstorable(t.Elem(), seen)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
 				continue
 			}

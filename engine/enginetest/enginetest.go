@@ -14,7 +14,6 @@ package enginetest
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -63,7 +62,7 @@ func (e *Engine) open() {
 	var err error
 	e.Engine, err = engine.Open(context.Background(), engine.Config{
 		Log: e.store.Open(), Workflows: e.workflows, Rand: rand.New(rand.NewPCG(1, 2)).Uint64,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		e.t.Fatalf("open the engine: %v", err)

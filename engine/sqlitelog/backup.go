@@ -157,7 +157,7 @@ func (l *lease) copyPages(ctx context.Context, conn *sqlite.Conn, path string) (
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	for more := true; more; {
 		if err := l.usable(ctx); err != nil {
 			return err

@@ -23,7 +23,7 @@ func describe(path string, err error) error {
 		return noRoom(path, err)
 	}
 	code := resultCode(err)
-	switch code.ToPrimary() {
+	switch code.ToPrimary() { //nolint:exhaustive // the others are plain errors
 	case sqlite.ResultFull:
 		return noRoom(path, err)
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:

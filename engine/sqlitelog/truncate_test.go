@@ -38,7 +38,7 @@ func TestFilesStayFlatUnderAppendAndTruncate(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for range l.Read(t.Context(), first) { //nolint:revive // what it reads is not the point
+			for range l.Read(t.Context(), first) { // what it reads is not the point
 			}
 		}
 	})

@@ -19,7 +19,7 @@ func (m *Machine) Begin(seq uint64, h Header) {
 // Apply changes the state as the record says. It fails only on a record that
 // contradicts the state, which a log that this package wrote has none of.
 func (m *Machine) Apply(rec *Record) error {
-	switch rec.Kind {
+	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Opened:
 		m.boot = rec.Text
 		// A snapshot is of one owner. If it knows what came later, that is of a log
@@ -72,7 +72,7 @@ func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
 // snapshot has those of its beginning and the runs of later.
 func (m *Machine) count(w *Workflow, rec *Record) {
 	t := &w.Totals
-	switch rec.Kind {
+	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Started:
 		t.Started++
 	case Begun:
@@ -98,7 +98,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	if rec.Kind != Progress {
 		r.remember(rec)
 	}
-	switch rec.Kind {
+	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Begun:
 		m.applyBegun(r, rec)
 	case Done:

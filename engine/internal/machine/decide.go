@@ -313,7 +313,7 @@ func (m *Machine) Define(d *Definition, now int64) (rec Record, ok bool) {
 
 // Purge decides to forget what ended before the one time, and died before the
 // other, if there is any.
-func (m *Machine) Purge(ended, dead, now int64) (rec Record, ok bool) {
+func (m *Machine) Purge(ended, dead int64) (rec Record, ok bool) {
 	ok = len(m.ended) > 0 && m.ended[0].at < ended
 	for _, r := range m.all {
 		if ok {

@@ -99,7 +99,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		if last = max(last, rec.At); rec.Text == "" {
 			continue
 		}
-		switch rec.Kind {
+		switch rec.Kind { //nolint:exhaustive // the others are no errors
 		case Failed, Lost, Late:
 			text = rec.Text
 		}

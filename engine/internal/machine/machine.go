@@ -108,11 +108,11 @@ func (m *Machine) Next() int64 {
 // Waiting returns how many timers there are.
 func (m *Machine) Waiting() int { return len(m.timers.heap) }
 
-// Due takes the timers that are due, at most max, and puts their steps into
+// Due takes the timers that are due, at most so many, and puts their steps into
 // their queues. It returns the runs whose time is over: they need a record.
 // What it does is not recorded, because it follows from the time.
-func (m *Machine) Due(now int64, max int) (expired []*Run) {
-	for range max {
+func (m *Machine) Due(now int64, most int) (expired []*Run) {
+	for range most {
 		t, ok := m.timers.first()
 		if !ok || t.due > now {
 			break

@@ -341,7 +341,7 @@ func (g *game) purge() {
 	g.t.Helper()
 	// Nothing is purged by the entry that ends it.
 	kept := func() int64 { return int64(time.Second) + g.rng.Int64N(int64(20*time.Second)) }
-	rec, ok := g.m.Purge(g.now-kept(), g.now-kept(), g.now)
+	rec, ok := g.m.Purge(g.now-kept(), g.now-kept())
 	if !ok {
 		return
 	}

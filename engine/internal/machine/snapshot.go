@@ -42,7 +42,7 @@ type Snapshot struct {
 // state is written here and not by the first Next: entries may come between.
 func (m *Machine) Snapshot() *Snapshot {
 	m.snaps++
-	s := &Snapshot{m: m, Seq: m.seq, no: m.snaps, next: len(m.all), state: m.appendState(nil)}
+	s := &Snapshot{m: m, Seq: m.seq, no: m.snaps, next: len(m.all), state: m.encodeState()}
 	m.snapshot = s
 	return s
 }
@@ -63,16 +63,15 @@ func (s *Snapshot) leaving(r *Run) {
 	}
 }
 
-// Next adds the next frame to b, of at most max runs. more is false after the
+// Next adds the next frame to b, of at most so many runs. more is false after the
 // last.
-func (s *Snapshot) Next(b []byte, max int) (out []byte, more bool) {
+func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 	if state := s.state; state != nil {
 		s.state = nil
 		return frame(b, frameState, state), true
 	}
-	body := s.left
-	s.left = nil
-	for n := 0; n < max && s.next > 0 && len(body) < fullFrame; n++ {
+	body := s.left // of which frame makes a copy
+	for n := 0; n < most && s.next > 0 && len(body) < fullFrame; n++ {
 		// Runs that came after the beginning are at the end, and need no turn. One
 		// that was moved by the leaving of another may get two.
 		s.next = min(s.next, len(s.m.all)) - 1
@@ -86,6 +85,7 @@ func (s *Snapshot) Next(b []byte, max int) (out []byte, more bool) {
 			s.count++
 		}
 	}
+	s.left = body[:0]
 	if len(body) > 0 {
 		return frame(b, frameRuns, body), true
 	}
@@ -244,8 +244,8 @@ func (m *Machine) install(r *Run) {
 	m.show(r)
 }
 
-func (m *Machine) appendState(b []byte) []byte {
-	b = append(b, Format)
+func (m *Machine) encodeState() []byte {
+	b := []byte{Format}
 	b = binary.AppendUvarint(b, m.seq)
 	b = binary.AppendVarint(b, m.at)
 	b = binary.AppendVarint(b, m.sinceBoot)

@@ -85,7 +85,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 			next()
 			w.do(w.m.Expire(runs[0], w.now), nil)
 			w.pass(time.Hour)
-			rec, _ := w.m.Purge(w.now-sec, w.now-sec, w.now)
+			rec, _ := w.m.Purge(w.now-sec, w.now-sec)
 			w.do(rec, nil)
 			w.start(d, Start{Key: "k0"})
 		}},
@@ -95,7 +95,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 			w.pass(time.Hour)
 			w.now += 3600 * sec
 			w.emit(Record{Kind: Jumped, At: w.now, Delay: time.Hour})
-			rec, _ := w.m.Purge(w.now-sec, w.now-sec, w.now)
+			rec, _ := w.m.Purge(w.now-sec, w.now-sec)
 			w.do(rec, nil)
 		}},
 		{"a run dies and is retried", func(w *world, _ *Definition, runs []*Run, next func()) {
@@ -188,7 +188,7 @@ func TestAPurgedKeyDoesNotComeBack(t *testing.T) {
 	old := w.start(d, Start{Key: "k"})
 	w.do(w.m.Cancel(old.ID, "me", w.now))
 	w.pass(time.Hour)
-	rec, _ := w.m.Purge(w.now-sec, w.now-sec, w.now) // while the run is in memory
+	rec, _ := w.m.Purge(w.now-sec, w.now-sec) // while the run is in memory
 	w.do(rec, nil)
 	w.restored(frames(w.m.Snapshot(), nil, 1))
 	w.start(w.define(d), Start{Key: "k"})
@@ -269,7 +269,7 @@ func TestSnapshotsThatAreRefused(t *testing.T) {
 			t.Fatalf("Restore with byte %d changed has %d runs", i, m.Len())
 		}
 	}
-	state, run := w.m.appendState(nil), w.m.all[0].append(nil)
+	state, run := w.m.encodeState(), w.m.all[0].append(nil)
 	newer := append([]byte{Format + 1}, state[1:]...)
 	tests := []struct {
 		name string
@@ -336,9 +336,9 @@ func FuzzRestore(f *testing.F) {
 	for _, r := range w.m.all {
 		runs = r.append(runs)
 	}
-	f.Add(w.m.appendState(nil), runs, byte(w.m.Len()))
-	f.Add(w.m.appendState(nil), w.m.all[3].append(nil), byte(1))
-	f.Add(New().appendState(nil), []byte{}, byte(0))
+	f.Add(w.m.encodeState(), runs, byte(w.m.Len()))
+	f.Add(w.m.encodeState(), w.m.all[3].append(nil), byte(1))
+	f.Add(New().encodeState(), []byte{}, byte(0))
 	f.Fuzz(func(t *testing.T, state, runs []byte, n byte) {
 		bounded(t, len(state)+len(runs), func() {
 			_, _ = Restore(bytes.NewReader(state))

@@ -116,7 +116,7 @@ func (s *lease) Bounds(ctx context.Context) (first, last uint64, err error) {
 	return s.log.first, s.log.last(), nil
 }
 
-func (l *Store) last() uint64 { return l.first + uint64(len(l.entries)) - 1 }
+func (s *Store) last() uint64 { return s.first + uint64(len(s.entries)) - 1 }
 
 func (s *lease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (uint64, error) {
 	l := s.log
