@@ -21,6 +21,7 @@ func must[T any](v T, err error) T {
 func TestAWorkflowGoesThrough(t *testing.T) {
 	for _, mem := range []bool{true, false} {
 		body := func(t *testing.T) {
+			t.Helper()
 			charged := 0
 			w := must(NewWorkflow("order",
 				Step("charge", func(ctx context.Context, o order) (string, error) {

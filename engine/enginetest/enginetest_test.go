@@ -65,6 +65,7 @@ func TestACrashLosesTheAttemptAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.Test(t, func(t *testing.T, e *enginetest.Engine) {
+		t.Helper()
 		s, err := e.Start(t.Context(), w, 1)
 		if err != nil {
 			t.Fatal(err)

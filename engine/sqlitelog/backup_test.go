@@ -38,6 +38,7 @@ func TestABackupUnderLoadIsALog(t *testing.T) {
 
 // appendAndSnapshot appends until done. Its blob says which entry was the last.
 func appendAndSnapshot(t *testing.T, l *lease, last uint64, done <-chan struct{}) {
+	t.Helper()
 	for {
 		select {
 		case <-done:
