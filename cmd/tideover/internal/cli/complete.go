@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ const completionTimeout = 300 * time.Millisecond
 // offer asks the server for completions. It says nothing of errors, which have no
 // place on a half-written line.
 func (r *remote) offer(ask func(ctx context.Context, c *api.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
-	target, err := api.TargetOf(r.server, os.Getenv)
+	target, err := r.target()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -34,9 +34,10 @@ Exit codes:
   128+n  signal n told us to end; the run goes on`
 
 const remoteServer = `
-The server is found by --server, $TIDEOVER_SERVER, or at its default place,
-$XDG_STATE_HOME/tideover/tideover.sock or ~/.local/state/tideover/tideover.sock.
-One that is asked over TCP wants $TIDEOVER_TOKEN.`
+The server is found by --server, by $TIDEOVER_SERVER, by the configuration that
+serve would use here, or at its default place, tideover/tideover.sock in
+$XDG_STATE_HOME or ~/.local/state. One that is asked over TCP wants
+$TIDEOVER_TOKEN.`
 
 // codedError ends the program with a code of its own, and does not lead to the
 // help: nothing was wrong with the command line.
@@ -97,7 +98,7 @@ func coded(err error) error {
 
 // dial returns a client for the server.
 func (r *remote) dial() (*api.Client, error) {
-	target, err := api.TargetOf(r.server, os.Getenv)
+	target, err := r.target()
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +113,18 @@ func (r *remote) dial() (*api.Client, error) {
 		}
 	}
 	return c, nil
+}
+
+// target returns where the server is: as it is told, or where a server with the
+// configuration that would be found here has its socket.
+func (r *remote) target() (api.Target, error) {
+	server := r.server
+	if server == "" && os.Getenv(api.ServerVar) == "" {
+		if cfg, src, err := loadConfig(&configFlags{}); err == nil && src.Path != "" {
+			server = "unix:" + cfg.Server.Socket
+		}
+	}
+	return api.TargetOf(server, os.Getenv)
 }
 
 // whoami returns who is at the command line, for the history of runs.
