@@ -8,11 +8,11 @@ KILLS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench lint fuzz build clean crash soak
+.PHONY: help run test vet bench bench-durable bench-waiting lint fuzz build clean crash soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the command into bin/
 	$(GO) build -o $(BIN) ./cmd/tideover
@@ -31,6 +31,12 @@ vet: ## gofmt and go vet
 
 bench: ## ours beside the peers; writes docs/benchmarks.md
 	bash bench/run.sh
+
+bench-durable: ## the engine beside River and Asynq; writes docs/durable-benchmarks.md
+	bash bench/durable/run.sh
+
+bench-waiting: ## the engine with a million runs that wait; writes docs/durable-benchmarks.md
+	bash bench/durable/waiting.sh
 
 crash: ## thousands of runs, the process killed again and again
 	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)

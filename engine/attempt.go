@@ -132,7 +132,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 		switch {
 		case len(out) > a.e.cfg.MaxPayload:
 			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d are kept; store it elsewhere and return where", len(out), a.e.cfg.MaxPayload))
-		case out != nil && !json.Valid(out):
+		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
 		default:
 			return &machine.Result{Output: out}

@@ -26,6 +26,7 @@ type Task struct {
 	Args     json.RawMessage // of a step that is data
 	Input    json.RawMessage // of the run
 
+	encoded bool // the output is JSON, because we made it
 	before  func() []string
 	outputs func(step string) (json.RawMessage, error)
 	beat    func(progress any) error
@@ -56,6 +57,7 @@ func adapt[In, Out any](do func(context.Context, In) (Out, error)) Handler {
 		if err != nil {
 			return nil, retry.Permanent(fmt.Errorf("output of the step: %w", err))
 		}
+		t.encoded = true
 		return text, nil
 	}
 }
