@@ -309,8 +309,7 @@ func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
 		if !ok {
 			return ErrNotFound
 		}
-		copied, err = e.m.Decode(r.Encode(nil))
-		copied.Queued(r)
+		copied, err = e.m.Copy(r)
 		return err
 	})
 	if err == nil {

@@ -54,7 +54,7 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 	var page Page
 	err := e.do(func(*turn) error {
 		for _, r := range e.m.All() {
-			row := row(r)
+			row := row(r) // without a view there is no folder, and nothing is cold
 			if f.matches(&row) {
 				page.Runs = append(page.Runs, summary(&row))
 			}

@@ -42,6 +42,7 @@ type owner struct {
 	purgedAt  time.Time
 	viewer    viewer
 	snapshots snapshots
+	cold      cold
 	health    health
 }
 
@@ -164,6 +165,7 @@ func (e *Engine) serve() error {
 			return e.finish()
 		}
 		e.viewer.feed(e)
+		e.snapshots.moveCold(e)
 		e.snapshots.begin(e)
 		e.sleep(timer)
 	}
@@ -172,6 +174,9 @@ func (e *Engine) serve() error {
 // sleep sets the timer to the next thing that is due.
 func (e *Engine) sleep(timer *time.Timer) {
 	wait := min(time.Minute, e.purgeEvery(), e.snapshots.age(e))
+	if e.snapshots.chill {
+		wait = 0
+	}
 	if next := e.next(); next < e.clock.last+int64(wait) {
 		wait = time.Duration(next - e.clock.wall(time.Now()))
 	}

@@ -60,6 +60,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 // shut closes what was opened.
 func (e *Engine) shut() {
 	e.snapshots.abort()
+	e.cold.close()
 	if v := e.view.Load(); v != nil {
 		if err := v.Close(); err != nil {
 			e.cfg.Logger.Error("close the view", "error", err)
@@ -110,16 +111,8 @@ func (e *Engine) restore(ctx context.Context) error {
 		return errors.Join(bad...)
 	}
 	e.m = machine.New()
+	e.m.Cold(e.cold.load)
 	return nil
-}
-
-func (e *Engine) readSnapshot(ctx context.Context, name string) (*machine.Machine, error) {
-	in, err := e.openBlob(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	return machine.Restore(in)
 }
 
 // replay applies what the log has after the snapshot.

@@ -17,7 +17,8 @@ import (
 const (
 	snapshotAfter = 64 << 20         // bytes of log since the last one, at least
 	archiveAfter  = 32 << 20         // bytes of finished runs
-	snapshotRuns  = 1000             // of a step of the writing: the owner does nothing else meanwhile
+	snapshotRuns  = 128              // of a frame: as many are read for one that is wanted
+	chillRuns     = 5000             // made cold at once: the owner does nothing else meanwhile
 	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
 	archiveFrame  = 256 << 10
 )
@@ -32,6 +33,8 @@ type snapshots struct {
 	frames  chan frame
 	wants   chan wish // for the next frame, or the end
 	current *machine.Snapshot
+	base    uint32 // of the numbers of its frames
+	chill   bool   // it is complete, and runs are being moved to it
 
 	runs     []byte // finished runs of the frame that is being filled
 	archived bytes.Buffer
@@ -44,13 +47,15 @@ type snapshots struct {
 type frame struct {
 	data []byte
 	last bool
+	err  error
 }
 
 // wish is what the writing goroutine says to the owner.
 type wish struct {
-	over bool
-	err  error
-	size int64
+	over   bool
+	err    error
+	size   int64
+	blocks []block
 }
 
 func (s *snapshots) grown(n int) {
@@ -103,7 +108,7 @@ func (s *snapshots) takeArchive() []byte {
 
 // due reports whether it is time for a snapshot.
 func (s *snapshots) due(e *Engine) bool {
-	if s.done != nil || e.stopping || s.log == 0 {
+	if s.done != nil || s.chill || e.stopping || s.log == 0 {
 		return false
 	}
 	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter || time.Since(s.since) >= s.age(e)
@@ -127,9 +132,9 @@ func (s *snapshots) begin(e *Engine) {
 	s.log = 0
 	go func(done chan struct{}) {
 		defer close(done)
-		size, err := e.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
+		w := e.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
 		select {
-		case s.wants <- wish{over: true, err: err, size: size}:
+		case s.wants <- w:
 		case <-ctx.Done():
 		}
 	}(s.done)
@@ -150,12 +155,34 @@ func (s *snapshots) advance(e *Engine, w wish) {
 		}
 		e.health.snapshotting(nil)
 		s.size = w.size
+		s.turnCold(e, w.blocks)
 		return
 	}
 	data, more := s.current.Next(nil, snapshotRuns)
-	s.frames <- frame{data, !more}
-	if !more {
+	s.frames <- frame{data, !more, s.current.Err()}
+	if !more || s.current.Err() != nil {
 		s.current.Stop()
+	}
+}
+
+// turnCold begins to move runs out of memory into the snapshot.
+func (s *snapshots) turnCold(e *Engine, blocks []block) {
+	raw, err := e.lease.Get(context.Background(), fmt.Sprintf("snapshot-%020d", s.seq))
+	if err != nil {
+		e.cfg.Logger.Error("a snapshot can't be opened; what it has stays in memory", "error", err)
+		return
+	}
+	s.base ^= otherSnapshot
+	if s.chill = e.cold.use(s.base, raw, blocks); !s.chill {
+		_ = raw.Close() // it was only read
+	}
+}
+
+// moveCold goes on with it.
+func (s *snapshots) moveCold(e *Engine) {
+	if s.chill && !s.current.Chill(e.clock.last, s.base, chillRuns) {
+		s.chill = false
+		e.cold.drop(s.base ^ otherSnapshot)
 	}
 }
 
@@ -170,55 +197,68 @@ func (s *snapshots) abort() {
 
 // writeSnapshot stores the archive and the snapshot, reads it back, and cuts off
 // what is not needed any more.
-func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (int64, error) {
+func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (w wish) {
+	w.over = true
 	if archive != nil {
 		name := fmt.Sprintf("archive-%020d-%d", seq, newest/1e9)
-		err := e.lease.Put(ctx, name, func(w io.Writer) error {
-			_, err := w.Write(archive)
+		w.err = e.lease.Put(ctx, name, func(out io.Writer) error {
+			_, err := out.Write(archive)
 			return err
 		})
-		if err != nil {
-			return 0, err
+		if w.err != nil {
+			return w
 		}
 	}
-	var size int64
 	name := fmt.Sprintf("snapshot-%020d", seq)
-	err := e.lease.Put(ctx, name, func(w io.Writer) error {
-		count := &counter{w: w}
-		zip := newEncoder(count)
-		for {
-			select {
-			case wants <- wish{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			f := <-frames
-			if _, err := zip.Write(f.data); err != nil {
-				return err
-			}
-			if f.last {
-				err := zip.Close()
-				size = count.n
-				return err
-			}
-		}
+	w.err = e.lease.Put(ctx, name, func(out io.Writer) error {
+		blocks := newBlockWriter(out)
+		err := writeFrames(ctx, blocks, frames, wants)
+		w.size, w.blocks = blocks.at, blocks.blocks
+		return err
 	})
-	if err != nil {
-		return 0, err
+	if w.err != nil {
+		return w
 	}
 	if err := e.verify(ctx, name); err != nil {
-		return 0, fmt.Errorf("snapshot %s, read back: %w", name, err)
+		w.err = fmt.Errorf("snapshot %s, read back: %w", name, err)
+		return w
 	}
-	return size, e.cut(ctx)
+	w.err = e.cut(ctx)
+	return w
+}
+
+// writeFrames asks the owner for frames until the last.
+func writeFrames(ctx context.Context, blocks *blockWriter, frames chan frame, wants chan wish) error {
+	for {
+		select {
+		case wants <- wish{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f := <-frames
+		if f.err != nil {
+			return f.err
+		}
+		if len(f.data) > 0 {
+			if err := blocks.write(f.data); err != nil {
+				return err
+			}
+		}
+		if f.last {
+			return nil
+		}
+	}
 }
 
 // verify reads a snapshot back.
 func (e *Engine) verify(ctx context.Context, name string) error {
-	in, err := e.openBlob(ctx, name)
+	raw, err := e.lease.Get(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer raw.Close()
+	in := newBlockReader(raw)
+	defer in.close()
 	return machine.Verify(in)
 }
 
@@ -298,15 +338,4 @@ type blob struct {
 func (b *blob) Close() error {
 	b.Decoder.Close()
 	return b.raw.Close()
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }

@@ -147,7 +147,15 @@ func (v *viewer) batch(e *Engine) view.Batch {
 		if _, there := e.m.Run(r.ID); !there {
 			continue // forgotten meanwhile
 		}
-		b.Put = append(b.Put, row(r))
+		whole := r
+		if r.IsCold() {
+			var err error
+			if whole, err = e.m.Copy(r); err != nil {
+				e.health.broken(err)
+				continue
+			}
+		}
+		b.Put = append(b.Put, row(whole))
 		if r.Finished() {
 			v.finished = append(v.finished, r)
 			e.snapshots.archive(r)

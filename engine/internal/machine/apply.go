@@ -56,6 +56,9 @@ func (m *Machine) Apply(rec *Record) error {
 	if r.knows(m.seq) {
 		return nil
 	}
+	if err := m.warm(r); err != nil {
+		return err
+	}
 	if rec.Step >= len(r.Steps) {
 		return fmt.Errorf("%w: %s of step %d in run %s, which has %d", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
 	}

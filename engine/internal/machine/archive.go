@@ -12,23 +12,14 @@ import (
 // reason reads one that was stored.
 func reason(b byte) retry.Reason { return retry.Reason(b) }
 
-// Encode adds the run to b, in the form of Decode.
-func (r *Run) Encode(b []byte) []byte { return r.append(b) }
-
 // Decode reads a run by itself. It is not part of the state.
 func (m *Machine) Decode(data []byte) (*Run, error) {
 	in := reader{data: data}
-	r, err := m.readRun(&in)
-	if err != nil {
-		return nil, err
-	}
-	for i := range r.Steps {
-		if r.Steps[i].Status == Running {
-			r.running++
-		}
-	}
-	return r, nil
+	return m.readRun(&in)
 }
+
+// Encode adds a run that is not cold to b, in the form of Decode.
+func (r *Run) Encode(b []byte) []byte { return r.append(b) }
 
 // AppendArchive adds a frame with finished runs to b.
 func AppendArchive(b []byte, runs []byte) []byte { return frame(b, frameRuns, runs) }
@@ -81,10 +72,3 @@ func (m *Machine) Change(r *Run) {
 
 // Version returns the entry that changed the run last.
 func (r *Run) Version() uint64 { return r.version }
-
-// Queued takes over which steps stand in their queues, which is not encoded.
-func (r *Run) Queued(from *Run) {
-	for i := range r.Steps {
-		r.Steps[i].queued = from.Steps[i].queued
-	}
-}

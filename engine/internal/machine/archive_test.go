@@ -21,8 +21,8 @@ func TestDecode(t *testing.T) {
 		if got, err = w.m.Decode(r.EncodeWithout(nil)); err != nil || got.Input != nil || !bytes.Equal(r.Input, input) {
 			t.Errorf("Decode without the input = %v, input %q and then %q", err, got.Input, r.Input)
 		}
-		if got.Queued(r); got.State() != r.State() {
-			t.Errorf("decoded it is %v, want %v", got.State(), r.State())
+		if c, err := w.m.Copy(r); err != nil || c.State() != r.State() {
+			t.Errorf("Copy = %v; it is %v, want %v", err, c.State(), r.State())
 		}
 	}
 	if _, err := New().Decode(w.m.all[0].Encode(nil)); !errors.Is(err, ErrEncoding) {

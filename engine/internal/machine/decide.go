@@ -298,7 +298,7 @@ func (m *Machine) Replace(id, by ID, now int64) (Record, error) {
 
 func (m *Machine) find(id ID) (*Run, error) {
 	if r, ok := m.runs[id]; ok {
-		return r, nil
+		return r, m.warm(r)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
 }

@@ -31,6 +31,7 @@ type Machine struct {
 	purged    []ID
 	snapshot  *Snapshot
 	snaps     uint32
+	load      Load // of what is cold
 }
 
 type keyed struct {

@@ -243,7 +243,11 @@ func dump(m *Machine, gone map[ID]bool) string {
 		if gone[r.ID] && r.Finished() {
 			continue
 		}
-		lines = append(lines, dumpRun(r))
+		whole, err := m.whole(r)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, dumpRun(whole))
 	}
 	for key, k := range m.keys {
 		add("key %q is of %s of %s, ended %d", key, k.id, k.of.Name, k.ended)

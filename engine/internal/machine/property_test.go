@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
@@ -41,6 +42,7 @@ func TestLifeEqualsReplay(t *testing.T) {
 
 // game is a world of random events.
 type game struct {
+	coldBase uint32 // of the frames that cold runs are in
 	*world
 	defs     []*Definition
 	limits   map[string]int // of active runs, by workflow
@@ -417,6 +419,7 @@ func (g *game) photograph() {
 	g.snap.Stop()
 	g.whole = append(g.whole, stored{g.snap.Seq, g.frames})
 	g.whole = g.whole[max(0, len(g.whole)-4):]
+	g.chill()
 	g.snap = nil
 	if err := Verify(bytes.NewReader(g.frames)); err != nil {
 		g.t.Fatal(err)
@@ -425,6 +428,45 @@ func (g *game) photograph() {
 		g.t.Fatalf("Restore of a part is a machine with %d runs", m.Len())
 	}
 	g.checkSnapshots()
+}
+
+// chill moves runs out of memory into the snapshot that was just written.
+func (g *game) chill() {
+	g.t.Helper()
+	if g.chance(30) {
+		return
+	}
+	was, now := g.m.load, bodies(g.t, g.frames)
+	g.coldBase ^= 1 << 31
+	base := g.coldBase
+	g.m.Cold(func(frame uint32) ([]byte, error) {
+		if frame&(1<<31) == base {
+			return now[frame&^(1<<31)], nil
+		}
+		return was(frame)
+	})
+	for g.snap.Chill(g.now-3600*sec, base, 1+g.rng.IntN(5)) {
+		g.check("while runs are made cold", g.shadow)
+	}
+	g.m.Cold(func(frame uint32) ([]byte, error) { return now[frame&^(1<<31)], nil })
+	g.check("with cold runs", g.shadow)
+}
+
+// bodies returns the contents of the frames of runs, by their number.
+func bodies(t testing.TB, data []byte) map[uint32][]byte {
+	t.Helper()
+	found := map[uint32][]byte{}
+	in := bufio.NewReader(bytes.NewReader(data))
+	for n := uint32(0); ; n++ {
+		kind, body, err := readFrame(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == frameEnd {
+			return found
+		}
+		found[n] = body
+	}
 }
 
 func (g *game) checkSnapshots() {
@@ -437,6 +479,11 @@ func (g *game) checkSnapshots() {
 func (g *game) restore(s stored) *Machine {
 	g.t.Helper()
 	m, err := Restore(bytes.NewReader(s.data))
+	if g.chance(50) {
+		m, err = RestoreCold(bytes.NewReader(s.data), g.now-3600*sec)
+		found := bodies(g.t, s.data)
+		m.Cold(func(frame uint32) ([]byte, error) { return found[frame&^(1<<31)], nil })
+	}
 	if err != nil {
 		g.t.Fatalf("Restore = %v", err)
 	}
@@ -456,6 +503,7 @@ func (g *game) accident() {
 		from = g.restore(g.whole[g.rng.IntN(n)])
 	}
 	g.crash(from)
+	g.coldBase = 0
 	g.snap, g.todo, g.writing = nil, nil, nil
 	g.m.TakePurged()
 	g.check("after a crash", g.shadow)

@@ -79,6 +79,10 @@ type Run struct {
 	index   int32  // in Machine.all
 	timer   int32  // of the deadline, in the timers; -1 means none
 	snap    uint32 // the last snapshot it was written to
+
+	coldFrame uint32 // the frame that has its input and history; 0 means that they are here
+	coldAt    uint32 // where in it
+
 	running uint16
 	done    uint16
 	shown   State

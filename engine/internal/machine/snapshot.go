@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -36,7 +37,14 @@ type Snapshot struct {
 	left  []byte
 	count uint64
 	done  bool
+	err   error // of a run that could not be read
+
+	frames  uint32 // written so far
+	written []written
 }
+
+// Err returns why the snapshot can't be complete.
+func (s *Snapshot) Err() error { return s.err }
 
 // Snapshot begins one, between two entries. There is at most one at a time. The
 // state is written here and not by the first Next: entries may come between.
@@ -58,9 +66,19 @@ func (s *Snapshot) Stop() {
 func (s *Snapshot) leaving(r *Run) {
 	if r.snap != s.no && int(r.index) < s.next {
 		r.snap = s.no
-		s.left = r.append(s.left)
-		s.count++
+		s.add(&s.left, r)
 	}
+}
+
+// add writes a run.
+func (s *Snapshot) add(body *[]byte, r *Run) {
+	b, err := s.m.Encode(*body, r)
+	if err != nil {
+		s.err = err
+		return
+	}
+	*body = b
+	s.count++
 }
 
 // Next adds the next frame to b, of at most so many runs. more is false after the
@@ -68,6 +86,7 @@ func (s *Snapshot) leaving(r *Run) {
 func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 	if state := s.state; state != nil {
 		s.state = nil
+		s.frames++
 		return frame(b, frameState, state), true
 	}
 	body := s.left // of which frame makes a copy
@@ -81,12 +100,13 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		}
 		if r := s.m.all[s.next]; r.snap != s.no {
 			r.snap = s.no
-			body = r.append(body)
-			s.count++
+			s.written = append(s.written, written{r, r.version, s.frames, uint32(len(body))})
+			s.add(&body, r)
 		}
 	}
 	s.left = body[:0]
 	if len(body) > 0 {
+		s.frames++
 		return frame(b, frameRuns, body), true
 	}
 	if s.next > 0 {
@@ -104,6 +124,15 @@ func frame(b []byte, kind byte, body []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(body)))
 	b = append(b, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
+}
+
+// Frame returns the content of a frame of runs.
+func Frame(data []byte) (body []byte, err error) {
+	kind, body, err := readFrame(bufio.NewReader(bytes.NewReader(data)), nil)
+	if err == nil && kind != frameRuns {
+		err = fmt.Errorf("%w: frame %q instead of runs", ErrEncoding, kind)
+	}
+	return body, err
 }
 
 // readFrame reads one into buf.
@@ -154,7 +183,13 @@ func Verify(stream io.Reader) error {
 
 // Restore returns the state that a snapshot begins. The log from the entry after
 // Seq on makes it complete.
-func Restore(stream io.Reader) (*Machine, error) {
+func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
+
+// RestoreCold is Restore, and leaves what can be cold at the time in its frames,
+// whose numbers begin at 0.
+func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
+
+func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	in := bufio.NewReaderSize(stream, 1<<16)
 	m := New()
 	kind, body, err := readFrame(in, nil)
@@ -168,7 +203,8 @@ func Restore(stream io.Reader) (*Machine, error) {
 		return nil, err
 	}
 	var count uint64
-	for buf := body; ; {
+	buf := body
+	for n := uint32(1); ; n++ {
 		kind, body, err := readFrame(in, buf)
 		if err != nil {
 			return nil, err
@@ -185,9 +221,15 @@ func Restore(stream io.Reader) (*Machine, error) {
 			return nil, fmt.Errorf("%w: frame %q in a snapshot", ErrEncoding, kind)
 		}
 		for len(r.data) > 0 && r.err == nil {
-			run, err := m.readRun(&r)
+			at := uint32(len(body) - len(r.data))
+			run, err := m.parseRun(&r)
 			if err != nil {
 				return nil, err
+			}
+			if cold && run.chillable(now) {
+				run.chill(n, at)
+			} else {
+				run.own()
 			}
 			if _, twice := m.runs[run.ID]; twice {
 				return nil, fmt.Errorf("%w: run %s is there twice", ErrEncoding, run.ID)
@@ -211,7 +253,6 @@ func (m *Machine) install(r *Run) {
 		s := &r.Steps[i]
 		switch s.Status {
 		case Running:
-			r.running++
 			r.Def.Steps[i].queue.Running++
 		case Complete:
 			r.done++
@@ -360,6 +401,25 @@ func (r *Run) append(b []byte) []byte {
 
 // readRun reads what append wrote. It copies what it keeps.
 func (m *Machine) readRun(in *reader) (*Run, error) {
+	r, err := m.parseRun(in)
+	if err == nil {
+		r.own()
+	}
+	return r, err
+}
+
+// own makes copies of what the run has of the bytes it was read from.
+func (r *Run) own() {
+	r.Input = append([]byte(nil), r.Input...)
+	r.History = append([]byte(nil), r.History...)
+	if r.extra != nil {
+		r.extra.outputs = cloned(r.extra.outputs, len(r.Steps))
+	}
+}
+
+// parseRun reads what append wrote. The large parts of the run are part of the
+// data.
+func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r := &Run{ID: in.array(), timer: noTimer}
 	hash := Hash(in.array())
 	d, ok := m.defs[hash]
@@ -375,8 +435,8 @@ func (m *Machine) readRun(in *reader) (*Run, error) {
 	r.Reason = reason(in.byte())
 	r.Failing = in.byte() == 1
 	r.Key = string(in.bytes())
-	r.Input = append([]byte(nil), in.bytes()...)
-	r.History = append([]byte(nil), in.bytes()...)
+	r.Input = in.bytes()
+	r.History = in.bytes()
 	r.Steps = make([]StepState, len(d.Steps))
 	for i := range r.Steps {
 		s := &r.Steps[i]
@@ -391,10 +451,13 @@ func (m *Machine) readRun(in *reader) (*Run, error) {
 		if s.Status > NoHandler {
 			in.fail()
 		}
+		if s.Status == Running {
+			r.running++
+		}
 	}
 	if in.byte() == 1 {
 		x := r.more()
-		x.outputs = cloned(readOutputs(in), len(r.Steps))
+		x.outputs = readOutputs(in)
 		x.progress = cloned(readOutputs(in), len(r.Steps))
 		x.origin = in.array()
 		x.replacedBy = in.array()
