@@ -238,7 +238,9 @@ func row(r *machine.Run) view.Run {
 	if out := r.Result(); len(out) <= preview {
 		v.Output = out
 	}
-	v.Detail = r.EncodeWithout(nil)
+	if r.Finished() { // of the others, the memory knows more
+		v.Detail = r.EncodeWithout(nil)
+	}
 	return v
 }
 

@@ -16,7 +16,7 @@ const (
 	stepPages   = 16
 
 	// Free pages are used again by appends. Those that are given back instead
-	// are what exceeds this number and half of the file: giving back every one
+	// are what exceeds this number and an eighth of the file: giving back every one
 	// would move pages about and let the file grow again at once.
 	sparePages = 2048
 )
@@ -131,7 +131,7 @@ func (l *lease) shrink(conn *sqlite.Conn) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if free <= max(pages/2, sparePages) {
+	if free <= max(pages/8, sparePages) {
 		return false, nil
 	}
 	l.checkpoints.wrote(stepPages * pageSize / 8) // most are free, and only those in use are moved

@@ -64,7 +64,7 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 		if here, ok := s.m.runs[r.ID]; !ok || here != r {
 			continue
 		}
-		if r.coldFrame != 0 || r.version == w.version && r.chillable(now) && !r.dirty {
+		if r.coldFrame != 0 || r.version == w.version && r.chillable(now) {
 			r.chill(base+w.frame, w.at)
 		}
 	}
