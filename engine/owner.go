@@ -266,7 +266,11 @@ func (e *Engine) jump(by time.Duration) error {
 // record adds a record to the entry of the turn, and applies it.
 func (t *turn) record(rec *machine.Record) error {
 	e := t.e
-	if size := e.entry.Size() + rec.Size(); t.records > 0 && size > journal.MaxEntry {
+	size := e.entry.Size() + rec.Size()
+	if rec.Ends == machine.Dead {
+		size += giveUpRoom
+	}
+	if t.records > 0 && size > journal.MaxEntry {
 		if err := e.commit(); err != nil {
 			return err
 		}
@@ -284,6 +288,9 @@ func (t *turn) record(rec *machine.Record) error {
 	}
 	if !rec.Run.IsZero() {
 		e.after(t, rec)
+	}
+	if run, ok := e.m.Run(rec.Run); ok && rec.Ends == machine.Dead {
+		return t.giveUp(run)
 	}
 	return nil
 }

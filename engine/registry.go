@@ -31,8 +31,10 @@ func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error
 		if w == nil {
 			return fmt.Errorf("workflow: nil")
 		}
-		maps.Copy(r.handlers, w.handlers)
-		r.workflows[w.Name()] = w
+		for ; w != nil; w = w.onGiveUp {
+			maps.Copy(r.handlers, w.handlers)
+			r.workflows[w.Name()] = w
+		}
 	}
 	maps.Copy(r.handlers, handlers)
 	r.version++
@@ -80,7 +82,9 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 	e.handlers.mu.Lock()
 	clear(e.handlers.workflows)
 	for _, w := range workflows {
-		e.handlers.workflows[w.Name()] = w
+		for ; w != nil; w = w.onGiveUp {
+			e.handlers.workflows[w.Name()] = w
+		}
 	}
 	e.handlers.mu.Unlock()
 	return e.do(func(*turn) error { return nil })

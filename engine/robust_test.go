@@ -503,3 +503,37 @@ func TestDamage(t *testing.T) {
 		}
 	})
 }
+
+func TestWhenARunGivesUpAnotherIsStarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		alarms := map[string]GaveUp{}
+		alarm := must(NewWorkflow("alarm", Step("tell", func(_ context.Context, g GaveUp) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			alarms[g.Run+g.Error] = g
+			return "", nil
+		})))
+		w := must(NewWorkflow("w", OnGiveUp(alarm),
+			Step("ok", func(context.Context, string) (int, error) { return 7, nil }),
+			Step("bad", func(_ context.Context, in string) (int, error) { return 0, retry.Permanent(errors.New("no " + in)) }, After("ok"))))
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		const n = 3000 // more than a reader of events would be shown
+		var last Started
+		for i := range n {
+			last = started(t, e, w, fmt.Sprint(i))
+		}
+		waited(t, last)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(alarms) != n {
+			t.Errorf("%d alarms, want %d", len(alarms), n)
+		}
+		g := alarms[last.ID+"no "+fmt.Sprint(n-1)]
+		if g.Step != "bad" || g.Reason != "permanent" || string(g.Input) != fmt.Sprintf("%q", fmt.Sprint(n-1)) || string(g.Outputs["ok"]) != "7" {
+			t.Errorf("%+v", g)
+		}
+	})
+}

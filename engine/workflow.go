@@ -30,6 +30,7 @@ type Workflow struct {
 	steps    map[string]int // concurrency of each
 	runs     int            // concurrency of all
 	input    reflect.Type   // nil for any
+	onGiveUp *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
 }
 
