@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	snapshotAfter = 64 << 20         // bytes of log since the last one, at least
 	archiveAfter  = 32 << 20         // bytes of finished runs
 	snapshotRuns  = 128              // of a frame: as many are read for one that is wanted
+	manyChilled   = 100_000          // runs whose memory is worth giving back
 	chillRuns     = 5000             // made cold at once: the owner does nothing else meanwhile
 	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
 	archiveFrame  = 256 << 10
@@ -183,6 +185,9 @@ func (s *snapshots) moveCold(e *Engine) {
 	if s.chill && !s.current.Chill(e.clock.last, s.base, chillRuns) {
 		s.chill = false
 		e.cold.drop(s.base ^ otherSnapshot)
+		if s.current.Chilled >= manyChilled {
+			go debug.FreeOSMemory() // what they took is not needed again soon
+		}
 	}
 }
 

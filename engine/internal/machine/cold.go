@@ -64,12 +64,18 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 		if here, ok := s.m.runs[r.ID]; !ok || here != r {
 			continue
 		}
-		if r.coldFrame != 0 || r.version == w.version && r.chillable(now) {
+		warm := r.coldFrame == 0
+		if !warm || r.version == w.version && r.chillable(now) {
 			r.chill(base+w.frame, w.at)
+			if warm {
+				s.Chilled++
+			}
 		}
 	}
-	s.written = s.written[n:]
-	return len(s.written) > 0
+	if s.written = s.written[n:]; len(s.written) == 0 {
+		s.written = nil
+	}
+	return s.written != nil
 }
 
 // IsCold reports whether the run's input and history are not in memory.

@@ -29,15 +29,16 @@ const (
 
 // Snapshot is the writing of one.
 type Snapshot struct {
-	m     *Machine
-	Seq   uint64 // the entry it begins at
-	no    uint32
-	next  int    // the runs from here on are written; it counts down
-	state []byte // not yet in a frame
-	left  []byte
-	count uint64
-	done  bool
-	err   error // of a run that could not be read
+	m       *Machine
+	Seq     uint64 // the entry it begins at
+	Chilled int    // runs that were moved out of memory into it
+	no      uint32
+	next    int    // the runs from here on are written; it counts down
+	state   []byte // not yet in a frame
+	left    []byte
+	count   uint64
+	done    bool
+	err     error // of a run that could not be read
 
 	frames  uint32 // written so far
 	written []written
