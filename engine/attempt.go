@@ -76,12 +76,26 @@ func (a *attempt) run() {
 		defer a.alive.Stop()
 	}
 	defer context.AfterFunc(ctx, func() { a.grace(ctx) })()
+	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
+	defer func() { // also when the handler ends the goroutine
+		if !a.ended.CompareAndSwap(false, true) {
+			a.e.unstuck(zombie{a.key, a.number})
+			return
+		}
+		a.tell(result)
+	}()
 	out, err := a.call(ctx)
-	if !a.ended.CompareAndSwap(false, true) {
-		a.e.unstuck(a.key)
-		return
-	}
-	a.tell(a.result(ctx, out, err))
+	result = a.judged(ctx, out, err)
+}
+
+// judged is result for errors that may panic when they are looked at.
+func (a *attempt) judged(ctx context.Context, out []byte, err error) (r *machine.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = &machine.Result{Failed: true, Error: fmt.Sprintf("an error of the step can't be read: panic: %v", p)}
+		}
+	}()
+	return a.result(ctx, out, err)
 }
 
 // call calls the handler. A panic is a failure like others, but for the stack
@@ -222,7 +236,9 @@ func (a *attempt) heartbeat(progress any) error {
 	if len(text) > maxError {
 		return fmt.Errorf("progress: %d bytes, at most %d", len(text), maxError)
 	}
-	text = []byte(a.e.cfg.Redact(string(text)))
+	if text = []byte(a.e.cfg.Redact(string(text))); !json.Valid(text) {
+		text, _ = json.Marshal(string(text)) // a string can be
+	}
 	select {
 	case a.e.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
 	case <-a.e.done:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -133,14 +134,16 @@ func (b *blockWriter) write(frame []byte) error {
 type blockReader struct {
 	raw    io.Reader
 	unzip  *zstd.Decoder
-	zipped []byte
+	zipped bytes.Buffer
 	frame  []byte
 	rest   []byte
 	at     int64
 	blocks []block
 }
 
-const maxBlock = 64 << 20
+// maxBlock is the size of a frame that is believed. One of everything that is not
+// part of a run, keys above all, may be large.
+const maxBlock = 1 << 30
 
 func newBlockReader(raw io.Reader) *blockReader {
 	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // the options are right
@@ -168,17 +171,15 @@ func (b *blockReader) fill() error {
 	if size > maxBlock {
 		return fmt.Errorf("%w: a block of %d bytes", machine.ErrEncoding, size)
 	}
-	if uint32(cap(b.zipped)) < size {
-		b.zipped = make([]byte, size)
-	}
-	b.zipped = b.zipped[:size]
-	if _, err := io.ReadFull(b.raw, b.zipped); err != nil {
-		return err
+	// The memory grows with what is really there: the length may be damaged.
+	b.zipped.Reset()
+	if n, err := io.CopyN(&b.zipped, b.raw, int64(size)); err != nil || n < int64(size) {
+		return io.ErrUnexpectedEOF
 	}
 	b.blocks = append(b.blocks, block{b.at + 4, size})
 	b.at += 4 + int64(size)
 	var err error
-	if b.frame, err = b.unzip.DecodeAll(b.zipped, b.frame[:0]); err != nil {
+	if b.frame, err = b.unzip.DecodeAll(b.zipped.Bytes(), b.frame[:0]); err != nil {
 		return fmt.Errorf("%w: %w", machine.ErrEncoding, err)
 	}
 	b.rest = b.frame

@@ -14,7 +14,7 @@ import (
 // coldRuns returns how many runs are cold.
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
-	if err := e.do(func(*turn) error {
+	if err := e.do(context.Background(), func(*turn) error {
 		for _, r := range e.m.All() {
 			if r.IsCold() {
 				n++

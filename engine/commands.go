@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -37,8 +37,17 @@ func Key(key string) StartOption {
 
 // At starts the run at a time.
 func At(t time.Time) StartOption {
-	return func(s *machine.Start) error { s.At = t.UnixNano(); return nil }
+	return func(s *machine.Start) error {
+		if t.After(farthest) {
+			return fmt.Errorf("start: %v is too far ahead, at most %d", t, farthest.Year())
+		}
+		s.At = t.UnixNano()
+		return nil
+	}
 }
+
+// farthest is the last time that can be stored, with room for waits after it.
+var farthest = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // In starts the run after a while.
 func In(d time.Duration) StartOption { return At(time.Now().Add(d)) }
@@ -57,7 +66,15 @@ func RunTimeout(d time.Duration) StartOption {
 
 // Source says who starts the run.
 func Source(who string) StartOption {
-	return func(s *machine.Start) error { s.Source = who; return nil }
+	return func(s *machine.Start) error { s.Source = name(who); return nil }
+}
+
+// name cuts what somebody calls himself to a length that can be shown.
+func name(who string) string {
+	if len(who) > 200 {
+		who = who[:200]
+	}
+	return strings.ToValidUTF8(who, "\uFFFD")
 }
 
 // Started is a run that was accepted.
@@ -75,7 +92,7 @@ func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx,
 // happens to the process. The input is anything that encoding/json can write.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	if e.handlers.workflow(w.Name()) != w {
-		if err := e.Register(w); err != nil {
+		if err := e.handlers.add([]*Workflow{w}, nil); err != nil {
 			return Started{}, err
 		}
 	}
@@ -88,11 +105,9 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	} else if len(text) > 0 && !json.Valid(text) {
 		return Started{}, fmt.Errorf("start %s: input: not JSON", w.Name())
 	}
-	if w.prepare != nil {
-		var err error
-		if text, err = w.prepare(text, time.Time{}); err != nil {
-			return Started{}, fmt.Errorf("start %s: input: %w", w.Name(), err)
-		}
+	text, err := w.prepared(text, time.Time{})
+	if err != nil {
+		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	s := &machine.Start{Input: text}
 	for _, opt := range opts {
@@ -111,6 +126,8 @@ func (e *Engine) start(ctx context.Context, def *machine.Definition, s *machine.
 	r := &request{start: s, def: def, done: make(chan struct{})}
 	select {
 	case e.starts <- r:
+	case <-e.stop:
+		return Started{}, fmt.Errorf("start %s: %w", def.Name, ErrClosed)
 	case <-e.done:
 		return Started{}, e.reason()
 	case <-ctx.Done():
@@ -164,9 +181,9 @@ func (t *turn) progress(key attemptKey, attempt int, progress json.RawMessage) e
 
 // Cancel ends a run. Its steps are told, and what they still return is noted
 // and dropped. A dead run that is canceled is one that nobody will retry.
-func (e *Engine) Cancel(_ context.Context, id, by string) error {
-	return e.with("cancel", id, func(t *turn, run machine.ID) error {
-		rec, err := e.m.Cancel(run, by, t.now)
+func (e *Engine) Cancel(ctx context.Context, id, by string) error {
+	return e.with(ctx, "cancel", id, func(t *turn, run machine.ID) error {
+		rec, err := e.m.Cancel(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -176,12 +193,12 @@ func (e *Engine) Cancel(_ context.Context, id, by string) error {
 
 // Retry puts a dead run back to work: steps that failed get a new set of
 // attempts, what succeeded is kept.
-func (e *Engine) Retry(_ context.Context, id, by string) error {
-	return e.with("retry", id, func(t *turn, run machine.ID) error {
+func (e *Engine) Retry(ctx context.Context, id, by string) error {
+	return e.with(ctx, "retry", id, func(t *turn, run machine.ID) error {
 		if err := t.stuck(run); err != nil {
 			return err
 		}
-		rec, err := e.m.Retry(run, by, t.now)
+		rec, err := e.m.Retry(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -192,7 +209,7 @@ func (e *Engine) Retry(_ context.Context, id, by string) error {
 // stuck refuses to begin again what has not ended yet.
 func (t *turn) stuck(id machine.ID) error {
 	for key := range t.e.zombies {
-		if key.run == id {
+		if key.run == id && !t.e.zombies[key] {
 			return fmt.Errorf("%w: an attempt of run %s does not end and still runs in this process", ErrState, id)
 		}
 	}
@@ -200,9 +217,9 @@ func (t *turn) stuck(id machine.ID) error {
 }
 
 // Wake ends the waits of a run, so that the next attempts begin now.
-func (e *Engine) Wake(_ context.Context, id, by string) error {
-	return e.with("wake", id, func(t *turn, run machine.ID) error {
-		recs, err := e.m.Wake(run, by, t.now)
+func (e *Engine) Wake(ctx context.Context, id, by string) error {
+	return e.with(ctx, "wake", id, func(t *turn, run machine.ID) error {
+		recs, err := e.m.Wake(run, name(by), t.now)
 		for i := range recs {
 			t.must(&recs[i])
 		}
@@ -211,23 +228,23 @@ func (e *Engine) Wake(_ context.Context, id, by string) error {
 }
 
 // with asks the owner to do something with a run.
-func (e *Engine) with(what, id string, f func(*turn, machine.ID) error) error {
+func (e *Engine) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %q", what, ErrNotFound, id)
 	}
-	if err := e.do(func(t *turn) error { return f(t, run) }); err != nil {
-		return fmt.Errorf("%s: %w", what, e.ended(what, id, err))
+	if err := e.do(ctx, func(t *turn) error { return f(t, run) }); err != nil {
+		return fmt.Errorf("%s: %w", what, e.ended(ctx, what, id, err))
 	}
 	return nil
 }
 
 // ended makes an error clearer if the run is not in memory any more.
-func (e *Engine) ended(what, id string, err error) error {
+func (e *Engine) ended(ctx context.Context, what, id string, err error) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if i, e2 := e.Get(context.Background(), id); e2 == nil {
+	if i, e2 := e.Get(ctx, id); e2 == nil {
 		return fmt.Errorf("%w: run %s has %s, nothing to %s", ErrState, id, i.State, what)
 	}
 	return err
@@ -275,26 +292,38 @@ func (e *Engine) repeat(ctx context.Context, id, by string, change func(*machine
 	if !r.Closed() {
 		return Started{}, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
 	}
-	s := &machine.Start{Input: r.Input, Origin: r.ID, Source: by}
+	s := &machine.Start{Input: r.Input, Origin: r.ID, Source: name(by)}
 	if err := change(r, s); err != nil {
 		return Started{}, err
 	}
-	st, err := e.start(ctx, r.Def, s)
-	if err != nil || r.Outcome != machine.Dead {
-		return st, err
+	if len(s.Input) > e.cfg.MaxPayload {
+		return Started{}, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), e.cfg.MaxPayload)
 	}
-	next, _ := machine.ParseID(st.ID)
-	err = e.do(func(t *turn) error {
-		rec, err := e.m.Replace(r.ID, next, t.now)
-		if err == nil {
-			t.must(&rec)
+	s.Hash = r.Def.Hash()
+	err = e.do(ctx, func(t *turn) error { return t.repeat(r, s) })
+	if err != nil {
+		return Started{}, err
+	}
+	return Started{ID: s.ID.String(), e: e}, nil
+}
+
+// repeat starts a run, and says of a dead one that the new one does its work. Both
+// or neither: of two who repeat a dead run at once, one is refused.
+func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
+	if r.Outcome == machine.Dead {
+		if _, err := t.e.m.Replace(r.ID, r.ID, t.now); err != nil {
+			return err
 		}
-		return err
-	})
-	if errors.Is(err, ErrState) {
-		err = nil // somebody was faster; the new run is there all the same
 	}
-	return st, err
+	next, err := t.start(s, r.Def)
+	if err != nil || r.Outcome != machine.Dead {
+		return err
+	}
+	rec, err := t.e.m.Replace(r.ID, next, t.now)
+	if err == nil {
+		t.must(&rec)
+	}
+	return err
 }
 
 // load returns a copy of a run, from memory or from the view.
@@ -303,14 +332,12 @@ func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
-	var copied *machine.Run
-	err = e.do(func(*turn) error {
+	copied, err := ask(ctx, e, func(*turn) (*machine.Run, error) {
 		r, ok := e.m.Run(run)
 		if !ok {
-			return ErrNotFound
+			return nil, ErrNotFound
 		}
-		copied, err = e.m.Copy(r)
-		return err
+		return e.m.Copy(r)
 	})
 	if err == nil {
 		return copied, nil
@@ -323,13 +350,10 @@ func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	if !ok || len(row.Detail) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	err = e.do(func(*turn) error {
-		copied, err = e.m.Decode(row.Detail)
-		return err
-	})
+	copied, err = ask(ctx, e, func(*turn) (*machine.Run, error) { return e.m.Decode(row.Detail) })
 	if err != nil {
 		return nil, err
 	}
@@ -353,8 +377,21 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait: %w: %q", ErrNotFound, id)
 	}
+	for {
+		if err := e.waitOnce(ctx, run); err != nil {
+			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if i, err := e.Get(ctx, id); err != nil || i.Finished() {
+			return i, err
+		}
+		// Somebody has put it back to work meanwhile.
+	}
+}
+
+// waitOnce waits until the run is closed, or gone.
+func (e *Engine) waitOnce(ctx context.Context, run machine.ID) error {
 	over := make(chan struct{})
-	err = e.do(func(*turn) error {
+	err := e.do(ctx, func(*turn) error {
 		if r, ok := e.m.Run(run); !ok || r.Closed() {
 			close(over)
 		} else {
@@ -363,24 +400,22 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait: %w", err)
+		return err
 	}
 	select {
 	case <-over:
+		return e.Err()
+	case <-e.stop:
+		return ErrClosed
 	case <-ctx.Done():
 		e.unwait(run, over)
-		return nil, fmt.Errorf("wait for %s: %w", id, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
-	i, err := e.Get(ctx, id)
-	if err == nil && !i.Finished() {
-		err = cmp.Or(e.Err(), ErrClosed)
-	}
-	return i, err
 }
 
 // unwait takes back a wait.
 func (e *Engine) unwait(id machine.ID, over chan struct{}) {
-	_ = e.do(func(*turn) error {
+	_ = e.do(context.Background(), func(*turn) error {
 		list := e.waiters[id]
 		for i, w := range list {
 			if w == over {

@@ -49,6 +49,7 @@ func (e *Engine) dispatch() {
 		}
 		e.turn.offset++
 	}
+	e.turn.more = e.entry.Size() >= fullEntry
 }
 
 // dispatchFrom begins an attempt from the queue, if there may be one.
@@ -83,7 +84,7 @@ func (e *Engine) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 		e: e, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, def: run.Def, silence: def.Heartbeat,
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name, Attempt: rec.Attempt,
-			Attempts: limit(def.Policy), Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: run.Input,
+			Attempts: limit(def.Policy), Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
 		},
 	}
 	a.outputs = slices.Clone(run.Outputs())
@@ -113,7 +114,12 @@ func (e *Engine) concluded(r *machine.Result) {
 		delete(e.running, key)
 		e.slots--
 		if r.Outcome.Class == retry.ClassStuck {
-			e.zombies[key] = struct{}{}
+			z := zombie{key, r.Attempt}
+			if e.zombies[z] {
+				delete(e.zombies, z)
+			} else {
+				e.zombies[z] = false
+			}
 		}
 	}
 	if rec, ok := e.m.Finish(r, t.now, e.random()); ok {
@@ -121,11 +127,25 @@ func (e *Engine) concluded(r *machine.Result) {
 	}
 }
 
-// unstuck says that a handler which was given up has returned after all.
-func (e *Engine) unstuck(key attemptKey) {
+// zombie is an attempt that was given up while its handler was running.
+type zombie struct {
+	attemptKey
+	number int
+}
+
+// unstuck says that a handler which was given up has returned after all. The owner
+// may hear of that before it hears that the attempt was given up.
+func (e *Engine) unstuck(z zombie) {
 	e.stuck.Add(-1)
 	select {
-	case e.others <- &request{do: func(*turn) error { delete(e.zombies, key); return nil }}:
+	case e.others <- &request{do: func(*turn) error {
+		if _, known := e.zombies[z]; known {
+			delete(e.zombies, z)
+		} else {
+			e.zombies[z] = true
+		}
+		return nil
+	}}:
 	case <-e.done:
 	}
 }

@@ -29,6 +29,7 @@ type Engine struct {
 	done   chan struct{} // closed when the owner has returned
 	err    error         // why; valid after done
 	closed sync.Once
+	killed sync.Once
 
 	handlers  registry
 	attempts  sync.WaitGroup // handlers that run
@@ -73,11 +74,14 @@ func (e *Engine) Close(ctx context.Context) error {
 	select {
 	case <-e.done:
 	case <-ctx.Done():
-		close(e.kill)
+		e.killed.Do(func() { close(e.kill) })
 		<-e.done
 	}
 	if e.observing != nil {
-		<-e.observing
+		select {
+		case <-e.observing:
+		case <-ctx.Done():
+		}
 	}
 	if errors.Is(e.err, ErrClosed) {
 		return nil

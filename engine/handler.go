@@ -95,8 +95,8 @@ func Result[T any](ctx context.Context, step string) (v T, err error) {
 func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
 
 // Progress is a Heartbeat that says how far the attempt is, with anything that
-// encoding/json can write. It is shown with the run; when called often, the last
-// of each second is kept.
+// encoding/json can write. It is shown with the run; when called often, one of
+// each second is kept.
 func Progress(ctx context.Context, progress any) error {
 	t, ok := TaskOf(ctx)
 	if !ok {

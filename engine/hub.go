@@ -211,6 +211,16 @@ func (e *Engine) observe() {
 		if missed > 0 {
 			e.cfg.Logger.Warn("the observer was too slow", "events_missed", missed)
 		}
-		e.cfg.Observer(ev.Event)
+		e.show(ev.Event)
 	}
+}
+
+// show shows an event to the observer, whose panics are its own.
+func (e *Engine) show(ev retry.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Logger.Error("the observer panicked", "panic", p)
+		}
+	}()
+	e.cfg.Observer(ev)
 }

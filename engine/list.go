@@ -51,15 +51,14 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 		}
 		return page, nil
 	}
-	var page Page
-	err := e.do(func(*turn) error {
+	page, err := ask(ctx, e, func(*turn) (page Page, err error) {
 		for _, r := range e.m.All() {
 			row := row(r) // without a view there is no folder, and nothing is cold
 			if f.matches(&row) {
 				page.Runs = append(page.Runs, summary(&row))
 			}
 		}
-		return nil
+		return page, nil
 	})
 	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
 	return page, err
@@ -114,12 +113,11 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) ([]string, er
 	if _, err := machine.ParseID(text); err == nil {
 		return []string{text}, nil
 	}
-	var ids []string
-	err := e.do(func(*turn) error {
+	ids, err := ask(ctx, e, func(*turn) (ids []string, err error) {
 		if id, ok := e.m.ByKey(text); ok {
 			ids = append(ids, id.String())
 		}
-		return nil
+		return ids, nil
 	})
 	v := e.view.Load()
 	if err != nil || len(ids) > 0 || v == nil {
@@ -152,8 +150,8 @@ var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.Stat
 
 // Stats returns where everything is. It costs the same however many runs there
 // are.
-func (e *Engine) Stats(context.Context) (s Stats, err error) {
-	err = e.do(func(*turn) error {
+func (e *Engine) Stats(ctx context.Context) (s Stats, err error) {
+	s, err = ask(ctx, e, func(*turn) (s Stats, err error) {
 		names := slices.Sorted(maps.Keys(e.m.Workflows()))
 		for _, name := range names {
 			w := e.m.Workflows()[name]
@@ -170,7 +168,7 @@ func (e *Engine) Stats(context.Context) (s Stats, err error) {
 		if next := e.m.Next(); next != 1<<63-1 {
 			s.Next = pointer(next)
 		}
-		return nil
+		return s, nil
 	})
 	s.Stuck, s.Troubles = e.stuck.Load(), e.Troubles()
 	return s, err

@@ -32,8 +32,9 @@ type owner struct {
 	random func() uint64
 
 	running   map[attemptKey]*attempt
-	zombies   map[attemptKey]struct{} // handlers that were given up and have not returned
-	slots     int                     // attempts that take part in Concurrency
+	zombies   map[zombie]bool // handlers that were given up; true for those that have returned before that was known
+	patience  context.Context // for how long the disk is waited for
+	slots     int             // attempts that take part in Concurrency
 	waiters   map[machine.ID][]chan struct{}
 	schedules map[*machine.Schedule]Schedule // as read
 	known     int                            // version of the registry that parked steps were held against
@@ -67,13 +68,15 @@ type turn struct {
 	launches []*attempt
 	ended    []machine.ID
 	stops    []*attempt
-	offset   int // of the queue that comes first
+	offset   int  // of the queue that comes first
+	more     bool // the entry was full before everything was begun
 }
 
 func (o *owner) init(e *Engine) {
 	o.turn.e = e
 	o.running = map[attemptKey]*attempt{}
-	o.zombies = map[attemptKey]struct{}{}
+	o.zombies = map[zombie]bool{}
+	o.patience = context.Background()
 	o.schedules = map[*machine.Schedule]Schedule{}
 	o.waiters = map[machine.ID][]chan struct{}{}
 	if o.random = e.cfg.Rand; o.random == nil {
@@ -83,20 +86,38 @@ func (o *owner) init(e *Engine) {
 	}
 }
 
-// do asks the owner to do something, and waits until what follows is stored.
-func (e *Engine) do(f func(*turn) error) error {
+// do asks the owner to do something, and waits until what follows is stored. If
+// the context ends first it may still be done: what f fills in must not be read then.
+func (e *Engine) do(ctx context.Context, f func(*turn) error) error {
 	r := &request{do: f, done: make(chan struct{})}
 	select {
 	case e.others <- r:
 	case <-e.done:
 		return e.reason()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	select {
 	case <-r.done:
 		return r.err
 	case <-e.done:
 		return e.answered(r)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
+}
+
+// ask is do for what has an answer.
+func ask[T any](ctx context.Context, e *Engine, f func(*turn) (T, error)) (v T, err error) {
+	answer := new(T) // not v: see do
+	err = e.do(ctx, func(t *turn) (err error) {
+		*answer, err = f(t)
+		return err
+	})
+	if err == nil {
+		v = *answer
+	}
+	return v, err
 }
 
 // answered returns the answer of a request, if the engine stopped after it.
@@ -126,6 +147,10 @@ func (e *Engine) run() {
 	e.err = err
 	e.abandon()
 	e.hub.close()
+	if !errors.Is(err, ErrClosed) || errors.Is(err, journal.ErrStale) {
+		e.viewer.stop()
+		e.shut()
+	}
 }
 
 func (e *Engine) serve() error {
@@ -174,7 +199,7 @@ func (e *Engine) serve() error {
 // sleep sets the timer to the next thing that is due.
 func (e *Engine) sleep(timer *time.Timer) {
 	wait := min(time.Minute, e.purgeEvery(), e.snapshots.age(e))
-	if e.snapshots.chill {
+	if e.snapshots.chill || e.turn.more {
 		wait = 0
 	}
 	if next := e.next(); next < e.clock.last+int64(wait) {
@@ -260,7 +285,13 @@ func (e *Engine) jump(by time.Duration) error {
 		return nil
 	}
 	e.cfg.Logger.Warn("the clock was set; waits go on by the time that passes", "by", by)
-	return e.turn.record(&machine.Record{Kind: machine.Jumped, At: e.turn.now, Delay: by})
+	if err := e.turn.record(&machine.Record{Kind: machine.Jumped, At: e.turn.now, Delay: by}); err != nil {
+		return err
+	}
+	if by < 0 {
+		e.turn.reschedule()
+	}
+	return nil
 }
 
 // record adds a record to the entry of the turn, and applies it.
@@ -342,6 +373,8 @@ func (e *Engine) commit() error {
 		e.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", d.Wait)
 		select {
 		case <-time.After(d.Wait):
+		case <-e.patience.Done():
+			return fmt.Errorf("store: %w: %w", context.Cause(e.patience), err)
 		case <-e.kill:
 			return fmt.Errorf("store: %w", err)
 		case <-e.lease.Lost():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -20,6 +21,8 @@ func (e *Engine) open(ctx context.Context) (err error) {
 			e.shut()
 		}
 	}()
+	e.patience = ctx
+	defer func() { e.patience = context.Background() }()
 	boot := sinceBoot
 	if e.log = e.cfg.Log; e.log == nil {
 		mode := sqlitelog.Full
@@ -89,6 +92,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		return err
 	}
 	var bad []error
+	var unreadable []string
 	for _, b := range slices.Backward(blobs) {
 		seq, ok := blobSeq(b.Name, "snapshot-")
 		if !ok || seq+1 < first || seq > last {
@@ -101,8 +105,9 @@ func (e *Engine) restore(ctx context.Context) error {
 		if err == nil {
 			e.m, e.seq = m, m.Seq()
 			e.snapshots.size = b.Size
-			return nil
+			return e.discard(ctx, unreadable)
 		}
+		unreadable = append(unreadable, b.Name)
 		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
 		e.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
 	}
@@ -112,6 +117,17 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.m = machine.New()
 	e.m.Cold(e.cold.load)
+	return nil
+}
+
+// discard removes snapshots that can't be read, now that an older one was: they
+// must not be counted on when the log is cut off.
+func (e *Engine) discard(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := e.lease.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -251,7 +267,7 @@ func (e *Engine) fillView() error {
 			e.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
 		}
 	}
-	return nil
+	return e.snapshots.unstored(func(in io.Reader) error { return e.fillWith(ctx, in) })
 }
 
 func (e *Engine) fillFrom(ctx context.Context, name string) error {
@@ -260,13 +276,18 @@ func (e *Engine) fillFrom(ctx context.Context, name string) error {
 		return err
 	}
 	defer in.Close()
+	return e.fillWith(ctx, in)
+}
+
+// fillWith writes the runs of an archive to the view.
+func (e *Engine) fillWith(ctx context.Context, in io.Reader) error {
 	var b view.Batch
 	flush := func() error {
 		err := e.view.Load().Write(ctx, b)
 		b.Put = b.Put[:0]
 		return err
 	}
-	err = e.m.ReadArchive(in, func(r *machine.Run) error {
+	err := e.m.ReadArchive(in, func(r *machine.Run) error {
 		if b.Put = append(b.Put, row(r)); len(b.Put) >= viewBatch {
 			return flush()
 		}
@@ -299,9 +320,17 @@ func (v *viewer) flush(e *Engine) {
 		if v.behind(e.m) == 0 {
 			break
 		}
-		v.last = time.Time{}
+		v.last, v.retry = time.Time{}, time.Time{}
 		v.feed(e)
 	}
-	close(v.batches)
-	<-v.done
+	v.stop()
+}
+
+// stop ends the writing.
+func (v *viewer) stop() {
+	if v.batches != nil {
+		close(v.batches)
+		<-v.done
+		v.batches = nil
+	}
 }

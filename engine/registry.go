@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -11,6 +12,7 @@ type registry struct {
 	mu        sync.RWMutex
 	handlers  map[string]Handler
 	workflows map[string]*Workflow
+	known     map[string]*Workflow // also those that no new run can follow any more
 	version   int
 }
 
@@ -20,7 +22,7 @@ func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.handlers == nil {
-		r.handlers, r.workflows = map[string]Handler{}, map[string]*Workflow{}
+		r.handlers, r.workflows, r.known = map[string]Handler{}, map[string]*Workflow{}, map[string]*Workflow{}
 	}
 	for name, h := range handlers {
 		if h == nil {
@@ -33,7 +35,7 @@ func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error
 		}
 		for ; w != nil; w = w.onGiveUp {
 			maps.Copy(r.handlers, w.handlers)
-			r.workflows[w.Name()] = w
+			r.workflows[w.Name()], r.known[w.Name()] = w, w
 		}
 	}
 	maps.Copy(r.handlers, handlers)
@@ -58,7 +60,7 @@ func (r *registry) workflow(name string) *Workflow {
 func (r *registry) limits(workflow, step string) (runs, attempts int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if w := r.workflows[workflow]; w != nil {
+	if w := r.known[workflow]; w != nil {
 		return w.runs, w.steps[step]
 	}
 	return 0, 0
@@ -70,7 +72,7 @@ func (e *Engine) Register(workflows ...*Workflow) error {
 	if err := e.handlers.add(workflows, nil); err != nil {
 		return err
 	}
-	return e.do(func(*turn) error { return nil })
+	return e.do(context.Background(), func(*turn) error { return nil })
 }
 
 // Replace makes these all the workflows that new runs can follow. Runs in progress
@@ -87,7 +89,7 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 		}
 	}
 	e.handlers.mu.Unlock()
-	return e.do(func(*turn) error { return nil })
+	return e.do(context.Background(), func(*turn) error { return nil })
 }
 
 // Workflow returns the workflow of the name that new runs follow.

@@ -25,12 +25,17 @@ type Schedule struct {
 
 // ParseCron says whether the text is a schedule, and when it is due first after
 // the time.
-func ParseCron(text string, after time.Time) (time.Time, error) {
+func ParseCron(text string, after time.Time) (next time.Time, err error) {
+	defer func() {
+		if p := recover(); p != nil { // of the parser, for a time zone and nothing else
+			err = fmt.Errorf("cron %q: %v", text, p)
+		}
+	}()
 	s, err := cron.ParseStandard(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cron %q: %w", text, err)
 	}
-	next := s.Next(after)
+	next = s.Next(after)
 	if next.IsZero() {
 		return next, fmt.Errorf("cron %q: is never due", text)
 	}
@@ -39,12 +44,18 @@ func ParseCron(text string, after time.Time) (time.Time, error) {
 
 // SetSchedules makes these all the schedules there are. One that is known goes on
 // with its next start, unless it has changed.
-func (e *Engine) SetSchedules(_ context.Context, list []Schedule) error {
+func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
 	wanted := map[string]Schedule{}
 	var errs []error
 	for _, s := range list {
 		if _, err := ParseCron(s.Cron, time.Now()); err != nil {
 			errs = append(errs, fmt.Errorf("schedule %q: %w", s.Name, err))
+		}
+		switch {
+		case len(s.Input) > e.cfg.MaxPayload:
+			errs = append(errs, fmt.Errorf("schedule %q: input: %w: %d bytes, at most %d", s.Name, ErrTooLarge, len(s.Input), e.cfg.MaxPayload))
+		case len(s.Input) > 0 && !json.Valid(s.Input):
+			errs = append(errs, fmt.Errorf("schedule %q: input: not JSON", s.Name))
 		}
 		if _, twice := wanted[s.Name]; twice || s.Name == "" {
 			errs = append(errs, fmt.Errorf("schedule %q: needs a name of its own", s.Name))
@@ -54,7 +65,7 @@ func (e *Engine) SetSchedules(_ context.Context, list []Schedule) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return e.do(func(t *turn) error {
+	return e.do(ctx, func(t *turn) error {
 		for name := range e.m.Schedules() {
 			if _, keep := wanted[name]; !keep {
 				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
@@ -84,6 +95,17 @@ func (t *turn) schedule(s *Schedule, after time.Time) {
 		due = math.MaxInt64 // it was due for the last time
 	}
 	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: s.Name, Due: due, Data: s.data()})
+}
+
+// reschedule makes schedules due that the clock, when it was ahead, has put off.
+func (t *turn) reschedule() {
+	now := time.Unix(0, t.now)
+	for _, stored := range t.e.m.Schedules() {
+		s := t.e.scheduled(stored)
+		if next, err := ParseCron(s.Cron, now); err == nil && next.Before(s.Next) {
+			t.schedule(&s, now)
+		}
+	}
 }
 
 // schedulesDue returns when the first schedule is due.
@@ -139,22 +161,22 @@ func (e *Engine) fire() {
 }
 
 func (t *turn) startScheduled(s *machine.Start, w *Workflow, at time.Time) (err error) {
-	if w.prepare != nil {
-		if s.Input, err = w.prepare(s.Input, at); err != nil {
-			return fmt.Errorf("input: %w", err)
-		}
+	if s.Input, err = w.prepared(s.Input, at); err != nil {
+		return err
+	}
+	if len(s.Input) > t.e.cfg.MaxPayload {
+		return fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), t.e.cfg.MaxPayload)
 	}
 	_, err = t.start(s, w.def)
 	return err
 }
 
 // Schedules returns the schedules.
-func (e *Engine) Schedules(context.Context) (list []Schedule, err error) {
-	err = e.do(func(*turn) error {
+func (e *Engine) Schedules(ctx context.Context) ([]Schedule, error) {
+	return ask(ctx, e, func(*turn) (list []Schedule, err error) {
 		for _, s := range e.m.Schedules() {
 			list = append(list, e.scheduled(s))
 		}
-		return nil
+		return list, nil
 	})
-	return list, err
 }

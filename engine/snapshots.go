@@ -38,6 +38,8 @@ type snapshots struct {
 	base    uint32 // of the numbers of its frames
 	chill   bool   // it is complete, and runs are being moved to it
 
+	kept     []byte // an archive that could not be stored yet
+	keptLast int64  // end of the last run in it
 	runs     []byte // finished runs of the frame that is being filled
 	archived bytes.Buffer
 	zip      *zstd.Encoder
@@ -98,14 +100,40 @@ func (s *snapshots) flush() {
 
 // takeArchive returns the finished runs, compressed, and begins anew.
 func (s *snapshots) takeArchive() []byte {
+	s.endArchive()
+	s.kept = append(s.kept, s.archived.Bytes()...) // streams may follow each other
+	s.keptLast = max(s.keptLast, s.newest)
+	s.archived, s.newest = bytes.Buffer{}, 0
+	return s.kept
+}
+
+// endArchive ends the compressed stream of what was archived so far.
+func (s *snapshots) endArchive() {
 	s.flush()
-	if s.zip == nil {
-		return nil
+	if s.zip != nil {
+		_ = s.zip.Close() // to memory
+		s.zip = nil
 	}
-	_ = s.zip.Close() // to memory
-	data := bytes.Clone(s.archived.Bytes())
-	s.zip, s.archived, s.newest = nil, bytes.Buffer{}, 0
-	return data
+}
+
+// unstored calls yield with the archives that are in no blob.
+func (s *snapshots) unstored(yield func(io.Reader) error) error {
+	s.endArchive()
+	for _, data := range [][]byte{s.kept, s.archived.Bytes()} {
+		if len(data) == 0 {
+			continue
+		}
+		in, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		err = yield(in)
+		in.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // due reports whether it is time for a snapshot.
@@ -127,8 +155,8 @@ func (s *snapshots) begin(e *Engine) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.frames, s.wants, s.done = make(chan frame, 1), make(chan wish), make(chan struct{})
-	newest := s.newest
 	archive := s.takeArchive()
+	newest := s.keptLast
 	s.current = e.m.Snapshot()
 	s.seq = s.current.Seq
 	s.log = 0
@@ -156,6 +184,7 @@ func (s *snapshots) advance(e *Engine, w wish) {
 			return
 		}
 		e.health.snapshotting(nil)
+		s.kept, s.keptLast = nil, 0
 		s.size = w.size
 		s.turnCold(e, w.blocks)
 		return
@@ -204,7 +233,7 @@ func (s *snapshots) abort() {
 // what is not needed any more.
 func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (w wish) {
 	w.over = true
-	if archive != nil {
+	if len(archive) > 0 {
 		name := fmt.Sprintf("archive-%020d-%d", seq, newest/1e9)
 		w.err = e.lease.Put(ctx, name, func(out io.Writer) error {
 			_, err := out.Write(archive)
@@ -225,7 +254,8 @@ func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants cha
 		return w
 	}
 	if err := e.verify(ctx, name); err != nil {
-		w.err = fmt.Errorf("snapshot %s, read back: %w", name, err)
+		// It must not be taken for one that can stand in for the log.
+		w.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), e.lease.Delete(context.WithoutCancel(ctx), name))
 		return w
 	}
 	w.err = e.cut(ctx)

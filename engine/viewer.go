@@ -18,7 +18,8 @@ const (
 	viewPause  = 25 * time.Millisecond  // between writes that are not full
 	indexPause = 100 * time.Millisecond // without changes, before search is brought up to date
 	indexBatch = 256
-	maxExpire  = 2000 // runs that leave the view at once
+	viewRetry  = 5 * time.Second // after an error
+	maxExpire  = 2000            // runs that leave the view at once
 )
 
 // viewer keeps the view behind the log. The owner gives it rows, in batches that
@@ -35,6 +36,8 @@ type viewer struct {
 	busy     bool
 	expire   bool // it is time to look for what is kept long enough
 	last     time.Time
+	retry    time.Time // not before then, after an error
+	sent     []string  // to be deleted, in the batch that is being written
 	pause    *time.Timer
 	done     chan struct{}
 }
@@ -123,7 +126,11 @@ func (v *viewer) feed(e *Engine) {
 	if v.busy || n == 0 && !v.expire {
 		return
 	}
-	if wait := viewPause - time.Since(v.last); n < viewBatch && wait > 0 {
+	wait := time.Until(v.retry)
+	if n < viewBatch {
+		wait = max(wait, viewPause-time.Since(v.last))
+	}
+	if wait > 0 {
 		v.pause.Reset(wait)
 		return
 	}
@@ -158,7 +165,10 @@ func (v *viewer) batch(e *Engine) view.Batch {
 		b.Put = append(b.Put, row(whole))
 		if r.Finished() {
 			v.finished = append(v.finished, r)
-			e.snapshots.archive(r)
+			if !r.Archived {
+				r.Archived = true
+				e.snapshots.archive(r)
+			}
 		}
 	}
 	v.todo = v.todo[n:]
@@ -166,7 +176,7 @@ func (v *viewer) batch(e *Engine) view.Batch {
 		v.todo = nil
 		b.Cursor, v.cursor = v.todoSeq, v.todoSeq
 	}
-	b.Delete, v.deleted = v.deleted, nil
+	b.Delete, v.sent, v.deleted = v.deleted, v.deleted, nil
 	return b
 }
 
@@ -182,8 +192,9 @@ func (e *Engine) viewed(err error) error {
 		// The rows are lost, but everything that is in memory can be written again.
 		e.cfg.Logger.Error("can't write the view; lists may be incomplete until it can", "error", err)
 		v.finished = v.finished[:0]
+		v.deleted = append(v.deleted, v.sent...)
 		e.soil()
-		v.last = time.Now().Add(time.Second)
+		v.retry = time.Now().Add(viewRetry)
 		return nil
 	}
 	e.health.viewing(nil)

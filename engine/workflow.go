@@ -177,6 +177,22 @@ func PrepareInput(prepare func(given json.RawMessage, scheduled time.Time) (json
 	return func(b *builder) { b.w.prepare = prepare }
 }
 
+// prepared returns the input of a run.
+func (w *Workflow) prepared(given json.RawMessage, at time.Time) (input json.RawMessage, err error) {
+	if w.prepare == nil {
+		return given, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("input: panic: %v", p)
+		}
+	}()
+	if input, err = w.prepare(given, at); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	return input, nil
+}
+
 // After makes the step wait for others. Steps that wait for nothing, or for the
 // same, run side by side.
 func After(steps ...string) StepOption {

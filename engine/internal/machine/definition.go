@@ -86,12 +86,18 @@ func (d *Definition) Prepare() error {
 	if err != nil {
 		return err
 	}
+	if len(text) > maxDefinition {
+		return fmt.Errorf("%d bytes as it is stored, at most %d; arguments of steps are part of it", len(text), maxDefinition)
+	}
 	sum := sha256.Sum256(text)
 	d.text, d.hash = text, Hash(sum[:16])
 	return nil
 }
 
-const maxSteps = 1000
+const (
+	maxSteps      = 1000
+	maxDefinition = 512 << 10
+)
 
 func (s *Step) check() (errs []error) {
 	fail := func(format string, args ...any) {

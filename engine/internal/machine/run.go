@@ -73,6 +73,7 @@ type Run struct {
 	Outcome  Outcome
 	Reason   retry.Reason // why it is dead
 	Failing  bool         // a step failed for good; the running ones are waited for
+	Archived bool         // the reader of changes has put it into an archive; of no meaning here
 
 	extra   *extra
 	version uint64 // the entry that changed it last
