@@ -1,0 +1,235 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+const (
+	fillers = 256       // callers that fill; nothing of that is compared
+	far     = time.Hour // those that wait do so for longer than we look, this many times over
+)
+
+// child is a process with one engine.
+type child struct {
+	Waiting
+	*tideover
+	out   *json.Encoder
+	tally atomic.Pointer[tally]
+
+	herd   *engine.Workflow // fails once, and is due soon
+	failed []time.Time      // when those of the herd did, by id
+	crowd  *engine.Workflow // fails, and is due in the far future
+}
+
+// Child does a part of the measurement: "fill" makes runs wait and waits for its
+// end, "work" does new work beside what there is.
+func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Writer) (err error) {
+	c := &child{Waiting: w, out: json.NewEncoder(out), failed: make([]time.Time, w.Due)}
+	begin := time.Now()
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	opened := time.Since(begin)
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
+	switch part {
+	case "fill":
+		if err := c.fill(ctx); err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, in) // until we are killed
+		return err
+	case "work":
+		return c.goOn(ctx, opened)
+	default:
+		return fmt.Errorf("no part %q", part)
+	}
+}
+
+func (c *child) open(ctx context.Context) (err error) {
+	c.crowd, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
+		return struct{}{}, errRefused
+	}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
+	if err != nil {
+		return err
+	}
+	c.herd, err = engine.NewWorkflow("herd", engine.Step("work", c.failOnce,
+		engine.Policy(fmt.Sprintf("fixed(%v) attempts=2", c.Ahead))))
+	if err != nil {
+		return err
+	}
+	c.tideover, err = open(ctx, c.Dir, func(p Payload) {
+		if t := c.tally.Load(); t != nil {
+			t.handle(p)
+		}
+	}, c.crowd, c.herd)
+	return err
+}
+
+var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused")
+
+// failOnce fails the first time, and then looks how late the second time is: from
+// what the handler itself can know, the end of the first attempt. That
+// the failure has to be stored is part of it.
+func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
+	now := time.Now()
+	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
+		c.failed[p.ID] = now
+		return struct{}{}, errRefused
+	}
+	c.tally.Load().called(now.Sub(c.failed[p.ID].Add(c.Ahead)))
+	return struct{}{}, nil
+}
+
+// fill makes the runs wait.
+func (c *child) fill(ctx context.Context) error {
+	begin := time.Now()
+	_, err := load(ctx, c.of(c.Variant == Retrying, c.crowd), fillers, func(first, _ int) ([]Payload, bool) {
+		return payloads(first, 1, begin.Add(10*far), 0), first < c.Runs
+	})
+	if err != nil {
+		return err
+	}
+	name, state := "work", "scheduled"
+	if c.Variant == Retrying {
+		name, state = "crowd", "waiting"
+	}
+	err = until(ctx, idly, func(ctx context.Context) (bool, error) {
+		w, err := c.workflow(ctx, name)
+		return w.States[state] == c.Runs, err
+	})
+	if err != nil {
+		return err
+	}
+	filled := time.Now()
+	if err := until(ctx, idly, c.Settled); err != nil {
+		return err
+	}
+	values := map[string]float64{"fill seconds": filled.Sub(begin).Seconds(), "fill settling seconds": time.Since(filled).Seconds()}
+	if err := errors.Join(memory(values, "filled"), c.disk(values)); err != nil {
+		return err
+	}
+	return c.out.Encode(values)
+}
+
+// goOn does a new run, then much new work, then lets runs fall due.
+func (c *child) goOn(ctx context.Context, opened time.Duration) error {
+	run, err := c.Engine.Start(ctx, c.work, NewPayload(0, time.Time{}))
+	if err != nil {
+		return err
+	}
+	if _, err := run.Wait(ctx); err != nil {
+		return err
+	}
+	if err := c.out.Encode(map[string]float64{"open seconds": opened.Seconds()}); err != nil {
+		return err
+	}
+	values := map[string]float64{}
+	if err := memory(values, "reopened"); err != nil {
+		return err
+	}
+	if err := c.newWork(ctx, values); err != nil {
+		return err
+	}
+	if err := until(ctx, idly, c.Settled); err != nil {
+		return err
+	}
+	t := newTally(c.Due, true)
+	c.tally.Store(t)
+	late, err := lateness(ctx, c.of(c.Variant == Retrying, c.herd), t, c.Due, c.Rate, c.Ahead)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"due/s", "late p50", "late p99", "late max"} {
+		values[name] = late[name]
+	}
+	if err := memory(values, "at the end"); err != nil {
+		return err
+	}
+	return c.out.Encode(values)
+}
+
+// newWork has the callers start runs that are due at once, until the time is
+// over and a snapshot has been written meanwhile, or it is clear that none will.
+func (c *child) newWork(ctx context.Context, values map[string]float64) error {
+	before, err := c.Completed(ctx)
+	if err != nil {
+		return err
+	}
+	watch := watchFiles(c.Dir + "/blobs")
+	begin := time.Now()
+	least := time.Duration(c.Seconds * float64(time.Second))
+	starts, err := load(ctx, c.tideover, Callers, func(first, _ int) ([]Payload, bool) {
+		passed := time.Since(begin)
+		over := passed > least && watch.once() || passed > 6*least
+		return payloads(first, 1, time.Time{}, 0), !over && ctx.Err() == nil
+	})
+	spans := watch.stop()
+	if err != nil {
+		return err
+	}
+	err = until(ctx, often, func(ctx context.Context) (bool, error) {
+		n, err := c.Completed(ctx)
+		return n >= before+len(starts), err
+	})
+	if err != nil {
+		return err
+	}
+	values["tasks/s"] = float64(len(starts)) / time.Since(begin).Seconds()
+	var during, other []time.Duration
+	for _, s := range starts {
+		if spans.meets(s) {
+			during = append(during, s.took)
+		} else {
+			other = append(other, s.took)
+		}
+	}
+	values["snapshots"], values["snapshot seconds"] = float64(len(spans)), spans.seconds()
+	quantiles(values, "start", latencies(starts))
+	quantiles(values, "start in a snapshot", during)
+	quantiles(values, "start without", other)
+	return nil
+}
+
+// disk adds the sizes of the files to the values, in MB, those of a kind
+// together.
+func (c *child) disk(values map[string]float64) error {
+	sizes, err := c.DiskUsage()
+	for name, size := range sizes {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(name, "blobs/"), "-0")
+		values["disk "+kind] += float64(size) / 1e6
+		values["disk"] += float64(size) / 1e6
+	}
+	return err
+}
+
+// of returns the system whose Start starts the workflow, if it is wanted.
+func (c *child) of(wanted bool, w *engine.Workflow) System {
+	if !wanted {
+		return c.tideover
+	}
+	return &atOnce{c.tideover, w}
+}
+
+// atOnce starts another workflow, and without a delay.
+type atOnce struct {
+	*tideover
+	workflow *engine.Workflow
+}
+
+func (a *atOnce) Start(ctx context.Context, tasks []Payload) error {
+	for _, p := range tasks {
+		if _, err := a.Engine.Start(ctx, a.workflow, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Lateness schedules tasks at a rate, each for some time later, so that they
+// fall due at that rate while others are still being scheduled.
+func Lateness(ctx context.Context, open Open, servers Servers, n, rate int, ahead time.Duration) (_ map[string]float64, err error) {
+	t := newTally(n, true)
+	s, err := open(ctx, servers, t.handle)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	return lateness(ctx, s, t, n, rate, ahead)
+}
+
+func lateness(ctx context.Context, s System, t *tally, n, rate int, ahead time.Duration) (map[string]float64, error) {
+	apart := time.Second / time.Duration(rate)
+	begin := time.Now()
+	starts, err := load(ctx, s, Callers, func(first, batch int) ([]Payload, bool) {
+		if first >= n {
+			return nil, false
+		}
+		// A caller that is behind goes on at once, and what it schedules is due
+		// that much later: only what the system does after the due time counts.
+		pace(ctx, begin.Add(time.Duration(first)*apart))
+		return payloads(first, min(batch, n-first), time.Now().Add(ahead), apart), ctx.Err() == nil
+	})
+	took := time.Since(begin)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.all:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	values := map[string]float64{"due tasks": float64(n), "due/s": float64(n) / took.Seconds()}
+	quantiles(values, "late", t.late)
+	quantiles(values, "scheduling", latencies(starts))
+	return values, nil
+}
+
+// pace waits for a time.
+func pace(ctx context.Context, at time.Time) {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,140 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Callers is how many goroutines start tasks.
+const Callers = 16
+
+// workers is how many handlers run at once, where a system has no better number.
+// It is our default, and more than the documentation of the others proposes.
+const workers = 256
+
+// System keeps tasks on disk and runs them.
+type System interface {
+	// Start stores tasks. They are on disk when it returns.
+	Start(ctx context.Context, tasks []Payload) error
+
+	// Batch is how many tasks one Start is best called with.
+	Batch() int
+
+	// Completed returns how many tasks are recorded as completed.
+	Completed(ctx context.Context) (int, error)
+
+	// Settled reports whether the work behind the answers is done. It is asked
+	// every 100 ms: asking takes processor time too.
+	Settled(ctx context.Context) (bool, error)
+
+	// Servers returns the processes that work for the system beside our own.
+	Servers() []int
+
+	Close(ctx context.Context) error
+}
+
+// Handle is what the handlers call.
+type Handle func(Payload)
+
+// Open opens a system that has no tasks.
+type Open func(ctx context.Context, s Servers, handle Handle) (System, error)
+
+// Servers is where the systems are.
+type Servers struct {
+	Dir      string // a folder of its own for what runs in our process
+	Postgres string // connection string
+	Redis    string // path of the socket
+	PGPid    int    // of the postmaster
+	RedisPid int
+}
+
+// Systems are those that are measured, by name.
+var Systems = map[string]Open{
+	"tideover":    openTideover,
+	"river":       openRiverDefault,
+	"river-tuned": openRiverTuned,
+	"asynq":       openAsynq,
+}
+
+const (
+	often = 2 * time.Millisecond   // for what is timed
+	idly  = 100 * time.Millisecond // for what is only waited for
+)
+
+// payloadSize is that of its JSON.
+const payloadSize = 200
+
+// Payload is what a task is started with.
+type Payload struct {
+	ID   int    `json:"id"`
+	Due  int64  `json:"due"` // in nanoseconds; 0 means at once
+	Data string `json:"data"`
+}
+
+// NewPayload returns a payload that is 200 bytes of JSON: words from a
+// vocabulary, so that it can be compressed and searched about as well as what
+// people store.
+func NewPayload(id int, due time.Time) Payload {
+	p := Payload{ID: id}
+	if !due.IsZero() {
+		p.Due = due.UnixNano()
+	}
+	text := fmt.Sprintf(`{"id":%d,"due":%d,"data":""}`, p.ID, p.Due)
+	data := make([]byte, 0, payloadSize)
+	random := rand.NewPCG(uint64(id), 0)
+	for len(data) < payloadSize {
+		data = append(data, vocabulary[random.Uint64()%uint64(len(vocabulary))]...)
+	}
+	p.Data = string(data[:payloadSize-len(text)])
+	return p
+}
+
+var vocabulary = words(4096)
+
+// words returns n words of eight letters and a space, always the same.
+func words(n int) []string {
+	random := rand.New(rand.NewPCG(1, 2))
+	list := make([]string, n)
+	for i := range list {
+		var w [9]byte
+		for k := range w {
+			w[k] = 'a' + byte(random.IntN(26))
+		}
+		w[8] = ' '
+		list[i] = string(w[:])
+	}
+	return list
+}
+
+// Kind names the payload for River.
+func (Payload) Kind() string { return "work" }
+
+func (p Payload) due() time.Time { return time.Unix(0, p.Due) }
+
+func (p Payload) encode() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // there is nothing in it that could fail
+	}
+	return text
+}
+
+// until asks now and then, at once to begin with, until the answer is yes. The
+// systems have no event for what is asked here that would cost them nothing.
+func until(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if ok, err := ask(ctx); err != nil || ok {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

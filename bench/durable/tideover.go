@@ -1,0 +1,81 @@
+package durable
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// tideover is our engine, embedded.
+type tideover struct {
+	*engine.Engine
+	work *engine.Workflow
+}
+
+func openTideover(ctx context.Context, s Servers, handle Handle) (System, error) {
+	return open(ctx, s.Dir, handle)
+}
+
+// open opens an engine in a folder, with the workflow that is measured and
+// others.
+func open(ctx context.Context, dir string, handle Handle, others ...*engine.Workflow) (*tideover, error) {
+	work, err := engine.NewWorkflow("work", engine.Step("work", func(_ context.Context, p Payload) (struct{}, error) {
+		handle(p)
+		return struct{}{}, nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.Open(ctx, engine.Config{
+		Dir: dir, Durability: engine.Full, Workflows: append(others, work), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tideover{e, work}, nil
+}
+
+func (t *tideover) Start(ctx context.Context, tasks []Payload) error {
+	for _, p := range tasks {
+		var opts []engine.StartOption
+		if p.Due != 0 {
+			opts = append(opts, engine.At(p.due()))
+		}
+		if _, err := t.Engine.Start(ctx, t.work, p, opts...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (*tideover) Batch() int     { return 1 }
+func (*tideover) Servers() []int { return nil }
+
+func (t *tideover) Completed(ctx context.Context) (int, error) {
+	w, err := t.workflow(ctx, "work")
+	return int(w.Totals.Succeeded), err
+}
+
+// workflow returns where the runs of a workflow are.
+func (t *tideover) workflow(ctx context.Context, name string) (engine.WorkflowStats, error) {
+	stats, err := t.Stats(ctx)
+	for _, w := range stats.Workflows {
+		if w.Name == name {
+			return w, err
+		}
+	}
+	return engine.WorkflowStats{}, err
+}
+
+// Settled reports whether lists and search know everything.
+func (t *tideover) Settled(ctx context.Context) (bool, error) {
+	stats, err := t.Stats(ctx)
+	if err != nil || stats.Behind > 0 {
+		return false, err
+	}
+	// No run is of the workflow, so all that this does is to count what search
+	// does not know yet.
+	page, err := t.List(ctx, engine.Filter{Workflow: "none", Search: "any", Limit: 1})
+	return page.Behind == 0, err
+}

@@ -1,0 +1,134 @@
+package durable
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Waiting says what is measured with many runs that wait.
+type Waiting struct {
+	Dir     string        // a folder to be filled
+	Runs    int           // how many wait
+	Variant string        // Delayed or Retrying
+	Seconds float64       // of new work, at least
+	Rate    int           // how many fall due in a second
+	Due     int           // how many of those there are
+	Ahead   time.Duration // how long these wait
+}
+
+// The variants.
+const (
+	Delayed  = "delayed"  // started with a delay far ahead
+	Retrying = "retrying" // failed once, and wait for the next attempt
+)
+
+// Child makes the command of a process that calls [Waiting.Child] with the name
+// of its part.
+type Child func(ctx context.Context, part string, w Waiting) *exec.Cmd
+
+// Measure does new work with an empty folder; fills another and kills the
+// process that did it; and goes on there with the same new work.
+func (w Waiting) Measure(ctx context.Context, child Child) (map[string]float64, error) {
+	values := map[string]float64{}
+	empty, full := w, w
+	empty.Dir, full.Dir = filepath.Join(w.Dir, "empty"), filepath.Join(w.Dir, "full")
+	alone, err := spawn(child(ctx, "work", empty))
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(alone.next(values, "empty: "), alone.rest(values, "empty: ")); err != nil {
+		return nil, err
+	}
+	filling, err := spawn(child(ctx, "fill", full))
+	if err != nil {
+		return nil, err
+	}
+	if err := filling.next(values, ""); err != nil {
+		return nil, err
+	}
+	killed := time.Now()
+	if err := filling.kill(); err != nil {
+		return nil, err
+	}
+	again, err := spawn(child(ctx, "work", full))
+	if err != nil {
+		return nil, err
+	}
+	err = again.next(values, "")
+	values["restart seconds"] = time.Since(killed).Seconds()
+	return values, errors.Join(err, again.rest(values, ""))
+}
+
+// process is a child that prints its numbers, a line for each part. Its input
+// ends when we do.
+type process struct {
+	cmd *exec.Cmd
+	in  io.Closer
+	out *bufio.Scanner
+}
+
+func spawn(cmd *exec.Cmd) (*process, error) {
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &process{cmd, in, bufio.NewScanner(out)}, cmd.Start()
+}
+
+// next reads the next line.
+func (p *process) next(values map[string]float64, prefix string) error {
+	if !p.out.Scan() {
+		return fmt.Errorf("%v ended early: %w", p.cmd.Args, cmpErr(p.out.Err(), p.cmd.Wait()))
+	}
+	return p.parse(values, prefix)
+}
+
+// rest reads the other lines, and waits for the end.
+func (p *process) rest(values map[string]float64, prefix string) (err error) {
+	for p.out.Scan() {
+		err = errors.Join(err, p.parse(values, prefix))
+	}
+	return errors.Join(err, p.out.Err(), p.cmd.Wait())
+}
+
+func (p *process) parse(values map[string]float64, prefix string) error {
+	var part map[string]float64
+	if err := json.Unmarshal(p.out.Bytes(), &part); err != nil {
+		return fmt.Errorf("%v printed %q: %w", p.cmd.Args, p.out.Text(), err)
+	}
+	for name, v := range part {
+		values[prefix+name] = v
+	}
+	return nil
+}
+
+// kill ends the child as kill -9 does, and waits for it.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	if p.cmd.Wait() == nil {
+		return errors.New("the process to be killed had ended by itself")
+	}
+	return nil
+}
+
+func cmpErr(a, b error) error {
+	if err := errors.Join(a, b); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}

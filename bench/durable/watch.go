@@ -1,0 +1,114 @@
+package durable
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// watcher looks every few milliseconds which files of the folder of snapshots
+// this process has open. The engine keeps the last one open to read from it; one
+// is being made while there is an unfinished file, or a second one.
+type watcher struct {
+	dir  string
+	quit chan struct{}
+	done chan struct{}
+
+	mu    sync.Mutex
+	spans spans
+	last  time.Time // when one was being made last
+}
+
+type spans [][2]time.Time
+
+const (
+	lookEvery = 5 * time.Millisecond
+	pause     = 200 * time.Millisecond // between two files of one snapshot, at most
+)
+
+func watchFiles(dir string) *watcher {
+	w := &watcher{dir: dir, quit: make(chan struct{}), done: make(chan struct{})}
+	if path, err := filepath.EvalSymlinks(dir); err == nil {
+		w.dir = path
+	}
+	go w.run()
+	return w
+}
+
+func (w *watcher) run() {
+	defer close(w.done)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case now := <-tick.C:
+			if w.busy() {
+				w.seen(now)
+			}
+		}
+	}
+}
+
+// seen notes that a snapshot is being made.
+func (w *watcher) seen(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.spans); n > 0 && now.Sub(w.last) < pause {
+		w.spans[n-1][1] = now
+	} else {
+		w.spans = append(w.spans, [2]time.Time{now.Add(-lookEvery), now})
+	}
+	w.last = now
+}
+
+func (w *watcher) busy() bool {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return false
+	}
+	n := 0
+	for _, fd := range list {
+		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		if err != nil || filepath.Dir(to) != w.dir {
+			continue
+		}
+		if n++; n > 1 || strings.HasPrefix(filepath.Base(to), ".tmp-") {
+			return true
+		}
+	}
+	return false
+}
+
+// once reports whether a snapshot has been made since the watcher began.
+func (w *watcher) once() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.spans) > 0 && time.Since(w.last) > pause
+}
+
+func (w *watcher) stop() spans {
+	close(w.quit)
+	<-w.done
+	return w.spans
+}
+
+// meets reports whether a part of the call is within one of the spans.
+func (s spans) meets(c start) bool {
+	for _, span := range s {
+		if c.at.Before(span[1]) && c.at.Add(c.took).After(span[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s spans) seconds() (sum float64) {
+	for _, span := range s {
+		sum += span[1].Sub(span[0]).Seconds()
+	}
+	return sum
+}
