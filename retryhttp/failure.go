@@ -80,6 +80,11 @@ func canceled(req *http.Request) bool {
 	}
 }
 
+// Classify returns what an error of a transport, or of a client, means for the
+// next attempt: an unknown host, a certificate or an address that is wrong is
+// permanent. It is for a runner around the whole exchange, as Check is.
+func Classify(req *http.Request, err error) retry.Outcome { return outcomeOf(req, err) }
+
 // outcomeOf says what an error of a transport means, by its type. Where
 // net/http has no type, the request itself is looked at.
 func outcomeOf(req *http.Request, err error) retry.Outcome {

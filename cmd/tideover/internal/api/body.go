@@ -49,15 +49,15 @@ func parseObject(data []byte) (object, error) {
 		}
 		return nil, bad("", "the body is not a JSON object: %v", err)
 	}
-	if field, twice := duplicate(data); twice {
+	if field, twice := Duplicate(data); twice {
 		return nil, bad(field, "is given twice")
 	}
 	return o, nil
 }
 
-// duplicate returns the path of a name that stands twice in one object. The text
-// is valid JSON.
-func duplicate(data []byte) (path string, twice bool) {
+// Duplicate returns the path of a name that stands twice in one object, in which
+// case readers differ about what is meant. The text is valid JSON.
+func Duplicate(data []byte) (path string, twice bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	type level struct {

@@ -18,9 +18,9 @@ func TestNamesThatStandTwice(t *testing.T) {
 		{`{"a":"a","b":["a","a"],"A":1}`, ""},
 		{`{"":1,"":2}`, ""},
 	} {
-		path, twice := duplicate([]byte(c.text))
+		path, twice := Duplicate([]byte(c.text))
 		if path != c.path || twice != (c.path != "" || c.text == `{"":1,"":2}`) {
-			t.Errorf("duplicate(%s) = %q, %v; want %q", c.text, path, twice, c.path)
+			t.Errorf("Duplicate(%s) = %q, %v; want %q", c.text, path, twice, c.path)
 		}
 	}
 }

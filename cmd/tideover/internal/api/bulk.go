@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -80,6 +82,8 @@ func (b *Bulk) read(o object, states, possible []string) error {
 		return bad("filter", "either it or ids must say which runs are meant")
 	case len(b.IDs) > limit:
 		return bad("ids", "%d are more than %d", len(b.IDs), limit)
+	case slices.Contains(b.IDs, ""):
+		return bad("ids", "one of them is empty, which would be the beginning of every id")
 	case filter == nil && b.After != "":
 		return bad("after", "is for a filter")
 	case filter == nil:
@@ -87,11 +91,15 @@ func (b *Bulk) read(o object, states, possible []string) error {
 	case len(filter) == 0:
 		return bad("filter", "is empty, which would mean all runs")
 	}
+	given := maps.Clone(filter)
 	f := &Filter{Order: "oldest", Limit: limit, After: b.After}
 	var since, until string
 	err := filter.fields("state", &f.States, "workflow", &f.Workflow, "search", &f.Search, "error", &f.Error,
 		"since", &since, "until", &until, "min_attempts", &f.MinAttempts)
 	if err != nil {
+		return err
+	}
+	if err := given.meaning(f, since, until); err != nil {
 		return err
 	}
 	q := query{"since": since, "until": until}
@@ -113,5 +121,23 @@ func (b *Bulk) read(o object, states, possible []string) error {
 		}
 	}
 	b.Filter = f
+	return nil
+}
+
+// meaning refuses what is given in a filter and restricts nothing: a variable
+// that was empty where the request was made would mean all runs.
+func (o object) meaning(f *Filter, since, until string) error {
+	blank := func(text string) bool { return strings.TrimSpace(text) == "" }
+	for _, c := range []struct {
+		name  string
+		empty bool
+	}{
+		{"state", len(f.States) == 0}, {"workflow", blank(f.Workflow)}, {"search", blank(f.Search)}, {"error", blank(f.Error)},
+		{"since", blank(since)}, {"until", blank(until)}, {"min_attempts", f.MinAttempts == 0},
+	} {
+		if _, given := o[c.name]; given && c.empty {
+			return bad(c.name, "says nothing, which would mean all runs; leave it out, or say more")
+		}
+	}
 	return nil
 }

@@ -125,9 +125,11 @@ func describeEnd(e *retry.Event) string {
 	return text
 }
 
-// of returns "2/5", or "2" where there is no limit.
+// of returns "2/5", or "2" where there is no limit or it does not count from the
+// first: attempts of a run that was put back to work go on in number, and what is
+// lost is not counted against the limit.
 func of(n, most int) string {
-	if most == retry.Unlimited {
+	if most == retry.Unlimited || n > most {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d/%d", n, most)

@@ -104,13 +104,16 @@ func TestFeedbackCountsAnewAfterARetryByHand(t *testing.T) {
 	}
 	var got []string
 	if _, err := c.Follow(t.Context(), id, func(e Event) {
-		if e.Kind == retry.Waiting || e.Kind == retry.GaveUp || e.Kind == retry.Resumed {
+		if e.Kind == retry.AttemptStarted || e.Kind == retry.Waiting || e.Kind == retry.GaveUp || e.Kind == retry.Resumed {
 			got = append(got, e.Message)
 		}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"Retry 1/1 after error: boom", "Step do gave up: attempts used up; boom", "Run put back to work by tester", "Retry 1/1 after error: boom"}
+	want := []string{
+		"Attempt 1/2 of do started", "Retry 1/1 after error: boom", "Attempt 2/2 of do started", "Step do gave up: attempts used up; boom",
+		"Run put back to work by tester", "Attempt 3 of do started", "Retry 1/1 after error: boom", "Attempt 4 of do started",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -342,6 +345,8 @@ func TestWhatIsSaidOfEvents(t *testing.T) {
 	}{
 		{retry.Event{Kind: retry.RunStarted}, 0, "Run started"},
 		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 2, Attempts: retry.Unlimited}, 0, "Attempt 2 of a started"},
+		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 3, Attempts: 3}, 0, "Attempt 3/3 of a started"},
+		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 4, Attempts: 3}, 0, "Attempt 4 of a started"},
 		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 2s")}, 0, "Operation timed out after 2000ms"},
 		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 1m1.5s: asked twice")}, 0, "Operation timed out after 61500ms"},
 		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New(`Post "http://x/y": attempt timed out after 1.5s`)}, 0, "Operation timed out after 1500ms"},

@@ -32,6 +32,10 @@ type Options struct {
 	// port, in addition to those of the loopback interface.
 	Hosts []string
 
+	// Data is the folder of the server's state, into which no backup is made. Empty
+	// means that nobody knows.
+	Data string
+
 	// MaxBody is the size of the largest body. 0 means DefaultMaxBody.
 	MaxBody int64
 

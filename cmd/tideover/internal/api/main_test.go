@@ -60,6 +60,7 @@ type fixture struct {
 	engine  *engine.Engine
 	server  *http.Server
 	serving sync.WaitGroup
+	dir     string // of the engine
 	socket  string
 	tcp     string // host:port
 	gate    chan struct{}
@@ -130,9 +131,9 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // serve starts a server.
 func serve(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, gate: make(chan struct{}), failed: map[string]int{}}
+	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}}
 	e, err := engine.Open(t.Context(), engine.Config{
-		Dir: t.TempDir(), Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second,
+		Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func (f *fixture) listen(address string) {
 	}
 	f.tcp = tcp.Addr().String()
 	f.server = NewServer(New(Options{
-		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Logger: quiet(),
+		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
 	}))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {

@@ -84,6 +84,25 @@ func (c *Client) Result(ctx context.Context, id string) (json.RawMessage, error)
 	}
 }
 
+// Outcome returns how a run stands, also if the server is away for a while.
+func (c *Client) Outcome(ctx context.Context, id string) (o Outcome, err error) {
+	runner, err := c.again()
+	if err != nil {
+		return o, err
+	}
+	err = runner.Do(ctx, func(ctx context.Context) error {
+		info, err := c.Get(ctx, id)
+		if err == nil {
+			o = *outcome(info)
+		}
+		return c.final(err)
+	})
+	if err != nil {
+		return o, last(ctx, err)
+	}
+	return o, nil
+}
+
 // poll asks for the outcome of a run.
 func (c *Client) poll(ctx context.Context, id string) (over bool, output json.RawMessage, err error) {
 	r, err := c.request(ctx, http.MethodGet, run(id, "result"), url.Values{"wait": {"30s"}}, nil)

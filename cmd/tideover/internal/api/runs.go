@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine"
 )
-
-func absolute(dir string) bool { return filepath.IsAbs(dir) && !strings.ContainsRune(dir, 0) }
 
 // read reads a start. Nothing has happened when it returns an error.
 func (st *Start) read(o object) error {
@@ -45,8 +44,22 @@ func (st *Start) read(o object) error {
 			return bad("at", "%v", err)
 		}
 	}
-	if len(st.Key) > 512 {
-		return bad("key", "has %d bytes, at most 512 are possible", len(st.Key))
+	if err := CheckKey(st.Key); err != nil {
+		return bad("key", "%v", err)
+	}
+	return nil
+}
+
+// CheckKey refuses keys that can't be used: they are variables of commands and
+// headers of requests, too.
+func CheckKey(key string) error {
+	switch {
+	case len(key) > 512:
+		return fmt.Errorf("has %d bytes, at most 512 are possible", len(key))
+	case !utf8.ValidString(key):
+		return errors.New("is not UTF-8")
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return fmt.Errorf("%q has a control character in it", short([]byte(key)))
 	}
 	return nil
 }

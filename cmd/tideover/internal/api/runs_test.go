@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,12 @@ func TestStartsThatAreRefusedStartNothing(t *testing.T) {
 		{"a workflow that is a number", `{"workflow":5}`, "workflow", 400},
 		{"an unknown field", `{"workflow":"echo","inputs":1}`, "inputs", 400},
 		{"a key that is too long", `{"workflow":"echo","key":"` + strings.Repeat("k", 513) + `"}`, "key", 400},
+		{"a key with the end of a text in it", `{"workflow":"echo","key":"a\u0000b"}`, "key", 400},
+		{"a key of two lines", `{"workflow":"echo","key":"a\nb"}`, "key", 400},
+		{"a key that controls a terminal", `{"workflow":"echo","key":"a\u009b2J"}`, "key", 400},
+		{"half a second as a number", `{"workflow":"echo","timeout":0.5}`, "timeout", 400},
+		{"a whole number with a point", `{"workflow":"echo","timeout":5.0}`, "timeout", 400},
+		{"a number with an exponent", `{"workflow":"echo","timeout":1e3}`, "timeout", 400},
 		{"both times", `{"workflow":"echo","in":5,"at":"2030-01-01T00:00:00Z"}`, "in", 400},
 		{"a time that is none", `{"workflow":"echo","at":"tomorrow"}`, "at", 400},
 		{"a time of long ago", `{"workflow":"echo","at":"0001-01-01T00:00:00Z"}`, "at", 400},
@@ -81,7 +88,9 @@ func TestStartsThatAreGood(t *testing.T) {
 		{"whole seconds", `{"workflow":"echo","input":1,"timeout":20}`, `1`},
 		{"a duration", `{"workflow":"echo","input":2,"timeout":"1m30s"}`, `2`},
 		{"days", `{"workflow":"echo","input":3,"timeout":"2d"}`, `3`},
+		{"a duration with a fraction", `{"workflow":"echo","input":6,"timeout":"1.5m"}`, `6`},
 		{"soon", `{"workflow":"echo","input":4,"in":"1ms"}`, `4`},
+		{"a key of any characters that can be seen", `{"workflow":"echo","input":7,"key":"Bestellung Nº 7/ä"}`, `7`},
 		{"at a time that has passed", `{"workflow":"echo","input":5,"at":"2020-01-01T00:00:00Z"}`, `5`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -306,6 +315,7 @@ func TestLists(t *testing.T) {
 		{"since a time", "since=2020-01-01T00:00:00Z", 5},
 		{"with a limit", "limit=2", 2},
 		{"oldest first", "order=oldest", 5},
+		{"with what is empty as if it were not there", "state=&workflow=&search=&error=&since=&min_attempts=&limit=", 5},
 	} {
 		got := f.ask(false, "GET", Prefix+"runs?"+c.query, "")
 		var page engine.Page
@@ -366,11 +376,21 @@ func TestBulk(t *testing.T) {
 		`{"filter":{"workflow":"x"},"limit":0}`: "limit", `{"filter":{"workflow":"x"},"limit":1001}`: "limit", `{"ids":["a"],"after":"x"}`: "after",
 		`{"filter":{"workflow":"x","workflow":"y"}}`: "filter.workflow", `{"filter":{"min_attempts":-1}}`: "min_attempts",
 		`{"filter":{"workflow":"x"},"after":"nowhere"}`: "after",
+		`{"filter":{"workflow":""}}`:                    "workflow", `{"filter":{"workflow":" "}}`: "workflow", `{"filter":{"search":""}}`: "search", `{"filter":{"search":"\t "}}`: "search",
+		`{"filter":{"error":""}}`: "error", `{"filter":{"min_attempts":0}}`: "min_attempts", `{"filter":{"state":[]}}`: "state", `{"filter":{"state":[""]}}`: "state",
+		`{"filter":{"since":""}}`: "since", `{"filter":{"until":""}}`: "until", `{"filter":{"state":["dead"],"workflow":""}}`: "workflow",
+		`{"ids":[""]}`: "ids",
 	} {
-		if got := f.ask(false, "POST", Prefix+"runs/retry", body); got.status != 400 || got.problem(t).Field != field {
-			t.Errorf("retry %s: %d %s, want 400 and the field %s", body, got.status, got.text, field)
+		for _, verb := range []string{"retry", "cancel"} {
+			if verb == "cancel" && strings.Contains(body, "running") {
+				continue
+			}
+			if got := f.ask(false, "POST", Prefix+"runs/"+verb, body); got.status != 400 || got.problem(t).Field != field {
+				t.Errorf("%s %s: %d %s, want 400 and the field %s", verb, body, got.status, got.text, field)
+			}
 		}
 	}
+	f.listed("dead", 6)
 	total := Done{}
 	b := Bulk{Filter: &Filter{Workflow: "never", Error: "host 3 is away"}, Limit: 2}
 	for calls := 1; ; calls++ {
@@ -495,6 +515,35 @@ func TestBackupIsForTheMachineItself(t *testing.T) {
 	for _, bad := range []string{`{"dir":"relative"}`, `{"dir":""}`, `{}`, `{"dir":5}`} {
 		if got := f.ask(false, "POST", Prefix+"backup", bad); got.status != 400 || got.problem(t).Field != "dir" {
 			t.Errorf("%s: %d %s", bad, got.status, got.text)
+		}
+	}
+	file, link, full := f.dir+"/log.db", t.TempDir()+"/link", t.TempDir()
+	if err := errors.Join(os.Symlink(f.dir, link), os.WriteFile(full+"/mine", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, part := range map[string]string{
+		f.dir: "in the data folder", f.dir + "/copy": "in the data folder", f.dir + "/a/../b/c": "in the data folder",
+		link + "/copy": "in the data folder", file: "in the data folder",
+		full: "is not empty: it has \"mine\"", full + "/mine": "not a directory", full + "/mine/copy": "not a directory",
+		full + "/" + strings.Repeat("x", 300): "name too long", "relative": "absolute", full + "\x00": "absolute",
+	} {
+		body, err := json.Marshal(map[string]string{"dir": dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.ask(false, "POST", Prefix+"backup", string(body)); got.status != 400 || got.problem(t).Field != "dir" || !strings.Contains(got.problem(t).Message, part) {
+			t.Errorf("%.100q: %d %s, want 400 and %q", dir, got.status, got.text, part)
+		}
+	}
+	if os.Geteuid() != 0 { // who may do everything
+		closed := t.TempDir()
+		if err := os.Chmod(closed, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{closed, closed + "/copy", closed + "/a/b"} {
+			if got := f.ask(false, "POST", Prefix+"backup", fmt.Sprintf(`{"dir":%q}`, dir)); got.status != 400 || got.problem(t).Field != "dir" {
+				t.Errorf("without permission: %s: %d %s", dir, got.status, got.text)
+			}
 		}
 	}
 	id := f.start("echo", `"kept"`)

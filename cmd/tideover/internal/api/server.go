@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -22,6 +21,7 @@ import (
 type server struct {
 	engine  *engine.Engine
 	version string
+	data    string
 	started time.Time
 	boot    string // tells the numbers of events of this process from another's
 	logger  *slog.Logger
@@ -35,7 +35,7 @@ const maxStreams = 256
 // then on the engine keeps its latest events for those who come late.
 func New(o Options) http.Handler {
 	s := &server{
-		engine: o.Engine, version: o.Version, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
+		engine: o.Engine, version: o.Version, data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
 	}
 	s.latest() // a reader makes it keep them
@@ -295,34 +295,4 @@ func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
 		list = append(list, Group(g))
 	}
 	return answer(w, http.StatusOK, map[string]any{"groups": list})
-}
-
-// backup is for those who could copy the files anyway.
-func (s *server) backup(w http.ResponseWriter, r *http.Request, _ string) error {
-	if !Local(r.Context()) {
-		return &Problem{
-			Status: http.StatusForbidden, Code: CodeForbidden, Message: "a backup can only be asked for over the unix socket",
-			Hint: "run 'tideover backup' on the machine itself",
-		}
-	}
-	var dir string
-	o, err := body(r)
-	if err != nil {
-		return err
-	}
-	if err := o.fields("dir", &dir); err != nil {
-		return err
-	}
-	if !absolute(dir) {
-		return bad("dir", "%q is not the absolute path of a folder", short([]byte(dir)))
-	}
-	ctx, cancel := patient(w, r, time.Hour)
-	defer cancel()
-	if err := s.engine.Backup(ctx, dir); err != nil {
-		if errors.Is(err, engine.ErrClosed) {
-			return err
-		}
-		return &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
-	}
-	return answer(w, http.StatusOK, map[string]any{"dir": dir})
 }

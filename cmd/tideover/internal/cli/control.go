@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,6 +85,17 @@ func filtered(cmd *cobra.Command) string {
 	return ""
 }
 
+// meaning refuses filters that are given and restrict nothing: a variable that
+// was empty in a script would mean all runs.
+func meaning(cmd *cobra.Command) error {
+	for _, name := range filters {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && slices.Contains([]string{"", "[]", "0"}, strings.TrimSpace(f.Value.String())) {
+			return fmt.Errorf("--%s: says nothing, which would mean all runs; leave it out, or say more", name)
+		}
+	}
+	return nil
+}
+
 // check refuses flags that contradict each other.
 func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 	name := filtered(cmd)
@@ -99,7 +111,7 @@ func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 	case (o.from.given || o.input.given) && len(args) != 1:
 		return errors.New("--from and --input are for one run")
 	}
-	return nil
+	return meaning(cmd)
 }
 
 func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) error {
@@ -260,6 +272,9 @@ func newCancel(io Streams) *cobra.Command {
 				return errors.New("which run? name it, or use a flag such as --workflow")
 			case len(args) > 0 && name != "":
 				return fmt.Errorf("--%s and a run: one of them is enough", name)
+			}
+			if err := meaning(cmd); err != nil {
+				return err
 			}
 			f, err := o.filter()
 			if err != nil {

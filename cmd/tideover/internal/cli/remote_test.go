@@ -226,6 +226,8 @@ func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
 		{"a dead run", []string{"fails", "--input", `{"fail":"boom"}`, "--wait"}, 1, "", "is dead: boom"},
 		{"a dead run as JSON", []string{"fails", "--input", `{"fail":"boom"}`, "--wait", "--json"}, 1, `"backoffHistory":[1]`, ""},
 		{"one that succeeded as JSON", []string{"echo", "--wait", "--json"}, 0, `"state":"succeeded"`, ""},
+		{"how often it was attempted", []string{"stumble", "--wait", "--json"}, 0, `"attempts":2,"output":"arrived"`, ""},
+		{"no output as JSON", []string{"echo", "--wait", "--json"}, 0, `"attempts":1,"output":null`, ""},
 		{"one that takes too long", []string{"gate", "--timeout", "50ms", "--wait"}, 1, "", "Operation timed out after 50ms"},
 		{"followed", []string{"stumble", "--follow"}, 0, "Retry 1/3 after error: stumbled\n", ""},
 		{"followed to a bad end", []string{"fails", "--input", `{"fail":"a\u001b[1mb"}`, "-f"}, 1, `Retry 1/1 after error: a\x1b[1mb` + "\n", ""},
@@ -241,6 +243,45 @@ func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
 			wantIn(t, "stdout", got.out, c.out)
 			wantIn(t, "stderr", got.stderr, c.err)
 		})
+	}
+}
+
+func TestWhatCannotBePrintedIsAnError(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	for _, args := range [][]string{
+		{"run", "stumble", "--follow"}, {"run", "stumble", "--follow", "--json"}, {"run", "fails", "--input", `{"fail":"x"}`, "--follow"},
+		{"run", "echo"}, {"run", "echo", "--wait"}, {"run", "echo", "--wait", "--json"}, {"run", "fails", "--input", `{"fail":"x"}`, "--wait", "--json"},
+		{"run", "stumble", "--follow", "--wait"}, {"runs"}, {"status"},
+	} {
+		cmd, _ := command(t, args...)
+		cmd.Stdout = full
+		got := finish(t, s.env(cmd))
+		wantCode(t, got, codeOwn)
+		wantIn(t, fmt.Sprint(args, " stderr"), got.stderr, "no space left on device")
+	}
+	// To a reader who has gone there is nothing to say.
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	defer out.Close()
+	cmd, _ := command(t, "run", "stumble", "--follow")
+	cmd.Stdout = out
+	if got := finish(t, s.env(cmd)); got.code != 128+int(syscall.SIGPIPE) || got.stderr != "" {
+		t.Errorf("into a pipe that is closed: %+v", got)
+	}
+	// The feedback matters less than the result.
+	cmd, _ = command(t, "run", "stumble", "--follow", "--wait")
+	cmd.Stderr = full
+	if result, err := s.env(cmd).Output(); err != nil || string(result) != "\"arrived\"\n" {
+		t.Errorf("with nowhere to tell it: %q, %v", result, err)
 	}
 }
 
@@ -263,6 +304,9 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 		{"both times", []string{"echo", "--in", "1h", "--at", "2030-01-01T00:00:00Z"}, "one of them is enough"},
 		{"a bad time", []string{"echo", "--at", "tomorrow"}, "--at: "},
 		{"a bad server", []string{"echo", "--server", "localhost"}, "--server: "},
+		{"a key of two lines", []string{"echo", "--key", "a\nb"}, `--key: "a\nb" has a control character in it`},
+		{"a key that is not UTF-8", []string{"echo", "--key", "a\xff"}, "--key: is not UTF-8"},
+		{"a key that is too long", []string{"echo", "--key", strings.Repeat("x", 513)}, "--key: has 513 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -388,6 +432,13 @@ func TestShowAndControl(t *testing.T) {
 		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, codeOwn, "one of them"},
 		{"from for all", []string{"retry", "--dead", "--from", "x"}, codeOwn, "for one run"},
 		{"cancel of nothing", []string{"cancel"}, codeOwn, "which run?"},
+		{"cancel of no workflow", []string{"cancel", "--workflow", "", "--yes"}, codeOwn, "--workflow: says nothing, which would mean all runs"},
+		{"cancel of no state", []string{"cancel", "--state", "", "--yes"}, codeOwn, "--state: says nothing"},
+		{"cancel since nothing", []string{"cancel", "--since", "", "--workflow", "two", "--yes"}, codeOwn, "--since: says nothing"},
+		{"cancel by blanks", []string{"cancel", "--search", " \t", "--yes"}, codeOwn, "--search: says nothing"},
+		{"retry of no workflow", []string{"retry", "--dead", "--workflow", "", "--yes"}, codeOwn, "--workflow: says nothing"},
+		{"retry of no error", []string{"retry", "--dead", "--error-like=", "--yes"}, codeOwn, "--error-like: says nothing"},
+		{"retry of any number of attempts", []string{"retry", "--dead", "--min-attempts", "0", "--yes"}, codeOwn, "--min-attempts: says nothing"},
 		{"a state that does not exist", []string{"runs", "--state", "ded"}, codeOwn, "--state: "},
 		{"a limit that is too large", []string{"runs", "--limit", "1001"}, codeOwn, "--limit: "},
 		{"an order that does not exist", []string{"runs", "--order", "best"}, codeOwn, "--order: "},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,6 +100,9 @@ func newRun(io Streams) *cobra.Command {
 // start reads the flags. What is wrong with them is said before anything is sent.
 func (o *runOptions) start(workflow string) (s api.Start, err error) {
 	s = api.Start{Workflow: workflow, Key: o.key.text}
+	if err := api.CheckKey(s.Key); err != nil {
+		return s, fmt.Errorf("--key: %w", err)
+	}
 	if s.Input, err = readInput(o.input.text, o.io.In); err != nil {
 		return s, fmt.Errorf("--input: %w", err)
 	}
@@ -192,30 +196,47 @@ func (o *runOptions) run(ctx context.Context, c *api.Client, start api.Start) er
 // end waits for the end of the run, and tells it.
 func (o *runOptions) end(ctx context.Context, c *api.Client, id string) error {
 	if o.follow {
-		out := o.io.Out
+		var out io.Writer = o.io.Out
 		if o.wait {
-			out = o.io.Err
+			out = besideTheResult{o.io.Err}
 		}
 		end, err := follow(ctx, c, id, out, o.json && !o.wait)
-		if err != nil || !o.wait {
-			return errors.Join(err, endedAs(end.State))
+		if err != nil {
+			return err
+		}
+		if !o.wait {
+			return endedAs(end.State)
 		}
 	}
 	output, err := c.Result(ctx, id)
-	outcome := api.Outcome{ID: id, State: "succeeded", Output: output}
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Outcome != nil {
-		outcome = *p.Outcome
-	} else if err != nil {
+	p, ok := errors.AsType[*api.Problem](err)
+	switch {
+	case o.json && ok && p.Outcome != nil:
+		if err := o.printJSON(p.Outcome); err != nil {
+			return err
+		}
+		return endedAs(p.Outcome.State)
+	case err != nil:
 		return err
-	}
-	if o.json {
-		return errors.Join(o.printJSON(outcome), endedAs(outcome.State))
-	}
-	if err != nil {
-		return err
+	case o.json:
+		outcome, err := c.Outcome(ctx, id)
+		if err != nil {
+			return err
+		}
+		outcome.Output = output
+		return o.printJSON(outcome)
 	}
 	_, err = o.io.Out.Write(append(visibleJSON(output), '\n'))
 	return err
+}
+
+// besideTheResult is where to write what matters less than the result, which
+// must not get lost with it.
+type besideTheResult struct{ io.Writer }
+
+func (b besideTheResult) Write(p []byte) (int, error) {
+	_, _ = b.Writer.Write(p)
+	return len(p), nil
 }
 
 // endedAs is the exit code of a run whose end has been told.
@@ -229,14 +250,25 @@ func endedAs(state string) error {
 	return nil
 }
 
-// follow prints what happens to a run until its end.
+// follow prints what happens to a run until its end, or until it can't be
+// printed.
 func follow(ctx context.Context, c *api.Client, id string, out io.Writer, asJSON bool) (api.Outcome, error) {
-	return c.Follow(ctx, id, func(e api.Event) {
-		if asJSON {
-			text, _ := json.Marshal(e) // as it was read
-			_, _ = out.Write(append(visibleJSON(text), '\n'))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var failed error
+	end, err := c.Follow(ctx, id, func(e api.Event) {
+		if failed != nil {
 			return
 		}
-		fmt.Fprintf(out, "%s %s\n", e.Time.Local().Format("15:04:05.000"), visible(e.Message))
+		if asJSON {
+			text, _ := json.Marshal(e) // as it was read
+			_, failed = out.Write(append(visibleJSON(text), '\n'))
+		} else {
+			_, failed = fmt.Fprintf(out, "%s %s\n", e.Time.Local().Format("15:04:05.000"), visible(e.Message))
+		}
+		if failed != nil {
+			stop(failed)
+		}
 	})
+	return end, cmp.Or(failed, err)
 }

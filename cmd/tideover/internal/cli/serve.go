@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
@@ -156,7 +157,7 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	defer stop()
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Version: thisBuild().String(), Log: log, Reload: reload,
-		Ready: func(page string) { announce(io, o, page) },
+		Ready: func(p server.Page) { announce(io, o, p) },
 	})
 	if err != nil {
 		return fmt.Errorf("serve: %s", redactor.String(err.Error()))
@@ -164,12 +165,17 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	return nil
 }
 
-// announce says where the page is.
-func announce(io Streams, o *serveOptions, page string) {
+// announce says where the page is. The link has the token in it, unless it would
+// end up in somebody's log.
+func announce(io Streams, o *serveOptions, p server.Page) {
 	if o.demo {
 		fmt.Fprintln(io.Out, "tideover: the demo runs; nothing of it is kept.")
 	}
-	fmt.Fprintf(io.Out, "tideover: the page is at %s\n", page)
+	if !o.demo && !process.IsTerminal(io.Out) {
+		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
+		return
+	}
+	fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
 	fmt.Fprintln(io.Out, "tideover: Ctrl-C ends it.")
 }
 
@@ -196,7 +202,8 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 	ctx, end := context.WithCancel(parent)
 	hurry, now := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 4)
-	loads := make(chan struct{})
+	loads := make(chan struct{}, 1)
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that goes away is no reason to end
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
@@ -207,9 +214,7 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 				case sig == syscall.SIGHUP:
 					select {
 					case loads <- struct{}{}:
-					case <-ctx.Done():
-					case <-done:
-						return
+					default: // one is waiting already, or there is nothing to load
 					}
 				case ctx.Err() == nil:
 					log.Info("told to end; another signal does not wait for attempts to end", "signal", sig.String())

@@ -116,17 +116,24 @@ workflows:
       - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=100ms}
   big:
     steps:
-      - {id: talk, run: [sh, -c, 'head -c 3000000 /dev/zero | tr "\0" "\1"'], output-limit: 1MiB}
+      - {id: talk, run: [sh, -c, 'head -c 3000000 /dev/zero | tr "\0" "\1"'], output-limit: 100KiB}
   alarm:
     steps:
       - {id: fail, run: [sh, -c, 'echo oops >&2; exit 3'], policy: fixed(1ms) attempts=2}
-    on-give-up: {run: [sh, -c, 'echo "$1 $2" >> $DIR/alarm', sh, "{{ .run.id }}", "{{ .steps.fail.exit }}"]}
+    on-give-up: {run: [sh, -c, 'echo "$*" >> $DIR/alarm', sh, "{{ .run.id }}", "{{ .steps.fail.exit }}", "{{ .run.step }}", "{{ .run.reason }}", "{{ .run.error }}"]}
+  number:
+    steps:
+      - {id: say, run: [echo, "{{ .input.n }}"], env: {S: "${env:PLANTED}"}}
+      - {id: again, run: [sh, -c, 'cat; echo " $S"'], stdin: "{{ .steps.say.output }}", needs: [say], env: {S: "${env:PLANTED}"}}
+  orphan:
+    steps:
+      - {id: kill, run: [sh, -c, 'echo begin $TIDEOVER_ATTEMPT >> $DIR/orphan; test $TIDEOVER_ATTEMPT = 2 || { kill -9 $PPID; sleep 600; }'], policy: fixed(10ms) attempts=3, retry-exit: [75]}
 `
 
 func TestCommandsAsSteps(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	s := serveFile(t, commands, "")
+	s := serveFile(t, commands, "", "PLANTED=planted-value")
 	o := s.ask("run", "report", "--input", `{"who":"ada"}`, "--wait")
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"42 rendered\n"`)
@@ -154,10 +161,18 @@ func TestCommandsAsSteps(t *testing.T) {
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"truncated":true`)
 
+	o = s.ask("run", "number", "--wait", "--input", `{"n": 12345678901234567890}`)
+	wantCode(t, o, 0)
+	wantIn(t, "output", o.out, `"12345678901234567890 ***\n"`)
+
+	// The guard is killed: its command dies with it, and the attempt is made again.
+	o = s.ask("run", "orphan", "--wait")
+	wantCode(t, o, 0)
+
 	o = s.ask("run", "alarm", "--wait")
 	wantCode(t, o, 1)
 	eventually(t, "on-give-up runs", func() bool { return lines(filepath.Join(s.dir, "alarm")) == 1 })
-	wantIn(t, "alarm", s.sign("alarm"), " -1")
+	wantIn(t, "alarm", s.sign("alarm"), " -1 fail attempts exit code 3: oops")
 
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 0)
@@ -168,12 +183,12 @@ func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
 	dir := shortDir(t)
-	s := serveFile(t, commands, dir)
+	s := serveFile(t, commands, dir, "PLANTED=planted-value")
 	id := strings.TrimSpace(s.ask("run", "long").out)
 	s.sign("pid")
 	s.signal(syscall.SIGKILL)
 	s.end()
-	again := serveFile(t, commands, dir)
+	again := serveFile(t, commands, dir, "PLANTED=planted-value")
 	eventually(t, "the attempt is made again", func() bool { return lines(filepath.Join(dir, "log")) >= 3 })
 	data, _ := os.ReadFile(filepath.Join(dir, "log"))
 	if got := string(data); got != "begin 1\nend 1\nbegin 2\n" {
@@ -230,7 +245,7 @@ workflows:
 	s := serveFile(t, file, "", "HOOK=s3cret-value")
 	o := s.ask("run", "post", "--wait", "--input", `{"a":1}`)
 	wantCode(t, o, 0)
-	wantIn(t, "output", o.out, `"output":{"ok":true}`)
+	wantIn(t, "output", o.out, `"stdout":"{\"ok\": true}"`)
 	if calls.Load() != 3 || keys[0] == "" || keys[0] != keys[2] {
 		t.Errorf("%d calls, keys %q", calls.Load(), keys)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template/parse"
 )
@@ -49,8 +50,7 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 	case *parse.ActionNode:
 		c.walk(n.Pipe, atRoot)
 		if len(n.Pipe.Decl) == 0 {
-			call := parse.NewIdentifier(printCall).SetPos(n.Pos)
-			n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand, Pos: n.Pos, Args: []parse.Node{call}})
+			n.Pipe.Cmds = append(n.Pipe.Cmds, printCommand(n))
 		}
 	case *parse.IfNode:
 		c.branch(&n.BranchNode, atRoot, atRoot)
@@ -74,7 +74,22 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 		if n.Ident[0] == "$" {
 			c.field(n.Ident[1:])
 		}
+	case *parse.IdentifierNode:
+		if n.Ident == printCall {
+			c.fail("function %q not defined", printCall) // it is ours
+		}
 	}
+}
+
+// printCommand returns the call that prints the value of an action. It has the
+// action's text for its errors.
+func printCommand(n *parse.ActionNode) *parse.CommandNode {
+	written := cut(n.Pipe.String())
+	args := []parse.Node{
+		parse.NewIdentifier(printCall).SetPos(n.Pos),
+		&parse.StringNode{NodeType: parse.NodeString, Pos: n.Pos, Quoted: strconv.Quote(written), Text: written},
+	}
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: n.Pos, Args: args}
 }
 
 func (c *checker) branch(n *parse.BranchNode, atRoot, inside bool) {

@@ -53,6 +53,7 @@ func (w *Workflow) Step(id string) *Step {
 // Server is how `tideover serve` runs.
 type Server struct {
 	Listen        string        // host:port
+	Hosts         []string      // further names and addresses under which it may be asked, without port
 	Socket        string        // path of the unix socket
 	Data          string        // folder of all state
 	Token         *SecretText   // nil means that serve generates one in Data

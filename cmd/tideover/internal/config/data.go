@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
@@ -25,6 +26,11 @@ type RunInfo struct {
 	Key      string    // the caller's key, if it gave one
 	Attempt  int       // number of the step's attempt, from 1
 	Started  time.Time // .today of an input is the day of it, unless the run was scheduled
+
+	// Of a run that gave up, for on-give-up; empty otherwise.
+	Step   string // the step that failed
+	Reason string // why there was no further attempt
+	Error  string // the last one
 }
 
 // StepResult is how a step ended.
@@ -34,14 +40,16 @@ type StepResult struct {
 	Output any // what Stdout is as JSON; nil if it is none
 	Exit   int // a command's exit code
 	Status int // a response's HTTP status; 0 for a command
+
+	Truncated bool // there was more than is kept
 }
 
 // The fields that templates may use, by the first one.
 var (
-	stepFields = []string{"stdout", "stderr", "output", "exit", "status"}
+	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
 	rootFields = map[string][]string{
 		"input": nil, "steps": nil, // any
-		"run":      {"id", "workflow", "key", "attempt"},
+		"run":      {"id", "workflow", "key", "attempt", "step", "reason", "error"},
 		"schedule": {"time"},
 		"today":    {},
 	}
@@ -78,7 +86,7 @@ func (s *Step) scope(d Data) (*scope, error) {
 			r.Exit = -1
 		}
 		steps[id] = map[string]any{
-			"stdout": r.Stdout, "stderr": r.Stderr, "output": normal(r.Output), "exit": r.Exit, "status": r.Status,
+			"stdout": r.Stdout, "stderr": r.Stderr, "output": normal(r.Output), "exit": r.Exit, "status": r.Status, "truncated": r.Truncated,
 		}
 	}
 	sc := d.scope()
@@ -94,7 +102,8 @@ func (d Data) scope() *scope {
 	}
 	return &scope{
 		root: map[string]any{
-			"run":      map[string]any{"id": d.Run.ID, "workflow": d.Run.Workflow, "key": d.Run.Key, "attempt": d.Run.Attempt},
+			"run": map[string]any{"id": d.Run.ID, "workflow": d.Run.Workflow, "key": d.Run.Key, "attempt": d.Run.Attempt,
+				"step": d.Run.Step, "reason": d.Run.Reason, "error": d.Run.Error},
 			"schedule": map[string]any{"time": at},
 		},
 		secrets: d.Secrets,
@@ -121,10 +130,10 @@ func normal(v any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		if f, err := v.Float64(); err == nil {
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
 			return normal(f)
 		}
-		return v.String()
+		return v // too long for arithmetic, and as it was written
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 			return int64(v)

@@ -201,7 +201,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 	for _, name := range []string{
 		"no-version", "version-2", "unknown-section", "sections-to-come", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
 		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-empty", "step-run-and-http", "step-neither",
-		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "env-is-a-list", "http-no-method",
+		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
 		"http-two-methods", "http-url-key", "literal-token", "give-up-notify", "give-up-neither", "server-values", "server-list",
 	} {
 		if name == "step-run-empty" {
@@ -232,8 +232,10 @@ func TestTheSampleIsReadAsItIsMeant(t *testing.T) {
 		{"all codes", fmt.Sprint(w.Step("render").Retryable(1), w.Step("render").Retryable(255)), "true true"},
 		{"statuses", fmt.Sprint(w.Step("send").Expected(207), w.Step("send").Expected(201), w.Step("a-get").Expected(204), w.Step("a-get").Expected(404)), "true false true false"},
 		{"schedule", w.Schedule.Cron + w.Schedule.TimeZone + w.Schedule.Missed, "0 3 * * *Europe/Berlinonce"},
-		{"output limit", fmt.Sprint(fetch.OutputLimit, w.OnGiveUp.OutputLimit), "262144 1024"},
+		{"output limit", fmt.Sprint(fetch.OutputLimit, w.OnGiveUp.OutputLimit), "196608 1024"},
 		{"server", fmt.Sprint(cfg.Server.Concurrency, cfg.Server.MaxBody, cfg.Server.Durability, cfg.Server.Retention, cfg.Server.DeadRetention), "64 1048576full336h0m0s 2160h0m0s"},
+		{"default output limit", fmt.Sprint(w.Step("render").OutputLimit), "65536"},
+		{"hosts", fmt.Sprint(cfg.Server.Hosts), "[tideover.example.com 192.0.2.7 2001:db8::7]"},
 		{"token", cfg.Server.Token.String(), "${file:./token}"},
 		{"references", fmt.Sprint(w.Step("send").Refs()), "[${env:HOOK} ${env:HOOK}]"},
 	} {

@@ -62,13 +62,13 @@ func orDefault(other, v any) any {
 
 // printText returns a value as it stands in a text. What text/template would
 // print as <no value> or in the syntax of Go is an error: nobody wants it in an
-// argument.
-func printText(v any) (string, error) {
+// argument. The error has the action as it is written.
+func printText(written string, v any) (string, error) {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:
-		return "", errors.New(`the value is null or missing; give one with default, as in default "" (index .input "x")`)
+		return "", fmt.Errorf(`%s is null or missing; give a value with default, as in default "" (index .input "x")`, written)
 	case reflect.Map, reflect.Slice, reflect.Array, reflect.Struct, reflect.Pointer, reflect.Func, reflect.Interface:
-		return "", fmt.Errorf("the value is a map or a list; write it with json, as in json .input")
+		return "", fmt.Errorf("%s is a map or a list; write it with json, as in json .input", written)
 	case reflect.Float64, reflect.Float32:
 		return strconv.FormatFloat(r.Float(), 'f', -1, 64), nil
 	default:

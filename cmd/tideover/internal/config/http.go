@@ -58,8 +58,9 @@ var httpKeys = func() []key[stepDraft] {
 			},
 		},
 		{
-			name: "expect", doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.", schema: codesSchema,
-			set: func(l *loader, at place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
+			name: "expect", doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
+			schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
+			set:    func(l *loader, at place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
 		},
 	}...)
 }()

@@ -102,7 +102,9 @@ func TestBadLayers(t *testing.T) {
 		{"unknown flag", nil, map[string]string{"lisen": "x"}, `flag --lisen: key "lisen" is unknown; did you mean "listen"?`},
 		{"bad variable", []string{"TIDEOVER_SERVER_RETENTION=soon"}, nil, `env TIDEOVER_SERVER_RETENTION: server.retention: "soon" is not a duration such as 500ms, 30s, 1m30s or 2d`},
 		{"bad flag", nil, map[string]string{"concurrency": "many"}, `flag --concurrency: server.concurrency: "many" is not a whole number of 1 or more`},
-		{"open without a token", []string{"TIDEOVER_SERVER_LISTEN=:80"}, nil, `env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, and there is no token; set server.token, or listen on 127.0.0.1`},
+		{"open without a token", []string{"TIDEOVER_SERVER_LISTEN=:80"}, nil, `env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, and there is no token; set server.token, or listen on 127.0.0.1
+env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1`},
+		{"a bad host", []string{"TIDEOVER_SERVER_HOSTS=a.example, b:80"}, nil, `env TIDEOVER_SERVER_HOSTS: server.hosts[1]: "b:80" is not a host name such as tideover.example.com or an IP address, without port`},
 		{"a secret on the command line", nil, map[string]string{"token": "PLANTED"}, `flag --token: server.token: a secret must not stand in the file; write a reference: ${env:…} or ${file:…}`},
 		{"no home", []string{"HOME="}, nil, "default: server.data: there is no home folder for the data; set server.data"},
 	} {
@@ -115,14 +117,18 @@ func TestBadLayers(t *testing.T) {
 	}
 }
 
-func TestOpenWithATokenIsAllowed(t *testing.T) {
+func TestOpenWithATokenAndHostsIsAllowed(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:80", "[::]:80", "example.com:80"} {
-		env := []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen, "TIDEOVER_SERVER_TOKEN=x"}
-		if err := config.Check(config.Source{Environ: env}); err != nil {
-			t.Errorf("%s with a token: %v", listen, err)
+		env := []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen, "TIDEOVER_SERVER_TOKEN=x", "TIDEOVER_SERVER_HOSTS=a.example, 192.0.2.1"}
+		cfg, err := config.Load(config.Source{Environ: env})
+		if err != nil || !slices.Equal(cfg.Server.Hosts, []string{"a.example", "192.0.2.1"}) {
+			t.Errorf("%s with a token and hosts: %+v, %v", listen, cfg, err)
 		}
-		if err := config.Check(config.Source{Environ: env[:2]}); err == nil {
-			t.Errorf("%s without a token is accepted", listen)
+		if err := config.Check(config.Source{Environ: append(env[:2:2], env[3])}); err == nil || !strings.Contains(err.Error(), "server.token") {
+			t.Errorf("%s without a token: %v", listen, err)
+		}
+		if err := config.Check(config.Source{Environ: env[:3]}); err == nil || !strings.Contains(err.Error(), "server.hosts") {
+			t.Errorf("%s without hosts: %v", listen, err)
 		}
 	}
 	for _, listen := range []string{"localhost:0", "127.9.9.9:1", "[::1]:80", "[::ffff:127.0.0.1]:80"} {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,6 +67,14 @@ func content(src Source) ([]byte, error) {
 	if src.Data != nil || src.Path == "" {
 		return src.Data, nil
 	}
+	// Looked at before it is opened: to open a pipe waits for whoever writes to it.
+	info, err := os.Stat(src.Path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("config: %s is not a regular file, but %s", src.Path, fileKind(info.Mode()))
+	}
 	f, err := os.Open(src.Path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -78,6 +88,19 @@ func content(src Source) ([]byte, error) {
 		data = []byte{} // an empty file is not the same as none
 	}
 	return data, nil
+}
+
+// fileKind names what is not a regular file.
+func fileKind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
 }
 
 // loader is the work of one Load.
@@ -155,8 +178,17 @@ var rootKeys = []key[Config]{
 	},
 	{
 		name: "workflows", doc: "Workflows by name.",
-		schema: func() *jsonschema.Schema { return namedSchema(workflowSchema()) },
+		schema: func() *jsonschema.Schema {
+			s := namedSchema(workflowSchema())
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: regexp.QuoteMeta(alarmSuffix) + "$"}
+			return s
+		},
 		set: func(l *loader, at place, c *Config) {
+			for _, p := range at.node.pairs {
+				if strings.HasSuffix(p.key.text, alarmSuffix) {
+					l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", p.key.text, alarmSuffix)
+				}
+			}
 			l.named(at, "workflow", func(name string, at place) {
 				c.names = append(c.names, name)
 				c.Workflows[name] = l.workflow(name, at)

@@ -129,11 +129,11 @@ func TestTemplates(t *testing.T) {
 		{"a ${HOME} $${HOME} $${env:X} $x", "a ${HOME} $${HOME} ${env:X} $x"},
 		{"{{ `{{` }} }}", "{{ }}"},
 		{"{{ .input.missing }}", `error: <.input.missing>: map has no entry for key "missing"`},
-		{"{{ .input.null }}", "error: the value is null or missing"},
-		{"{{ index .input `missing` }}", "error: the value is null or missing"},
-		{"{{ .input }}", "error: the value is a map or a list; write it with json"},
+		{"{{ .input.null }}", "error: template: .input.null is null or missing; give a value"},
+		{"{{ index .input `missing` }}", "error: template: index .input `missing` is null or missing; give a value"},
+		{"{{ .input }}", "error: template: .input is a map or a list; write it with json"},
 		{"{{ (step .input.day).stdout }}", `error: step "2026-10-03" is not among those that are needed`},
-		{"{{ index .steps .input.day }}", "error: the value is null or missing"},
+		{"{{ index .steps .input.day }}", "error: template: index .steps .input.day is null or missing; give a value"},
 		{"{{ printf `%c` 0 }}", "error: there is a character in it that is not allowed"},
 		{"{{ range 17 }}{{ printf `%1000000s` `x` }}{{ end }}", "error: template: the text is longer than 16777216 bytes"},
 	} {
@@ -151,6 +151,14 @@ func TestTemplates(t *testing.T) {
 				t.Errorf("%s = %s, want %s", c.template, got, c.want)
 			}
 		})
+	}
+}
+
+func TestAReferenceThatLeadsNowhereIsNamedAsItIsWritten(t *testing.T) {
+	w := load(t, "    steps:\n      - {id: a, run: [x], env: {A: \"a\\n${env:HOOK}\"}}\n")
+	_, err := w.Step("a").Env(config.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}})
+	if want := `step "a": env.A: template: line 2: ${env:HOOK}: the variable HOOK is not set`; fmt.Sprint(err) != want {
+		t.Errorf("Env: %v, want %s", err, want)
 	}
 }
 

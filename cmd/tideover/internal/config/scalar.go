@@ -98,7 +98,7 @@ var sizeUnits = []struct {
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
 }
 
-const sizePattern = `^[0-9]+(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
+const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
 
 // bytes reads a number of bytes above zero: 500, 64KiB, 10MB.
 func (l *loader) bytes(at place) int64 {

@@ -11,7 +11,7 @@ import (
 
 // Schedule says when a workflow starts by itself.
 type Schedule struct {
-	Cron     string // five fields, or @daily and the like
+	Cron     string // five fields, or @daily and the like; the interval of @every is in Go's spelling
 	TimeZone string // as in the time zone database; empty means the machine's
 	Missed   string // what to do about times at which the server was not running: "once" or "skip"
 
@@ -129,8 +129,25 @@ func (s *Schedule) every(text string) error {
 	if d < time.Second {
 		return fmt.Errorf("the interval is less than a second")
 	}
+	if d%time.Second != 0 {
+		return fmt.Errorf("the interval is not a whole number of seconds")
+	}
+	s.Cron = "@every " + goDuration(d)
 	s.next = func(t time.Time) time.Time { return t.Truncate(d).Add(d) }
 	return nil
+}
+
+// goDuration returns a duration in the spelling of Go, which knows no days,
+// without zeros at the end.
+func goDuration(d time.Duration) string {
+	text := d.String()
+	if d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // scheduleSchema accepts the text and the map.

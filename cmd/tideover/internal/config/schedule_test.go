@@ -1,8 +1,11 @@
 package config_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/engine"
 )
 
 func TestSchedules(t *testing.T) {
@@ -30,6 +33,42 @@ func TestSchedules(t *testing.T) {
 		}
 		if got := w.Schedule.Next(after).UTC().Format(time.RFC3339); got != c.want {
 			t.Errorf("%s after %s: %s, want %s", c.schedule, c.after, got, c.want)
+		}
+	}
+}
+
+func TestTheEngineUnderstandsWhatIsAccepted(t *testing.T) {
+	for _, c := range []struct{ schedule, cron string }{
+		{`"0 3 * * *"`, "0 3 * * *"},
+		{`"*/5 0-6,12 1,15 jan-mar mon-fri"`, "*/5 0-6,12 1,15 jan-mar mon-fri"},
+		{`"  0 3  * * *  "`, "  0 3  * * *  "},
+		{`"0 0 29 2 ?"`, "0 0 29 2 ?"},
+		{`"@hourly"`, "@hourly"},
+		{`"@daily"`, "@daily"},
+		{`"@midnight"`, "@midnight"},
+		{`"@weekly"`, "@weekly"},
+		{`"@monthly"`, "@monthly"},
+		{`"@yearly"`, "@yearly"},
+		{`"@annually"`, "@annually"},
+		{`TZ=Europe/Berlin 30 2 * * *`, "30 2 * * *"},
+		{`{cron: "@daily", time-zone: Local}`, "@daily"},
+		{`"@every 1s"`, "@every 1s"},
+		{`"@every  90m"`, "@every 1h30m"},
+		{`"@every 1500000ms"`, "@every 25m"},
+		{`"@every 2d"`, "@every 48h"},
+		{`"@every 1d1s"`, "@every 24h0m1s"},
+		{`"@every 10h10m10s"`, "@every 10h10m10s"},
+		{`"@every 20m"`, "@every 20m"},
+		{`TZ=UTC @every 1.5d`, "@every 36h"},
+	} {
+		s := load(t, "    schedule: "+c.schedule+"\n    steps: [{id: a, run: [x]}]\n").Schedule
+		if s.Cron != c.cron {
+			t.Errorf("%s: Cron = %q, want %q", c.schedule, s.Cron, c.cron)
+		}
+		for _, text := range []string{s.Cron, "TZ=" + cmp.Or(s.TimeZone, "UTC") + " " + s.Cron} {
+			if _, err := engine.ParseCron(text, time.Now()); err != nil {
+				t.Errorf("%s: the engine refuses it: %v", c.schedule, err)
+			}
 		}
 	}
 }

@@ -42,16 +42,24 @@ func durationSchema() *jsonschema.Schema {
 }
 
 func sizeSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Types: []string{"string", "integer"}, Pattern: sizePattern}
+	return &jsonschema.Schema{Types: []string{"string", "integer"}, Minimum: new(1.0), Pattern: sizePattern}
 }
 
 func countSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: new(0.0)}
 }
 
-func codesSchema() *jsonschema.Schema {
-	item := &jsonschema.Schema{Types: []string{"integer", "string"}, Pattern: `^[0-9]+(-[0-9]+)?$`}
+// codesSchema is for codes and ranges of them. The pattern is that of a code
+// within the limits.
+func codesSchema(least, most float64, pattern string) *jsonschema.Schema {
+	item := &jsonschema.Schema{
+		Types: []string{"integer", "string"}, Minimum: &least, Maximum: &most, Pattern: "^" + pattern + "(-" + pattern + ")?$",
+	}
 	return &jsonschema.Schema{Type: "array", Items: item}
+}
+
+func exitSchema() *jsonschema.Schema {
+	return codesSchema(1, 255, `0*([1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])`)
 }
 
 func envSchema() *jsonschema.Schema {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -34,9 +35,18 @@ func (l *loader) server(at place, s *Server) {
 		here := at.child("socket", given("", "default"))
 		s.Socket = l.socket(here, filepath.Join(s.Data, "tideover.sock"))
 	}
-	listen, ok := found["listen"]
-	if _, token := found["token"]; ok && !token && s.Listen != "" && !loopback(s.Listen) {
+	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
+		l.open(listen, found, s)
+	}
+}
+
+// open checks what an address needs that others can reach.
+func (l *loader) open(listen place, found map[string]place, s *Server) {
+	if _, ok := found["token"]; !ok {
 		l.bad(listen, "%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
+	}
+	if hosts, ok := found["hosts"]; !ok || hosts.node.kind == listKind && len(hosts.node.items) == 0 {
+		l.bad(listen, "%q is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1", s.Listen)
 	}
 }
 
@@ -82,13 +92,20 @@ func (n *node) override(name string, val *node) {
 
 var serverKeys = []key[Server]{
 	{
-		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token.", schema: textSchema,
+		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.", schema: textSchema,
 		set: func(l *loader, at place, s *Server) {
 			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
 				s.Listen = text
 				l.value(at, text)
 			}
 		},
+	},
+	{
+		name: "hosts", doc: "Further host names and IP addresses under which the server may be asked, without port; requests for others are refused. Needed if listen is not loopback. The variable has commas between them.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
+		},
+		set: func(l *loader, at place, s *Server) { s.Hosts = l.hosts(at) },
 	},
 	{
 		name: "data", doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", schema: textSchema,
@@ -158,6 +175,55 @@ func loopback(address string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+var hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
+
+// hosts reads a list of hosts. A variable or a flag has them with commas.
+func (l *loader) hosts(at place) (list []string) {
+	if at.node.origin != "" && at.node.kind == stringKind {
+		n := &node{kind: listKind, origin: at.node.origin}
+		for part := range strings.SplitSeq(at.node.text, ",") {
+			n.items = append(n.items, given(strings.TrimSpace(part), at.node.origin))
+		}
+		at.node = n
+	}
+	ok := l.list(at, func(at place) {
+		text, ok := l.scalar(at)
+		if !ok {
+			return
+		}
+		host, msg := parseHost(text)
+		if msg == "" && slices.Contains(list, host) {
+			msg = "is given already"
+		}
+		if msg != "" {
+			l.bad(at, "%q %s", text, msg)
+			return
+		}
+		list = append(list, host)
+	})
+	if ok {
+		l.value(at, strings.Join(list, ","))
+	}
+	return list
+}
+
+// parseHost returns a host in the form that tells it from others, or what is
+// wrong with it.
+func parseHost(text string) (host, msg string) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		if ip.Zone() != "" || ip.IsUnspecified() {
+			return "", "is not an address that somebody asks for"
+		}
+		return ip.String(), ""
+	}
+	host = strings.ToLower(strings.TrimSuffix(text, "."))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if _, err := strconv.ParseUint(last, 0, 64); err == nil || len(host) > 253 || !hostName.MatchString(host) {
+		return "", "is not a host name such as tideover.example.com or an IP address, without port"
+	}
+	return host, ""
 }
 
 // socket checks the path of the socket.

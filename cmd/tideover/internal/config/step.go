@@ -12,6 +12,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// MaxOutput is the largest limit of what is kept of a stream. Results are kept
+// in memory and in the log, with those of all steps of a run.
+const MaxOutput = 192 << 10
+
 // Step is one step of a workflow: a command or an HTTP request. It is stored
 // with the run that it is part of, as JSON, and renders the same when it is read
 // back; see [Step.MarshalJSON].
@@ -153,8 +157,18 @@ var actionKeys = []key[stepDraft]{
 		set: func(*loader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
 	},
 	{
-		name: "output-limit", def: "256KiB", doc: "How much is kept of stdout, and of stderr.", schema: sizeSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.OutputLimit = l.bytes(at) },
+		name: "output-limit", def: "64KiB", doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{
+				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(MaxOutput)),
+				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
+			}
+		},
+		set: func(l *loader, at place, d *stepDraft) {
+			if d.OutputLimit = l.bytes(at); d.OutputLimit > MaxOutput {
+				l.bad(at, "%q is too much: at most %dKiB is kept of a stream; write more to a file", at.node.text, MaxOutput>>10)
+			}
+		},
 	},
 }
 
@@ -192,11 +206,11 @@ var stepKeys = append([]key[stepDraft]{
 		},
 	},
 	{
-		name: "retry-exit", doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", schema: codesSchema,
+		name: "retry-exit", doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", schema: exitSchema,
 		set: func(l *loader, at place, d *stepDraft) { d.RetryExit = l.codes(at, "an exit code", 1, 255) },
 	},
 	{
-		name: "permanent-exit", doc: "Exit codes that are never retried.", schema: codesSchema,
+		name: "permanent-exit", doc: "Exit codes that are never retried.", schema: exitSchema,
 		set: func(l *loader, at place, d *stepDraft) { d.PermanentExit = l.codes(at, "an exit code", 1, 255) },
 	},
 	{

@@ -160,7 +160,10 @@ func (t *text) literal() string {
 // constant reports whether the text is the same whatever the data.
 func (t *text) constant() bool { return t.tmpl == nil }
 
-var templateNoise = regexp.MustCompile(`^template: t:(\d+)(:\d+)?: (executing "t" at )?`)
+var (
+	templateNoise = regexp.MustCompile(`^template: t:(\d+)(:\d+)?: (executing "t" at )?`)
+	ownCall       = regexp.MustCompile(`(?s)^<(` + printCall + `|` + refCall + `)\b.*?>: error calling (` + printCall + `|` + refCall + `): `)
+)
 
 // plainError drops what a template's error says about names that are ours.
 func plainError(err error) error {
@@ -169,7 +172,7 @@ func plainError(err error) error {
 	}
 	msg := err.Error()
 	if m := templateNoise.FindStringSubmatch(msg); m != nil {
-		msg = msg[len(m[0]):]
+		msg = ownCall.ReplaceAllString(msg[len(m[0]):], "")
 		if m[1] != "1" {
 			msg = "line " + m[1] + ": " + msg
 		}

@@ -8,6 +8,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
+// alarmSuffix ends the names of the workflows that are made of on-give-up.
+const alarmSuffix = ".on-give-up"
+
 // draft is a workflow while it is read.
 type draft struct {
 	*Workflow

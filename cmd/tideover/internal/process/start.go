@@ -56,7 +56,7 @@ func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 	pid, err := syscall.ForkExec(path, s.cfg.Args, &syscall.ProcAttr{
 		Env:   environ(os.Environ(), append(s.family.environment(), extra...)),
 		Files: files[:],
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
+		Sys:   s.attributes(),
 	})
 	if err != nil {
 		return 0, &StartError{startCode(err), name, err}

@@ -55,13 +55,26 @@ type Resolver struct {
 func (r Resolver) Resolve(ref Ref, dir string) (String, error) {
 	value, err := r.lookup(ref, dir)
 	if err != nil {
-		return String{}, fmt.Errorf("%v: %w", ref, err)
+		return String{}, &unavailableError{ref, err}
 	}
 	if r.Redactor != nil {
 		r.Redactor.Add(value)
 	}
 	return New(value), nil
 }
+
+// ErrUnavailable is what errors.Is finds in the error of a secret that could not be
+// read.
+var ErrUnavailable = errors.New("secret is not available")
+
+type unavailableError struct {
+	ref Ref
+	err error
+}
+
+func (e *unavailableError) Error() string        { return fmt.Sprintf("%v: %v", e.ref, e.err) }
+func (e *unavailableError) Unwrap() error        { return e.err }
+func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
 func (r Resolver) lookup(ref Ref, dir string) (string, error) {
 	if ref.Kind == "file" {

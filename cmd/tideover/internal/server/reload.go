@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
 )
 
 // watch follows changes of the configuration until the context ends.
@@ -47,6 +49,11 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	workflows, schedules, err := steps.Workflows(cfg)
 	if err != nil {
 		return err
+	}
+	for _, sch := range schedules {
+		if _, err := engine.ParseCron(sch.Cron, time.Now()); err != nil {
+			return fmt.Errorf("schedule of %s: %w", sch.Name, err)
+		}
 	}
 	if s.demo != nil {
 		workflows = append(workflows, s.demo.Workflows...)

@@ -35,12 +35,19 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
-	// Ready is called when everything is served, with the address of the page.
-	Ready func(page string)
+	// Ready is called when everything is served.
+	Ready func(Page)
 
 	// Reload makes the server read its file again; nil means that only a change
 	// of the file does.
 	Reload <-chan struct{}
+}
+
+// Page is where the page is, and what it wants.
+type Page struct {
+	Address string
+	Token   secret.String
+	TokenAt string // where the token can be read
 }
 
 // server is a server that runs.
@@ -101,11 +108,15 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runner := &steps.Runner{Self: self, Locks: filepath.Join(s.cfg.Server.Data, "locks"), Secrets: s.resolver}
+	locks := filepath.Join(s.cfg.Server.Data, "locks")
+	if err := steps.SweepLocks(locks); err != nil {
+		return err
+	}
+	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor}
 	ec := engine.Config{
 		Dir: s.cfg.Server.Data, Workflows: workflows, Handlers: runner.Handlers(),
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
-		Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
+		MaxPayload: steps.MaxPayload, Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
 	}
 	if s.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS
@@ -164,13 +175,16 @@ func (s *server) serve(ctx, hurry context.Context) error {
 			return nil
 		}
 	})
-	run("on-give-up", func() error { steps.GiveUps(ctx, s.engine, s.Log); return nil })
 	run("config", func() error { return s.watch(ctx) })
 	if s.demo != nil {
 		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
 	}
 	if s.Ready != nil {
-		s.Ready(fmt.Sprintf("http://%s/?token=%s", tcp.Addr(), s.token.Reveal()))
+		p := Page{"http://" + s.publicAddress(tcp.Addr()) + "/", s.token, filepath.Join(s.cfg.Server.Data, "token")}
+		if t := s.cfg.Server.Token; t != nil {
+			p.TokenAt = t.String()
+		}
+		s.Ready(p)
 	}
 	<-ctx.Done()
 	s.Log.Info("ending")
@@ -188,11 +202,21 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	return nil
 }
 
+// publicAddress returns the address as others would write it: a server that listens
+// on all of them has none by itself.
+func (s *server) publicAddress(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() && len(s.cfg.Server.Hosts) > 0 {
+		return net.JoinHostPort(s.cfg.Server.Hosts[0], port)
+	}
+	return addr.String()
+}
+
 // handler returns the API and the page.
 func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{
-		Engine: s.engine, Token: s.token, Hosts: []string{addr.String(), s.cfg.Server.Listen}, MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log,
+		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.cfg.Server.Listen}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data,
 	}
 	rest := api.New(o)
 	page := api.Guard(o, web.New(web.Options{Engine: s.engine, Redact: s.Source.Redactor.String, Version: s.Version}))

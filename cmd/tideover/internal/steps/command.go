@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,16 +27,18 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	env, err2 := s.Env(d)
 	stdin, err3 := s.Stdin(d)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return result{}, retry.Permanent(err)
+		return result{}, rendering(err)
 	}
-	limit := int(cmp.Or(s.OutputLimit, maxResult))
-	stdout, stderr, last := &capped{limit: limit}, &capped{limit: limit}, &tail{}
+	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
+	// Secrets are hidden before anything is cut, or a part of one might show.
+	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	g, err := r.newGuard(argv, s.Dir, filepath.Join(r.Locks, t.Run+"-"+t.Step), append(environment(t), pairs(env)...))
 	if err != nil {
 		return result{}, err
 	}
-	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = strings.NewReader(stdin), stdout, io.MultiWriter(stderr, last)
+	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = strings.NewReader(stdin), out, errs
 	code, err := g.run(ctx)
+	_, _ = out.Close(), errs.Close() // to memory
 	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over}
 	switch {
 	case err != nil:
@@ -98,6 +99,7 @@ type guarded struct {
 	cmd  *exec.Cmd
 	hold *os.File // while it is open the command may run
 	pass *os.File
+	own  strings.Builder // what the guard says for itself
 }
 
 // newGuard prepares to run a command.
@@ -112,14 +114,22 @@ func (r *Runner) newGuard(argv []string, dir, lock string, env []string) (*guard
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = dir, env, []*os.File{pass}
 	// A process that the command has left behind may hold its output open.
 	cmd.WaitDelay = time.Second
-	return &guarded{cmd, hold, pass}, nil
+	apart(cmd)
+	return &guarded{cmd: cmd, hold: hold, pass: pass}, nil
 }
 
-// run runs the command and returns its exit code.
+// run runs the command and returns its exit code. An error is the guard's own: the
+// command has not been run, or nobody knows how it ended.
 func (g *guarded) run(ctx context.Context) (code int, err error) {
 	defer g.hold.Close()
+	says, told, err := os.Pipe()
+	if err != nil {
+		return 0, errors.Join(err, g.pass.Close())
+	}
+	defer says.Close()
+	g.cmd.ExtraFiles = append(g.cmd.ExtraFiles, told)
 	err = g.cmd.Start()
-	_ = g.pass.Close()
+	_, _ = g.pass.Close(), told.Close()
 	if err != nil {
 		return 0, fmt.Errorf("start the guard of a command: %w", err)
 	}
@@ -128,9 +138,20 @@ func (g *guarded) run(ctx context.Context) (code int, err error) {
 		time.AfterFunc(2*Grace, func() { _ = g.cmd.Process.Kill() })
 	})
 	defer stop()
+	_, _ = io.Copy(&g.own, io.LimitReader(says, 4<<10))
 	err = g.cmd.Wait()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	return g.cmd.ProcessState.ExitCode(), err
+	if code = g.cmd.ProcessState.ExitCode(); code < 0 { // it was killed, and could end nothing
+		process.KillSession(g.cmd.Process.Pid)
+	}
+	switch {
+	case err != nil || ctx.Err() != nil:
+	case g.own.Len() > 0:
+		err = errors.New(g.own.String())
+	case code < 0:
+		err = fmt.Errorf("the guard of the command has died (%v)", g.cmd.ProcessState)
+	}
+	return code, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -15,8 +16,12 @@ import (
 // GuardName is the hidden command under which this program is a [Guard].
 const GuardName = "__guard"
 
-// guardHold is the descriptor that says for how long the command may run.
-const guardHold = 3
+// The descriptors of a guard: one says for how long the command may run, the other
+// is for errors that are not the command's.
+const (
+	guardHold = 3
+	guardSays = 4
+)
 
 // Guard runs one command: a grace, the path of a lock, "--", and the command with
 // its arguments. It ends the command, and everything the command has started, when
@@ -24,9 +29,15 @@ const guardHold = 3
 // the server is. It holds the lock meanwhile, so that the attempt of the server's
 // successor does not begin beside it. It returns the command's exit code.
 func Guard(args []string) int {
+	// The command dies with the thread that has started it.
+	runtime.LockOSThread()
+	says := os.NewFile(guardSays, "says")
+	keep(says)
 	code, err := guard(args)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "tideover: %v\n", err)
+	if start, ok := errors.AsType[*process.StartError](err); ok && !start.Transient() {
+		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // which is as good as the command's own
+	} else if err != nil {
+		fmt.Fprint(says, err)
 	}
 	return code
 }
@@ -39,7 +50,7 @@ func guard(args []string) (int, error) {
 	if err != nil {
 		return process.CodeInternal, err
 	}
-	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true})
+	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true})
 	if err != nil {
 		return process.CodeInternal, err
 	}

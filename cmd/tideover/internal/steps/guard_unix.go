@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,3 +55,26 @@ func flock(ctx context.Context, f *os.File) error {
 		}
 	}
 }
+
+// SweepLocks removes the locks that nobody holds, as a guard leaves when it dies.
+func SweepLocks(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		f, err := os.Open(filepath.Join(dir, file.Name()))
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.Remove(f.Name())
+		}
+		_ = f.Close()
+	}
+	return nil
+}
+
+// apart makes the guard the leader of a session, by which everything that it has
+// started is known should it be killed.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

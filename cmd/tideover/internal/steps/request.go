@@ -1,13 +1,13 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
@@ -15,24 +15,36 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
+// requestTimeout ends a request whose policy says nothing of it.
+const requestTimeout = 5 * time.Minute
+
+// client makes the requests of all steps. It follows no redirects: they would take
+// the headers of a step, which may hold secrets, to wherever an answer says.
+var client = &http.Client{
+	Timeout:       requestTimeout,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 // request makes a request once. Whether it is made again is the policy's
 // business, and what the other side says of it goes there.
 func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *engine.Task) (result, error) {
 	req, err := s.Request(ctx, d)
 	if err != nil {
-		return result{}, retry.Permanent(err)
+		return result{}, rendering(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		// The same for all attempts: a server that knows the header does the work once.
 		req.Header.Set("Idempotency-Key", t.Run+"/"+t.Step)
 	}
-	resp, err := cmp.Or(r.Client, http.DefaultClient).Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
-		return result{}, classify(ctx, err)
+		return result{}, unanswered(ctx, req, err)
 	}
 	defer resp.Body.Close()
-	body := &capped{limit: int(cmp.Or(s.OutputLimit, maxResult))}
-	_, err = io.Copy(body, resp.Body)
+	body := &capped{limit: limitOf(s)}
+	masked := r.Redactor.NewWriter(body)
+	_, err = io.Copy(masked, io.LimitReader(resp.Body, int64(2*limitOf(s))))
+	_ = masked.Close() // to memory
 	res := result{Status: resp.StatusCode, Stdout: body.text(), Truncated: body.over}
 	if s.Expected(resp.StatusCode) {
 		if err != nil {
@@ -43,15 +55,27 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 	if err := retryhttp.Check(resp); err != nil {
 		return res, fmt.Errorf("%w%s", err, excerpt(res.Stdout))
 	}
+	if to := resp.Header.Get("Location"); to != "" {
+		return res, retry.Permanent(fmt.Errorf("%s to %s: redirects are not followed", resp.Status, r.Redactor.String(to)))
+	}
 	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
 }
 
-// classify says what an error without an answer means.
-func classify(ctx context.Context, err error) error {
+// outcomeError is an error with what it means for the next attempt.
+type outcomeError struct {
+	error
+	outcome retry.Outcome
+}
+
+func (e *outcomeError) RetryOutcome() retry.Outcome { return e.outcome }
+func (e *outcomeError) Unwrap() error               { return e.error }
+
+// unanswered says what an error without an answer means.
+func unanswered(ctx context.Context, req *http.Request, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return errors.Join(cause, err)
 	}
-	return err
+	return &outcomeError{err, retryhttp.Classify(req, err)}
 }
 
 // excerpt returns the beginning of a body for an error.

@@ -1,6 +1,8 @@
 package steps
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -10,39 +12,54 @@ import (
 
 // result is what is kept of a step that succeeded.
 type result struct {
-	Stdout    string          `json:"stdout,omitempty"` // a command's, or the body of a response
-	Stderr    string          `json:"stderr,omitempty"`
-	Output    json.RawMessage `json:"output,omitempty"` // what Stdout is as JSON
-	Exit      int             `json:"exit,omitempty"`
-	Status    int             `json:"status,omitempty"`
-	Truncated bool            `json:"truncated,omitempty"` // not all was kept
+	Stdout    string `json:"stdout,omitempty"` // a command's, or the body of a response
+	Stderr    string `json:"stderr,omitempty"`
+	Exit      int    `json:"exit,omitempty"`
+	Status    int    `json:"status,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"` // not all was kept
 }
 
-// maxResult is the size of a result, and less than what the engine keeps.
-const maxResult = 240 << 10
+// maxResult is the size of a result as JSON, and less than what the engine keeps.
+// A quarter of it is for stderr.
+const maxResult = 480 << 10
 
-// encode returns the result as JSON. If that is too large, less of the outputs
-// is kept.
+// MaxPayload is what an engine must keep for these steps.
+const MaxPayload = 512 << 10
+
+// limitOf returns how much is kept of each stream of a step.
+func limitOf(s *config.Step) int { return int(cmp.Or(s.OutputLimit, 64<<10)) }
+
+// encode returns the result as JSON. Of text that becomes too large by that, such
+// as control characters, less is kept.
 func (r result) encode() ([]byte, error) {
-	if out := strings.TrimSpace(r.Stdout); !r.Truncated && len(out) > 0 && json.Valid([]byte(out)) {
-		r.Output = json.RawMessage(out)
+	var cut1, cut2 bool
+	r.Stdout, cut1 = fit(r.Stdout, maxResult*3/4)
+	r.Stderr, cut2 = fit(r.Stderr, maxResult/4)
+	r.Truncated = r.Truncated || cut1 || cut2
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(r)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// fit cuts a text to what fits into so many bytes as a JSON string.
+func fit(s string, size int) (string, bool) {
+	n := 0
+	for i, c := range s {
+		switch {
+		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
+			n += 2
+		case c < ' ' || c == '\u2028' || c == '\u2029':
+			n += 6
+		default:
+			n += utf8.RuneLen(c)
+		}
+		if n > size {
+			return s[:i], true
+		}
 	}
-	for {
-		text, err := json.Marshal(r)
-		if err != nil || len(text) <= maxResult {
-			return text, err
-		}
-		if r.Output != nil && len(r.Output)+len(r.Stdout) > maxResult {
-			r.Output = nil // it is in Stdout too
-			continue
-		}
-		r.Output, r.Truncated = nil, true
-		if len(r.Stderr) > len(r.Stdout)/4 {
-			r.Stderr = cut(r.Stderr, len(r.Stderr)/2)
-		} else {
-			r.Stdout = cut(r.Stdout, len(r.Stdout)*3/4)
-		}
-	}
+	return s, false
 }
 
 // cut cuts a text between two characters.
@@ -59,11 +76,29 @@ func stepResult(text []byte) (config.StepResult, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return config.StepResult{}, err
 	}
-	out := config.StepResult{Stdout: r.Stdout, Stderr: r.Stderr, Exit: r.Exit, Status: r.Status}
-	if r.Output != nil {
-		_ = json.Unmarshal(r.Output, &out.Output) // it was valid when it was kept
+	out := config.StepResult{Stdout: r.Stdout, Stderr: r.Stderr, Exit: r.Exit, Status: r.Status, Truncated: r.Truncated}
+	if !r.Truncated {
+		if v, err := decode([]byte(r.Stdout)); err == nil {
+			out.Output = v
+		}
 	}
 	return out, nil
+}
+
+// decode reads JSON, numbers as they are written. Nothing is nil.
+func decode(text []byte) (v any, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errTrailing
+	}
+	return v, nil
 }
 
 // capped keeps the first bytes that are written to it.

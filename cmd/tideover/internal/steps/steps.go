@@ -3,8 +3,8 @@ package steps
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -23,7 +23,9 @@ type Runner struct {
 	Self    string                 // the path of this program, for the guard
 	Locks   string                 // an existing folder for the locks of commands
 	Secrets func() secret.Resolver // resolves references as they are now
-	Client  *http.Client           // makes the requests; nil means one without a timeout of its own
+
+	// Redactor hides the values of secrets in whatever is kept of outputs.
+	Redactor *secret.Redactor
 }
 
 // Handlers returns the handlers that an engine needs for these steps.
@@ -72,10 +74,9 @@ func (r *Runner) data(t *engine.Task) (config.Data, error) {
 		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.Key),
 		Run: config.RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Attempt: t.Attempt, Started: t.Created},
 	}
-	if len(t.Input) > 0 {
-		if err := json.Unmarshal(t.Input, &d.Input); err != nil {
-			return d, fmt.Errorf("input of the run: %w", err)
-		}
+	var err error
+	if d.Input, err = decode(t.Input); err != nil {
+		return d, fmt.Errorf("input of the run: %w", err)
 	}
 	for _, step := range t.Before() {
 		text, err := t.Output(step)
@@ -87,6 +88,17 @@ func (r *Runner) data(t *engine.Task) (config.Data, error) {
 		}
 	}
 	return d, nil
+}
+
+var errTrailing = errors.New("something follows the JSON value")
+
+// rendering says what it means that a step can't be rendered. A secret that can't
+// be read may be there the next time; everything else stays as it is.
+func rendering(err error) error {
+	if errors.Is(err, secret.ErrUnavailable) {
+		return err
+	}
+	return retry.Permanent(err)
 }
 
 // scheduledFor returns the time for which a run was scheduled, from its key.

@@ -28,7 +28,7 @@ func Workflows(c *config.Config) (list []*engine.Workflow, schedules []engine.Sc
 		if err != nil {
 			return nil, nil, err
 		}
-		list = append(list, made...)
+		list = append(list, made)
 		if s := w.Schedule; s != nil {
 			schedules = append(schedules, newSchedule(name, s))
 		}
@@ -44,8 +44,8 @@ func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
 	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: cron, Skip: s.Missed == "skip"}
 }
 
-// newWorkflow returns the workflow, and the one that runs when it gives up.
-func newWorkflow(w *config.Workflow, secrets secret.Resolver) ([]*engine.Workflow, error) {
+// newWorkflow returns the workflow.
+func newWorkflow(w *config.Workflow, secrets secret.Resolver) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
@@ -56,13 +56,15 @@ func newWorkflow(w *config.Workflow, secrets secret.Resolver) ([]*engine.Workflo
 		parts = append(parts, engine.Call(s.ID, handler(s), s,
 			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency)))
 	}
-	made, err := engine.NewWorkflow(w.Name, parts...)
-	if err != nil || w.OnGiveUp == nil {
-		return []*engine.Workflow{made}, err
+	if w.OnGiveUp != nil {
+		alarm, err := engine.NewWorkflow(w.Name+giveUpSuffix,
+			engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, engine.OnGiveUp(alarm))
 	}
-	after, err := engine.NewWorkflow(w.Name+giveUpSuffix,
-		engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
-	return []*engine.Workflow{made, after}, err
+	return engine.NewWorkflow(w.Name, parts...)
 }
 
 func handler(s *config.Step) string {
@@ -74,11 +76,9 @@ func handler(s *config.Step) string {
 
 // prepare puts what a run is started with over the workflow's default input.
 func prepare(w *config.Workflow, given json.RawMessage, at time.Time, secrets secret.Resolver) (json.RawMessage, error) {
-	var v any
-	if len(given) > 0 {
-		if err := json.Unmarshal(given, &v); err != nil {
-			return nil, err
-		}
+	v, err := decode(given)
+	if err != nil {
+		return nil, err
 	}
 	d := config.Data{Run: config.RunInfo{Workflow: w.Name, Started: time.Now()}, Schedule: at, Secrets: secrets}
 	input, err := w.Input(d, v)

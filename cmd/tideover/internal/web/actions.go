@@ -9,7 +9,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -212,6 +214,12 @@ func (h *handler) edited(r *http.Request, id string) (json.RawMessage, error) {
 	var valid json.RawMessage
 	if err := json.Unmarshal([]byte(text), &valid); err != nil {
 		return nil, &inputError{"the input is not JSON: " + place(text, err), text}
+	}
+	if !utf8.ValidString(text) {
+		return nil, &inputError{"the input is not UTF-8", strings.ToValidUTF8(text, "\uFFFD")}
+	}
+	if name, twice := api.Duplicate(valid); twice {
+		return nil, &inputError{fmt.Sprintf("%q is given twice in the input", name), text}
 	}
 	var small bytes.Buffer
 	if err := json.Compact(&small, valid); err != nil {

@@ -83,6 +83,14 @@ func TestActions(t *testing.T) {
 			t.Errorf("no JSON: %d, want 422", a.status)
 		}
 		has(t, "the question again", a.body, "line 3, column 11", "&#34;c&#34;")
+		a = b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`{"name": "c", "list": [{"x": 1, "x": 2}]}`}})
+		if a.status != http.StatusUnprocessableEntity {
+			t.Errorf("a name twice: %d, want 422", a.status)
+		}
+		has(t, "the question again", a.body, "&#34;list.x&#34; is given twice in the input", "<textarea")
+		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {"{\"name\": \"\xff\"}"}}); a.status != http.StatusUnprocessableEntity {
+			t.Errorf("bytes that are no text: %d, want 422", a.status)
+		}
 		a = b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`{"name": "c"}`}})
 		next := strings.TrimSuffix(strings.TrimPrefix(a.to, "/runs/"), "?did=replay")
 		if i := b.until(next, "succeeded"); string(i.Input) != `{"name":"c"}` {
