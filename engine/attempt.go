@@ -57,7 +57,10 @@ type attempt struct {
 }
 
 // end tells the attempt to end.
-func (a *attempt) end(cause error) { a.cancel(cause) }
+func (a *attempt) end(cause error) {
+	a.cancel(cause)
+	a.grace(cause)
+}
 
 // run makes the attempt and tells the owner how it ended.
 func (a *attempt) run() {
@@ -70,12 +73,12 @@ func (a *attempt) run() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, why)
 		defer stop()
+		defer context.AfterFunc(ctx, func() { a.grace(context.Cause(ctx)) })()
 	}
 	if a.silence > 0 {
 		a.alive = time.AfterFunc(a.silence, func() { a.end(fmt.Errorf("%w for %v", ErrSilent, a.silence)) })
 		defer a.alive.Stop()
 	}
-	defer context.AfterFunc(ctx, func() { a.grace(ctx) })()
 	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() { // also when the handler ends the goroutine
 		if !a.ended.CompareAndSwap(false, true) {
@@ -123,8 +126,7 @@ func stack() []byte {
 }
 
 // grace gives an attempt that was told to end some time for it.
-func (a *attempt) grace(ctx context.Context) {
-	cause := context.Cause(ctx)
+func (a *attempt) grace(cause error) {
 	if errors.Is(cause, ErrShutdown) {
 		return // whoever closes the engine says for how long
 	}

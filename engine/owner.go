@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -254,6 +255,7 @@ func (e *Engine) take(first *request, starts chan *request) error {
 		return err
 	}
 	t.act()
+	runtime.Gosched() // those who were answered or called do their work before more is gathered
 	return nil
 }
 

@@ -41,6 +41,7 @@ type snapshots struct {
 	kept     []byte // an archive that could not be stored yet
 	keptLast int64  // end of the last run in it
 	runs     []byte // finished runs of the frame that is being filled
+	frame    []byte
 	archived bytes.Buffer
 	zip      *zstd.Encoder
 	newest   int64 // end of the last run in it
@@ -94,7 +95,8 @@ func (s *snapshots) flush() {
 	if s.zip == nil {
 		s.zip = newEncoder(&s.archived)
 	}
-	_, _ = s.zip.Write(machine.AppendArchive(nil, s.runs)) // to memory
+	s.frame = machine.AppendArchive(s.frame[:0], s.runs)
+	_, _ = s.zip.Write(s.frame) // to memory
 	s.runs = s.runs[:0]
 }
 

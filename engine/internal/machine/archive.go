@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -56,7 +57,7 @@ func (m *Machine) ReadArchive(stream io.Reader, yield func(*Run) error) error {
 func (r *Run) EncodeWithout(b []byte) []byte {
 	input := r.Input
 	r.Input = nil
-	b = r.append(b)
+	b = r.append(slices.Grow(b, 200+len(r.Key)+len(r.History)))
 	r.Input = input
 	return b
 }
