@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,6 +57,7 @@ func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Wr
 }
 
 func (c *child) open(ctx context.Context) (err error) {
+	go tidy(ctx)
 	c.crowd, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
 		return struct{}{}, errRefused
 	}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
@@ -232,4 +235,21 @@ func (a *atOnce) Start(ctx context.Context, tasks []Payload) error {
 		}
 	}
 	return nil
+}
+
+// tidy cleans up earlier when there is much in memory, as `tideover serve` does.
+func tidy(ctx context.Context) {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for {
+		if metrics.Read(sample); sample[0].Value.Uint64() > 150<<20 {
+			debug.SetGCPercent(25)
+		} else {
+			debug.SetGCPercent(100)
+		}
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -176,6 +176,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		}
 	})
 	run("config", func() error { return s.watch(ctx) })
+	run("memory", func() error { watchMemory(ctx); return nil })
 	if s.demo != nil {
 		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
 	}
