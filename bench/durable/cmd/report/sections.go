@@ -103,7 +103,7 @@ const waitingCounted = `What is counted:
 
 - *delayed* runs were started with a delay of 10 h. *retrying* runs have made an attempt that failed and wait 10 h for the next, so
   they have a history with an error.
-- Each part is a process of its own. Nothing calls the collector or gives memory back; MB are 10⁶ bytes. Resident is VmRSS, its peak
+- Each part is a process of its own. The measuring neither calls the collector nor gives memory back, the engine may; MB are 10⁶ bytes. Resident is VmRSS, its peak
   VmHWM; the live heap is what the collector found when it ran last by itself.
 - *Restart*: from kill -9 of the process that filled the folder, which had nothing left to do, until another process has opened it
   and a new run has succeeded; reaping the old process and starting the new one included. The files are in the page cache.
