@@ -198,10 +198,12 @@ func (e *Engine) purgeEvery() time.Duration {
 
 // purge forgets what is kept long enough.
 func (e *Engine) purge() {
-	if now := time.Now(); now.Sub(e.purgedAt) >= e.purgeEvery() {
+	// A snapshot needs an entry to begin at.
+	idle := e.snapshots.log == 0 && e.snapshots.idle(e)
+	if now := time.Now(); idle || now.Sub(e.purgedAt) >= e.purgeEvery() {
 		e.purgedAt = now
 		t := &e.turn
-		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention)); ok {
+		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention)); ok || idle {
 			t.must(&rec)
 		}
 		e.viewer.expire = true

@@ -336,3 +336,39 @@ func writeGolden(t *testing.T, dir string, w *Workflow) {
 		t.Fatal(err)
 	}
 }
+
+// When there is nothing to do, log that a snapshot makes superfluous goes.
+func TestLogGoesWhenIdle(t *testing.T) {
+	t.Parallel()
+	const after = 100_000
+	synctest.Test(t, func(t *testing.T) {
+		w := must(NewWorkflow("wait", Step("work", func(context.Context, string) (string, error) { return "", errors.New("not yet") },
+			Policy("fixed(10h) attempts=2"))))
+		e := must(Open(t.Context(), Config{Log: new(memlog.Store).Open(), Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: after}))
+		defer e.Close(t.Context())
+		for range 1000 {
+			must(e.Start(t.Context(), w, strings.Repeat("x", 300)))
+		}
+		time.Sleep(time.Minute)
+		kept, last := 0, uint64(0)
+		for entry, err := range e.lease.Read(t.Context(), must(first(e))) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept, last = kept+len(entry.Data), entry.Seq
+		}
+		if kept > after {
+			t.Errorf("%d bytes of log are kept after a minute in which nothing happened, of at most %d", kept, after)
+		}
+		time.Sleep(time.Hour / 2) // less than until a purge
+		if _, now, err := e.lease.Bounds(t.Context()); err != nil || now > last+1 {
+			t.Errorf("the log ends at %d, %v, and ended at %d when nothing happened any more", now, err, last)
+		}
+	})
+}
+
+// first returns the first entry of the log.
+func first(e *Engine) (uint64, error) {
+	first, _, err := e.lease.Bounds(context.Background())
+	return first, err
+}

@@ -200,6 +200,9 @@ func (e *Engine) serve() error {
 // sleep sets the timer to the next thing that is due.
 func (e *Engine) sleep(timer *time.Timer) {
 	wait := min(time.Minute, e.purgeEvery(), e.snapshots.age(e))
+	if e.snapshots.retains(e) {
+		wait = min(wait, time.Until(e.snapshots.rest))
+	}
 	if e.snapshots.chill || e.turn.more {
 		wait = 0
 	}

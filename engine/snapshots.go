@@ -22,6 +22,7 @@ const (
 	manyChilled   = 100_000          // runs whose memory is worth giving back
 	chillRuns     = 5000             // made cold at once: the owner does nothing else meanwhile
 	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
+	restAfter     = 5 * time.Second  // the last change: then there is time to make much log superfluous
 	archiveFrame  = 256 << 10
 )
 
@@ -30,7 +31,10 @@ const (
 type snapshots struct {
 	log     int64 // bytes appended since the last one began
 	since   time.Time
-	size    int64 // of the last one
+	rest    time.Time // if nothing is appended until then, there is time for more
+	before  int64     // bytes between the last two, which are kept too
+	taken   int64     // bytes that the one that is being written will make superfluous, with the next
+	size    int64     // of the last one
 	seq     uint64
 	frames  chan frame
 	wants   chan wish // for the next frame, or the end
@@ -66,6 +70,9 @@ type wish struct {
 func (s *snapshots) grown(n int) {
 	if s.log == 0 {
 		s.since = time.Now()
+	}
+	if t := time.Now().Add(restAfter); t.After(s.rest) {
+		s.rest = t
 	}
 	s.log += int64(n)
 }
@@ -140,11 +147,24 @@ func (s *snapshots) unstored(yield func(io.Reader) error) error {
 
 // due reports whether it is time for a snapshot.
 func (s *snapshots) due(e *Engine) bool {
-	if s.done != nil || s.chill || e.stopping || s.log == 0 {
+	if s.log == 0 || !s.free(e) {
 		return false
 	}
-	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter || time.Since(s.since) >= s.age(e)
+	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter ||
+		time.Since(s.since) >= s.age(e) || s.idle(e)
 }
+
+// free reports whether one may be begun.
+func (s *snapshots) free(e *Engine) bool { return s.done == nil && !s.chill && !e.stopping }
+
+// retains reports whether a snapshot would make enough of the log superfluous to
+// be worth it when there is nothing else to do.
+func (s *snapshots) retains(e *Engine) bool {
+	return s.free(e) && s.before+s.log >= e.cfg.snapshotAfter
+}
+
+// idle reports whether it would, and there is nothing else to do.
+func (s *snapshots) idle(e *Engine) bool { return s.retains(e) && !time.Now().Before(s.rest) }
 
 // age is how old a change may be that is not in a snapshot.
 func (s *snapshots) age(e *Engine) time.Duration { return min(snapshotAge, e.cfg.Retention/4) }
@@ -161,7 +181,7 @@ func (s *snapshots) begin(e *Engine) {
 	newest := s.keptLast
 	s.current = e.m.Snapshot()
 	s.seq = s.current.Seq
-	s.log = 0
+	s.taken, s.log = s.log, 0
 	go func(done chan struct{}) {
 		defer close(done)
 		w := e.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
@@ -181,13 +201,15 @@ func (s *snapshots) advance(e *Engine, w wish) {
 		if w.err != nil {
 			e.health.snapshotting(w.err)
 			e.cfg.Logger.Error("can't write a snapshot; the log grows until it can", "error", w.err)
+			s.before += s.taken
 			s.log = 1 // try again when the log has grown, or has grown old
 			s.since = time.Now()
+			s.rest = s.since.Add(s.age(e))
 			return
 		}
 		e.health.snapshotting(nil)
 		s.kept, s.keptLast = nil, 0
-		s.size = w.size
+		s.size, s.before = w.size, s.taken
 		s.turnCold(e, w.blocks)
 		return
 	}

@@ -6,17 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/tidy"
 )
 
 const (
-	fillers = 256       // callers that fill; nothing of that is compared
+	fillers = 256 // callers that fill; nothing of that is compared
+	rest    = 20 * time.Second
 	far     = time.Hour // those that wait do so for longer than we look, this many times over
 )
 
@@ -57,7 +57,7 @@ func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Wr
 }
 
 func (c *child) open(ctx context.Context) (err error) {
-	go tidy(ctx)
+	go tidy.Run(ctx) // as `tideover serve` does
 	c.crowd, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
 		return struct{}{}, errRefused
 	}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
@@ -117,6 +117,11 @@ func (c *child) fill(ctx context.Context) error {
 		return err
 	}
 	values := map[string]float64{"fill seconds": filled.Sub(begin).Seconds(), "fill settling seconds": time.Since(filled).Seconds()}
+	select {
+	case <-time.After(rest):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if err := errors.Join(memory(values, "filled"), c.disk(values)); err != nil {
 		return err
 	}
@@ -235,21 +240,4 @@ func (a *atOnce) Start(ctx context.Context, tasks []Payload) error {
 		}
 	}
 	return nil
-}
-
-// tidy cleans up earlier when there is much in memory, as `tideover serve` does.
-func tidy(ctx context.Context) {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for {
-		if metrics.Read(sample); sample[0].Value.Uint64() > 150<<20 {
-			debug.SetGCPercent(25)
-		} else {
-			debug.SetGCPercent(100)
-		}
-		select {
-		case <-time.After(2 * time.Second):
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/tidy"
 )
 
 // Grace is how long attempts may take to end when the server is told to.
@@ -176,7 +177,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		}
 	})
 	run("config", func() error { return s.watch(ctx) })
-	run("memory", func() error { watchMemory(ctx); return nil })
+	run("memory", func() error { tidy.Run(ctx); return nil })
 	if s.demo != nil {
 		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
 	}

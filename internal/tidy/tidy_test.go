@@ -1,0 +1,37 @@
+package tidy
+
+import "testing"
+
+func TestPercentage(t *testing.T) {
+	const large = 2 * largeHeap
+	var m memory
+	cycles := uint64(0)
+	for _, tt := range []struct {
+		name    string
+		live    uint64
+		cycles  uint64 // since the look before
+		times   int
+		percent int
+		release bool // at the last of the times
+	}{
+		{"a small process takes as much again", 1 << 20, 50, 3, 100, false},
+		{"a large one that does little takes less", large, 0, 2, largeGC, false},
+		{"cleaning up now and then is little", large, manyGC - 1, 10, largeGC, false},
+		{"much to do", large, manyGC, 1, 100, false},
+		{"it goes on while there is something to clean up", large, 1, 20, 100, false},
+		{"a pause is not the end", large, 0, quietTicks - 1, 100, false},
+		{"something again", large, 1, 1, 100, false},
+		{"the end, and memory is given back", large, 0, quietTicks, largeGC, true},
+		{"once", large, 0, 10, largeGC, false},
+		{"small again while much is done", 1 << 20, 50, 1, 100, false},
+	} {
+		for n := range tt.times {
+			cycles += tt.cycles
+			percent, release := m.look(tt.live, cycles)
+			last := n == tt.times-1
+			if last && (percent != tt.percent || release != tt.release) || !last && release {
+				t.Fatalf("%s: look %d = %d, %v; want %d, %v at the last of %d", tt.name, n+1, percent, release, tt.percent, tt.release, tt.times)
+			}
+		}
+	}
+}
