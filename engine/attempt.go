@@ -27,6 +27,10 @@ var (
 	// ErrSilent says that there was no heartbeat for too long.
 	ErrSilent = errors.New("no heartbeat")
 
+	// ErrPaused says that somebody has paused the run. The attempt will be made
+	// again when it goes on, and does not count.
+	ErrPaused = errors.New("the run is paused")
+
 	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
 )
 
@@ -154,12 +158,13 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 			return &machine.Result{Output: out}
 		}
 	}
+	memo := a.memo(err)
 	if s, ok := errors.AsType[*snooze](err); ok {
-		return &machine.Result{Snooze: s.wait, Error: a.e.text(s.note)}
+		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Error: a.e.text(s.note), Memo: memo}
 	}
 	cause := context.Cause(ctx)
-	if errors.Is(cause, ErrShutdown) {
-		return &machine.Result{Release: true, Error: a.e.text(err.Error())}
+	if errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrPaused) {
+		return &machine.Result{Release: true, Error: a.e.text(err.Error()), Memo: memo}
 	}
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -170,7 +175,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 		// handler called that was canceled, and that may pass.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.e.text(err.Error())}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.e.text(err.Error()), Memo: memo}
 }
 
 // text returns the text of an error as it is stored: without secrets, of
@@ -231,15 +236,9 @@ func (a *attempt) heartbeat(progress any) error {
 	if now-last < int64(progressEvery) || !a.beat.CompareAndSwap(last, now) {
 		return nil
 	}
-	text, err := json.Marshal(progress)
+	text, err := a.e.note(progress)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
-	}
-	if len(text) > maxError {
-		return fmt.Errorf("progress: %d bytes, at most %d", len(text), maxError)
-	}
-	if text = []byte(a.e.cfg.Redact(string(text))); !json.Valid(text) {
-		text, _ = json.Marshal(string(text)) // a string can be
 	}
 	select {
 	case a.e.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
@@ -247,4 +246,33 @@ func (a *attempt) heartbeat(progress any) error {
 	case <-a.ctx.Done():
 	}
 	return nil
+}
+
+// note returns what an attempt says of itself as it is stored.
+func (e *Engine) note(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxError {
+		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
+	}
+	if text = []byte(e.cfg.Redact(string(text))); !json.Valid(text) {
+		text, _ = json.Marshal(string(text)) // a string can be
+	}
+	return text, nil
+}
+
+// memo returns what the attempt leaves for the next.
+func (a *attempt) memo(err error) []byte {
+	k, ok := errors.AsType[*kept](err)
+	if !ok {
+		return nil
+	}
+	text, err := a.e.note(k.memo)
+	if err != nil {
+		a.e.cfg.Logger.Error("what an attempt keeps for the next can't be stored", "run", a.task.Run, "step", a.task.Step, "error", err)
+		return nil
+	}
+	return text
 }

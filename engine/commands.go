@@ -227,6 +227,51 @@ func (e *Engine) Wake(ctx context.Context, id, by string) error {
 	})
 }
 
+// Pause stops a run until Resume: nothing of it begins, and what runs is told to
+// end and will be made again. Waits keep their times.
+func (e *Engine) Pause(ctx context.Context, id, by string) error {
+	return e.with(ctx, "pause", id, func(t *turn, run machine.ID) error {
+		rec, err := e.m.Hold(run, name(by), t.now)
+		if err == nil {
+			t.must(&rec)
+		}
+		return err
+	})
+}
+
+// Resume lets a run go on that was paused.
+func (e *Engine) Resume(ctx context.Context, id, by string) error {
+	return e.with(ctx, "resume", id, func(t *turn, run machine.ID) error {
+		rec, err := e.m.Free(run, name(by), t.now)
+		if err == nil {
+			t.must(&rec)
+		}
+		return err
+	})
+}
+
+// Postpone prolongs the waits of a run until a time of the calendar.
+func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
+	return e.with(ctx, "postpone", id, func(t *turn, run machine.ID) error {
+		recs, err := e.m.Postpone(run, calendar(until), name(by), t.now)
+		for i := range recs {
+			t.must(&recs[i])
+		}
+		return err
+	})
+}
+
+// Reset forgets what a run has spent: attempts, windows and lost ones.
+func (e *Engine) Reset(ctx context.Context, id, by string) error {
+	return e.with(ctx, "reset", id, func(t *turn, run machine.ID) error {
+		rec, err := e.m.Forgive(run, name(by), t.now)
+		if err == nil {
+			t.must(&rec)
+		}
+		return err
+	})
+}
+
 // with asks the owner to do something with a run.
 func (e *Engine) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)

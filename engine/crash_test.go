@@ -170,13 +170,18 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	acked := map[int]string{}
 	for kill := range *crashKills {
 		to := *crashRuns * (kill + 1) / (*crashKills + 1)
-		crash(t, dir, acked, to, time.Duration(random.IntN(400)+20)*time.Millisecond)
+		after := time.Duration(random.IntN(400)+20) * time.Millisecond
+		if kill%2 == 0 { // while it is busy for certain
+			after = time.Duration(random.IntN(3000)+1) * time.Microsecond
+		}
+		crash(t, dir, acked, to, after)
 	}
 	crash(t, dir, acked, *crashRuns, 0)
 	judge(t, dir, acked)
 }
 
-// crash starts the process and kills it after a while; 0 lets it end by itself.
+// crash starts the process and kills it a while after it has acknowledged
+// something, or has nothing to; 0 lets it end by itself.
 func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -197,8 +202,9 @@ func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Du
 		t.Fatal(err)
 	}
 	for in := bufio.NewScanner(out); in.Scan(); {
-		if in.Text() == "ready" && after > 0 {
+		if begun := strings.HasPrefix(in.Text(), "ack") || from >= to; begun && after > 0 {
 			time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			after = -1
 		}
 		var i int
 		var id string

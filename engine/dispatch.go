@@ -85,6 +85,7 @@ func (e *Engine) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name, Attempt: rec.Attempt,
 			Attempts: limit(def.Policy), Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
+			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Steps[step].Spent), Windows: int(run.Steps[step].Windows),
 		},
 	}
 	a.outputs = slices.Clone(run.Outputs())

@@ -25,6 +25,9 @@ type Task struct {
 	Source   string          // who started it
 	Args     json.RawMessage // of a step that is data
 	Input    json.RawMessage // of the run
+	Progress json.RawMessage // what an attempt of the step said last by Progress or Keep
+	Spent    int             // attempts that count for the policy
+	Windows  int             // times it was told when to come back
 
 	encoded bool // the output is JSON, because we made it
 	before  func() []string
@@ -110,18 +113,72 @@ func Progress(ctx context.Context, progress any) error {
 
 // snooze is not a failure.
 type snooze struct {
-	wait time.Duration
-	note string
+	wait    time.Duration
+	until   int64 // by the calendar, instead of wait
+	limited bool
+	note    string
 }
 
 // Snooze is what a handler returns to be called again later without having
 // failed: no attempt of the policy is spent. The note says why, for whoever
 // looks at the run.
-func Snooze(wait time.Duration, note string) error { return &snooze{max(wait, time.Nanosecond), note} }
+func Snooze(wait time.Duration, note string) error {
+	return &snooze{wait: max(wait, time.Nanosecond), note: note}
+}
+
+// SnoozeUntil is Snooze until a time of the calendar, which stays where it is
+// when the clock is set.
+func SnoozeUntil(t time.Time, note string) error {
+	return &snooze{until: calendar(t), note: note}
+}
+
+// Limited is what a handler returns that was told when to come back: by a
+// quota that is filled up again, say. No attempt is spent but one of the
+// [MaxWindows], and the attempts that follow are counted from the beginning. The
+// policy's server-wait, server-slack and jitter apply. Like that of SnoozeUntil,
+// the time is one of the calendar.
+func Limited(until time.Time, note string) error {
+	return &snooze{until: calendar(until), limited: true, note: note}
+}
+
+// LimitedFor is Limited for a time that passes, whatever the clock is set to.
+func LimitedFor(wait time.Duration, note string) error {
+	return &snooze{wait: max(wait, time.Nanosecond), limited: true, note: note}
+}
+
+// calendar returns the time as it is stored, which is never zero.
+func calendar(t time.Time) int64 {
+	if t.After(farthest) {
+		t = farthest
+	}
+	return max(t.UnixNano(), 1)
+}
 
 func (s *snooze) Error() string {
-	if s.note == "" {
-		return fmt.Sprintf("snoozed for %v", s.wait)
+	when := fmt.Sprintf("for %v", s.wait)
+	if s.until != 0 {
+		when = "until " + time.Unix(0, s.until).Format(time.RFC3339)
 	}
-	return fmt.Sprintf("snoozed for %v: %s", s.wait, s.note)
+	if s.note == "" {
+		return "snoozed " + when
+	}
+	return fmt.Sprintf("snoozed %s: %s", when, s.note)
+}
+
+// kept is an error with something for the next attempt.
+type kept struct {
+	error
+	memo any
+}
+
+func (k *kept) Unwrap() error { return k.error }
+
+// Keep returns the error that a handler returns, of whatever kind, with something
+// that the step's next attempt finds as [Task.Progress]. Both are stored together
+// or not at all. It is anything small that encoding/json can write.
+func Keep(err error, memo any) error {
+	if err == nil {
+		return nil
+	}
+	return &kept{err, memo}
 }

@@ -69,7 +69,7 @@ func (h *hub) note(rec *machine.Record, run *machine.Run) {
 	case machine.Lost:
 		inStep(retry.AttemptLost)
 		h.verdict(inStep, rec)
-	case machine.Snoozed:
+	case machine.Snoozed, machine.Limited, machine.Postponed:
 		h.verdict(inStep, rec)
 	case machine.Progress:
 		inStep(retry.Progressed).Note = string(rec.Data)
@@ -77,8 +77,10 @@ func (h *hub) note(rec *machine.Record, run *machine.Run) {
 		inStep(retry.NeedsHandler).Note = rec.Text
 	case machine.Cancel:
 		add(retry.Canceled).Note = rec.Text
-	case machine.Retry:
+	case machine.Retry, machine.Freed:
 		add(retry.Resumed).Note = rec.Text
+	case machine.Held:
+		add(retry.Paused).Note = rec.Text
 	case machine.Woken:
 		inStep(retry.Resumed).Note = rec.Text
 	case machine.Late:
@@ -111,7 +113,7 @@ func (h *hub) verdict(add func(retry.EventKind) *retry.Event, rec *machine.Recor
 	}
 	p := add(retry.Waiting)
 	p.Delay, p.By, p.Until, p.Prev, p.Note = rec.Delay, rec.By, time.Unix(0, rec.Due), rec.Prev, ""
-	if rec.Kind == machine.Snoozed {
+	if rec.Kind != machine.Failed && rec.Kind != machine.Lost {
 		p.Note = rec.Text
 	}
 }

@@ -14,7 +14,7 @@ type Info struct {
 	Workflow      string          `json:"workflow"`
 	Key           string          `json:"key,omitempty"`
 	Source        string          `json:"source,omitempty"` // who started it
-	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled, replaced
+	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled, replaced, paused
 	Created       time.Time       `json:"created"`
 	Updated       time.Time       `json:"updated"`
 	Ended         *time.Time      `json:"ended,omitempty"`
@@ -47,8 +47,9 @@ type StepInfo struct {
 	Handler  string          `json:"handler"`
 	Status   string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
 	Next     *time.Time      `json:"next,omitempty"`
-	Spent    int             `json:"spent"`          // attempts that count for the policy
-	Lost     int             `json:"lost,omitempty"` // lost ones in a row
+	Spent    int             `json:"spent"`             // attempts that count for the policy
+	Lost     int             `json:"lost,omitempty"`    // lost ones in a row
+	Windows  int             `json:"windows,omitempty"` // times it was told when to come back
 	Output   json.RawMessage `json:"output,omitempty"`
 	Progress json.RawMessage `json:"progress,omitempty"`
 	Attempts []AttemptInfo   `json:"attempts,omitempty"`
@@ -60,7 +61,7 @@ type AttemptInfo struct {
 	Number  int        `json:"number"`
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
-	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, late
+	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late
 	Error   string     `json:"error,omitempty"`
 	Reason  string     `json:"reason,omitempty"` // why none follows
 	Wait    *WaitInfo  `json:"wait,omitempty"`
@@ -71,13 +72,14 @@ type WaitInfo struct {
 	Delay time.Duration `json:"delay_ns"` // as it was decided
 	Until time.Time     `json:"until"`
 	By    string        `json:"by"`              // who set it
+	Moved string        `json:"moved,omitempty"` // who prolonged it
 	Woken string        `json:"woken,omitempty"` // who ended it early
 }
 
 // Note is something that happened to a run as a whole.
 type Note struct {
 	At   time.Time `json:"at"`
-	What string    `json:"what"` // started, canceled, retried, expired, replaced, parked, unparked
+	What string    `json:"what"` // started, canceled, retried, expired, replaced, parked, unparked, paused, resumed, postponed, reset
 	Step string    `json:"step,omitempty"`
 	Text string    `json:"text,omitempty"`
 }
@@ -108,9 +110,9 @@ func describeStep(r *machine.Run, k int) StepInfo {
 	d, s := &r.Def.Steps[k], &r.Steps[k]
 	i := StepInfo{
 		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: s.Status.String(),
-		Spent: int(s.Spent), Lost: int(s.Lost), Output: r.Output(k), Progress: r.Progress(k),
+		Spent: int(s.Spent), Lost: int(s.Lost), Windows: int(s.Windows), Output: r.Output(k), Progress: r.Progress(k),
 	}
-	if s.Status == machine.Waiting && r.Outcome == machine.Undecided {
+	if s.Status == machine.Waiting && r.Outcome == machine.Undecided && !r.Held {
 		i.Next = pointer(s.At)
 	}
 	return i
@@ -123,13 +125,19 @@ func (i *Info) add(r *machine.Run, rec *machine.Record) {
 	switch rec.Kind {
 	case machine.Begun:
 		s.Attempts = append(s.Attempts, AttemptInfo{Number: rec.Attempt, Started: at, Outcome: "running"})
-	case machine.Done, machine.Failed, machine.Snoozed, machine.Lost, machine.Released, machine.Late:
+	case machine.Done, machine.Failed, machine.Snoozed, machine.Limited, machine.Lost, machine.Released, machine.Late:
 		a := s.attempt(rec.Attempt, at)
 		a.Ended, a.Outcome, a.Error = &at, outcomes[rec.Kind], rec.Text
 		if rec.Reason != 0 {
 			a.Reason = rec.Reason.String()
-		} else if rec.Kind == machine.Failed || rec.Kind == machine.Snoozed {
-			a.Wait = &WaitInfo{rec.Delay, time.Unix(0, rec.Due), rec.By.String(), ""}
+		} else if rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
+			a.Wait = &WaitInfo{Delay: rec.Delay, Until: time.Unix(0, rec.Due), By: rec.By.String()}
+		}
+	case machine.Postponed:
+		if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Wait != nil {
+			s.Attempts[n-1].Wait.Moved, s.Attempts[n-1].Wait.Until = rec.Text, time.Unix(0, rec.Due)
+		} else {
+			i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
 		}
 	case machine.Woken:
 		if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Wait != nil {
@@ -151,7 +159,7 @@ func (i *Info) add(r *machine.Run, rec *machine.Record) {
 
 var outcomes = map[machine.Kind]string{
 	machine.Done: "succeeded", machine.Failed: "failed", machine.Snoozed: "snoozed",
-	machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
+	machine.Limited: "limited", machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
 }
 
 // attempt returns the attempt with the number. It is there, unless the history

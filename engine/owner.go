@@ -68,9 +68,15 @@ type turn struct {
 	requests []*request
 	launches []*attempt
 	ended    []machine.ID
-	stops    []*attempt
+	stops    []stop
 	offset   int  // of the queue that comes first
 	more     bool // the entry was full before everything was begun
+}
+
+// stop is an attempt that is to be told to end.
+type stop struct {
+	*attempt
+	cause error
 }
 
 func (o *owner) init(e *Engine) {
@@ -338,12 +344,22 @@ func (e *Engine) after(t *turn, rec *machine.Record) {
 		return
 	}
 	e.hub.note(rec, run)
-	if run.Closed() {
+	switch {
+	case run.Closed():
 		if len(e.waiters) > 0 {
 			t.ended = append(t.ended, rec.Run)
 		}
-	} else if run.Outcome != machine.Undecided {
-		t.stops = append(t.stops, e.attemptsOf(run)...)
+	case run.Outcome != machine.Undecided:
+		t.end(run, errRunOver)
+	case rec.Kind == machine.Held:
+		t.end(run, ErrPaused)
+	}
+}
+
+// end ends the attempts of a run when that is stored.
+func (t *turn) end(run *machine.Run, cause error) {
+	for _, a := range t.e.attemptsOf(run) {
+		t.stops = append(t.stops, stop{a, cause})
 	}
 }
 
@@ -407,9 +423,9 @@ func (t *turn) act() {
 		t.launches[i] = nil
 	}
 	t.launches = t.launches[:0]
-	for i, a := range t.stops {
-		a.end(errRunOver)
-		t.stops[i] = nil
+	for i, s := range t.stops {
+		s.end(s.cause)
+		t.stops[i] = stop{}
 	}
 	t.stops = t.stops[:0]
 	for _, id := range t.ended {

@@ -325,7 +325,6 @@ func TestWorkflowsThatAreWrongAreRefusedWhole(t *testing.T) {
 		Step("b", ok, After("nobody")),
 		Step("b", func(context.Context, string) (chan int, error) { return nil, nil }),
 		Step("h", ok, Policy("fixed(1s) hedge=1s")),
-		Step("r", ok, Policy("daemon reset-after=1m")),
 		Step("g", ok, Policy("default")),
 		Step("n", ok, Concurrency(-1), HeartbeatTimeout(-1), MaxLost(-1)),
 	)
@@ -334,7 +333,7 @@ func TestWorkflowsThatAreWrongAreRefusedWhole(t *testing.T) {
 	}
 	for _, want := range []string{
 		`workflow "bad name"`, `may have letters`, `"a": policy`, `needs "nobody", which there is not`, `there are two of that name`,
-		`takes string, other steps take int`, `chan int can't be stored`, `hedge`, `reset-after`, `budget`, `concurrency: -1`, `heartbeat`, `max lost`, `needs itself`,
+		`takes string, other steps take int`, `chan int can't be stored`, `hedge`, `budget`, `concurrency: -1`, `heartbeat`, `max lost`, `needs itself`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in\n%v", want, err)

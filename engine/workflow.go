@@ -200,7 +200,7 @@ func After(steps ...string) StepOption {
 }
 
 // Policy sets the step's policy in its text form. A step can't hedge, has no
-// budget and no reset-after.
+// budget.
 func Policy(text string) StepOption {
 	return func(s *stepBuilder) {
 		p, err := retry.Parse(text)
@@ -238,6 +238,12 @@ func HeartbeatTimeout(d time.Duration) StepOption {
 // before the step is given up.
 func MaxLost(n int) StepOption {
 	return func(s *stepBuilder) { s.MaxLost = n }
+}
+
+// MaxWindows sets how often an attempt may return [Limited] before the step is
+// given up. Retry and Reset begin anew. 0 means ten.
+func MaxWindows(n int) StepOption {
+	return func(s *stepBuilder) { s.Windows = n }
 }
 
 // Version tells functions of one name apart. Runs in progress want the version

@@ -20,12 +20,13 @@ const (
 	StopStuck                          // an attempt did not end when it was told to
 	StopLost                           // the process ended in the attempt too often
 	StopTimeout                        // the run's own time is over
+	StopWindows                        // it was told to come back later too often
 )
 
 var reasonNames = [...]string{
 	"", "attempts", "total-timeout", "deadline", "permanent", "budget",
 	"breaker-open", "limit", "server-wait", "canceled", "stuck",
-	"lost", "timeout",
+	"lost", "timeout", "windows",
 }
 
 var reasonTexts = [...]string{
@@ -42,6 +43,7 @@ var reasonTexts = [...]string{
 	"attempt did not end when told to",
 	"process ended in the attempt too often",
 	"time is over",
+	"told to come back later too often",
 }
 
 // String returns the reason's name, as it stands in events.

@@ -112,16 +112,26 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.open(r, rec.Step, rec.At)
 		m.settle(r, rec.At)
 	case Failed:
+		if r.healthy(rec.Step, rec.At) {
+			s.Spent, s.First = 0, s.At
+		}
 		m.stopped(r, rec.Step)
 		s.Spent++
 		s.Lost = 0
 		s.Prev = rec.Prev
 		m.follow(r, rec)
+		r.setMemo(rec)
+	case Limited:
+		m.stopped(r, rec.Step)
+		s.Windows++
+		s.afresh()
+		m.waitFor(r, rec)
+		m.settle(r, rec.At)
 	case Snoozed:
 		m.stopped(r, rec.Step)
 		s.Lost = 0
 		s.pardon()
-		m.wait(r, rec.Step, rec.Due)
+		m.waitFor(r, rec)
 		m.settle(r, rec.At)
 	case Lost:
 		m.stopped(r, rec.Step)
@@ -132,6 +142,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.stopped(r, rec.Step)
 		s.pardon()
 		m.wait(r, rec.Step, rec.At)
+		r.setMemo(rec)
 		m.settle(r, rec.At)
 	case Late:
 		m.stopped(r, rec.Step)
@@ -145,6 +156,18 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.applyRetry(r, rec)
 	case Woken:
 		m.wait(r, rec.Step, rec.At)
+	case Postponed:
+		m.waitFor(r, rec)
+	case Held:
+		r.Held = true
+		m.hold(r)
+	case Freed:
+		r.Held = false
+		m.resume(r)
+	case Forgiven:
+		for i := range r.Steps {
+			r.Steps[i].forgive()
+		}
 	case Progress:
 		r.setProgress(rec.Step, bytes.Clone(rec.Data))
 	case Parked:
@@ -241,6 +264,25 @@ func (s *StepState) pardon() {
 	}
 }
 
+// afresh says that the next attempts are counted from the beginning.
+func (s *StepState) afresh() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
+
+// forgive forgets what was spent. The time of an attempt that runs goes on.
+func (s *StepState) forgive() {
+	s.afresh()
+	s.Windows = 0
+	if s.Status == Running {
+		s.First = s.At
+	}
+}
+
+// setMemo keeps what an attempt has left for the next.
+func (r *Run) setMemo(rec *Record) {
+	if rec.Data != nil {
+		r.setProgress(rec.Step, bytes.Clone(rec.Data))
+	}
+}
+
 // stopped says that the step's attempt is over.
 func (m *Machine) stopped(r *Run, step int) {
 	if r.Steps[step].Status != Running {
@@ -268,10 +310,29 @@ func (m *Machine) follow(r *Run, rec *Record) {
 // over, go on when it is put back to work.
 func (m *Machine) wait(r *Run, step int, due int64) {
 	s := &r.Steps[step]
-	s.Status, s.At = Waiting, due
+	s.Status, s.At, s.clock = Waiting, due, false
 	m.leave(r, step)
-	if r.Outcome == Undecided && !r.Failing {
+	if r.waits() {
 		m.timers.set(r, int32(step), due)
+	}
+}
+
+// waitFor lets the step wait as the record says.
+func (m *Machine) waitFor(r *Run, rec *Record) {
+	m.wait(r, rec.Step, rec.Due)
+	r.Steps[rec.Step].clock = rec.Clock
+	r.setMemo(rec)
+}
+
+// waits reports whether the waits of the run end by themselves.
+func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
+
+// resume lets the waits of a run go on that was held.
+func (m *Machine) resume(r *Run) {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Status == Waiting && r.waits() {
+			m.timers.set(r, int32(i), s.At)
+		}
 	}
 }
 
@@ -316,7 +377,7 @@ func (m *Machine) settle(r *Run, at int64) {
 
 // decide gives the run its outcome. Attempts that still run are waited for.
 func (m *Machine) decide(r *Run, o Outcome, why retry.Reason, at int64) {
-	r.Outcome, r.Reason, r.Ended = o, why, at
+	r.Outcome, r.Reason, r.Ended, r.Held = o, why, at, false
 	m.hold(r)
 	m.timers.unset(r, deadline)
 	for i := range r.Steps {
@@ -364,11 +425,13 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 		s := &r.Steps[i]
 		switch s.Status {
 		case Exhausted:
-			s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0
+			s.forgive()
 			m.wait(r, i, rec.At)
 		case Waiting:
 			s.First = 0 // the time it was dead does not count
+			clock := s.clock
 			m.wait(r, i, max(s.At, rec.At))
+			s.clock = clock
 		case Blocked:
 			if r.needsMet(i) {
 				m.wait(r, i, rec.At)
@@ -395,7 +458,7 @@ func (m *Machine) applyJumped(rec *Record) {
 		for i := range r.Steps {
 			s := &r.Steps[i]
 			move(&s.First, by)
-			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.Attempt > 0 || s.At <= was) {
+			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.At <= was || !s.clock && s.Attempt > 0) {
 				move(&s.At, by)
 			}
 			if s.timer != noTimer {
@@ -424,7 +487,7 @@ func move(t *int64, by time.Duration) {
 // scheduled returns when a run that has not begun may do so, if that is after
 // the time.
 func (r *Run) scheduled(now int64) (at int64, ok bool) {
-	at = r.Next()
+	at = r.next()
 	return at, at > now && !r.begun()
 }
 

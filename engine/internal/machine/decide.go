@@ -102,7 +102,10 @@ type Result struct {
 	Failed  bool
 	Outcome retry.Outcome // how it failed
 	Snooze  time.Duration // not a failure: call again then
-	Release bool          // not a failure: the process ends
+	Until   int64         // the same by the calendar, if it is not 0
+	Limited bool          // it was told to come back then
+	Release bool          // not a failure: the process ends, or the run is held
+	Memo    []byte        // for the next attempt
 }
 
 // Finish decides what follows the end of an attempt. There is nothing to record
@@ -120,11 +123,16 @@ func (m *Machine) Finish(c *Result, now int64, u uint64) (rec Record, ok bool) {
 	switch {
 	case r.Outcome != Undecided:
 		rec.Kind, rec.Text = Late, late(c)
-	case c.Snooze > 0:
-		rec.Kind, rec.Delay, rec.By, rec.Text = Snoozed, c.Snooze, retry.ByHandler, c.Error
-		rec.Due = later(now, c.Snooze)
+	case c.Limited:
+		m.limit(&rec, r, c, u)
+	case c.Snooze > 0 || c.Until != 0:
+		rec.Kind, rec.By, rec.Text, rec.Data = Snoozed, retry.ByHandler, c.Error, c.Memo
+		rec.Delay, rec.Due = c.Snooze, later(now, c.Snooze)
+		if c.Until != 0 {
+			rec.Delay, rec.Due, rec.Clock = time.Duration(max(c.Until-now, 0)), c.Until, true
+		}
 	case c.Release:
-		rec.Kind, rec.Text = Released, c.Error
+		rec.Kind, rec.Text, rec.Data = Released, c.Error, c.Memo
 	case c.Failed:
 		m.fail(&rec, r, c, u)
 	default:
@@ -138,7 +146,7 @@ func (m *Machine) Finish(c *Result, now int64, u uint64) (rec Record, ok bool) {
 }
 
 func late(c *Result) string {
-	if c.Failed || c.Release || c.Snooze > 0 {
+	if c.Failed || c.Release || c.Limited || c.Snooze > 0 || c.Until != 0 {
 		return c.Error
 	}
 	return "succeeded too late; the result is dropped"
@@ -147,17 +155,55 @@ func late(c *Result) string {
 // fail asks the policy.
 func (m *Machine) fail(rec *Record, r *Run, c *Result, u uint64) {
 	s := &r.Steps[c.Step]
-	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First)}
-	if r.Deadline != 0 {
-		if state.Left = time.Duration(r.Deadline - rec.At); state.Left == 0 {
-			state.Left = -1
-		}
+	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First), Left: r.left(rec.At)}
+	if r.healthy(c.Step, rec.At) {
+		state.Attempt, state.Prev, state.Elapsed = 1, 0, time.Duration(rec.At-s.At)
 	}
 	d := retry.Decide(r.Def.Steps[c.Step].Policy, state, c.Outcome, retry.Gates{}, u)
-	rec.Kind, rec.Text, rec.Prev = Failed, c.Error, d.Prev
+	rec.Kind, rec.Text, rec.Data, rec.Prev = Failed, c.Error, c.Memo, d.Prev
 	if rec.Reason = d.Stop; d.Stop == 0 {
 		rec.Delay, rec.By, rec.Due = d.Wait, d.By, later(rec.At, d.Wait)
 	}
+}
+
+// limit decides about an attempt that was told when to come back. That spends
+// one of the windows, and the policy has a say about how long is too long.
+func (m *Machine) limit(rec *Record, r *Run, c *Result, u uint64) {
+	def := &r.Def.Steps[c.Step]
+	p := def.Policy
+	p.Attempts, p.TotalTimeout = retry.Unlimited, 0
+	after := c.Snooze
+	if c.Until != 0 {
+		after = time.Duration(c.Until - rec.At)
+	}
+	d := retry.Decide(p, retry.State{Attempt: 1, Left: r.left(rec.At)}, retry.Outcome{After: max(after, 1)}, retry.Gates{}, u)
+	rec.Kind, rec.Text, rec.Data = Failed, c.Error, c.Memo
+	switch {
+	case int(r.Steps[c.Step].Windows) >= cmp.Or(def.Windows, DefaultWindows):
+		rec.Reason = retry.StopWindows
+	case d.Stop != 0:
+		rec.Reason = d.Stop
+	default:
+		rec.Kind, rec.Delay, rec.By, rec.Due, rec.Clock = Limited, d.Wait, d.By, later(rec.At, d.Wait), c.Until != 0
+	}
+}
+
+// left returns how much time the run has, as [retry.State] wants it.
+func (r *Run) left(now int64) time.Duration {
+	if r.Deadline == 0 {
+		return 0
+	}
+	if left := time.Duration(r.Deadline - now); left != 0 {
+		return left
+	}
+	return -1
+}
+
+// healthy reports whether the attempt that ends then has lasted so long that what
+// failed before it does not count any more.
+func (r *Run) healthy(step int, at int64) bool {
+	after := r.Def.Steps[step].Policy.ResetAfter
+	return after > 0 && at-r.Steps[step].At >= int64(after)
 }
 
 // ends says which outcome the end of an attempt gives the run, if any.
@@ -263,6 +309,62 @@ func (m *Machine) Wake(id ID, by string, now int64) (recs []Record, err error) {
 		return nil, fmt.Errorf("%w: run %s is %s and waits for nothing", ErrState, id, r.State())
 	}
 	return recs, nil
+}
+
+// Hold decides to pause a run.
+func (m *Machine) Hold(id ID, by string, now int64) (Record, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if r.Outcome != Undecided || r.Held {
+		return Record{}, fmt.Errorf("%w: run %s is %s", ErrState, id, r.State())
+	}
+	return Record{Kind: Held, Run: id, At: now, Text: by}, nil
+}
+
+// Free decides that a paused run goes on.
+func (m *Machine) Free(id ID, by string, now int64) (Record, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if !r.Held {
+		return Record{}, fmt.Errorf("%w: run %s is %s, and not paused", ErrState, id, r.State())
+	}
+	return Record{Kind: Freed, Run: id, At: now, Text: by}, nil
+}
+
+// Postpone decides to prolong the waits of a run until a time of the calendar.
+// There is a record for each.
+func (m *Machine) Postpone(id ID, until int64, by string, now int64) (recs []Record, err error) {
+	r, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; r.begun() && r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At < until {
+			recs = append(recs, Record{
+				Kind: Postponed, Run: id, Step: i, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
+			})
+		}
+	}
+	if len(recs) == 0 {
+		return nil, fmt.Errorf("%w: run %s is %s and nothing of it waits for less", ErrState, id, r.State())
+	}
+	return recs, nil
+}
+
+// Forgive decides to forget what a run has spent: attempts, windows, lost ones.
+func (m *Machine) Forgive(id ID, by string, now int64) (Record, error) {
+	r, err := m.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	if r.Outcome != Undecided {
+		return Record{}, fmt.Errorf("%w: run %s is %s; retry it", ErrState, id, r.State())
+	}
+	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, nil
 }
 
 // Report decides about progress of an attempt.

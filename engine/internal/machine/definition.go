@@ -39,6 +39,7 @@ type Step struct {
 	Args      json.RawMessage `json:"args,omitempty"`         // what the handler is told beside the input
 	Heartbeat time.Duration   `json:"heartbeat_ns,omitempty"` // longest silence of an attempt; 0 means any
 	MaxLost   int             `json:"max_lost"`               // lost attempts that are made up for
+	Windows   int             `json:"max_windows,omitempty"`  // times it may be told when to come back; 0 means DefaultWindows
 
 	needs []int // positions of Needs
 	opens []int // positions of the steps that need this one
@@ -46,7 +47,10 @@ type Step struct {
 }
 
 // Refused are the keys of a policy that a step can't honour.
-var Refused = []string{"hedge", "reset-after", "budget"}
+var Refused = []string{"hedge", "budget"}
+
+// DefaultWindows is how often a step may be told when to come back.
+const DefaultWindows = 10
 
 // Prepare checks the definition, all of it, and makes it ready for use.
 func (d *Definition) Prepare() error {
@@ -114,6 +118,9 @@ func (s *Step) check() (errs []error) {
 	}
 	if err := s.Policy.Refuse("step", Refused...); err != nil {
 		fail("policy: %w", err)
+	}
+	if s.Windows < 0 || s.Windows > math.MaxUint16 {
+		fail("max windows: %d is not in 0..%d", s.Windows, math.MaxUint16)
 	}
 	if s.Heartbeat < 0 {
 		fail("heartbeat: %v is negative", s.Heartbeat)

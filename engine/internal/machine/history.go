@@ -100,7 +100,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 			continue
 		}
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
-		case Failed, Lost, Late:
+		case Failed, Lost, Late, Limited:
 			text = rec.Text
 		}
 	}

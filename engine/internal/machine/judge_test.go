@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/tideover/tideover/retry"
@@ -28,12 +29,16 @@ type judged struct {
 	outcomes  int
 	revivals  int
 	replaced  bool
+	held      bool
 	timedFrom int64
 }
 
 type judgedStep struct {
 	attempts, spent, lost     int
+	windows                   int
+	began                     int64 // elapsed time
 	due                       int64 // elapsed time
+	calendar                  int64 // or a time of the wall clock
 	running, complete, failed bool
 	parked                    bool
 }
@@ -79,6 +84,11 @@ func (j *judge) see(rec *Record) {
 		for _, r := range j.runs {
 			if r.calendar <= rec.At-int64(rec.Delay) {
 				r.calendar = 0 // it was time, whatever the clock says now
+			}
+			for i := range r.steps {
+				if s := &r.steps[i]; s.calendar <= rec.At-int64(rec.Delay) {
+					s.calendar = 0
+				}
 			}
 		}
 		return
@@ -143,7 +153,12 @@ func (j *judge) started(rec *Record) {
 func (j *judge) step(r *judged, rec *Record) {
 	j.t.Helper()
 	s := &r.steps[rec.Step]
-	wait := func(due int64) { s.due = j.now + due - rec.At }
+	wait := func(due int64) {
+		s.due, s.calendar = j.now+due-rec.At, 0
+		if rec.Clock {
+			s.due, s.calendar = 0, due
+		}
+	}
 	if rec.Attempt != 0 && rec.Kind != Begun && (!s.running || s.attempts != rec.Attempt) {
 		j.t.Fatalf("%+v of an attempt that is not running: %+v", rec, *s)
 	}
@@ -154,6 +169,12 @@ func (j *judge) step(r *judged, rec *Record) {
 		s.running, s.complete = false, true
 	case Failed:
 		s.running = false
+		if after := r.def.Steps[rec.Step].Policy.ResetAfter; after > 0 && j.now-s.began >= int64(after) {
+			s.spent = 0
+		}
+		if rec.Reason == retry.StopWindows && s.windows < cmp.Or(r.def.Steps[rec.Step].Windows, DefaultWindows) {
+			j.t.Fatalf("%+v after %d windows", rec, s.windows)
+		}
 		limit := max(r.def.Steps[rec.Step].Policy.Attempts, 1)
 		unlimited := r.def.Steps[rec.Step].Policy.Attempts == retry.Unlimited
 		if s.spent++; !unlimited && (s.spent > limit || s.spent == limit && rec.Reason == 0) {
@@ -164,6 +185,26 @@ func (j *judge) step(r *judged, rec *Record) {
 		r.failing = r.failing || s.failed
 		if !s.failed {
 			wait(rec.Due)
+		}
+	case Limited:
+		if s.windows++; s.windows > cmp.Or(r.def.Steps[rec.Step].Windows, DefaultWindows) {
+			j.t.Fatalf("%+v is window %d", rec, s.windows)
+		}
+		s.running, s.lost, s.spent = false, 0, 0
+		wait(rec.Due)
+	case Held, Freed:
+		if r.outcome != Undecided || r.held == (rec.Kind == Held) {
+			j.t.Fatalf("%+v of a run with outcome %d, held %v", rec, r.outcome, r.held)
+		}
+		r.held = rec.Kind == Held
+	case Postponed:
+		if s.running || s.complete || s.failed || r.outcome != Undecided {
+			j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
+		}
+		wait(rec.Due)
+	case Forgiven:
+		for i := range r.steps {
+			r.steps[i].spent, r.steps[i].lost, r.steps[i].windows = 0, 0, 0
 		}
 	case Snoozed:
 		s.running, s.lost = false, 0
@@ -208,7 +249,7 @@ func (j *judge) step(r *judged, rec *Record) {
 		if s.running || s.complete || s.failed || r.outcome != Undecided || r.failing {
 			j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
 		}
-		s.due, r.calendar = j.now, 0
+		s.due, s.calendar, r.calendar = j.now, 0, 0
 		if rec.By != retry.ByHuman {
 			j.t.Fatalf("%+v is by %v", rec, rec.By)
 		}
@@ -241,6 +282,10 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
 	case !j.met(r, rec.Step):
 		j.t.Fatalf("%+v before what it needs is complete", rec)
+	case r.held:
+		j.t.Fatalf("%+v of a run that is paused", rec)
+	case rec.At < s.calendar:
+		j.t.Fatalf("%+v before its time by the calendar, %d", rec, s.calendar)
 	case j.now < s.due:
 		j.t.Fatalf("%+v: %d before its time", rec, s.due-j.now)
 	case rec.At < r.calendar:
@@ -251,7 +296,7 @@ func (j *judge) begun(r *judged, s *judgedStep, rec *Record) {
 		j.t.Fatalf("%+v has the number %d, want %d", rec, rec.Attempt, s.attempts+1)
 	}
 	s.attempts++
-	s.running = true
+	s.running, s.began = true, j.now
 	r.calendar = 0
 }
 
@@ -260,7 +305,7 @@ func (j *judge) retry(r *judged, rec *Record) {
 	if r.outcome != Dead || j.running(r) != 0 || r.replaced {
 		j.t.Fatalf("%+v of a run with outcome %d and %d running", rec, r.outcome, j.running(r))
 	}
-	r.outcome, r.failing = Undecided, false
+	r.outcome, r.failing, r.held = Undecided, false, false
 	r.revivals++
 	r.timeout, r.timedFrom = 0, j.now
 	if rec.Deadline != 0 {
@@ -268,7 +313,7 @@ func (j *judge) retry(r *judged, rec *Record) {
 	}
 	for i := range r.steps {
 		if s := &r.steps[i]; s.failed {
-			s.failed, s.spent, s.lost, s.due = false, 0, 0, j.now
+			s.failed, s.spent, s.lost, s.windows, s.due, s.calendar = false, 0, 0, 0, j.now, 0
 		}
 	}
 }

@@ -304,6 +304,7 @@ func dumpRun(r *Run) string {
 	num("outcome", int64(r.Outcome))
 	text("reason", r.Reason.String())
 	flag("failing", r.Failing)
+	flag("held", r.Held)
 	text("origin", r.Origin().String())
 	text("replaced by", r.ReplacedBy().String())
 	text("source", r.Source())
@@ -318,6 +319,8 @@ func dumpRun(r *Run) string {
 		num("prev", int64(s.Prev))
 		num("attempt", int64(s.Attempt))
 		num("spent", int64(s.Spent))
+		num("windows", int64(s.Windows))
+		flag("clock", s.clock)
 		num("lost", int64(s.Lost))
 		text("output", string(r.Output(i)))
 		text("progress", string(r.Progress(i)))
@@ -506,7 +509,7 @@ func legalRun(m *Machine, r *Run) error {
 		s := &r.Steps[i]
 		status[s.Status]++
 		_, parked := m.parked[r.Def.Steps[i].Handler][place{r, int32(i)}]
-		timed, live := s.timer != noTimer, r.Outcome == Undecided && !r.Failing
+		timed, live := s.timer != noTimer, r.waits()
 		switch {
 		case s.Status == Waiting && live && timed == s.queued:
 			return fmt.Errorf("step %d waits: timer %v, queued %v", i, timed, s.queued)

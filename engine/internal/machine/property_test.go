@@ -93,7 +93,7 @@ func (g *game) newDefinition(name string) {
 	for at, i := range order {
 		s := &d.Steps[i]
 		s.Name, s.Handler = fmt.Sprint("s", i), fmt.Sprint("h", g.rng.IntN(4))
-		s.Policy, s.MaxLost = g.policy(), g.rng.IntN(4)
+		s.Policy, s.MaxLost, s.Windows = g.policy(), g.rng.IntN(4), g.rng.IntN(3)
 		if g.chance(30) {
 			s.Args = json.RawMessage(`[1]`)
 		}
@@ -115,7 +115,8 @@ func (g *game) policy() retry.Policy {
 	text += [...]string{"", " attempts=2", " attempts=3", " attempts=5", " attempts=unlimited"}[g.rng.IntN(5)]
 	text += [...]string{"", "", " attempt-timeout=3s"}[g.rng.IntN(3)]
 	text += [...]string{"", "", "", " total-timeout=30s"}[g.rng.IntN(4)]
-	text += [...]string{"", "", " throttle-base=2s", " server-wait=5s"}[g.rng.IntN(4)]
+	text += [...]string{"", "", " throttle-base=2s", " server-wait=5s", " server-wait=1m server-slack=1s"}[g.rng.IntN(5)]
+	text += [...]string{"", "", " reset-after=1s"}[g.rng.IntN(3)]
 	p, err := retry.Parse(text)
 	if err != nil {
 		g.t.Fatalf("Parse(%q) = %v", text, err)
@@ -181,8 +182,20 @@ func (g *game) rare(p int) {
 		return
 	}
 	switch {
+	case p < 76:
+		one(g.m.Hold(r.ID, "somebody", g.now))
+		if g.chance(60) {
+			one(g.m.Free(r.ID, "somebody", g.now))
+		}
 	case p < 78:
 		one(g.m.Cancel(r.ID, "somebody", g.now))
+	case p < 79:
+		recs, _ := g.m.Postpone(r.ID, g.now+g.rng.Int64N(int64(20*time.Second)), "somebody", g.now)
+		for _, rec := range recs {
+			g.emit(rec)
+		}
+	case p < 80:
+		one(g.m.Forgive(r.ID, "somebody", g.now))
 	case p < 83:
 		one(g.m.Retry(r.ID, "somebody", g.now))
 	case p < 86:
@@ -308,6 +321,13 @@ func (g *game) finishOne() {
 		}
 	case n < 90:
 		c.Snooze, c.Error = time.Duration(1+g.rng.Int64N(int64(5*time.Second))), "not yet"
+		if g.chance(50) {
+			c.Until = g.now + g.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
+		}
+		c.Limited = g.chance(50)
+		if g.chance(50) {
+			c.Memo = []byte(fmt.Sprint(g.now))
+		}
 	case n < 97:
 		c.Release, c.Error = true, "the process ends"
 	default:
@@ -523,6 +543,15 @@ func (g *game) quiesce() {
 	for h := range g.handlers {
 		g.handlers[h] = true
 		g.unparkAll(h)
+	}
+	for _, r := range g.m.all {
+		if r.Held {
+			rec, err := g.m.Free(r.ID, "the end", g.now)
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			g.emit(rec)
+		}
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
 		for _, r := range g.m.Due(g.now, 1<<30) {

@@ -13,34 +13,40 @@ type Kind uint8
 
 // The kinds of records.
 const (
-	Opened   Kind = iota + 1 // an owner took over: Text is the machine's boot
-	Defined                  // Data is a definition
-	Started                  // a run was accepted
-	Begun                    // an attempt begins; its handler has not been called before this is stored
-	Done                     // an attempt succeeded; Data is its output
-	Failed                   // an attempt failed; either Reason or Due says what follows
-	Snoozed                  // an attempt asks to be made again at Due, without having failed
-	Lost                     // the process ended in the attempt
-	Released                 // the attempt was given up for an orderly end of the process
-	Cancel                   // the run is over; Text says by whom
-	Expired                  // the run's time is over
-	Retry                    // a dead run is put back to work; Text says by whom
-	Woken                    // a wait is ended by hand; Text says by whom
-	Progress                 // Data says how far the attempt is
-	Parked                   // nobody knows the step's handler
-	Unparked                 // somebody does
-	Late                     // an attempt of a run that is over has ended; Text says how
-	Jumped                   // the wall clock was set: Delay says by how much
-	Purged                   // what ended before At, and died before Due, is forgotten
-	Cron                     // Text is the name of a schedule, Due when it is due next, Data the rest
-	Replaced                 // the run Other does the work of this dead one
-	Omitted                  // in a history: Attempt records were left out here
+	Opened    Kind = iota + 1 // an owner took over: Text is the machine's boot
+	Defined                   // Data is a definition
+	Started                   // a run was accepted
+	Begun                     // an attempt begins; its handler has not been called before this is stored
+	Done                      // an attempt succeeded; Data is its output
+	Failed                    // an attempt failed; either Reason or Due says what follows
+	Snoozed                   // an attempt asks to be made again at Due, without having failed
+	Lost                      // the process ended in the attempt
+	Released                  // the attempt was given up for an orderly end of the process
+	Cancel                    // the run is over; Text says by whom
+	Expired                   // the run's time is over
+	Retry                     // a dead run is put back to work; Text says by whom
+	Woken                     // a wait is ended by hand; Text says by whom
+	Progress                  // Data says how far the attempt is
+	Parked                    // nobody knows the step's handler
+	Unparked                  // somebody does
+	Late                      // an attempt of a run that is over has ended; Text says how
+	Jumped                    // the wall clock was set: Delay says by how much
+	Purged                    // what ended before At, and died before Due, is forgotten
+	Cron                      // Text is the name of a schedule, Due when it is due next, Data the rest
+	Replaced                  // the run Other does the work of this dead one
+	Omitted                   // in a history: Attempt records were left out here
+	Limited                   // an attempt was told when to come back: a window is spent, and no attempt
+	Held                      // the run is paused; Text says by whom
+	Freed                     // it goes on; Text says by whom
+	Postponed                 // a wait is prolonged by hand, until Due; Text says by whom
+	Forgiven                  // what a run has spent is forgotten; Text says by whom
 	kinds
 )
 
 var kindNames = [...]string{
 	"", "opened", "defined", "started", "begun", "done", "failed", "snoozed", "lost", "released", "canceled", "expired",
 	"retried", "woken", "progress", "parked", "unparked", "late", "jumped", "purged", "cron", "replaced", "omitted",
+	"limited", "paused", "resumed", "postponed", "reset",
 }
 
 // String returns the kind's name.
@@ -69,6 +75,7 @@ type Record struct {
 	Text     string
 	Data     []byte
 	Ends     Outcome  // the record decides the run
+	Clock    bool     // Due was asked for by the calendar: it stays when the clock is set
 	Outputs  [][]byte // of the steps that need not run again; nil for those that do
 }
 
@@ -89,6 +96,7 @@ const (
 	hasData
 	hasOutputs
 	hasEnds
+	isClock
 	hasAll = 1<<iota - 1
 )
 
@@ -113,6 +121,7 @@ func (r *Record) mask() (m uint64) {
 	set(r.Data != nil, hasData)
 	set(r.Outputs != nil, hasOutputs)
 	set(r.Ends != 0, hasEnds)
+	set(r.Clock, isClock)
 	return m
 }
 
@@ -233,6 +242,7 @@ func (r *Record) read(in *reader, base int64) {
 	if m&hasEnds != 0 {
 		r.Ends = Outcome(in.byte())
 	}
+	r.Clock = m&isClock != 0
 }
 
 // appendOutputs writes outputs of which some may be missing, which is not the

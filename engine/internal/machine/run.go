@@ -33,10 +33,11 @@ const (
 	StateDead
 	StateCanceled
 	StateReplaced // dead, and another run does its work
+	StatePaused   // somebody has said so
 	States
 )
 
-var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced"}
+var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
 
 // String returns the state's name.
 func (s State) String() string { return stateNames[s] }
@@ -73,6 +74,7 @@ type Run struct {
 	Outcome  Outcome
 	Reason   retry.Reason // why it is dead
 	Failing  bool         // a step failed for good; the running ones are waited for
+	Held     bool         // nothing begins before somebody says so
 	Archived bool         // the reader of changes has put it into an archive; of no meaning here
 
 	extra   *extra
@@ -102,8 +104,10 @@ type StepState struct {
 	Spent   int32         // those of them that count for the policy
 	timer   int32         // in the timers; -1 means none
 	Lost    uint16        // lost ones since the last that was not
+	Windows uint16        // times it was told when to come back
 	Status  Status
 	queued  bool // stands in its queue
+	clock   bool // At was asked for by the calendar
 }
 
 // extra is what most waiting runs have nothing of.
@@ -209,8 +213,11 @@ func (r *Run) State() State {
 		return StateCanceled
 	case Undecided:
 	}
-	if r.running > 0 {
+	switch {
+	case r.running > 0:
 		return StateRunning
+	case r.Held:
+		return StatePaused
 	}
 	state, began := StateScheduled, false
 	for i := range r.Steps {
@@ -233,9 +240,14 @@ func (r *Run) State() State {
 
 // Next returns when the next wait of the run ends, 0 if it waits for nothing.
 func (r *Run) Next() (at int64) {
-	if r.Outcome != Undecided {
+	if r.Outcome != Undecided || r.Held {
 		return 0
 	}
+	return r.next()
+}
+
+// next is Next for runs that are paused too.
+func (r *Run) next() (at int64) {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.Status == Waiting && (at == 0 || s.At < at) {
 			at = s.At

@@ -260,7 +260,7 @@ func (m *Machine) install(r *Run) {
 		case NoHandler:
 			m.park(r, i)
 		case Waiting:
-			if r.Outcome == Undecided && !r.Failing {
+			if r.waits() {
 				m.timers.set(r, int32(i), s.At)
 			}
 		case Blocked, Exhausted:
@@ -362,6 +362,14 @@ func (m *Machine) readState(body []byte) error {
 	return r.err
 }
 
+// The flags of a run, and of a step beside its status. The numbers are stored.
+const (
+	runFailing  = 1
+	runHeld     = 2
+	stepClock   = 0x80
+	stepWindows = 0x40
+)
+
 // append writes the run, to be read with the state around it.
 func (r *Run) append(b []byte) []byte {
 	b = append(b, r.ID[:]...)
@@ -370,17 +378,30 @@ func (r *Run) append(b []byte) []byte {
 	b = binary.AppendVarint(b, r.Created)
 	b = binary.AppendVarint(b, r.Deadline)
 	b = binary.AppendVarint(b, r.Ended)
-	failing := byte(0)
+	var flags byte
 	if r.Failing {
-		failing = 1
+		flags |= runFailing
 	}
-	b = append(b, byte(r.Outcome), byte(r.Reason), failing)
+	if r.Held {
+		flags |= runHeld
+	}
+	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	b = appendBytes(b, r.Key)
 	b = appendBytes(b, r.Input)
 	b = appendBytes(b, r.History)
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		b = append(b, byte(s.Status))
+		flags := byte(s.Status)
+		if s.clock {
+			flags |= stepClock
+		}
+		if s.Windows > 0 {
+			flags |= stepWindows
+		}
+		b = append(b, flags)
+		if s.Windows > 0 {
+			b = binary.AppendUvarint(b, uint64(s.Windows))
+		}
 		b = binary.AppendVarint(b, s.At)
 		b = binary.AppendVarint(b, s.First)
 		b = binary.AppendVarint(b, int64(s.Prev))
@@ -434,7 +455,8 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r.Ended = in.varint()
 	r.Outcome = Outcome(in.byte())
 	r.Reason = reason(in.byte())
-	r.Failing = in.byte() == 1
+	flags := in.byte()
+	r.Failing, r.Held = flags&runFailing != 0, flags&runHeld != 0
 	r.Key = string(in.bytes())
 	r.Input = in.bytes()
 	r.History = in.bytes()
@@ -442,7 +464,11 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		s.timer = noTimer
-		s.Status = Status(in.byte())
+		flags := in.byte()
+		s.Status, s.clock = Status(flags&^(stepClock|stepWindows)), flags&stepClock != 0
+		if flags&stepWindows != 0 {
+			s.Windows = uint16(in.number())
+		}
 		s.At = in.varint()
 		s.First = in.varint()
 		s.Prev = time.Duration(in.varint())

@@ -103,6 +103,7 @@ const waitingCounted = `What is counted:
 
 - *delayed* runs were started with a delay of 10 h. *retrying* runs have made an attempt that failed and wait 10 h for the next, so
   they have a history with an error.
+- *Filled* is measured 20 s after lists and search know the runs, with nothing to do meanwhile.
 - Each part is a process of its own. The measuring neither calls the collector nor gives memory back, the engine may; MB are 10⁶ bytes. Resident is VmRSS, its peak
   VmHWM; the live heap is what the collector found when it ran last by itself.
 - *Restart*: from kill -9 of the process that filled the folder, which had nothing left to do, until another process has opened it

@@ -10,7 +10,7 @@ import (
 )
 
 // open are the states of runs that are not over.
-var open = []string{"scheduled", "queued", "running", "waiting", "needs-handler"}
+var open = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 
 func (s *server) retryMany(w http.ResponseWriter, r *http.Request, _ string) error {
 	return s.many(w, r, []string{"dead"}, []string{"dead"}, s.engine.Retry)

@@ -11,7 +11,7 @@ import (
 const Prefix = "/api/v1/"
 
 // The states of a run, in the order of its life.
-var stateNames = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced"}
+var stateNames = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
 
 // States returns the states of a run, in the order of its life.
 func States() []string { return append([]string(nil), stateNames...) }

@@ -264,7 +264,7 @@ func newCancel(io Streams) *cobra.Command {
 		Short:             "End runs",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		ValidArgsFunction: o.completeRuns("scheduled", "queued", "running", "waiting", "needs-handler"),
+		ValidArgsFunction: o.completeRuns("scheduled", "queued", "running", "waiting", "needs-handler", "paused"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := filtered(cmd)
 			switch {
@@ -285,7 +285,7 @@ func newCancel(io Streams) *cobra.Command {
 					return o.each(ctx, args, c.Cancel)
 				}
 				if len(f.States) == 0 {
-					f.States = []string{"scheduled", "queued", "running", "waiting", "needs-handler"}
+					f.States = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 				}
 				return o.many(ctx, c, "cancel", f, c.CancelMany)
 			})

@@ -30,7 +30,7 @@ Keys, which override those of a preset:
   throttle-base       base after the other side asked for less
   server-wait         longest delay stated by a server that is honoured, 2m unless said
   server-slack        added to such a delay
-  reset-after         for sessions: a healthy stretch clears the count of attempts
+  reset-after         an attempt that lasts so long clears the count; for steps and sessions
   budget              none, refund(COST,CREDIT,MAX), ratio(F), bucket(MAX,RATIO)
   hedge               none, 200ms, p95, either with /5% for the share of calls
 

@@ -136,7 +136,7 @@ var policyDocs = map[string]string{
 	"throttle-base":   "Base after the other side asked for less.",
 	"server-wait":     "Longest delay stated by a server that is honoured; 120s unless said.",
 	"server-slack":    "Added to a delay stated by a server.",
-	"reset-after":     "Healthy stretch that clears the count of attempts; not for steps.",
+	"reset-after":     "An attempt that lasts so long clears the count of attempts.",
 	"budget":          "What retries may cost, all calls together; not for steps.",
 	"hedge":           "Second attempt beside a slow one; not for steps.",
 }
@@ -179,7 +179,7 @@ var policyKeys = func() []key[retry.Policy] {
 // refused returns the keys that a step can't honour. A command has no server
 // that could state a delay.
 func refused(command bool) []string {
-	keys := []string{"hedge", "reset-after", "budget"}
+	keys := []string{"hedge", "budget"}
 	if command {
 		keys = append(keys, "server-wait", "server-slack")
 	}
