@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
-	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 )
 
 const serveLong = `Runs everything that lives long and is in the configuration file: workflows and
@@ -238,9 +238,9 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 // newGuard is the command under which steps run their commands.
 func newGuard() *cobra.Command {
 	return &cobra.Command{
-		Use: steps.GuardName, Hidden: true, DisableFlagParsing: true,
+		Use: guard.Name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if code := steps.Guard(args); code != 0 {
+			if code := guard.Main(args); code != 0 {
 				return exitError{Code: code}
 			}
 			return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
@@ -110,7 +111,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	locks := filepath.Join(s.cfg.Server.Data, "locks")
-	if err := steps.SweepLocks(locks); err != nil {
+	if err := guard.SweepLocks(locks); err != nil {
 		return err
 	}
 	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor}

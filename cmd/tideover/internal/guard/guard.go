@@ -1,4 +1,10 @@
-package steps
+// Package guard runs commands that end with us, and never twice at once.
+//
+// A command runs under a process of its own, the guard, which is this program
+// under a hidden name. When whoever asked for the command goes away, however
+// that happens, the guard ends the command and everything the command has
+// started, and meanwhile it holds a lock that the next attempt waits for.
+package guard
 
 import (
 	"context"
@@ -13,8 +19,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// GuardName is the hidden command under which this program is a [Guard].
-const GuardName = "__guard"
+// Name is the hidden command under which this program is a guard.
+const Name = "__guard"
 
 // The descriptors of a guard: one says for how long the command may run, the other
 // is for errors that are not the command's.
@@ -23,12 +29,12 @@ const (
 	guardSays = 4
 )
 
-// Guard runs one command: a grace, the path of a lock, "--", and the command with
+// Main is the guard. It runs one command: a grace, the path of a lock, "--", and the command with
 // its arguments. It ends the command, and everything the command has started, when
 // the other end of descriptor 3 is closed: because the attempt is over, or because
 // the server is. It holds the lock meanwhile, so that the attempt of the server's
 // successor does not begin beside it. It returns the command's exit code.
-func Guard(args []string) int {
+func Main(args []string) int {
 	// The command dies with the thread that has started it.
 	runtime.LockOSThread()
 	says := os.NewFile(guardSays, "says")

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package steps
+package guard
 
 import (
 	"context"
@@ -18,4 +18,4 @@ func lock(context.Context, string) (unlock func(), err error) { return func() {}
 func SweepLocks(string) error { return nil }
 
 // apart does nothing.
-func apart(*exec.Cmd) {}
+func apart(*exec.Cmd, bool) {}

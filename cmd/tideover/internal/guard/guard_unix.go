@@ -1,6 +1,6 @@
 //go:build unix
 
-package steps
+package guard
 
 import (
 	"context"
@@ -76,5 +76,7 @@ func SweepLocks(dir string) error {
 }
 
 // apart makes the guard the leader of a session, by which everything that it has
-// started is known should it be killed.
-func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// started is known should it be killed; if it has a terminal, that is the session's.
+func apart(cmd *exec.Cmd, terminal bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
+}

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+)
+
+// Command is a command to be run under a guard.
+type Command struct {
+	Self  string        // the path of this program
+	Args  []string      // the command and its arguments
+	Dir   string        // where it runs; "" means here
+	Env   []string      // all of its environment
+	Lock  string        // path of the lock that is held meanwhile
+	Grace time.Duration // how long it may take to end after TERM
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Terminal       bool // the streams are a terminal, which is to be the command's own
+}
+
+// Run runs the command and returns its exit code, 128+n if it died of signal n.
+// When the context ends, so does the command. An error is the guard's own: the
+// command has not been run, or nobody knows how it ended.
+func Run(ctx context.Context, c Command) (code int, err error) {
+	pass, hold, err := os.Pipe() // while it is open the command may run
+	if err != nil {
+		return 0, err
+	}
+	defer hold.Close()
+	says, told, err := os.Pipe()
+	if err != nil {
+		return 0, errors.Join(err, pass.Close())
+	}
+	defer says.Close()
+	// Not CommandContext: the guard is not killed, it is told, and ends what it guards.
+	cmd := exec.Command(c.Self, append([]string{Name, c.Grace.String(), c.Lock, "--"}, c.Args...)...) //nolint:noctx // see above
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = c.Dir, c.Env, []*os.File{pass, told}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	// A process that the command has left behind may hold its output open.
+	cmd.WaitDelay = time.Second
+	apart(cmd, c.Terminal)
+	err = cmd.Start()
+	_, _ = pass.Close(), told.Close()
+	if err != nil {
+		return 0, fmt.Errorf("start the guard of a command: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = hold.Close()
+		time.AfterFunc(2*c.Grace, func() { _ = cmd.Process.Kill() })
+	})
+	defer stop()
+	var own strings.Builder // what the guard says for itself
+	_, _ = io.Copy(&own, io.LimitReader(says, 4<<10))
+	return conclude(ctx, cmd, own.String())
+}
+
+// conclude waits for the guard and says how the command ended.
+func conclude(ctx context.Context, cmd *exec.Cmd, said string) (code int, err error) {
+	err = cmd.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	if code = cmd.ProcessState.ExitCode(); code < 0 { // it was killed, and could end nothing
+		process.KillSession(cmd.Process.Pid)
+	}
+	switch {
+	case err != nil || ctx.Err() != nil:
+	case said != "":
+		err = errors.New(said)
+	case code < 0:
+		err = fmt.Errorf("the guard of the command has died (%v)", cmd.ProcessState)
+	}
+	return code, err
+}
