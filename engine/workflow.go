@@ -255,8 +255,8 @@ func Version(v string) StepOption {
 // checkName says what is wrong with the name of a workflow or step. Names stand
 // in addresses, commands and files.
 func checkName(name string) error {
-	if name == "" || len(name) > 64 {
-		return fmt.Errorf("name: %q must have 1 to 64 characters", name)
+	if name == "" || len(name) > 128 {
+		return fmt.Errorf("name: %q must have 1 to 128 characters", name)
 	}
 	if i := strings.IndexFunc(name, notInNames); i >= 0 {
 		return fmt.Errorf("name: %q may have letters, digits, '-', '_' and '.'", name)

@@ -52,6 +52,12 @@ func (r Reason) String() string { return name(reasonNames[:], r) }
 // Error returns the reason in words.
 func (r Reason) Error() string { return name(reasonTexts[:], r) }
 
+// ParseReason returns the reason that has the name; see [Reason.String].
+func ParseReason(name string) (r Reason, ok bool) {
+	r, ok = valueOf[Reason](reasonNames[:], name)
+	return r, ok && r != 0
+}
+
 // name returns the n-th name, or the number when there is none.
 func name[T ~uint8](names []string, n T) string {
 	if int(n) < len(names) {

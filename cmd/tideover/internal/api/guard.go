@@ -24,6 +24,9 @@ type Options struct {
 	// Engine does what is asked for.
 	Engine *engine.Engine
 
+	// Sessions are what can be asked for by name. nil means that there are none.
+	Sessions Sessions
+
 	// Token is what requests over TCP must have. Without one there is no way in
 	// over TCP; the unix socket needs none.
 	Token secret.String

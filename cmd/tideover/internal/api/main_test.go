@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
@@ -25,8 +26,12 @@ import (
 
 const token = "a-token-of-these-tests"
 
-// TestMain looks for goroutines that nobody waited for.
+// TestMain looks for goroutines that nobody waited for. The test binary is the
+// guard of the commands of sessions, too.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == commands.Name {
+		os.Exit(commands.Main(os.Args[2:]))
+	}
 	code := m.Run()
 	if code == 0 {
 		if left := leaked(); left != "" {
@@ -67,6 +72,8 @@ type fixture struct {
 	mu      sync.Mutex
 	failed  map[string]int // how often a run has failed
 	calls   int
+
+	sessions Sessions
 }
 
 type job struct {
@@ -129,12 +136,14 @@ func (f *fixture) workflows() []*engine.Workflow {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // serve starts a server.
-func serve(t *testing.T) *fixture {
+func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}}
-	e, err := engine.Open(t.Context(), engine.Config{
-		Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second,
-	})
+	cfg := engine.Config{Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second}
+	for _, c := range change {
+		c(f, &cfg)
+	}
+	e, err := engine.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +178,7 @@ func (f *fixture) listen(address string) {
 	f.tcp = tcp.Addr().String()
 	f.server = NewServer(New(Options{
 		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
+		Sessions: f.sessions,
 	}))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -71,7 +72,7 @@ func problem(err error) *Problem {
 	}
 	p := &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, engine.ErrNotFound), errors.Is(err, session.ErrUnknown):
 		p.Status, p.Code = http.StatusNotFound, CodeNotFound
 	case errors.Is(err, engine.ErrState):
 		p.Status, p.Code = http.StatusConflict, CodeState

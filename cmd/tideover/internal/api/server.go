@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -26,6 +27,8 @@ type server struct {
 	boot    string // tells the numbers of events of this process from another's
 	logger  *slog.Logger
 	streams chan struct{} // has a place for each stream there may be
+
+	sessions Sessions
 }
 
 // maxStreams is how many streams of events there may be at once.
@@ -37,13 +40,14 @@ func New(o Options) http.Handler {
 	s := &server{
 		engine: o.Engine, version: o.Version, data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
+		sessions: cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
 	}
 	s.latest() // a reader makes it keep them
 	return Guard(o, s)
 }
 
 // handler does what a request asks for. The id is the part of the path that names
-// a run. An error is answered as a [Problem].
+// a run or a session. An error is answered as a [Problem].
 type handler func(s *server, w http.ResponseWriter, r *http.Request, id string) error
 
 type route struct {
@@ -73,10 +77,17 @@ func routes() []route {
 		{"POST", "runs/{id}/wake", (*server).wake},
 		{"POST", "runs/{id}/replay", (*server).replay},
 		{"POST", "runs/{id}/rerun", (*server).rerun},
+		{"GET", "sessions", (*server).listSessions},
+		{"GET", "sessions/{id}", (*server).showSession},
+		{"POST", "sessions/{id}/pause", (*server).pauseSession},
+		{"POST", "sessions/{id}/resume", (*server).resumeSession},
+		{"POST", "sessions/{id}/retry-now", (*server).retrySession},
+		{"POST", "sessions/{id}/stop", (*server).stopSession},
+		{"POST", "sessions/{id}/reset", (*server).resetSession},
 	}
 }
 
-// match reports whether the path is the route's, and which run it names. The path
+// match reports whether the path is the route's, and what it names. The path
 // is still escaped: a key may have slashes.
 func (t *route) match(path string) (id string, ok bool) {
 	want, got := strings.Split(t.path, "/"), strings.Split(path, "/")

@@ -38,6 +38,8 @@ type execOptions struct {
 	dryRun      bool
 	quiet       bool
 	noCountdown bool
+	notify      []string
+	config      string
 
 	policy retry.Policy // of all the flags above
 }
@@ -164,10 +166,12 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	group(f, "How to run", "buffer", "grace", "stdin-limit", "give-up-code")
 
 	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number")
+	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that is told how it goes; may be given again")
+	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that has the notifiers")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the schedule and start nothing")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors of our own")
 	f.BoolVar(&o.noCountdown, "no-countdown", false, "no countdown on a terminal")
-	group(f, "What to tell", "events", "dry-run", "quiet", "no-countdown")
+	group(f, "What to tell", "events", "notify", "config", "dry-run", "quiet", "no-countdown")
 	groupedHelp(cmd, "Policy", "What to retry", "How to run", "What to tell")
 	completeExec(cmd)
 }

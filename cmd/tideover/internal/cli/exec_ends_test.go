@@ -17,7 +17,7 @@ const ctrlBackslash = "\x1c"
 
 // inScript starts a shell without job control on a terminal, as a script has
 // it: everything but the command is in one group. $0 is tideover.
-func inScript(t *testing.T, script string) *session {
+func inScript(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -24,6 +24,7 @@ type execution struct {
 	*execOptions
 	sup     *process.Supervisor
 	report  *reporter
+	tellers *tellers
 	attempt int             // the number of the current attempt
 	last    *process.Result // of the latest attempt; nil before the first
 	stopped bool            // a signal told us to end during the latest attempt
@@ -39,6 +40,10 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	defer events.close()
 	x := &execution{execOptions: o, report: newReporter(io.Err, o)}
 	events.failed = x.report.warn
+	if x.tellers, err = newTellers(o.config, o.notify); err != nil {
+		return err
+	}
+	x.tellers.warn = x.report.warn
 	runner, err := retry.New(o.policy, x.options(filepath.Base(args[0]), events)...)
 	if err != nil {
 		return fmt.Errorf("--policy: %w", err)
@@ -62,6 +67,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	x.report.out.until(x.sup.Context())
 	err = runner.Do(x.sup.Context(), x.run)
 	x.report.done()
+	x.tellers.finish(x.sup.Context())
 	return x.finish(err)
 }
 
@@ -82,6 +88,7 @@ func (x *execution) observe(e retry.Event) {
 		x.attempt = e.Attempt
 	}
 	x.report.observe(e)
+	x.tellers.observe(e)
 }
 
 // run makes one attempt.

@@ -162,6 +162,10 @@ func (c *checker) field(way []string) {
 		return
 	}
 	first, rest := way[0], way[1:]
+	if len(c.fields) == 0 {
+		c.fail("there is no .%s here, nor anything else", first)
+		return
+	}
 	if !slices.Contains(c.fields, first) {
 		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields, ", ."))
 		return

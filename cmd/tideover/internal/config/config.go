@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -12,12 +13,18 @@ import (
 type Config struct {
 	Policies  map[string]retry.Policy
 	Workflows map[string]*Workflow
+	Notifiers map[string]*Notifier
+	Packs     map[string]*detect.Pack // of the file; others are built in
+	Sessions  map[string]*Session
 	Server    Server
+	Audit     Audit
 
-	names   []string // of the workflows, in the file's order
-	values  []Value
-	secrets secret.Resolver
-	digest  digest
+	names    []string // of the workflows, in the file's order
+	sessions []string // the same of the sessions
+	dir      string   // where relative paths of references start
+	values   []Value
+	secrets  secret.Resolver
+	digest   digest
 }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
@@ -36,6 +43,7 @@ type Workflow struct {
 	Concurrency int           // runs at once; 0 means no limit but the server's
 	Steps       []*Step       // in the order of the file
 	OnGiveUp    *Step         // runs once when a run gives up; nil means nothing does
+	Notify      []string      // notifiers that are told when a run gives up, instead
 
 	input inputValue
 }
@@ -71,6 +79,6 @@ type Value struct {
 	Origin string // "default", "env TIDEOVER_SERVER_LISTEN", "tideover.yaml:12", "flag --listen"
 }
 
-// Values returns every setting in effect with its origin: policies, workflows,
-// then the server.
+// Values returns every setting in effect with its origin, section by section:
+// policies, workflows, notifiers, then the server and the audit trail.
 func (c *Config) Values() []Value { return c.values }

@@ -144,7 +144,10 @@ func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
 // table brings the places where the same table is used together.
 var table = strings.NewReplacer(
 	".workflows.*.steps[].policy.", ".policies.*.", ".workflows.*.on-give-up.policy.", ".policies.*.",
+	".notify.*.policy.", ".policies.*.", ".sessions.*.policy.", ".policies.*.",
 	".workflows.*.on-give-up.http.", ".workflows.*.steps[].http.",
+	".on.rate-limit.", ".on.unknown.", ".on.overloaded.", ".on.unknown.", ".on.context-full.", ".on.unknown.",
+	".on.user-exit.", ".on.unknown.", ".on.crashed.", ".on.unknown.",
 )
 
 // described collects the keys of a schema and checks that each is described.
@@ -202,7 +205,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 		"no-version", "version-2", "unknown-section", "sections-to-come", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
 		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-empty", "step-run-and-http", "step-neither",
 		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
-		"http-two-methods", "http-url-key", "literal-token", "give-up-notify", "give-up-neither", "server-values", "server-list",
+		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
 	} {
 		if name == "step-run-empty" {
 			continue // [""] is a list of one
@@ -222,7 +225,7 @@ func TestTheSampleIsReadAsItIsMeant(t *testing.T) {
 	w := cfg.Workflows["nightly-report"]
 	fetch := w.Step("fetch")
 	for _, c := range []struct{ what, got, want string }{
-		{"names", fmt.Sprint(cfg.WorkflowNames()), "[nightly-report by-hand]"},
+		{"names", fmt.Sprint(cfg.WorkflowNames()), "[nightly-report by-hand alarmed]"},
 		{"policy", cfg.Policies["patient"].String(), "exponential(1s..2m) jitter=full attempts=unlimited attempt-timeout=30s total-timeout=2d"},
 		{"step's policy", fetch.Policy.String(), cfg.Policies["api"].String()},
 		{"default of a command", w.Step("render").Policy.String(), "fixed(1s..5m) attempts=3"},

@@ -108,8 +108,14 @@ func badURL(s string) string {
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 func (l *loader) headers(at place, d *stepDraft) []namedText {
+	return l.texts(at, stepRoots, d, headerNames())
+}
+
+// headerNames returns what says what is wrong with the names of headers, each
+// after the other.
+func headerNames() func(name string) string {
 	seen := map[string]bool{}
-	return l.texts(at, stepRoots, d, func(name string) string {
+	return func(name string) string {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !headerName.MatchString(name):
@@ -121,5 +127,5 @@ func (l *loader) headers(at place, d *stepDraft) []namedText {
 		}
 		seen[canonical] = true
 		return ""
-	})
+	}
 }

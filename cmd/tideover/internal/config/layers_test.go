@@ -54,6 +54,7 @@ func TestTheNearestLayerWins(t *testing.T) {
 func TestWithoutAFileThereAreDefaults(t *testing.T) {
 	got := origins(t, config.Source{Environ: []string{"HOME=/home/me"}})
 	want := []string{
+		"audit.file = /home/me/.local/state/tideover/audit.jsonl from default", "audit.keep = 5 from default", "audit.max-size = 10MB from default",
 		"server.concurrency = 64 from default", "server.data = /home/me/.local/state/tideover from default",
 		"server.dead-retention = 90d from default", "server.durability = full from default",
 		"server.listen = 127.0.0.1:7878 from default", "server.max-body = 1MiB from default",

@@ -14,7 +14,9 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -131,7 +133,9 @@ func newLoader(src Source) (*loader, error) {
 	if src.Path == "" {
 		l.dir = abs
 	}
-	l.cfg = &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*Workflow{}}
+	l.cfg = &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*Workflow{}, Notifiers: map[string]*Notifier{},
+		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, dir: l.dir,
+	}
 	l.cfg.secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
 	return l, nil
 }
@@ -150,9 +154,11 @@ func (l *loader) file(data []byte) {
 		}
 		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
 	}
-	if root.kind == mapKind && root.get("server") == nil {
-		// There is a server also when the file does not speak of it.
-		root.pairs = append(root.pairs, pair{given("server", "default"), &node{kind: mapKind}})
+	for _, section := range []string{"server", "audit"} {
+		// They are there also when the file does not speak of them.
+		if root.kind == mapKind && root.get(section) == nil {
+			root.pairs = append(root.pairs, pair{given(section, "default"), &node{kind: mapKind}})
+		}
 	}
 	object(l, place{"", root}, rootKeys, l.cfg)
 }
@@ -177,16 +183,26 @@ var rootKeys = []key[Config]{
 		set:    func(l *loader, at place, _ *Config) { l.policies(at) },
 	},
 	{
+		name: "notify", doc: "Ways to tell somebody what happened, by name.",
+		schema: func() *jsonschema.Schema { return namedSchema(notifySchema()) },
+		set: func(l *loader, at place, c *Config) {
+			l.named(at, "notifier", func(name string, at place) { c.Notifiers[name] = l.notifier(name, at) })
+		},
+	},
+	{
 		name: "workflows", doc: "Workflows by name.",
 		schema: func() *jsonschema.Schema {
 			s := namedSchema(workflowSchema())
-			s.PropertyNames.Not = &jsonschema.Schema{Pattern: regexp.QuoteMeta(alarmSuffix) + "$"}
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|` + regexp.QuoteMeta(alarmSuffix) + "$"}
 			return s
 		},
 		set: func(l *loader, at place, c *Config) {
 			for _, p := range at.node.pairs {
-				if strings.HasSuffix(p.key.text, alarmSuffix) {
-					l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", p.key.text, alarmSuffix)
+				switch name := p.key.text; {
+				case strings.HasSuffix(name, alarmSuffix):
+					l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", name, alarmSuffix)
+				case strings.HasPrefix(name, session.Prefix), strings.HasPrefix(name, "notify."):
+					l.bad(place{at.path, p.key}, "%q begins like the runs of sessions and messages, which is reserved", name)
 				}
 			}
 			l.named(at, "workflow", func(name string, at place) {
@@ -200,8 +216,27 @@ var rootKeys = []key[Config]{
 		schema: func() *jsonschema.Schema { return describe(serverKeys) },
 		set:    func(l *loader, at place, c *Config) { l.server(at, &c.Server) },
 	},
-	{name: "providers", soon: true}, {name: "sessions", soon: true},
-	{name: "notify", soon: true}, {name: "nip90", soon: true},
+	{ // after the server, in whose data it is
+		name: "audit", doc: "The trail of events on the disk.",
+		schema: func() *jsonschema.Schema { return describe(auditKeys) },
+		set:    func(l *loader, at place, c *Config) { l.audit(at, &c.Audit) },
+	},
+	{
+		name: "detect", doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",
+		schema: func() *jsonschema.Schema { return namedSchema(describe(packKeys)) },
+		set:    func(l *loader, at place, _ *Config) { l.named(at, "pack", l.packOf) },
+	},
+	{
+		name: "sessions", doc: "Long commands that are kept going through their limits, by name.",
+		schema: func() *jsonschema.Schema { return namedSchema(describe(sessionKeys)) },
+		set: func(l *loader, at place, c *Config) {
+			l.named(at, "session", func(name string, at place) {
+				c.sessions = append(c.sessions, name)
+				c.Sessions[name] = l.session(name, at)
+			})
+		},
+	},
+	{name: "providers", soon: true}, {name: "nip90", soon: true},
 }
 
 // value records a setting.

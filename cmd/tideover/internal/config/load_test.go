@@ -17,6 +17,7 @@ var update = flag.Bool("update", false, "write the golden files")
 var environ = []string{
 	"HOME=/home/me", "FETCH_TOKEN=fetch-PLANTED-1", "HOOK=hook-PLANTED-2", "EMPTY=",
 	"HOOK_URL=https://example.com/PLANTED-3", "TIDEOVER_ATTEMPT=1",
+	"SLACK_WEBHOOK=https://hooks.slack.com/services/PLANTED-4",
 }
 
 // golden compares with a file, or writes it.

@@ -83,6 +83,12 @@ func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id st
 	found, ok := object(l, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
+	if here, notify := found["notify"]; notify {
+		if run || http || len(found) > 1 {
+			l.bad(here, "notify stands alone; what is sent, and how, is said where the notifier is")
+		}
+		return d
+	}
 	if run == http {
 		if ok { // otherwise the key that is wrong may be meant for it
 			l.bad(at, "a step has either run or http")
@@ -173,7 +179,10 @@ var actionKeys = []key[stepDraft]{
 }
 
 // alarmKeys are the keys of on-give-up.
-var alarmKeys = append(slices.Clone(actionKeys), key[stepDraft]{name: "notify", soon: true})
+var alarmKeys = append(slices.Clone(actionKeys), key[stepDraft]{
+	name: "notify", doc: "Notifiers that are told.", schema: notifierListSchema,
+	set: func(l *loader, at place, d *stepDraft) { d.notify = l.notifierNames(at) },
+})
 
 // stepKeys are the keys of a step.
 var stepKeys = append([]key[stepDraft]{
@@ -220,14 +229,19 @@ var stepKeys = append([]key[stepDraft]{
 }, actionKeys...)
 
 func setRun(l *loader, at place, d *stepDraft) {
+	d.run = l.commandLine(at, func(at place) *text { return l.used(at, "run", withoutRefs, d) })
+}
+
+// commandLine reads a command and its arguments, each by read.
+func (l *loader) commandLine(at place, read func(place) *text) (argv []*text) {
 	if at.node.kind == stringKind {
 		l.bad(at, `a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
 			cut(strings.Join(strings.Fields(at.node.text), ", ")))
-		return
+		return nil
 	}
 	ok := l.list(at, func(at place) {
-		if t := l.used(at, "run", withoutRefs, d); t != nil {
-			d.run = append(d.run, t)
+		if t := read(at); t != nil {
+			argv = append(argv, t)
 		}
 	})
 	switch {
@@ -241,6 +255,7 @@ func setRun(l *loader, at place, d *stepDraft) {
 		}
 		l.value(at, jsonText(words))
 	}
+	return argv
 }
 
 // used reads a template of a step, to be checked when all steps are known.
@@ -257,12 +272,15 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // envMap reads the map of an environment. d is nil for a workflow's.
 func (l *loader) envMap(at place, fields roots, d *stepDraft) []namedText {
-	return l.texts(at, fields, d, func(name string) string {
-		if envName.MatchString(name) {
-			return ""
-		}
-		return "is not the name of a variable"
-	})
+	return l.texts(at, fields, d, wrongVariable)
+}
+
+// wrongVariable says what is wrong with the name of a variable.
+func wrongVariable(name string) string {
+	if envName.MatchString(name) {
+		return ""
+	}
+	return "is not the name of a variable"
 }
 
 // texts reads a map of templates, whose names are checked by wrong.

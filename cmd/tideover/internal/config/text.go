@@ -180,8 +180,18 @@ func plainError(err error) error {
 	if strings.Contains(msg, "U+002D '-'") {
 		msg += `; for a step whose id has a hyphen write (step "a-b").stdout`
 	}
-	return errors.New("template: " + msg)
+	return &templateError{"template: " + msg, err}
 }
+
+// templateError is what is left of a template's error. It unwraps to the whole,
+// so that a secret that is not available at the moment is known as such.
+type templateError struct {
+	msg string
+	err error
+}
+
+func (e *templateError) Error() string { return e.msg }
+func (e *templateError) Unwrap() error { return e.err }
 
 var errTooLong = fmt.Errorf("template: the text is longer than %d bytes", maxRendered)
 

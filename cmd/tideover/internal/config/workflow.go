@@ -26,6 +26,8 @@ type stepDraft struct {
 	at    place
 	needs []place
 	texts []usedText
+
+	notify []string // of on-give-up, which is then nothing else
 }
 
 // usedText is a template and its place.
@@ -41,7 +43,9 @@ func (l *loader) workflow(name string, at place) *Workflow {
 		d.Steps = append(d.Steps, d.steps[i].Step)
 	}
 	if d.alarm != nil {
-		d.OnGiveUp = d.alarm.Step
+		if d.Notify = d.alarm.notify; d.Notify == nil {
+			d.OnGiveUp = d.alarm.Step
+		}
 	}
 	l.graph(d)
 	return d.Workflow
@@ -96,7 +100,7 @@ var workflowKeys = []key[draft]{
 	},
 	{
 		name: "on-give-up", doc: "Runs once when a run gives up: a command or a request, whose templates may use all steps.",
-		schema: func() *jsonschema.Schema { return oneOf(describe(alarmKeys), "run", "http") },
+		schema: func() *jsonschema.Schema { return oneOf(describe(alarmKeys), "run", "http", "notify") },
 		set: func(l *loader, at place, d *draft) {
 			s := l.alarm(at, d.env)
 			d.alarm = &s

@@ -11,6 +11,10 @@ import (
 // observe logs what an operator wants to know: each failure with the wait that
 // follows, and each end.
 func (s *server) observe(ev retry.Event) {
+	if s.trail != nil {
+		s.trail.Observe(ev)
+	}
+	s.outbox.Observe(ev)
 	level, text := slog.LevelDebug, ev.Kind.String()
 	switch ev.Kind {
 	case retry.Waiting:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -46,27 +45,30 @@ func (s *server) watch(ctx context.Context) error {
 // reload takes over the new configuration, whole or not at all. Runs in progress
 // go on as they began.
 func (s *server) reload(ctx context.Context, cfg *config.Config) error {
-	workflows, schedules, err := steps.Workflows(cfg)
+	if err := s.outbox.Set(cfg); err != nil {
+		return err
+	}
+	p, err := s.planned(cfg)
 	if err != nil {
 		return err
 	}
-	for _, sch := range schedules {
+	for _, sch := range p.schedules {
 		if _, err := engine.ParseCron(sch.Cron, time.Now()); err != nil {
 			return fmt.Errorf("schedule of %s: %w", sch.Name, err)
 		}
 	}
-	if s.demo != nil {
-		workflows = append(workflows, s.demo.Workflows...)
-	}
-	if err := s.engine.Replace(workflows); err != nil {
+	if err := s.engine.Replace(p.workflows); err != nil {
 		return err
 	}
-	if err := s.engine.SetSchedules(ctx, schedules); err != nil {
+	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
 		return fmt.Errorf("schedules: %w", err)
 	}
 	s.mu.Lock()
-	s.secrets = cfg.Secrets()
+	s.current = cfg
 	s.mu.Unlock()
+	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
 	was := map[string]string{}
 	for _, v := range s.cfg.Values() {
 		was[v.Path] = v.Text

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,10 +17,14 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
@@ -60,8 +65,12 @@ type server struct {
 	token  secret.String
 	demo   *demo.Demo
 
+	outbox   *outbox.Outbox
+	sessions *session.Manager
+	trail    *audit.Sink // nil if there is none
+
 	mu      sync.Mutex
-	secrets secret.Resolver
+	current *config.Config // cfg is the one that was loaded first
 }
 
 // Run serves until the context ends, and then ends everything in order. hurry is
@@ -71,7 +80,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Options: o, cfg: cfg, secrets: cfg.Secrets()}
+	s := &server{Options: o, cfg: cfg, current: cfg}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
 	}
@@ -83,6 +92,12 @@ func Run(ctx, hurry context.Context, o Options) error {
 		if s.demo, err = demo.New(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.openTrail(); err != nil {
+		return err
+	}
+	if s.trail != nil {
+		defer func() { err = errors.Join(err, s.trail.Close()) }()
 	}
 	if err := s.openEngine(ctx); err != nil {
 		return err
@@ -102,7 +117,13 @@ func Run(ctx, hurry context.Context, o Options) error {
 
 // openEngine opens the engine with the workflows of the configuration.
 func (s *server) openEngine(ctx context.Context) error {
-	workflows, schedules, err := steps.Workflows(s.cfg)
+	host, _ := os.Hostname() // or messages don't say
+	messages, err := outbox.New(s.cfg, notify.Place{Host: host, Page: "http://" + s.cfg.Server.Listen})
+	if err != nil {
+		return err
+	}
+	s.outbox = messages
+	p, err := s.planned(s.cfg)
 	if err != nil {
 		return err
 	}
@@ -115,32 +136,51 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor}
+	s.sessions = s.newSessions(self, locks)
+	handlers := runner.Handlers()
+	maps.Copy(handlers, s.outbox.Handlers())
+	handlers[session.Handler] = s.sessions.Runner.Handle
 	ec := engine.Config{
-		Dir: s.cfg.Server.Data, Workflows: workflows, Handlers: runner.Handlers(),
+		Dir: s.cfg.Server.Data, Workflows: p.workflows, Handlers: handlers,
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
 	}
 	if s.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS
 	}
-	if s.demo != nil {
-		ec.Workflows = append(ec.Workflows, s.demo.Workflows...)
-	}
 	if s.engine, err = engine.Open(ctx, ec); err != nil {
 		return err
 	}
-	if err := s.engine.SetSchedules(ctx, schedules); err != nil {
+	s.outbox.Attach(s.engine)
+	s.sessions.Engine = s.engine
+	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
+		return errors.Join(err, s.engine.Close(ctx))
+	}
+	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		return errors.Join(err, s.engine.Close(ctx))
 	}
 	return nil
 }
 
-// resolver returns what resolves references now.
-func (s *server) resolver() secret.Resolver {
+// openTrail opens the audit trail, unless it is switched off.
+func (s *server) openTrail() (err error) {
+	a := s.cfg.Audit
+	if a.Off {
+		return nil
+	}
+	s.trail, err = audit.Open(audit.Config{Path: a.File, MaxSize: a.MaxSize, Keep: a.Keep, Redactor: s.Source.Redactor, Logger: s.Log})
+	return err
+}
+
+// config returns the configuration as it is now.
+func (s *server) config() *config.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.secrets
+	return s.current
 }
+
+// resolver returns what resolves references now.
+func (s *server) resolver() secret.Resolver { return s.config().Secrets() }
 
 // serve runs all parts until the context ends or one of them can't go on.
 func (s *server) serve(ctx, hurry context.Context) error {
@@ -219,10 +259,10 @@ func (s *server) publicAddress(addr net.Addr) string {
 func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.cfg.Server.Listen}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data,
+		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Sessions: s.sessions,
 	}
 	rest := api.New(o)
-	page := api.Guard(o, web.New(web.Options{Engine: s.engine, Redact: s.Source.Redactor.String, Version: s.Version}))
+	page := api.Guard(o, web.New(web.Options{Engine: s.engine, Sessions: s.sessions, Redact: s.Source.Redactor.String, Version: s.Version}))
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/healthz" {

@@ -20,11 +20,14 @@ const (
 // giveUpSuffix names the workflow that runs when a run of another gave up.
 const giveUpSuffix = ".on-give-up"
 
+// Alarm returns the workflow that tells notifiers that a run of another gave up.
+type Alarm func(workflow string, notifiers []string) (*engine.Workflow, error)
+
 // Workflows returns the workflows of the configuration, and their schedules.
-func Workflows(c *config.Config) (list []*engine.Workflow, schedules []engine.Schedule, err error) {
+func Workflows(c *config.Config, alarm Alarm) (list []*engine.Workflow, schedules []engine.Schedule, err error) {
 	for _, name := range c.WorkflowNames() {
 		w := c.Workflows[name]
-		made, err := newWorkflow(w, c.Secrets())
+		made, err := newWorkflow(w, c.Secrets(), alarm)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -45,7 +48,7 @@ func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
 }
 
 // newWorkflow returns the workflow.
-func newWorkflow(w *config.Workflow, secrets secret.Resolver) (*engine.Workflow, error) {
+func newWorkflow(w *config.Workflow, secrets secret.Resolver, tell Alarm) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
@@ -55,6 +58,13 @@ func newWorkflow(w *config.Workflow, secrets secret.Resolver) (*engine.Workflow,
 	for _, s := range w.Steps {
 		parts = append(parts, engine.Call(s.ID, handler(s), s,
 			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency)))
+	}
+	if len(w.Notify) > 0 {
+		alarm, err := tell(w.Name, w.Notify)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, engine.OnGiveUp(alarm))
 	}
 	if w.OnGiveUp != nil {
 		alarm, err := engine.NewWorkflow(w.Name+giveUpSuffix,

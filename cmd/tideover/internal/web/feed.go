@@ -46,6 +46,15 @@ func (f *feed) tell(ev engine.Event, missed bool) {
 	}
 }
 
+// stir makes all readers look again.
+func (f *feed) stir() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.readers {
+		r.touch()
+	}
+}
+
 // touch makes the reader look again.
 func (r *reader) touch() {
 	select {

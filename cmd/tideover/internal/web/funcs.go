@@ -11,6 +11,7 @@ import (
 var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥",
+	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",
 }
 
 func (h *handler) funcs() template.FuncMap {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -19,6 +21,8 @@ type Options struct {
 	Redact  func(string) string        // applied to all text that is shown; nil means none
 	Version string                     // shown at the bottom of every page
 	Actor   func(*http.Request) string // who asks, for the history of a run; nil means "page"
+
+	Sessions api.Sessions // have a page of their own; nil means that there is none
 }
 
 // policy lets a page load what this package serves, and nothing else.
@@ -70,6 +74,12 @@ func (h *handler) routes() {
 	h.mux.HandleFunc("GET /live/runs", h.liveRuns)
 	h.mux.HandleFunc("GET /live/runs/{id}", h.liveRun)
 	h.mux.HandleFunc("GET /live/dead", h.liveDead)
+	if h.Sessions != nil {
+		h.mux.HandleFunc("GET /sessions", h.sessions)
+		h.mux.HandleFunc("GET /sessions/{session}/{action}", h.askSession)
+		h.mux.HandleFunc("POST /sessions/{session}/{action}", h.actSession)
+		h.mux.HandleFunc("GET /live/sessions", h.liveSessions)
+	}
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusNotFound, errors.New("there is no such page"))
@@ -98,13 +108,14 @@ type page struct {
 	Version string
 	Flash   string // what was just done
 	Now     time.Time
-	Dead    int // dead letters, for the navigation
+	Dead    int  // dead letters, for the navigation
+	Keeps   bool // there is a page for sessions
 	Body    any
 }
 
 // show answers with a page.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Version = h.Version
+	p.Version, p.Keeps = h.Version, h.Sessions != nil
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
@@ -145,6 +156,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err e
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)
 	}
+	if r.PathValue("session") != "" {
+		p.Back = "/sessions"
+	}
 	name := "problem"
 	if fromHTMX(r) {
 		name = "problem-part"
@@ -156,7 +170,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err e
 func statusOf(err error) int {
 	var long *http.MaxBytesError
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, engine.ErrNotFound), errors.Is(err, session.ErrUnknown):
 		return http.StatusNotFound
 	case errors.Is(err, engine.ErrState), errors.Is(err, engine.ErrConflict):
 		return http.StatusConflict

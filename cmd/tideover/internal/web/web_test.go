@@ -92,6 +92,13 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.serve(e, change...)
+	return b
+}
+
+// serve serves the page of an engine.
+func (b *bed) serve(e *engine.Engine, change ...func(*Options)) {
+	b.Helper()
 	b.e = e
 	o := Options{Engine: e, Version: "test"}
 	for _, f := range change {
@@ -99,12 +106,11 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 	}
 	b.h = newHandler(o)
 	b.srv = httptest.NewServer(b.h)
-	t.Cleanup(func() {
+	b.Cleanup(func() {
 		b.close()
 		b.srv.CloseClientConnections()
 		b.srv.Close()
 	})
-	return b
 }
 
 // close closes the engine, which ends the streams.

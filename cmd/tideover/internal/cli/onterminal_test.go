@@ -12,8 +12,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// session is a program on a terminal of its own.
-type session struct {
+// onTTY is a program on a terminal of its own.
+type onTTY struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	tty  *os.File
@@ -24,7 +24,7 @@ type session struct {
 }
 
 // onTerminal starts tideover as the leader of a session.
-func onTerminal(t *testing.T, args ...string) *session {
+func onTerminal(t *testing.T, args ...string) *onTTY {
 	t.Helper()
 	cmd, mark := command(t, args...)
 	return startSession(t, cmd, mark)
@@ -32,7 +32,7 @@ func onTerminal(t *testing.T, args ...string) *session {
 
 // underShell starts a shell with job control that runs the script; $0 is
 // tideover.
-func underShell(t *testing.T, script string) *session {
+func underShell(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -43,13 +43,13 @@ func underShell(t *testing.T, script string) *session {
 	return startSession(t, cmd, mark)
 }
 
-func startSession(t *testing.T, cmd *exec.Cmd, mark string) *session {
+func startSession(t *testing.T, cmd *exec.Cmd, mark string) *onTTY {
 	t.Helper()
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{t: t, cmd: cmd, tty: tty, mark: mark, done: make(chan struct{})}
+	s := &onTTY{t: t, cmd: cmd, tty: tty, mark: mark, done: make(chan struct{})}
 	go s.read()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -59,7 +59,7 @@ func startSession(t *testing.T, cmd *exec.Cmd, mark string) *session {
 	return s
 }
 
-func (s *session) read() {
+func (s *onTTY) read() {
 	defer close(s.done)
 	buf := make([]byte, 4096)
 	for {
@@ -73,13 +73,13 @@ func (s *session) read() {
 	}
 }
 
-func (s *session) screen() string {
+func (s *onTTY) screen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text
 }
 
-func (s *session) expect(text string) {
+func (s *onTTY) expect(text string) {
 	s.t.Helper()
 	defer func() {
 		if s.t.Failed() {
@@ -89,20 +89,20 @@ func (s *session) expect(text string) {
 	eventually(s.t, text+" on the terminal", func() bool { return strings.Contains(s.screen(), text) })
 }
 
-func (s *session) write(text string) {
+func (s *onTTY) write(text string) {
 	s.t.Helper()
 	if _, err := s.tty.WriteString(text); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *session) end() int {
+func (s *onTTY) end() int {
 	s.t.Helper()
 	_ = s.cmd.Wait()
 	return exitCode(s.cmd)
 }
 
-func (s *session) wantCode(want int) {
+func (s *onTTY) wantCode(want int) {
 	s.t.Helper()
 	if got := s.end(); got != want {
 		s.t.Errorf("exit code = %d, want %d; the terminal shows %q", got, want, s.screen())

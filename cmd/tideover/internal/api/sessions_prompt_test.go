@@ -1,0 +1,83 @@
+//go:build unix
+
+package api
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+// tolerated is far more than the 100 ms that are promised, for machines that do
+// other things too. What it took is in the log of the test.
+const tolerated = 5 * time.Second
+
+// prompt says how long it took until the condition held.
+func prompt(t *testing.T, what string, since time.Time, holds func() bool) {
+	t.Helper()
+	for !holds() {
+		if time.Since(since) > tolerated {
+			t.Errorf("%s: not within %v", what, tolerated)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("%s: after %v", what, time.Since(since).Round(100*time.Microsecond))
+}
+
+func TestSessionsObeyAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, script string
+		first        string // the state that the session is in
+		do           func(context.Context, *Client) (session.Status, error)
+		state        string // what it shall be, "" for any
+		commands     int    // that shall have been begun
+		told         bool   // the command shall be told to end
+	}{
+		{"pause while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", SessionPause{})
+		}, "paused", 1, true},
+		{"pause until a time while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", SessionPause{Until: time.Now().Add(time.Hour)})
+		}, "waiting", 1, true},
+		{"stop while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.StopSession(ctx, "s", false)
+		}, "stopped", 1, true},
+		{"stop for tonight while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.StopSession(ctx, "s", true)
+		}, "waiting", 1, true},
+		{"pause while it waits", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", SessionPause{})
+		}, "paused", 1, false},
+		{"stop while it waits", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.StopSession(ctx, "s", false)
+		}, "stopped", 1, false},
+		{"retry now", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
+			return c.RetrySession(ctx, "s")
+		}, "", 2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := keep(t, map[string]string{"s": c.script})
+			k.until("s", c.first)
+			if c.told {
+				eventually(t, "the command runs", func() bool { return k.sign("begun") })
+			}
+			client := k.client()
+			since := time.Now()
+			if st, err := c.do(t.Context(), client); err != nil {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			prompt(t, "answered", since, func() bool { return true })
+			if c.told {
+				prompt(t, "the command is told to end", since, func() bool { return k.sign("told") })
+			}
+			prompt(t, "the API says so", since, func() bool {
+				st, err := client.Session(t.Context(), "s")
+				return err == nil && (c.state == "" || st.State == c.state) && st.Commands == c.commands
+			})
+		})
+	}
+}

@@ -1,0 +1,9 @@
+//go:build unix
+
+package audit
+
+import "golang.org/x/sys/unix"
+
+// noFollow makes it an error if the path is a symbolic link: who could place one
+// there would choose the file that is made private and appended to.
+const noFollow = unix.O_NOFOLLOW

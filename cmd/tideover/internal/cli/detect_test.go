@@ -1,0 +1,119 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+)
+
+const detectLog = "Working.\n" +
+	"The test covers \"5-hour limit reached ∙ resets 3am\" too.\n" +
+	"529 Overloaded · Retrying in 4s · attempt 6/10\n" +
+	"\x1b[31m⎿ 5-hour limit reached ∙ resets 3pm (UTC)\x1b[0m\n"
+
+func logFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "session.log")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestDetect(t *testing.T) {
+	t.Parallel()
+	at := []string{"detect", "--at", "2026-11-15T12:00:00Z"}
+	for name, tc := range map[string]struct {
+		args []string
+		log  string
+		want []string
+	}{
+		"a limit": {nil, detectLog, []string{
+			"rate-limit until 2026-11-15 ", " (in 3h)\n", "line 4: 5-hour limit reached · resets 3pm (UTC)\n",
+			`rule limit-resets of pack claude-code, by line; the time is read from "3pm (UTC)" as moment`,
+		}},
+		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
+			"LINE  RULE", "decoy: has its words", "alive: the program goes on", "decides",
+		}},
+		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line has words of a rule"}},
+		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, detectLog, []string{"overloaded\n", "it was retrying"}},
+		"a limit that has passed":       {nil, "limit will reset at 2026-11-15 11:59:00Z\n", []string{"(now)"}},
+		"a limit without a time":        {nil, "429 Too Many Requests\n", []string{"rate-limit, until when is not stated"}},
+		"a time that can't be":          {nil, "retry after 9999 days\n", []string{`states "9999 days", not used`}},
+		"a wait of the rule":            {nil, `"quotaId": "XPerMinute"`, []string{"(in 1m)", "the wait is the rule's"}},
+		"no credits":                    {nil, "Credit balance is too low\n", []string{"terminal, and no wait helps"}},
+		"an exit code with a meaning":   {[]string{"--pack", "gemini", "--exit", "41"}, "", []string{"terminal", "not logged in"}},
+		"an exit code without a pack":   {[]string{"--exit", "41"}, "", []string{"crashed", "by the exit code"}},
+		"the owner":                     {[]string{"--exit", "130"}, "x\n", []string{"user-exit"}},
+		"success":                       {[]string{"--exit", "0"}, "done\n", []string{"completed"}},
+		"nothing known":                 {nil, "x\n", []string{"unknown", "the exit code is not known"}},
+		"a terminal's controls in text": {[]string{"--explain"}, "Retry-After: x\u202ey\n", []string{"Retry-After: xy"}},
+	} {
+		args := append(append([]string{}, at...), append(tc.args, logFile(t, tc.log))...)
+		got := tideover(t, args...)
+		wantCode(t, got, 0)
+		for _, part := range tc.want {
+			wantIn(t, name, got.out, part)
+		}
+	}
+}
+
+func TestDetectReadsStandardInput(t *testing.T) {
+	t.Parallel()
+	cmd, _ := command(t, "detect", "--json", "--explain", "--at", "2026-11-15T12:00:00Z", "-")
+	cmd.Stdin = strings.NewReader(detectLog)
+	out := finish(t, cmd)
+	wantCode(t, out, 0)
+	var got struct {
+		Reason   string           `json:"reason"`
+		Until    time.Time        `json:"until"`
+		Wait     time.Duration    `json:"wait_ns"`
+		Pack     string           `json:"pack"`
+		Number   int              `json:"number"`
+		Findings []detect.Finding `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(out.out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out.out)
+	}
+	if got.Reason != "rate-limit" || !got.Until.Equal(time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC)) || got.Wait != 3*time.Hour ||
+		got.Pack != "claude-code" || got.Number != 4 || len(got.Findings) != 3 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestDetectRefuses(t *testing.T) {
+	t.Parallel()
+	log := logFile(t, detectLog)
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"an unknown pack":    {[]string{"--pack", "claude", log}, `--pack: pack "claude" is unknown (did you mean "claude-code"?); the packs are claude-code, codex`},
+		"a missing file":     {[]string{log + "x"}, "no such file"},
+		"a folder":           {[]string{t.TempDir()}, "is a directory"},
+		"no file":            {nil, "accepts 1 arg"},
+		"a bad time":         {[]string{"--at", "noon", log}, `--at: "noon" is not a time`},
+		"a bad exit code":    {[]string{"--exit", "300", log}, "--exit: 300 is not an exit code"},
+		"a negative code":    {[]string{"--exit", "-1", log}, "--exit: -1 is not an exit code"},
+		"a flag without use": {[]string{"--packs", log}, "unknown flag"},
+	} {
+		got := tideover(t, append([]string{"detect"}, tc.args...)...)
+		wantCode(t, got, codeOwn)
+		wantIn(t, name, got.stderr, tc.want)
+	}
+}
+
+func TestDetectCompletesPacks(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "__complete", "detect", "--pack", "")
+	for _, name := range detect.Names() {
+		wantIn(t, "completion", got.out, name+"\t")
+	}
+}

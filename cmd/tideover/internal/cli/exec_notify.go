@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// tellTime is how long exec waits at its end for those who are to be told.
+const tellTime = time.Minute
+
+// tellers tell somebody what happens to a command. There is no engine here: what
+// can't be sent before the end is said on standard error.
+type tellers struct {
+	list     []*teller
+	redactor *secret.Redactor
+	warn     func(string)
+	ctx      context.Context
+	cancel   context.CancelFunc
+	pending  sync.WaitGroup
+}
+
+type teller struct {
+	*config.Notifier
+	sender *notify.Sender
+	runner *retry.Runner
+	gate   *notify.Gate
+}
+
+// newTellers makes those that the flags name.
+func newTellers(path string, names []string) (*tellers, error) {
+	t := &tellers{redactor: new(secret.Redactor)}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	if len(names) == 0 {
+		return t, nil
+	}
+	src, err := (&configFlags{path: path}).source(t.redactor)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(src)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		n := cfg.Notifiers[name]
+		if n == nil {
+			return nil, fmt.Errorf("--notify: %s", noNotifier(cfg, name))
+		}
+		made, err := newTeller(cfg, n)
+		if err != nil {
+			return nil, err
+		}
+		t.list = append(t.list, made)
+	}
+	return t, nil
+}
+
+func newTeller(cfg *config.Config, n *config.Notifier) (*teller, error) {
+	sender, err1 := notify.New(n, notify.Env{Secrets: cfg.Secrets()})
+	runner, err2 := retry.New(n.Policy, retry.WithName("notify "+n.Name))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("notify %q: %w", n.Name, err)
+	}
+	return &teller{n, sender, runner, notify.NewGate(n)}, nil
+}
+
+// observe starts to tell those who want to know. The command does not wait.
+func (t *tellers) observe(ev retry.Event) {
+	if len(t.list) == 0 || ev.Reason == retry.StopCanceled {
+		return
+	}
+	m, ok := notify.Compose(ev, origin())
+	if !ok {
+		return
+	}
+	for _, l := range t.list {
+		if !notify.Wants(l.On, m) {
+			continue
+		}
+		if admitted, held := l.gate.Admit(m, time.Now()); held == notify.NotHeld {
+			t.pending.Go(func() {
+				err := l.runner.Do(t.ctx, func(ctx context.Context) error { return l.sender.Send(ctx, admitted) })
+				if err != nil {
+					t.warn(t.redactor.String(fmt.Sprintf("nobody was told: %v", err)))
+				}
+			})
+		}
+	}
+}
+
+// finish waits for those who are being told, but not for ever.
+func (t *tellers) finish(stop context.Context) {
+	limit := time.AfterFunc(tellTime, t.cancel)
+	defer limit.Stop()
+	defer context.AfterFunc(stop, t.cancel)()
+	t.pending.Wait()
+	t.cancel()
+}

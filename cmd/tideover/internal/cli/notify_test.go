@@ -1,0 +1,163 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func hookFile(t *testing.T, url, policy string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tideover.yaml")
+	write(t, path, "version: 1\nnotify:\n  hook: {webhook: \""+url+"/${env:SECRET_PATH}\", policy: "+policy+"}\n")
+	return path
+}
+
+func TestNotifyTest(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t, 200, 500, 503, 503)
+	file := hookFile(t, server.URL, "fixed(1ms) attempts=5")
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		code  int
+		texts []string
+		tries int // that the server has seen by then
+	}{
+		{"sent", []string{"hook"}, 0, []string{"sent by hook (webhook)"}, 1},
+		{"refused", []string{"hook"}, 1, []string{`notify "hook"`, "500"}, 2},
+		{"refused, as JSON", []string{"hook", "--json"}, 1, []string{`"sent":false`, `"attempts":1`}, 3},
+		{"tried again", []string{"hook", "--retry", "--json"}, 0, []string{`"sent":true`, `"attempts":2`}, 5},
+		{"unknown", []string{"fone"}, 125, []string{`there is no notifier "fone"`, "there are hook"}, 5},
+	} {
+		cmd, _ := command(t, append([]string{"notify", "test", "--config", file}, tt.args...)...)
+		cmd.Env = append(cmd.Env, "SECRET_PATH=planted-secret")
+		got := finish(t, cmd)
+		wantCode(t, got, tt.code)
+		for _, text := range tt.texts {
+			wantIn(t, tt.name, got.out+got.stderr, text)
+		}
+		if strings.Contains(got.out+got.stderr, "planted-secret") {
+			t.Errorf("%s: a secret is printed: %q", tt.name, got.out+got.stderr)
+		}
+		if n := len(server.all()); n != tt.tries {
+			t.Errorf("%s: the server was asked %d times, want %d", tt.name, n, tt.tries)
+		}
+	}
+}
+
+func TestExecNotify(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t, 503, 503)
+	file := hookFile(t, server.URL, "fixed(10ms) attempts=5")
+	run := func(args ...string) outcome {
+		cmd, _ := command(t, append([]string{"exec", "--policy", quick, "--attempts", "2", "--config", file}, args...)...)
+		cmd.Env = append(cmd.Env, "SECRET_PATH=planted-secret")
+		return finish(t, cmd)
+	}
+	wantCode(t, run("--notify", "hook", "--", "sh", "-c", "exit 7"), 7)
+	bodies := server.all()
+	if len(bodies) != 3 {
+		t.Fatalf("the server was asked %d times: %q", len(bodies), bodies)
+	}
+	wantIn(t, "message", bodies[2], `"title":"sh gave up"`)
+	wantIn(t, "message", bodies[2], `2 attempts`)
+	wantCode(t, run("--notify", "hook", "--", "true"), 0)
+	if n := len(server.all()); n != 3 {
+		t.Errorf("a success is told: %q", server.all()[3:])
+	}
+	got := run("--notify", "fone", "--", "touch", filepath.Join(t.TempDir(), "ran"))
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "fone"`)
+
+	server.Close() // now nobody is there
+	got = run("--notify", "hook", "--", "sh", "-c", "exit 7")
+	wantCode(t, got, 7)
+	wantIn(t, "stderr", got.stderr, "nobody was told")
+	if strings.Contains(got.stderr, "planted-secret") {
+		t.Errorf("a secret is printed: %q", got.stderr)
+	}
+}
+
+// A server is killed between giving up and telling. The next one tells, once.
+func TestServeIsKilledBetweenGivingUpAndTelling(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t)
+	addr := server.Listener.Addr().String()
+	server.Close() // nobody is there yet
+	file := `version: 1
+notify: {hook: {webhook: "http://` + addr + `", policy: fixed(50ms) attempts=unlimited}}
+sessions:
+  night: {start: [sh, -c, "echo oops; exit 7"], policy: fixed(10ms) attempts=3, notify: [hook]}
+workflows:
+  bad:
+    steps: [{id: a, run: ["false"], policy: fixed(10ms) attempts=2}]
+    on-give-up: {notify: [hook]}
+`
+	s := serveFile(t, file, "")
+	id := strings.TrimSpace(s.ask("run", "bad").out)
+	eventually(t, "the end", func() bool {
+		return strings.Contains(s.ask("sessions", "ls", "--json").out, `"gave-up"`) && strings.Contains(s.ask("show", id, "--json").out, `"dead"`)
+	})
+	_ = s.Process.Kill()
+	_ = s.Wait()
+
+	l, err := listenAgain(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	told := map[string]int{}
+	late := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m struct{ Event, Subject string }
+		text, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(text, &m)
+		mu.Lock()
+		defer mu.Unlock()
+		told[m.Event+" "+m.Subject]++
+	})}
+	go func() { _ = late.Serve(l) }()
+	defer late.Close()
+	s = serveFile(t, file, s.dir)
+	eventually(t, "two messages", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) == 2
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if got := fmt.Sprint(told); got != "map[gave-up bad:1 gave-up night:1]" {
+		t.Errorf("told %s", got)
+	}
+	info, err := os.Stat(filepath.Join(s.data, "audit.jsonl"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the audit trail: %v, %v", info, err)
+	}
+}
+
+func TestServeTakesOverSessionsOfAnotherFile(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, "version: 1\n", "")
+	wantIn(t, "sessions", s.ask("sessions", "ls", "--json").out, `[]`)
+	write(t, s.file, `version: 1
+sessions:
+  night: {start: [sh, -c, "echo retry after 3600s; exit 1"]}
+`)
+	eventually(t, "the session waits", func() bool { return strings.Contains(s.ask("sessions", "ls", "--json").out, `"waiting"`) })
+	wantIn(t, "log", s.ask("sessions", "show", "night").out, "retry after 3600s")
+	wantCode(t, s.ask("sessions", "pause", "night"), 0)
+	wantIn(t, "sessions", s.ask("sessions", "ls").out, "paused")
+	wantCode(t, s.ask("sessions", "resume", "night"), 0)
+	wantCode(t, s.ask("sessions", "retry-now", "night"), 0)
+	eventually(t, "another window", func() bool { return strings.Contains(s.ask("sessions", "show", "night", "--json").out, `"windows":2`) })
+	wantCode(t, s.ask("sessions", "stop", "night"), 0)
+	wantIn(t, "sessions", s.ask("sessions", "ls").out, "stopped")
+}

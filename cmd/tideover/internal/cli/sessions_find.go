@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+)
+
+// How long those who keep sessions may take to answer. A server may be far away; a
+// watch is on this machine.
+const (
+	servePatience = 5 * time.Second
+	watchPatience = time.Second
+)
+
+// The kinds of processes that keep sessions.
+const (
+	inServe = "serve"
+	inWatch = "watch"
+)
+
+// place is a process that keeps sessions.
+type place struct {
+	kind     string
+	client   *api.Client
+	patience time.Duration
+}
+
+// located is a session, and where it is kept.
+type located struct {
+	session.Status
+	In string `json:"in"` // serve or watch
+	At string `json:"at"` // the socket, or the address
+
+	place *place
+}
+
+// watchFolders returns the folders in which each watch has one with its socket: at
+// the default place, and where the configuration that is found here says.
+func watchFolders() (list []string) {
+	if socket, err := api.DefaultSocket(os.Getenv); err == nil {
+		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
+	}
+	if cfg, _, err := loadConfig(&configFlags{}); err == nil {
+		list = append(list, filepath.Join(cfg.Server.Data, "watch"))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// watchSockets returns the sockets of all watches, also of those that are gone.
+func watchSockets(folders []string) (list []string) {
+	for _, folder := range folders {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue // none has ever run
+		}
+		for _, e := range entries {
+			path := filepath.Join(folder, e.Name(), watch.Socket)
+			if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+				list = append(list, path)
+			}
+		}
+	}
+	return list
+}
+
+// places returns everybody who may keep sessions: the server first, and the
+// watches. A server that is named is the only one.
+func (o *sessionsOptions) places() ([]*place, error) {
+	c, err := o.dial()
+	if err != nil {
+		return nil, err
+	}
+	list := []*place{{inServe, c, servePatience}}
+	for _, path := range watchSockets(watchFolders()) {
+		if path == c.Where() {
+			list[0].kind = inWatch
+		}
+		if o.server != "" || path == c.Where() {
+			continue
+		}
+		w, err := api.Dial(api.Target{Server: "unix:" + path, By: whoami()})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &place{inWatch, w, watchPatience})
+	}
+	return list, nil
+}
+
+func closePlaces(list []*place) {
+	for _, p := range list {
+		p.client.Close()
+	}
+}
+
+// silence is why nobody waits any longer for an answer.
+type silence time.Duration
+
+func (s silence) Error() string { return fmt.Sprintf("silent for %v", time.Duration(s)) }
+
+// sessions asks for the sessions of the place.
+func (p *place) sessions(ctx context.Context) ([]located, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, silence(p.patience))
+	defer cancel()
+	all, err := p.client.Sessions(ctx)
+	if _, silent := errors.AsType[silence](err); silent {
+		err = &api.UnreachableError{Where: p.client.Where(), Err: err}
+	}
+	list := make([]located, len(all))
+	for i, s := range all {
+		list[i] = p.locate(s)
+	}
+	return list, err
+}
+
+func (p *place) locate(s session.Status) located { return located{s, p.kind, p.client.Where(), p} }
+
+// note says why the place did not answer.
+func (p *place) note(err error) string {
+	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
+		err = u.Err
+	}
+	return fmt.Sprintf("%s at %s: %v", p.kind, p.client.Where(), err)
+}
+
+// gone reports whether there is nobody at a place: a socket that is left over, or
+// none.
+func gone(err error) bool {
+	_, unreachable := errors.AsType[*api.UnreachableError](err)
+	return unreachable && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist))
+}
+
+// survey asks all places at once. Where nobody is any more there are no sessions;
+// places that can't say are in the notes. It is an error if nobody has answered.
+func survey(ctx context.Context, places []*place) (found []located, notes []string, err error) {
+	lists, errs := make([][]located, len(places)), make([]error, len(places))
+	var asked sync.WaitGroup
+	for i, p := range places {
+		asked.Go(func() { lists[i], errs[i] = p.sessions(ctx) })
+	}
+	asked.Wait()
+	if !slices.Contains(errs, nil) {
+		err, errs[0] = errs[0], nil // what matters is that the server did not
+	}
+	for i, p := range places {
+		if errs[i] != nil && !gone(errs[i]) {
+			notes = append(notes, p.note(errs[i]))
+		}
+		found = append(found, lists[i]...)
+	}
+	slices.SortFunc(found, func(a, b located) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
+	})
+	return found, notes, err
+}
+
+// survey is survey for a verb, which says what is in the notes.
+func (o *sessionsOptions) survey(ctx context.Context, places []*place) ([]located, error) {
+	found, notes, err := survey(ctx, places)
+	for _, n := range notes {
+		o.warn("%s", n)
+	}
+	if gone(err) && o.server == "" {
+		err = fmt.Errorf("%w; no tideover watch answers either", err)
+	}
+	return found, err
+}
+
+// find returns who keeps the session of the name. It asks nobody if only one is
+// meant.
+func (o *sessionsOptions) find(ctx context.Context, places []*place, name string) (*place, error) {
+	if o.server != "" {
+		return places[0], nil
+	}
+	all, err := o.survey(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	var names, candidates []string
+	var kept *place
+	for _, s := range all {
+		names = append(names, s.Name)
+		if s.Name == name {
+			kept, candidates = s.place, append(candidates, s.In+" at "+s.At)
+		}
+	}
+	switch len(candidates) {
+	case 1:
+		return kept, nil
+	case 0:
+		return nil, unknownSession(name, slices.Compact(names))
+	}
+	return nil, &api.Problem{
+		Status: http.StatusConflict, Code: api.CodeAmbiguous, Message: fmt.Sprintf("%q is the name of %d sessions", name, len(candidates)),
+		Hint: "say which one with --server unix:PATH", Candidates: candidates,
+	}
+}
+
+func unknownSession(name string, known []string) error {
+	p := &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("%v: %q", session.ErrUnknown, name), Hint: "there are none"}
+	if len(known) > 0 {
+		p.Hint = "there are " + strings.Join(known, ", ")
+	}
+	return p
+}

@@ -1,0 +1,136 @@
+//go:build unix
+
+package cli
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dead leaves a socket on which nobody listens.
+func (h *home) dead(path string) {
+	h.t.Helper()
+	l := h.bind(path)
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// mute makes a socket on which nobody answers.
+func (h *home) mute(path string) {
+	h.t.Helper()
+	l := h.bind(path)
+	h.t.Cleanup(func() { _ = l.Close() })
+}
+
+func (h *home) bind(path string) *net.UnixListener {
+	h.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return l
+}
+
+func TestSessionsAreFoundWhereverTheyAre(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	serve := h.keep(h.serveSocket(), map[string]string{"night": limited, "twice": limited})
+	one := h.keep(h.watchSocket("one"), map[string]string{"noon": limited})
+	two := h.keep(h.watchSocket("two"), map[string]string{"twice": limited})
+	h.dead(h.watchSocket("left"))
+	if err := os.MkdirAll(filepath.Join(h.state, "tideover", "watch", "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(h.state, "tideover", "watch", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for k, name := range map[*keeper]string{serve: "night", one: "noon", two: "twice"} {
+		k.until(name, "waiting")
+	}
+	serve.until("twice", "waiting")
+
+	lines := strings.Split(h.want("ls"), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("ls:\n%s", strings.Join(lines, "\n"))
+	}
+	for i, want := range [][2]string{{"night", " serve "}, {"noon", " watch "}, {"twice", " serve "}, {"twice", " watch "}} {
+		if line := lines[i+1]; !strings.HasPrefix(line, want[0]) || !strings.Contains(line, want[1]) {
+			t.Errorf("line %d is %q, want %q", i+1, line, want)
+		}
+	}
+	wantIn(t, "one of a watch", h.want("pause", "noon"), "noon paused")
+	one.until("noon", "paused")
+	wantIn(t, "one of the server", h.want("pause", "night"), "night paused")
+
+	got := h.verb("pause", "twice")
+	wantCode(t, got, codeNoRun)
+	for _, part := range []string{`"twice" is the name of 2 sessions`, "\n  serve at " + h.serveSocket(), "\n  watch at " + h.watchSocket("two"), "--server"} {
+		wantIn(t, "an ambiguous name", got.stderr, part)
+	}
+	wantIn(t, "the one that is meant", h.want("pause", "twice", "--server", "unix:"+h.watchSocket("two")), "twice paused")
+	two.until("twice", "paused")
+	serve.until("twice", "waiting")
+	if text := h.want("ls", "--server", "unix:"+h.watchSocket("one")); !strings.Contains(text, "watch") || strings.Contains(text, "night") {
+		t.Errorf("ls of one watch:\n%s", text)
+	}
+}
+
+func TestAWatchNeedsNoServer(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	got := h.verb("ls")
+	wantCode(t, got, codeOwn)
+	wantIn(t, "nobody", got.stderr, "no tideover serve at "+h.serveSocket())
+	wantIn(t, "nobody", got.stderr, "; no tideover watch answers either\n")
+
+	h.keep(h.watchSocket("w"), map[string]string{"noon": limited}).until("noon", "waiting")
+	wantIn(t, "ls", h.want("ls"), "noon  waiting")
+	wantIn(t, "show", h.want("show", "noon"), "watch at "+h.watchSocket("w"))
+	wantIn(t, "stop", h.want("stop", "noon"), "noon stopped")
+}
+
+func TestAWatchThatHangsIsNamed(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.mute(h.watchSocket("hangs"))
+	h.dead(h.watchSocket("left"))
+	h.keep(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
+	want := "tideover: watch at " + h.watchSocket("hangs") + ": silent for 1s\n"
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
+		begin := time.Now()
+		got := h.verb(args...)
+		wantCode(t, got, 0)
+		wantIn(t, "stdout", got.out, "noon")
+		if got.stderr != want {
+			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+		}
+		t.Logf("%q took %v", args, time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+func TestWatchesAreWhereTheConfigurationSays(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	data := filepath.Join(h.state, "elsewhere")
+	h.keep(filepath.Join(data, "watch", "w", "control.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	h.keep(h.watchSocket("w"), map[string]string{"night": limited}).until("night", "waiting")
+	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("version: 1\nserver: {data: "+data+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := h.want("ls")
+	wantIn(t, "by the file", text, "noon")
+	wantIn(t, "by default", text, "night")
+	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("nonsense: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "with a file that is wrong", h.want("ls"), "night")
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+const sessionsListLong = `Lists sessions: where they are, when they go on, what they have spent, and the line
+of output because of which they wait.
+
+WINDOWS are stated resets that were waited for, ATTEMPTS tries that failed
+otherwise; both with how many there may be. IN says who keeps the session: serve,
+or a watch.
+
+With --watch the list stays up to date: on a terminal in place, otherwise as a
+line for each session that has changed.`
+
+const sessionsListExample = `  tideover sessions ls
+  tideover sessions ls --watch
+  tideover sessions ls --json | jq -r '.sessions[] | select(.state == "gave-up").name'`
+
+func newSessionsList(io Streams) *cobra.Command {
+	o := &sessionsOptions{remote{io: io}}
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return o.watch(cmd)
+			}
+			return o.ask(cmd, o.list)
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "keep the list up to date")
+	o.command(cmd)
+	return cmd
+}
+
+func (o *sessionsOptions) list(ctx context.Context, places []*place) error {
+	all, err := o.survey(ctx, places)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		if all == nil {
+			all = []located{}
+		}
+		return o.printJSON(map[string]any{"sessions": all})
+	}
+	s := screenOf(o.io.Out)
+	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderSessions(all, &s), "\n"))
+	return err
+}
+
+// sessionColours are of the states that runs do not have.
+var sessionColours = map[string]string{"completed": "32", "gave-up": "31", "stopped": "2", "idle": "2"}
+
+func sessionColour(state string) string { return cmp.Or(sessionColours[state], stateColours[state]) }
+
+func renderSessions(list []located, s *screen) []string {
+	if len(list) == 0 {
+		return []string{"no sessions; keep one with `tideover watch`, or put one into the configuration of `tideover serve`"}
+	}
+	t := &table{heads: []string{"NAME", "STATE", "NEXT", "WINDOWS", "ATTEMPTS", "IN", "WHY"}}
+	narrow := s.width > 0 && s.width < roomForWhy
+	reasons := make([]string, len(list))
+	for i := range list {
+		st := &list[i].Status
+		reasons[i] = why(st)
+		row := []cell{
+			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(st.Next), "33"}, plain(of(st.Windows, st.MaxWindows)),
+			plain(of(st.Spent, st.MaxAttempts)), plain(list[i].In), {reasons[i], "2"},
+		}
+		if narrow {
+			row[len(row)-1].text = ""
+		}
+		t.add(row...)
+	}
+	lines := t.render(s)
+	if narrow {
+		return below(lines, reasons, s)
+	}
+	return lines
+}
+
+// roomForWhy is how wide a terminal must be for a reason to stand beside the rest.
+const roomForWhy = 110
+
+// below puts each reason on a line of its own.
+func below(rows, reasons []string, s *screen) []string {
+	lines := rows[:1:1]
+	for i, text := range reasons {
+		lines = append(lines, rows[i+1])
+		if text != "" {
+			lines = append(lines, "  "+s.paint("2", cut(visible(text), s.width-2)))
+		}
+	}
+	return lines
+}
+
+// of writes how much of something is spent.
+func of(spent, limit int) string {
+	if limit < 0 {
+		return strconv.Itoa(spent) + "/∞"
+	}
+	return strconv.Itoa(spent) + "/" + strconv.Itoa(limit)
+}
+
+// next writes how long it is until a time, and which it is.
+func (s *screen) next(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	layout, at, now := "15:04", t.In(s.zone), s.now.In(s.zone)
+	switch days := at.Sub(now) / (24 * time.Hour); {
+	case days >= 6:
+		layout = "2 Jan 15:04"
+	case at.Weekday() != now.Weekday():
+		layout = "Mon 15:04"
+	}
+	return s.until(t) + " (" + at.Format(layout) + ")"
+}
+
+// why says in a line what keeps a session from going on.
+func why(st *session.Status) string {
+	switch {
+	case st.State == "gave-up":
+		return strings.TrimPrefix(st.Reason+": "+st.Error, ": ")
+	case st.State != "waiting" && st.State != "paused":
+		return ""
+	case st.Last == nil || st.Last.Line == "" || st.WaitBy == "human" || st.WaitBy == "handler":
+		return st.WaitFor
+	}
+	return st.Last.Line
+}

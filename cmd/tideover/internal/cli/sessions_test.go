@@ -1,0 +1,321 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// limited is a script for a session that waits for an hour.
+const limited = `echo "retry after 3600s"; exit 1`
+
+// home is a folder for state, with processes that keep sessions in it.
+type home struct {
+	t     *testing.T
+	state string // for XDG_STATE_HOME
+}
+
+func newHome(t *testing.T) *home {
+	t.Helper()
+	state, err := os.MkdirTemp("", "home") // short, for the paths of sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(state) })
+	return &home{t, state}
+}
+
+func (h *home) serveSocket() string { return filepath.Join(h.state, "tideover", "tideover.sock") }
+
+func (h *home) watchSocket(folder string) string {
+	return filepath.Join(h.state, "tideover", "watch", folder, "control.sock")
+}
+
+// verb runs a verb to its end.
+func (h *home) verb(args ...string) outcome {
+	h.t.Helper()
+	cmd, _ := command(h.t, append([]string{"sessions"}, args...)...)
+	return finish(h.t, h.env(cmd))
+}
+
+func (h *home) env(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Dir = h.state // where no configuration is
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+h.state, "XDG_CONFIG_HOME="+h.state, "TIDEOVER_CONFIG=", "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=",
+		"TZ=UTC", "COLUMNS=", "USER=tester")
+	return cmd
+}
+
+// want runs a verb that must succeed, and returns what it prints.
+func (h *home) want(args ...string) string {
+	h.t.Helper()
+	got := h.verb(args...)
+	if got.code != 0 || got.stderr != "" {
+		h.t.Fatalf("tideover sessions %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
+	}
+	return strings.TrimSpace(got.out)
+}
+
+// keeper is a process that keeps sessions, in this process.
+type keeper struct {
+	t       *testing.T
+	engine  *engine.Engine
+	manager *session.Manager
+	tcp     string
+}
+
+// keep keeps sessions whose commands are scripts, by name, at a socket.
+func (h *home) keep(socket string, scripts map[string]string) *keeper {
+	t := h.t
+	t.Helper()
+	k := &keeper{t: t}
+	runner := &session.Runner{
+		Self: self(t), Locks: t.TempDir(),
+		Open: func(*session.Spec) (session.Streams, error) {
+			return session.Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
+		},
+		Cancel: func(ctx context.Context, run, by string) error { return k.engine.Cancel(ctx, run, by) },
+	}
+	k.manager = &session.Manager{Runner: runner, Output: func(string) (string, []string) {
+		return "/logs/x\x1b[2J", []string{"one", "two \x1b]0;owned\x07", "three"}
+	}}
+	policy, err := retry.Parse(session.DefaultPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// They end later than any session waits, whatever the time of the day.
+	quiet := &session.Hours{From: time.Now().Add(3 * time.Hour).Format("15:04"), To: time.Now().Add(4 * time.Hour).Format("15:04")}
+	var specs []*session.Spec
+	var flows []*engine.Workflow
+	for name, script := range scripts {
+		// The guard of a command is tideover, which the test binary must be told.
+		s := &session.Spec{
+			Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet, Env: map[string]string{roleVar: "tideover"},
+		}
+		flow, err := s.Workflow(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs, flows = append(specs, s), append(flows, flow)
+	}
+	k.engine, err = engine.Open(t.Context(), engine.Config{
+		Dir: t.TempDir(), Durability: engine.OS, Workflows: flows, Logger: slog.New(slog.DiscardHandler),
+		Handlers: map[string]engine.Handler{session.Handler: runner.Handle},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.manager.Engine = k.engine
+	if _, err := k.manager.Set(t.Context(), specs, flows); err != nil {
+		t.Fatal(err)
+	}
+	k.listen(socket)
+	return k
+}
+
+func (k *keeper) listen(socket string) {
+	k.t.Helper()
+	unix, err := api.ListenUnix(socket)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.tcp = "http://" + tcp.Addr().String()
+	server := api.NewServer(api.New(api.Options{Engine: k.engine, Sessions: k.manager, Token: secret.New(testToken), Logger: slog.New(slog.DiscardHandler)}))
+	var serving sync.WaitGroup
+	for _, l := range []net.Listener{unix, tcp} {
+		serving.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				k.t.Error(err)
+			}
+		})
+	}
+	k.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err := errors.Join(server.Shutdown(ctx), k.engine.Close(ctx))
+		serving.Wait()
+		if err != nil {
+			k.t.Error(err)
+		}
+	})
+}
+
+// until waits for a state of a session.
+func (k *keeper) until(name string, states ...string) (st session.Status) {
+	k.t.Helper()
+	eventually(k.t, name+" is one of "+strings.Join(states, ", "), func() bool {
+		var err error
+		if st, err = k.manager.Get(k.t.Context(), name); err != nil {
+			k.t.Fatal(err)
+		}
+		return slices.Contains(states, st.State)
+	})
+	return st
+}
+
+func TestSessionsAreToldWhatToDo(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	k := h.keep(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
+	k.until("night", "waiting")
+	k.until("day", "completed")
+
+	list := h.want("ls")
+	for _, part := range []string{"NAME   STATE", "day    completed", "1/10", "0/6", "serve", "retry after 3600s", "1h"} {
+		wantIn(t, "ls", list, part)
+	}
+	wantIn(t, "list", h.want("list"), "night")
+	var all struct{ Sessions []located }
+	if err := json.Unmarshal([]byte(h.want("ls", "--json")), &all); err != nil || len(all.Sessions) != 2 || all.Sessions[1].In != "serve" ||
+		all.Sessions[1].Last.Line != "retry after 3600s" || all.Sessions[1].At != h.serveSocket() {
+		t.Errorf("ls --json: %+v, %v", all, err)
+	}
+	shown := h.want("show", "night", "--lines", "2")
+	for _, part := range []string{
+		"night  waiting  serve at ", "set by      the server", "because     rate-limit", "windows     1 of 10", "attempts    0 of 6", "line        retry after 3600s",
+		"exit code   1", "policy      ", `output  /logs/x\x1b[2J`, "\n  two \\x1b]0;owned\\x07\n  three",
+	} {
+		wantIn(t, "show", shown, part)
+	}
+	if strings.Contains(shown, "\n  one") {
+		t.Errorf("show --lines 2 has more: %q", shown)
+	}
+
+	wantIn(t, "pause", h.want("pause", "night"), "night paused")
+	k.until("night", "paused")
+	wantIn(t, "resume", h.want("resume", "night"), "night waiting until 20")
+	wantIn(t, "pause --until", h.want("pause", "night", "--until", "48h"), "(1d23h)")
+	if st := k.until("night", "waiting"); st.WaitBy != "human" || !strings.Contains(st.WaitFor, "cli:") {
+		t.Errorf("pause --until: %+v", st)
+	}
+	wantIn(t, "reset", h.want("reset", "night", "--json"), `"windows":0`)
+	h.want("retry-now", "night")
+	eventually(t, "a second command", func() bool { return k.until("night", "waiting", "queued", "running").Commands == 2 })
+	k.until("night", "waiting")
+	h.want("stop", "night", "--tonight")
+	if st := k.until("night", "waiting"); st.Next.Sub(k.manager.Tonight("night")).Abs() > time.Minute {
+		t.Errorf("stop --tonight: %+v", st)
+	}
+	wantIn(t, "stop", h.want("stop", "night"), "night stopped")
+	h.want("resume", "night")
+	k.until("night", "waiting")
+}
+
+func TestSessionsThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	k := h.keep(h.serveSocket(), map[string]string{"night": limited})
+	k.until("night", "waiting")
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		err  string
+	}{
+		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; there are night`},
+		{"one that is hostile", []string{"stop", "x\x1b[2J"}, codeNoRun, `no such session: "x\x1b[2J"`},
+		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.serveSocket()}, codeNoRun, "no such session"},
+		{"no name", []string{"stop"}, codeOwn, "accepts 1 arg"},
+		{"two names", []string{"pause", "night", "day"}, codeOwn, "accepts 1 arg"},
+		{"not in this state", []string{"resume", "night"}, codeOwn, "not paused"},
+		{"no time", []string{"pause", "night", "--until", "tomorrow"}, codeOwn, "neither a time such as 07:00"},
+		{"a time that is over", []string{"pause", "night", "--until", "2001-01-01T00:00:00Z"}, codeOwn, "is over"},
+		{"no time of the day", []string{"pause", "night", "--until", "25:00"}, codeOwn, "neither a time"},
+		{"less than nothing", []string{"show", "night", "--lines", "-1"}, codeOwn, "--lines: -1 is negative"},
+		{"a verb that does not exist", []string{"explode", "night"}, codeOwn, "unknown command"},
+		{"a server that is not there", []string{"ls", "--server", "unix:/nowhere"}, codeOwn, "no tideover serve at /nowhere"},
+		{"over TCP without a token", []string{"ls", "--server", k.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := h.verb(c.args...)
+			wantCode(t, got, c.code)
+			wantIn(t, "stderr", got.stderr, c.err)
+		})
+	}
+	if st := k.until("night", "waiting"); st.WaitBy != "server" {
+		t.Errorf("something was changed: %+v", st)
+	}
+}
+
+func TestSessionsAreWatched(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	k := h.keep(h.serveSocket(), map[string]string{"night": limited})
+	k.until("night", "waiting")
+
+	cmd, mark := command(t, "sessions", "ls", "--watch")
+	s := startSession(t, h.env(cmd), mark)
+	s.expect("retry after 3600s")
+	s.expect("\x1b[3F") // it is drawn in place
+	h.want("pause", "night")
+	s.expect("paused")
+	s.write("\x03")
+	if code := s.end(); code != 130 {
+		t.Errorf("exit code %d after Ctrl-C", code)
+	}
+
+	p := &started{t: t, dir: t.TempDir()}
+	p.Cmd, p.mark = command(t, "sessions", "ls", "--watch", "--json")
+	out, err := os.Create(filepath.Join(p.dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	h.env(p.Cmd).Stdout, p.Stderr = out, &p.stderr
+	p.begin()
+	printed := func(text string) func() bool {
+		return func() bool { b, _ := os.ReadFile(out.Name()); return strings.Contains(string(b), text) }
+	}
+	eventually(t, "the session", printed(`"state":"paused"`))
+	h.want("resume", "night")
+	eventually(t, "its change", printed(`"state":"waiting"`))
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	if b, _ := os.ReadFile(out.Name()); strings.Count(string(b), "\n") != 2 {
+		t.Errorf("printed %s", b)
+	}
+}
+
+func TestTheNamesOfSessionsAreCompleted(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.keep(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
+	h.keep(h.watchSocket("a"), map[string]string{"noon": limited})
+	for line, want := range map[string][]string{
+		"show ": {"day", "night", "noon"}, "pause n": {"night", "noon"}, "stop night ": nil, "ls ": nil,
+	} {
+		words := strings.Split(line, " ")
+		cmd, _ := command(t, append([]string{"__complete", "sessions"}, words...)...)
+		got := finish(t, h.env(cmd))
+		for _, name := range []string{"day", "night", "noon"} {
+			if has := strings.Contains("\n"+got.out, "\n"+name+"\t"); has != slices.Contains(want, name) {
+				t.Errorf("%q: offers %s: %v\n%s", line, name, has, got.out)
+			}
+		}
+	}
+}

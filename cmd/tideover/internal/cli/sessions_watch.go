@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+)
+
+// watch keeps the list up to date. Whoever keeps sessions is looked for anew each
+// time: watches come and go.
+func (o *sessionsOptions) watch(cmd *cobra.Command) error {
+	ctx, stop := o.context(cmd)
+	defer stop()
+	w := &sessionsWatcher{sessionsOptions: o, seen: map[string]string{}}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// sessionsWatcher shows a list again and again.
+type sessionsWatcher struct {
+	*sessionsOptions
+	lines int               // on the terminal
+	seen  map[string]string // what was last said of each session
+	notes []string          // that were last said
+}
+
+func (w *sessionsWatcher) look(ctx context.Context) error {
+	places, err := w.places()
+	if err != nil {
+		return err
+	}
+	defer closePlaces(places)
+	all, notes, err := survey(ctx, places)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if _, away := errors.AsType[*api.UnreachableError](err); away {
+		notes = append(notes, err.Error()) // they may be back
+	} else if err != nil {
+		return err
+	}
+	s := screenOf(w.io.Out)
+	if !s.terminal || w.json {
+		return w.changes(all, notes)
+	}
+	return w.draw(all, notes, &s)
+}
+
+// draw writes the list over the one before.
+func (w *sessionsWatcher) draw(all []located, notes []string, s *screen) error {
+	var lines []string
+	if len(all) > 0 || len(notes) == 0 {
+		lines = renderSessions(all, s)
+	}
+	for _, n := range notes {
+		lines = append(lines, cut(visible(n), s.width))
+	}
+	if height := rows(w.io.Out); height > 2 && len(lines) > height-1 {
+		lines = lines[:height-1] // one that scrolled away could not be rewritten
+	}
+	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
+	if w.lines > 0 {
+		text = fmt.Sprintf("\x1b[%dF", w.lines) + text
+	}
+	w.lines = len(lines)
+	_, err := w.io.Out.WriteString(text)
+	return err
+}
+
+// changes prints a line for each session that has changed.
+func (w *sessionsWatcher) changes(all []located, notes []string) error {
+	for _, n := range notes {
+		if !slices.Contains(w.notes, n) {
+			w.warn("%s", n)
+		}
+	}
+	w.notes = notes
+	for i := range all {
+		s := &all[i]
+		text := sessionLine(s)
+		key := s.At + "\x00" + s.Name
+		if w.seen[key] == text {
+			continue
+		}
+		w.seen[key] = text
+		var err error
+		if w.json {
+			err = w.printJSON(s)
+		} else {
+			err = w.say("%s %s", time.Now().Format(time.RFC3339), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sessionLine says where a session is.
+func sessionLine(s *located) string {
+	parts := []string{s.Name, s.State, "windows=" + of(s.Windows, s.MaxWindows), "attempts=" + of(s.Spent, s.MaxAttempts), fmt.Sprintf("commands=%d", s.Commands)}
+	if s.Next != nil {
+		parts = append(parts, "next="+s.Next.Local().Format(time.RFC3339))
+	}
+	if text := why(&s.Status); text != "" {
+		parts = append(parts, fmt.Sprintf("why=%q", cut(text, 200)))
+	}
+	return strings.Join(parts, " ")
+}

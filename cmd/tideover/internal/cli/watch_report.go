@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/retry"
+)
+
+// watchReporter writes our lines to standard error. It reads the events of the
+// session.
+type watchReporter struct {
+	file     *os.File
+	redactor *secret.Redactor
+	quiet    bool
+	draw     bool // a countdown is wanted
+
+	mu        sync.Mutex
+	failed    string
+	countdown *countdown
+}
+
+func newWatchReporter(out *os.File, o *watchOptions, redactor *secret.Redactor) *watchReporter {
+	return &watchReporter{file: out, redactor: redactor, quiet: o.silent, draw: !o.silent && !o.noCount && process.IsTerminal(out)}
+}
+
+// Write takes what is logged.
+func (r *watchReporter) Write(p []byte) (int, error) {
+	r.warn(string(p[:max(len(p)-1, 0)]))
+	return len(p), nil
+}
+
+func (r *watchReporter) observe(ev retry.Event) {
+	if !strings.HasPrefix(ev.Name, session.Prefix) || strings.HasSuffix(ev.Name, ".on-give-up") {
+		return // of a message
+	}
+	switch ev.Kind {
+	case retry.AttemptStarted:
+		r.done()
+	case retry.AttemptFailed:
+		r.mu.Lock()
+		r.failed = fmt.Sprint(ev.Err)
+		r.mu.Unlock()
+	case retry.Waiting:
+		r.done()
+		r.waiting(ev)
+	case retry.Paused:
+		r.done()
+		r.say("paused by %s; 'tideover sessions resume' has it go on", ev.Note)
+	case retry.Resumed:
+		r.done()
+		r.say("goes on, says %s", ev.Note)
+	case retry.AttemptLost:
+		r.say("the command was lost with the last watch; it is made up for")
+	default:
+	}
+}
+
+// waiting says why, and until when.
+func (r *watchReporter) waiting(ev retry.Event) {
+	why := ev.Note
+	if ev.By == retry.ByPolicy {
+		r.mu.Lock()
+		why = r.failed
+		r.mu.Unlock()
+	}
+	layout := "15:04:05"
+	if ev.Delay > 20*time.Hour {
+		layout = "Mon Jan 2 15:04"
+	}
+	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), short(ev.Delay))
+	if !r.draw || ev.Delay < time.Second {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if process.Foreground(r.file) {
+		r.countdown = startCountdown(r.file, r.file, "tideover: next in ", ev.Until)
+	}
+}
+
+// say writes a line unless we are to be quiet.
+func (r *watchReporter) say(format string, args ...any) {
+	if !r.quiet {
+		r.warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// warn writes a line in any case.
+func (r *watchReporter) warn(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.countdown != nil {
+		r.countdown.erase()
+	}
+	fmt.Fprintf(r.file, "tideover: %s\n", visibleLines(r.redactor.String(text)))
+}
+
+// done ends the countdown.
+func (r *watchReporter) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.countdown != nil {
+		r.countdown.stop()
+		r.countdown = nil
+	}
+}

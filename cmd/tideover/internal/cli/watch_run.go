@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// drainTime is how long the messages about the end of a session may take.
+const drainTime = time.Minute
+
+func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (err error) {
+	redactor := new(secret.Redactor)
+	cfg, err := o.load(redactor)
+	if err != nil {
+		return err
+	}
+	spec, err := o.spec(cfg, args)
+	if err != nil {
+		return err
+	}
+	told := make(chan os.Signal, 2)
+	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(told)
+
+	rep := newWatchReporter(io.Err, o, redactor)
+	defer rep.done()
+	messages, err := outbox.New(cfg, origin())
+	if err != nil {
+		return err
+	}
+	for _, name := range o.notify {
+		if cfg.Notifiers[name] == nil {
+			return fmt.Errorf("--notify: %s", noNotifier(cfg, name))
+		}
+	}
+	dir := filepath.Join(cfg.Server.Data, "watch", spec.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("the folder for the state: %w", err)
+	}
+	logger := slog.New(slog.NewTextHandler(redactor.NewWriter(rep), &slog.HandlerOptions{Level: slog.LevelError}))
+	trail, err := openTrail(cfg, filepath.Join(dir, "audit.jsonl"), redactor, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trail.Close()) }()
+	w, err := watch.Start(ctx, watch.Options{
+		Spec: spec, Dir: dir, Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
+		Observer: func(ev retry.Event) {
+			trail.Observe(ev)
+			rep.observe(ev)
+		},
+		Say: rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
+	})
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("session %s is being watched already; see 'tideover sessions show %s', or give this one another --name", spec.Name, spec.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	over := make(chan result, 1)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		st, err := w.Wait(waiting)
+		over <- result{st, err}
+	}()
+	select {
+	case sig := <-told:
+		rep.done()
+		rep.say("told to end by %v; the same command goes on with session %s", sig, spec.Name)
+		return exitError{Code: process.CodeSignal + int(sig.(syscall.Signal))} //nolint:forcetypeassert // there are no others here
+	case r := <-over:
+		if r.err != nil {
+			return r.err
+		}
+		return rep.ended(w, r.Status, told)
+	}
+}
+
+type result struct {
+	session.Status
+	err error
+}
+
+// opener returns how commands are run: on a terminal if we are on one.
+func opener(io Streams) func(*session.Spec) (session.Streams, error) {
+	if process.IsTerminal(io.In) && process.IsTerminal(io.Out) {
+		return session.Terminal(io.In)
+	}
+	return session.Pass(io.In, io.Out, io.Err)
+}
+
+// ended says how the session ended, and waits for others to be told.
+func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.Signal) error {
+	r.done()
+	code := 0
+	if last := w.Last(); last != nil {
+		code = last.Exit
+	}
+	switch st.State {
+	case "completed":
+		return nil
+	case "gave-up":
+		r.warn(fmt.Sprintf("session %s gave up (%s) after %d commands: %s", st.Name, st.Reason, st.Commands, st.Error))
+		if code == 0 {
+			code = 1
+		}
+	default:
+		r.say("session %s was stopped", st.Name)
+		if last := w.Last(); last == nil || last.Reason != "user-exit" {
+			code = process.CodeSignal + int(syscall.SIGTERM)
+		}
+	}
+	r.drain(w, told)
+	return exitError{Code: code}
+}
+
+// drain waits for the messages about the end.
+func (r *watchReporter) drain(w *watch.Watch, told <-chan os.Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-told:
+			cancel()
+		case <-stop:
+		}
+	}()
+	if w.Drain(ctx) != nil {
+		r.warn("a notification could not be sent yet; it is kept, and sent when the session is watched again")
+	}
+}

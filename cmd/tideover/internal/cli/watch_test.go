@@ -1,0 +1,418 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakeAssistant is a script that notes how it is called, and whose n-th call does
+// what is in the file n.
+const fakeAssistant = `cd "$(dirname "$0")"; echo "$(date +%s.%N) $*" >> calls; n=$(wc -l < calls); test -f $n || exit 0; . ./$n`
+
+// watched is a fake assistant and the state of watching it.
+type watched struct {
+	t   *testing.T
+	dir string
+}
+
+func newWatched(t *testing.T, answers ...string) *watched {
+	t.Helper()
+	w := &watched{t, shortDir(t)}
+	w.write("assistant", "#!/bin/sh\n"+fakeAssistant+"\n")
+	for i, a := range answers {
+		w.write(fmt.Sprint(i+1), a+"\n")
+	}
+	return w
+}
+
+func (w *watched) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// quickly is a policy without the slack that would take minutes.
+const quickly = "fixed(10ms) attempts=3 server-wait=1d"
+
+// command returns a watch of the assistant.
+func (w *watched) command(flags ...string) *exec.Cmd {
+	w.t.Helper()
+	path := filepath.Join(w.dir, "assistant")
+	args := append([]string{"watch", "--data", filepath.Join(w.dir, "state"), "--policy", quickly, "--resume", path + " resume {{.Session}}"}, flags...)
+	cmd, _ := command(w.t, append(args, "--", path, "start", "{{.Session}}")...)
+	cmd.Dir = w.dir
+	return cmd
+}
+
+// calls returns how the assistant was called, without the times.
+func (w *watched) calls() (list []string) {
+	text, _ := os.ReadFile(filepath.Join(w.dir, "calls"))
+	for line := range strings.Lines(string(text)) {
+		_, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list = append(list, args)
+	}
+	return list
+}
+
+func TestWatchResumesTheSameSession(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "working"; echo "retry after 1s" >&2; exit 1`, `echo "crashed"; exit 3`, `echo done`)
+	got := finish(t, w.command("--name", "night"))
+	wantCode(t, got, 0)
+	calls := w.calls()
+	if len(calls) != 3 {
+		t.Fatalf("the assistant was called with %q", calls)
+	}
+	_, id, _ := strings.Cut(calls[0], "start ")
+	if len(id) != 36 || calls[1] != "resume "+id || calls[2] != calls[1] {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+	if got.out != "working\ncrashed\ndone\n" {
+		t.Errorf("stdout = %q", got.out)
+	}
+	for _, part := range []string{"retry after 1s\n", "rate-limit, exit code 1: retry after 1s; next at ", "exit code 3: crashed; next at "} {
+		wantIn(t, "stderr", got.stderr, part)
+	}
+	if info, err := os.Stat(filepath.Join(w.dir, "state/watch/night/audit.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the audit trail: %v, %v", info, err)
+	}
+}
+
+func TestWatchIsKilledInAWait(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "crashed"; exit 3`, `echo "retry after 4s"; exit 1`, `echo done`)
+	cmd := w.command("--name", "night")
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the wait", func() bool { return strings.Contains(out.String(), "retry after 4s; next at") })
+	before := w.session()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+
+	cmd = w.command("--name", "night")
+	var again syncBuffer
+	cmd.Stdout, cmd.Stderr = &again, &again
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the restart", func() bool { return strings.Contains(again.String(), "session night goes on: waiting until") })
+	after := w.session()
+	if after.Next != before.Next || after.Windows != 1 || after.Commands != 2 || after.Session != before.Session || before.Next == "" {
+		t.Errorf("before %+v\n after %+v", before, after)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, again.String())
+	}
+	if calls := w.calls(); len(calls) != 3 {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+	text, _ := os.ReadFile(filepath.Join(w.dir, "calls"))
+	var at float64
+	_, _ = fmt.Sscan(strings.Split(string(text), "\n")[2], &at)
+	due, err := time.Parse(time.RFC3339Nano, before.Next)
+	if err != nil || at < float64(due.UnixNano())/1e9-0.001 {
+		t.Errorf("resumed at %f, before %v, %v", at, due, err)
+	}
+}
+
+// watchedSession is what a test looks at of a session.
+type watchedSession struct {
+	State, Session, Next, Reason string
+	Windows, Commands            int
+}
+
+// session asks the watch for its session.
+func (w *watched) session() (s watchedSession) {
+	w.t.Helper()
+	cmd, _ := command(w.t, "sessions", "show", "night", "--json")
+	cmd.Env = append(cmd.Env, "TIDEOVER_SERVER=unix:"+filepath.Join(w.dir, "state/watch/night/control.sock"))
+	o := finish(w.t, cmd)
+	if err := json.Unmarshal([]byte(o.out), &s); err != nil {
+		w.t.Fatalf("sessions show: %v in %q; %q", err, o.out, o.stderr)
+	}
+	return s
+}
+
+// received is a server that answers with the given statuses, then with 200.
+type received struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies []string
+	status []int
+}
+
+func newReceived(t *testing.T, status ...int) *received {
+	t.Helper()
+	r := &received{status: status}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.bodies = append(r.bodies, string(body))
+		if n := len(r.bodies); n <= len(r.status) {
+			w.WriteHeader(r.status[n-1])
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *received) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.bodies...)
+}
+
+func (w *watched) configure(url string) []string {
+	w.t.Helper()
+	w.write("tideover.yaml", "version: 1\nnotify:\n  hook: {webhook: \""+url+"\", policy: fixed(50ms) attempts=unlimited, on: [gave-up, waiting>1s, resumed]}\n")
+	return []string{"--config", filepath.Join(w.dir, "tideover.yaml"), "--notify", "hook"}
+}
+
+func TestWatchGivesUpAndSomebodyIsTold(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t, 503, 503)
+	w := newWatched(t, "echo oops; exit 7", "echo oops; exit 7", "echo oops; exit 9", "exit 0")
+	got := finish(t, w.command(w.configure(server.URL)...))
+	wantCode(t, got, 9)
+	wantIn(t, "stderr", got.stderr, "gave up (attempts) after 3 commands: exit code 9: oops")
+	bodies := server.all()
+	if len(bodies) != 3 || bodies[0] != bodies[2] {
+		t.Fatalf("the server got %q", bodies)
+	}
+	for _, part := range []string{`"event":"gave-up"`, `exit code 9: oops`, `"attempt":3`} {
+		wantIn(t, "message", bodies[2], part)
+	}
+}
+
+func TestWatchIsKilledBetweenGivingUpAndSending(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t)
+	addr := server.Listener.Addr().String()
+	server.Close() // nobody is there yet
+	w := newWatched(t, "exit 7", "exit 7", "exit 7", "exit 0")
+	cmd := w.command(append(w.configure("http://"+addr), "--name", "night")...)
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end", func() bool { return strings.Contains(out.String(), "gave up") })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+
+	var mu sync.Mutex
+	var bodies []string
+	l, err := listenAgain(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		bodies = append(bodies, string(body))
+	})}
+	go func() { _ = late.Serve(l) }()
+	defer late.Close()
+	cmd = w.command(append(w.configure("http://"+addr), "--name", "night")...)
+	wantCode(t, finish(t, cmd), 0)
+	mu.Lock()
+	defer mu.Unlock()
+	told := 0
+	for _, b := range bodies {
+		if strings.Contains(b, `"event":"gave-up"`) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("the server got %q", bodies)
+	}
+}
+
+func TestWatchRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	readOnly := filepath.Join(dir, "file")
+	if err := os.WriteFile(readOnly, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no command", nil, "no command"},
+		{"unknown pack", []string{"--detect", "claude", "--", "touch", dir + "/ran"}, `--detect: pack "claude" is unknown (did you mean "claude-code"?)`},
+		{"unknown policy", []string{"--policy", "daemn", "--", "touch", dir + "/ran"}, `--policy: `},
+		{"policy that hedges", []string{"--policy", "daemon hedge=1s", "--", "touch", dir + "/ran"}, "hedge: session can't honour"},
+		{"unknown notifier", []string{"--notify", "phone", "--", "touch", dir + "/ran"}, `--notify: there is no notifier "phone"`},
+		{"unknown field", []string{"--", "touch", "{{.Sesion}}"}, "there are .Session, .Name and .Attempt"},
+		{"resume without an id", []string{"--resume", "job --resume", "--", "touch", dir + "/ran"}, "--resume: it has no {{.Session}}"},
+		{"start without an id", []string{"--resume", "job {{.Session}}", "--", "touch", dir + "/ran"}, "the command: it has no {{.Session}}"},
+		{"open quote", []string{"--resume", "job 'x", "--", "touch", dir + "/ran"}, "--resume: a quote is not closed"},
+		{"quiet hours", []string{"--quiet-hours", "late", "--", "touch", dir + "/ran"}, "--quiet-hours: "},
+		{"reason", []string{"--on", "terminal=wait", "--", "touch", dir + "/ran"}, `"terminal" is no reason`},
+		{"action", []string{"--on", "crashed=sleep", "--", "touch", dir + "/ran"}, `--on: "sleep" is no action`},
+		{"folder that is not there", []string{"--dir", dir + "/none", "--", "touch", dir + "/ran"}, "--dir: "},
+		{"state that can't be written", []string{"--data", readOnly, "--", "touch", dir + "/ran"}, "not a directory"},
+		{"name", []string{"--name", "a/b", "--", "touch", dir + "/ran"}, "--name: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"watch"}, tt.args...)
+			if !strings.Contains(strings.Join(tt.args, " "), "--data") {
+				args = append([]string{"watch", "--data", filepath.Join(dir, "state")}, tt.args...)
+			}
+			cmd, _ := command(t, args...)
+			cmd.Dir = dir
+			got := finish(t, cmd)
+			wantCode(t, got, 125)
+			wantIn(t, "stderr", got.stderr, tt.want)
+			if _, err := os.Stat(dir + "/ran"); err == nil {
+				t.Error("the command was run")
+			}
+		})
+	}
+}
+
+func TestWatchOnATerminal(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `test -t 0 && test -t 1 && test -t 2 && echo "all on a terminal of $(stty size)"; read x; echo "read <$x>"; echo "retry after 1s"; exit 1`, `echo "goes on"`)
+	path := filepath.Join(w.dir, "assistant")
+	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--policy", quickly, "--", path)
+	s.expect("all on a terminal of 24 80")
+	s.write("hello\r")
+	s.expect("read <hello>")
+	s.expect("next at")
+	s.expect("goes on")
+	s.wantCode(0)
+}
+
+func TestWatchPassesMuchOutputOnWithLittleMemory(t *testing.T) {
+	t.Parallel()
+	const size = 128 << 20
+	w := newWatched(t, fmt.Sprintf(`yes "compiling module 429 of 900, and the rate limit of the disk resets now and then" | head -c %d; echo; head -c %d /dev/zero; read x`, size, size))
+	cmd := w.command("--detect", "claude-code")
+	out, err1 := cmd.StdoutPipe()
+	in, err2 := cmd.StdinPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyN(io.Discard, out, 2*size+1); err != nil {
+		t.Fatalf("%d bytes came through, want %d; %v", n, 2*size+1, err)
+	}
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)); err == nil { // Linux
+		_, peak, _ := strings.Cut(string(status), "VmHWM:")
+		var kB int
+		// The race detector takes most of it.
+		if _, err := fmt.Sscan(peak, &kB); err != nil || kB > 200_000 {
+			t.Errorf("it took %d kB of memory, %v", kB, err)
+		}
+		t.Logf("it took %d kB of memory", kB)
+	}
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchEndedByItsUser(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, "exit 130", "echo again")
+	wantCode(t, finish(t, w.command()), 130)
+	if calls := w.calls(); len(calls) != 1 {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+}
+
+func TestWatchToldToEndGoesOnLater(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo begun; sleep 60`, `echo done`)
+	cmd := w.command("--name", "night")
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := exitCode(cmd); code != 130 {
+		t.Errorf("exit code %d, want 130: %s", code, out.String())
+	}
+	wantCode(t, finish(t, w.command("--name", "night")), 0)
+	calls := w.calls()
+	if len(calls) != 2 || !strings.HasPrefix(calls[1], "resume ") {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+}
+
+func TestTwoWatchesOfOneSession(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo begun; sleep 60`)
+	cmd := w.command("--name", "night")
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	got := finish(t, w.command("--name", "night"))
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, "session night is being watched already")
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait()
+}
+
+// listenAgain listens on an address that somebody has just left.
+func listenAgain(addr string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return l, nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, err
+}
+
+// The keys of the terminal mean something to the command, and not to us.
+func TestKeysReachTheWatchedCommand(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `trap 'echo interrupted' INT; echo ready; while true; do read x || continue; echo "read <$x>"; test "$x" = end && exit 130; done`)
+	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
+	s.expect("ready")
+	s.write("\x03")
+	s.expect("interrupted")
+	s.write("\x1a") // there is no shell to come back from
+	eventually(t, "the command goes on", func() bool {
+		s.write("one\r")
+		time.Sleep(50 * time.Millisecond)
+		return strings.Contains(s.screen(), "read <one>")
+	})
+	s.write("end\r")
+	s.wantCode(130)
+}

@@ -1,0 +1,232 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// The kinds of notifiers.
+const (
+	NotifyNtfy    = "ntfy"
+	NotifySlack   = "slack"
+	NotifyWebhook = "webhook"
+	NotifyEmail   = "email"
+	NotifyRun     = "run"
+)
+
+// notifyPolicy is how a message is retried unless said.
+const notifyPolicy = "exponential(2s..5m) jitter=full attempts=8 total-timeout=6h"
+
+// Notifier is a way to tell somebody what happened.
+type Notifier struct {
+	Name    string
+	Kind    string        // NotifyNtfy…; says which of the fields below are set
+	On      []Trigger     // what it tells of
+	AtMost  Rate          // zero means no limit
+	Dedupe  time.Duration // the same event of the same subject is told once in it; 0 means always
+	Timeout time.Duration // of one attempt
+	Policy  retry.Policy  // of the attempts
+
+	URL      *SecretText // ntfy: with the topic; slack; webhook
+	Token    *SecretText // ntfy: nil means none
+	Priority string      // ntfy: empty means the server's default
+	Tags     []string    // ntfy
+
+	Method  string        // webhook
+	Headers []NamedSecret // webhook, sorted by name
+
+	Email *Email
+
+	Dir string        // run: working folder, absolute
+	Env []NamedSecret // run, sorted by name
+
+	body *text   // webhook: nil means the message's JSON
+	run  []*text // run: the command and its arguments
+	base string  // where relative paths of references start
+}
+
+// NamedSecret is a header or a variable whose value may be a secret.
+type NamedSecret struct {
+	Name  string
+	Value *SecretText
+}
+
+// Email is a mail server and who writes to whom.
+type Email struct {
+	To       []*mail.Address
+	From     *mail.Address
+	Server   string      // host:port
+	Username *SecretText // nil means that the server asks for none
+	Password *SecretText
+	TLS      string // "starttls", "implicit" or "none"
+}
+
+// The values that the templates of a notifier see, of a message that has
+// everything and of one that has nothing. Templates are tried with both.
+var (
+	fullMessage = map[string]any{
+		"id": "5f0c3a", "event": "gave-up", "subject": "nightly", "title": "nightly gave up", "text": "5 attempts in 42m",
+		"run": "01K9", "step": "fetch", "attempt": 5, "attempts": 5, "reason": "attempts", "line": "exit code 1",
+		"until": "2026-01-02T15:04:05Z", "url": "http://127.0.0.1:7878/runs/01K9", "time": "2026-01-02T15:04:05Z", "host": "box",
+	}
+	emptyMessage = map[string]any{
+		"id": "", "event": "", "subject": "", "title": "", "text": "", "run": "", "step": "", "attempt": 0, "attempts": 0,
+		"reason": "", "line": "", "until": "", "url": "", "time": "", "host": "",
+	}
+	messageRoots = roots(MessageFields())
+)
+
+// MessageFields returns the fields that the templates of a notifier may use,
+// sorted.
+func MessageFields() []string { return slices.Sorted(maps.Keys(fullMessage)) }
+
+// Body writes the body of a webhook out. It is false when the notifier has no
+// template for it.
+func (n *Notifier) Body(fields map[string]any, r secret.Resolver) (body secret.String, ok bool, err error) {
+	if n.body == nil {
+		return body, false, nil
+	}
+	out, err := n.body.render(&scope{root: fields, secrets: r, dir: n.base})
+	if err != nil {
+		err = fmt.Errorf("notify %q: body: %w", n.Name, err)
+	}
+	return secret.New(out), true, err
+}
+
+// Argv returns the command and its arguments.
+func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
+	argv := make([]string, len(n.run))
+	for i, t := range n.run {
+		out, err := t.render(&scope{root: fields})
+		if err != nil {
+			return nil, fmt.Errorf("notify %q: run[%d]: %w", n.Name, i, err)
+		}
+		argv[i] = strings.ReplaceAll(out, "\x00", "")
+	}
+	return argv, nil
+}
+
+// notifier reads an entry of the section.
+func (l *loader) notifier(name string, at place) *Notifier {
+	n := &Notifier{Name: name, Dir: l.dir, base: l.dir}
+	found, ok := object(l, at, notifyKeys, n)
+	var kinds []string
+	for _, k := range notifyKinds {
+		if _, given := found[k]; given {
+			kinds = append(kinds, k)
+		}
+	}
+	switch {
+	case len(kinds) > 1:
+		l.bad(found[kinds[1]], "%s is given already; a notifier has one kind", kinds[0])
+	case len(kinds) == 1:
+		n.Kind = kinds[0]
+		l.notifierOf(at, found, n)
+	case ok: // otherwise the key that is wrong may be meant for it
+		l.bad(at, "there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
+	}
+	return n
+}
+
+// notifierOf checks what depends on the kind.
+func (l *loader) notifierOf(at place, found map[string]place, n *Notifier) {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
+			l.bad(found[name], "%s is for %s; this is %s", name, kind, n.Kind)
+		}
+	}
+	if n.On == nil && found["on"].node == nil {
+		n.On = []Trigger{{Event: "gave-up"}, {Event: "dead-letter"}}
+		l.value(at.child("on", given("", "default")), triggers(n.On))
+	}
+	if n.Kind == NotifyWebhook && found["method"].node == nil {
+		n.Method = "POST"
+		l.value(at.child("method", given("", "default")), n.Method)
+	}
+	policy, ok := found["policy"]
+	if !ok {
+		return
+	}
+	stated := n.Kind != NotifyEmail && n.Kind != NotifyRun // somebody there can state a delay
+	if err := n.Policy.Refuse("a notifier", refused(!stated)...); err != nil {
+		l.bad(policy, "%s", oneLine(err))
+	}
+}
+
+// messageText reads a template of a notifier, and tries it.
+func (l *loader) messageText(at place, name string, mode refMode) *text {
+	t, ok := l.text(at, name, mode, messageRoots)
+	if !ok {
+		return nil
+	}
+	for _, sample := range []map[string]any{fullMessage, emptyMessage} {
+		if _, err := t.render(&scope{root: sample, secrets: l.cfg.secrets, dir: l.dir}); err != nil {
+			l.bad(at, "%v", err)
+			return nil
+		}
+	}
+	return t
+}
+
+// openText reads a text that may have references to secrets in it, and no
+// templates.
+func (l *loader) openText(at place, name string) *SecretText {
+	if strings.Contains(at.node.text, "{{") {
+		l.bad(at, "templates can't be used here")
+		return nil
+	}
+	t, ok := l.text(at, name, withRefs, roots{})
+	if !ok {
+		return nil
+	}
+	l.value(at, t.src)
+	return &SecretText{text: t, dir: l.dir}
+}
+
+// notifyURL reads the URL of a notifier, and checks what it is at the moment.
+func (l *loader) notifyURL(at place) *SecretText {
+	if literal, found := urlSecret(at.node.text); found && at.node.kind == stringKind {
+		l.refuseLiteral(at, literal)
+		return nil
+	}
+	return l.checkedURL(at, l.openText(at, "url"))
+}
+
+func (l *loader) checkedURL(at place, s *SecretText) *SecretText {
+	if s == nil {
+		return nil
+	}
+	out, err := s.Resolve(l.cfg.secrets)
+	if err != nil { // it has just been there
+		l.bad(at, "%v", err)
+		return nil
+	}
+	if msg := badURL(out.Reveal()); msg != "" {
+		l.bad(at, "what %q makes %s", s, msg)
+		return nil
+	}
+	return s
+}
+
+// namedSecrets reads a map of texts, whose names are checked by wrong.
+func (l *loader) namedSecrets(at place, wrong func(string) string) (list []NamedSecret) {
+	for _, e := range l.texts(at, roots{}, nil, wrong) {
+		list = append(list, NamedSecret{e.name, &SecretText{text: e.text, dir: l.dir}})
+	}
+	return list
+}
+
+func triggers(on []Trigger) string {
+	words := make([]string, len(on))
+	for i, t := range on {
+		words[i] = t.String()
+	}
+	return strings.Join(words, ",")
+}

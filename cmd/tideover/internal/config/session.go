@@ -1,0 +1,184 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/retry"
+)
+
+// Session is a session that serve keeps going.
+type Session struct {
+	session.Spec
+	Notify []string // notifiers that are told what it does
+}
+
+// SessionNames returns the names of the sessions in the order of the file.
+func (c *Config) SessionNames() []string { return c.sessions }
+
+// Detect returns the pack of a name: one of the file, or a built-in one, which has
+// no rules here. Without a name it is the fallback.
+func (c *Config) Detect(name, fallback string) (pack string, rules *detect.Spec, err error) {
+	name = cmp.Or(name, fallback)
+	if p := c.Packs[name]; p != nil {
+		spec := p.Spec()
+		return name, &spec, nil
+	}
+	if _, err := detect.Builtin(name); err != nil {
+		return "", nil, err
+	}
+	return name, nil, nil
+}
+
+// Expand writes out the references in a value of a session's environment.
+func (c *Config) Expand(value string) (string, error) {
+	t, err := parseText(value, withRefs, roots{})
+	if err != nil {
+		return "", err
+	}
+	s, err := (&SecretText{text: t, dir: c.dir}).Resolve(c.secrets)
+	return s.Reveal(), err
+}
+
+// packOf reads a pack of the file.
+func (l *loader) packOf(name string, at place) {
+	if slices.Contains(detect.Names(), name) {
+		l.bad(at, "%q is the name of a pack that is built in; choose another, and extend it", name)
+		return
+	}
+	if _, ok := object(l, at, packKeys, &struct{}{}); !ok {
+		return
+	}
+	text, err := json.Marshal(at.node.plain()) // which is YAML too
+	if err != nil {
+		l.bad(at, "%v", err)
+		return
+	}
+	p, err := detect.Parse(name, text)
+	if err != nil {
+		l.bad(at, "%s", oneLine(err))
+		return
+	}
+	l.cfg.Packs[name] = p
+	l.value(at, fmt.Sprintf("%d rules", len(p.Spec().Rules)))
+}
+
+// packKeys are the keys of a pack. What they contain is read by package detect.
+var packKeys = []key[struct{}]{
+	{name: "description", doc: "What the pack is for.", schema: textSchema, set: ignore},
+	{name: "extends", doc: "A pack that is built in, whose rules follow these.", schema: func() *jsonschema.Schema { return enum(detect.Names()...) }, set: ignore},
+	{name: "exit-codes", doc: "What exit codes mean.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }, set: ignore},
+	{name: "messages", doc: "Events that carry text for people.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "array"} }, set: ignore},
+	{name: "rules", doc: "What the program says, and what it means; docs/detect.md has all of it.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "array"} }, set: ignore},
+}
+
+func ignore(*loader, place, *struct{}) {}
+
+// session reads a session.
+func (l *loader) session(name string, at place) *Session {
+	d := &Session{Spec: session.Spec{Name: name, Dir: l.dir, Pack: "generic", On: map[string]session.Action{}}}
+	before := len(l.problems)
+	found, ok := object(l, at, sessionKeys, d)
+	if !ok || len(l.problems) > before {
+		return d
+	}
+	if _, said := found["detect"]; !said {
+		d.Pack = session.PackOf(d.Start)
+		l.value(at.child("detect", given("", "default")), d.Pack)
+	}
+	if d.Known() {
+		l.value(at.child("resume", given("", "default")), jsonText(d.Resume))
+	}
+	for _, err := range joined(d.Validate()) {
+		here := at
+		if f, ok := errors.AsType[*session.FieldError](err); ok {
+			if p, there := found[f.Field]; there {
+				here, err = p, f.Err
+			}
+		}
+		l.bad(here, "%s", oneLine(err))
+	}
+	return d
+}
+
+// joined returns the errors that one was made of.
+func joined(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		return list.Unwrap()
+	}
+	return []error{err}
+}
+
+// arguments reads a command, whose templates the session checks.
+func (l *loader) arguments(at place) (argv []string) {
+	l.commandLine(at, func(at place) *text {
+		if s, ok := l.scalar(at); ok {
+			argv = append(argv, s)
+		}
+		return nil
+	})
+	return argv
+}
+
+// notifierNames reads a list of notifiers.
+func (l *loader) notifierNames(at place) (names []string) {
+	l.list(at, func(at place) {
+		name, ok := l.scalar(at)
+		switch {
+		case !ok:
+		case l.cfg.Notifiers[name] == nil:
+			l.bad(at, "%s", noNotifier(name, l.cfg))
+		case slices.Contains(names, name):
+			l.bad(at, "%q is given already", name)
+		default:
+			names = append(names, name)
+		}
+	})
+	l.value(at, strings.Join(names, ","))
+	return names
+}
+
+func noNotifier(name string, c *Config) string {
+	var names []string
+	for n := range c.Notifiers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("there is no notifier %q; did you mean %q?", name, near)
+	}
+	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
+}
+
+// sessionPolicy reads the policy of a session.
+func (l *loader) sessionPolicy(at place) (p retry.Policy) {
+	p, ok := l.policy(at)
+	if ok {
+		l.value(at, p.String())
+	}
+	return p
+}
+
+// secretEnv reads the environment of a session. It is stored as it is written.
+func (l *loader) secretEnv(at place) map[string]string {
+	env := map[string]string{}
+	for _, e := range l.texts(at, roots{}, nil, wrongVariable) {
+		env[e.name] = e.text.src
+		if _, err := (&SecretText{text: e.text, dir: l.dir}).Resolve(l.cfg.secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
+			l.bad(at, "%s: %v", e.name, err)
+		}
+	}
+	return env
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// notifyEvents are the words of a notifier's `on`.
+var notifyEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter"}
+
+// Trigger is one thing that a notifier tells of.
+type Trigger struct {
+	Event string        // such as gave-up
+	Over  time.Duration // of waiting: only waits longer than this; 0 means all
+}
+
+// ParseTrigger reads a word of `on`: gave-up, waiting>30m.
+func ParseTrigger(s string) (Trigger, error) {
+	word, length, long := strings.Cut(s, ">")
+	t := Trigger{Event: strings.TrimSpace(word)}
+	if !slices.Contains(notifyEvents, t.Event) {
+		if near := nearest(t.Event, notifyEvents); near != "" {
+			return Trigger{}, fmt.Errorf("%q is not an event; did you mean %q?", t.Event, near)
+		}
+		return Trigger{}, fmt.Errorf("%q is not an event; want %s", t.Event, strings.Join(notifyEvents, ", "))
+	}
+	if !long {
+		return t, nil
+	}
+	if t.Event != "waiting" {
+		return Trigger{}, fmt.Errorf("%q: only waiting has a length", s)
+	}
+	var err error
+	if t.Over, err = parseDuration(strings.TrimSpace(length)); err != nil {
+		return Trigger{}, err
+	}
+	if t.Over == 0 {
+		return Trigger{}, fmt.Errorf("%q: the length must be above zero; write waiting for every wait", s)
+	}
+	return t, nil
+}
+
+// String returns the trigger as it is written.
+func (t Trigger) String() string {
+	if t.Over == 0 {
+		return t.Event
+	}
+	return t.Event + ">" + formatDuration(t.Over)
+}
+
+// formatDuration writes a duration without parts that are zero: 30m, not 30m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if t, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = t + "m"
+	}
+	if t, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = t + "h"
+	}
+	return s
+}
+
+// MaxRate is the largest N of a [Rate].
+const MaxRate = 1000
+
+// Rate is at most N in any stretch of Per. The zero Rate is no limit.
+type Rate struct {
+	N   int
+	Per time.Duration
+}
+
+var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+
+// ParseRate reads a rate such as 5/h.
+func ParseRate(s string) (Rate, error) {
+	count, unit, _ := strings.Cut(s, "/")
+	per, ok := rateUnits[unit]
+	n, err := strconv.ParseUint(count, 10, 31)
+	switch {
+	case !ok || err != nil:
+		return Rate{}, fmt.Errorf("%q is not a rate such as 5/h; the units are s, m, h and d", s)
+	case n == 0:
+		return Rate{}, fmt.Errorf("%q would let nothing through", s)
+	case n > MaxRate:
+		return Rate{}, fmt.Errorf("%q is too much; at most %d are counted", s, MaxRate)
+	}
+	return Rate{N: int(n), Per: per}, nil
+}
+
+// String returns the rate as it is written; "" for no limit.
+func (r Rate) String() string {
+	for unit, per := range rateUnits {
+		if r.Per == per {
+			return strconv.Itoa(r.N) + "/" + unit
+		}
+	}
+	return ""
+}

@@ -1,0 +1,204 @@
+package detect
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// Options are what a [Detector] can be told.
+type Options struct {
+	Location *time.Location // of times without a zone; nil means the machine's
+	Lines    int            // how many last lines count; 0 means 20
+	At       time.Time      // when the output was written; zero means when it is
+	Explain  bool           // remember what [Detector.Explain] is asked for, which costs time
+}
+
+const (
+	defaultLines = 20
+	lastWords    = 5   // lines after which a program that was retrying has gone on
+	maxTraced    = 500 // lines that an explanation looks at
+	maxEvents    = 16
+	maxMessage   = 64 << 10 // bytes of an event's text, from its end
+	maxShown     = 500      // bytes of a line in a verdict
+)
+
+// Detector watches the output of one command. Its memory is bounded, whatever it
+// is fed. It may be used by several goroutines.
+type Detector struct {
+	mu      sync.Mutex
+	pack    *Pack
+	options Options
+	norm    normalizer
+	streams []*Stream
+
+	number int // of the line that is being read, from 1, blank ones included
+	count  int // lines that are not blank
+	at     time.Time
+	ring   []entry // the last lines, at their count modulo its length
+	events []match // the last that matched
+	traced []entry // with Explain: lines with a literal
+}
+
+// entry is a line that is kept.
+type entry struct {
+	text   []byte // normalised, or an event as it came
+	at     time.Time
+	number int // as the input counts
+	count  int // as the ring counts
+	event  bool
+	next   []byte // the line of text that follows at once
+	note   string // why an event did not match
+}
+
+// New returns a detector for a pack.
+func New(pack *Pack, options Options) *Detector {
+	if options.Lines <= 0 {
+		options.Lines = defaultLines
+	}
+	if options.Location == nil {
+		options.Location = time.Local
+	}
+	d := &Detector{pack: pack, options: options, ring: make([]entry, options.Lines)}
+	d.norm.yield = d.text
+	return d
+}
+
+// Stream returns a writer for one stream of the command's output, such as its
+// standard error.
+func (d *Detector) Stream() *Stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &Stream{d: d}
+	d.streams = append(d.streams, s)
+	return s
+}
+
+// Tail returns the last lines, for showing. The text of events is among them as
+// it came.
+func (d *Detector) Tail() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []string
+	for _, e := range d.last() {
+		list = append(list, graphic(e.text))
+	}
+	return list
+}
+
+// last returns the entries of the ring, the oldest first.
+func (d *Detector) last() []entry {
+	n := min(d.count, len(d.ring))
+	list := make([]entry, 0, n)
+	for i := d.count - n + 1; i <= d.count; i++ {
+		e := d.ring[i%len(d.ring)]
+		if next := d.ring[(i+1)%len(d.ring)]; i < d.count && !next.event {
+			e.next = next.text
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// line takes a line of output without its end.
+func (d *Detector) line(raw []byte, at time.Time) {
+	d.number++
+	d.at = at
+	raw = bytes.TrimRight(raw, "\r")
+	if event := d.norm.eventIn(raw); event != nil {
+		d.event(event)
+	} else if len(raw) > 0 {
+		d.norm.line(raw)
+	}
+}
+
+// text takes a normalised line.
+func (d *Detector) text(line []byte) {
+	e := d.push(line, false)
+	if d.options.Explain {
+		d.traceText(*e)
+	}
+}
+
+func (d *Detector) push(line []byte, event bool) *entry {
+	d.count++
+	e := &d.ring[d.count%len(d.ring)]
+	*e = entry{text: appendShort(e.text[:0], line), at: d.at, number: d.number, count: d.count, event: event}
+	return e
+}
+
+// event takes a line that looks like JSON.
+func (d *Detector) event(line []byte) {
+	e := *d.push(line, true)
+	if !d.interesting(line) {
+		return
+	}
+	e.text = slices.Clone(e.text) // the lines of messages may take its place
+	for _, event := range decode(line) {
+		if !d.matchEvent(event, e) && d.options.Explain {
+			d.traceEvent(event, e)
+		}
+		d.readMessages(event)
+	}
+}
+
+// interesting reports whether the event is worth decoding, which takes a hundred
+// times as long as looking for the literals.
+func (d *Detector) interesting(line []byte) bool {
+	for _, l := range d.pack.literals {
+		if bytes.Contains(line, l) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Detector) matchEvent(event any, e entry) bool {
+	for _, r := range d.pack.events {
+		got, ok := r.matchEvent(event, e.at, d.options.Location)
+		if !ok {
+			continue
+		}
+		if len(d.events) == maxEvents {
+			d.events = append(d.events[:0], d.events[1:]...)
+		}
+		d.events = append(d.events, match{rule: r, reading: got, line: shown(e.text), number: e.number, count: e.count})
+		return true
+	}
+	return false
+}
+
+// readMessages reads the text that an event carries for people as if it had been
+// printed.
+func (d *Detector) readMessages(event any) {
+	for _, m := range d.pack.messages {
+		if m.event.fails(event) != "" {
+			continue
+		}
+		m.text.visit(event, func(v any) bool {
+			if text, ok := v.(string); ok {
+				for line := range strings.SplitSeq(text[max(0, len(text)-maxMessage):], "\n") {
+					d.norm.line([]byte(line))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// shown returns a line as a verdict shows it.
+func shown(text []byte) string { return clip(graphic(text), maxShown) }
+
+// graphic returns a text without what could change how a terminal shows it, which
+// an event may have in it.
+func graphic(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return -1
+		}
+		return r
+	}, string(text))
+}

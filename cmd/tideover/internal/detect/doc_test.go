@@ -1,0 +1,121 @@
+package detect
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tables of the documentation")
+
+const (
+	docFile  = "../../../../docs/detect.md"
+	docBegin = "<!-- packs: go test ./internal/detect -update writes from here -->\n"
+	docEnd   = "<!-- packs: to here -->\n"
+)
+
+// packTables writes what the packs have as the documentation shows it.
+func packTables(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range Names() {
+		spec := builtin(t, name).Spec()
+		fmt.Fprintf(&b, "### %s\n\n%s", name, spec.Description)
+		if spec.Extends != "" {
+			fmt.Fprintf(&b, " Extends `%s`.", spec.Extends)
+		}
+		b.WriteString("\n\n| rule | by | verdict | example |\n| --- | --- | --- | --- |\n")
+		for _, r := range spec.Rules {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, kindOf(r), verdictOf(r), strings.ReplaceAll(clip(r.Examples[0], 110), "|", `\|`))
+		}
+		b.WriteString("\n")
+		b.WriteString(exitTable(spec))
+	}
+	return b.String()
+}
+
+func kindOf(r Rule) string {
+	switch {
+	case r.Header != "":
+		return "header"
+	case r.Line != "":
+		return "line"
+	default:
+		return "event"
+	}
+}
+
+func verdictOf(r Rule) string {
+	var words []string
+	if r.Reason != Unknown {
+		words = append(words, r.Reason.String())
+	}
+	if r.Alive {
+		words = append(words, "alive")
+	}
+	if r.Terminal {
+		words = append(words, "never wait")
+	}
+	if r.For != "" {
+		words = append(words, "wait "+r.For)
+	}
+	return strings.Join(words, ", ")
+}
+
+func exitTable(spec Spec) string {
+	if len(spec.ExitCodes) == 0 {
+		return ""
+	}
+	var list []string
+	for code, exit := range spec.ExitCodes {
+		list = append(list, fmt.Sprintf("%3d: %s, %s", code, exit.Reason, exit.Meaning))
+	}
+	slices.Sort(list)
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return "Exit codes: " + strings.Join(list, "; ") + ".\n\n"
+}
+
+func TestTheDocumentationHasEveryRule(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(text), docBegin)
+	got, tail, ok2 := strings.Cut(rest, docEnd)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no tables", docFile)
+	}
+	want := "\n" + packTables(t)
+	if *update {
+		if err := os.WriteFile(docFile, []byte(head+docBegin+want+docEnd+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("the tables of %s are not those of the packs; run go test ./internal/detect -update", docFile)
+	}
+}
+
+func TestTheDocumentationHasEveryMacroAndReason(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := slices.Concat(reasonNames, []string{"{lead}", "{end}", "{limit}", "{duration}", "{moment}", "{epoch}", "{seconds}"})
+	for form := range forms {
+		words = append(words, form)
+	}
+	for _, w := range words {
+		if !strings.Contains(string(text), "`"+w+"`") {
+			t.Errorf("%s does not say what `%s` is", docFile, w)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package detect
+
+import "bytes"
+
+// escape takes the escape sequence at the start and returns what follows it. Of
+// what it does, only that counts which changes how the text reads.
+func (n *normalizer) escape(raw []byte) []byte {
+	if len(raw) < 2 {
+		return nil
+	}
+	switch raw[1] {
+	case '[':
+		return n.control(raw[2:])
+	case ']', 'P', 'X', '^', '_': // a title, a hyperlink, a picture
+		return afterString(raw[2:])
+	case 'D', 'E', 'M': // down, next line, up
+		n.flush()
+		return raw[2:]
+	case '(', ')', '*', '+', '#', '%', ' ':
+		return raw[min(3, len(raw)):]
+	default:
+		return raw[2:]
+	}
+}
+
+// control takes a control sequence, after its introducer.
+func (n *normalizer) control(raw []byte) []byte {
+	end := 0
+	for end < len(raw) && raw[end] >= 0x20 && raw[end] < 0x40 {
+		end++
+	}
+	if end == len(raw) {
+		return nil
+	}
+	args := raw[:end]
+	switch raw[end] {
+	case 'A', 'B', 'E', 'F', 'H', 'f', 'd': // to another line
+		n.flush()
+	case 'J', 'K':
+		if bytes.HasPrefix(args, []byte("2")) {
+			n.buf = n.buf[:0]
+		}
+	case 'G', '`':
+		// The first column is where a line is written again; any other stands
+		// for a gap.
+		if len(args) == 0 || bytes.Equal(args, []byte("1")) {
+			if seen(raw[end+1:]) {
+				n.buf = n.buf[:0]
+			}
+		} else {
+			n.space()
+		}
+	case 'C', 'a':
+		n.space()
+	}
+	if raw[end] < 0x40 || raw[end] > 0x7e { // not a sequence: the text goes on
+		return raw[end:]
+	}
+	return raw[end+1:]
+}
+
+func (n *normalizer) flush() {
+	n.emit(n.buf)
+	n.buf = n.buf[:0]
+}
+
+// afterString returns what follows a string of a terminal, which ends with BEL
+// or ESC \. One that does not end has only its introducer removed, so that a
+// message is not lost in it.
+func afterString(raw []byte) []byte {
+	for i, c := range raw {
+		switch c {
+		case 0x07:
+			return raw[i+1:]
+		case 0x1b:
+			if i+1 < len(raw) && raw[i+1] == '\\' {
+				return raw[i+2:]
+			}
+			return raw
+		}
+	}
+	return raw
+}

@@ -1,0 +1,179 @@
+package detect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// path leads to values of an event.
+type path []string
+
+// parsePath reads a.b, a.*.b and **.b.
+func parsePath(text string) (path, error) {
+	p := path(strings.Split(text, "."))
+	for i, name := range p {
+		if name == "" {
+			return nil, fmt.Errorf("%q is not a path such as error.type", text)
+		}
+		if name == "**" && (i > 0 || len(p) == 1) {
+			return nil, fmt.Errorf("%q has ** where only the start of a path may have it", text)
+		}
+	}
+	return p, nil
+}
+
+// visit calls more for the values at the path until it returns false. Names are
+// taken in order, so that it is always the same value that comes first.
+func (p path) visit(v any, more func(any) bool) bool {
+	if len(p) == 0 {
+		return more(v)
+	}
+	deep := p[0] == "**"
+	if deep && !p[1:].visit(v, more) {
+		return false
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if p[0] != "*" && !deep {
+			child, ok := v[p[0]]
+			return !ok || p[1:].visit(child, more)
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if !p.below(v[name], more) {
+				return false
+			}
+		}
+	case []any:
+		for i, child := range v {
+			if (p[0] == "*" || deep || p[0] == strconv.Itoa(i)) && !p.below(child, more) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// below goes on in a child: with the same path if it starts with any depth.
+func (p path) below(child any, more func(any) bool) bool {
+	if p[0] == "**" {
+		return p.visit(child, more)
+	}
+	return p[1:].visit(child, more)
+}
+
+// condition is what an event must have: at every path one of the values.
+type condition []wanted
+
+type wanted struct {
+	text   string
+	path   path
+	values []string
+}
+
+func compileCondition(spec map[string]any) (condition, error) {
+	if len(spec) == 0 {
+		return nil, errors.New("event: missing")
+	}
+	var c condition
+	for _, text := range slices.Sorted(maps.Keys(spec)) {
+		p, err := parsePath(text)
+		if err != nil {
+			return nil, fmt.Errorf("event: %w", err)
+		}
+		list, ok := spec[text].([]any)
+		if !ok {
+			list = []any{spec[text]}
+		}
+		w := wanted{text: text, path: p}
+		for _, v := range list {
+			value, ok := scalar(v)
+			if !ok {
+				return nil, fmt.Errorf("event.%s: %v is not a text, a number, true or false", text, v)
+			}
+			w.values = append(w.values, value)
+		}
+		c = append(c, w)
+	}
+	return c, nil
+}
+
+// fails returns what of the condition does not hold, "" if all does.
+func (c condition) fails(event any) string {
+	for _, w := range c {
+		found, held := "nothing", false
+		w.path.visit(event, func(v any) bool {
+			if text, ok := scalar(v); ok {
+				found, held = clip(text, 60), w.has(text)
+			}
+			return !held
+		})
+		if !held {
+			return fmt.Sprintf("%s is %s, not %s", w.text, found, strings.Join(w.values, " or "))
+		}
+	}
+	return ""
+}
+
+// has reports whether the value is wanted; *text* wants a part.
+func (w *wanted) has(text string) bool {
+	return slices.ContainsFunc(w.values, func(v string) bool {
+		if part, ok := strings.CutPrefix(v, "*"); ok {
+			return strings.Contains(text, strings.TrimSuffix(part, "*"))
+		}
+		return text == v
+	})
+}
+
+// scalar returns a value as text, which makes the 1 of YAML and of JSON the same.
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil, map[string]any, []any:
+		return "", false
+	case float64: // of a pack that was stored as JSON
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	default:
+		return fmt.Sprint(v), true
+	}
+}
+
+// eventIn returns the part of the line that looks like an event, or like a list
+// of events, nil if it does not. It also knows the data lines of server-sent
+// events. A terminal's sequences may stand around it.
+func (n *normalizer) eventIn(line []byte) []byte {
+	n.buf = n.buf[:0]
+	for line = bytes.TrimSpace(line); len(line) > 0 && line[0] == 0x1b; {
+		line = n.escape(line)
+	}
+	line = bytes.TrimLeft(bytes.TrimPrefix(line, []byte("data:")), " ")
+	end := byte('}')
+	if bytes.HasPrefix(line, []byte(`[{"`)) {
+		end = ']'
+	} else if !bytes.HasPrefix(line, []byte(`{"`)) {
+		return nil
+	}
+	last := bytes.LastIndexByte(line, end)
+	if last < 0 || last+1 < len(line) && line[last+1] != 0x1b {
+		return nil
+	}
+	return line[:last+1]
+}
+
+// decode returns the events of a line; none if it is not JSON after all.
+func decode(line []byte) []any {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber() // an epoch is not rounded
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	return []any{v}
+}

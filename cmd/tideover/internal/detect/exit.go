@@ -1,0 +1,50 @@
+package detect
+
+// exit says what the exit code means.
+func (d *Detector) exit(code int, signaled bool) Stop {
+	s := Stop{Trust: ByExit, Pack: d.pack.Name()}
+	if signaled && code > 0 && code < 128 {
+		code += 128
+	}
+	known, ok := d.pack.exits[code]
+	switch {
+	case ok:
+		s.Reason, s.Meaning = known.Reason, known.Meaning
+		s.Terminal = known.Reason == Terminal
+	case code == 0 && !signaled:
+		s.Reason = Completed
+	case code == 129, code == 130, code == 143: // of HUP, INT and TERM
+		s.Reason, s.Meaning = UserExit, "ended by a signal that people send"
+	case code < 0 && !signaled:
+		s.Reason = Unknown
+	default:
+		s.Reason = Crashed
+	}
+	return s
+}
+
+// gaveUp reports whether a program whose last word was that it is retrying ended
+// because of what it was retrying for.
+func gaveUp(alive match, count int, byExit Reason) bool {
+	return byExit == Crashed && count-alive.count <= lastWords
+}
+
+// givenUp is the verdict on such a program. It states no time: the seconds until
+// its next try are not when a limit ends.
+func (d *Detector) givenUp(list []match, alive int, byExit Stop) Stop {
+	m := &list[alive]
+	reason := m.rule.Reason
+	for i := alive - 1; i >= 0 && reason == Unknown && m.rule.trust != ByEvent; i-- { // an event says that all is well
+		if m.count-list[i].count <= lastWords {
+			reason = list[i].rule.Reason
+		}
+	}
+	if reason == Unknown {
+		return byExit
+	}
+	m.verdict = "decides: the program was retrying, and then it failed"
+	return Stop{
+		Reason: reason, Note: "it was retrying by itself when it ended", Trust: m.rule.trust,
+		Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
+	}
+}

@@ -1,0 +1,154 @@
+package detect
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	monthText   = `jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec`
+	weekdayText = `sun|mon|tue|wed|thu|fri|sat`
+	dateWord    = `(?:today|tomorrow|at|(?:` + weekdayText + `)[a-z]*|(?:` + monthText + `)[a-z]*\.?|\d{1,2}(?:st|nd|rd|th)?|\d{4})`
+	zoneAtEnd   = `(?: ?(?P<zone>` + zoneText + `)| ?\((?P<zone2>` + zoneText + `)\))?[.]?$`
+)
+
+// momentText is what {moment} in a pack looks for. It finds a little more than can
+// be read, so that a wrong date is reported and not passed over.
+const momentText = `(?:\d{4}-\d\d-\d\d(?:t| at | )|(?:` + dateWord + `,? ){0,6})\d{1,2}(?::\d{2}){0,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?(?: ?` + zoneText + `\b| ?\(` + zoneText + `\))?`
+
+// The forms of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul
+// 15:04; tomorrow at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
+var (
+	isoMoment = regexp.MustCompile(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
+	moment    = regexp.MustCompile(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
+		`(?:(?:(?P<month>` + monthText + `)[a-z]*\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?|(?P<day2>\d{1,2}) (?P<month2>` + monthText + `)[a-z]*\.?)` +
+		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\.?)?` + zoneAtEnd + `)`)
+)
+
+// wall is what a clock and a calendar on a wall show. What is not said is -1.
+type wall struct {
+	year, month, day  int
+	weekday, ahead    int // ahead is in days: 0 today, 1 tomorrow
+	hour, minute, sec int
+	zone              *time.Location
+}
+
+// readMoment reads a time of day, with a date and a zone if they are said. Without
+// a date it is the next such moment, and without a year the next such date.
+func readMoment(text string, at time.Time, zone *time.Location) (time.Time, error) {
+	w, err := parseWall(text, zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	days := w.days(at.In(w.zone))
+	if len(days) == 0 {
+		return time.Time{}, fmt.Errorf("%q is not in the calendar", text)
+	}
+	for _, day := range days {
+		for _, t := range instants(day.Year(), day.Month(), day.Day(), w.hour, w.minute, w.sec, w.zone) {
+			if w.year >= 0 || !t.Before(at.Add(-tolerance)) {
+				return t, nil
+			}
+		}
+	}
+	return time.Time{}, errPast
+}
+
+func parseWall(text string, zone *time.Location) (w wall, err error) {
+	re := isoMoment
+	m := re.FindStringSubmatch(text)
+	if m == nil {
+		re = moment
+		m = re.FindStringSubmatch(text)
+	}
+	if m == nil {
+		return w, fmt.Errorf("%q is not a time", text)
+	}
+	group := func(names ...string) string {
+		for _, name := range names {
+			if i := re.SubexpIndex(name); i >= 0 && m[i] != "" {
+				return strings.ToLower(m[i])
+			}
+		}
+		return ""
+	}
+	w = wall{
+		year: digits(group("year"), -1), month: digits(group("mon"), -1), day: digits(group("day", "day2"), -1),
+		hour: digits(group("hour"), 0), minute: digits(group("min"), 0), sec: digits(group("sec"), 0),
+		weekday: slices.Index(strings.Split(weekdayText, "|"), group("week")),
+		ahead:   slices.Index([]string{"today", "tomorrow"}, group("rel")),
+		zone:    zone,
+	}
+	if name := group("month", "month2"); name != "" {
+		w.month = 1 + slices.Index(strings.Split(monthText, "|"), name)
+	}
+	if err := w.clock(group("half"), group("min") != ""); err != nil {
+		return w, fmt.Errorf("%q is not a time: %w", text, err)
+	}
+	for _, name := range []string{"zone", "zone2"} { // as it is written: names of zones have capitals
+		if i := re.SubexpIndex(name); m[i] != "" {
+			w.zone, err = readZone(m[i])
+		}
+	}
+	return w, err
+}
+
+// digits returns the number, or another one if there is none.
+func digits(text string, none int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return none
+	}
+	return n
+}
+
+// clock checks the time of day and makes 24 hours of twice 12.
+func (w *wall) clock(half string, minutes bool) error {
+	switch {
+	case half == "" && !minutes:
+		return fmt.Errorf("%d may be any number", w.hour)
+	case half != "" && (w.hour < 1 || w.hour > 12), w.hour > 23, w.minute > 59, w.sec > 59:
+		return fmt.Errorf("no clock shows %d:%02d:%02d", w.hour, w.minute, w.sec)
+	}
+	if half != "" {
+		w.hour %= 12
+	}
+	if half == "p" {
+		w.hour += 12
+	}
+	return nil
+}
+
+// days returns the days that may be meant, the first that fits counts. They are
+// given as noon, which no change of the clocks moves to another day.
+func (w *wall) days(today time.Time) (list []time.Time) {
+	noon := func(year int, month time.Month, day int) time.Time {
+		return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+	}
+	switch {
+	case w.month > 0:
+		years := []int{w.year}
+		if w.year < 0 {
+			years = []int{today.Year() - 1, today.Year(), today.Year() + 1}
+		}
+		for _, year := range years {
+			if d := noon(year, time.Month(w.month), w.day); d.Day() == w.day && d.Month() == time.Month(w.month) { // not 30 February
+				list = append(list, d)
+			}
+		}
+	case w.ahead >= 0:
+		list = append(list, noon(today.Year(), today.Month(), today.Day()+w.ahead))
+	default:
+		for n := -1; n <= 8; n++ { // a day may have no such time, or it may have passed
+			d := noon(today.Year(), today.Month(), today.Day()+n)
+			if w.weekday < 0 || d.Weekday() == time.Weekday(w.weekday) {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,153 @@
+package detect
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxKept is how much of a line of text is kept. Of a longer one the beginning
+// and the end are, because that is where patterns are anchored.
+const maxKept = 4 << 10
+
+// normalizer makes plain lines of what a terminal would show. Its buffer is used
+// again, so that ordinary lines cost no memory.
+type normalizer struct {
+	buf   []byte
+	yield func(line []byte)
+}
+
+// line takes a line of output without its end and yields the lines that are seen
+// for it: none if it is blank, several if it moves the cursor up or down.
+func (n *normalizer) line(raw []byte) {
+	if plain(raw) {
+		n.emit(raw)
+		return
+	}
+	n.buf = n.buf[:0]
+	for len(raw) > 0 {
+		switch c := raw[0]; {
+		case c == 0x1b:
+			raw = n.escape(raw)
+			continue
+		case c == '\r':
+			// What comes after overwrites the line, unless nothing does.
+			if seen(raw[1:]) {
+				n.buf = n.buf[:0]
+			}
+		case c == '\b':
+			_, size := utf8.DecodeLastRune(n.buf)
+			n.buf = n.buf[:len(n.buf)-size]
+		case c == '\t', c == ' ':
+			n.space()
+		case c < ' ', c == 0x7f:
+		case c < utf8.RuneSelf:
+			n.buf = append(n.buf, c)
+		default:
+			r, size := utf8.DecodeRune(raw)
+			n.rune(r)
+			raw = raw[size:]
+			continue
+		}
+		raw = raw[1:]
+	}
+	n.emit(n.buf)
+}
+
+// plain reports whether the line needs nothing but trimming.
+func plain(line []byte) bool {
+	before := byte(0)
+	for _, c := range line {
+		if c < ' ' || c >= 0x7f || c == ' ' && before == ' ' {
+			return false
+		}
+		before = c
+	}
+	return true
+}
+
+// seen reports whether anything of the text leaves a mark before the next
+// carriage return.
+func seen(text []byte) bool {
+	for _, c := range text {
+		if c == '\r' {
+			return false
+		}
+		if c > ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *normalizer) space() {
+	if len(n.buf) > 0 && n.buf[len(n.buf)-1] != ' ' {
+		n.buf = append(n.buf, ' ')
+	}
+}
+
+// rune adds a character that is not ASCII, or the one that patterns are written
+// with instead of it.
+func (n *normalizer) rune(r rune) {
+	switch r {
+	case '‘', '’', 'ʼ', '‛', '′':
+		n.buf = append(n.buf, '\'')
+	case '“', '”', '„', '″':
+		n.buf = append(n.buf, '"')
+	case '–', '—', '‐', '‑', '−':
+		n.buf = append(n.buf, '-')
+	case '…':
+		n.buf = append(n.buf, "..."...)
+	case '∙', '•', '⋅', '‧', '・', '·':
+		n.buf = append(n.buf, "·"...)
+	default:
+		switch {
+		case unicode.IsSpace(r):
+			n.space()
+		case unicode.Is(unicode.Cf, r), unicode.IsControl(r), unicode.Is(unicode.Variation_Selector, r):
+		default:
+			n.buf = utf8.AppendRune(n.buf, r)
+		}
+	}
+}
+
+// emit yields the line without its ornaments, if anything is left.
+func (n *normalizer) emit(line []byte) {
+	if line = bytes.TrimFunc(line, ornament); len(line) > 0 {
+		n.yield(line)
+	}
+}
+
+// ornament reports whether the character is one that programs put before or
+// after a message: borders of frames, bullets, warning signs, spinners.
+func ornament(r rune) bool {
+	return r == ' ' || r == '·' || r >= utf8.RuneSelf && unicode.Is(unicode.So, r)
+}
+
+// appendShort appends a line of which the middle is cut out if it is long.
+func appendShort(dst, line []byte) []byte {
+	if len(line) <= maxKept {
+		return append(dst, line...)
+	}
+	const half = maxKept/2 - len("...")
+	head, tail := line[:half], line[len(line)-half:]
+	for len(head) > 0 && !utf8.RuneStart(line[len(head)]) {
+		head = head[:len(head)-1]
+	}
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return append(append(append(dst, head...), "..."...), tail...)
+}
+
+// clip cuts a text to that many bytes, between characters.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit - len("...")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}

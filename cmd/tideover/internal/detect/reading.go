@@ -1,0 +1,116 @@
+package detect
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	longest   = 366 * 24 * time.Hour // a wait beyond it is taken for a mistake
+	tolerance = 2 * time.Minute      // a moment that is this long past counts as now
+)
+
+var (
+	errTooLong = errors.New("that is more than 366 days away")
+	errPast    = errors.New("that is in the past")
+)
+
+// reading is a time that was read.
+type reading struct {
+	until  time.Time // zero if it could not be
+	stated string    // the words it was read from
+	as     string    // the form they were taken for
+	note   string    // why it could not be
+}
+
+// forms are the ways to read a text, given when it was written and where.
+var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){
+	"duration":     fromNow(readDuration),
+	"seconds":      fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Second) }),
+	"milliseconds": fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Millisecond) }),
+	"epoch":        readEpoch,
+	"moment":       readMoment,
+	"retry-after":  readRetryAfter,
+}
+
+// formNames returns the names of the forms, for errors.
+func formNames() string {
+	var names []string
+	for name := range forms {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// read reads a text. The result is a moment between tolerance before the time of
+// writing and longest after it, or says why not.
+func read(text, as string, at time.Time, zone *time.Location) reading {
+	r := reading{stated: clip(strings.TrimSpace(text), 100), as: as}
+	until, err := forms[as](r.stated, at, zone)
+	if err == nil {
+		err = bounded(until, at)
+	}
+	if err != nil {
+		r.note = fmt.Sprintf("states %q, not used: %v", r.stated, err)
+		return r
+	}
+	r.until = until
+	return r
+}
+
+func bounded(until, at time.Time) error {
+	switch {
+	case until.Before(at.Add(-tolerance)):
+		return errPast
+	case until.After(at.Add(longest)):
+		return errTooLong
+	default:
+		return nil
+	}
+}
+
+func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, *time.Location) (time.Time, error) {
+	return func(text string, at time.Time, _ *time.Location) (time.Time, error) {
+		d, err := parse(text)
+		return at.Add(d), err
+	}
+}
+
+// readEpoch reads seconds or milliseconds since 1970, told apart by their size:
+// as seconds, the smallest that is taken for milliseconds is in the year 5138.
+func readEpoch(text string, _ time.Time, _ *time.Location) (time.Time, error) {
+	if !number.MatchString(text) {
+		return time.Time{}, fmt.Errorf("%q is not a number of seconds since 1970", text)
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || n > 1e15:
+		return time.Time{}, errTooLong
+	case n >= 1e11:
+		return time.UnixMilli(int64(n)), nil
+	default:
+		return time.Unix(int64(n), 0), nil
+	}
+}
+
+// readRetryAfter reads the value of the header: seconds or a date.
+func readRetryAfter(text string, at time.Time, _ *time.Location) (time.Time, error) {
+	if number.MatchString(text) {
+		d, err := readNumber(text, time.Second)
+		return at.Add(d), err
+	}
+	if d, err := readDuration(text); err == nil {
+		return at.Add(d), nil
+	}
+	t, err := http.ParseTime(text)
+	if err != nil {
+		return t, fmt.Errorf("%q is neither seconds nor a date", text)
+	}
+	return t, nil
+}

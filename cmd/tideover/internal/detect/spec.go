@@ -1,0 +1,63 @@
+package detect
+
+// Spec is a pack as it is written in a file. It is plain data: [Compile] checks
+// it.
+type Spec struct {
+	Name        string       `yaml:"name" json:"name"`
+	Description string       `yaml:"description" json:"description,omitempty"`
+	Extends     string       `yaml:"extends" json:"extends,omitempty"` // a built-in pack, whose rules follow these
+	ExitCodes   map[int]Exit `yaml:"exit-codes" json:"exit-codes,omitempty"`
+	Messages    []Message    `yaml:"messages" json:"messages,omitempty"`
+	Rules       []Rule       `yaml:"rules" json:"rules,omitempty"`
+}
+
+// Exit is what an exit code means.
+type Exit struct {
+	Reason  Reason `yaml:"reason" json:"reason"`
+	Meaning string `yaml:"meaning" json:"meaning,omitempty"`
+}
+
+// Message is an event that carries text for people, which is read as if it had
+// been printed.
+type Message struct {
+	Event    map[string]any `yaml:"event" json:"event"`
+	Text     string         `yaml:"text" json:"text"`         // the path of the text
+	Literals []string       `yaml:"literals" json:"literals"` // as in [Rule]
+}
+
+// Rule is one thing that a program says. It has exactly one of Event, Header
+// and Line.
+type Rule struct {
+	ID string `yaml:"id" json:"id"`
+
+	// Event is for lines of JSON: paths and the values wanted there, a list
+	// meaning any of them. A path is names with dots between; * is any name or
+	// index, and a ** at the start is any depth.
+	Event map[string]any `yaml:"event" json:"event,omitempty"`
+
+	// Header is the name of a header, whose value is read as Retry-After is.
+	Header string `yaml:"header" json:"header,omitempty"`
+
+	// Line is a regular expression for a line of text, in any case. Words in
+	// braces stand for expressions that are needed often: see the table in
+	// docs/detect.md. The name of a group says how to read what it captures.
+	Line string `yaml:"line" json:"line,omitempty"`
+
+	// Literals are texts of which a line has at least one, or is not looked at.
+	// They are in lower case; those of an event are as the event spells them.
+	// A header needs none.
+	Literals []string `yaml:"literals" json:"literals,omitempty"`
+
+	Reason   Reason   `yaml:"reason" json:"reason"`
+	Until    []Field  `yaml:"until" json:"until,omitempty"`       // of an event; the first that is there counts
+	For      string   `yaml:"for" json:"for,omitempty"`           // the wait when none is stated, such as 60s
+	Terminal bool     `yaml:"terminal" json:"terminal,omitempty"` // never wait
+	Alive    bool     `yaml:"alive" json:"alive,omitempty"`       // the program goes on: what it said before is void
+	Examples []string `yaml:"examples" json:"examples,omitempty"`
+}
+
+// Field is where an event says until when.
+type Field struct {
+	Path string `yaml:"path" json:"path"`
+	As   string `yaml:"as" json:"as"` // epoch, seconds, milliseconds, duration, moment, retry-after
+}

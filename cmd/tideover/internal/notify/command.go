@@ -1,0 +1,114 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Exit codes with a meaning of their own.
+const (
+	codeTempFail      = 75 // asks for a longer wait
+	codeNotExecutable = 126
+	codeNotFound      = 127
+)
+
+// command runs the notifier's command with the message on its input, and ends it
+// with its process group when the time is up.
+func (s *Sender) command(ctx context.Context, m Message, _ *mask) error {
+	argv, err := s.notifier.Argv(m.Fields())
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	env, err := s.environ(m)
+	if err != nil {
+		return err
+	}
+	input, err := json.Marshal(m)
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	said := new(tail)
+	// Secrets are hidden before anything is cut, or a part of one might show.
+	masked := s.secrets.Redactor.NewWriter(said)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.notifier.Dir, env, bytes.NewReader(append(input, '\n')), masked, masked
+	// A process that the command has left behind may hold its output open.
+	cmd.WaitDelay = time.Second
+	inGroup(cmd)
+	err = cmd.Run()
+	_ = masked.Close() // to memory
+	return commandError(argv[0], err, said.String())
+}
+
+// environ returns the process's own environment, but for what is the server's
+// business, the message, and what the notifier adds.
+func (s *Sender) environ(m Message) (env []string, err error) {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); name != "TIDEOVER_TOKEN" && !strings.HasPrefix(name, "TIDEOVER_SERVER") {
+			env = append(env, kv)
+		}
+	}
+	env = append(env, m.environment()...)
+	for _, e := range s.notifier.Env {
+		value, err := s.resolve(e.Value)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, e.Name+"="+value)
+	}
+	for i := range env {
+		env[i] = strings.ReplaceAll(env[i], "\x00", "") // with one the command would not start
+	}
+	return env, nil
+}
+
+// commandError says what the end of a command means.
+func commandError(name string, err error, said string) error {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+		return nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return retry.Permanent(fmt.Errorf("run %s: %w", name, err))
+	case !ended:
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	err = fmt.Errorf("run %s: %w%s", name, err, prefixed(": ", said))
+	switch exit.ExitCode() {
+	case codeNotExecutable, codeNotFound:
+		return retry.Permanent(err)
+	case codeTempFail:
+		return retry.Throttled(err)
+	}
+	return err
+}
+
+// tail keeps the end of what a command says.
+type tail struct{ data []byte }
+
+const tailSize = 4 << 10
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if len(t.data) > 2*tailSize {
+		t.data = append(t.data[:0], t.data[len(t.data)-tailSize:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the last lines.
+func (t *tail) String() string {
+	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(t.data), "\uFFFD")), "\n")
+	return strings.Join(all[max(0, len(all)-3):], "\n")
+}

@@ -1,0 +1,215 @@
+package notify
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/retry"
+)
+
+// maxLine is how much of what was said last a message repeats, in characters.
+const maxLine = 300
+
+// Place is where the events come from.
+type Place struct {
+	Host string         // of this machine
+	Page string         // address of the page, such as http://127.0.0.1:7878; empty means none
+	Zone *time.Location // of times in texts; nil means the machine's
+}
+
+// Compose makes a message of an event. It is false for events that nobody is
+// told of.
+func Compose(e retry.Event, p Place) (Message, bool) {
+	m := Message{
+		Subject: cut(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
+		Time: e.Time, Host: p.Host, ID: identity(e),
+	}
+	if last := e.Err; last != nil {
+		if whole, ok := errors.AsType[*retry.Error](last); ok && whole.Last != nil {
+			last = whole.Last // the rest of it is in the message anyway
+		}
+		m.Line = cut(last.Error(), maxLine)
+	}
+	if p.Page != "" && e.Run != "" {
+		m.URL = strings.TrimSuffix(p.Page, "/") + "/runs/" + url.PathEscape(e.Run)
+	}
+	if !m.describe(e, p.Zone) {
+		return Message{}, false
+	}
+	if e.Step != "" && e.Step != e.Name {
+		m.Text = "step " + e.Step + ": " + m.Text
+	}
+	return m, true
+}
+
+// describe says what happened, in words.
+func (m *Message) describe(e retry.Event, zone *time.Location) bool {
+	switch e.Kind {
+	case retry.GaveUp:
+		m.gaveUp(e)
+	case retry.Waiting:
+		m.Event, m.Wait, m.Until = Waiting, e.Delay, e.Until
+		m.Title = m.Subject + " waits " + span(e.Delay)
+		m.Text = lines("until "+clock(e.Until, e.Time, zone)+by(e.By), count(e), prefixed("last: ", m.Line))
+	case retry.Resumed:
+		m.Event = Resumed
+		m.Title = m.Subject + " goes on"
+		m.Text = cmp.Or(prefixed("put back to work by ", e.Note), "put back to work")
+	case retry.BreakerOpened:
+		m.Event, m.Wait = BreakerOpen, e.Delay
+		m.Title = m.Subject + " is failing"
+		m.Text = "the breaker is open: nothing is tried" + prefixed(" for ", span(e.Delay))
+	case retry.BreakerClosed:
+		m.Event = Recovered
+		m.Title, m.Text = m.Subject+" works again", "the breaker is closed"
+	case retry.Succeeded:
+		if e.Attempt < 2 {
+			return false
+		}
+		m.Event = Recovered
+		m.Title = m.Subject + " works again"
+		m.Text = "attempt " + strconv.Itoa(e.Attempt) + " succeeded" + prefixed(" after ", span(e.Elapsed))
+	default:
+		return false
+	}
+	return true
+}
+
+// gaveUp tells of the end of a call or a step, or of a whole durable run, which
+// then waits among the dead letters.
+func (m *Message) gaveUp(e retry.Event) {
+	m.Event, m.Reason = GaveUp, e.Reason.String()
+	m.Title = m.Subject + " gave up"
+	if e.Run != "" && e.Step == "" {
+		m.Event = DeadLetter
+	}
+	head := ""
+	if e.Attempt > 0 {
+		head = plural(e.Attempt, "attempt") + prefixed(" in ", span(e.Elapsed))
+	}
+	if e.Reason != retry.StopAttempts && e.Reason != 0 || head == "" {
+		head = strings.TrimPrefix(head+"; "+e.Reason.Error(), "; ")
+	}
+	m.Text = strings.Trim(head+prefixed("; last: ", m.Line), "; ")
+}
+
+// TestMessage is what somebody who tries a notifier gets.
+func TestMessage(name string, now time.Time, p Place) Message {
+	e := retry.Event{Time: now, Name: name, Note: "test"}
+	return Message{
+		ID: identity(e), Event: Test, Subject: name, Title: "tideover: a test of " + name,
+		Text: "If you can read this, the notifier works.", Time: now, Host: p.Host, URL: p.Page,
+	}
+}
+
+// Wants reports whether a notifier with these triggers tells of the message. A
+// test is always told.
+func Wants(on []config.Trigger, m Message) bool {
+	return m.Event == Test || slices.ContainsFunc(on, func(t config.Trigger) bool {
+		return t.Event == string(m.Event) && (t.Over == 0 || m.Wait > t.Over)
+	})
+}
+
+// identity returns the message's id. It is made of the event alone, so that the
+// same event, read twice from a log, is the same message.
+func identity(e retry.Event) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d\x00%d\x00%s\x00%d\x00%d\x00%s\x00%s\x00%s", e.Kind, e.Time.UnixNano(), e.Name, e.Call, e.Attempt, e.Run, e.Step, e.Note)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// cut returns the text on one line, of so many characters at most.
+func cut(s string, n int) string {
+	s = plainly(strings.ToValidUTF8(s, "\uFFFD"))
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+func lines(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n")
+}
+
+// prefixed puts the prefix before a text that is there.
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// count says how far the attempts are.
+func count(e retry.Event) string {
+	switch {
+	case e.Attempt == 0:
+		return ""
+	case e.Attempts > 0:
+		return fmt.Sprintf("attempt %d of %d failed", e.Attempt, e.Attempts)
+	}
+	return fmt.Sprintf("attempt %d failed", e.Attempt)
+}
+
+// by says who set a wait, if it was not the policy.
+func by(s retry.Source) string {
+	switch s {
+	case retry.ByServer:
+		return ", as the server asked"
+	case retry.ByHuman:
+		return ", set by hand"
+	default:
+		return ""
+	}
+}
+
+// clock writes a time of day, and the day if it is another one.
+func clock(t, now time.Time, zone *time.Location) string {
+	t, now = t.In(cmp.Or(zone, time.Local)), now.In(cmp.Or(zone, time.Local))
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04 MST")
+	}
+	return t.Format("Mon 2 Jan 15:04 MST")
+}
+
+// span writes how long something takes, as people say it: 42m, 3h20m, 2d4h.
+// Less than a millisecond is nothing.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	unit := time.Hour
+	switch {
+	case d < time.Second:
+		unit = time.Millisecond
+	case d < time.Hour:
+		unit = time.Second
+	case d < day:
+		unit = time.Minute
+	}
+	d = d.Round(unit)
+	text := ""
+	if d >= day {
+		text = strconv.Itoa(int(d/day)) + "d"
+	}
+	if d %= day; d > 0 {
+		text += zeroParts.Replace(d.String() + " ")
+	}
+	return strings.TrimSuffix(text, " ")
+}
+
+// zeroParts drops parts of a duration that say nothing.
+var zeroParts = strings.NewReplacer("h0m0s ", "h", "m0s ", "m")

@@ -1,0 +1,57 @@
+package notify_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+)
+
+var (
+	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	envRef    = regexp.MustCompile(`\$\{env:(\w+)\}`)
+)
+
+// TestTheExamplesOfThePageAreRight loads every example of docs/notify.md.
+func TestTheExamplesOfThePageAreRight(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/notify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mail-password"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		environ := []string{"HOME=/home/me"}
+		for _, ref := range envRef.FindAllStringSubmatch(block[1], -1) {
+			environ = append(environ, ref[1]+"=https://example.com/x")
+		}
+		cfg, err := config.Load(config.Source{Path: filepath.Join(dir, "tideover.yaml"), Data: []byte("version: 1\n" + block[1]), Environ: environ})
+		if err != nil {
+			t.Errorf("%s\n%v", block[1], err)
+			continue
+		}
+		for _, n := range cfg.Notifiers {
+			kinds[n.Kind] = true
+		}
+	}
+	if len(kinds) != 5 {
+		t.Errorf("there are examples of %v only", kinds)
+	}
+	for _, field := range config.MessageFields() {
+		if !strings.Contains(string(page), "`."+field+"`") {
+			t.Errorf("the page does not speak of .%s", field)
+		}
+	}
+	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter} {
+		if !strings.Contains(string(page), "| `"+string(e)+"`") {
+			t.Errorf("the page does not speak of %s", e)
+		}
+	}
+}

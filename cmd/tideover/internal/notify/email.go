@@ -1,0 +1,199 @@
+package notify
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/smtp"
+	"net/textproto"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/retry"
+)
+
+// email sends a mail. The server may accept some recipients and refuse others;
+// the mail then goes to the former, and the error says who did not get it.
+func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
+	e := s.notifier.Email
+	login, err := s.login()
+	if err != nil {
+		return err
+	}
+	conn, err := s.dial(ctx, e)
+	if err != nil {
+		return network(err)
+	}
+	// The connection is the only thing of package smtp that can be told to stop.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer func() { _ = conn.Close() }()
+	c, err := s.greet(conn, e)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Server, refusal(err))
+	}
+	if login != nil {
+		if err := c.Auth(login); err != nil {
+			return fmt.Errorf("%s: log in: %w", e.Server, refusal(err))
+		}
+	}
+	if err := deliver(c, e, mailText(e, m)); err != nil {
+		return fmt.Errorf("%s: %w", e.Server, err)
+	}
+	_ = c.Quit() // the mail has been accepted
+	return nil
+}
+
+// login returns how to log in, nil for not at all.
+func (s *Sender) login() (*login, error) {
+	e := s.notifier.Email
+	if e.Username == nil {
+		return nil, nil
+	}
+	name, err := s.resolve(e.Username)
+	if err != nil {
+		return nil, err
+	}
+	password, err := s.resolve(e.Password)
+	return &login{name: name, password: password}, err
+}
+
+func (s *Sender) dial(ctx context.Context, e *config.Email) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(e.Server)
+	if err != nil {
+		return nil, err
+	}
+	if e.TLS == "implicit" {
+		return (&tls.Dialer{Config: tlsConfig(s.roots, host)}).DialContext(ctx, "tcp", e.Server)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", e.Server)
+}
+
+// greet begins the session and makes it safe.
+func (s *Sender) greet(conn net.Conn, e *config.Email) (*smtp.Client, error) {
+	host, _, _ := net.SplitHostPort(e.Server) // dialed already
+	c, err := smtp.NewClient(conn, host)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Hello("localhost"); err != nil {
+		return nil, err
+	}
+	if e.TLS != "starttls" {
+		return c, nil
+	}
+	if ok, _ := c.Extension("STARTTLS"); !ok {
+		return nil, retry.Permanent(errors.New("the server does not offer STARTTLS"))
+	}
+	return c, c.StartTLS(tlsConfig(s.roots, host))
+}
+
+// deliver hands the mail over.
+func deliver(c *smtp.Client, e *config.Email, text []byte) error {
+	if err := c.Mail(e.From.Address); err != nil {
+		return refusal(err)
+	}
+	var refused []error
+	for _, to := range e.To {
+		if err := c.Rcpt(to.Address); err != nil {
+			refused = append(refused, fmt.Errorf("to %s: %w", to.Address, refusal(err)))
+		}
+	}
+	if len(refused) < len(e.To) {
+		if err := data(c, text); err != nil {
+			return refusal(err)
+		}
+	}
+	return joined(refused)
+}
+
+func data(c *smtp.Client, text []byte) error {
+	w, err := c.Data() // which doubles the dots at the beginning of lines
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// joined returns one error for all recipients that were refused. If one of them
+// may be accepted the next time, there should be one: the others can tell by its
+// id that they have the mail already.
+func joined(refused []error) error {
+	for _, err := range refused {
+		if retry.OutcomeOf(err).Class != retry.ClassPermanent {
+			return fmt.Errorf("%w (%d of the recipients refused)", err, len(refused))
+		}
+	}
+	return errors.Join(refused...)
+}
+
+// refusal marks an answer of the server with what it means: 4yz may pass, 5yz
+// stays.
+func refusal(err error) error {
+	if e, ok := errors.AsType[*textproto.Error](err); ok {
+		if e.Code >= 500 {
+			return retry.Permanent(err)
+		}
+		return err
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("the server closed the connection")
+	}
+	return network(err)
+}
+
+// login is PLAIN or LOGIN, whichever the server has. Both show the password to
+// the other side, and so only work over TLS, or on the machine itself.
+type login struct {
+	name, password string
+	asked          int // prompts of LOGIN that were answered
+}
+
+// Start implements [smtp.Auth].
+func (l *login) Start(server *smtp.ServerInfo) (proto string, first []byte, err error) {
+	if !server.TLS && !isLoopback(server.Name) {
+		return "", nil, retry.Permanent(errors.New("the password would cross the network in the clear"))
+	}
+	has := func(name string) bool {
+		for _, a := range server.Auth {
+			if strings.EqualFold(a, name) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("PLAIN"):
+		return "PLAIN", []byte("\x00" + l.name + "\x00" + l.password), nil
+	case has("LOGIN"):
+		return "LOGIN", nil, nil
+	}
+	return "", nil, retry.Permanent(errors.New("the server has neither AUTH PLAIN nor LOGIN"))
+}
+
+// Next implements [smtp.Auth]: LOGIN asks for the name, then for the password.
+func (l *login) Next(_ []byte, more bool) ([]byte, error) {
+	if !more {
+		return nil, nil
+	}
+	l.asked++
+	switch l.asked {
+	case 1:
+		return []byte(l.name), nil
+	case 2:
+		return []byte(l.password), nil
+	}
+	return nil, retry.Permanent(errors.New("the server asks for more than a name and a password"))
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

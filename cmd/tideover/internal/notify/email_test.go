@@ -1,0 +1,253 @@
+package notify_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+var discard = log.New(io.Discard, "", 0)
+
+func pool(t testing.TB, cert []byte) *x509.CertPool {
+	t.Helper()
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(cert) {
+		t.Fatal("no certificate")
+	}
+	return p
+}
+
+// certificate makes one for 127.0.0.1 that signs itself, in a file with its key.
+func certificate(t testing.TB) (path string, cert []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "smtptest"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	path = filepath.Join(t.TempDir(), "cert.pem")
+	both := append(cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
+	if err := os.WriteFile(path, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, cert
+}
+
+// mailServer starts one and returns its address and the folder of its mails.
+func mailServer(t testing.TB, args ...string) (addr, mails string) {
+	t.Helper()
+	mails = t.TempDir()
+	cmd := exec.Command(smtptest, append([]string{"-mails", mails}, args...)...)
+	cmd.Stderr = os.Stderr
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	addr, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(addr), mails
+}
+
+func mailsIn(t testing.TB, dir string) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.eml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, string(data))
+	}
+	return list
+}
+
+func emailYAML(addr, rest string) string {
+	return `{timeout: 5s, email: {to: [me@example.com, "Öps <ops@example.com>"], from: "Tide <tide@example.com>", server: "` + addr + `", ` + rest + `}}`
+}
+
+const loginYAML = `username: me, password: "${env:P}"`
+
+func TestEmail(t *testing.T) {
+	path, cert := certificate(t)
+	for name, c := range map[string]struct {
+		args []string
+		yaml string
+	}{
+		"starttls":                 {[]string{"-cert", path, "-user", "me", "-password", "pw-PLANTED"}, loginYAML},
+		"starttls, LOGIN":          {[]string{"-cert", path, "-user", "me", "-password", "pw-PLANTED", "-mechanism", "LOGIN"}, loginYAML},
+		"implicit":                 {[]string{"-cert", path, "-implicit", "-user", "me", "-password", "pw-PLANTED"}, loginYAML + ", tls: implicit"},
+		"none, on this machine":    {[]string{"-user", "me", "-password", "pw-PLANTED"}, loginYAML + ", tls: none"},
+		"none, and nobody logs in": {nil, "tls: none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, dir := mailServer(t, c.args...)
+			n, env := load(t, emailYAML(addr, c.yaml), "P=pw-PLANTED")
+			env.RootCAs = pool(t, cert)
+			m := message()
+			m.Title = "nächtlich\r\nBcc: evil@example.com"
+			m.Text = "first\n.\n.second ünd " + strings.Repeat("long ", 40)
+			if err := open(t, n, env).Send(context.Background(), m); err != nil {
+				t.Fatal(err)
+			}
+			got := mailsIn(t, dir)
+			if len(got) != 1 {
+				t.Fatalf("%d mails", len(got))
+			}
+			checkMail(t, got[0], m.Text)
+		})
+	}
+}
+
+func checkMail(t *testing.T, got, text string) {
+	t.Helper()
+	envelope, rest, _ := strings.Cut(got, "\n")
+	if want := "tide@example.com > me@example.com ops@example.com"; envelope != want {
+		t.Errorf("envelope %q, want %q", envelope, want)
+	}
+	msg, err := mail.ReadMessage(strings.NewReader(rest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(msg.Header.Get("Subject"))
+	if err != nil || subject != "nächtlich Bcc: evil@example.com" || msg.Header.Get("Bcc") != "" {
+		t.Errorf("Subject %q, %v; Bcc %q", subject, err, msg.Header.Get("Bcc"))
+	}
+	if id := msg.Header.Get("Message-ID"); id != "<0123456789abcdef@example.com>" {
+		t.Errorf("Message-ID %q", id)
+	}
+	if d, err := msg.Header.Date(); err != nil || !d.Equal(at) {
+		t.Errorf("Date %v, %v", d, err)
+	}
+	if to, err := msg.Header.AddressList("To"); err != nil || len(to) != 2 || to[1].Name != "Öps" {
+		t.Errorf("To %v, %v", to, err)
+	}
+	body, err := io.ReadAll(quotedprintable.NewReader(msg.Body))
+	want := text + "\nrun 01K9\nhttp://127.0.0.1:7878/runs/01K9\nfrom box\n"
+	if plain := strings.ReplaceAll(string(body), "\r\n", "\n"); err != nil || plain != want {
+		t.Errorf("body %q, %v, want %q", plain, err, want)
+	}
+}
+
+func TestWhatAMailServerSays(t *testing.T) {
+	path, cert := certificate(t)
+	for _, c := range []struct {
+		name, script, says string
+		class              retry.Class
+		mails              int
+	}{
+		{"the sender is refused for now", "mail:451", "451", retry.ClassTransient, 0},
+		{"the sender is refused", "mail:550", "550", retry.ClassPermanent, 0},
+		{"one recipient is refused", "rcpt:250,rcpt:550", "to ops@example.com: 550", retry.ClassPermanent, 1},
+		{"one recipient is refused for now", "rcpt:550,rcpt:450", "to ops@example.com: 450", retry.ClassTransient, 0},
+		{"all recipients are refused", "rcpt:550,rcpt:551", "551", retry.ClassPermanent, 0},
+		{"the mail is refused for now", "data:452", "452", retry.ClassTransient, 0},
+		{"the mail is refused", "data:554", "554", retry.ClassPermanent, 0},
+		{"the login can't be checked now", "auth:454", "log in: 454", retry.ClassTransient, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr, dir := mailServer(t, "-cert", path, "-user", "me", "-password", "pw-PLANTED", "-script", c.script)
+			n, env := load(t, emailYAML(addr, loginYAML), "P=pw-PLANTED")
+			env.RootCAs = pool(t, cert)
+			err := send(open(t, n, env))
+			wantError(t, err, c.says, addr)
+			if got := retry.OutcomeOf(err).Class; got != c.class || len(mailsIn(t, dir)) != c.mails {
+				t.Errorf("%v: %v, %d mails, want %v and %d", err, got, len(mailsIn(t, dir)), c.class, c.mails)
+			}
+		})
+	}
+}
+
+func TestAMailIsNotSentInDoubt(t *testing.T) {
+	path, cert := certificate(t)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		yaml  string
+		trust bool
+		says  string
+		class retry.Class
+	}{
+		{"a wrong password", []string{"-cert", path, "-user", "me", "-password", "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"a wrong password of LOGIN", []string{"-cert", path, "-user", "me", "-password", "other", "-mechanism", "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"an unknown certificate", []string{"-cert", path}, "tls: starttls", false, "certificate", retry.ClassPermanent},
+		{"an unknown certificate at once", []string{"-cert", path, "-implicit"}, "tls: implicit", false, "certificate", retry.ClassPermanent},
+		{"no STARTTLS", nil, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
+		{"no mechanism", []string{"-cert", path, "-user", "me", "-mechanism", "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor LOGIN", retry.ClassPermanent},
+		{"a server that hangs", []string{"-script", "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr, dir := mailServer(t, c.args...)
+			yaml := emailYAML(addr, c.yaml)
+			if strings.Contains(c.name, "hangs") {
+				yaml = strings.Replace(yaml, "timeout: 5s", "timeout: 50ms", 1)
+			}
+			n, env := load(t, yaml, "P=pw-PLANTED")
+			if c.trust {
+				env.RootCAs = pool(t, cert)
+			}
+			err := send(open(t, n, env))
+			wantError(t, err, c.says)
+			if got := retry.OutcomeOf(err).Class; got != c.class || len(mailsIn(t, dir)) != 0 {
+				t.Errorf("%v: %v, %d mails, want %v and none", err, got, len(mailsIn(t, dir)), c.class)
+			}
+		})
+	}
+}
+
+func TestNoMailServerIsTransient(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	err = send(sender(t, emailYAML(l.Addr().String(), loginYAML), "P=pw-PLANTED"))
+	wantError(t, err, "refused")
+	if retry.OutcomeOf(err).Class != retry.ClassTransient {
+		t.Errorf("%v is not transient", err)
+	}
+}

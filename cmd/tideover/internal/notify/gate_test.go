@@ -1,0 +1,140 @@
+package notify_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+)
+
+func about(subject string) notify.Message {
+	return notify.Message{Event: notify.GaveUp, Subject: subject, Text: "text"}
+}
+
+func newGate(t testing.TB, atMost string, dedupe time.Duration) *notify.Gate {
+	t.Helper()
+	n := &config.Notifier{Dedupe: dedupe}
+	if atMost != "" {
+		var err error
+		if n.AtMost, err = config.ParseRate(atMost); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return notify.NewGate(n)
+}
+
+func TestGate(t *testing.T) {
+	dead := func(run string) notify.Message {
+		return notify.Message{Event: notify.DeadLetter, Subject: "a", Run: run, Text: "text"}
+	}
+	step := dead("1")
+	step.Event = notify.GaveUp
+	type call struct {
+		after time.Duration // since the one before
+		m     notify.Message
+		held  notify.Held
+		text  string // of what is sent
+	}
+	for _, c := range []struct {
+		name   string
+		atMost string
+		dedupe time.Duration
+		calls  []call
+	}{
+		{"no limits", "", 0, []call{{0, about("a"), notify.NotHeld, "text"}, {0, about("a"), notify.NotHeld, "text"}}},
+		{"the same again", "", 10 * time.Minute, []call{
+			{0, about("a"), notify.NotHeld, "text"},
+			{time.Minute, about("a"), notify.Duplicate, ""},
+			{0, about("a"), notify.Duplicate, ""},
+			{0, about("b"), notify.NotHeld, "text\nand 2 more since 15:05"},
+			{9 * time.Minute, about("a"), notify.NotHeld, "text"},
+		}},
+		{"another event", "", time.Hour, []call{
+			{0, about("a"), notify.NotHeld, "text"},
+			{0, notify.Message{Event: notify.Resumed, Subject: "a", Text: "text"}, notify.NotHeld, "text"},
+		}},
+		{"too many", "2/h", 0, []call{
+			{0, about("a"), notify.NotHeld, "text"},
+			{30 * time.Minute, about("b"), notify.NotHeld, "text"},
+			{29 * time.Minute, about("c"), notify.TooMany, ""},
+			{time.Minute, about("d"), notify.NotHeld, "text\nand 1 more since 16:03"},
+			{29 * time.Minute, about("e"), notify.TooMany, ""},
+			{time.Minute, about("f"), notify.NotHeld, "text\nand 1 more since 16:33"},
+		}},
+		{"a test", "1/h", time.Hour, []call{
+			{0, about("a"), notify.NotHeld, "text"},
+			{0, notify.Message{Event: notify.Test, Text: "t"}, notify.NotHeld, "t"},
+			{0, notify.Message{Event: notify.Test, Text: "t"}, notify.NotHeld, "t"},
+		}},
+		{"a run's dead letter after its step", "", time.Hour, []call{
+			{0, step, notify.NotHeld, "text"},
+			{0, dead("1"), notify.Duplicate, ""},
+			{0, about("b"), notify.NotHeld, "text"}, // nothing was held back that was news
+			{0, dead("2"), notify.Duplicate, ""},
+			{0, about("c"), notify.NotHeld, "text\nand 1 more since 15:04"},
+		}},
+		{"the clock was put back", "1/h", time.Hour, []call{
+			{0, about("a"), notify.NotHeld, "text"}, {-24 * time.Hour, about("a"), notify.NotHeld, "text"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, now := newGate(t, c.atMost, c.dedupe), at
+			for i, call := range c.calls {
+				now = now.Add(call.after)
+				m, held := g.Admit(call.m, now)
+				if held != call.held || held == notify.NotHeld && m.Text != call.text {
+					t.Errorf("call %d: Admit(%s %s) = %q, %v, want %q, %v", i, call.m.Event, call.m.Subject, m.Text, held, call.text, call.held)
+				}
+			}
+		})
+	}
+}
+
+// TestTheGateKeepsItsWord sends at random: never more than the rate in any
+// stretch of time, never the same twice in the time of dedupe.
+func TestTheGateKeepsItsWord(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	g, now := newGate(t, "7/m", 20*time.Second), at
+	var sent []time.Time
+	last := map[string]time.Time{}
+	for range 20_000 {
+		now = now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
+		subject := fmt.Sprint(r.IntN(20))
+		if _, held := g.Admit(about(subject), now); held != notify.NotHeld {
+			continue
+		}
+		sent = append(sent, now)
+		if n := len(sent); n > 7 && now.Sub(sent[n-8]) < time.Minute {
+			t.Fatalf("eight in %v", now.Sub(sent[n-8]))
+		}
+		if before, ok := last[subject]; ok && now.Sub(before) < 20*time.Second {
+			t.Fatalf("%s twice in %v", subject, now.Sub(before))
+		}
+		last[subject] = now
+	}
+}
+
+func TestTheGateForgets(t *testing.T) {
+	g := newGate(t, "", time.Hour)
+	for i := range 10_000 {
+		if _, held := g.Admit(about(fmt.Sprint(i)), at.Add(time.Duration(i))); held != notify.NotHeld {
+			t.Fatalf("message %d is held back: %v", i, held)
+		}
+	}
+	if n := g.Remembered(); n > 1024 {
+		t.Errorf("it remembers %d", n)
+	}
+	if _, held := g.Admit(about("9999"), at.Add(time.Minute)); held != notify.Duplicate {
+		t.Errorf("it has forgotten the newest: %v", held)
+	}
+}
+
+func BenchmarkGate(b *testing.B) {
+	g := newGate(b, "5/h", 10*time.Minute)
+	for i := 0; b.Loop(); i++ {
+		g.Admit(about("a"), at.Add(time.Duration(i)*time.Millisecond))
+	}
+}

@@ -1,0 +1,174 @@
+package notify
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+const (
+	maxAnswer  = 64 << 10 // of an answer so much is read
+	maxExcerpt = 200      // and so many characters of it stand in an error
+	userAgent  = "tideover"
+)
+
+// newClient returns a client that follows no redirects, which would take the
+// token or the message to wherever an answer says, and keeps no connections:
+// messages are rare.
+func newClient(roots *x509.CertPool) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig(roots, ""), ForceAttemptHTTP2: true, DisableKeepAlives: true,
+			MaxResponseHeaderBytes: maxAnswer,
+		},
+	}
+}
+
+// ntfy publishes to a topic: the text is the body, everything else are headers.
+func (s *Sender) ntfy(ctx context.Context, m Message, k *mask) error {
+	token, err := s.resolve(s.notifier.Token)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+	for name, value := range map[string]string{
+		"Title": m.Title, "Priority": s.notifier.Priority, "Tags": strings.Join(s.notifier.Tags, ","), "Click": m.URL,
+	} {
+		if value != "" {
+			header.Set(name, headerText(value))
+		}
+	}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return s.post(ctx, http.MethodPost, header, m, m.Text, k)
+}
+
+// slack posts a text, in which three characters are special.
+func (s *Sender) slack(ctx context.Context, m Message, k *mask) error {
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	text := lines("*"+escape.Replace(m.Title)+"*", escape.Replace(m.Text), escape.Replace(m.URL))
+	body, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	return s.post(ctx, http.MethodPost, http.Header{"Content-Type": {"application/json"}}, m, string(body), k)
+}
+
+// webhook sends the message's JSON, or what the notifier's template makes of it.
+func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
+	body, err := s.body(m)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {m.ID}}
+	if !json.Valid([]byte(body)) {
+		header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	for _, h := range s.notifier.Headers {
+		value, err := s.resolve(h.Value)
+		if err != nil {
+			return err
+		}
+		header.Set(h.Name, value)
+	}
+	return s.post(ctx, s.notifier.Method, header, m, body, k)
+}
+
+func (s *Sender) body(m Message) (string, error) {
+	body, ok, err := s.notifier.Body(m.Fields(), s.secrets)
+	if err != nil {
+		return "", unresolved(err)
+	}
+	if ok {
+		return body.Reveal(), nil
+	}
+	data, err := json.Marshal(m)
+	return string(data), retry.Permanent(err)
+}
+
+// post makes the request.
+func (s *Sender) post(ctx context.Context, method string, header http.Header, m Message, body string, k *mask) error {
+	target, err := s.target(k)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), strings.NewReader(body))
+	if err != nil {
+		return retry.Permanent(errors.New("the request can't be made")) // the cause quotes the URL
+	}
+	req.Header = header
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	header.Set("User-Agent", userAgent)
+	header.Set("X-Tideover-Message", m.ID)
+	where := fmt.Sprintf("%s %s://%s", method, target.Scheme, target.Host)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return classified(req, fmt.Errorf("%s: %w", where, withoutURL(err)))
+	}
+	defer resp.Body.Close()
+	if err := s.answer(resp, k); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
+}
+
+// target returns the URL, and hides it.
+func (s *Sender) target(k *mask) (*url.URL, error) {
+	text, err := s.resolve(s.notifier.URL)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, retry.Permanent(fmt.Errorf("what %v makes is not a URL that starts with http:// or https://", s.notifier.URL))
+	}
+	k.hideURL(u)
+	return u, nil
+}
+
+// answer says what the answer means.
+func (s *Sender) answer(resp *http.Response, k *mask) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // an answer that is cut off is still one
+	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
+		return nil
+	}
+	said := prefixed(": ", cut(k.text(string(text)), maxExcerpt))
+	if err := retryhttp.Check(resp); err != nil {
+		return fmt.Errorf("%w%s", err, said)
+	}
+	if to, err := resp.Location(); err == nil {
+		return retry.Permanent(fmt.Errorf("status %s to %s://%s: redirects are not followed", resp.Status, to.Scheme, to.Host))
+	}
+	return retry.Permanent(fmt.Errorf("status %s%s", resp.Status, said))
+}
+
+// withoutURL drops what net/http puts before the cause: the URL, with its path.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// headerText makes a text fit for a header: on one line, and encoded by RFC 2047
+// unless it is ASCII, as ntfy and mail understand it. What looks as if it were
+// encoded already is made not to.
+func headerText(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "=?", "= ?")
+	return mime.BEncoding.Encode("utf-8", s)
+}

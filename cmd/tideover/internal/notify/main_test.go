@@ -1,0 +1,96 @@
+package notify_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// smtptest is the path of the mail server, which TestMain builds.
+var smtptest string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "notify")
+	if err != nil {
+		panic(err)
+	}
+	smtptest = filepath.Join(dir, "smtptest")
+	if out, err := exec.Command("go", "build", "-o", smtptest, "./smtptest").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("go build: %v\n%s", err, out))
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// at is when everything happens.
+var at = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+
+func message() notify.Message {
+	return notify.Message{
+		ID: "0123456789abcdef", Event: notify.GaveUp, Subject: "nightly", Title: "nightly gave up",
+		Text: "5 attempts in 42m; last: exit code 1", Run: "01K9", Step: "fetch", Attempt: 5, Attempts: 8, Reason: "attempts",
+		Line: "exit code 1", URL: "http://127.0.0.1:7878/runs/01K9", Time: at, Host: "box",
+	}
+}
+
+// load returns the notifier of a line of YAML.
+func load(t testing.TB, yaml string, environ ...string) (*config.Notifier, notify.Env) {
+	t.Helper()
+	red := new(secret.Redactor)
+	cfg, err := config.Load(config.Source{
+		Path: filepath.Join(t.TempDir(), "tideover.yaml"), Data: []byte("version: 1\nnotify:\n  phone: " + yaml + "\n"),
+		Environ: append([]string{"HOME=/home/me"}, environ...), Redactor: red,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg.Notifiers["phone"], notify.Env{Secrets: cfg.Secrets()}
+}
+
+// sender returns the sender of a line of YAML.
+func sender(t testing.TB, yaml string, environ ...string) *notify.Sender {
+	t.Helper()
+	n, env := load(t, yaml, environ...)
+	return open(t, n, env)
+}
+
+func open(t testing.TB, n *config.Notifier, env notify.Env) *notify.Sender {
+	t.Helper()
+	s, err := notify.New(n, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func send(s *notify.Sender) error { return s.Send(context.Background(), message()) }
+
+// wantError checks what an error says and that it has no secret.
+func wantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("Send = nil, want an error")
+	}
+	if strings.Contains(fmt.Sprintf("%v %+v %#v %q", err, err, err, err), "PLANTED") {
+		t.Errorf("a secret is in the error: %v", err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("Send = %v, want %q in it", err, part)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package notify_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+)
+
+// TestTheJSONOfAMessageIsTheGoldenOne holds what receivers rely on: fields are
+// only added.
+func TestTheJSONOfAMessageIsTheGoldenOne(t *testing.T) {
+	m := message()
+	m.Wait, m.Until = time.Hour, at.Add(time.Hour)
+	got, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	if *update {
+		if err := os.WriteFile("testdata/message.json", got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/message.json")
+	if err != nil || string(got) != string(want) {
+		t.Errorf("got\n%s\nwant\n%s (%v)", got, want, err)
+	}
+	var back notify.Message
+	if err := json.Unmarshal(got, &back); err != nil || !reflect.DeepEqual(back, m) {
+		t.Errorf("it came back as %+v, %v", back, err)
+	}
+}
+
+func TestTheLoaderKnowsTheFieldsOfAMessage(t *testing.T) {
+	if got, want := slices.Sorted(maps.Keys(message().Fields())), config.MessageFields(); !slices.Equal(got, want) {
+		t.Errorf("Fields() has %v, the loader allows %v", got, want)
+	}
+}
+
+func TestTheLoaderKnowsTheEvents(t *testing.T) {
+	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter} {
+		trigger, err := config.ParseTrigger(string(e))
+		if err != nil || !notify.Wants([]config.Trigger{trigger}, notify.Message{Event: e}) {
+			t.Errorf("ParseTrigger(%q) = %v, %v, or it is not wanted", e, trigger, err)
+		}
+	}
+}

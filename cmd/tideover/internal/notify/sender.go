@@ -1,0 +1,169 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// Env is what senders need of the process around them.
+type Env struct {
+	Secrets secret.Resolver // looks references up, at each attempt
+	RootCAs *x509.CertPool  // nil means the system's
+}
+
+// Sender sends messages by one notifier. It is safe for use by several
+// goroutines.
+type Sender struct {
+	notifier *config.Notifier
+	secrets  secret.Resolver
+	roots    *x509.CertPool
+	client   *http.Client
+	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
+}
+
+// New returns the sender of a notifier. It is an error if this system can't do
+// what the notifier is for.
+func New(n *config.Notifier, env Env) (*Sender, error) {
+	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs}
+	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
+	switch n.Kind {
+	case config.NotifyNtfy:
+		s.via = (*Sender).ntfy
+	case config.NotifySlack:
+		s.via = (*Sender).slack
+	case config.NotifyWebhook:
+		s.via = (*Sender).webhook
+	case config.NotifyEmail:
+		s.via = (*Sender).email
+	case config.NotifyRun:
+		if errNoCommands != nil {
+			return nil, fmt.Errorf("notify %q: %w", n.Name, errNoCommands)
+		}
+		s.via = (*Sender).command
+	default:
+		return nil, fmt.Errorf("notify %q: unknown kind %q", n.Name, n.Kind)
+	}
+	s.client = newClient(env.RootCAs)
+	return s, nil
+}
+
+// Send makes one attempt to send the message, within the notifier's timeout. Its
+// error says what it means for the next attempt, see [retry.OutcomeOf], and has no
+// secrets in it, nor the path of a URL.
+func (s *Sender) Send(ctx context.Context, m Message) error {
+	limit := &retry.TimeoutError{Limit: s.notifier.Timeout}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.notifier.Timeout, limit)
+	defer cancel()
+	mask := &mask{known: s.secrets.Redactor}
+	err := s.via(s, ctx, m.without(s.secrets.Redactor), mask)
+	if err == nil {
+		return nil
+	}
+	e := &SendError{outcome: retry.OutcomeOf(err)}
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+		e.outcome, e.cause = retry.OutcomeOf(cause), ctx.Err()
+	}
+	e.text = fmt.Sprintf("notify %q: %s", s.notifier.Name, plainly(mask.text(err.Error())))
+	return e
+}
+
+// SendError is why a message was not sent. It does not unwrap to what the network
+// said, which may quote a secret.
+type SendError struct {
+	text    string
+	outcome retry.Outcome
+	cause   error // of the context; nil if it was not its end
+}
+
+// Error says what went wrong, without secrets.
+func (e *SendError) Error() string { return e.text }
+
+// RetryOutcome implements [retry.Classified].
+func (e *SendError) RetryOutcome() retry.Outcome { return e.outcome }
+
+// Is finds the end of the context.
+func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }
+
+// mask hides what must not be in an error of one attempt: the secrets that are
+// known, and the parts of a URL, which nobody else need be kept from.
+type mask struct {
+	known *secret.Redactor
+	parts secret.Redactor
+}
+
+func (k *mask) text(s string) string { return k.parts.String(k.known.String(s)) }
+
+// hideURL hides what of a URL is nobody's business: all but its host. Parts that
+// are so short that they are likely to be words of the error are left.
+func (k *mask) hideURL(u *url.URL) {
+	const least = 6
+	parts := append(strings.Split(u.Path, "/"), u.EscapedPath(), u.RequestURI(), u.RawQuery)
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	if password, ok := u.User.Password(); ok {
+		parts = append(parts, password)
+	}
+	for _, part := range parts {
+		if len(part) >= least {
+			k.parts.Add(part)
+		}
+	}
+}
+
+// resolve returns the value of a text with references, "" for none. The resolver's
+// redactor then knows what they stand for.
+func (s *Sender) resolve(t *config.SecretText) (string, error) {
+	if t == nil {
+		return "", nil
+	}
+	v, err := t.Resolve(s.secrets)
+	if err != nil {
+		return "", unresolved(err)
+	}
+	return v.Reveal(), nil
+}
+
+// unresolved says what it means that a text can't be written out. A secret that
+// can't be read may be there the next time; everything else stays as it is.
+func unresolved(err error) error {
+	if errors.Is(err, secret.ErrUnavailable) {
+		return err
+	}
+	return retry.Permanent(err)
+}
+
+// plainly returns the text on one line.
+func plainly(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// network marks an error of a connection with what it means: a certificate that
+// is wrong will be wrong the next time.
+func network(err error) error {
+	harmless := &http.Request{URL: &url.URL{Scheme: "https", Host: "host"}} // nothing is wrong with it
+	return classified(harmless, err)
+}
+
+// classified marks the error of a request with what it means.
+func classified(req *http.Request, err error) error {
+	if retryhttp.Classify(req, err).Class == retry.ClassPermanent {
+		return retry.Permanent(err)
+	}
+	return err
+}
+
+func tlsConfig(roots *x509.CertPool, host string) *tls.Config {
+	return &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
+}

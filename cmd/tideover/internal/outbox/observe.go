@@ -1,0 +1,90 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// startTime is how long the engine may take to accept a message. Nobody waits for
+// one that it can't.
+const startTime = 10 * time.Second
+
+// maxWaits bounds what is remembered of sessions that wait.
+const maxWaits = 4096
+
+// worthTelling is how long a wait must have been for its end to be news.
+const worthTelling = time.Minute
+
+// waitState is a wait of a session.
+type waitState struct{ delay time.Duration }
+
+// Observe reads the event stream, and starts the messages that somebody wants.
+func (o *Outbox) Observe(ev retry.Event) {
+	if own(ev) {
+		return
+	}
+	o.mu.Lock()
+	m, ok := o.compose(ev)
+	var list []*notifier
+	if ok {
+		list = o.targets(ev.Name, m)
+	}
+	e := o.engine
+	o.mu.Unlock()
+	if e == nil || len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	for _, n := range list {
+		// Read twice, it is the same message. That it could not be accepted is what
+		// the engine says loudly of itself.
+		_, _ = e.Start(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
+	}
+}
+
+// compose makes the message of an event.
+func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
+	workflow := ev.Name
+	ev.Name = subject(workflow)
+	if !strings.HasPrefix(workflow, session.Prefix) {
+		return notify.Compose(ev, o.place)
+	}
+	if ev.Step != "" {
+		ev.Step = ev.Name // a session is its own step
+	}
+	switch ev.Kind {
+	case retry.Waiting:
+		if len(o.waits) < maxWaits {
+			o.waits[ev.Run] = waitState{ev.Delay}
+		}
+		if ev.Note != "" { // it was told when to come back, and no attempt is spent
+			ev.Err, ev.Attempt = errors.New(ev.Note), 0
+		}
+	case retry.AttemptStarted:
+		w, waited := o.waits[ev.Run]
+		delete(o.waits, ev.Run)
+		if !waited || w.delay < worthTelling {
+			return notify.Message{}, false
+		}
+		ev.Kind = retry.Resumed
+		m, ok := notify.Compose(ev, o.place)
+		m.Text = fmt.Sprintf("command %d begins, after a wait of %s", ev.Attempt, w.delay.Round(time.Second))
+		return m, ok
+	case retry.Succeeded, retry.GaveUp, retry.Canceled:
+		delete(o.waits, ev.Run)
+		if ev.Kind == retry.Succeeded && ev.Attempt > 1 {
+			ev.Attempt = 0 // that it is done is not that it works again
+		}
+	default:
+	}
+	return notify.Compose(ev, o.place)
+}

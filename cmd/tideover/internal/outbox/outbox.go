@@ -1,0 +1,195 @@
+// Package outbox tells people what happened, by way of the engine: a message is a
+// run, so that it is sent in the end even if the process is killed first, or the
+// receiver is away. That a run gave up and that somebody is to be told are one
+// record. A notifier that does not work holds up nothing but its own messages.
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// The names of the handlers and workflows of messages.
+const (
+	handlerSend   = "notify"
+	handlerGiveUp = "notify-give-up"
+	prefix        = "notify."
+	giveUpSuffix  = ".on-give-up"
+)
+
+// parallel is how many messages of a notifier are sent at once.
+const parallel = 4
+
+// args is what a step of a message is told.
+type args struct {
+	Notifier string `json:"notifier"`
+}
+
+// Outbox has the notifiers of a configuration.
+type Outbox struct {
+	place notify.Place
+
+	mu        sync.Mutex
+	engine    *engine.Engine // nil before Attach
+	notifiers map[string]*notifier
+	told      map[string][]string  // notifiers that the alarm of a workflow tells
+	listeners map[string][]string  // notifiers of a session, by its workflow
+	waits     map[string]waitState // of runs of sessions
+}
+
+// notifier is one of the configuration.
+type notifier struct {
+	*config.Notifier
+	sender *notify.Sender
+	flow   *engine.Workflow
+
+	mu   sync.Mutex
+	gate *notify.Gate
+}
+
+// New returns the outbox of a configuration.
+func New(cfg *config.Config, place notify.Place) (*Outbox, error) {
+	o := &Outbox{place: place}
+	return o, o.Set(cfg)
+}
+
+// Set takes over another configuration, whole or not at all. What notifiers have
+// told lately is remembered.
+func (o *Outbox) Set(cfg *config.Config) error {
+	made := map[string]*notifier{}
+	for name, c := range cfg.Notifiers {
+		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets()})
+		if err != nil {
+			return err
+		}
+		flow, err := engine.NewWorkflow(prefix+name, engine.Call("send", handlerSend, args{name},
+			engine.WithPolicy(c.Policy), engine.Concurrency(parallel)))
+		if err != nil {
+			return err
+		}
+		made[name] = &notifier{Notifier: c, sender: sender, flow: flow, gate: notify.NewGate(c)}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, n := range made {
+		if was := o.notifiers[name]; was != nil && was.AtMost == n.AtMost && was.Dedupe == n.Dedupe {
+			n.gate = was.gate
+		}
+	}
+	o.notifiers, o.told, o.listeners = made, map[string][]string{}, map[string][]string{}
+	if o.waits == nil {
+		o.waits = map[string]waitState{}
+	}
+	return nil
+}
+
+// Attach gives the outbox the engine that keeps its messages.
+func (o *Outbox) Attach(e *engine.Engine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.engine = e
+}
+
+// Workflows returns the workflows of messages.
+func (o *Outbox) Workflows() []*engine.Workflow {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []*engine.Workflow
+	for _, name := range slices.Sorted(maps.Keys(o.notifiers)) {
+		list = append(list, o.notifiers[name].flow)
+	}
+	return list
+}
+
+// Alarm returns the workflow that tells the notifiers when a run of another
+// workflow gives up, or nil if there is nobody to tell.
+func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error) {
+	if len(names) == 0 {
+		return nil, nil //nolint:nilnil // nobody is an answer
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var parts []engine.Part
+	for _, name := range names {
+		n := o.notifiers[name]
+		if n == nil {
+			return nil, fmt.Errorf("there is no notifier %q", name)
+		}
+		parts = append(parts, engine.Call(name, handlerGiveUp, args{name}, engine.WithPolicy(n.Policy)))
+	}
+	o.told[workflow] = names
+	return engine.NewWorkflow(workflow+giveUpSuffix, parts...)
+}
+
+// Listen has the notifiers told of what a session does, as far as they want that,
+// and returns the alarm for its end.
+func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, error) {
+	workflow := session.Prefix + s.Name
+	var alarmed []string
+	o.mu.Lock()
+	for _, name := range names {
+		n := o.notifiers[name]
+		if n == nil {
+			o.mu.Unlock()
+			return nil, fmt.Errorf("there is no notifier %q", name)
+		}
+		if slices.ContainsFunc(n.On, func(t config.Trigger) bool {
+			return t.Event == string(notify.GaveUp) || t.Event == string(notify.DeadLetter)
+		}) {
+			alarmed = append(alarmed, name)
+		}
+	}
+	o.listeners[workflow] = names
+	o.mu.Unlock()
+	return o.Alarm(workflow, alarmed)
+}
+
+// subject returns the name that people know a workflow by.
+func subject(workflow string) string { return strings.TrimPrefix(workflow, session.Prefix) }
+
+// own reports whether the events are those of a message itself, of which nobody is
+// told: a notifier that does not work would tell of itself for ever.
+func own(ev retry.Event) bool {
+	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix)
+}
+
+// targets returns the notifiers that are told of a message about the workflow.
+func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
+	names, ofSession := o.listeners[workflow]
+	if !ofSession {
+		if strings.HasPrefix(workflow, session.Prefix) {
+			return nil
+		}
+		names = slices.Sorted(maps.Keys(o.notifiers))
+	}
+	for _, name := range names {
+		n := o.notifiers[name]
+		over := m.Event == notify.GaveUp || m.Event == notify.DeadLetter
+		if n == nil || over && slices.Contains(o.told[workflow], name) || !notify.Wants(n.On, m) {
+			continue
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// find returns a notifier by its name.
+func (o *Outbox) find(name string) (*notifier, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := o.notifiers[name]; n != nil {
+		return n, nil
+	}
+	return nil, retry.Permanent(fmt.Errorf("notifier %q is not configured any more; there are %s", name,
+		cmp.Or(strings.Join(slices.Sorted(maps.Keys(o.notifiers)), ", "), "none")))
+}

@@ -1,0 +1,231 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// inbox is a server that keeps the messages it gets, and answers with the statuses
+// given, then with 200.
+type inbox struct {
+	*httptest.Server
+	mu       sync.Mutex
+	messages []notify.Message
+	tries    int
+	status   []int
+}
+
+func newInbox(t *testing.T, status ...int) *inbox {
+	t.Helper()
+	b := &inbox{status: status}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		var m notify.Message
+		_ = json.Unmarshal(text, &m)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.tries++; b.tries <= len(b.status) {
+			w.WriteHeader(b.status[b.tries-1])
+			return
+		}
+		b.messages = append(b.messages, m)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+// events returns what the messages are about.
+func (b *inbox) events() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var words []string
+	for _, m := range b.messages {
+		words = append(words, string(m.Event)+" "+m.Subject)
+	}
+	return strings.Join(words, ", ")
+}
+
+func load(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{Data: []byte("version: 1\n" + text), Environ: []string{"HOME=/", "KEY=PLANTED"}, Redactor: new(secret.Redactor)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// opened opens an engine with an outbox.
+func opened(t *testing.T, store *memlog.Store, o *Outbox, handlers map[string]engine.Handler, flows ...*engine.Workflow) *engine.Engine {
+	t.Helper()
+	all := o.Handlers()
+	maps.Copy(all, handlers)
+	e, err := engine.Open(t.Context(), engine.Config{
+		Log: store.Open(), Workflows: append(flows, o.Workflows()...), Handlers: all, Logger: slog.New(slog.DiscardHandler), Observer: o.Observe,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Attach(e)
+	return e
+}
+
+func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t, 503, 503)
+	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=5}}`)
+	o, err := New(cfg, notify.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarm, err := o.Alarm("work", []string{"hook"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := engine.NewWorkflow("work", engine.Step("do", func(context.Context, any) (any, error) { return nil, errors.New("oops") },
+		engine.Policy("fixed(1ms) attempts=2")), engine.OnGiveUp(alarm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var store memlog.Store
+	e := opened(t, &store, o, nil, w)
+	defer e.Close(context.Background())
+	run, err := e.Start(t.Context(), w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for in.events() == "" && t.Context().Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	// Once, although hook wants dead letters too.
+	if got := in.events(); got != "gave-up work" || in.tries != 3 {
+		t.Errorf("the inbox has %q after %d attempts", got, in.tries)
+	}
+	if m := in.messages[0]; m.Reason != "attempts" || m.Line != "oops" || m.Run != run.ID {
+		t.Errorf("the message is %+v", m)
+	}
+}
+
+// The events of a session, in the time of a bubble.
+func TestASessionIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// Commands, because a connection that is open would keep the time from passing.
+		file := filepath.Join(t.TempDir(), "messages")
+		told := func(on string) string {
+			return `{run: [sh, -c, 'echo "$TIDEOVER_EVENT $TIDEOVER_SUBJECT" >> "$0"', ` + file + `], on: ` + on + `, dedupe: 0}`
+		}
+		cfg := load(t, "notify:\n  all: "+told("[gave-up, waiting>30m, resumed]")+"\n  none: "+told("[breaker-open]")+"\n  deaf: "+told("[gave-up, waiting, resumed]")+"\n")
+		o, err := New(cfg, notify.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := retry.Parse("fixed(10s) attempts=2 server-wait=1d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &session.Spec{Name: "night", Start: []string{"x"}, Pack: "generic", Policy: policy}
+		alarm, err := o.Listen(spec, []string{"all", "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		flow, err := spec.Workflow(alarm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := []error{engine.LimitedFor(time.Hour, "limit"), errors.New("oops"), errors.New("oops")}
+		n := 0
+		var store memlog.Store
+		e := opened(t, &store, o, map[string]engine.Handler{session.Handler: func(context.Context, *engine.Task) ([]byte, error) {
+			n++
+			return nil, answers[n-1]
+		}}, flow)
+		run, err := e.Start(t.Context(), flow, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i, err := run.Wait(t.Context()); err != nil || i.State != "dead" {
+			t.Fatalf("session is %+v, %v", i, err)
+		}
+		time.Sleep(time.Minute)
+		want := "waiting night\nresumed night\ngave-up night\n"
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("the messages are %q, %v, want %q", got, err, want)
+		}
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAMessageSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t)
+	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=unlimited}}`)
+	bad := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1", policy: fixed(10ms) attempts=unlimited}}`)
+	o, err := New(bad, notify.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var store memlog.Store
+	e := opened(t, &store, o, nil)
+	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "work", Run: "r", Time: time.Now(), Err: errors.New("oops")})
+	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "notify.hook", Run: "r", Time: time.Now()}) // of itself: never told
+	time.Sleep(50 * time.Millisecond)
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if o, err = New(cfg, notify.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	e = opened(t, &store, o, nil)
+	defer e.Close(context.Background())
+	for in.events() == "" && t.Context().Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := in.events(); got != "dead-letter work" {
+		t.Errorf("the inbox has %q", got)
+	}
+}
+
+func TestANotifierThatIsGone(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1"}}`)
+	o, err := New(cfg, notify.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Alarm("work", []string{"fone"}); err == nil {
+		t.Error("an alarm by a notifier that is not there")
+	}
+	if err := o.Set(load(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = o.Handlers()[handlerSend](t.Context(), &engine.Task{Args: []byte(`{"notifier":"hook"}`)})
+	if err == nil || retry.OutcomeOf(err).Class != retry.ClassPermanent || !strings.Contains(err.Error(), "not configured any more") {
+		t.Errorf("sending by it: %v", err)
+	}
+}

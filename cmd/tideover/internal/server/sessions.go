@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
+)
+
+// plan is what a configuration asks of the engine.
+type plan struct {
+	workflows []*engine.Workflow // all of them
+	schedules []engine.Schedule
+	specs     []*session.Spec
+	sessions  []*engine.Workflow // of the specs
+}
+
+// planned makes the workflows of a configuration: its own, those of its sessions,
+// and those of the messages about them. The outbox must have the configuration.
+func (s *server) planned(cfg *config.Config) (p plan, err error) {
+	if p.workflows, p.schedules, err = steps.Workflows(cfg, s.outbox.Alarm); err != nil {
+		return p, err
+	}
+	for _, name := range cfg.SessionNames() {
+		c := cfg.Sessions[name]
+		alarm, err := s.outbox.Listen(&c.Spec, c.Notify)
+		if err != nil {
+			return p, err
+		}
+		flow, err := c.Workflow(alarm)
+		if err != nil {
+			return p, err
+		}
+		p.specs, p.sessions = append(p.specs, &c.Spec), append(p.sessions, flow)
+	}
+	p.workflows = append(append(p.workflows, p.sessions...), s.outbox.Workflows()...)
+	if s.demo != nil {
+		p.workflows = append(p.workflows, s.demo.Workflows...)
+	}
+	return p, nil
+}
+
+// newSessions returns what runs sessions. Their output goes to files.
+func (s *server) newSessions(self, locks string) *session.Manager {
+	logs := session.Logs{Dir: filepath.Join(s.cfg.Server.Data, "sessions"), Redactor: s.Source.Redactor}
+	runner := &session.Runner{
+		Self: self, Locks: locks, Open: logs.Open,
+		Expand: func(value string) (string, error) { return s.config().Expand(value) },
+		Cancel: func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
+	}
+	return &session.Manager{Runner: runner, Output: logs.Tail}
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Outcome is the output of a session that was completed.
+type Outcome struct {
+	Session string `json:"session"`
+	Exit    int    `json:"exit"`
+	Resumes int    `json:"resumes"`
+	Windows int    `json:"windows"`
+}
+
+// judge says what follows the stop of a command.
+func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, stop detect.Stop) ([]byte, error) {
+	if stop.Reason == detect.Completed {
+		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, t.Windows})
+	}
+	err := failure(stop, memo.Last.Exit)
+	if stop.Terminal || stop.Reason == detect.Terminal {
+		return nil, engine.Keep(retry.Permanent(err), memo)
+	}
+	a := s.action(stop.Reason)
+	switch {
+	case a.Do == DoStop:
+		return nil, r.stop(ctx, t, memo, err)
+	case a.Do == DoGiveUp:
+		return nil, engine.Keep(retry.Permanent(err), memo)
+	case a.Attempts > 0 && memo.InARow >= a.Attempts:
+		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
+	case a.Do == DoStart:
+		memo.anew()
+	}
+	return nil, engine.Keep(wait(stop, err), memo)
+}
+
+// wait says for how long: until the stated time if there is one and it is yet to
+// come, or else as the policy says.
+func wait(stop detect.Stop, err error) error {
+	left := time.Until(stop.Until)
+	switch {
+	case stop.Until.IsZero() || left <= 0:
+		return err
+	case relative(stop):
+		return engine.LimitedFor(left, err.Error())
+	default:
+		return engine.Limited(stop.Until, err.Error())
+	}
+}
+
+// relative reports whether the time was stated as one that passes, and not as one
+// of the calendar.
+func relative(stop detect.Stop) bool {
+	if stop.As == "retry-after" {
+		_, err := strconv.ParseFloat(stop.Stated, 64)
+		return err == nil
+	}
+	return slices.Contains([]string{"duration", "seconds", "milliseconds", "rule"}, stop.As)
+}
+
+// failure says in words why the command stopped.
+func failure(stop detect.Stop, exit int) error {
+	text := "exit code " + strconv.Itoa(exit)
+	if stop.Meaning != "" {
+		text += " (" + stop.Meaning + ")"
+	}
+	if stop.Reason != detect.Crashed && stop.Reason != detect.Unknown {
+		text = stop.Reason.String() + ", " + text
+	}
+	if stop.Line != "" {
+		text += ": " + stop.Line
+	}
+	if stop.Note != "" {
+		text += " (" + stop.Note + ")"
+	}
+	return errors.New(text)
+}
+
+// stop ends a session that its user has ended.
+func (r *Runner) stop(ctx context.Context, t *engine.Task, memo Memo, why error) error {
+	err := r.Cancel(ctx, t.Run, "the session: "+why.Error())
+	if err == nil || errors.Is(err, engine.ErrState) {
+		err = why // the run is over, so this is a note
+	}
+	return engine.Keep(err, memo)
+}

@@ -1,0 +1,130 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+const (
+	logSize  = 10 << 20 // of a file, after which it is put aside
+	logKeep  = 3        // files that were put aside
+	tailSize = 16 << 10
+	tailMost = 50 // lines
+)
+
+// Logs are files with what the commands of sessions have written, for processes
+// that have no terminal to show it on.
+type Logs struct {
+	Dir      string
+	Redactor *secret.Redactor // hides secrets that are known
+}
+
+func (l Logs) path(name string) string { return filepath.Join(l.Dir, name+".log") }
+
+// Open is [Runner.Open].
+func (l Logs) Open(s *Spec) (Streams, error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return Streams{}, err
+	}
+	f := &logFile{path: l.path(s.Name)}
+	if err := f.open(); err != nil {
+		return Streams{}, fmt.Errorf("output of the session: %w", err)
+	}
+	fmt.Fprintf(f, "--- %s\n", time.Now().Format(time.RFC3339))
+	out, errs := l.Redactor.NewWriter(f), l.Redactor.NewWriter(f)
+	return Streams{
+		Stdout: out, Stderr: errs,
+		// What can't be written to a log is no reason to call the command a failure.
+		Close: func() error {
+			_, _, _ = out.Close(), errs.Close(), f.Close()
+			return nil
+		},
+	}, nil
+}
+
+// Tail returns the path of a session's file, and its last lines.
+func (l Logs) Tail(name string) (path string, lines []string) {
+	path = l.path(name)
+	f, err := os.Open(path)
+	if err != nil {
+		return "", nil
+	}
+	defer f.Close()
+	if _, err := f.Seek(-tailSize, io.SeekEnd); err != nil {
+		_, _ = f.Seek(0, io.SeekStart) // it is shorter
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, tailSize)) // as much as there is
+	lines = strings.Split(strings.TrimRight(string(bytes.ToValidUTF8(text, []byte("\uFFFD"))), "\n"), "\n")
+	return path, lines[max(0, len(lines)-tailMost):]
+}
+
+// logFile is a file that is put aside when it has grown too large.
+type logFile struct {
+	path string
+	mu   sync.Mutex
+	f    *os.File
+	size int64
+}
+
+func (l *logFile) open() (err error) {
+	if l.f, err = os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	info, err := l.f.Stat()
+	if err != nil {
+		return errors.Join(err, l.f.Close())
+	}
+	l.size = info.Size()
+	return nil
+}
+
+// Write implements [io.Writer]. It never fails: a command must not die of a disk
+// that is full, or it would be called a crash.
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+int64(len(p)) > logSize && l.size > 0 {
+		l.rotate()
+	}
+	if l.f != nil {
+		n, _ := l.f.Write(p)
+		l.size += int64(n)
+	}
+	return len(p), nil
+}
+
+func (l *logFile) rotate() {
+	_ = l.f.Close()
+	for i := logKeep - 1; i >= 0; i-- {
+		_ = os.Rename(l.aside(i), l.aside(i+1))
+	}
+	if l.open() != nil {
+		l.f = nil
+	}
+}
+
+func (l *logFile) aside(i int) string {
+	if i == 0 {
+		return l.path
+	}
+	return fmt.Sprintf("%s.%d", l.path, i)
+}
+
+// Close closes the file.
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}

@@ -1,0 +1,24 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+)
+
+// assistant is a fake assistant. The n-th time that it is called in a folder it
+// says what is in the file n, whose first line is the exit code.
+const assistant = `cd "$0"; echo "$*" >> calls; n=$(wc -l < calls); test -f $n || exit 0; tail -n +2 $n; exit $(head -n 1 $n)`
+
+// unguarded runs a command as it is.
+func unguarded(ctx context.Context, c guard.Command) (int, error) {
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Stdin, c.Stdout, c.Stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}

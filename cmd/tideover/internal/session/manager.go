@@ -1,0 +1,182 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// ErrUnknown says that there is no session of the name.
+var ErrUnknown = errors.New("no such session")
+
+// ErrState says that a session is not in a state for what is asked.
+var ErrState = engine.ErrState
+
+// Manager knows the sessions of an engine by their names.
+type Manager struct {
+	Engine *engine.Engine
+	Runner *Runner
+
+	// Output returns the file that has the output of a session, and its last
+	// lines; nil means that there is none.
+	Output func(name string) (path string, tail []string)
+
+	mu       sync.Mutex
+	sessions map[string]*managed
+}
+
+// managed is a session by its name.
+type managed struct {
+	spec *Spec            // nil if it is not configured any more
+	flow *engine.Workflow // of the spec
+	run  string           // the latest; "" for none
+}
+
+// Set says which sessions there are. Those that have never run are started; those
+// that have go on as they are, whatever became of them. It reports whether there
+// were any of those.
+func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workflow) (before bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.sessions
+	m.sessions = map[string]*managed{}
+	for i, s := range specs {
+		g := &managed{spec: s, flow: flows[i]}
+		if was := known[s.Name]; was != nil {
+			g.run = was.run
+		}
+		m.sessions[s.Name] = g
+	}
+	for name, was := range known {
+		if m.sessions[name] == nil && was.run != "" {
+			m.sessions[name] = &managed{run: was.run}
+		}
+	}
+	for _, s := range specs {
+		g := m.sessions[s.Name]
+		if err := m.latest(ctx, g); err != nil {
+			return before, err
+		}
+		if g.run != "" {
+			before = true
+		} else if err := m.begin(ctx, g, "the configuration"); err != nil {
+			return before, err
+		}
+	}
+	return before, nil
+}
+
+// latest looks for the run of a session that was started before.
+func (m *Manager) latest(ctx context.Context, g *managed) error {
+	if g.run != "" {
+		return nil
+	}
+	// What lists read is a moment behind the log after a crash.
+	for {
+		stats, err := m.Engine.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		if stats.Behind == 0 {
+			break
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	page, err := m.Engine.List(ctx, engine.Filter{Workflow: g.flow.Name(), Limit: 1})
+	if err == nil && len(page.Runs) > 0 {
+		g.run = page.Runs[0].ID
+	}
+	return err
+}
+
+// begin starts the session.
+func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
+	s, err := m.Engine.Start(ctx, g.flow, nil, engine.Source(by))
+	if err == nil {
+		g.run = s.ID
+	}
+	return err
+}
+
+// Names returns the names of the sessions.
+func (m *Manager) Names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.sessions))
+}
+
+// List returns where all sessions are, by name.
+func (m *Manager) List(ctx context.Context) ([]Status, error) {
+	list := []Status{}
+	for _, name := range m.Names() {
+		s, err := m.status(ctx, name)
+		if errors.Is(err, ErrUnknown) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// Get returns where a session is, with the last lines of its output.
+func (m *Manager) Get(ctx context.Context, name string) (Status, error) {
+	s, err := m.status(ctx, name)
+	if err == nil && m.Output != nil {
+		s.Log, s.Tail = m.Output(name)
+	}
+	return s, err
+}
+
+func (m *Manager) status(ctx context.Context, name string) (Status, error) {
+	m.mu.Lock()
+	g := m.sessions[name]
+	var known managed
+	if g != nil {
+		known = *g
+	}
+	m.mu.Unlock()
+	if g == nil {
+		return Status{}, m.unknown(name)
+	}
+	st := Status{Name: name, State: "idle"}
+	if known.run != "" {
+		i, err := m.Engine.Get(ctx, known.run)
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return st, err
+		}
+		if err == nil {
+			st = statusOf(name, i)
+		}
+	}
+	if s := known.spec; s != nil {
+		st.MaxWindows = cmp.Or(s.Windows, DefaultWindows)
+		st.Policy = cmp.Or(st.Policy, s.Policy.String())
+		if s.Quiet != nil {
+			st.Quiet = s.Quiet.String()
+		}
+	}
+	return st, nil
+}
+
+func (m *Manager) unknown(name string) error {
+	names := m.Names()
+	if len(names) == 0 {
+		return fmt.Errorf("%w: %q; there are none", ErrUnknown, name)
+	}
+	return fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(names, ", "))
+}

@@ -1,0 +1,53 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+)
+
+// Memo is what one attempt of a session leaves for the next, and for whoever looks.
+// It is stored with the run.
+type Memo struct {
+	Session    string `json:"session"`           // the id
+	Generation int    `json:"generation"`        // how often it began anew
+	Started    bool   `json:"started,omitempty"` // a command was run that makes the session exist
+	Resumes    int    `json:"resumes,omitempty"`
+	InARow     int    `json:"in_a_row,omitempty"` // stops for the reason of Last
+	Last       *Stop  `json:"last,omitempty"`     // the last one
+}
+
+// Stop is why an attempt ended.
+type Stop struct {
+	Reason string    `json:"reason"`
+	Line   string    `json:"line,omitempty"` // that says so
+	Rule   string    `json:"rule,omitempty"`
+	Until  time.Time `json:"until,omitzero"` // as it was stated
+	Exit   int       `json:"exit"`
+	At     time.Time `json:"at"`
+}
+
+// ReadMemo reads what an attempt has left, which may be nothing.
+func ReadMemo(text json.RawMessage) (m Memo) {
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, &m) // or it is not ours
+	}
+	return m
+}
+
+// note adds a stop.
+func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
+	was := m.Last
+	m.Last = &Stop{Reason: stop.Reason.String(), Line: stop.Line, Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
+	if was == nil || was.Reason != m.Last.Reason {
+		m.InARow = 0
+	}
+	m.InARow++
+}
+
+// anew begins another session.
+func (m *Memo) anew() {
+	m.Generation++
+	m.Started, m.Session = false, ""
+}

@@ -1,0 +1,91 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Hours are a part of each day, from one time to another, which may be after
+// midnight.
+type Hours struct {
+	From string `json:"from"` // 15:04
+	To   string `json:"to"`
+	Zone string `json:"zone,omitempty"` // "" means that of the machine
+}
+
+// ParseHours reads hours such as 23:00-07:00, with a time zone behind it or not.
+func ParseHours(text string) (*Hours, error) {
+	span, zone, _ := strings.Cut(strings.TrimSpace(text), " ")
+	from, to, ok := strings.Cut(span, "-")
+	h := &Hours{from, to, strings.TrimSpace(zone)}
+	if !ok {
+		return nil, fmt.Errorf("%q is not like 23:00-07:00", text)
+	}
+	for _, t := range []string{from, to} {
+		if _, err := time.Parse("15:04", t); err != nil {
+			return nil, fmt.Errorf("%q is no time of day, in %q", t, text)
+		}
+	}
+	if from == to {
+		return nil, fmt.Errorf("%q has no length", text)
+	}
+	if _, err := h.location(); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// String returns the hours as they are written.
+func (h *Hours) String() string { return strings.TrimSpace(h.From + "-" + h.To + " " + h.Zone) }
+
+func (h *Hours) location() (*time.Location, error) {
+	if h.Zone == "" {
+		return time.Local, nil
+	}
+	return time.LoadLocation(h.Zone)
+}
+
+// Until returns when the hours that now is in end, and whether it is in them. A
+// day on which the clocks change has an hour more or less, like all others have
+// midnight.
+func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
+	if h == nil {
+		return time.Time{}, false
+	}
+	loc, err := h.location()
+	if err != nil {
+		return time.Time{}, false // Parse has checked that
+	}
+	local := now.In(loc)
+	for _, day := range []int{-1, 0} {
+		from, to := h.on(local, day, h.From), h.on(local, day, h.To)
+		if !to.After(from) {
+			to = h.on(local, day+1, h.To)
+		}
+		if !now.Before(from) && now.Before(to) {
+			return to, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// End returns when the hours end next, whether it is in them or not.
+func (h *Hours) End(now time.Time) time.Time {
+	loc, err := h.location()
+	if err != nil {
+		loc = time.Local
+	}
+	local := now.In(loc)
+	for day := 0; ; day++ {
+		if t := h.on(local, day, h.To); t.After(now) {
+			return t
+		}
+	}
+}
+
+// on returns the time of day, so many days after that of t.
+func (h *Hours) on(t time.Time, days int, clock string) time.Time {
+	c, _ := time.Parse("15:04", clock) // as ParseHours has
+	return time.Date(t.Year(), t.Month(), t.Day()+days, c.Hour(), c.Minute(), 0, 0, t.Location())
+}

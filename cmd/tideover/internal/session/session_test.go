@@ -1,0 +1,450 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// play is a session with a fake assistant, in the time of a bubble.
+type play struct {
+	t      *testing.T
+	dir    string
+	store  *memlog.Store
+	runner *Runner
+	engine *engine.Engine
+	spec   *Spec
+	flow   *engine.Workflow
+	run    string
+	begun  []time.Time // when commands were
+}
+
+// answers are what the assistant says, one for each time: the exit code, and the
+// text after a line break.
+func newPlay(t *testing.T, change func(*Spec), answers ...string) *play {
+	t.Helper()
+	p := &play{t: t, dir: t.TempDir(), store: new(memlog.Store)}
+	for n, text := range answers {
+		if err := os.WriteFile(filepath.Join(p.dir, strconv.Itoa(n+1)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := func(args ...string) []string { return append([]string{"sh", "-c", assistant, p.dir}, args...) }
+	policy, err := retry.Parse(DefaultPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.spec = &Spec{
+		Name: "test", Start: command("start", "{{.Session}}"), Resume: command("resume", "{{.Session}}"), Pack: "generic", Policy: policy,
+	}
+	if change != nil {
+		change(p.spec)
+	}
+	if err := p.spec.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if p.flow, err = p.spec.Workflow(nil); err != nil {
+		t.Fatal(err)
+	}
+	p.runner = &Runner{
+		Locks: p.dir, launch: unguarded,
+		Open: func(*Spec) (Streams, error) {
+			p.begun = append(p.begun, time.Now())
+			return Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
+		},
+		Cancel: func(ctx context.Context, run, by string) error { return p.engine.Cancel(ctx, run, by) },
+	}
+	return p
+}
+
+// open opens the engine, again if it was closed.
+func (p *play) open() {
+	p.t.Helper()
+	var err error
+	p.engine, err = engine.Open(p.t.Context(), engine.Config{
+		Log: p.store.Open(), Workflows: []*engine.Workflow{p.flow}, Logger: slog.New(slog.DiscardHandler),
+		Handlers: map[string]engine.Handler{Handler: p.runner.Handle}, Rand: func() uint64 { return 1 << 63 },
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *play) close() {
+	p.t.Helper()
+	if err := p.engine.Close(context.Background()); err != nil {
+		p.t.Errorf("Close() = %v", err)
+	}
+}
+
+func (p *play) start() {
+	p.t.Helper()
+	s, err := p.engine.Start(p.t.Context(), p.flow, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.run = s.ID
+}
+
+// wait waits for the end of the session.
+func (p *play) wait() *engine.Info {
+	p.t.Helper()
+	i, err := p.engine.Wait(p.t.Context(), p.run)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return i
+}
+
+func (p *play) info() *engine.Info {
+	p.t.Helper()
+	i, err := p.engine.Get(p.t.Context(), p.run)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return i
+}
+
+// calls returns how the assistant was called.
+func (p *play) calls() []string {
+	text, err := os.ReadFile(filepath.Join(p.dir, "calls"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// sleepUntil waits for a time that is yet to come.
+func sleepUntil(t *testing.T, at time.Time) {
+	t.Helper()
+	if d := time.Until(at); d < 0 {
+		t.Fatalf("%v is over", at)
+	}
+	time.Sleep(time.Until(at))
+}
+
+// Every form in which an assistant says that its quota is used up.
+func TestResumedAtTheRightMoment(t *testing.T) {
+	t.Parallel()
+	utc := func(text string) time.Time {
+		at, err := time.Parse("2006-01-02 15:04:05", text)
+		if err != nil {
+			panic(err)
+		}
+		return at
+	}
+	now := utc("2026-07-09 12:00:00")
+	epoch := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	zone := func(name, text string) time.Time {
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			panic(err)
+		}
+		at, err := time.ParseInLocation("2006-01-02 15:04", text, loc)
+		if err != nil {
+			panic(err)
+		}
+		return at
+	}
+	for _, tt := range []struct {
+		name, pack, text string
+		want             time.Time
+	}{
+		{"event with epoch", "claude-code", `{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":` + epoch(5*time.Hour) + `}}`, in(5 * time.Hour)},
+		{"legacy with a bar", "claude-code", "Claude AI usage limit reached|" + epoch(2*time.Hour), in(2 * time.Hour)},
+		{"hour", "claude-code", "5-hour limit reached ∙ resets 3am", utc("2026-07-10 03:00:00")},
+		{"session limit with zone", "claude-code", "You've hit your session limit · resets 4:20pm (Asia/Tbilisi)", zone("Asia/Tbilisi", "2026-07-09 16:20")},
+		{"weekly limit with date", "claude-code", "You've hit your weekly limit · resets Jul 15 at 7pm", utc("2026-07-15 19:00:00")},
+		{"will reset at", "claude-code", "Your limit will reset at 4 PM (UTC).", utc("2026-07-09 16:00:00")},
+		{"codex event", "codex", `{"error":{"type":"usage_limit_reached","resets_at":` + epoch(3*time.Hour) + `,"resets_in_seconds":10800}}`, in(3 * time.Hour)},
+		{"codex duration", "codex", "You've hit your usage limit. Upgrade to Pro or try again in 2 days 17 hours 14 minutes.", in(65*time.Hour + 14*time.Minute)},
+		{"codex time", "codex", "You've hit your usage limit. Try again at 3:07 PM.", utc("2026-07-09 15:07:00")},
+		{"codex date", "codex", "You've hit your usage limit. Try again at Jul 10th, 2026 11:52 AM.", utc("2026-07-10 11:52:00")},
+		{"openai seconds", "codex", "Rate limit reached for gpt-5. Please try again in 11.054s.", in(11054 * time.Millisecond)},
+		{"openai words", "codex", "Rate limit reached for gpt-5. Please try again in 35 seconds.", in(35 * time.Second)},
+		{"gemini", "gemini", "Please retry in 34.07s", in(34070 * time.Millisecond)},
+		{"gemini event", "gemini", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}`, in(34 * time.Second)},
+		{"gemini quota", "gemini", "Your quota will reset after 19h14m47s.", in(19*time.Hour + 14*time.Minute + 47*time.Second)},
+		{"gemini access", "gemini", "Access resets at 3:14 PM PDT.", zone("America/Los_Angeles", "2026-07-09 15:14")},
+		{"opencode moment", "opencode", "limit will reset at 2026-07-11 20:30:24", utc("2026-07-11 20:30:24")},
+		{"opencode duration", "opencode", "It will reset in 2 days 3 hours", in(51 * time.Hour)},
+		{"retry after", "generic", "retry after 3600s", in(time.Hour)},
+		{"header", "generic", "Retry-After: 120", in(2 * time.Minute)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlay(t, func(s *Spec) { s.Pack = tt.pack }, "1\nWorking on it.\n"+tt.text+"\n", "0\nAll done.\n")
+				sleepUntil(t, now)
+				p.open()
+				defer p.close()
+				p.start()
+				i := p.wait()
+				if i.State != "succeeded" || len(p.begun) != 2 || i.Steps[0].Windows != 1 || i.Steps[0].Spent != 0 {
+					t.Fatalf("session is %s after %d commands, %d windows, %d attempts spent: %s", i.State, len(p.begun), i.Steps[0].Windows, i.Steps[0].Spent, i.Error)
+				}
+				// 90 s of slack, and something that keeps many from coming at once.
+				at, least := p.begun[1], tt.want.Add(90*time.Second)
+				if late := at.Sub(least); late < 0 || late > 31*time.Second {
+					t.Errorf("resumed at %v, want %v and a little", at.UTC(), least.UTC())
+				}
+				calls := p.calls()
+				_, id, _ := strings.Cut(calls[0], "start ")
+				if want := "resume " + id; len(id) != 36 || calls[1] != want {
+					t.Errorf("started with %q and resumed with %q, want %q", calls[0], calls[1], want)
+				}
+			})
+		})
+	}
+}
+
+// What looks like a limit and is none is a crash, or nothing at all.
+func TestDecoysAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, pack, text string }{
+		{"a line number", "claude-code", "error on line 429"},
+		{"prose", "claude-code", "I have added the rate limit handler, which resets at 3pm in the tests."},
+		{"an event that allows", "claude-code", `{"type":"rate_limit_event","rate_limit_info":{"status":"allowed","resetsAt":1783600000}}`},
+		{"an assistant that retries by itself", "claude-code", "529 Overloaded · Retrying in 4s · attempt 6/10"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlay(t, func(s *Spec) { s.Pack = tt.pack }, "0\n"+tt.text+"\n")
+				p.open()
+				defer p.close()
+				p.start()
+				if i := p.wait(); i.State != "succeeded" || len(p.begun) != 1 {
+					t.Errorf("session is %s after %d commands: %s", i.State, len(p.begun), i.Error)
+				}
+			})
+		})
+	}
+}
+
+func TestWindowsAndAttemptsAreSpentAsTheyShould(t *testing.T) {
+	t.Parallel()
+	const limit, crash = "1\nretry after 3600s\n", "1\nsegmentation fault\n"
+	for _, tt := range []struct {
+		name           string
+		answers        []string
+		change         func(*Spec)
+		state, reason  string
+		calls          int
+		windows, spent int
+	}{
+		{
+			"ten windows in a row do not exhaust attempts",
+			[]string{limit, limit, limit, limit, limit, limit, limit, limit, limit, limit, "0\n"}, nil, "succeeded", "", 11, 10, 0,
+		},
+		{
+			"an eleventh is too many",
+			[]string{limit, limit, limit, limit, limit, limit, limit, limit, limit, limit, limit, limit}, nil, "dead", "windows", 11, 10, 1,
+		},
+		{
+			"a resume that fails at once does not loop for ever",
+			[]string{limit, crash, crash, crash, crash, crash, crash, crash, crash}, nil, "dead", "attempts", 7, 1, 6,
+		},
+		{
+			"a limit without a time spends an attempt",
+			[]string{"1\nlitellm.RateLimitError: too fast\n", "0\n"}, func(s *Spec) { s.Pack = "aider" }, "succeeded", "", 2, 0, 1,
+		},
+		{
+			"probes after a reset that did not come are counted from the beginning",
+			[]string{crash, crash, crash, crash, crash, limit, crash, crash, crash, crash, crash, "0\n"}, nil, "succeeded", "", 12, 1, 5,
+		},
+		{
+			"out of credits is never waited for",
+			[]string{"1\nYour workspace is out of credits.\n", "0\n"}, func(s *Spec) { s.Pack = "codex" }, "dead", "permanent", 1, 0, 1,
+		},
+		{
+			"ended by its user",
+			[]string{"130\n", "0\n"}, nil, "canceled", "", 1, 0, 0,
+		},
+		{
+			"three unknown ends in a row",
+			[]string{crash, crash, crash, crash}, func(s *Spec) { s.On = map[string]Action{"crashed": {Do: DoResume, Attempts: 3}} }, "dead", "permanent", 3, 0, 3,
+		},
+		{
+			"give up at the first crash",
+			[]string{crash, crash}, func(s *Spec) { s.On = map[string]Action{"crashed": {Do: DoGiveUp}} }, "dead", "permanent", 1, 0, 1,
+		},
+		{
+			"a reset farther ahead than is believed",
+			[]string{"1\nretry after 1000000s\n"}, nil, "dead", "server-wait", 1, 0, 1,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlay(t, tt.change, tt.answers...)
+				p.open()
+				defer p.close()
+				p.start()
+				i := p.wait()
+				s := i.Steps[0]
+				if i.State != tt.state || i.Reason != tt.reason || len(p.begun) != tt.calls || s.Windows != tt.windows || s.Spent != tt.spent {
+					t.Errorf("session is %s (%s) after %d commands, %d windows, %d attempts: %s; want %s (%s) after %d, %d, %d",
+						i.State, i.Reason, len(p.begun), s.Windows, s.Spent, i.Error, tt.state, tt.reason, tt.calls, tt.windows, tt.spent)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullContextBeginsAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, func(s *Spec) { s.Pack = "claude-code" }, "1\nPrompt is too long\n", "1\nsegmentation fault\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		if i := p.wait(); i.State != "succeeded" {
+			t.Fatalf("session is %s: %s", i.State, i.Error)
+		}
+		calls := p.calls()
+		_, first, _ := strings.Cut(calls[0], " ")
+		_, second, _ := strings.Cut(calls[1], "start ")
+		if first == second || len(second) != 36 || calls[2] != "resume "+second {
+			t.Errorf("the assistant was called with %q", calls)
+		}
+	})
+}
+
+func TestQuietHours(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		quiet, err := ParseHours("22:00-07:00 UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPlay(t, func(s *Spec) { s.Quiet = quiet }, "1\nretry after 3600s\n", "0\n")
+		sleepUntil(t, time.Date(2000, 1, 3, 21, 30, 0, 0, time.UTC))
+		p.open()
+		defer p.close()
+		p.start()
+		i := p.wait()
+		if want := time.Date(2000, 1, 4, 7, 0, 0, 0, time.UTC); i.State != "succeeded" || len(p.begun) != 2 || !p.begun[1].Equal(want) {
+			t.Errorf("session is %s, commands were run at %v, want the second at %v", i.State, p.begun, want)
+		}
+	})
+}
+
+// The engine is closed as if the process had ended, and opened again in the
+// middle of a wait.
+func TestAWaitGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil, "1\nsegmentation fault\n", "1\nretry after 7200s\n", "0\n")
+		p.open()
+		p.start()
+		time.Sleep(time.Hour)
+		before := p.info()
+		p.close()
+		time.Sleep(30 * time.Minute)
+		p.open()
+		defer p.close()
+		after := p.info()
+		if !after.Next.Equal(*before.Next) || after.Steps[0].Windows != 1 || after.Attempts != 2 {
+			t.Fatalf("before it waits until %v, after until %v with %d windows and %d attempts", before.Next, after.Next, after.Steps[0].Windows, after.Attempts)
+		}
+		p.wait()
+		if len(p.begun) != 3 || !p.begun[2].Equal(*before.Next) {
+			t.Errorf("commands were run at %v, want the third at %v", p.begun, before.Next)
+		}
+	})
+}
+
+func TestTheMemoSaysWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil, "1\nretry after 7200s\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		time.Sleep(time.Minute)
+		i := p.info()
+		m := ReadMemo(i.Steps[0].Progress)
+		if i.State != "waiting" || m.Last == nil || m.Last.Reason != "rate-limit" || m.Last.Line != "retry after 7200s" || m.Last.Exit != 1 {
+			t.Fatalf("session is %s, its memo %+v", i.State, m)
+		}
+		var out Outcome
+		if err := json.Unmarshal(p.wait().Output, &out); err != nil || out.Session != m.Session || out.Resumes != 1 || out.Windows != 1 {
+			t.Errorf("the outcome is %+v, %v", out, err)
+		}
+	})
+}
+
+func TestPausedUntilATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil, "1\nretry after 3600s\n", "0\n")
+		p.open()
+		defer p.close()
+		m := &Manager{Engine: p.engine, Runner: p.runner}
+		ctx := t.Context()
+		if _, err := m.Set(ctx, []*Spec{p.spec}, []*engine.Workflow{p.flow}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		state := func() Status {
+			st, err := m.Get(ctx, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		do := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		reset := *state().Next
+		// What waits for longer anyway stays as it is.
+		do(m.PauseUntil(ctx, "test", time.Now().Add(time.Minute), "me"))
+		if st := state(); !st.Next.Equal(reset) {
+			t.Errorf("it waits until %v, want %v", st.Next, reset)
+		}
+		do(m.Pause(ctx, "test", "me"))
+		if st := state(); st.State != "paused" || st.Next != nil {
+			t.Errorf("it is %s until %v", st.State, st.Next)
+		}
+		// A pause that gets an end is a wait.
+		morning := time.Now().Add(8 * time.Hour)
+		do(m.PauseUntil(ctx, "test", morning, "me"))
+		if st := state(); st.State != "waiting" || !st.Next.Equal(morning) || st.WaitBy != "human" {
+			t.Errorf("it is %s until %v, by %s", st.State, st.Next, st.WaitBy)
+		}
+		if err := m.PauseUntil(ctx, "test", time.Now(), "me"); !errors.Is(err, ErrState) {
+			t.Errorf("until now: %v", err)
+		}
+		if err := m.Stop(ctx, "best", "me"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "there are test") {
+			t.Errorf("of another name: %v", err)
+		}
+		p.run = state().Run
+		if i := p.wait(); i.State != "succeeded" || !p.begun[1].Equal(morning) {
+			t.Errorf("session is %s, commands were run at %v", i.State, p.begun)
+		}
+		// It is over, and begins anew.
+		do(m.Resume(ctx, "test", "me"))
+		if st := state(); st.Run == p.run || st.Over() && st.State != "completed" {
+			t.Errorf("it is %s, run %s", st.State, st.Run)
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,195 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// DefaultPolicy is the policy of a session that has none. A stated reset is
+// believed up to eight days ahead, which weekly limits need.
+const DefaultPolicy = "daemon server-wait=8d server-slack=90s reset-after=10m"
+
+// DefaultWindows is how many stated resets a session may wait for.
+const DefaultWindows = 10
+
+// Refused are the keys of a policy that a session can't honour.
+var Refused = []string{"hedge", "budget"}
+
+// Prefix is what the name of a session's workflow begins with.
+const Prefix = "session."
+
+// stepName is the one step of a session's workflow.
+const stepName = "session"
+
+// Spec is a session as it was written. It is stored with its run.
+type Spec struct {
+	Name      string            `json:"name"`
+	Dir       string            `json:"dir,omitempty"`        // where the commands run; "" means the folder of the process
+	Start     []string          `json:"start"`                // templates
+	Resume    []string          `json:"resume,omitempty"`     // templates; without them the start command is run again
+	ResumeAny bool              `json:"resume_any,omitempty"` // the resume command finds the session itself
+	Env       map[string]string `json:"env,omitempty"`        // beside the environment of the process
+	Pack      string            `json:"pack"`                 // a built-in one, or that of Rules
+	Rules     *detect.Spec      `json:"rules,omitempty"`      // a pack of the user's own
+	On        map[string]Action `json:"on,omitempty"`         // what follows a stop, by its reason
+	Quiet     *Hours            `json:"quiet,omitempty"`      // when nothing is begun
+
+	Policy   retry.Policy  `json:"-"`
+	Windows  int           `json:"-"` // 0 means DefaultWindows
+	Deadline time.Duration `json:"-"` // of the whole session; 0 means none
+}
+
+// Action is what follows a stop.
+type Action struct {
+	Do       string `json:"do"`                 // one of Actions
+	Attempts int    `json:"attempts,omitempty"` // of this reason in a row; 0 means as many as the policy grants
+}
+
+// What follows a stop.
+const (
+	DoResume = "resume"  // when the stated time has come, or else by the policy
+	DoStart  = "start"   // the same, with a session that is new
+	DoStop   = "stop"    // the session is over, and that is no failure
+	DoGiveUp = "give-up" // the session is over, and has failed
+)
+
+// Actions are the words for what follows a stop. To wait is to resume after the
+// wait.
+var Actions = []string{DoResume, "wait", DoStart, DoStop, DoGiveUp}
+
+// defaults are the actions of the reasons that may have others.
+var defaults = map[string]Action{
+	detect.RateLimit.String():   {Do: DoResume},
+	detect.Overloaded.String():  {Do: DoResume},
+	detect.ContextFull.String(): {Do: DoStart},
+	detect.UserExit.String():    {Do: DoStop},
+	detect.Crashed.String():     {Do: DoResume},
+	detect.Unknown.String():     {Do: DoResume},
+}
+
+// Reasons returns the reasons for which an action can be set.
+func Reasons() []string { return slices.Sorted(maps.Keys(defaults)) }
+
+// ParseAction reads the word for an action.
+func ParseAction(word string) (Action, error) {
+	if !slices.Contains(Actions, word) {
+		return Action{}, fmt.Errorf("%q is no action; want %s", word, strings.Join(Actions, ", "))
+	}
+	if word == "wait" {
+		word = DoResume
+	}
+	return Action{Do: word}, nil
+}
+
+// FieldError is what is wrong with a field of a Spec.
+type FieldError struct {
+	Field string // as in the file
+	Err   error
+}
+
+// Error names the field.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Validate says everything that is wrong, as joined [*FieldError] values.
+func (s *Spec) Validate() error {
+	var errs []error
+	fail := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
+	}
+	if len(s.Start) == 0 || s.Start[0] == "" {
+		fail("start", "no command")
+	}
+	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
+		fail("dir", "%q is not an absolute path", s.Dir)
+	}
+	if _, err := s.pack(); err != nil {
+		fail("detect", "%w", err)
+	}
+	for field, argv := range map[string][]string{"start": s.Start, "resume": s.Resume} {
+		if _, err := render(argv, sample); err != nil {
+			fail(field, "%w", err)
+		}
+	}
+	s.checkResume(fail)
+	for reason, a := range s.On {
+		if _, ok := defaults[reason]; !ok {
+			fail("on", "%q is no reason that an action can be set for; want %s", reason, strings.Join(Reasons(), ", "))
+		}
+		if a.Attempts < 0 {
+			fail("on", "%s: %d attempts", reason, a.Attempts)
+		}
+	}
+	if err := errors.Join(s.Policy.Validate(), s.Policy.Refuse("session", Refused...)); err != nil {
+		fail("policy", "%w", err)
+	}
+	if s.Windows < 0 {
+		fail("windows", "%d is negative", s.Windows)
+	}
+	if s.Deadline < 0 {
+		fail("deadline", "%v is negative", s.Deadline)
+	}
+	return errors.Join(errs...)
+}
+
+// checkResume says whether the resume command can mean the same session.
+func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
+	if len(s.Resume) == 0 {
+		return
+	}
+	if s.Resume[0] == "" {
+		fail("resume", "no command")
+	}
+	switch uses := mentions(s.Resume, "Session"); {
+	case uses && !mentions(s.Start, "Session"):
+		fail("start", "it has no {{.Session}}, so the session would not have the id that resume asks for; "+
+			"pass it on, as in --session-id {{.Session}}")
+	case !uses && !s.ResumeAny:
+		fail("resume", "it has no {{.Session}}, so it might resume another session; "+
+			"add it, or say resume-any if the command finds the right one by itself")
+	}
+}
+
+// pack returns the rules by which a stop is told.
+func (s *Spec) pack() (*detect.Pack, error) {
+	if s.Rules != nil {
+		return detect.Compile(*s.Rules)
+	}
+	return detect.Builtin(cmp.Or(s.Pack, "generic"))
+}
+
+// action returns what follows a stop for the reason.
+func (s *Spec) action(reason detect.Reason) Action {
+	name := reason.String()
+	a, ok := s.On[name]
+	if !ok {
+		a = defaults[name]
+	}
+	a.Do = cmp.Or(a.Do, DoResume)
+	return a
+}
+
+// Workflow returns the workflow of the session. When a run of it gives up, one of
+// alarm is started, unless that is nil.
+func (s *Spec) Workflow(alarm *engine.Workflow) (*engine.Workflow, error) {
+	parts := []engine.Part{
+		engine.Timeout(s.Deadline),
+		engine.Call(stepName, Handler, s, engine.WithPolicy(s.Policy), engine.MaxWindows(cmp.Or(s.Windows, DefaultWindows))),
+	}
+	if alarm != nil {
+		parts = append(parts, engine.OnGiveUp(alarm))
+	}
+	return engine.NewWorkflow(Prefix+s.Name, parts...)
+}

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Status is where a session is.
+type Status struct {
+	Name    string `json:"name"`
+	Run     string `json:"run,omitempty"`     // of the engine; "" before the first
+	State   string `json:"state"`             // one of States
+	Session string `json:"session,omitempty"` // the id that the commands are given
+
+	Spent       int `json:"attempts"`     // attempts that count
+	MaxAttempts int `json:"max_attempts"` // -1 means no limit
+	Windows     int `json:"windows"`      // stated resets that were waited for
+	MaxWindows  int `json:"max_windows"`
+	Commands    int `json:"commands"` // that were run, all in all
+	Resumes     int `json:"resumes"`
+
+	Last     *Stop      `json:"last,omitempty"`     // why the last command stopped
+	Next     *time.Time `json:"next,omitempty"`     // end of the wait
+	WaitBy   string     `json:"wait_by,omitempty"`  // who set it: server, policy, handler or human
+	WaitFor  string     `json:"wait_for,omitempty"` // why
+	Started  *time.Time `json:"started,omitempty"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+	Reason   string     `json:"reason,omitempty"` // why it gave up
+	Error    string     `json:"error,omitempty"`  // the last one
+	Policy   string     `json:"policy"`
+	Quiet    string     `json:"quiet_hours,omitempty"`
+	Log      string     `json:"log,omitempty"`  // the file that has the output
+	Tail     []string   `json:"tail,omitempty"` // its last lines, of one session alone
+}
+
+// States are the states of a session.
+var States = []string{"idle", "queued", "running", "waiting", "paused", "completed", "stopped", "gave-up", "needs-handler"}
+
+// stateOf are the names that the states of a run have for a session.
+var stateOf = map[string]string{
+	"scheduled": "waiting", "succeeded": "completed", "canceled": "stopped", "dead": "gave-up", "replaced": "gave-up",
+}
+
+// Over reports whether the session has ended.
+func (s *Status) Over() bool {
+	return s.State == "completed" || s.State == "stopped" || s.State == "gave-up"
+}
+
+// statusOf returns where the session of a run is.
+func statusOf(name string, i *engine.Info) Status {
+	st := Status{
+		Name: name, Run: i.ID, State: cmp.Or(stateOf[i.State], i.State), Commands: i.Attempts, Next: i.Next,
+		Started: &i.Created, Ended: i.Ended, Deadline: i.Deadline, Reason: i.Reason, Error: i.Error,
+	}
+	if len(i.Steps) == 0 {
+		return st
+	}
+	s := &i.Steps[0]
+	memo := ReadMemo(s.Progress)
+	st.Session, st.Resumes, st.Last = memo.Session, memo.Resumes, memo.Last
+	st.Spent, st.Windows, st.Policy = s.Spent, s.Windows, s.Policy
+	if p, err := retry.Parse(s.Policy); err == nil {
+		st.MaxAttempts = max(p.Attempts, 1)
+		if p.Attempts == retry.Unlimited {
+			st.MaxAttempts = -1
+		}
+	}
+	if n := len(s.Attempts); n > 0 && st.State == "waiting" {
+		if a := s.Attempts[n-1]; a.Wait != nil {
+			st.WaitBy, st.WaitFor = a.Wait.By, a.Error
+			if a.Wait.Moved != "" {
+				st.WaitBy, st.WaitFor = "human", "postponed by "+a.Wait.Moved
+			}
+		}
+	}
+	return st
+}

@@ -1,0 +1,239 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// closeGrace is how long a command may take to end when we are told to.
+const closeGrace = 10 * time.Second
+
+// Options says what is watched.
+type Options struct {
+	Spec     *session.Spec
+	Dir      string                                       // keeps the state; is made if it is not there
+	Anew     bool                                         // whatever was there before is over
+	Open     func(*session.Spec) (session.Streams, error) // of [session.Runner]
+	Expand   func(string) (string, error)                 // of [session.Runner]
+	Outbox   *outbox.Outbox                               // sends messages
+	Notify   []string                                     // notifiers that are told what happens
+	Observer func(retry.Event)
+	Say      func(format string, args ...any) // tells the user something
+	Redactor *secret.Redactor
+	Logger   *slog.Logger
+	Version  string
+}
+
+// Watch is a session that is being watched.
+type Watch struct {
+	Options
+	engine  *engine.Engine
+	manager *session.Manager
+	flow    *engine.Workflow
+	run     string
+	server  *http.Server
+	parts   sync.WaitGroup
+
+	mu   sync.Mutex
+	last *session.Stop
+}
+
+// Socket is the name of the control API's socket in the folder.
+const Socket = "control.sock"
+
+// Start opens the folder and has the session go on, or begin.
+func Start(ctx context.Context, o Options) (_ *Watch, err error) {
+	w := &Watch{Options: o}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "locks"), 0o700); err != nil {
+		return nil, err
+	}
+	alarm, err := o.Outbox.Listen(o.Spec, o.Notify)
+	if err != nil {
+		return nil, err
+	}
+	if w.flow, err = o.Spec.Workflow(alarm); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.engine.Close(context.Background()))
+		}
+	}()
+	if err := w.begin(ctx); err != nil {
+		return nil, err
+	}
+	w.serve()
+	return w, nil
+}
+
+// open opens the engine.
+func (w *Watch) open(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	locks := filepath.Join(w.Dir, "locks")
+	if err := guard.SweepLocks(locks); err != nil {
+		return err
+	}
+	runner := &session.Runner{
+		Self: self, Locks: locks, Open: w.Open, Expand: w.Expand, Stopped: w.stopped,
+		Cancel: func(ctx context.Context, run, by string) error { return w.engine.Cancel(ctx, run, by) },
+	}
+	handlers := w.Outbox.Handlers()
+	handlers[session.Handler] = runner.Handle
+	w.engine, err = engine.Open(ctx, engine.Config{
+		Dir: w.Dir, Workflows: append(w.Outbox.Workflows(), w.flow), Handlers: handlers, Logger: w.Logger, Redact: w.Redactor.String,
+		Observer: func(ev retry.Event) {
+			w.Observer(ev)
+			w.Outbox.Observe(ev)
+		},
+		Grace: closeGrace + 5*time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	w.Outbox.Attach(w.engine)
+	w.manager = &session.Manager{Engine: w.engine, Runner: runner}
+	return nil
+}
+
+// begin finds the session that the folder has, or begins one.
+func (w *Watch) begin(ctx context.Context) error {
+	before, err := w.manager.Set(ctx, []*session.Spec{w.Spec}, []*engine.Workflow{w.flow})
+	if err != nil {
+		return err
+	}
+	name := w.Spec.Name
+	st, err := w.manager.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !before:
+	case w.Anew && !st.Over():
+		if err := w.manager.Stop(ctx, name, "watch --new"); err != nil {
+			return err
+		}
+		fallthrough
+	case w.Anew:
+		err = w.manager.Begin(ctx, name, "watch --new")
+	case st.State == "gave-up":
+		w.Say("session %s gave up (%s); it goes on with new attempts. --new begins another one", name, st.Error)
+		err = w.manager.Resume(ctx, name, "watch")
+	case st.Over():
+		err = w.manager.Begin(ctx, name, "watch")
+	default:
+		w.goOn(st)
+	}
+	if err != nil {
+		return err
+	}
+	st, err = w.manager.Get(ctx, name)
+	w.run = st.Run
+	return err
+}
+
+// goOn says how a session stands that goes on.
+func (w *Watch) goOn(st session.Status) {
+	where := st.State
+	if st.Next != nil {
+		where = fmt.Sprintf("waiting until %s", st.Next.Local().Format("Jan 2 15:04:05"))
+	}
+	w.Say("session %s goes on: %s, %d of %d windows and %d of %s attempts used. --new begins another one",
+		st.Name, where, st.Windows, st.MaxWindows, st.Spent, limit(st.MaxAttempts))
+}
+
+func limit(n int) string {
+	if n < 0 {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// serve serves the control API on a socket. A session is watched without one, if
+// the path is too long for a socket.
+func (w *Watch) serve() {
+	w.server = api.NewServer(api.New(api.Options{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir}))
+	l, err := api.ListenUnix(filepath.Join(w.Dir, Socket))
+	if err != nil {
+		w.Say("this session can't be seen from elsewhere: %v", err)
+		return
+	}
+	w.parts.Go(func() { _ = w.server.Serve(l) })
+}
+
+func (w *Watch) stopped(_ string, s session.Stop) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = &s
+}
+
+// Last returns why the last command stopped that this process has run.
+func (w *Watch) Last() *session.Stop {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// Wait waits until the session is over.
+func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
+	if _, err := w.engine.Wait(ctx, w.run); err != nil {
+		return session.Status{}, err
+	}
+	return w.manager.Get(ctx, w.Spec.Name)
+}
+
+// Drain waits until everything that was started because the session gave up has
+// been done.
+func (w *Watch) Drain(ctx context.Context) error {
+	for {
+		stats, err := w.engine.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		open := 0
+		for _, f := range stats.Workflows {
+			for state, n := range f.States {
+				if state != "dead" {
+					open += n
+				}
+			}
+		}
+		if open == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close ends everything. What is not over goes on the next time.
+func (w *Watch) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	_ = w.server.Close()
+	w.parts.Wait()
+	return w.engine.Close(ctx)
+}

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+// What can be done with a session, by its name in addresses.
+const (
+	doPause    = "pause"
+	doResume   = "resume"
+	doRetryNow = "retry-now"
+	doStop     = "stop"
+	doTonight  = "tonight"
+	doReset    = "reset"
+)
+
+// sessionDone says what was done.
+var sessionDone = map[string]string{
+	doPause: "Paused.", doResume: "It goes on.", doRetryNow: "The wait was ended.", doStop: "Stopped.",
+	doTonight: "Stopped for tonight.", doReset: "Attempts and windows are forgotten.",
+}
+
+// sessionOffers returns what can be done with a session as it is.
+func sessionOffers(s *session.Status) (list []offer) {
+	add := func(action, label string) {
+		list = append(list, offer{action, label, sessionURL(s.Name, action), action == doStop})
+	}
+	switch s.State {
+	case "idle":
+		return nil
+	case "completed", "stopped":
+		add(doResume, "Begin anew")
+		return list
+	case "gave-up":
+		add(doResume, "Put back to work")
+		return list
+	case "paused":
+		add(doResume, "Resume")
+		add(doRetryNow, "Retry now")
+	case "waiting":
+		add(doRetryNow, "Retry now")
+		fallthrough
+	default:
+		add(doPause, "Pause")
+		add(doTonight, "Stop for tonight")
+	}
+	add(doStop, "Stop")
+	if s.Spent > 0 || s.Windows > 0 {
+		add(doReset, "Reset")
+	}
+	return list
+}
+
+// askSession asks whether something shall be done with a session.
+func (h *handler) askSession(w http.ResponseWriter, r *http.Request) {
+	q, err := h.sessionQuestion(r)
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	h.pose(w, r, http.StatusOK, q)
+}
+
+func (h *handler) sessionQuestion(r *http.Request) (*question, error) {
+	name, action := r.PathValue("session"), r.PathValue("action")
+	s, err := h.Sessions.Get(r.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{Action: sessionURL(name, action), Back: "/sessions"}
+	switch action {
+	case doPause:
+		q.Title, q.Button = "Pause "+name+"?", "Pause"
+		q.Text = "It does nothing until somebody resumes it. A command that runs is told to end."
+	case doResume:
+		q.Title, q.Button = "Have "+name+" go on?", "Go on"
+		q.Text = "It goes on where it was."
+		if s.Over() {
+			q.Text = "One that gave up gets new attempts; one that was completed or stopped begins anew."
+		}
+	case doRetryNow:
+		q.Title, q.Button = "Retry "+name+" now?", "Retry now"
+		q.Text = "The wait ends, and the next command begins at once. If the limit is not over yet, it will stop again."
+	case doStop:
+		q.Title, q.Button, q.Danger = "Stop "+name+"?", "Stop the session", true
+		q.Text = "It ends, and a command that runs is told to end. It can only begin anew after that."
+	case doTonight:
+		q.Title, q.Button = "Stop "+name+" for tonight?", "Stop for tonight"
+		q.Text = "It does nothing until " + h.Sessions.Tonight(name).Format(dayLayout) + ". A command that runs is told to end."
+	case doReset:
+		q.Title, q.Button = "Reset "+name+"?", "Reset"
+		q.Text = fmt.Sprintf("The %d attempts and %d windows that it has spent are forgotten, so that it may spend them again.", s.Spent, s.Windows)
+	default:
+		return nil, errNoAction(action)
+	}
+	return q, nil
+}
+
+func errNoAction(action string) error {
+	return fmt.Errorf("%w: nothing is called %q", session.ErrUnknown, action)
+}
+
+// actSession does something with a session.
+func (h *handler) actSession(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		h.fail(w, r, formStatus(err), err)
+		return
+	}
+	action := r.PathValue("action")
+	if err := h.changeSession(r.Context(), r.PathValue("session"), action, h.Actor(r)); err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	h.feed.stir() // not all of this has an event
+	if fromHTMX(r) {
+		h.flash(w, r, sessionDone[action])
+		return
+	}
+	forward(w, r, "/sessions?did="+action)
+}
+
+func (h *handler) changeSession(ctx context.Context, name, action, by string) error {
+	switch s := h.Sessions; action {
+	case doPause:
+		return s.Pause(ctx, name, by)
+	case doResume:
+		return s.Resume(ctx, name, by)
+	case doRetryNow:
+		return s.RetryNow(ctx, name, by)
+	case doStop:
+		return s.Stop(ctx, name, by)
+	case doTonight:
+		return s.PauseUntil(ctx, name, s.Tonight(name), by)
+	case doReset:
+		return s.Reset(ctx, name, by)
+	}
+	return errNoAction(action)
+}

@@ -1,0 +1,265 @@
+//go:build unix
+
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// TestMain is the guard of the commands of sessions, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guard.Name {
+		os.Exit(guard.Main(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// What the commands of sessions do.
+const (
+	limited = `echo "retry after 3600s"; exit 1`
+	working = `echo working; exec sleep 1000`
+)
+
+// den is a bed with sessions.
+type den struct {
+	*bed
+	manager *session.Manager
+}
+
+// newDen keeps sessions whose commands are scripts, by name.
+func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *den {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &den{bed: &bed{T: t}}
+	runner := &session.Runner{
+		Self: self, Locks: t.TempDir(),
+		Open: func(*session.Spec) (session.Streams, error) {
+			return session.Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
+		},
+		Cancel: func(ctx context.Context, run, by string) error { return d.e.Cancel(ctx, run, by) },
+	}
+	specs, flows := sessionSpecs(t, scripts)
+	e, err := engine.Open(t.Context(), engine.Config{
+		Dir: t.TempDir(), Durability: engine.OS, Workflows: flows, Handlers: map[string]engine.Handler{session.Handler: runner.Handle},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.manager = &session.Manager{Engine: e, Runner: runner}
+	d.serve(e, append(change, func(o *Options) { o.Sessions = d.manager })...)
+	if _, err := d.manager.Set(t.Context(), specs, flows); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func sessionSpecs(t *testing.T, scripts map[string]string) (specs []*session.Spec, flows []*engine.Workflow) {
+	t.Helper()
+	policy, err := retry.Parse(session.DefaultPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// They end later than any session waits, whatever the time of the day.
+	quiet := &session.Hours{From: time.Now().Add(3 * time.Hour).Format("15:04"), To: time.Now().Add(4 * time.Hour).Format("15:04")}
+	for name, script := range scripts {
+		s := &session.Spec{Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet}
+		flow, err := s.Workflow(nil)
+		if err = errors.Join(err, s.Validate()); err != nil {
+			t.Fatal(err)
+		}
+		specs, flows = append(specs, s), append(flows, flow)
+	}
+	return specs, flows
+}
+
+// reach waits for a state of a session.
+func (d *den) reach(name string, states ...string) (s session.Status) {
+	d.Helper()
+	poll(d, name+" is one of "+strings.Join(states, ", "), func() bool {
+		s = must(d.manager.Get(d.Context(), name))
+		return slices.Contains(states, s.State)
+	})
+	return s
+}
+
+// tell does something with a session.
+func (d *den) tell(name, action string) {
+	d.Helper()
+	if a := d.request("POST", "/sessions/"+name+"/"+action, url.Values{}); a.to != "/sessions?did="+action {
+		d.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
+	}
+}
+
+func TestSessionsPage(t *testing.T) {
+	t.Parallel()
+	d := newDen(t, map[string]string{"night": limited, "day": "exit 0", "busy": working})
+	s := d.reach("night", "waiting")
+	d.reach("day", "completed")
+	d.reach("busy", "running")
+	body := d.page("/sessions")
+	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 3600s", "rate limit", "set by server", "windows 1/10", "attempts 0/6",
+		`href="/runs/`+s.Run+`"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Begin anew",
+		`href="/sessions/night/retry-now" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
+	has(t, "another page", d.page("/runs"), `<a href="/sessions">Sessions</a>`)
+	has(t, "the stream", d.message("/live/sessions"), `hx-target="#live"`, "retry after 3600s")
+	has(t, "the timeline", d.page("/runs/"+s.Run), "session.night")
+}
+
+func TestWithoutSessionsThereIsNoPage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	hasNot(t, "/runs", b.page("/runs"), "Sessions")
+	for _, path := range []string{"/sessions", "/live/sessions", "/sessions/x/stop"} {
+		if a := b.request("GET", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("GET %s: %d", path, a.status)
+		}
+	}
+	d := newDen(t, nil)
+	has(t, "no sessions yet", d.page("/sessions"), "There are no sessions", "sessions:\n", "{{.Session}}", "tideover watch -- claude -p", "tideover sessions ls")
+}
+
+func TestSessionActions(t *testing.T) {
+	t.Parallel()
+	d := newDen(t, map[string]string{"s": limited, "busy": working}, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	run := d.reach("s", "waiting").Run
+	d.reach("busy", "running")
+
+	has(t, "the question", d.page("/sessions/s/pause"), "Pause s?", `method="post"`, `action="/sessions/s/pause"`, `href="/sessions"`)
+	if s := d.reach("s", "waiting"); s.WaitBy != "server" {
+		t.Error("asking did it")
+	}
+	d.tell("s", "pause")
+	d.reach("s", "paused")
+	has(t, "the page after it", d.page("/sessions?did=pause"), "Paused.", `href="/sessions/s/resume"`)
+	d.tell("s", "resume")
+	d.reach("s", "waiting")
+	has(t, "the question", d.page("/sessions/s/tonight"), "Stop s for tonight?", "It does nothing until")
+	d.tell("s", "tonight")
+	if s := d.reach("s", "waiting"); s.WaitBy != "human" || s.Next.Sub(d.manager.Tonight("s")).Abs() > time.Minute {
+		t.Errorf("stopped for tonight: %+v", s)
+	}
+	has(t, "who set the wait", d.page("/sessions"), "set by human", "postponed by alice")
+	has(t, "the question", d.page("/sessions/s/reset"), "The 0 attempts and 1 windows")
+	d.tell("s", "reset")
+	if s := d.reach("s", "waiting"); s.Windows != 0 {
+		t.Errorf("reset: %+v", s)
+	}
+	d.tell("s", "retry-now")
+	poll(t, "a second command", func() bool { return d.reach("s", "queued", "running", "waiting").Commands == 2 })
+	has(t, "the question", d.page("/sessions/busy/stop"), "Stop busy?", `<button class="danger">Stop the session</button>`)
+	d.tell("busy", "stop")
+	d.reach("busy", "stopped")
+	has(t, "the history", d.page("/runs/"+run), "alice", "paused", "resumed")
+
+	a := d.request("POST", "/sessions/busy/stop", url.Values{}, htmx...)
+	if a.status != http.StatusConflict {
+		t.Errorf("a second time: %d, want 409", a.status)
+	}
+	hasNot(t, "the refusal", a.body, "<html")
+	a = d.request("POST", "/sessions/busy/resume", url.Values{}, htmx...)
+	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "It goes on.") {
+		t.Errorf("in a dialog: %d %s", a.status, a.body)
+	}
+	d.reach("busy", "running")
+	for path, want := range map[string]int{"/sessions/s/explode": 404, "/sessions/nobody/stop": 404, "/sessions/nobody/explode": 404} {
+		for _, method := range []string{"GET", "POST"} {
+			if a := d.request(method, path, url.Values{}); a.status != want {
+				t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
+			}
+		}
+	}
+}
+
+func TestTheSessionsFollow(t *testing.T) {
+	t.Parallel()
+	d := newDen(t, map[string]string{"s": limited})
+	d.reach("s", "waiting")
+	m := d.listen("/live/sessions")
+	hear(t, m, "", `id="s-s"`, "waiting", "windows 1/10")
+	d.tell("s", "pause")
+	hear(t, m, "", `state paused`)
+	d.tell("s", "resume")
+	hear(t, m, "", `state waiting`)
+	d.tell("s", "reset")
+	hear(t, m, "", "windows 0/10")
+}
+
+// Names have letters and digits only, but requests may have anything.
+func TestHostileSessions(t *testing.T) {
+	t.Parallel()
+	scripts := map[string]string{}
+	dir := t.TempDir()
+	for i, x := range hostile {
+		name := "h" + string(rune('a'+i))
+		text := strings.ReplaceAll(strings.ReplaceAll(x.text, "\x00", ""), "\n", " ")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		scripts[name] = "cat " + filepath.Join(dir, name) + "; exit 1"
+	}
+	d := newDen(t, scripts)
+	for name := range scripts {
+		d.reach(name, "waiting")
+	}
+	body := d.page("/sessions")
+	d.message("/live/sessions")
+	for _, mark := range []string{"m1&lt;script&gt;", "m2&lt;img", "m3&#34; onmouseover", "m7&lt;/hx-partial", "m8{{.Engine}}", "m9&lt;!--"} {
+		has(t, "/sessions", body, mark)
+	}
+	for _, x := range hostile {
+		for _, path := range []string{"/sessions/" + url.PathEscape(x.text) + "/stop", "/sessions/ha/" + url.PathEscape(x.text), "/sessions?did=" + url.QueryEscape(x.text)} {
+			audit(t, path, d.request("GET", path, nil).body)
+			audit(t, path, d.request("POST", path, url.Values{}, htmx...).body)
+		}
+	}
+}
+
+func TestSecretsOfSessionsAreNotShown(t *testing.T) {
+	t.Parallel()
+	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	d := newDen(t, map[string]string{"s": `echo "the key hunter2 is wrong, retry after 3600s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
+	d.reach("s", "waiting")
+	d.reach("dead", "waiting", "gave-up")
+	body := d.page("/sessions")
+	hasNot(t, "/sessions", body, "hunter2")
+	has(t, "/sessions", body, "the key *** is wrong")
+}
+
+func TestSessionOffers(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{
+		"idle": "", "queued": "pause tonight stop reset", "running": "pause tonight stop reset", "waiting": "retry-now pause tonight stop reset",
+		"paused": "resume retry-now stop reset", "completed": "resume", "stopped": "resume", "gave-up": "resume", "needs-handler": "pause tonight stop reset",
+	} {
+		var got []string
+		for _, o := range sessionOffers(&session.Status{Name: "s", State: state, Windows: 1}) {
+			got = append(got, o.Name)
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%s: offers %q, want %q", state, s, want)
+		}
+	}
+	for _, s := range session.States {
+		if glyphs[s] == "" {
+			t.Errorf("%s has no glyph", s)
+		}
+	}
+}
