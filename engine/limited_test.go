@@ -333,3 +333,58 @@ func TestEventsOfLimitsAndPauses(t *testing.T) {
 		}
 	})
 }
+
+// A limit on the runs holds for those that are put back to work, and a paused one
+// does not take a place from another.
+func TestMaxRunsOfPausedAndRetriedRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		running, most := 0, 0
+		fail := true
+		w := must(NewWorkflow("w", MaxRuns(1), Step("s", func(ctx context.Context, _ int) (int, error) {
+			running++
+			defer func() { running-- }()
+			most = max(most, running)
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+			if fail {
+				return 0, retry.Permanent(errors.New("no"))
+			}
+			return 0, nil
+		})))
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		ctx := t.Context()
+		var ids []string
+		for range 3 {
+			ids = append(ids, started(t, e, w, 1).ID)
+		}
+		for _, id := range ids {
+			must(e.Wait(ctx, id))
+		}
+		fail = false
+		for _, id := range ids {
+			must(0, e.Retry(ctx, id, "me"))
+		}
+		time.Sleep(time.Second)
+		if i := must(e.Get(ctx, ids[1])); i.State != "queued" {
+			t.Errorf("a run that is put back to work beside another is %s", i.State)
+		}
+		// The first has the place, until it is paused.
+		must(0, e.Pause(ctx, ids[0], "me"))
+		if i := must(e.Wait(ctx, ids[1])); i.State != "succeeded" {
+			t.Errorf("the second run is %s", i.State)
+		}
+		must(0, e.Resume(ctx, ids[0], "me"))
+		for _, id := range ids {
+			if i := must(e.Wait(ctx, id)); i.State != "succeeded" {
+				t.Errorf("a run is %s", i.State)
+			}
+		}
+		if most != 1 {
+			t.Errorf("%d were in progress at once", most)
+		}
+	})
+}

@@ -63,6 +63,7 @@ func (m *Machine) Apply(rec *Record) error {
 		return fmt.Errorf("%w: %s of step %d in run %s, which has %d", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
 	}
 	m.applyRun(r, rec)
+	m.rest(r)
 	m.touch(r)
 	return nil
 }
@@ -252,7 +253,7 @@ func (m *Machine) applyBegun(r *Run, rec *Record) {
 	if !r.active {
 		r.active = true
 		r.Def.workflow.Active++
-		m.promote(r)
+		m.requeue(r)
 	}
 }
 
@@ -391,6 +392,26 @@ func (m *Machine) decide(r *Run, o Outcome, why retry.Reason, at int64) {
 	}
 }
 
+// rest lets another run have the place of one that nothing goes on with: it is
+// paused, or waits for a handler. It needs a place again to go on.
+func (m *Machine) rest(r *Run) {
+	if !r.active || r.running > 0 || !r.Held && !r.parked() {
+		return
+	}
+	r.active = false
+	r.Def.workflow.Active--
+	m.requeue(r)
+}
+
+func (r *Run) parked() bool {
+	for i := range r.Steps {
+		if r.Steps[i].Status == NoHandler {
+			return true
+		}
+	}
+	return false
+}
+
 // close says that nothing of the run goes on.
 func (m *Machine) close(r *Run, at int64) {
 	if r.active {
@@ -416,10 +437,6 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 	r.Deadline = rec.Deadline
 	if r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)
-	}
-	if r.begun() {
-		r.active = true
-		r.Def.workflow.Active++
 	}
 	for i := range r.Steps {
 		s := &r.Steps[i]

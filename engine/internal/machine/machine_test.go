@@ -452,7 +452,7 @@ func legalCounts(m *Machine) error {
 	for _, r := range m.all {
 		c := count[r.Def.workflow]
 		c.by[r.State()]++
-		if r.begun() && !r.Closed() {
+		if r.active {
 			c.active++
 		}
 		for i := range r.Steps {
@@ -529,8 +529,10 @@ func legalRun(m *Machine, r *Run) error {
 	switch {
 	case status[Running] != int(r.running) || status[Complete] != int(r.done):
 		return fmt.Errorf("%d running and %d complete, counted %d and %d", status[Running], status[Complete], r.running, r.done)
-	case r.active != (r.begun() && !r.Closed()):
+	case r.active && (!r.begun() || r.Closed()) || !r.active && r.running > 0:
 		return fmt.Errorf("active %v", r.active)
+	case r.active && r.running == 0 && (r.Held || status[NoHandler] > 0):
+		return fmt.Errorf("active, and nothing goes on")
 	case r.shown != r.State():
 		return fmt.Errorf("is %v, and shown as %v", r.State(), r.shown)
 	case (r.Ended != 0) != (r.Outcome != Undecided):

@@ -133,6 +133,11 @@ func (g *game) turn() {
 		if err := legal(g.m); err != nil {
 			g.t.Fatalf("after a record: %v", err)
 		}
+		for name, limit := range g.limits {
+			if w := g.m.workflows[name]; w != nil && w.Active > limit {
+				g.t.Fatalf("%d runs of %s are in progress, of at most %d", w.Active, name, limit)
+			}
+		}
 		if g.chance(20) {
 			g.pass(time.Duration(g.rng.Int64N(int64(50 * time.Millisecond))))
 		}

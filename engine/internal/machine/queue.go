@@ -16,8 +16,8 @@ type Totals struct {
 	Attempts, Failures, Lost           uint64
 }
 
-// Queue is the steps of a name that are due, oldest first. Runs that have begun
-// go before those that have not, which is what keeps a limit on the runs of a
+// Queue is the steps of a name that are due, oldest first. Runs that have a place
+// go before those that have none, which is what keeps a limit on the runs of a
 // workflow from blocking those within it.
 type Queue struct {
 	Workflow *Workflow
@@ -85,7 +85,7 @@ func (m *Machine) enqueue(run *Run, step int) {
 	}
 	s.queued = true
 	q := run.Def.Steps[step].queue
-	if run.begun() {
+	if run.active {
 		q.begun.push(place{run, int32(step)})
 	} else {
 		q.fresh.push(place{run, int32(step)})
@@ -113,9 +113,9 @@ func (m *Machine) leave(run *Run, step int) {
 	}
 }
 
-// promote lets the steps of a run that has begun stand among those of runs that
-// have, or a limit on the runs would hold up one that is within it.
-func (m *Machine) promote(run *Run) {
+// requeue lets the steps of a run stand where those of its kind do: a limit on the
+// runs must neither hold up one that is within it nor let another pass.
+func (m *Machine) requeue(run *Run) {
 	for i := range run.Steps {
 		if s := &run.Steps[i]; s.queued {
 			s.queued = false
@@ -153,20 +153,20 @@ func (m *Machine) Busy() []*Queue {
 // First returns the step of the queue that is next. A fresh run is returned only
 // if it may begin. It stays in the queue until it begins, is parked or ends.
 func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
-	if run, step, ok = q.begun.next(); ok || !fresh {
+	if run, step, ok = q.begun.next(true); ok || !fresh {
 		return run, step, ok
 	}
-	return q.fresh.next()
+	return q.fresh.next(false)
 }
 
-// next returns the first that has not left meanwhile.
-func (f *fifo) next() (*Run, int, bool) {
+// next returns the first that has not left meanwhile, nor stands in the other one.
+func (f *fifo) next(active bool) (*Run, int, bool) {
 	for {
 		p, ok := f.first()
 		if !ok {
 			return nil, 0, false
 		}
-		if p.run.Steps[p.step].queued {
+		if p.run.Steps[p.step].queued && p.run.active == active {
 			return p.run, int(p.step), true
 		}
 		f.pop()

@@ -99,7 +99,7 @@ func TestFifo(t *testing.T) {
 			want = append(want, r)
 		}
 		if i%3 == 0 {
-			got, _, ok := f.next()
+			got, _, ok := f.next(false)
 			if len(want) == 0 {
 				if ok {
 					t.Fatal("next of a queue that all have left")
@@ -119,12 +119,12 @@ func TestFifo(t *testing.T) {
 		}
 	}
 	for _, r := range want {
-		if got, _, _ := f.next(); got != r {
+		if got, _, _ := f.next(false); got != r {
 			t.Fatal("next is another one")
 		}
 		f.pop()
 	}
-	if _, _, ok := f.next(); ok || f.len() != 0 || f.ring != nil {
+	if _, _, ok := f.next(false); ok || f.len() != 0 || f.ring != nil {
 		t.Errorf("an empty queue has %d, in a ring of %d", f.len(), len(f.ring))
 	}
 }

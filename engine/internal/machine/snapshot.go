@@ -269,8 +269,7 @@ func (m *Machine) install(r *Run) {
 	if r.Outcome == Undecided && r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)
 	}
-	if r.begun() && !r.Closed() {
-		r.active = true
+	if r.active = r.active && r.begun() && !r.Closed(); r.active {
 		r.Def.workflow.Active++
 	}
 	switch {
@@ -366,6 +365,7 @@ func (m *Machine) readState(body []byte) error {
 const (
 	runFailing  = 1
 	runHeld     = 2
+	runIdle     = 4 // it has no place among those that a limit counts
 	stepClock   = 0x80
 	stepWindows = 0x40
 )
@@ -384,6 +384,9 @@ func (r *Run) append(b []byte) []byte {
 	}
 	if r.Held {
 		flags |= runHeld
+	}
+	if !r.active {
+		flags |= runIdle
 	}
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	b = appendBytes(b, r.Key)
@@ -456,7 +459,7 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r.Outcome = Outcome(in.byte())
 	r.Reason = reason(in.byte())
 	flags := in.byte()
-	r.Failing, r.Held = flags&runFailing != 0, flags&runHeld != 0
+	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
 	r.Key = string(in.bytes())
 	r.Input = in.bytes()
 	r.History = in.bytes()
