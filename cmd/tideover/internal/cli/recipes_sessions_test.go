@@ -51,7 +51,7 @@ func TestTheCommandsOfThePagesAreRight(t *testing.T) {
 			}
 		}
 	}
-	for _, wrong := range []string{"tideover watch --windoes 4 -- x", "tideover sessions stpo todo", "tideover cancel", "tideover sessions pause todo --until soon"} {
+	for _, wrong := range []string{"tideover watch --windoes 4 -- x", "tideover sessions halt todo", "tideover show", "tideover sessions pause todo --until soon"} {
 		if understood(wrong) == nil {
 			t.Errorf("%s: there should be something wrong with it", wrong)
 		}

@@ -52,7 +52,7 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 func failure(s *config.Step, code int, said string) error {
 	err := errors.New("exit code " + strconv.Itoa(code))
 	if code > process.CodeSignal && code < process.CodeSignal+65 {
-		err = fmt.Errorf("died of signal %d", code-process.CodeSignal)
+		err = fmt.Errorf("exit code %d, which stands for signal %d", code, code-process.CodeSignal)
 	}
 	if said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
