@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -41,19 +42,20 @@ func (i *Info) Finished() bool {
 
 // StepInfo is a step of a run.
 type StepInfo struct {
-	Name     string          `json:"name"`
-	Needs    []string        `json:"needs,omitempty"`
-	Policy   string          `json:"policy"`
-	Handler  string          `json:"handler"`
-	Status   string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
-	Next     *time.Time      `json:"next,omitempty"`
-	Spent    int             `json:"spent"`             // attempts that count for the policy
-	Lost     int             `json:"lost,omitempty"`    // lost ones in a row
-	Windows  int             `json:"windows,omitempty"` // times it was told when to come back
-	Output   json.RawMessage `json:"output,omitempty"`
-	Progress json.RawMessage `json:"progress,omitempty"`
-	Attempts []AttemptInfo   `json:"attempts,omitempty"`
-	Omitted  int             `json:"omitted,omitempty"` // entries of the history that were left out
+	Name       string          `json:"name"`
+	Needs      []string        `json:"needs,omitempty"`
+	Policy     string          `json:"policy"`
+	Handler    string          `json:"handler"`
+	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
+	Next       *time.Time      `json:"next,omitempty"`
+	Spent      int             `json:"spent"`             // attempts that count for the policy
+	Lost       int             `json:"lost,omitempty"`    // lost ones in a row
+	Windows    int             `json:"windows,omitempty"` // times it was told when to come back
+	MaxWindows int             `json:"max_windows"`       // how often it may be
+	Output     json.RawMessage `json:"output,omitempty"`
+	Progress   json.RawMessage `json:"progress,omitempty"`
+	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
+	Omitted    int             `json:"omitted,omitempty"` // entries of the history that were left out
 }
 
 // AttemptInfo is one attempt of a step, and the wait after it.
@@ -110,7 +112,7 @@ func describeStep(r *machine.Run, k int) StepInfo {
 	d, s := &r.Def.Steps[k], &r.Steps[k]
 	i := StepInfo{
 		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: s.Status.String(),
-		Spent: int(s.Spent), Lost: int(s.Lost), Windows: int(s.Windows), Output: r.Output(k), Progress: r.Progress(k),
+		Spent: int(s.Spent), Lost: int(s.Lost), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
 	}
 	if s.Status == machine.Waiting && r.Outcome == machine.Undecided && !r.Held {
 		i.Next = pointer(s.At)

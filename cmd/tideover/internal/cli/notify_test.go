@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -158,6 +159,12 @@ sessions:
 	wantCode(t, s.ask("sessions", "resume", "night"), 0)
 	wantCode(t, s.ask("sessions", "retry-now", "night"), 0)
 	eventually(t, "another window", func() bool { return strings.Contains(s.ask("sessions", "show", "night", "--json").out, `"windows":2`) })
+	// Taken out of the file it goes on, and can be seen and stopped, also after a restart.
+	write(t, s.file, "version: 1\n")
+	s.signal(syscall.SIGTERM)
+	s.end()
+	s = serveFile(t, "version: 1\n", s.dir)
+	wantIn(t, "sessions", s.ask("sessions", "ls").out, "2/10")
 	wantCode(t, s.ask("sessions", "stop", "night"), 0)
 	wantIn(t, "sessions", s.ask("sessions", "ls").out, "stopped")
 }

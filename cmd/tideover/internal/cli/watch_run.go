@@ -117,7 +117,11 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 	case "completed":
 		return nil
 	case "gave-up":
-		r.warn(fmt.Sprintf("session %s gave up (%s) after %d commands: %s", st.Name, st.Reason, st.Commands, st.Error))
+		commands := fmt.Sprintf("%d commands", st.Commands)
+		if st.Commands == 1 {
+			commands = "1 command"
+		}
+		r.warn(fmt.Sprintf("session %s gave up (%s) after %s: %s", st.Name, st.Reason, commands, st.Error))
 		if code == 0 {
 			code = 1
 		}

@@ -416,3 +416,24 @@ func TestKeysReachTheWatchedCommand(t *testing.T) {
 	s.write("end\r")
 	s.wantCode(130)
 }
+
+func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
+	cmd := w.command("--name", "night")
+	out := new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the wait", func() bool { return strings.Contains(out.String(), "next at") })
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait()
+	args := []string{"watch", "--data", filepath.Join(w.dir, "state"), "--name", "night"}
+	other, _ := command(t, append(args, "--", "true")...)
+	got := finish(t, other)
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, "session night is about another command")
+	other, _ = command(t, append(args, "--new", "--", "true")...)
+	wantCode(t, finish(t, other), 0)
+}

@@ -59,38 +59,35 @@ type notifier struct {
 
 // New returns the outbox of a configuration.
 func New(cfg *config.Config, place notify.Place) (*Outbox, error) {
-	o := &Outbox{place: place}
-	return o, o.Set(cfg)
-}
-
-// Set takes over another configuration, whole or not at all. What notifiers have
-// told lately is remembered.
-func (o *Outbox) Set(cfg *config.Config) error {
-	made := map[string]*notifier{}
+	o := &Outbox{
+		place: place, notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
+	}
 	for name, c := range cfg.Notifiers {
 		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets()})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		flow, err := engine.NewWorkflow(prefix+name, engine.Call("send", handlerSend, args{name},
 			engine.WithPolicy(c.Policy), engine.Concurrency(parallel)))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		made[name] = &notifier{Notifier: c, sender: sender, flow: flow, gate: notify.NewGate(c)}
+		o.notifiers[name] = &notifier{Notifier: c, sender: sender, flow: flow, gate: notify.NewGate(c)}
 	}
+	return o, nil
+}
+
+// Become takes over everything that another one has, of another configuration. What
+// notifiers have told lately is remembered.
+func (o *Outbox) Become(next *Outbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for name, n := range made {
+	for name, n := range next.notifiers {
 		if was := o.notifiers[name]; was != nil && was.AtMost == n.AtMost && was.Dedupe == n.Dedupe {
 			n.gate = was.gate
 		}
 	}
-	o.notifiers, o.told, o.listeners = made, map[string][]string{}, map[string][]string{}
-	if o.waits == nil {
-		o.waits = map[string]waitState{}
-	}
-	return nil
+	o.notifiers, o.told, o.listeners = next.notifiers, next.told, next.listeners
 }
 
 // Attach gives the outbox the engine that keeps its messages.

@@ -221,9 +221,11 @@ func TestANotifierThatIsGone(t *testing.T) {
 	if _, err := o.Alarm("work", []string{"fone"}); err == nil {
 		t.Error("an alarm by a notifier that is not there")
 	}
-	if err := o.Set(load(t, "")); err != nil {
+	none, err := New(load(t, ""), notify.Place{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	o.Become(none)
 	_, err = o.Handlers()[handlerSend](t.Context(), &engine.Task{Args: []byte(`{"notifier":"hook"}`)})
 	if err == nil || retry.OutcomeOf(err).Class != retry.ClassPermanent || !strings.Contains(err.Error(), "not configured any more") {
 		t.Errorf("sending by it: %v", err)

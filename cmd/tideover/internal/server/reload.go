@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
@@ -45,9 +46,6 @@ func (s *server) watch(ctx context.Context) error {
 // reload takes over the new configuration, whole or not at all. Runs in progress
 // go on as they began.
 func (s *server) reload(ctx context.Context, cfg *config.Config) error {
-	if err := s.outbox.Set(cfg); err != nil {
-		return err
-	}
 	p, err := s.planned(cfg)
 	if err != nil {
 		return err
@@ -63,6 +61,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
 		return fmt.Errorf("schedules: %w", err)
 	}
+	s.outbox.Become(p.outbox)
 	s.mu.Lock()
 	s.current = cfg
 	s.mu.Unlock()
@@ -74,7 +73,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 		was[v.Path] = v.Text
 	}
 	for _, v := range cfg.Values() {
-		if len(v.Path) > 7 && v.Path[:7] == "server." && was[v.Path] != v.Text {
+		if section, _, _ := strings.Cut(v.Path, "."); (section == "server" || section == "audit") && was[v.Path] != v.Text {
 			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
-	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -117,16 +116,11 @@ func Run(ctx, hurry context.Context, o Options) error {
 
 // openEngine opens the engine with the workflows of the configuration.
 func (s *server) openEngine(ctx context.Context) error {
-	host, _ := os.Hostname() // or messages don't say
-	messages, err := outbox.New(s.cfg, notify.Place{Host: host, Page: "http://" + s.cfg.Server.Listen})
-	if err != nil {
-		return err
-	}
-	s.outbox = messages
 	p, err := s.planned(s.cfg)
 	if err != nil {
 		return err
 	}
+	s.outbox = p.outbox
 	self, err := os.Executable()
 	if err != nil {
 		return err

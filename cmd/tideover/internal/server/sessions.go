@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
@@ -12,6 +15,7 @@ import (
 
 // plan is what a configuration asks of the engine.
 type plan struct {
+	outbox    *outbox.Outbox
 	workflows []*engine.Workflow // all of them
 	schedules []engine.Schedule
 	specs     []*session.Spec
@@ -19,14 +23,18 @@ type plan struct {
 }
 
 // planned makes the workflows of a configuration: its own, those of its sessions,
-// and those of the messages about them. The outbox must have the configuration.
+// and those of the messages about them.
 func (s *server) planned(cfg *config.Config) (p plan, err error) {
-	if p.workflows, p.schedules, err = steps.Workflows(cfg, s.outbox.Alarm); err != nil {
+	host, _ := os.Hostname() // or messages don't say
+	if p.outbox, err = outbox.New(cfg, notify.Place{Host: host, Page: "http://" + s.cfg.Server.Listen}); err != nil {
+		return p, err
+	}
+	if p.workflows, p.schedules, err = steps.Workflows(cfg, p.outbox.Alarm); err != nil {
 		return p, err
 	}
 	for _, name := range cfg.SessionNames() {
 		c := cfg.Sessions[name]
-		alarm, err := s.outbox.Listen(&c.Spec, c.Notify)
+		alarm, err := p.outbox.Listen(&c.Spec, c.Notify)
 		if err != nil {
 			return p, err
 		}
@@ -36,7 +44,7 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 		}
 		p.specs, p.sessions = append(p.specs, &c.Spec), append(p.sessions, flow)
 	}
-	p.workflows = append(append(p.workflows, p.sessions...), s.outbox.Workflows()...)
+	p.workflows = append(append(p.workflows, p.sessions...), p.outbox.Workflows()...)
 	if s.demo != nil {
 		p.workflows = append(p.workflows, s.demo.Workflows...)
 	}

@@ -71,7 +71,29 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 			return before, err
 		}
 	}
-	return before, nil
+	return before, m.orphans(ctx)
+}
+
+// orphans finds sessions that go on and are not configured any more.
+func (m *Manager) orphans(ctx context.Context) error {
+	stats, err := m.Engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range stats.Workflows {
+		name, ok := strings.CutPrefix(w.Name, Prefix)
+		if !ok || m.sessions[name] != nil || len(w.States) == 0 || strings.HasSuffix(name, ".on-give-up") {
+			continue
+		}
+		page, err := m.Engine.List(ctx, engine.Filter{Workflow: w.Name, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(page.Runs) > 0 {
+			m.sessions[name] = &managed{run: page.Runs[0].ID}
+		}
+	}
+	return nil
 }
 
 // latest looks for the run of a session that was started before.
@@ -103,7 +125,7 @@ func (m *Manager) latest(ctx context.Context, g *managed) error {
 
 // begin starts the session.
 func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
-	s, err := m.Engine.Start(ctx, g.flow, nil, engine.Source(by))
+	s, err := m.Engine.Start(ctx, g.flow, g.spec.work(), engine.Source(by))
 	if err == nil {
 		g.run = s.ID
 	}
@@ -164,7 +186,7 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 		}
 	}
 	if s := known.spec; s != nil {
-		st.MaxWindows = cmp.Or(s.Windows, DefaultWindows)
+		st.MaxWindows = cmp.Or(st.MaxWindows, s.Windows, DefaultWindows)
 		st.Policy = cmp.Or(st.Policy, s.Policy.String())
 		if s.Quiet != nil {
 			st.Quiet = s.Quiet.String()

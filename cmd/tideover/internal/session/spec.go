@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -168,6 +169,22 @@ func (s *Spec) pack() (*detect.Pack, error) {
 		return detect.Compile(*s.Rules)
 	}
 	return detect.Builtin(cmp.Or(s.Pack, "generic"))
+}
+
+// Work is what a session is about. It is the input of its runs.
+type Work struct {
+	Start []string `json:"start"`
+	Dir   string   `json:"dir,omitempty"`
+}
+
+func (s *Spec) work() Work { return Work{s.Start, s.Dir} }
+
+// Same reports whether a run with the input is about the same work.
+func (s *Spec) Same(input json.RawMessage) (was Work, same bool) {
+	if json.Unmarshal(input, &was) != nil {
+		return was, false
+	}
+	return was, slices.Equal(was.Start, s.Start) && was.Dir == s.Dir
 }
 
 // action returns what follows a stop for the reason.

@@ -62,7 +62,7 @@ func statusOf(name string, i *engine.Info) Status {
 	s := &i.Steps[0]
 	memo := ReadMemo(s.Progress)
 	st.Session, st.Resumes, st.Last = memo.Session, memo.Resumes, memo.Last
-	st.Spent, st.Windows, st.Policy = s.Spent, s.Windows, s.Policy
+	st.Spent, st.Windows, st.MaxWindows, st.Policy = s.Spent, s.Windows, s.MaxWindows, s.Policy
 	if p, err := retry.Parse(s.Policy); err == nil {
 		st.MaxAttempts = max(p.Attempts, 1)
 		if p.Attempts == retry.Unlimited {

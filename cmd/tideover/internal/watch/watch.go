@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,6 +128,11 @@ func (w *Watch) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if before && !w.Anew && (!st.Over() || st.State == "gave-up") {
+		if err := w.same(ctx, st); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !before:
 	case w.Anew && !st.Over():
@@ -150,6 +156,22 @@ func (w *Watch) begin(ctx context.Context) error {
 	st, err = w.manager.Get(ctx, name)
 	w.run = st.Run
 	return err
+}
+
+// same refuses to go on with a session that is about something else.
+func (w *Watch) same(ctx context.Context, st session.Status) error {
+	i, err := w.engine.Get(ctx, st.Run)
+	if err != nil {
+		return err
+	}
+	if was, same := w.Spec.Same(i.Input); !same {
+		return fmt.Errorf("session %s is about another command, %q in %s, and %s; choose another --name, or --new to end that one",
+			st.Name, strings.Join(was.Start, " "), was.Dir, st.State)
+	}
+	if was, now := i.Steps[0].Policy, w.Spec.Policy.String(); was != now {
+		w.Say("session %s goes on with the policy it began with: %s", st.Name, was)
+	}
+	return nil
 }
 
 // goOn says how a session stands that goes on.
