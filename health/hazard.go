@@ -1,0 +1,200 @@
+package health
+
+import (
+	"math"
+	"time"
+)
+
+// The bins of a hazard: one up to the first edge, then binsPerOctave for each
+// doubling, from a tenth of a second to 29 hours.
+const (
+	firstEdge     = 0.1 // seconds
+	binsPerOctave = 4
+	bins          = 20*binsPerOctave + 1
+)
+
+// The prior: outages end at the rate priorRate/t, so that one which has lasted
+// long is expected to last long. It weighs as much as priorOutages outages that
+// came to the bin.
+const (
+	priorRate    = 0.3
+	priorOutages = 1.0
+)
+
+// keep is what is left of all older evidence after each outage: the last fifty
+// or so count.
+const keep = 0.98
+
+// binEdges are the upper ends of the bins in seconds.
+var binEdges = func() (edges [bins]float64) {
+	for i := range edges {
+		edges[i] = firstEdge * math.Exp2(float64(i)/binsPerOctave)
+	}
+	return edges
+}()
+
+// hazard is what is known about how long outages last: for each bin the outages
+// that ended in it, and the seconds that outages spent in it. The rate at which
+// outages end in a bin is a Gamma variable, and these are its evidence.
+type hazard struct {
+	outages float64 // seen, decayed like the rest
+	ended   [bins]float64
+	spent   [bins]float64
+}
+
+// binOf returns the bin that holds t; bins means that it is beyond the last.
+func binOf(t float64) int {
+	if t < firstEdge {
+		return 0
+	}
+	if t >= binEdges[bins-1] {
+		return bins
+	}
+	i := min(1+int(math.Log2(t/firstEdge)*binsPerOctave), bins-1)
+	// The logarithm may round to the wrong side of an edge.
+	for i > 0 && t < binEdges[i-1] {
+		i--
+	}
+	for i < bins-1 && t >= binEdges[i] {
+		i++
+	}
+	return i
+}
+
+func binStart(i int) float64 {
+	if i == 0 {
+		return 0
+	}
+	return binEdges[i-1]
+}
+
+// rate returns the mean rate, per second, at which outages end in bin i. Beyond
+// the last bin there is only the prior.
+func (z *hazard) rate(i int) float64 {
+	if i >= bins {
+		return priorRate / binEdges[bins-1]
+	}
+	width := binEdges[i] - binStart(i)
+	expected := priorRate * math.Ln2 / binsPerOctave // the integral of priorRate/t over a bin
+	if i == 0 {
+		expected = priorRate
+	}
+	return (priorOutages*expected + z.ended[i]) / (priorOutages*width + z.spent[i])
+}
+
+// walk calls f for each piece of a bin from the time t on: where the piece
+// starts and how long it is, both in seconds, and the rate in it. The last piece
+// has no end. It stops when f returns false.
+func (z *hazard) walk(t float64, f func(i int, start, length, rate float64) bool) {
+	for i := binOf(t); i < bins; i++ {
+		start := max(t, binStart(i))
+		if !f(i, start, binEdges[i]-start, z.rate(i)) {
+			return
+		}
+	}
+	f(bins, max(t, binEdges[bins-1]), math.Inf(1), z.rate(bins))
+}
+
+// gap returns the gap g after t for which g times the hazard within it is twice
+// the cost of a probe: sqrt(2·cost/rate) where the rate is constant. A shorter
+// gap would spend more on probes than it saves of the delay, a longer one the
+// other way round. Looking at the hazard of the whole gap, not at the rate where
+// it starts, is what makes it stop at the foot of a peak that lies ahead.
+func (z *hazard) gap(t, cost, longest float64) (g float64) {
+	g = longest
+	sum := 0.0
+	z.walk(t, func(_ int, start, length, rate float64) bool {
+		s := start - t
+		// (s+x)·(sum+rate·x) = 2·cost, solved for x >= 0.
+		b, c := sum+rate*s, sum*s-2*cost
+		x := 0.0
+		if c < 0 {
+			x = -2 * c / (b + math.Sqrt(b*b-4*rate*c))
+		}
+		if x <= length || s+length >= longest {
+			g = min(s+x, longest)
+			return false
+		}
+		sum += rate * length
+		return true
+	})
+	return g
+}
+
+// remaining returns how much longer an outage that has lasted t takes to have
+// ended with the probability p.
+func (z *hazard) remaining(t, p float64) (left float64) {
+	need := -math.Log1p(-p)
+	z.walk(t, func(i int, start, length, rate float64) bool {
+		if i == bins { // the tail: priorRate/t for ever
+			left = start*math.Exp(need/priorRate) - t
+			return false
+		}
+		if need <= rate*length {
+			left = start + need/rate - t
+			return false
+		}
+		need -= rate * length
+		return true
+	})
+	return left
+}
+
+// observe counts an outage that was still on at from and over at to. When it
+// ended in between nobody knows: the ending is spread over the bins between by
+// what was known before.
+func (z *hazard) observe(from, to float64) {
+	old := *z
+	for i := range bins {
+		z.ended[i] *= keep
+		z.spent[i] *= keep
+	}
+	z.outages = z.outages*keep + 1
+	for i := range min(binOf(from)+1, bins) {
+		z.spent[i] += max(min(binEdges[i], from)-binStart(i), 0)
+	}
+	total := -math.Expm1(-old.between(from, to))
+	alive := 1.0
+	old.walk(from, func(i int, start, length, rate float64) bool {
+		if i == bins || start >= to {
+			return false
+		}
+		length = min(length, to-start)
+		end := alive * -math.Expm1(-rate*length)
+		alive -= end
+		p, later := min(end/total, 1), max(1-(1-alive)/total, 0)
+		z.ended[i] += p
+		z.spent[i] += length * (p/2 + later)
+		return true
+	})
+}
+
+// between returns the integral of the rate.
+func (z *hazard) between(from, to float64) (sum float64) {
+	z.walk(from, func(_ int, start, length, rate float64) bool {
+		if start >= to {
+			return false
+		}
+		sum += rate * min(length, to-start)
+		return true
+	})
+	return sum
+}
+
+// valid reports whether observations could have led to this state.
+func (z *hazard) valid() bool {
+	const most = 1/(1-keep) + 1
+	ok := z.outages >= 0 && z.outages <= most // false for NaN
+	for i := range bins {
+		ok = ok && z.ended[i] >= 0 && z.ended[i] <= most && z.spent[i] >= 0 && z.spent[i] <= most*(binEdges[i]-binStart(i))*1.001
+	}
+	return ok
+}
+
+// seconds converts to a duration, at most the largest.
+func seconds(s float64) time.Duration {
+	if ns := s * float64(time.Second); ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return math.MaxInt64
+}
