@@ -250,7 +250,8 @@ func (e *Engine) Resume(ctx context.Context, id, by string) error {
 	})
 }
 
-// Postpone prolongs the waits of a run until a time of the calendar.
+// Postpone has a run wait until a time of the calendar. What runs is told to end,
+// and is made again then; it does not count.
 func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
 	return e.with(ctx, "postpone", id, func(t *turn, run machine.ID) error {
 		recs, err := e.m.Postpone(run, calendar(until), name(by), t.now)

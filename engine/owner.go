@@ -351,7 +351,7 @@ func (e *Engine) after(t *turn, rec *machine.Record) {
 		}
 	case run.Outcome != machine.Undecided:
 		t.end(run, errRunOver)
-	case rec.Kind == machine.Held:
+	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
 		t.end(run, ErrPaused)
 	}
 }

@@ -63,6 +63,9 @@ func (m *Machine) Apply(rec *Record) error {
 		return fmt.Errorf("%w: %s of step %d in run %s, which has %d", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
 	}
 	m.applyRun(r, rec)
+	if r.extra != nil && r.running == 0 {
+		r.extra.until = 0 // what ran then has ended
+	}
 	m.rest(r)
 	m.touch(r)
 	return nil
@@ -143,6 +146,10 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.stopped(r, rec.Step)
 		s.pardon()
 		m.wait(r, rec.Step, rec.At)
+		if r.extra != nil && r.extra.until > rec.At {
+			m.wait(r, rec.Step, r.extra.until)
+			s.clock = true
+		}
 		r.setMemo(rec)
 		m.settle(r, rec.At)
 	case Late:
@@ -158,7 +165,11 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	case Woken:
 		m.wait(r, rec.Step, rec.At)
 	case Postponed:
-		m.waitFor(r, rec)
+		if s.Status == Running {
+			r.more().until = rec.Due
+		} else {
+			m.waitFor(r, rec)
+		}
 	case Held:
 		r.Held = true
 		m.hold(r)

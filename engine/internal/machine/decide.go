@@ -181,6 +181,9 @@ func (m *Machine) limit(rec *Record, r *Run, c *Result, u uint64) {
 	switch {
 	case int(r.Steps[c.Step].Windows) >= cmp.Or(def.Windows, DefaultWindows):
 		rec.Reason = retry.StopWindows
+	case d.Stop == retry.StopServerWait:
+		rec.Reason = d.Stop
+		rec.Text = fmt.Sprintf("%s; that is %v ahead, and server-wait grants %v", c.Error, after.Round(time.Second), cmp.Or(p.ServerWait, retry.DefaultServerWait))
 	case d.Stop != 0:
 		rec.Reason = d.Stop
 	default:
@@ -335,22 +338,24 @@ func (m *Machine) Free(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Freed, Run: id, At: now, Text: by}, nil
 }
 
-// Postpone decides to prolong the waits of a run until a time of the calendar.
-// There is a record for each.
+// Postpone decides that a run waits until a time of the calendar: its waits are
+// moved there, and attempts that run are told to end and made again then. There is
+// a record for each.
 func (m *Machine) Postpone(id ID, until int64, by string, now int64) (recs []Record, err error) {
 	r, err := m.find(id)
 	if err != nil {
 		return nil, err
 	}
 	for i := range r.Steps {
-		if s := &r.Steps[i]; r.begun() && r.Outcome == Undecided && !r.Failing && s.Status == Waiting && s.At < until {
+		s := &r.Steps[i]
+		if r.begun() && r.Outcome == Undecided && !r.Failing && (s.Status == Running || s.Status == Waiting && s.At != until) {
 			recs = append(recs, Record{
 				Kind: Postponed, Run: id, Step: i, At: now, Due: until, Delay: time.Duration(until - now), Text: by, By: retry.ByHuman, Clock: true,
 			})
 		}
 	}
 	if len(recs) == 0 {
-		return nil, fmt.Errorf("%w: run %s is %s and nothing of it waits for less", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s, and nothing of it can wait until then", ErrState, id, r.State())
 	}
 	return recs, nil
 }

@@ -30,6 +30,7 @@ type judged struct {
 	revivals  int
 	replaced  bool
 	held      bool
+	until     int64 // what runs is to be made again then
 	timedFrom int64
 }
 
@@ -102,6 +103,9 @@ func (j *judge) see(rec *Record) {
 	}
 	before := r.outcome
 	j.step(r, rec)
+	if j.running(r) == 0 {
+		r.until = 0
+	}
 	if r.outcome == Undecided && j.running(r) == 0 {
 		done := 0
 		for i := range r.steps {
@@ -198,10 +202,14 @@ func (j *judge) step(r *judged, rec *Record) {
 		}
 		r.held = rec.Kind == Held
 	case Postponed:
-		if s.running || s.complete || s.failed || r.outcome != Undecided {
+		if s.complete || s.failed || r.outcome != Undecided {
 			j.t.Fatalf("%+v of a step that does not wait: %+v", rec, *s)
 		}
-		wait(rec.Due)
+		if s.running {
+			r.until = rec.Due
+		} else {
+			wait(rec.Due)
+		}
 	case Forgiven:
 		for i := range r.steps {
 			r.steps[i].spent, r.steps[i].lost, r.steps[i].windows = 0, 0, 0
@@ -212,6 +220,9 @@ func (j *judge) step(r *judged, rec *Record) {
 	case Released:
 		s.running = false
 		wait(rec.At)
+		if r.until > rec.At {
+			s.due, s.calendar = 0, r.until
+		}
 	case Lost:
 		s.running = false
 		s.lost++

@@ -305,6 +305,9 @@ func dumpRun(r *Run) string {
 	text("reason", r.Reason.String())
 	flag("failing", r.Failing)
 	flag("held", r.Held)
+	if r.extra != nil && r.extra.until != 0 {
+		num("until", r.extra.until)
+	}
 	text("origin", r.Origin().String())
 	text("replaced by", r.ReplacedBy().String())
 	text("source", r.Source())

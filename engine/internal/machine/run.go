@@ -117,6 +117,7 @@ type extra struct {
 	origin     ID
 	replacedBy ID
 	source     string
+	until      int64 // an attempt that runs is to be made again then
 }
 
 // Output returns what the step at the position returned, nil if nothing yet.

@@ -366,6 +366,7 @@ const (
 	runFailing  = 1
 	runHeld     = 2
 	runIdle     = 4 // it has no place among those that a limit counts
+	runUntil    = 8 // the end of a postponement follows
 	stepClock   = 0x80
 	stepWindows = 0x40
 )
@@ -388,7 +389,13 @@ func (r *Run) append(b []byte) []byte {
 	if !r.active {
 		flags |= runIdle
 	}
+	if r.extra != nil && r.extra.until != 0 {
+		flags |= runUntil
+	}
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
+	if flags&runUntil != 0 {
+		b = binary.AppendVarint(b, r.extra.until)
+	}
 	b = appendBytes(b, r.Key)
 	b = appendBytes(b, r.Input)
 	b = appendBytes(b, r.History)
@@ -460,6 +467,9 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r.Reason = reason(in.byte())
 	flags := in.byte()
 	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
+	if flags&runUntil != 0 {
+		r.more().until = in.varint()
+	}
 	r.Key = string(in.bytes())
 	r.Input = in.bytes()
 	r.History = in.bytes()
