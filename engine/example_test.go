@@ -1,0 +1,187 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// open returns an engine that forgets everything; yours has a Dir instead of the
+// Log.
+func open(workflows ...*engine.Workflow) *engine.Engine {
+	e, err := engine.Open(context.Background(), engine.Config{
+		Log: new(memlog.Store).Open(), Workflows: workflows, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+type Order struct{ Item string }
+
+func Example() {
+	charge := func(_ context.Context, o Order) (string, error) { return "receipt for a " + o.Item, nil }
+	ship := func(ctx context.Context, o Order) (string, error) {
+		receipt, err := engine.Result[string](ctx, "charge")
+		return "a " + o.Item + ", with a " + receipt, err
+	}
+	order := must(engine.NewWorkflow("order",
+		engine.Step("charge", charge, engine.Policy("exponential(1s..60s) jitter=0.5..1.5 attempts=5")),
+		engine.Step("ship", ship, engine.After("charge"), engine.Policy("fixed(2s) attempts=3"))))
+
+	dir := must(os.MkdirTemp("", "engine"))
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	eng := must(engine.Open(ctx, engine.Config{Dir: dir, Workflows: []*engine.Workflow{order}}))
+	defer eng.Close(ctx)
+
+	run := must(eng.Start(ctx, order, Order{"lamp"}, engine.Key("order-4711")))
+	again := must(eng.Start(ctx, order, Order{"lamp"}, engine.Key("order-4711")))
+	info := must(run.Wait(ctx))
+	fmt.Println(info.State, string(info.Output))
+	fmt.Println("same run:", run.ID == again.ID)
+	// Output:
+	// succeeded "a lamp, with a receipt for a lamp"
+	// same run: true
+}
+
+func ExampleEngine_Retry() {
+	ready := false
+	w := must(engine.NewWorkflow("job", engine.Step("work", func(context.Context, any) (string, error) {
+		if !ready {
+			return "", retry.Permanent(errors.New("no such table"))
+		}
+		return "done", nil
+	})))
+	e := open(w)
+	defer e.Close(context.Background())
+	ctx := context.Background()
+
+	run := must(e.Start(ctx, w, nil))
+	info := must(run.Wait(ctx))
+	fmt.Println(info.State, info.Reason, info.Error)
+	ready = true
+	fmt.Println(e.Retry(ctx, run.ID, "me"))
+	fmt.Println(must(run.Wait(ctx)).State)
+	// Output:
+	// dead permanent no such table
+	// <nil>
+	// succeeded
+}
+
+func ExampleSnooze() {
+	w := must(engine.NewWorkflow("poll", engine.Step("look", func(ctx context.Context, _ any) (string, error) {
+		if t, _ := engine.TaskOf(ctx); t.Attempt < 3 {
+			return "", engine.Snooze(time.Millisecond, "the report is not there yet")
+		}
+		return "here it is", nil
+	}, engine.Policy("fixed(1s) attempts=1"))))
+	e := open(w)
+	defer e.Close(context.Background())
+
+	info := must(must(e.Start(context.Background(), w, nil)).Wait(context.Background()))
+	fmt.Println(info.State, "after", info.Attempts, "looks,", info.Steps[0].Spent, "attempts spent")
+	// Output:
+	// succeeded after 3 looks, 0 attempts spent
+}
+
+// A quota that is filled up again at a stated time: it spends a window, and no
+// attempt.
+func ExampleLimitedFor() {
+	w := must(engine.NewWorkflow("agent", engine.Step("work", func(ctx context.Context, _ any) (string, error) {
+		if t, _ := engine.TaskOf(ctx); t.Windows < 2 {
+			return "", engine.LimitedFor(time.Millisecond, "quota used up")
+		}
+		return "done", nil
+	}, engine.Policy("fixed(1s) attempts=2"), engine.MaxWindows(5))))
+	e := open(w)
+	defer e.Close(context.Background())
+
+	info := must(must(e.Start(context.Background(), w, nil)).Wait(context.Background()))
+	s := info.Steps[0]
+	fmt.Println(info.State, "after", s.Windows, "of", s.MaxWindows, "windows and", s.Spent, "failures")
+	// Output:
+	// succeeded after 2 of 5 windows and 0 failures
+}
+
+func ExampleKeep() {
+	w := must(engine.NewWorkflow("import", engine.Step("work", func(ctx context.Context, _ any) (int, error) {
+		t, _ := engine.TaskOf(ctx)
+		if len(t.Progress) == 0 {
+			return 0, engine.Keep(errors.New("connection lost"), map[string]int{"rows": 1200})
+		}
+		fmt.Printf("going on after %s\n", t.Progress)
+		return 2000, nil
+	}, engine.Policy("fixed(1ms) attempts=3"))))
+	e := open(w)
+	defer e.Close(context.Background())
+
+	info := must(must(e.Start(context.Background(), w, nil)).Wait(context.Background()))
+	fmt.Println(info.State, string(info.Output))
+	// Output:
+	// going on after {"rows":1200}
+	// succeeded 2000
+}
+
+func ExampleOnGiveUp() {
+	told := make(chan string, 1)
+	alarm := must(engine.NewWorkflow("alarm", engine.Step("tell", func(_ context.Context, g engine.GaveUp) (any, error) {
+		told <- fmt.Sprintf("%s gave up at %s: %s", g.Workflow, g.Step, g.Error)
+		return nil, nil
+	})))
+	job := must(engine.NewWorkflow("job", engine.OnGiveUp(alarm), engine.Step("work",
+		func(context.Context, any) (any, error) { return nil, errors.New("oops") }, engine.Policy("fixed(1ms) attempts=2"))))
+	e := open(job, alarm)
+	defer e.Close(context.Background())
+
+	must(e.Start(context.Background(), job, nil))
+	fmt.Println(<-told)
+	// Output:
+	// job gave up at work: oops
+}
+
+func ExampleEngine_Pause() {
+	begun, release := make(chan struct{}, 2), make(chan struct{})
+	w := must(engine.NewWorkflow("job", engine.Step("work", func(ctx context.Context, _ any) (string, error) {
+		begun <- struct{}{}
+		select {
+		case <-release:
+			return "done", nil
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	})))
+	e := open(w)
+	defer e.Close(context.Background())
+	ctx := context.Background()
+
+	run := must(e.Start(ctx, w, nil))
+	<-begun
+	fmt.Println(e.Pause(ctx, run.ID, "me"))
+	for must(e.Get(ctx, run.ID)).State != "paused" {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(e.Resume(ctx, run.ID, "me"))
+	<-begun
+	close(release)
+	fmt.Println(must(run.Wait(ctx)).State)
+	// Output:
+	// <nil>
+	// <nil>
+	// succeeded
+}
