@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -89,7 +90,8 @@ type Started struct {
 func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx, s.ID) }
 
 // Start starts a run. When it returns, the run is stored, and goes on whatever
-// happens to the process. The input is anything that encoding/json can write.
+// happens to the process. The input is anything that encoding/json can write, and
+// read as the type that the workflow's steps take.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	if e.handlers.workflow(w.Name()) != w {
 		if err := e.handlers.add([]*Workflow{w}, nil); err != nil {
@@ -109,6 +111,9 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	if err != nil {
 		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
+	if err := w.accepts(input, text); err != nil {
+		return Started{}, fmt.Errorf("start %s: input: %w", w.Name(), err)
+	}
 	s := &machine.Start{Input: text}
 	for _, opt := range opts {
 		if err := opt(s); err != nil {
@@ -116,6 +121,15 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 		}
 	}
 	return e.start(ctx, w.def, s)
+}
+
+// accepts says whether the steps can read the input. One of their own type needs no
+// second look.
+func (w *Workflow) accepts(input any, text json.RawMessage) error {
+	if w.input == nil || len(text) == 0 || reflect.TypeOf(input) == w.input {
+		return nil
+	}
+	return json.Unmarshal(text, reflect.New(w.input).Interface())
 }
 
 func (e *Engine) start(ctx context.Context, def *machine.Definition, s *machine.Start) (Started, error) {

@@ -388,3 +388,19 @@ func TestMaxRunsOfPausedAndRetriedRuns(t *testing.T) {
 		}
 	})
 }
+
+func TestAnInputThatTheStepsCanNotRead(t *testing.T) {
+	t.Parallel()
+	w := one(t, func(_ context.Context, in struct{ N int }) (int, error) { return in.N, nil })
+	e := opened(t, Config{Workflows: []*Workflow{w}})
+	for _, input := range []any{"text", []int{1}, map[string]string{"N": "one"}} {
+		if _, err := e.Start(t.Context(), w, input); err == nil || !strings.Contains(err.Error(), "input: json: cannot unmarshal") {
+			t.Errorf("Start with %v = %v", input, err)
+		}
+	}
+	for _, input := range []any{nil, struct{ N int }{1}, map[string]int{"N": 1}} {
+		if _, err := e.Start(t.Context(), w, input); err != nil {
+			t.Errorf("Start with %v = %v", input, err)
+		}
+	}
+}

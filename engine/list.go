@@ -21,8 +21,9 @@ import (
 type Filter struct {
 	States      []string // any of them; none means all
 	Workflow    string
-	Search      string // words, or the beginning of one
-	ErrorLike   string // the pattern of a Group
+	Exclude     []string // workflows that are left out: names, and beginnings and ends of such as in "a.*" and "*.b"
+	Search      string   // words, or the beginning of one
+	ErrorLike   string   // the pattern of a Group
 	Since       time.Time
 	Until       time.Time
 	MinAttempts int
@@ -66,7 +67,7 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 
 func (f *Filter) view() view.Filter {
 	v := view.Filter{
-		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
+		States: f.States, Workflow: f.Workflow, Exclude: f.Exclude, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
 		MinAttempts: f.MinAttempts, After: f.After, Limit: f.Limit,
 		Order: view.Order(f.Order),
 	}
@@ -76,7 +77,7 @@ func (f *Filter) view() view.Filter {
 // matches is for engines without a view.
 func (f *Filter) matches(r *view.Run) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (f.Workflow == "" || f.Workflow == r.Workflow) &&
-		r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
+		!view.Like(f.Exclude, r.Workflow) && r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
 		(f.Search == "" || strings.Contains(strings.Join([]string{r.ID, r.Key, r.Workflow, r.Error, string(r.Input)}, "\n"), f.Search))
 }
 
@@ -100,12 +101,13 @@ func summary(r *view.Run) Info {
 type Group = view.Group
 
 // DeadGroups returns the dead runs grouped by how they failed, the largest first.
-func (e *Engine) DeadGroups(ctx context.Context, limit int) ([]Group, error) {
+// Of the workflows that exclude describes, as in Filter, there are none.
+func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) ([]Group, error) {
 	v := e.view.Load()
 	if v == nil {
 		return nil, errors.New("groups: this engine has no view")
 	}
-	return v.Groups(ctx, view.Filter{States: []string{"dead"}}, limit)
+	return v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
 }
 
 // Find returns the ids of the runs that begin with the text, or have it as key.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -30,6 +32,7 @@ const (
 type Filter struct {
 	States      []string // any of them
 	Workflow    string
+	Exclude     []string  // workflows that are left out: names, and beginnings and ends of such as in "a.*" and "*.b"
 	Search      string    // words that all occur, or if no run has them beginnings of words; or an id, a key, or a piece of one
 	Error       string    // a text, or a pattern of Groups
 	Since       time.Time // created at or after, to the millisecond
@@ -66,6 +69,7 @@ type selection struct {
 	states     []int64
 	anyState   bool
 	workflow   int64 // 0: any
+	excluded   []int64
 	from, to   int64 // places, without to
 	attempts   int64 // as the column has it
 	errorFirst int64
@@ -110,10 +114,11 @@ func (v *View) resolve(f Filter) (s selection, ok bool, err error) {
 	}
 	s.states = v.names.known(f.States)
 	ok = s.anyState || len(s.states) > 0
+	s.excluded = v.names.like(f.Exclude)
 	if f.Workflow != "" {
 		var known bool
 		s.workflow, known = v.names.id(f.Workflow)
-		ok = ok && known
+		ok = ok && known && !slices.Contains(s.excluded, s.workflow)
 	}
 	return s, ok, nil
 }
@@ -162,4 +167,18 @@ func (s *selection) past() key {
 		return key{-1 << 63, minPlace}
 	}
 	return *s.after
+}
+
+// Like reports whether a name is one of the patterns, or begins with that of
+// "a.*", or ends with that of "*.b".
+func Like(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if head, ok := strings.CutSuffix(p, "*"); ok {
+			return strings.HasPrefix(name, head)
+		}
+		if tail, ok := strings.CutPrefix(p, "*"); ok {
+			return strings.HasSuffix(name, tail)
+		}
+		return name == p
+	})
 }

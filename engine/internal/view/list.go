@@ -69,7 +69,7 @@ func (v *View) keys(c *sqlite.Conn, s *selection) ([]key, error) {
 		return s.merge(c, pairs, s.soonest)
 	case s.errorLast != 0:
 		return s.merge(c, s.failures, s.failed)
-	case s.anyState && s.workflow == 0:
+	case s.anyState && s.workflow == 0 && len(s.excluded) == 0:
 		return s.collect(c, nil, listAll, []int64{s.from, s.to})
 	default:
 		return s.merge(c, pairs, s.created)
@@ -145,7 +145,7 @@ func (s *selection) merge(c *sqlite.Conn, parts func(*sqlite.Conn) ([]pair, erro
 		return nil, err
 	}
 	for _, p := range all {
-		if s.workflow != 0 && p.workflow != s.workflow || !s.anyState && !slices.Contains(s.states, p.state) {
+		if !s.wants(p) {
 			continue
 		}
 		if keys, err = from(c, p, keys); err != nil {
@@ -157,6 +157,13 @@ func (s *selection) merge(c *sqlite.Conn, parts func(*sqlite.Conn) ([]pair, erro
 		}
 	}
 	return s.first(keys), nil
+}
+
+// wants reports whether runs of a workflow and state are wanted. What is left out
+// is not read: however many runs that are, the page costs the same.
+func (s *selection) wants(p pair) bool {
+	return (s.workflow == 0 || p.workflow == s.workflow) && !slices.Contains(s.excluded, p.workflow) &&
+		(s.anyState || slices.Contains(s.states, p.state))
 }
 
 // first returns the keys of a page in order, and one more.

@@ -38,6 +38,8 @@ func TestListsWalkAnIndexAndNeverSort(t *testing.T) {
 		"the next step failing":     {nextFailure, "SEARCH runs USING COVERING INDEX runs_error (error>? AND error<?)"},
 		"groups": {(&selection{from: minPlace, to: maxPlace, anyState: true, order: Newest}).groupQuery(10),
 			"SEARCH runs USING COVERING INDEX runs_error (error>?)\nUSE TEMP B-TREE FOR ORDER BY"},
+		"groups without some": {(&selection{from: minPlace, to: maxPlace, anyState: true, order: Newest, excluded: []int64{2, 3}}).groupQuery(10),
+			"SEARCH runs USING COVERING INDEX runs_error (error>?)\nUSE TEMP B-TREE FOR ORDER BY"},
 	}
 	for _, order := range []Order{Newest, Oldest} {
 		s := selection{order: order}

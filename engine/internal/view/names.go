@@ -71,3 +71,19 @@ func (n *names) known(texts []string) []int64 {
 	}
 	return slices.Sorted(maps.Keys(set))
 }
+
+// like returns the numbers of the names that a pattern describes.
+func (n *names) like(patterns []string) (ids []int64) {
+	if len(patterns) == 0 {
+		return nil
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for text, id := range n.ids {
+		if Like(patterns, text) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -10,11 +10,13 @@ import (
 // taken for the same.
 const maxPattern = 400
 
-// Pattern returns an error's text without what differs from one failure to the
-// next: numbers, durations, addresses, ids and hexadecimal numbers become "#",
-// and what is quoted becomes "…" in its quotes. A pattern's pattern is itself.
+// Pattern returns the first line of an error's text without what differs from one
+// failure to the next: numbers, durations, addresses, ids and hexadecimal numbers
+// become "#", and what is quoted becomes "…" in its quotes. Exit codes stay: they
+// say what went wrong. A pattern's pattern is itself.
 func Pattern(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	var b strings.Builder
 	for i := 0; i < len(text) && b.Len() < maxPattern; {
 		n, kind := part(text, i)
@@ -73,12 +75,23 @@ func part(s string, i int) (int, partKind) {
 		}
 		return 1, partPlain
 	case isVolatile(s, i) > 0:
-		return volatile(s, i), partVolatile
+		n := volatile(s, i)
+		if isExitCode(s[:i], s[i:i+n]) {
+			return n, partPlain
+		}
+		return n, partVolatile
 	case isWord(c):
 		return wordLen(s, i), partPlain
 	}
 	_, n := utf8.DecodeRuneInString(s[i:])
 	return n, partPlain
+}
+
+// isExitCode reports whether a word is the exit code that the text before it
+// announces.
+func isExitCode(before, word string) bool {
+	return len(word) <= 3 && strings.Trim(word, "0123456789") == "" &&
+		(strings.HasSuffix(before, "exit code ") || strings.HasSuffix(before, "exit status "))
 }
 
 // volatile returns the length of a chain of volatile words: an address, a time,

@@ -11,7 +11,7 @@ import (
 // away: filling a new view is simpler and safer than changing an old one.
 const (
 	appID   = 0x74696476 // "tidv"
-	version = 1
+	version = 2          // 2: patterns of errors are of the first line, and keep exit codes
 )
 
 // Of the indexes, runs_state serves lists by state and workflow, runs_next lists

@@ -83,8 +83,11 @@ func (s *selection) conditions() string {
 	if s.workflow != 0 {
 		fmt.Fprintf(&b, " AND runs.workflow=%d", s.workflow)
 	}
+	if len(s.excluded) > 0 {
+		fmt.Fprintf(&b, " AND runs.workflow NOT IN (%s)", numbers(s.excluded))
+	}
 	if !s.anyState {
-		fmt.Fprintf(&b, " AND runs.state IN (%s)", strings.Trim(strings.ReplaceAll(fmt.Sprint(s.states), " ", ","), "[]"))
+		fmt.Fprintf(&b, " AND runs.state IN (%s)", numbers(s.states))
 	}
 	if s.attempts > firstName {
 		fmt.Fprintf(&b, " AND runs.attempts>=%d", s.attempts)
@@ -93,6 +96,11 @@ func (s *selection) conditions() string {
 		fmt.Fprintf(&b, " AND runs.error BETWEEN %d AND %d", s.errorFirst, s.errorLast)
 	}
 	return b.String()
+}
+
+// numbers writes numbers as SQL has them.
+func numbers(list []int64) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
 
 // withID looks where runs are whose id begins so, and among those put aside.
