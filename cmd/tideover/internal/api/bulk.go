@@ -55,7 +55,9 @@ func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible [
 		done.Matched++
 		id, err := s.find(ctx, text)
 		if err == nil {
-			err = do(ctx, id, who)
+			if err = do(ctx, id, who); err != nil {
+				err = s.refusal(ctx, id, err)
+			}
 		}
 		if err != nil {
 			done.Failed = append(done.Failed, Failed{text, problem(err).Error()})
@@ -88,14 +90,14 @@ func (b *Bulk) read(o object, states, possible []string) error {
 		return bad("after", "is for a filter")
 	case filter == nil:
 		return nil
-	case len(filter) == 0:
+	case len(filter) == 0, len(filter) == 1 && filter["internal"] != nil:
 		return bad("filter", "is empty, which would mean all runs")
 	}
 	given := maps.Clone(filter)
 	f := &Filter{Order: "oldest", Limit: limit, After: b.After}
 	var since, until string
 	err := filter.fields("state", &f.States, "workflow", &f.Workflow, "search", &f.Search, "error", &f.Error,
-		"since", &since, "until", &until, "min_attempts", &f.MinAttempts)
+		"since", &since, "until", &until, "min_attempts", &f.MinAttempts, "internal", &f.Internal)
 	if err != nil {
 		return err
 	}

@@ -198,10 +198,14 @@ func (c *Client) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	return out.Schedules, err
 }
 
-// Dead returns the dead runs, grouped by how they failed.
-func (c *Client) Dead(ctx context.Context, limit int) ([]Group, error) {
+// Dead returns the dead runs, grouped by how they failed; on request also those of
+// workflows that are [Internal].
+func (c *Client) Dead(ctx context.Context, limit int, internal bool) ([]Group, error) {
 	var out struct{ Groups []Group }
 	q := url.Values{}
+	if internal {
+		q.Set("internal", "true")
+	}
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}

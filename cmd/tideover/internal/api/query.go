@@ -58,6 +58,19 @@ func (q query) number(name string, def, most int) (int, error) {
 	return n, nil
 }
 
+// yes reads whether something is wanted.
+func (q query) yes(name string) (bool, error) {
+	text := q[name]
+	if text == "" {
+		return false, nil
+	}
+	yes, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, bad(name, "%q is neither true nor false", short([]byte(text)))
+	}
+	return yes, nil
+}
+
 // moment reads a time, or a duration that stands for that long ago.
 func (q query) moment(name string) (time.Time, error) {
 	text := q[name]
@@ -92,7 +105,7 @@ func checkMoment(t time.Time) error {
 	return nil
 }
 
-var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "order", "limit", "after"}
+var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "internal", "order", "limit", "after"}
 
 // filter reads the filter of a list.
 func (q query) filter() (f Filter, err error) {
@@ -107,6 +120,9 @@ func (q query) filter() (f Filter, err error) {
 		return f, err
 	}
 	if f.MinAttempts, err = q.number("min_attempts", 0, 1<<31-1); err != nil {
+		return f, err
+	}
+	if f.Internal, err = q.yes("internal"); err != nil {
 		return f, err
 	}
 	if f.Limit, err = q.number("limit", defaultLimit, maxLimit); err != nil {
@@ -129,6 +145,9 @@ func (f Filter) values() url.Values {
 	set("error", f.Error)
 	set("order", f.Order)
 	set("after", f.After)
+	if f.Internal {
+		v.Set("internal", "true")
+	}
 	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
 		if !t.IsZero() {
 			v.Set(name, t.Format(time.RFC3339Nano))

@@ -98,6 +98,9 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
 	if err := st.read(o); err != nil {
 		return err
 	}
+	if err := Startable(st.Workflow); err != nil {
+		return err
+	}
 	flow, ok := s.engine.Workflow(st.Workflow)
 	if !ok {
 		p := bad("workflow", "there is none of the name %q", short([]byte(st.Workflow)))
@@ -120,7 +123,9 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
 func (s *server) known() string {
 	var names []string
 	for _, w := range s.engine.Workflows() {
-		names = append(names, w.Name())
+		if !Internal(w.Name()) {
+			names = append(names, w.Name())
+		}
 	}
 	slices.Sort(names)
 	switch n := len(names); {
@@ -134,7 +139,7 @@ func (s *server) known() string {
 
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
-		States: f.States, Workflow: f.Workflow, Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
+		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
 		MinAttempts: f.MinAttempts, Order: f.Order, After: f.After, Limit: f.Limit,
 	}
 }
@@ -165,6 +170,9 @@ func (s *server) page(ctx context.Context, f Filter) (engine.Page, error) {
 		if _, err := s.engine.List(ctx, again.engine()); err == nil {
 			return page, bad("after", "%q is not from a page of the same list", short([]byte(f.After)))
 		}
+	}
+	if err == nil && len(page.Runs) == 0 && f.After == "" {
+		err = s.named(ctx, f.Workflow)
 	}
 	if page.Runs == nil {
 		page.Runs = []engine.Info{}
@@ -268,7 +276,7 @@ func (s *server) with(w http.ResponseWriter, r *http.Request, text string, do fu
 		return err
 	}
 	if err := do(r.Context(), id, who); err != nil {
-		return err
+		return s.refusal(r.Context(), id, err)
 	}
 	info, err := s.engine.Get(r.Context(), id)
 	if err != nil {
@@ -331,6 +339,9 @@ func (s *server) repeat(w http.ResponseWriter, r *http.Request, text string, do 
 	if err != nil {
 		return err
 	}
+	if err := repeatable(info); err != nil {
+		return err
+	}
 	if check != nil {
 		if err := check(info); err != nil {
 			return err
@@ -342,4 +353,42 @@ func (s *server) repeat(w http.ResponseWriter, r *http.Request, text string, do 
 	}
 	w.Header().Set("Location", Prefix+"runs/"+run.ID)
 	return answer(w, http.StatusCreated, Started{ID: run.ID})
+}
+
+// repeatable refuses runs in whose place no other can be started.
+func repeatable(i *engine.Info) error {
+	if err := Startable(i.Workflow); err != nil {
+		return err
+	}
+	if i.State == "replaced" {
+		return replaced(i)
+	}
+	return nil
+}
+
+// replaced says that another run does the work of this one.
+func replaced(i *engine.Info) *Problem {
+	p := &Problem{Status: http.StatusConflict, Code: CodeState, Message: "run " + i.ID + " was replaced"}
+	if i.ReplacedBy != "" {
+		p.Message += " by " + i.ReplacedBy
+		p.Hint = "do it with that one"
+	}
+	return p
+}
+
+// refusal says why nothing can be done with a run that is over.
+func (s *server) refusal(ctx context.Context, id string, err error) error {
+	if !errors.Is(err, engine.ErrState) {
+		return err
+	}
+	info, e := s.engine.Get(ctx, id)
+	switch {
+	case e != nil:
+		return err
+	case info.State == "replaced":
+		return replaced(info)
+	case info.State == "canceled":
+		return &Problem{Status: http.StatusConflict, Code: CodeState, Message: "run " + id + " was canceled"}
+	}
+	return err
 }

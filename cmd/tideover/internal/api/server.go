@@ -38,12 +38,19 @@ const maxStreams = 256
 // then on the engine keeps its latest events for those who come late.
 func New(o Options) http.Handler {
 	s := &server{
-		engine: o.Engine, version: o.Version, data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
+		engine: o.Engine, version: versionOf(o.Version), data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
 		sessions: cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
 	}
 	s.latest() // a reader makes it keep them
 	return Guard(o, s)
+}
+
+// versionOf returns the version alone of what a program says of itself, such as
+// "tideover v1.2.3 0123abcd, go1.26".
+func versionOf(text string) string {
+	version, _, _ := strings.Cut(strings.TrimPrefix(text, "tideover "), " ")
+	return strings.TrimSuffix(version, ",")
 }
 
 // handler does what a request asks for. The id is the part of the path that names
@@ -244,7 +251,12 @@ func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error 
 }
 
 func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
+	q, err := queryOf(r, "internal")
+	if err != nil {
+		return err
+	}
+	internal, err := q.yes("internal")
+	if err != nil {
 		return err
 	}
 	schedules, err := s.engine.Schedules(r.Context())
@@ -253,6 +265,9 @@ func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) err
 	}
 	list := []Workflow{}
 	for _, flow := range s.engine.Workflows() {
+		if Internal(flow.Name()) && !internal {
+			continue
+		}
 		out := Workflow{Name: flow.Name(), Timeout: flow.Timeout()}
 		for _, step := range flow.Steps() {
 			out.Steps = append(out.Steps, Step{step.Name, step.Needs, step.Policy, step.Handler})
@@ -289,15 +304,19 @@ func (s *server) schedules(w http.ResponseWriter, r *http.Request, _ string) err
 }
 
 func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
-	q, err := queryOf(r, "limit")
+	q, err := queryOf(r, "limit", "internal")
 	if err != nil {
+		return err
+	}
+	f := Filter{}
+	if f.Internal, err = q.yes("internal"); err != nil {
 		return err
 	}
 	limit, err := q.number("limit", defaultLimit, maxLimit)
 	if err != nil {
 		return err
 	}
-	groups, err := s.engine.DeadGroups(r.Context(), limit)
+	groups, err := s.engine.DeadGroups(r.Context(), limit, f.exclude()...)
 	if err != nil {
 		return err
 	}

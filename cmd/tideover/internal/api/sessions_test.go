@@ -50,7 +50,7 @@ func keep(t *testing.T, scripts map[string]string) *keeper {
 		},
 		Cancel: func(ctx context.Context, run, by string) error { return k.engine.Cancel(ctx, run, by) },
 	}
-	k.manager = &session.Manager{Runner: runner, Output: func(name string) (string, []string) {
+	k.manager = &session.Manager{Output: func(name string) (string, []string) {
 		return "/logs/" + name, []string{"one", "two"}
 	}}
 	specs, flows := k.specs(t, scripts)

@@ -105,7 +105,8 @@ type Filter struct {
 	Since       time.Time `json:"since,omitzero"`
 	Until       time.Time `json:"until,omitzero"`
 	MinAttempts int       `json:"min_attempts,omitempty"`
-	Order       string    `json:"order,omitempty"` // newest (the default), oldest, next; only in lists
+	Internal    bool      `json:"internal,omitempty"` // also runs of workflows that are [Internal]; one that is named is meant anyway
+	Order       string    `json:"order,omitempty"`    // newest (the default), oldest, next; only in lists
 	Limit       int       `json:"limit,omitempty"`
 	After       string    `json:"after,omitempty"`
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -56,12 +57,27 @@ Exit codes: 0 it can be used, 125 it can't.`,
 			if name == "" {
 				name = "no file, only defaults"
 			}
-			_, err = fmt.Fprintf(io.Out, "%s: good; %d workflows, %d policies\n", name, len(cfg.Workflows), len(cfg.Policies))
+			_, err = fmt.Fprintf(io.Out, "%s: good; %s\n", name, contents(cfg))
 			return err
 		},
 	}
 	f.add(cmd)
 	return cmd
+}
+
+// contents counts what is in the configuration. Workflows and policies are always
+// named, the rest if there is some.
+func contents(cfg *config.Config) string {
+	parts := []string{plural(len(cfg.Workflows), "workflow", "workflows"), plural(len(cfg.Policies), "policy", "policies")}
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{len(cfg.Sessions), "session"}, {len(cfg.Notifiers), "notifier"}, {len(cfg.Packs), "pack"}} {
+		if p.n > 0 {
+			parts = append(parts, plural(p.n, p.word, p.word+"s"))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func newConfigShow(io Streams) *cobra.Command {

@@ -36,8 +36,9 @@ With --from, a run that has ended is started anew from a step, and takes over
 what the steps before it returned. With --input it is started anew with another
 input. Either prints the id of the new run, which takes the old one's place.
 
-With --dead, all dead runs are retried that the other flags mean. On a terminal
-you are asked first; elsewhere this needs --yes.`
+With --dead, all dead runs are retried that the other flags mean; those that 'tideover
+dead' leaves out only with --internal. On a terminal you are asked first; elsewhere
+this needs --yes.`
 
 const retryExample = `  tideover retry 01k9v3q0h2f8
   tideover retry order-4711 order-4712
@@ -62,7 +63,7 @@ func newRetry(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that the flags below mean")
-	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts")
+	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts", "internal")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	o.from.kind, o.input.kind = "step", "JSON"
 	f.Var(&o.from, "from", "start anew from this step")
@@ -103,7 +104,7 @@ func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 	case o.dead && len(args) > 0:
 		return errors.New("--dead and a run: one of them is enough")
 	case !o.dead && len(args) == 0:
-		return errors.New("which run? name it, or use --dead")
+		return errors.New("retry: which run? name it, or use --dead")
 	case !o.dead && name != "":
 		return fmt.Errorf("--%s is for --dead", name)
 	case o.from.given && o.input.given:
@@ -174,12 +175,13 @@ func (o *remote) each(ctx context.Context, ids []string, do func(context.Context
 // many does something with all runs of a filter, a thousand at a time.
 func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f api.Filter, do func(context.Context, api.Bulk) (api.Done, error)) error {
 	page, err := c.List(ctx, api.Filter{
-		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts, Limit: 1000,
+		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts,
+		Internal: f.Internal, Limit: 1000,
 	})
 	if err != nil {
 		return err
 	}
-	count := fmt.Sprintf("%d runs", len(page.Runs))
+	count := plural(len(page.Runs), "run", "runs")
 	if page.Next != "" {
 		count = "more than " + count
 	}
@@ -213,7 +215,7 @@ func (o *bulkOptions) done(what string, d api.Done) error {
 		for _, f := range d.Failed {
 			o.warn("%s: %s", f.ID, f.Error)
 		}
-		err = o.say("%s %d of %d runs", past[what], d.Done, d.Matched)
+		err = o.say("%s %d of %s", past[what], d.Done, plural(d.Matched, "run", "runs"))
 	}
 	if err == nil && len(d.Failed) > 0 {
 		return exitError{Code: codeDead}
@@ -251,8 +253,9 @@ const cancelLong = `Ends runs. Their steps are told, and what they still return 
 that is canceled is one that nobody will retry.
 
 Without a run, all are canceled that the flags mean: of those that are not over,
-unless --state says something else. On a terminal you are asked first; elsewhere
-this needs --yes.`
+unless --state says something else, and not those of sessions and messages, unless
+--internal or --workflow does. On a terminal you are asked first; elsewhere this
+needs --yes.`
 
 const cancelExample = `  tideover cancel 01k9v3q0h2f8
   tideover cancel --workflow order --state waiting --yes`
@@ -269,7 +272,7 @@ func newCancel(io Streams) *cobra.Command {
 			name := filtered(cmd)
 			switch {
 			case len(args) == 0 && name == "":
-				return errors.New("which run? name it, or use a flag such as --workflow")
+				return errors.New("cancel: which run? name it, or use a flag such as --workflow")
 			case len(args) > 0 && name != "":
 				return fmt.Errorf("--%s and a run: one of them is enough", name)
 			}
@@ -292,6 +295,7 @@ func newCancel(io Streams) *cobra.Command {
 		},
 	}
 	o.register(cmd, filters...)
+	o.register(cmd, "internal")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	o.command(cmd)
 	o.completeFlags(cmd)
@@ -305,7 +309,7 @@ func newWake(io Streams) *cobra.Command {
 		Short:             "End the waits of runs, so that the next attempts begin now",
 		Long:              "Ends the waits of runs: the next attempts begin now. No attempt is gained or lost\nby it.",
 		Example:           "  tideover wake 01k9v3q0h2f8",
-		Args:              cobra.MinimumNArgs(1),
+		Args:              some("run"),
 		ValidArgsFunction: o.completeRuns("waiting", "scheduled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.each(ctx, args, c.Wake) })

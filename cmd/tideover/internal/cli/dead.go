@@ -9,11 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
 const deadLong = `Lists the dead letters: runs that have given up, and that nobody has retried or
 canceled yet. With --groups, those that failed alike are one line; its error can
-be given to 'tideover retry --dead --error-like'.`
+be given to 'tideover retry --dead --error-like'.
+
+Sessions that gave up are in 'tideover sessions ls'. Messages that could not be sent
+are left out, and counted below the list; --internal lists them, too.`
 
 const deadExample = `  tideover dead
   tideover dead --groups
@@ -27,7 +31,7 @@ func newDead(io Streams) *cobra.Command {
 		Short:             "List runs that have given up",
 		Long:              deadLong,
 		Example:           deadExample,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name := filtered(cmd); groups && name != "" {
@@ -40,15 +44,20 @@ func newDead(io Streams) *cobra.Command {
 			f.States = []string{"dead"}
 			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
 				if groups {
-					return o.groups(ctx, c)
+					err = o.groups(ctx, c)
+				} else {
+					err = o.list(ctx, c, f)
 				}
-				return o.list(ctx, c, f)
+				if err == nil && !o.internal && !o.json && filtered(cmd) == "" {
+					err = o.unlisted(ctx, c)
+				}
+				return err
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&groups, "groups", false, "one line for all that failed alike")
-	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts")
+	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N`, 1000 at most")
 	o.command(cmd)
 	o.completeFlags(cmd)
@@ -59,7 +68,7 @@ func (o *runsOptions) groups(ctx context.Context, c *api.Client) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
-	groups, err := c.Dead(ctx, o.limit)
+	groups, err := c.Dead(ctx, o.limit, o.internal)
 	if err != nil {
 		return err
 	}
@@ -71,13 +80,47 @@ func (o *runsOptions) groups(ctx context.Context, c *api.Client) error {
 	return err
 }
 
+// unlisted says how many dead runs the list leaves out.
+func (o *runsOptions) unlisted(ctx context.Context, c *api.Client) error {
+	st, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, line := range leftOut(&st) {
+		if err := o.say("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftOut says which dead runs are in no list unless they are asked for.
+func leftOut(st *api.Status) (lines []string) {
+	messages, reactions := 0, 0
+	for _, w := range st.Workflows {
+		switch n := w.States["dead"]; {
+		case api.Message(w.Name):
+			messages += n
+		case api.Internal(w.Name) && !strings.HasPrefix(w.Name, session.Prefix):
+			reactions += n
+		}
+	}
+	if messages > 0 {
+		lines = append(lines, plural(messages, "message", "messages")+" could not be sent: tideover dead --internal")
+	}
+	if reactions > 0 {
+		lines = append(lines, plural(reactions, "run", "runs")+" of on-give-up gave up: tideover dead --internal")
+	}
+	return lines
+}
+
 func renderGroups(groups []api.Group, s *screen) []string {
 	if len(groups) == 0 {
 		return []string{"no dead runs"}
 	}
 	t := &table{heads: []string{"RUNS", "WORKFLOW", "STEP", "FIRST", "LAST", "ERROR"}}
 	for _, g := range groups {
-		t.add(cell{strconv.Itoa(g.Count), "31"}, plain(g.Workflow), plain(g.Step), plain(s.ago(g.First)), plain(s.ago(g.Last)), plain(g.Error))
+		t.add(cell{strconv.Itoa(g.Count), "31"}, plain(g.Workflow), plain(g.Step), plain(s.ago(g.First)), plain(s.ago(g.Last)), plain(firstLine(g.Error)))
 	}
 	return t.render(s)
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 
 // detectOptions is what the flags of detect say.
 type detectOptions struct {
+	source  configFlags
 	pack    string
 	explain bool
 	exit    int
@@ -27,12 +31,15 @@ const detectLong = `Says why a command stopped, from what it printed and its exi
 and until when; a full context; no credits; its owner; a crash. FILE is what it
 printed, - is standard input.
 
-What is trusted, most first: an event (a line of JSON), a header such as
-Retry-After, a match in the last 20 lines that are not blank, the exit code.
+What is trusted, most first: an event (a line of JSON), what the program is known
+to say, in the last 20 lines that are not blank, what any program may say, such as
+Retry-After: 120, in the last 8, the exit code. If that is 0, only an event and
+the program's own last words are.
 
-A pack knows what a program says. Without --pack all are tried, and the verdict
-is that of the one that rests on the most trusted ground, then on the last line,
-then states a time; if none matches anything, the exit code decides.
+A pack knows what a program says. It is built in, one of the configuration, or a
+file. Without --pack all but files are tried, and the verdict is that of the one
+that rests on the most trusted ground, then on the last line, then states a time;
+if none matches anything, the exit code decides.
 
 Times without a zone are local. Those without a date, and waits such as
 "in 2 hours", are counted from --at, which is when the output was written.
@@ -55,6 +62,8 @@ Exit codes: 0 the input could be read, 125 it could not.`
 const detectExample = `  tideover detect session.log
   tideover detect --explain session.log           why, and why not
   claude -p hello 2>&1 | tideover detect --pack claude-code -
+  tideover detect --explain --pack ./my-pack.yaml session.log
+  tideover detect --config tideover.yaml --pack my-claude session.log
   tideover detect --exit 130 session.log
   tideover detect --at 2026-11-15T12:00:00Z old.log
   tideover detect --json session.log | jq -r .until`
@@ -79,24 +88,26 @@ func newDetect(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.pack, "pack", "", "use the pack `NAME`: "+strings.Join(detect.Names(), ", "))
+	f.StringVar(&o.pack, "pack", "", "use the pack `NAME`: "+strings.Join(detect.Names(), ", ")+", one of the configuration, or a file such as ./my-pack.yaml")
+	f.StringVarP(&o.source.path, "config", "c", "", "the configuration `file`, whose packs may be used too")
 	f.BoolVar(&o.explain, "explain", false, "show every line that was considered, and what became of it")
 	f.IntVar(&o.exit, "exit", 0, "the command's exit code was `N`; not known if not given")
 	f.StringVar(&o.at, "at", "", "the output was written at `TIME`, such as 2026-11-15T12:00:00Z or \"2026-11-15 12:00\"; now if not given")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("pack", completePacks)
+	_ = cmd.RegisterFlagCompletionFunc("pack", o.complete)
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("exit", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions)
 	return cmd
 }
 
-func completePacks(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-	for _, name := range detect.Names() {
-		if p, err := detect.Builtin(name); err == nil {
-			list = append(list, cobra.CompletionWithDesc(name, p.Spec().Description))
-		}
+// complete completes the packs; if none begins so, it may be a file.
+func (o *detectOptions) complete(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+	packs, _ := o.known()
+	for _, p := range packs {
+		list = append(list, cobra.CompletionWithDesc(p.Name(), p.Spec().Description))
 	}
-	return list, cobra.ShellCompDirectiveNoFileComp
+	return list, cobra.ShellCompDirectiveDefault
 }
 
 // detected is a verdict with its explanation.
@@ -115,9 +126,13 @@ func runDetect(io Streams, o detectOptions, name string) error {
 		}
 		s.now = at
 	}
-	detectors, err := o.detectors(s.now)
+	packs, err := o.packs(io)
 	if err != nil {
 		return err
+	}
+	var detectors []*detect.Detector
+	for _, p := range packs {
+		detectors = append(detectors, detect.New(p, detect.Options{At: s.now, Explain: o.explain}))
 	}
 	if err := feed(io.In, name, detectors); err != nil {
 		return &codedError{err, codeOwn}
@@ -152,20 +167,67 @@ func parseAt(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--at: %q is not a time such as 2026-11-15T12:00:00Z", text)
 }
 
-// detectors returns one for each pack that is to be tried.
-func (o *detectOptions) detectors(at time.Time) (list []*detect.Detector, err error) {
-	names := detect.Names()
+// packs returns those that are to be tried.
+func (o *detectOptions) packs(io Streams) ([]*detect.Pack, error) {
 	if o.pack != "" {
-		names = []string{o.pack}
-	}
-	for _, name := range names {
-		pack, err := detect.Builtin(name)
+		p, err := o.named()
 		if err != nil {
 			return nil, fmt.Errorf("--pack: %w", err)
 		}
-		list = append(list, detect.New(pack, detect.Options{At: at, Explain: o.explain}))
+		return []*detect.Pack{p}, nil
 	}
-	return list, nil
+	packs, err := o.known()
+	if err != nil && o.source.path != "" {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	if err != nil { // it was not asked for
+		fmt.Fprintf(io.Err, "tideover: the packs of the configuration are not tried: %s\n", visibleLines(err.Error()))
+	}
+	return packs, nil
+}
+
+// known returns the packs of the configuration and those that are built in, even
+// if there is an error.
+func (o *detectOptions) known() (list []*detect.Pack, err error) {
+	cfg, _, err := loadConfig(&o.source)
+	if err == nil {
+		for _, name := range slices.Sorted(maps.Keys(cfg.Packs)) {
+			list = append(list, cfg.Packs[name])
+		}
+	}
+	for _, name := range detect.Names() {
+		p, err2 := detect.Builtin(name)
+		if err2 != nil {
+			return list, err2
+		}
+		list = append(list, p)
+	}
+	return list, err
+}
+
+// named returns the pack of the flag. The configuration is read only if the pack
+// may be one of it.
+func (o *detectOptions) named() (*detect.Pack, error) {
+	if ext := filepath.Ext(o.pack); filepath.Base(o.pack) != o.pack || ext == ".yaml" || ext == ".yml" {
+		return detect.Load(o.pack)
+	}
+	pack, unknown := detect.Builtin(o.pack)
+	if unknown == nil && o.source.path == "" {
+		return pack, nil
+	}
+	cfg, _, err := loadConfig(&o.source)
+	switch {
+	case err != nil && unknown != nil:
+		return nil, fmt.Errorf("%w; and the configuration can't be read: %w", unknown, err)
+	case err != nil:
+		return nil, fmt.Errorf("the configuration can't be read: %w", err)
+	case cfg.Packs[o.pack] != nil:
+		return cfg.Packs[o.pack], nil
+	case unknown != nil && len(cfg.Packs) > 0:
+		return nil, fmt.Errorf("%w, and of the configuration %s", unknown, strings.Join(slices.Sorted(maps.Keys(cfg.Packs)), ", "))
+	default:
+		return pack, unknown
+	}
 }
 
 // feed gives the file to all detectors.

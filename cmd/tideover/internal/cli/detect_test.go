@@ -47,11 +47,13 @@ func TestDetect(t *testing.T) {
 		"a limit that has passed":       {nil, "limit will reset at 2026-11-15 11:59:00Z\n", []string{"(now)"}},
 		"a limit without a time":        {nil, "429 Too Many Requests\n", []string{"rate-limit, until when is not stated"}},
 		"a time that can't be":          {nil, "retry after 9999 days\n", []string{`states "9999 days", not used`}},
-		"a wait of the rule":            {nil, `"quotaId": "XPerMinute"`, []string{"(in 1m)", "the wait is the rule's"}},
+		"a wait of the rule":            {nil, `[API Error: {"error":{"code":429,"quotaId":"XPerMinute"}}]`, []string{"(in 1m)", "the wait is the rule's"}},
 		"no credits":                    {nil, "Credit balance is too low\n", []string{"terminal, and no wait helps"}},
 		"an exit code with a meaning":   {[]string{"--pack", "gemini", "--exit", "41"}, "", []string{"terminal", "not logged in"}},
 		"an exit code without a pack":   {[]string{"--exit", "41"}, "", []string{"crashed", "by the exit code"}},
 		"the owner":                     {[]string{"--exit", "130"}, "x\n", []string{"user-exit"}},
+		"a status before success":       {[]string{"--exit", "0"}, "429 Too Many Requests\nPASS\n", []string{"completed"}},
+		"a header of something else":    {nil, "< retry-after: 5\nfixed it\n5-hour limit reached · resets 3pm (UTC)\n", []string{"(in 3h)", "rule limit-resets of pack claude-code"}},
 		"success":                       {[]string{"--exit", "0"}, "done\n", []string{"completed"}},
 		"nothing known":                 {nil, "x\n", []string{"unknown", "the exit code is not known"}},
 		"a terminal's controls in text": {[]string{"--explain"}, "Retry-After: x\u202ey\n", []string{"Retry-After: xy"}},
@@ -110,10 +112,61 @@ func TestDetectRefuses(t *testing.T) {
 	}
 }
 
+// A pack of one's own is tried before it is relied on.
+func TestDetectWithAPackOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const rules = "{description: Ours., extends: generic, rules: [{id: tired, line: '^the oracle is tired; back in {duration}{end}', literals: [oracle], reason: rate-limit}]}\n"
+	log := write("session.log", "The oracle is tired; back in 2 hours.\n")
+	pack, other := write("delphi.yaml", rules), write("ours.yaml", "name: dodona\n"+"extends: generic\n")
+	cfg := write("tideover.yaml", "version: 1\ndetect:\n  pythia: "+rules)
+	bad := write("bad.yaml", "version: 1\ndetect:\n  pythia: {rules: [{id: a, reson: terminal}]}\n")
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"a file":                              {[]string{"--pack", pack}, 0, "rule tired of pack delphi, by line"},
+		"a file with another name":            {[]string{"--pack", other}, 0, "unknown"},
+		"one of the configuration":            {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, by line"},
+		"any, with a configuration":           {[]string{"--config", cfg}, 0, "rule tired of pack pythia, by line"},
+		"one that is built in":                {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
+		"one that neither has":                {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, opencode, aider, generic, and of the configuration pythia`},
+		"no such file":                        {[]string{"--pack", "./none.yaml"}, codeOwn, "--pack: open ./none.yaml: no such file"},
+		"no such configuration":               {[]string{"-c", dir + "/none", "--pack", "pythia"}, codeOwn, "the configuration can't be read"},
+		"a mistake in the configuration":      {[]string{"-c", bad}, codeOwn, `rules[0].reson: unknown key; did you mean "reason"?`},
+		"a mistake, and a pack that is fine":  {[]string{"-c", bad, "--pack", "codex"}, codeOwn, "the configuration can't be read"},
+		"a file that is no pack":              {[]string{"--pack", cfg}, codeOwn, `--pack: pack tideover: [1:1] unknown field "version"`},
+		"a pack that is a folder":             {[]string{"--pack", dir + "/"}, codeOwn, "is a directory"},
+		"a file, whatever the configuration":  {[]string{"-c", bad, "--pack", pack}, 0, "rule tired of pack delphi"},
+		"built in, whatever is found in here": {[]string{"--pack", "codex"}, 0, "unknown"},
+	} {
+		got := tideover(t, append(append([]string{"detect"}, tc.args...), log)...)
+		wantCode(t, got, tc.code)
+		wantIn(t, name, got.out+got.stderr, tc.want)
+	}
+	cmd, _ := command(t, "detect", log)
+	cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG="+bad)
+	got := finish(t, cmd)
+	wantCode(t, got, 0)
+	wantIn(t, "a configuration that was not asked for", got.stderr, "the packs of the configuration are not tried: ")
+}
+
 func TestDetectCompletesPacks(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, "__complete", "detect", "--pack", "")
-	for _, name := range detect.Names() {
+	cfg := filepath.Join(t.TempDir(), "tideover.yaml")
+	if err := os.WriteFile(cfg, []byte("version: 1\ndetect: {pythia: {description: Ours., extends: codex}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := tideover(t, "__complete", "detect", "--config", cfg, "--pack", "")
+	for _, name := range append(detect.Names(), "pythia") {
 		wantIn(t, "completion", got.out, name+"\t")
 	}
 }

@@ -39,6 +39,7 @@ type execOptions struct {
 	quiet       bool
 	noCountdown bool
 	notify      []string
+	name        string
 	config      string
 
 	policy retry.Policy // of all the flags above
@@ -167,11 +168,12 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 
 	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number")
 	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that is told how it goes; may be given again")
+	f.StringVar(&o.name, "name", "", "`name` of the command in messages and events (default: that of its file)")
 	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that has the notifiers")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the schedule and start nothing")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors of our own")
 	f.BoolVar(&o.noCountdown, "no-countdown", false, "no countdown on a terminal")
-	group(f, "What to tell", "events", "notify", "config", "dry-run", "quiet", "no-countdown")
+	group(f, "What to tell", "events", "notify", "name", "config", "dry-run", "quiet", "no-countdown")
 	groupedHelp(cmd, "Policy", "What to retry", "How to run", "What to tell")
 	completeExec(cmd)
 }

@@ -72,6 +72,20 @@ func newTeller(cfg *config.Config, n *config.Notifier) (*teller, error) {
 	return &teller{n, sender, runner, notify.NewGate(n)}, nil
 }
 
+// send sends the message, and counts its attempts if that is wanted.
+func (l *teller) send(ctx context.Context, m notify.Message, attempts *int) error {
+	return l.runner.Do(ctx, func(ctx context.Context) error {
+		if attempts != nil {
+			*attempts++
+		}
+		err := l.sender.Send(ctx, m)
+		if e, ok := errors.AsType[*notify.SendError](err); ok {
+			m = e.Progress() // those who have it don't get it again
+		}
+		return err
+	})
+}
+
 // observe starts to tell those who want to know. The command does not wait.
 func (t *tellers) observe(ev retry.Event) {
 	if len(t.list) == 0 || ev.Reason == retry.StopCanceled {
@@ -87,8 +101,7 @@ func (t *tellers) observe(ev retry.Event) {
 		}
 		if admitted, held := l.gate.Admit(m, time.Now()); held == notify.NotHeld {
 			t.pending.Go(func() {
-				err := l.runner.Do(t.ctx, func(ctx context.Context) error { return l.sender.Send(ctx, admitted) })
-				if err != nil {
+				if err := l.send(t.ctx, admitted, nil); err != nil {
 					t.warn(t.redactor.String(fmt.Sprintf("nobody was told: %v", err)))
 				}
 			})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 		return err
 	}
 	x.tellers.warn = x.report.warn
-	runner, err := retry.New(o.policy, x.options(filepath.Base(args[0]), events)...)
+	runner, err := retry.New(o.policy, x.options(cmp.Or(o.name, filepath.Base(args[0])), events)...)
 	if err != nil {
 		return fmt.Errorf("--policy: %w", err)
 	}

@@ -112,10 +112,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 	}
 	out := notifyOutcome{Notifier: name, Kind: n.Kind}
 	m := notify.TestMessage(name, time.Now(), origin())
-	err = t.runner.Do(ctx, func(ctx context.Context) error {
-		out.Attempts++
-		return t.sender.Send(ctx, m)
-	})
+	err = t.send(ctx, m, &out.Attempts)
 	if out.Sent = err == nil; err != nil {
 		if e, ok := errors.AsType[*notify.SendError](err); ok {
 			err = e

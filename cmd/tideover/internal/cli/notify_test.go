@@ -64,12 +64,12 @@ func TestExecNotify(t *testing.T) {
 		cmd.Env = append(cmd.Env, "SECRET_PATH=planted-secret")
 		return finish(t, cmd)
 	}
-	wantCode(t, run("--notify", "hook", "--", "sh", "-c", "exit 7"), 7)
+	wantCode(t, run("--notify", "hook", "--name", "backup", "--", "sh", "-c", "exit 7"), 7)
 	bodies := server.all()
 	if len(bodies) != 3 {
 		t.Fatalf("the server was asked %d times: %q", len(bodies), bodies)
 	}
-	wantIn(t, "message", bodies[2], `"title":"sh gave up"`)
+	wantIn(t, "message", bodies[2], `"title":"backup gave up"`)
 	wantIn(t, "message", bodies[2], `2 attempts`)
 	wantCode(t, run("--notify", "hook", "--", "true"), 0)
 	if n := len(server.all()); n != 3 {

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
 // Exit codes of the verbs that ask a server, besides codeOwn.
@@ -90,6 +92,9 @@ func coded(err error) error {
 	if _, ok := errors.AsType[*api.UnreachableError](err); ok {
 		return &codedError{err, codeOwn}
 	}
+	if _, ok := errors.AsType[*unlocatedError](err); ok {
+		return &codedError{err, codeOwn}
+	}
 	if t, ok := errors.AsType[*toldToEnd](err); ok {
 		return exitError{Code: 128 + int(t.signal), Signal: t.signal}
 	}
@@ -102,6 +107,10 @@ func (r *remote) dial() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.dialTo(target)
+}
+
+func (r *remote) dialTo(target api.Target) (*api.Client, error) {
 	target.By = whoami()
 	c, err := api.Dial(target)
 	if err != nil {
@@ -116,16 +125,53 @@ func (r *remote) dial() (*api.Client, error) {
 }
 
 // target returns where the server is: as it is told, or where a server with the
-// configuration that would be found here has its socket.
+// configuration that would be found here has its socket. A configuration that can't
+// be read is an error: what is meant for its server must not go to another.
 func (r *remote) target() (api.Target, error) {
 	server := r.server
 	if server == "" && os.Getenv(api.ServerVar) == "" {
-		if cfg, src, err := loadConfig(&configFlags{}); err == nil && src.Path != "" {
-			server = "unix:" + cfg.Server.Socket
+		socket, _, err := whereabouts()
+		if err != nil {
+			return api.Target{}, err
+		}
+		if socket != "" {
+			server = "unix:" + socket
 		}
 	}
 	return api.TargetOf(server, os.Getenv)
 }
+
+// whereabouts returns where a server with the configuration that is found here has
+// its socket and its data. Nothing else of it has to be right. They are empty if
+// there is neither a file nor a home.
+func whereabouts() (socket, data string, err error) {
+	src, err := (&configFlags{}).source(new(secret.Redactor))
+	if err != nil {
+		return "", "", &unlocatedError{err}
+	}
+	if socket, data, err = config.Locate(src); err != nil && src.Path == "" {
+		return "", "", nil
+	} else if err != nil {
+		return "", "", &unlocatedError{err}
+	}
+	return socket, data, nil
+}
+
+// unlocatedError is why the configuration does not say where the server is.
+type unlocatedError struct{ err error }
+
+// Error says it on one line, by the first of several problems.
+func (e *unlocatedError) Error() string {
+	text := e.err.Error()
+	if problems, ok := errors.AsType[config.FieldErrors](e.err); ok && len(problems) > 0 {
+		first := *problems[0]
+		first.Excerpt = ""
+		text = first.Error()
+	}
+	return text + "; so it is not known where the server is: name it with --server"
+}
+
+func (e *unlocatedError) Unwrap() error { return e.err }
 
 // whoami returns who is at the command line, for the history of runs.
 func whoami() string {

@@ -293,7 +293,7 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{"no workflow", nil, "accepts 1 arg"},
+		{"no workflow", nil, "run: which workflow?"},
 		{"an unknown one", []string{"ech"}, `workflow: there is none of the name "ech"; there are echo,`},
 		{"a timeout of zero", []string{"echo", "--timeout", "0s"}, "--timeout: "},
 		{"a negative timeout", []string{"echo", "--timeout", "-1s"}, "--timeout: "},
@@ -398,7 +398,7 @@ func TestShowAndControl(t *testing.T) {
 	wantIn(t, "cancel", s.want("cancel", gate), gate+" canceled")
 	got := s.verb("cancel", gate)
 	wantCode(t, got, codeOwn)
-	wantIn(t, "stderr", got.stderr, "not possible now")
+	wantIn(t, "stderr", got.stderr, "was canceled")
 
 	two := s.want("run", "two", "--input", `{"fail":"no"}`)
 	s.over(two)
@@ -420,7 +420,7 @@ func TestShowAndControl(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"show without a run", []string{"show"}, codeOwn, "accepts 1 arg"},
+		{"show without a run", []string{"show"}, codeOwn, "which run?"},
 		{"a run that does not exist", []string{"show", "nothing"}, codeNoRun, "no such run: nothing"},
 		{"one that is hostile", []string{"show", "x\x1b[2J"}, codeNoRun, `no such run: x\x1b[2J`},
 		{"retry without a run", []string{"retry"}, codeOwn, "which run?"},
@@ -443,7 +443,7 @@ func TestShowAndControl(t *testing.T) {
 		{"a limit that is too large", []string{"runs", "--limit", "1001"}, codeOwn, "--limit: "},
 		{"an order that does not exist", []string{"runs", "--order", "best"}, codeOwn, "--order: "},
 		{"a kind that does not exist", []string{"events", "--kind", "x"}, codeOwn, "--kind: "},
-		{"a backup to nowhere", []string{"backup"}, codeOwn, "accepts 1 arg"},
+		{"a backup to nowhere", []string{"backup"}, codeOwn, "which folder?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

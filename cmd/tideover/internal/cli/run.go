@@ -73,7 +73,7 @@ func newRun(io Streams) *cobra.Command {
 		Short:             "Start a run of a workflow",
 		Long:              runLong,
 		Example:           runExample,
-		Args:              cobra.ExactArgs(1),
+		Args:              one("workflow"),
 		ValidArgsFunction: o.completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			start, err := o.start(args[0])

@@ -24,6 +24,7 @@ type filterFlags struct {
 	since       string
 	until       string
 	minAttempts int
+	internal    bool
 }
 
 func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
@@ -44,13 +45,15 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 			s.StringVar(&f.until, "until", "", "only runs started before a `time`, or a duration ago")
 		case "min-attempts":
 			s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
+		case "internal":
+			s.BoolVar(&f.internal, "internal", false, "also runs of sessions, messages and on-give-up")
 		}
 	}
 }
 
 // filter checks the flags.
 func (f *filterFlags) filter() (out api.Filter, err error) {
-	out = api.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts}
+	out = api.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
 	for _, s := range f.states {
 		if !slices.Contains(api.States(), s) {
 			return out, fmt.Errorf("--state: there is no state %q; there are %s", s, strings.Join(api.States(), ", "))
@@ -82,7 +85,8 @@ type runsOptions struct {
 }
 
 const runsLong = `Lists runs: where they are, how often they were attempted, how long they still
-wait, and what went wrong last.
+wait, and what went wrong last. Those of sessions, of messages to notifiers and of
+on-give-up are left out: 'tideover sessions ls' has sessions, --internal lists all.
 
 With --watch the list stays up to date: on a terminal in place, otherwise as a
 line for each run that has changed.`
@@ -100,7 +104,7 @@ func newRuns(io Streams) *cobra.Command {
 		Short:             "List runs",
 		Long:              runsLong,
 		Example:           runsExample,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.filter()
@@ -110,7 +114,7 @@ func newRuns(io Streams) *cobra.Command {
 			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.list(ctx, c, f) })
 		},
 	}
-	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts")
+	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
 	f := cmd.Flags()
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next for those that wait, by the end of the wait")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs, 1000 at most")
@@ -160,7 +164,7 @@ func renderRuns(page *engine.Page, s *screen) []string {
 			id = id[:min(len(id), shortID)]
 		}
 		t.add(plain(id), stateCell(r.State), plain(r.Workflow), plain(r.Step), plain(strconv.Itoa(r.Attempts)),
-			plain(s.ago(r.Created)), cell{s.until(r.Next), "33"}, cell{r.Error, "2"})
+			plain(s.ago(r.Created)), cell{s.until(r.Next), "33"}, cell{firstLine(r.Error), "2"})
 	}
 	lines := t.render(s)
 	if page.Next != "" {
@@ -257,7 +261,7 @@ func changeLine(r *engine.Info) string {
 		parts = append(parts, "next="+r.Next.Local().Format(time.RFC3339))
 	}
 	if r.Error != "" {
-		parts = append(parts, fmt.Sprintf("error=%q", cut(r.Error, 200)))
+		parts = append(parts, fmt.Sprintf("error=%q", cut(firstLine(r.Error), 200)))
 	}
 	return strings.Join(parts, " ")
 }

@@ -23,7 +23,8 @@ const sessionsExample = `  tideover sessions ls --watch
   tideover sessions show nightly-refactor
   tideover sessions pause nightly-refactor --until 07:00
   tideover sessions stop nightly-refactor --tonight
-  tideover sessions retry-now nightly-refactor`
+  tideover sessions retry-now nightly-refactor
+  tideover sessions rm claude-1f2e3d`
 
 const sessionsPlaces = `
 Sessions are looked for at the server, and at the sockets of every watch, which are
@@ -47,7 +48,7 @@ func newSessions(io Streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsList(io), newSessionsShow(io))
+	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsRemove(io))
 	for _, v := range sessionVerbs() {
 		cmd.AddCommand(v.command(io))
 	}
@@ -165,10 +166,10 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 	o := &sessionsOptions{remote{io: io}}
 	cmd := &cobra.Command{
 		Use: v.name + " [flags] NAME", Short: v.short, Long: v.long, Example: v.example,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: o.completeNames,
+		Args: one("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, func(ctx context.Context, places []*place) error {
-				p, err := o.find(ctx, places, args[0])
+				p, err := o.keeper(ctx, places, args[0])
 				if err != nil {
 					return err
 				}

@@ -38,6 +38,7 @@ type place struct {
 	kind     string
 	client   *api.Client
 	patience time.Duration
+	instead  error // why it is not where the configuration says; nil if it is
 }
 
 // located is a session, and where it is kept.
@@ -50,13 +51,14 @@ type located struct {
 }
 
 // watchFolders returns the folders in which each watch has one with its socket: at
-// the default place, and where the configuration that is found here says.
+// the default place, and where the configuration that is found here says. That it
+// can't be read is said with the places.
 func watchFolders() (list []string) {
 	if socket, err := api.DefaultSocket(os.Getenv); err == nil {
 		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
 	}
-	if cfg, _, err := loadConfig(&configFlags{}); err == nil {
-		list = append(list, filepath.Join(cfg.Server.Data, "watch"))
+	if _, data, err := whereabouts(); err == nil && data != "" {
+		list = append(list, filepath.Join(data, "watch"))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -80,13 +82,24 @@ func watchSockets(folders []string) (list []string) {
 }
 
 // places returns everybody who may keep sessions: the server first, and the
-// watches. A server that is named is the only one.
+// watches. A server that is named is the only one. If the configuration can't be
+// read, those at the default place are asked, which the survey says.
 func (o *sessionsOptions) places() ([]*place, error) {
+	var wrong error
+	if o.server == "" {
+		_, _, wrong = whereabouts()
+	}
 	c, err := o.dial()
+	if _, lost := errors.AsType[*unlocatedError](err); lost {
+		var target api.Target
+		if target, err = api.TargetOf("", os.Getenv); err == nil {
+			c, err = o.dialTo(target)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	list := []*place{{inServe, c, servePatience}}
+	list := []*place{{inServe, c, servePatience, wrong}}
 	for _, path := range watchSockets(watchFolders()) {
 		if path == c.Where() {
 			list[0].kind = inWatch
@@ -98,7 +111,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &place{inWatch, w, watchPatience})
+		list = append(list, &place{inWatch, w, watchPatience, nil})
 	}
 	return list, nil
 }
@@ -159,6 +172,9 @@ func survey(ctx context.Context, places []*place) (found []located, notes []stri
 		err, errs[0] = errs[0], nil // what matters is that the server did not
 	}
 	for i, p := range places {
+		if p.instead != nil {
+			notes = append(notes, p.instead.Error())
+		}
 		if errs[i] != nil && !gone(errs[i]) {
 			notes = append(notes, p.note(errs[i]))
 		}

@@ -88,9 +88,8 @@ func TestAWatchNeedsNoServer(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	got := h.verb("ls")
-	wantCode(t, got, codeOwn)
-	wantIn(t, "nobody", got.stderr, "no tideover serve at "+h.serveSocket())
-	wantIn(t, "nobody", got.stderr, "; no tideover watch answers either\n")
+	wantCode(t, got, 0)
+	wantIn(t, "nobody", got.out, "no sessions")
 
 	h.keep(h.watchSocket("w"), map[string]string{"noon": limited}).until("noon", "waiting")
 	wantIn(t, "ls", h.want("ls"), "noon  waiting")
@@ -132,5 +131,57 @@ func TestWatchesAreWhereTheConfigurationSays(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("nonsense: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "with a file that is wrong", h.want("ls"), "night")
+	got := h.verb("ls")
+	wantCode(t, got, 0)
+	wantIn(t, "with a file that is wrong", got.out, "night")
+	wantIn(t, "with a file that is wrong", got.stderr, "tideover: tideover.yaml:1:")
+	wantIn(t, "with a file that is wrong", got.stderr, "it is not known where the server is: name it with --server\n")
+	if got := h.want("ls", "--server", "unix:"+h.watchSocket("w")); !strings.Contains(got, "night") {
+		t.Errorf("ls of a server that is named: %s", got)
+	}
+}
+
+// TestSecretsOfTheServerAreNotNeeded has a file that the server can read, and
+// whoever asks it can't.
+func TestSecretsOfTheServerAreNotNeeded(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	data := filepath.Join(h.state, "elsewhere")
+	h.keep(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	text := "version: 1\nserver: {data: " + data + ", token: '${env:NOT_HERE}'}\nnotify: {ops: {slack: '${env:NOT_HERE}'}}\nfuture: 1\n"
+	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "sessions ls", h.want("ls"), "noon")
+	cmd, _ := command(t, "runs")
+	got := finish(t, h.env(cmd))
+	wantCode(t, got, 0)
+}
+
+// TestVariablesOfTheServerSayWhereItIs has no file.
+func TestVariablesOfTheServerSayWhereItIs(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	data := filepath.Join(h.state, "elsewhere")
+	h.keep(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	cmd, _ := command(t, "sessions", "ls")
+	h.env(cmd).Env = append(cmd.Env, "TIDEOVER_SERVER_DATA="+data, "TIDEOVER_SERVER_LISTEN=nonsense")
+	got := finish(t, cmd)
+	wantCode(t, got, 0)
+	wantIn(t, "ls", got.out, "noon")
+}
+
+func TestAFileThatCantBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("version: 1\nserver: {data: [}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := command(t, "runs")
+	got := finish(t, h.env(cmd))
+	wantCode(t, got, codeOwn)
+	wantIn(t, "runs", got.stderr, "tideover: tideover.yaml:2:")
+	if strings.Contains(got.stderr, "no tideover serve") {
+		t.Errorf("stderr %q", got.stderr)
+	}
 }

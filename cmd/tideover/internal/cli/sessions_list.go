@@ -18,7 +18,8 @@ of output because of which they wait.
 
 WINDOWS are stated resets that were waited for, ATTEMPTS tries that failed
 otherwise; both with how many there may be. IN says who keeps the session: serve,
-or a watch.
+or a watch. One whose watch does not run is not-watched, or as its watch left it; how
+it goes on stands below.
 
 With --watch the list stays up to date: on a terminal in place, otherwise as a
 line for each session that has changed.`
@@ -32,7 +33,7 @@ func newSessionsList(io Streams) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,
-		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return o.watch(cmd)
@@ -46,23 +47,42 @@ func newSessionsList(io Streams) *cobra.Command {
 }
 
 func (o *sessionsOptions) list(ctx context.Context, places []*place) error {
-	all, err := o.survey(ctx, places)
+	all, unwatched, notes, err := o.everything(ctx, places)
+	for _, n := range notes {
+		o.warn("%s", n)
+	}
 	if err != nil {
 		return err
 	}
 	if o.json {
-		if all == nil {
-			all = []located{}
-		}
-		return o.printJSON(map[string]any{"sessions": all})
+		return o.printJSON(map[string]any{"sessions": described(all, unwatched)})
 	}
 	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderSessions(all, &s), "\n"))
+	lines := renderSessions(all, &s)
+	for _, h := range hints(unwatched) {
+		lines = append(lines, s.paint("2", visible(h)))
+	}
+	_, err = fmt.Fprintln(o.io.Out, strings.Join(lines, "\n"))
 	return err
 }
 
+// described returns the list with what is known besides of those that nobody
+// watches.
+func described(all []located, unwatched []idle) []idle {
+	list := make([]idle, len(all))
+	for i, s := range all {
+		list[i].located = s
+		for _, u := range unwatched {
+			if u.At == s.At {
+				list[i] = u
+			}
+		}
+	}
+	return list
+}
+
 // sessionColours are of the states that runs do not have.
-var sessionColours = map[string]string{"completed": "32", "gave-up": "31", "stopped": "2", "idle": "2"}
+var sessionColours = map[string]string{"completed": "32", "gave-up": "31", "stopped": "2", "idle": "2", notWatched: "35"}
 
 func sessionColour(state string) string { return cmp.Or(sessionColours[state], stateColours[state]) }
 
@@ -76,9 +96,13 @@ func renderSessions(list []located, s *screen) []string {
 	for i := range list {
 		st := &list[i].Status
 		reasons[i] = why(st)
+		windows, attempts := of(st.Windows, st.MaxWindows), of(st.Spent, st.MaxAttempts)
+		if list[i].unknown() {
+			windows, attempts = "", ""
+		}
 		row := []cell{
-			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(st.Next), "33"}, plain(of(st.Windows, st.MaxWindows)),
-			plain(of(st.Spent, st.MaxAttempts)), plain(list[i].In), {reasons[i], "2"},
+			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(st.Next), "33"}, plain(windows), plain(attempts), plain(list[i].In),
+			{reasons[i], "2"},
 		}
 		if narrow {
 			row[len(row)-1].text = ""
@@ -91,6 +115,10 @@ func renderSessions(list []located, s *screen) []string {
 	}
 	return lines
 }
+
+// unknown reports whether nobody can say what the session has spent: its watch does
+// not run.
+func (s *located) unknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
 
 // roomForWhy is how wide a terminal must be for a reason to stand beside the rest.
 const roomForWhy = 110
@@ -134,8 +162,8 @@ func (s *screen) next(t *time.Time) string {
 func why(st *session.Status) string {
 	switch {
 	case st.State == "gave-up":
-		return strings.TrimPrefix(st.Reason+": "+st.Error, ": ")
-	case st.State != "waiting" && st.State != "paused":
+		return strings.TrimPrefix(st.Reason+": "+firstLine(st.Error), ": ")
+	case st.State != "waiting" && st.State != "paused" && st.State != notWatched:
 		return ""
 	case st.Last == nil || st.Last.Line == "" || st.WaitBy == "human" || st.WaitBy == "handler":
 		return st.WaitFor

@@ -26,7 +26,7 @@ func newSessionsShow(io Streams) *cobra.Command {
 	var lines int
 	cmd := &cobra.Command{
 		Use: "show [flags] NAME", Short: "Show a session, and why it waits", Long: sessionsShowLong, Example: sessionsShowExample,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: o.completeNames,
+		Args: one("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return fmt.Errorf("--lines: %d is negative", lines)
@@ -40,8 +40,11 @@ func newSessionsShow(io Streams) *cobra.Command {
 }
 
 func (o *sessionsOptions) show(ctx context.Context, places []*place, name string, lines int) error {
-	p, err := o.find(ctx, places, name)
+	p, err := o.keeper(ctx, places, name)
 	if err != nil {
+		if st, ok := idleNamed(ctx, name); ok && o.server == "" {
+			return o.showIdle(&st)
+		}
 		return err
 	}
 	st, err := p.client.Session(ctx, name)
@@ -54,6 +57,16 @@ func (o *sessionsOptions) show(ctx context.Context, places []*place, name string
 	}
 	s := screenOf(o.io.Out)
 	_, err = o.io.Out.WriteString(renderSession(p.locate(st), &s))
+	return err
+}
+
+// showIdle shows a session that nobody watches.
+func (o *sessionsOptions) showIdle(st *idle) error {
+	if o.json {
+		return o.printJSON(st)
+	}
+	s := screenOf(o.io.Out)
+	_, err := o.io.Out.WriteString(renderIdle(st, &s))
 	return err
 }
 

@@ -95,7 +95,7 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 		},
 		Cancel: func(ctx context.Context, run, by string) error { return k.engine.Cancel(ctx, run, by) },
 	}
-	k.manager = &session.Manager{Runner: runner, Output: func(string) (string, []string) {
+	k.manager = &session.Manager{Output: func(string) (string, []string) {
 		return "/logs/x\x1b[2J", []string{"one", "two \x1b]0;owned\x07", "three"}
 	}}
 	policy, err := retry.Parse(session.DefaultPolicy)
@@ -238,8 +238,8 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; there are night`},
 		{"one that is hostile", []string{"stop", "x\x1b[2J"}, codeNoRun, `no such session: "x\x1b[2J"`},
 		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.serveSocket()}, codeNoRun, "no such session"},
-		{"no name", []string{"stop"}, codeOwn, "accepts 1 arg"},
-		{"two names", []string{"pause", "night", "day"}, codeOwn, "accepts 1 arg"},
+		{"no name", []string{"stop"}, codeOwn, "stop: which session?"},
+		{"two names", []string{"pause", "night", "day"}, codeOwn, "one session at a time"},
 		{"not in this state", []string{"resume", "night"}, codeOwn, "not paused"},
 		{"no time", []string{"pause", "night", "--until", "tomorrow"}, codeOwn, "neither a time such as 07:00"},
 		{"a time that is over", []string{"pause", "night", "--until", "2001-01-01T00:00:00Z"}, codeOwn, "is over"},

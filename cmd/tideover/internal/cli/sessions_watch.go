@@ -47,7 +47,7 @@ func (w *sessionsWatcher) look(ctx context.Context) error {
 		return err
 	}
 	defer closePlaces(places)
-	all, notes, err := survey(ctx, places)
+	all, unwatched, notes, err := w.everything(ctx, places)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -60,7 +60,7 @@ func (w *sessionsWatcher) look(ctx context.Context) error {
 	if !s.terminal || w.json {
 		return w.changes(all, notes)
 	}
-	return w.draw(all, notes, &s)
+	return w.draw(all, append(notes, hints(unwatched)...), &s)
 }
 
 // draw writes the list over the one before.
@@ -115,7 +115,10 @@ func (w *sessionsWatcher) changes(all []located, notes []string) error {
 
 // sessionLine says where a session is.
 func sessionLine(s *located) string {
-	parts := []string{s.Name, s.State, "windows=" + of(s.Windows, s.MaxWindows), "attempts=" + of(s.Spent, s.MaxAttempts), fmt.Sprintf("commands=%d", s.Commands)}
+	parts := []string{s.Name, s.State}
+	if !s.unknown() {
+		parts = append(parts, "windows="+of(s.Windows, s.MaxWindows), "attempts="+of(s.Spent, s.MaxAttempts), fmt.Sprintf("commands=%d", s.Commands))
+	}
 	if s.Next != nil {
 		parts = append(parts, "next="+s.Next.Local().Format(time.RFC3339))
 	}

@@ -32,7 +32,7 @@ func newShow(io Streams) *cobra.Command {
 		Short:             "Show a run with its whole history",
 		Long:              showLong,
 		Example:           showExample,
-		Args:              cobra.ExactArgs(1),
+		Args:              one("run"),
 		ValidArgsFunction: single(o.completeRuns()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {

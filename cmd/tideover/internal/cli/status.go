@@ -16,16 +16,20 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// newQuery returns a verb that asks for something and prints it.
-func newQuery[T any](io Streams, cmd *cobra.Command, get func(context.Context, *api.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
+// newQuery returns a verb that asks for something and prints it. As JSON, what is a
+// list stands in an object under its name.
+func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *api.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
 	o := &remote{io: io}
-	cmd.Args = cobra.NoArgs
+	cmd.Args = none
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
 			v, err := get(ctx, c)
 			if err != nil {
 				return err
+			}
+			if o.json && name != "" {
+				return o.printJSON(map[string]any{name: v})
 			}
 			if o.json {
 				return o.printJSON(v)
@@ -46,7 +50,7 @@ func newStatus(io Streams) *cobra.Command {
 		Short:   "Show how the server is",
 		Long:    "Shows how the server is: where its runs are, what it waits for, and what keeps it\nfrom working.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
-	}, func(ctx context.Context, c *api.Client) (api.Status, error) { return c.Status(ctx) }, renderStatus)
+	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) { return c.Status(ctx) }, renderStatus)
 }
 
 func renderStatus(st api.Status, s *screen) []string {
@@ -64,6 +68,9 @@ func renderStatus(st api.Status, s *screen) []string {
 	}
 	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
 		lines = append(lines, s.paint("35", visible(fmt.Sprintf("%d steps wait for the handler %s", st.NeedsHandler[h], h))))
+	}
+	for _, line := range leftOut(&st) {
+		lines = append(lines, s.paint("31", line))
 	}
 	for _, t := range st.Troubles {
 		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
@@ -93,8 +100,8 @@ func newWorkflows(io Streams) *cobra.Command {
 		Use:     "workflows [flags]",
 		Short:   "List the workflows that can be started",
 		Long:    "Lists the workflows that can be started, with their steps and policies.",
-		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.[].name'",
-	}, func(ctx context.Context, c *api.Client) ([]api.Workflow, error) { return c.Workflows(ctx) }, renderWorkflows)
+		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
+	}, "workflows", func(ctx context.Context, c *api.Client) ([]api.Workflow, error) { return c.Workflows(ctx) }, renderWorkflows)
 }
 
 func renderWorkflows(list []api.Workflow, s *screen) (lines []string) {
@@ -132,7 +139,7 @@ func newSchedules(io Streams) *cobra.Command {
 		Short:   "List what is started by the calendar",
 		Long:    "Lists what is started by the calendar, and when next.",
 		Example: "  tideover schedules",
-	}, func(ctx context.Context, c *api.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
+	}, "schedules", func(ctx context.Context, c *api.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
 }
 
 func renderSchedules(list []engine.Schedule, s *screen) []string {
@@ -157,7 +164,7 @@ func newBackup(io Streams) *cobra.Command {
 		Short:   "Copy everything the server keeps",
 		Long:    backupLong,
 		Example: "  tideover backup /var/backups/tideover-2026-11-15",
-		Args:    cobra.ExactArgs(1),
+		Args:    one("folder"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -119,6 +119,14 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
+// plural writes a number of things.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
 // span writes a duration in one or two units: 3s, 5m20s, 2h, 4d3h.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour

@@ -39,7 +39,7 @@ func newEvents(io Streams) *cobra.Command {
 		Short:             "Print what happens",
 		Long:              eventsLong,
 		Example:           eventsExample,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range o.kinds {

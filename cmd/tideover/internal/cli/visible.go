@@ -48,6 +48,16 @@ func visible(text string) string {
 // shown reports whether a terminal shows the character, and nothing else happens.
 func shown(r rune) bool { return r != utf8.RuneError && unicode.IsGraphic(r) }
 
+// firstLine returns the first line of a text, for a place that has no room for
+// more, such as the stack of a panic.
+func firstLine(text string) string {
+	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if line = strings.TrimRight(line, " \t\r"); rest != "" {
+		line += " …"
+	}
+	return line
+}
+
 // visibleLines is visible for text that has lines of its own.
 func visibleLines(text string) string {
 	lines := strings.Split(text, "\n")

@@ -172,16 +172,16 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 	}
 	s.Dir, err = folder(dir)
 	flag("dir", err)
-	s.Known()
-	if err := s.Validate(); err != nil {
-		errs = append(errs, flagged(err)...)
-	}
-	s.Name = o.name
-	if s.Name == "" {
+	if s.Name = o.name; s.Name == "" {
 		s.Name = nameOf(s.Dir, args)
 	}
-	if _, err := s.Workflow(nil); err != nil && len(errs) == 0 {
-		flag("name", err)
+	if o.windows < 1 {
+		flag("windows", fmt.Errorf("%d is not 1 or more", o.windows))
+	}
+	s.Known()
+	s.Fill()
+	if err := s.Validate(); err != nil {
+		errs = append(errs, flagged(err)...)
 	}
 	return s, errors.Join(errs...)
 }
@@ -229,12 +229,12 @@ func folder(dir string) (string, error) {
 func nameOf(dir string, args []string) string {
 	sum := sha256.Sum256([]byte(dir + "\x00" + strings.Join(args, "\x00")))
 	base := strings.Map(func(c rune) rune {
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
 			return c
 		}
 		return '-'
-	}, filepath.Base(args[0]))
-	return fmt.Sprintf("%.24s-%x", base, sum[:3])
+	}, strings.ToLower(filepath.Base(args[0])))
+	return fmt.Sprintf("%.24s-%x", strings.TrimLeft(base, "-_"), sum[:3])
 }
 
 // load loads the configuration, which need not be there.

@@ -37,8 +37,11 @@ func (r *watchReporter) Write(p []byte) (int, error) {
 }
 
 func (r *watchReporter) observe(ev retry.Event) {
-	if !strings.HasPrefix(ev.Name, session.Prefix) || strings.HasSuffix(ev.Name, ".on-give-up") {
-		return // of a message
+	if !strings.HasPrefix(ev.Name, session.Prefix) || strings.HasSuffix(ev.Name, ".on-give-up") { // of a message
+		if ev.Kind == retry.GaveUp && ev.Step != "" {
+			r.warn(fmt.Sprintf("nobody was told: %v", ev.Err))
+		}
+		return
 	}
 	switch ev.Kind {
 	case retry.AttemptStarted:

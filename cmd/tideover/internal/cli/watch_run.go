@@ -82,6 +82,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}()
 	select {
 	case sig := <-told:
+		w.End()
 		rep.done()
 		rep.say("told to end by %v; the same command goes on with session %s", sig, spec.Name)
 		return exitError{Code: process.CodeSignal + int(sig.(syscall.Signal))} //nolint:forcetypeassert // there are no others here
@@ -101,7 +102,7 @@ type result struct {
 // opener returns how commands are run: on a terminal if we are on one.
 func opener(io Streams) func(*session.Spec) (session.Streams, error) {
 	if process.IsTerminal(io.In) && process.IsTerminal(io.Out) {
-		return session.Terminal(io.In)
+		return session.Terminal(io.In, io.Out, io.Err)
 	}
 	return session.Pass(io.In, io.Out, io.Err)
 }
@@ -127,7 +128,7 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 		}
 	default:
 		r.say("session %s was stopped", st.Name)
-		if last := w.Last(); last == nil || last.Reason != "user-exit" {
+		if !w.StoppedItself() {
 			code = process.CodeSignal + int(syscall.SIGTERM)
 		}
 	}

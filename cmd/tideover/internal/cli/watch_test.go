@@ -13,8 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -47,7 +49,7 @@ func (w *watched) write(name, text string) {
 }
 
 // quickly is a policy without the slack that would take minutes.
-const quickly = "fixed(10ms) attempts=3 server-wait=1d"
+const quickly = "fixed(10ms) attempts=3 server-slack=1ms"
 
 // command returns a watch of the assistant.
 func (w *watched) command(flags ...string) *exec.Cmd {
@@ -279,6 +281,8 @@ func TestWatchRefusesBadInput(t *testing.T) {
 		{"folder that is not there", []string{"--dir", dir + "/none", "--", "touch", dir + "/ran"}, "--dir: "},
 		{"state that can't be written", []string{"--data", readOnly, "--", "touch", dir + "/ran"}, "not a directory"},
 		{"name", []string{"--name", "a/b", "--", "touch", dir + "/ran"}, "--name: "},
+		{"name of a folder", []string{"--name", "..", "--", "touch", dir + "/ran"}, "--name: "},
+		{"windows", []string{"--windows", "0", "--", "touch", dir + "/ran"}, "--windows: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -436,4 +440,70 @@ func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 	wantIn(t, "stderr", got.stderr, "session night is about another command")
 	other, _ = command(t, append(args, "--new", "--", "true")...)
 	wantCode(t, finish(t, other), 0)
+}
+
+// A command that ends well when it is told to is not a session that is completed.
+func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `trap 'exit 0' TERM; echo begun; sleep 60 & wait`, `echo done`)
+	cmd := w.command("--name", "night")
+	out := new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+	wantCode(t, finish(t, w.command("--name", "night")), 0)
+	if calls := w.calls(); len(calls) != 2 || !strings.HasPrefix(calls[1], "resume ") {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+}
+
+// With --new, what was there before does not run again.
+func TestWatchAnewAfterAKill(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo begun; sleep 60`, `read x; echo "read <$x>"`)
+	cmd := w.command("--name", "night")
+	out := new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	cmd = w.command("--name", "night", "--new")
+	cmd.Stdin = strings.NewReader("hello\n")
+	got := finish(t, cmd)
+	wantCode(t, got, 0)
+	wantIn(t, "stdout", got.out, "read <hello>")
+	calls := w.calls()
+	if len(calls) != 2 || !strings.HasPrefix(calls[1], "start ") || calls[0] == calls[1] {
+		t.Errorf("the assistant was called with %q", calls)
+	}
+}
+
+// A process that the command has left behind holds the terminal, and us not.
+func TestWatchOnATerminalThatSomebodyHolds(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `setsid sleep 60 & sleep 0.3; echo bye; exit 0`)
+	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
+	s.expect("bye")
+	if got := s.end(); got != 0 {
+		t.Errorf("exit code %d; the terminal shows %q", got, s.screen())
+	}
+	for _, pid := range survivors(t, s.mark) {
+		if n, err := strconv.Atoi(strings.Fields(pid)[0]); err == nil {
+			_ = syscall.Kill(n, syscall.SIGKILL)
+		}
+	}
+}
+
+func TestWatchSaysThatAnotherPackWouldKnow(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "5-hour limit reached ∙ resets 3am"; exit 1`)
+	got := finish(t, w.command("--policy", "fixed(10ms) attempts=2"))
+	wantIn(t, "stderr", got.stderr, "the pack claude-code takes this for a limit")
 }

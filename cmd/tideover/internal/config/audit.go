@@ -29,7 +29,7 @@ func (l *loader) audit(at place, a *Audit) {
 
 var auditKeys = []key[Audit]{
 	{
-		name: "file", doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", schema: textSchema,
+		name: "file", doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, a *Audit) {
 			if s, ok := l.scalar(at); ok {
 				a.File = l.path(at, s)
@@ -42,7 +42,7 @@ var auditKeys = []key[Audit]{
 		set: func(l *loader, at place, a *Audit) { a.MaxSize = l.bytes(at) },
 	},
 	{
-		name: "keep", def: "5", doc: "Trails that are kept beside the current one; 0 for none.", schema: countSchema,
+		name: "keep", def: "5", doc: "Trails that are kept beside the current one; 0 for none.", schema: count(0),
 		set: func(l *loader, at place, a *Audit) { a.Keep = l.number(at, 0) },
 	},
 	{

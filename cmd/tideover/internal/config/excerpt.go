@@ -49,6 +49,7 @@ func excerpt(lines []string, line, col int) string {
 
 var (
 	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
+	userInfo   = regexp.MustCompile(`://[^\s:/@]*:[^\s"']+@`)
 	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
 )
 
@@ -61,11 +62,23 @@ func maskLine(line string) string {
 			line = line[:m[4]] + secret.Mask
 		}
 	}
+	line = maskText(line)
 	return keyLike.ReplaceAllStringFunc(line, func(w string) string {
 		if strings.ContainsAny(w, "0123456789") && strings.ContainsFunc(w, letter) {
 			return secret.Mask
 		}
 		return w
+	})
+}
+
+// maskText takes what is a secret out of a text that is quoted in an error: one of a
+// known form, or the password of a URL, which need not be one that can be read.
+func maskText(text string) string {
+	return userInfo.ReplaceAllStringFunc(maskKnown(text), func(s string) string {
+		if strings.Contains(s, "${") {
+			return s
+		}
+		return s[:strings.IndexByte(s[1:], ':')+2] + secret.Mask + "@"
 	})
 }
 

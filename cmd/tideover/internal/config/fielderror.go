@@ -114,7 +114,7 @@ func (l *loader) result() error {
 		}
 		// Literal secrets have been refused, and are not to be repeated to whoever
 		// reads the refusal.
-		p.Message = literals.String(p.Message)
+		p.Message = literals.String(maskText(p.Message))
 		if i < printedProblems {
 			p.Excerpt = literals.String(excerpt(l.lines, p.Line, p.Column))
 		}

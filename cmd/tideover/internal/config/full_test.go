@@ -203,13 +203,11 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 	_, resolved := schema(t)
 	for _, name := range []string{
 		"no-version", "version-2", "unknown-section", "sections-to-come", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
-		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-empty", "step-run-and-http", "step-neither",
+		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-and-http", "step-neither",
 		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
 		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
+		"session-reserved", "give-up-notify-nobody", "notify-limits", "step-run-empty",
 	} {
-		if name == "step-run-empty" {
-			continue // [""] is a list of one
-		}
 		data, err := os.ReadFile("testdata/bad/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -46,7 +49,7 @@ var httpKeys = func() []key[stepDraft] {
 	}
 	return append(keys, []key[stepDraft]{
 		{
-			name: "headers", doc: "Headers of the request. Values are templates and may have references.", schema: envSchema,
+			name: "headers", doc: "Headers of the request. Values are templates and may have references.", schema: headersSchema,
 			set: func(l *loader, at place, d *stepDraft) { d.headers = l.headers(at, d) },
 		},
 		{
@@ -72,7 +75,7 @@ func httpSchema() *jsonschema.Schema { return oneOf(describe(httpKeys), methods.
 func (l *loader) url(at place, d *stepDraft) *text {
 	if s := at.node.text; at.node.kind == stringKind {
 		if literal, found := urlSecret(s); found {
-			l.refuseLiteral(at, literal)
+			l.refuseLiteral(at, literal, withRefs)
 			return nil
 		}
 	}
@@ -107,6 +110,23 @@ func badURL(s string) string {
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
+// clientHeaders are those that the client sets itself.
+var clientHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection"}
+
+// anyCase returns a pattern of the names in any case, which a schema can only leave
+// open by spelling it out.
+func anyCase(names []string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(strings.Join(names, "|")) {
+		if unicode.IsLetter(r) {
+			fmt.Fprintf(&b, "[%c%c]", unicode.ToUpper(r), r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return "^(" + b.String() + ")$"
+}
+
 func (l *loader) headers(at place, d *stepDraft) []namedText {
 	return l.texts(at, stepRoots, d, headerNames())
 }
@@ -120,7 +140,7 @@ func headerNames() func(name string) string {
 		switch {
 		case !headerName.MatchString(name):
 			return "is not the name of a header"
-		case canonical == "Content-Length" || canonical == "Transfer-Encoding" || canonical == "Connection":
+		case slices.Contains(clientHeaders, canonical):
 			return "is set by the client itself"
 		case seen[canonical]:
 			return "is given already in another spelling"

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -114,7 +113,7 @@ func describe[T any](keys []key[T]) *jsonschema.Schema {
 		p := k.schema()
 		p.Description = k.doc
 		if k.def != "" {
-			p.Default = literal(cmp.Or(p.Type, "string"), k.def)
+			p.Default = literal(p, k.def)
 		}
 		s.Properties[k.name] = p
 		s.PropertyOrder = append(s.PropertyOrder, k.name)

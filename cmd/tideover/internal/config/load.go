@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -193,15 +192,13 @@ var rootKeys = []key[Config]{
 		name: "workflows", doc: "Workflows by name.",
 		schema: func() *jsonschema.Schema {
 			s := namedSchema(workflowSchema())
-			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|` + regexp.QuoteMeta(alarmSuffix) + "$"}
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|` + alarmPattern}
 			return s
 		},
 		set: func(l *loader, at place, c *Config) {
+			l.reserved(at)
 			for _, p := range at.node.pairs {
-				switch name := p.key.text; {
-				case strings.HasSuffix(name, alarmSuffix):
-					l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", name, alarmSuffix)
-				case strings.HasPrefix(name, session.Prefix), strings.HasPrefix(name, "notify."):
+				if name := p.key.text; strings.HasPrefix(name, session.Prefix) || strings.HasPrefix(name, "notify.") {
 					l.bad(place{at.path, p.key}, "%q begins like the runs of sessions and messages, which is reserved", name)
 				}
 			}
@@ -213,12 +210,12 @@ var rootKeys = []key[Config]{
 	},
 	{
 		name: "server", doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
-		schema: func() *jsonschema.Schema { return describe(serverKeys) },
+		schema: func() *jsonschema.Schema { return orNull(describe(serverKeys)) },
 		set:    func(l *loader, at place, c *Config) { l.server(at, &c.Server) },
 	},
 	{ // after the server, in whose data it is
 		name: "audit", doc: "The trail of events on the disk.",
-		schema: func() *jsonschema.Schema { return describe(auditKeys) },
+		schema: func() *jsonschema.Schema { return orNull(describe(auditKeys)) },
 		set:    func(l *loader, at place, c *Config) { l.audit(at, &c.Audit) },
 	},
 	{
@@ -228,8 +225,13 @@ var rootKeys = []key[Config]{
 	},
 	{
 		name: "sessions", doc: "Long commands that are kept going through their limits, by name.",
-		schema: func() *jsonschema.Schema { return namedSchema(describe(sessionKeys)) },
+		schema: func() *jsonschema.Schema {
+			s := namedSchema(describe(sessionKeys))
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: alarmPattern}
+			return s
+		},
 		set: func(l *loader, at place, c *Config) {
+			l.reserved(at) // a session is a workflow, too
 			l.named(at, "session", func(name string, at place) {
 				c.sessions = append(c.sessions, name)
 				c.Sessions[name] = l.session(name, at)
@@ -239,13 +241,23 @@ var rootKeys = []key[Config]{
 	{name: "providers", soon: true}, {name: "nip90", soon: true},
 }
 
-// value records a setting.
+// reserved refuses names that end like those of the alarms.
+func (l *loader) reserved(at place) {
+	for _, p := range at.node.pairs {
+		if strings.HasSuffix(p.key.text, alarmSuffix) {
+			l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", p.key.text, alarmSuffix)
+		}
+	}
+}
+
+// value records a setting. What looks like a secret is refused where secrets are
+// likely, and not shown elsewhere, such as in a description.
 func (l *loader) value(at place, text string) {
 	origin := at.node.origin
 	if origin == "" {
 		origin = fmt.Sprintf("%s:%d", l.name, at.node.line)
 	}
-	l.cfg.values = append(l.cfg.values, Value{at.path, text, origin})
+	l.cfg.values = append(l.cfg.values, Value{at.path, maskKnown(text), origin})
 }
 
 // environment is the variables by name.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/mail"
@@ -22,7 +23,7 @@ const (
 )
 
 // notifyPolicy is how a message is retried unless said.
-const notifyPolicy = "exponential(2s..5m) jitter=full attempts=8 total-timeout=6h"
+const notifyPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
 
 // Notifier is a way to tell somebody what happened.
 type Notifier struct {
@@ -69,7 +70,8 @@ type Email struct {
 }
 
 // The values that the templates of a notifier see, of a message that has
-// everything and of one that has nothing. Templates are tried with both.
+// everything, of one that has as little of it as there can be, and of one that has
+// nothing. Templates are tried with all of them.
 var (
 	fullMessage = map[string]any{
 		"id": "5f0c3a", "event": "gave-up", "subject": "nightly", "title": "nightly gave up", "text": "5 attempts in 42m",
@@ -79,6 +81,10 @@ var (
 	emptyMessage = map[string]any{
 		"id": "", "event": "", "subject": "", "title": "", "text": "", "run": "", "step": "", "attempt": 0, "attempts": 0,
 		"reason": "", "line": "", "until": "", "url": "", "time": "", "host": "",
+	}
+	shortMessage = map[string]any{
+		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
+		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",
 	}
 	messageRoots = roots(MessageFields())
 )
@@ -100,17 +106,19 @@ func (n *Notifier) Body(fields map[string]any, r secret.Resolver) (body secret.S
 	return secret.New(out), true, err
 }
 
-// Argv returns the command and its arguments.
+// Argv returns the command and its arguments. What can't be written out is empty,
+// and the error says why.
 func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 	argv := make([]string, len(n.run))
+	var errs []error
 	for i, t := range n.run {
 		out, err := t.render(&scope{root: fields})
 		if err != nil {
-			return nil, fmt.Errorf("notify %q: run[%d]: %w", n.Name, i, err)
+			errs = append(errs, fmt.Errorf("notify %q: run[%d]: %w", n.Name, i, err))
 		}
 		argv[i] = strings.ReplaceAll(out, "\x00", "")
 	}
-	return argv, nil
+	return argv, errors.Join(errs...)
 }
 
 // notifier reads an entry of the section.
@@ -166,7 +174,7 @@ func (l *loader) messageText(at place, name string, mode refMode) *text {
 	if !ok {
 		return nil
 	}
-	for _, sample := range []map[string]any{fullMessage, emptyMessage} {
+	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
 		if _, err := t.render(&scope{root: sample, secrets: l.cfg.secrets, dir: l.dir}); err != nil {
 			l.bad(at, "%v", err)
 			return nil
@@ -193,7 +201,7 @@ func (l *loader) openText(at place, name string) *SecretText {
 // notifyURL reads the URL of a notifier, and checks what it is at the moment.
 func (l *loader) notifyURL(at place) *SecretText {
 	if literal, found := urlSecret(at.node.text); found && at.node.kind == stringKind {
-		l.refuseLiteral(at, literal)
+		l.refuseLiteral(at, literal, withRefs)
 		return nil
 	}
 	return l.checkedURL(at, l.openText(at, "url"))

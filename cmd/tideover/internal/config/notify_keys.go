@@ -49,7 +49,7 @@ var notifyKeys = append([]key[Notifier]{
 	},
 	{
 		name: "run", doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
-		schema: func() *jsonschema.Schema { return textsSchema(1) },
+		schema: commandSchema,
 		set: func(l *loader, at place, n *Notifier) {
 			n.run = l.commandLine(at, func(at place) *text { return l.messageText(at, "run", withoutRefs) })
 		},
@@ -74,7 +74,7 @@ var notifyKeys = append([]key[Notifier]{
 		set:    func(l *loader, at place, n *Notifier) { n.Method = l.word(at, "POST", "PUT", "PATCH") },
 	},
 	{
-		name: "headers", doc: "Headers of the webhook. Values may have references.", schema: envSchema,
+		name: "headers", doc: "Headers of the webhook. Values may have references.", schema: headersSchema,
 		set: func(l *loader, at place, n *Notifier) { n.Headers = l.namedSecrets(at, headerNames()) },
 	},
 	{
@@ -99,13 +99,15 @@ var notifyLimits = []key[Notifier]{
 		name: "on", doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter; gave-up and dead-letter unless said.",
 		schema: func() *jsonschema.Schema {
 			words := strings.Join(notifyEvents, "|")
-			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{Type: "string", Pattern: `^(` + words + `|waiting *> *[0-9][0-9a-zµ.]*)$`}}
+			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{Type: "string", Pattern: `^\s*(` + words + `|waiting\s*>\s*` + durationPattern + `)\s*$`, AllOf: []*jsonschema.Schema{{Pattern: `[1-9]|^[^>]*$`}}}}
 		},
 		set: setOn,
 	},
 	{
 		name: "at-most", doc: "Messages in any stretch of time, such as 5/h, with the units s, m, h and d; no limit unless said.",
-		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+/[smhd]$`} },
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
+		},
 		set: func(l *loader, at place, n *Notifier) {
 			if s, ok := l.scalar(at); ok {
 				var err error
@@ -120,13 +122,12 @@ var notifyLimits = []key[Notifier]{
 	{
 		name: "dedupe", def: "10m", doc: "The same event of the same subject is told once in this time; 0 for always.",
 		schema: func() *jsonschema.Schema {
-			s := durationSchema()
-			s.Type, s.Types, s.Minimum, s.Maximum = "", []string{"string", "integer"}, new(0.0), new(0.0)
-			s.Pattern = strings.Replace(s.Pattern, "^", "^0$|^", 1)
-			return s
+			return &jsonschema.Schema{
+				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + durationPattern + ")$",
+			}
 		},
 		set: func(l *loader, at place, n *Notifier) {
-			if at.node.scalar() && (at.node.text == "0" || at.node.text == "0s") {
+			if d, err := parseDuration(at.node.text); at.node.scalar() && err == nil && d == 0 {
 				l.value(at, at.node.text)
 				return
 			}
@@ -202,7 +203,10 @@ var emailKeys = []key[Email]{
 		set: func(l *loader, at place, e *Email) { e.From = l.address(at) },
 	},
 	{
-		name: "server", required: true, doc: "Mail server, host:port.", schema: textSchema,
+		name: "server", required: true, doc: "Mail server, host:port.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$"}
+		},
 		set: func(l *loader, at place, e *Email) {
 			s, ok := l.scalar(at)
 			host, port, err := net.SplitHostPort(s)
@@ -215,7 +219,7 @@ var emailKeys = []key[Email]{
 		},
 	},
 	{
-		name: "username", doc: "Name to log in with; may have references. No login unless said.", schema: textSchema,
+		name: "username", doc: "Name to log in with; may have references. No login unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, e *Email) { e.Username = l.openText(at, "username") },
 	},
 	{

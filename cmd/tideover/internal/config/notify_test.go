@@ -38,7 +38,7 @@ func TestNotifiersAreReadAsTheyAreMeant(t *testing.T) {
 		{"dedupe", fmt.Sprint(phone.Dedupe, ops.Dedupe, hook.Dedupe), "0s 1h0m0s 10m0s"},
 		{"timeout", fmt.Sprint(phone.Timeout, ops.Timeout), "5s 10s"},
 		{"policy", phone.Policy.String(), cfg.Policies["api"].String()},
-		{"default policy", ops.Policy.String(), "exponential(2s..5m) jitter=full attempts=8 total-timeout=6h"},
+		{"default policy", ops.Policy.String(), "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"},
 		{"ntfy", fmt.Sprintf("%v %s %s %v", phone.URL, reveal(phone.Token), phone.Priority, phone.Tags), "https://ntfy.sh/my-topic hook-PLANTED-2 high [rotating_light tideover]"},
 		{"slack", fmt.Sprint(ops.URL, " ", reveal(ops.URL)), "${env:SLACK_WEBHOOK} https://hooks.slack.com/services/PLANTED-4"},
 		{"method", hook.Method, "PUT"},

@@ -10,7 +10,11 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
-const writeReference = "a secret must not stand in the file; write a reference: ${env:…} or ${file:…}"
+// What to do about a secret in the file, by where references can be used.
+var writeReference = map[refMode]string{
+	withRefs:    "a secret must not stand in the file; write a reference: ${env:…} or ${file:…}",
+	withoutRefs: "a secret must not stand in the file; write a reference, in env, a header or a URL, because others could read it here: ${env:…} or ${file:…}",
+}
 
 // SecretText is a text with references to secrets in it, such as
 // ${file:./token}. It prints as it is written, which is no secret.
@@ -62,34 +66,52 @@ func literalSecret(name, value string) (literal string, found bool) {
 	return rest, rest != ""
 }
 
-// urlSecret returns a secret that stands in a URL: a password, or a parameter
-// with a sensitive name.
+// What a reference and a template are in a URL whose parts are looked for: in a
+// file there are no such characters.
+const refMark, fillMark = "\x01", "\x02"
+
+var reference = regexp.MustCompile(`\$\{(env|file):[^}]*\}`)
+
+// urlSecret returns a secret that stands in a URL: a password, or a parameter with
+// a sensitive name. The URL need not be one yet: references may be any part of it.
 func urlSecret(value string) (literal string, found bool) {
-	u, err := url.Parse(value)
-	if err != nil {
-		return "", false
-	}
-	if p, ok := u.User.Password(); ok {
-		if l, found := literalSecret("password", p); found {
+	value = reference.ReplaceAllString(filler.ReplaceAllString(value, fillMark), refMark)
+	value, _, _ = strings.Cut(value, "#")
+	value, query, _ := strings.Cut(value, "?")
+	_, authority, _ := strings.Cut(value, "://")
+	authority, _, _ = strings.Cut(authority, "/")
+	user := authority[:max(strings.LastIndexByte(authority, '@'), 0)]
+	if _, password, ok := strings.Cut(user, ":"); ok {
+		if l, found := markedSecret("password", password); found {
 			return l, true
 		}
 	}
-	for name, values := range u.Query() {
-		for _, v := range values {
-			if l, found := literalSecret(name, v); found {
-				return l, true
-			}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, v, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if l, found := markedSecret(name, v); found {
+			return l, true
 		}
 	}
 	return "", false
 }
 
+// markedSecret is [literalSecret] for a value with marks.
+func markedSecret(name, value string) (literal string, found bool) {
+	if strings.Contains(value, refMark) {
+		return "", false
+	}
+	return literalSecret(name, strings.ReplaceAll(value, fillMark, ""))
+}
+
 // refuseLiteral records a secret that stands in the file, without repeating it.
-func (l *loader) refuseLiteral(at place, literal string) {
+func (l *loader) refuseLiteral(at place, literal string, mode refMode) {
 	if len(l.problems) < maxProblems {
 		l.literals = append(l.literals, literal, at.node.text)
 	}
-	l.bad(at, "%s", writeReference)
+	l.bad(at, "%s", writeReference[mode])
 }
 
 // text reads a text with templates, and checks that its references lead
@@ -99,8 +121,12 @@ func (l *loader) text(at place, name string, mode refMode, fields roots) (*text,
 	if !ok {
 		return nil, false
 	}
-	if literal, found := literalSecret(name, s); found {
-		l.refuseLiteral(at, literal)
+	literal, found := literalSecret(name, s)
+	if !found {
+		literal, found = knownSecret(s)
+	}
+	if found {
+		l.refuseLiteral(at, literal, mode)
 		return nil, false
 	}
 	t, err := parseText(s, mode, fields)
@@ -136,13 +162,17 @@ func (l *loader) secretText(at place) *SecretText {
 		// The variable holds the secret itself; from here on it is referred to.
 		s = fmt.Sprintf("${env:%s}", name)
 	}
+	if literal, found := knownSecret(s); found {
+		l.refuseLiteral(at, literal, withRefs)
+		return nil
+	}
 	if !strings.Contains(s, "${") {
-		l.refuseLiteral(at, s)
+		l.refuseLiteral(at, s, withRefs)
 		return nil
 	}
 	t, err := parseText(s, withRefs, roots{})
 	if err == nil && len(t.refs) == 0 {
-		l.refuseLiteral(at, s)
+		l.refuseLiteral(at, s, withRefs)
 		return nil
 	}
 	if err != nil {

@@ -28,13 +28,7 @@ func (l *loader) server(at place, s *Server) {
 		at.node = l.layers(at.node)
 	}
 	found, _ := object(l, at, serverKeys, s)
-	if _, ok := found["data"]; !ok {
-		s.Data = l.defaultData(at)
-	}
-	if _, ok := found["socket"]; !ok {
-		here := at.child("socket", given("", "default"))
-		s.Socket = l.socket(here, filepath.Join(s.Data, "tideover.sock"))
-	}
+	l.defaultPlaces(at, found, s)
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
 		l.open(listen, found, s)
 	}
@@ -92,7 +86,10 @@ func (n *node) override(name string, val *node) {
 
 var serverKeys = []key[Server]{
 	{
-		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.", schema: textSchema,
+		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
+		},
 		set: func(l *loader, at place, s *Server) {
 			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
 				s.Listen = text
@@ -108,7 +105,7 @@ var serverKeys = []key[Server]{
 		set: func(l *loader, at place, s *Server) { s.Hosts = l.hosts(at) },
 	},
 	{
-		name: "data", doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", schema: textSchema,
+		name: "data", doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, s *Server) {
 			if text, ok := l.scalar(at); ok {
 				s.Data = l.path(at, text)
@@ -117,7 +114,7 @@ var serverKeys = []key[Server]{
 		},
 	},
 	{
-		name: "socket", doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", schema: textSchema,
+		name: "socket", doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, s *Server) {
 			if text, ok := l.scalar(at); ok {
 				s.Socket = l.socket(at, l.path(at, text))
@@ -138,9 +135,8 @@ var serverKeys = []key[Server]{
 		set: func(l *loader, at place, s *Server) { s.DeadRetention = l.duration(at) },
 	},
 	{
-		name: "concurrency", def: "64", doc: "Commands and requests at once.",
-		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "integer", Minimum: new(1.0)} },
-		set:    func(l *loader, at place, s *Server) { s.Concurrency = l.number(at, 1) },
+		name: "concurrency", def: "64", doc: "Commands and requests at once.", schema: count(1),
+		set: func(l *loader, at place, s *Server) { s.Concurrency = l.number(at, 1) },
 	},
 	{
 		name: "durability", def: "full", doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",

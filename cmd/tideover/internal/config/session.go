@@ -74,11 +74,11 @@ func (l *loader) packOf(name string, at place) {
 
 // packKeys are the keys of a pack. What they contain is read by package detect.
 var packKeys = []key[struct{}]{
-	{name: "description", doc: "What the pack is for.", schema: textSchema, set: ignore},
-	{name: "extends", doc: "A pack that is built in, whose rules follow these.", schema: func() *jsonschema.Schema { return enum(detect.Names()...) }, set: ignore},
-	{name: "exit-codes", doc: "What exit codes mean.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }, set: ignore},
-	{name: "messages", doc: "Events that carry text for people.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "array"} }, set: ignore},
-	{name: "rules", doc: "What the program says, and what it means; docs/detect.md has all of it.", schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "array"} }, set: ignore},
+	{name: "description", doc: "What the pack is for.", schema: func() *jsonschema.Schema { return orNull(textSchema()) }, set: ignore},
+	{name: "extends", doc: "A pack that is built in, whose rules follow these.", schema: func() *jsonschema.Schema { return orNull(enum(detect.Names()...)) }, set: ignore},
+	{name: "exit-codes", doc: "What exit codes mean.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "object"}) }, set: ignore},
+	{name: "messages", doc: "Events that carry text for people.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
+	{name: "rules", doc: "What the program says, and what it means; docs/detect.md has all of it.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
 }
 
 func ignore(*loader, place, *struct{}) {}
@@ -98,9 +98,13 @@ func (l *loader) session(name string, at place) *Session {
 	if d.Known() {
 		l.value(at.child("resume", given("", "default")), jsonText(d.Resume))
 	}
+	d.Fill()
 	for _, err := range joined(d.Validate()) {
 		here := at
 		if f, ok := errors.AsType[*session.FieldError](err); ok {
+			if f.Field == "name" {
+				continue // said of the key of the section
+			}
 			if p, there := found[f.Field]; there {
 				here, err = p, f.Err
 			}
@@ -124,7 +128,10 @@ func joined(err error) []error {
 // arguments reads a command, whose templates the session checks.
 func (l *loader) arguments(at place) (argv []string) {
 	l.commandLine(at, func(at place) *text {
-		if s, ok := l.scalar(at); ok {
+		s, ok := l.scalar(at)
+		if literal, found := knownSecret(s); found {
+			l.refuseLiteral(at, literal, withoutRefs)
+		} else if ok {
 			argv = append(argv, s)
 		}
 		return nil

@@ -8,20 +8,20 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-func notifierListSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "array", Items: nameSchema(), MinItems: new(1), UniqueItems: true}
+func notifierListSchema(least int) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", Items: nameSchema(), MinItems: &least, UniqueItems: true}
 }
 
 // sessionKeys are the keys of a session.
 var sessionKeys = []key[Session]{
 	{
 		name: "start", required: true, doc: "The command that begins the session, as a list; there is no shell. {{.Session}} is the id of the session.",
-		schema: func() *jsonschema.Schema { return textsSchema(1) },
+		schema: commandSchema,
 		set:    func(l *loader, at place, d *Session) { d.Start = l.arguments(at) },
 	},
 	{
 		name: "resume", doc: "The command that resumes it, with {{.Session}}; known for claude -p and codex exec. Without one the start command is run again.",
-		schema: func() *jsonschema.Schema { return textsSchema(1) },
+		schema: commandSchema,
 		set:    func(l *loader, at place, d *Session) { d.Resume = l.arguments(at) },
 	},
 	{
@@ -30,7 +30,7 @@ var sessionKeys = []key[Session]{
 		set:    func(l *loader, at place, d *Session) { d.ResumeAny = l.truth(at) },
 	},
 	{
-		name: "dir", doc: "Working folder of the commands, relative to the file's; that one unless said.", schema: textSchema,
+		name: "dir", doc: "Working folder of the commands, relative to the file's; that one unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, d *Session) {
 			if s, ok := l.scalar(at); ok {
 				d.Dir = l.path(at, s)
@@ -62,7 +62,7 @@ var sessionKeys = []key[Session]{
 		set: func(l *loader, at place, d *Session) { d.Policy = l.sessionPolicy(at) },
 	},
 	{
-		name: "windows", def: "10", doc: "How many stated resets are waited for.", schema: countSchema,
+		name: "windows", def: "10", doc: "How many stated resets are waited for.", schema: count(1),
 		set: func(l *loader, at place, d *Session) { d.Windows = l.number(at, 1) },
 	},
 	{
@@ -93,8 +93,9 @@ var sessionKeys = []key[Session]{
 		set:    func(l *loader, at place, d *Session) { object(l, at, onKeys, d) },
 	},
 	{
-		name: "notify", doc: "Notifiers that are told what it does, as far as they want to know.", schema: notifierListSchema,
-		set: func(l *loader, at place, d *Session) { d.Notify = l.notifierNames(at) },
+		name: "notify", doc: "Notifiers that are told what it does, as far as they want to know.",
+		schema: func() *jsonschema.Schema { return notifierListSchema(0) },
+		set:    func(l *loader, at place, d *Session) { d.Notify = l.notifierNames(at) },
 	},
 }
 
@@ -124,7 +125,7 @@ var actionOfKeys = []key[session.Action]{
 		},
 	},
 	{
-		name: "attempts", doc: "How often in a row, before the session gives up.", schema: countSchema,
+		name: "attempts", doc: "How often in a row, before the session gives up.", schema: count(1),
 		set: func(l *loader, at place, a *session.Action) { a.Attempts = l.number(at, 1) },
 	},
 }

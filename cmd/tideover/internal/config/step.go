@@ -128,17 +128,14 @@ func mergeEnv(workflow, step []namedText) []namedText {
 var actionKeys = []key[stepDraft]{
 	{
 		name: "run", doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
-		schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: scalarSchema()}
-		},
-		set: setRun,
+		schema: commandSchema, set: setRun,
 	},
 	{
 		name: "http", doc: "The request, with exactly one of get, post, put, patch, delete, head.", schema: httpSchema,
 		set: func(l *loader, at place, d *stepDraft) { l.http(at, d) },
 	},
 	{
-		name: "dir", doc: "Working folder of the command, relative to the file's; the file's unless said.", schema: textSchema,
+		name: "dir", doc: "Working folder of the command, relative to the file's; the file's unless said.", schema: scalarSchema,
 		set: func(l *loader, at place, d *stepDraft) {
 			if s, ok := l.scalar(at); ok {
 				d.Dir = l.path(at, s)
@@ -180,8 +177,13 @@ var actionKeys = []key[stepDraft]{
 
 // alarmKeys are the keys of on-give-up.
 var alarmKeys = append(slices.Clone(actionKeys), key[stepDraft]{
-	name: "notify", doc: "Notifiers that are told.", schema: notifierListSchema,
-	set: func(l *loader, at place, d *stepDraft) { d.notify = l.notifierNames(at) },
+	name: "notify", doc: "Notifiers that are told.",
+	schema: func() *jsonschema.Schema { return notifierListSchema(1) },
+	set: func(l *loader, at place, d *stepDraft) {
+		if d.notify = l.notifierNames(at); at.node.kind == listKind && len(at.node.items) == 0 {
+			l.bad(at, "the list is empty, so that nobody would be told")
+		}
+	},
 })
 
 // stepKeys are the keys of a step.
@@ -223,7 +225,7 @@ var stepKeys = append([]key[stepDraft]{
 		set: func(l *loader, at place, d *stepDraft) { d.PermanentExit = l.codes(at, "an exit code", 1, 255) },
 	},
 	{
-		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: countSchema,
+		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: count(0),
 		set: func(l *loader, at place, d *stepDraft) { d.Concurrency = l.number(at, 0) },
 	},
 }, actionKeys...)
@@ -236,7 +238,7 @@ func setRun(l *loader, at place, d *stepDraft) {
 func (l *loader) commandLine(at place, read func(place) *text) (argv []*text) {
 	if at.node.kind == stringKind {
 		l.bad(at, `a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
-			cut(strings.Join(strings.Fields(at.node.text), ", ")))
+			cut(strings.Join(strings.Fields(maskKnown(at.node.text)), ", ")))
 		return nil
 	}
 	ok := l.list(at, func(at place) {

@@ -11,6 +11,8 @@ import (
 // alarmSuffix ends the names of the workflows that are made of on-give-up.
 const alarmSuffix = ".on-give-up"
 
+const alarmPattern = `\.on-give-up$`
+
 // draft is a workflow while it is read.
 type draft struct {
 	*Workflow
@@ -54,7 +56,7 @@ func (l *loader) workflow(name string, at place) *Workflow {
 // workflowKeys has env first: it is merged into the steps.
 var workflowKeys = []key[draft]{
 	{
-		name: "description", doc: "What the workflow is for, shown on the page.", schema: textSchema,
+		name: "description", doc: "What the workflow is for, shown on the page.", schema: scalarSchema,
 		set: func(l *loader, at place, d *draft) {
 			if s, ok := l.scalar(at); ok {
 				d.Description = s
@@ -71,7 +73,7 @@ var workflowKeys = []key[draft]{
 		set: func(l *loader, at place, d *draft) { d.Timeout = l.duration(at) },
 	},
 	{
-		name: "concurrency", def: "0", doc: "Runs of it at once; 0 for no limit but the server's.", schema: countSchema,
+		name: "concurrency", def: "0", doc: "Runs of it at once; 0 for no limit but the server's.", schema: count(0),
 		set: func(l *loader, at place, d *draft) { d.Concurrency = l.number(at, 0) },
 	},
 	{

@@ -1,9 +1,11 @@
 package detect
 
 // Best returns the verdict to believe of those that several packs give on the
-// same output, in the order of [Names]: the most trusted, then the one on the
-// last line, then one that states a time, then one by a rule that is not
-// everybody's. It returns its index, -1 if there are none.
+// same output, in the order of [Names]: by an event before one by text, and both
+// before one by the exit code; then that of a rule that is not everybody's,
+// unless everybody's matches far below it; then the most trusted; then the one on
+// the last line; then one that states a time. It returns its index, -1 if there
+// are none.
 func Best(stops []Stop) int {
 	best := -1
 	for i, s := range stops {
@@ -15,18 +17,23 @@ func Best(stops []Stop) int {
 }
 
 func (s Stop) better(than Stop) bool {
+	own, other := s.Pack != "generic", than.Pack != "generic"
 	switch {
-	case s.Trust != than.Trust:
+	case s.Trust != than.Trust && (max(s.Trust, than.Trust) == ByEvent || min(s.Trust, than.Trust) == ByExit):
 		return s.Trust > than.Trust
 	case s.Trust == ByExit:
 		// A code means something only to the program that it comes from, and
 		// nothing says which one it was.
-		return s.Pack == "generic"
+		return !own
+	case own && !other:
+		return s.Number+together >= than.Number
+	case other && !own:
+		return s.Number > than.Number+together
+	case s.Trust != than.Trust:
+		return s.Trust > than.Trust
 	case s.Number != than.Number:
 		return s.Number > than.Number
-	case s.Until.IsZero() != than.Until.IsZero():
-		return than.Until.IsZero()
 	default:
-		return than.Pack == "generic" && s.Pack != "generic"
+		return than.Until.IsZero() && !s.Until.IsZero()
 	}
 }

@@ -20,6 +20,10 @@ type Options struct {
 const (
 	defaultLines = 20
 	lastWords    = 5   // lines after which a program that was retrying has gone on
+	lastGeneric  = 8   // lines in which a rule of generic counts
+	lastOfDone   = 3   // lines in which anything but an event counts if the program says that it is done
+	maxAbove     = 8   // lines above a line that may have its context
+	maxWrapped   = 2   // lines that may have the rest of a message
 	maxTraced    = 500 // lines that an explanation looks at
 	maxEvents    = 16
 	maxMessage   = 64 << 10 // bytes of an event's text, from its end
@@ -37,8 +41,11 @@ type Detector struct {
 
 	number int // of the line that is being read, from 1, blank ones included
 	count  int // lines that are not blank
+	order  int // lines and events, of which a line may have several
 	at     time.Time
-	ring   []entry // the last lines, at their count modulo its length
+	said   bool    // the text that is being read is that of an event
+	open   bool    // an event said something that a sign of going on would take back
+	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
 	traced []entry // with Explain: lines with a literal
 }
@@ -49,8 +56,9 @@ type entry struct {
 	at     time.Time
 	number int // as the input counts
 	count  int // as the ring counts
+	order  int // among lines and events
 	event  bool
-	next   []byte // the line of text that follows at once
+	said   bool   // it is the text of an event
 	note   string // why an event did not match
 }
 
@@ -62,7 +70,7 @@ func New(pack *Pack, options Options) *Detector {
 	if options.Location == nil {
 		options.Location = time.Local
 	}
-	d := &Detector{pack: pack, options: options, ring: make([]entry, options.Lines)}
+	d := &Detector{pack: pack, options: options, ring: make([]entry, options.Lines+maxAbove)}
 	d.norm.yield = d.text
 	return d
 }
@@ -83,24 +91,22 @@ func (d *Detector) Tail() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []string
-	for _, e := range d.last() {
+	kept, above := d.kept()
+	for _, e := range kept[above:] {
 		list = append(list, graphic(e.text))
 	}
 	return list
 }
 
-// last returns the entries of the ring, the oldest first.
-func (d *Detector) last() []entry {
+// kept returns the entries of the ring, the oldest first, and how many of them
+// stand above the last lines.
+func (d *Detector) kept() (list []entry, above int) {
 	n := min(d.count, len(d.ring))
-	list := make([]entry, 0, n)
+	list = make([]entry, 0, n)
 	for i := d.count - n + 1; i <= d.count; i++ {
-		e := d.ring[i%len(d.ring)]
-		if next := d.ring[(i+1)%len(d.ring)]; i < d.count && !next.event {
-			e.next = next.text
-		}
-		list = append(list, e)
+		list = append(list, d.ring[i%len(d.ring)])
 	}
-	return list
+	return list, max(0, n-d.options.Lines)
 }
 
 // line takes a line of output without its end.
@@ -125,8 +131,9 @@ func (d *Detector) text(line []byte) {
 
 func (d *Detector) push(line []byte, event bool) *entry {
 	d.count++
+	d.order++
 	e := &d.ring[d.count%len(d.ring)]
-	*e = entry{text: appendShort(e.text[:0], line), at: d.at, number: d.number, count: d.count, event: event}
+	*e = entry{text: appendShort(e.text[:0], line), at: d.at, number: d.number, count: d.count, order: d.order, event: event, said: d.said}
 	return e
 }
 
@@ -138,26 +145,32 @@ func (d *Detector) event(line []byte) {
 	}
 	e.text = slices.Clone(e.text) // the lines of messages may take its place
 	for _, event := range decode(line) {
-		if !d.matchEvent(event, e) && d.options.Explain {
+		d.order++
+		e.count, e.order = d.count, d.order // those before it in a list may have had text
+		r := d.matchEvent(event, e)
+		if r == nil && d.options.Explain {
 			d.traceEvent(event, e)
 		}
-		d.readMessages(event)
+		if r == nil || !r.Alive && !r.MovedOn { // the text of success is an answer, and may quote anything
+			d.readMessages(event)
+		}
 	}
 }
 
 // interesting reports whether the event is worth decoding, which takes a hundred
-// times as long as looking for the literals.
+// times as long as looking for the literals. A sign of going on is in most events
+// of a program that works; it is, once there is something to take back.
 func (d *Detector) interesting(line []byte) bool {
-	for _, l := range d.pack.literals {
-		if bytes.Contains(line, l) {
-			return true
-		}
-	}
-	return false
+	has := func(l []byte) bool { return bytes.Contains(line, l) }
+	return slices.ContainsFunc(d.pack.literals, has) || d.open && slices.ContainsFunc(d.pack.movedOn, has)
 }
 
-func (d *Detector) matchEvent(event any, e entry) bool {
+// matchEvent returns the rule that the event matches, nil if there is none.
+func (d *Detector) matchEvent(event any, e entry) *rule {
 	for _, r := range d.pack.events {
+		if r.MovedOn && !d.open {
+			continue
+		}
 		got, ok := r.matchEvent(event, e.at, d.options.Location)
 		if !ok {
 			continue
@@ -165,21 +178,25 @@ func (d *Detector) matchEvent(event any, e entry) bool {
 		if len(d.events) == maxEvents {
 			d.events = append(d.events[:0], d.events[1:]...)
 		}
-		d.events = append(d.events, match{rule: r, reading: got, line: shown(e.text), number: e.number, count: e.count})
-		return true
+		d.events = append(d.events, match{rule: r, reading: got, line: shown(e.text), number: e.number, count: e.count, end: e.count, order: e.order})
+		d.open = !r.Alive && !r.MovedOn
+		return r
 	}
-	return false
+	return nil
 }
 
 // readMessages reads the text that an event carries for people as if it had been
 // printed.
 func (d *Detector) readMessages(event any) {
+	d.said = true
+	defer func() { d.said = false }()
 	for _, m := range d.pack.messages {
 		if m.event.fails(event) != "" {
 			continue
 		}
 		m.text.visit(event, func(v any) bool {
 			if text, ok := v.(string); ok {
+				d.open = true
 				for line := range strings.SplitSeq(text[max(0, len(text)-maxMessage):], "\n") {
 					d.norm.line([]byte(line))
 				}

@@ -11,11 +11,16 @@
 //	err := cmd.Run()
 //	stop := d.Stop(cmd.ProcessState.ExitCode(), false)
 //
-// What is trusted, most first: an event (a line of JSON), a header
-// (Retry-After: 120), a match in the last lines, the exit code. Text above the
-// last lines never counts, because transcripts are full of prose and code that
-// mention limits. An event counts wherever it stands, until more than as many
-// lines follow: a program that printed that much has gone on.
+// What is trusted, most first: an event (a line of JSON), what the program is
+// known to say, what any program may say (429 Too Many Requests, or the header
+// Retry-After: 120), the exit code. The less is known about who said it, the
+// nearer to the end it must stand, because transcripts are full of prose, code and
+// the output of tests that mention limits; an exit code of success is overruled
+// only by an event and by the program's own last words. An event counts wherever
+// it stands, until the program is seen to go on.
+//
+// A limit that is missed costs a probe; one that is not there costs the hours
+// until it ends. In doubt it is none.
 //
 // The package is not for deciding what to do about a stop, and it does not look
 // at a command that is still running.

@@ -56,6 +56,9 @@ func verdictOf(r Rule) string {
 	if r.Alive {
 		words = append(words, "alive")
 	}
+	if r.MovedOn {
+		words = append(words, "moved on")
+	}
 	if r.Terminal {
 		words = append(words, "never wait")
 	}
@@ -117,5 +120,21 @@ func TestTheDocumentationHasEveryMacroAndReason(t *testing.T) {
 		if !strings.Contains(string(text), "`"+w+"`") {
 			t.Errorf("%s does not say what `%s` is", docFile, w)
 		}
+	}
+}
+
+func TestThePackOfTheDocumentationIsOne(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```yaml\n")
+	pack, _, _ := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatalf("%s has no pack", docFile)
+	}
+	if _, err := Parse("oracle", []byte(pack)); err != nil {
+		t.Error(err)
 	}
 }

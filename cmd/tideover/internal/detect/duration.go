@@ -18,9 +18,9 @@ var (
 )
 
 // readDuration reads 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5
-// minutes.
+// minutes. The units go down: 20s 35s is two durations.
 func readDuration(text string) (time.Duration, error) {
-	rest, sum := strings.TrimSpace(text), 0.0
+	rest, sum, above := strings.TrimSpace(text), 0.0, time.Duration(math.MaxInt64)
 	if rest == "" {
 		return 0, fmt.Errorf("%q is not a duration", text)
 	}
@@ -33,6 +33,10 @@ func readDuration(text string) (time.Duration, error) {
 		if unit == 0 {
 			return 0, fmt.Errorf("%q has the unknown unit %q", text, m[2])
 		}
+		if unit >= above {
+			return 0, fmt.Errorf("%q is not one duration", text)
+		}
+		above = unit
 		n, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			return 0, fmt.Errorf("%q is too large", text)

@@ -120,9 +120,12 @@ func (c condition) fails(event any) string {
 	return ""
 }
 
-// has reports whether the value is wanted; *text* wants a part.
+// has reports whether the value is wanted; *text* wants a part, !text any other.
 func (w *wanted) has(text string) bool {
 	return slices.ContainsFunc(w.values, func(v string) bool {
+		if other, ok := strings.CutPrefix(v, "!"); ok {
+			return text != other
+		}
 		if part, ok := strings.CutPrefix(v, "*"); ok {
 			return strings.Contains(text, strings.TrimSuffix(part, "*"))
 		}

@@ -23,13 +23,18 @@ func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
 	defer d.mu.Unlock()
 	stop, list := d.judge(code, signaled)
 	var out []Finding
-	matched := map[int]bool{}
+	events, texts := map[int]bool{}, map[int]bool{} // by number and by count: a list of events is one line, a message may be several
 	for _, m := range list {
-		matched[m.count] = true
+		if m.rule.trust == ByEvent {
+			events[m.number] = true
+		}
+		for count := m.count; count <= m.end && m.rule.trust != ByEvent; count++ {
+			texts[count] = true
+		}
 		out = append(out, Finding{m.number, m.line, m.rule.pack, m.rule.ID, true, m.verdict})
 	}
 	for _, e := range d.traced {
-		if !matched[e.count] {
+		if e.event && !events[e.number] || !e.event && !texts[e.count] {
 			out = append(out, d.almost(e))
 		}
 	}
@@ -46,7 +51,7 @@ func (d *Detector) almost(e entry) Finding {
 	var ids []string
 	lower := strings.ToLower(string(e.text))
 	for _, r := range d.pack.lines {
-		if r.near(lower) {
+		if r.hints(lower) {
 			ids = append(ids, r.ID)
 			f.Pack = cmp.Or(f.Pack, r.pack)
 		}
@@ -59,17 +64,17 @@ func (d *Detector) almost(e entry) Finding {
 	return f
 }
 
-// traceText remembers a line of text that has words of a rule, and the line that
-// follows it.
+// traceText remembers a line of text that has words of a rule.
 func (d *Detector) traceText(e entry) {
-	if n := len(d.traced); n > 0 && d.traced[n-1].count == e.count-1 {
-		d.traced[n-1].next = slices.Clone(e.text)
-	}
 	lower := strings.ToLower(string(e.text))
-	if slices.ContainsFunc(d.pack.lines, func(r *rule) bool { return r.near(lower) }) {
+	if slices.ContainsFunc(d.pack.lines, func(r *rule) bool { return r.hints(lower) }) {
 		d.trace(e)
 	}
 }
+
+// hints reports whether the words of the line are worth an explanation. Those of
+// ordinary work are not.
+func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 
 // trace remembers a line.
 func (d *Detector) trace(e entry) {
@@ -81,13 +86,18 @@ func (d *Detector) trace(e entry) {
 }
 
 // traceEvent remembers an event that has words of a rule, and why it does not
-// match the first such rule.
+// match the first such rule. Of a list of events it is the first.
 func (d *Detector) traceEvent(event any, e entry) {
-	for _, r := range d.pack.events {
-		if r.near(string(e.text)) {
-			e.note = "not the event of " + r.ID + ": " + r.event.fails(event)
-			d.trace(e)
-			return
+	if n := len(d.traced); n > 0 && d.traced[n-1].event && d.traced[n-1].number == e.number {
+		return
+	}
+	for _, alive := range []bool{false, true} { // what stops it is of more interest
+		for _, r := range d.pack.events {
+			if r.Alive == alive && r.hints(string(e.text)) {
+				e.note = "not the event of " + r.ID + ": " + r.event.fails(event)
+				d.trace(e)
+				return
+			}
 		}
 	}
 }

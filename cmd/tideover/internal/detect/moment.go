@@ -37,8 +37,19 @@ type wall struct {
 	zone              *time.Location
 }
 
+// A program that was limited until a moment is tried again after it, and if the
+// limit is still there, it may say the same moment again. So the next such moment
+// is not meant if the last one is this near; a weekly limit that is hit on the
+// day of its reset is rare, one that ends 180 days from now is unheard of.
+const (
+	recentTime    = time.Hour            // of a time of day
+	recentWeekday = 24 * time.Hour       // of one with a weekday
+	recentDate    = 180 * 24 * time.Hour // of one with a date without a year
+)
+
 // readMoment reads a time of day, with a date and a zone if they are said. Without
-// a date it is the next such moment, and without a year the next such date.
+// a date it is the next such moment, and without a year the next such date,
+// unless the last one has just passed.
 func readMoment(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	w, err := parseWall(text, zone)
 	if err != nil {
@@ -49,13 +60,30 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 		return time.Time{}, fmt.Errorf("%q is not in the calendar", text)
 	}
 	for _, day := range days {
+		recent := false
 		for _, t := range instants(day.Year(), day.Month(), day.Day(), w.hour, w.minute, w.sec, w.zone) {
 			if w.year >= 0 || !t.Before(at.Add(-tolerance)) {
 				return t, nil
 			}
+			recent = recent || at.Sub(t) <= w.recent()
+		}
+		if recent {
+			break
 		}
 	}
 	return time.Time{}, errPast
+}
+
+// recent returns how long a moment without a year has just passed.
+func (w *wall) recent() time.Duration {
+	switch {
+	case w.month > 0:
+		return recentDate
+	case w.weekday >= 0:
+		return recentWeekday
+	default:
+		return recentTime
+	}
 }
 
 func parseWall(text string, zone *time.Location) (w wall, err error) {

@@ -98,7 +98,14 @@ func (n *normalizer) rune(r rune) {
 		n.buf = append(n.buf, '-')
 	case '…':
 		n.buf = append(n.buf, "..."...)
-	case '∙', '•', '⋅', '‧', '・', '·':
+	case '•':
+		// At the beginning it is an item of a list: prose, and no message.
+		if len(bytes.TrimFunc(n.buf, ornament)) == 0 {
+			n.buf = append(n.buf, '-')
+		} else {
+			n.buf = append(n.buf, "·"...)
+		}
+	case '∙', '⋅', '‧', '・', '·':
 		n.buf = append(n.buf, "·"...)
 	default:
 		switch {

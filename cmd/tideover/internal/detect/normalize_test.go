@@ -26,6 +26,8 @@ func TestNormalize(t *testing.T) {
 		"curly quotes, dashes, dots":            {"You’ve “hit” – it…", []string{`You've "hit" - it...`}},
 		"bullets inside":                        {"a ∙ b • c · d", []string{"a · b · c · d"}},
 		"bullets and signs around":              {"⚠️ ● ⎿ a ✗", []string{"a"}},
+		"an item of a list":                     {" • a • b", []string{"- a · b"}},
+		"an item of a list in a frame":          {"│ • a │", []string{"- a"}},
 		"a frame":                               {"│ a  │", []string{"a"}},
 		"a border":                              {"╭──────╮", nil},
 		"colours":                               {"\x1b[1;31ma\x1b[0m b\x1b[38;2;1;2;3mc", []string{"a bc"}},

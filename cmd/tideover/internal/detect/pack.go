@@ -2,13 +2,18 @@ package detect
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 )
@@ -27,18 +32,21 @@ type Pack struct {
 	messages []message
 	exits    map[int]Exit
 	literals [][]byte // an event without any of them is not decoded
+	movedOn  [][]byte // those of rules that are only for when there is something to take back
 }
 
 // message is a [Message] that can be used.
 type message struct {
-	event condition
-	text  path
+	event    condition
+	text     path
+	literals []string
 }
 
 // Name returns the name of the pack.
 func (p *Pack) Name() string { return p.spec.Name }
 
-// Spec returns what the pack was made of, without what it extends.
+// Spec returns what the pack was made of, without what it extends. It is not to
+// be changed.
 func (p *Pack) Spec() Spec { return p.spec }
 
 // Names returns the names of the built-in packs, generic last.
@@ -46,21 +54,60 @@ func Names() []string {
 	return []string{"claude-code", "codex", "gemini", "opencode", "aider", "generic"}
 }
 
-// Builtin returns a built-in pack.
+// lookup finds the pack that another one extends.
+type lookup func(name string) (*Pack, error)
+
+// builtins has the built-in packs. They take milliseconds to make, so each is made
+// when it is first asked for, and once.
+var builtins = func() map[string]func() (*Pack, error) {
+	packs := map[string]func() (*Pack, error){}
+	for _, name := range Names() {
+		packs[name] = sync.OnceValues(func() (*Pack, error) {
+			text, err := packFiles.ReadFile("packs/" + name + ".yaml")
+			if err != nil {
+				return nil, err
+			}
+			return parse(name, text, func(base string) (*Pack, error) { return packs[base]() })
+		})
+	}
+	return packs
+}()
+
+// Builtin returns a built-in pack, which is always the same one.
 func Builtin(name string) (*Pack, error) {
-	if !slices.Contains(Names(), name) {
-		return nil, unknownPack(name)
+	if p := builtins[name]; p != nil {
+		return p()
 	}
-	text, err := packFiles.ReadFile("packs/" + name + ".yaml")
-	if err != nil {
-		return nil, err
-	}
-	return Parse(name, text)
+	return nil, unknownPack(name)
 }
 
 // Parse reads a pack. An error names the pack, the rule and the field, or shows
-// the line of the file.
-func Parse(name string, text []byte) (*Pack, error) {
+// the line of the file; not of one that is JSON, which other programs write.
+func Parse(name string, text []byte) (*Pack, error) { return parse(name, text, Builtin) }
+
+// Load reads a pack from a file. If the file does not say its name, it is that of
+// the file, without what follows the dot.
+func Load(path string) (*Pack, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxPack+1))
+	if err != nil {
+		return nil, err
+	}
+	base := filepath.Base(path)
+	name := strings.TrimSuffix(base, filepath.Ext(base))
+	spec, err := decodeSpec(text)
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", name, err)
+	}
+	spec.Name = cmp.Or(spec.Name, name)
+	return Compile(spec)
+}
+
+func parse(name string, text []byte, base lookup) (*Pack, error) {
 	spec, err := decodeSpec(text)
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", name, err)
@@ -71,12 +118,15 @@ func Parse(name string, text []byte) (*Pack, error) {
 	if spec.Name != name {
 		return nil, fmt.Errorf("pack %s: name: the file says %q", name, spec.Name)
 	}
-	return Compile(spec)
+	return compile(spec, base)
 }
 
 func decodeSpec(text []byte) (spec Spec, err error) {
 	if len(text) > maxPack {
-		return spec, fmt.Errorf("the file has %d bytes; at most %d are read", len(text), maxPack)
+		return spec, fmt.Errorf("the file is too long: at most %d bytes are read", maxPack)
+	}
+	if json.Valid(text) {
+		return decodeJSON(text)
 	}
 	// The parser is not ours, and some inputs that nobody writes make it panic.
 	defer func() {
@@ -94,7 +144,9 @@ func decodeSpec(text []byte) (spec Spec, err error) {
 // Compile checks a pack and makes it usable. The rules of the pack that it
 // extends follow its own, and so does the rest; one of its rules with the id of
 // theirs replaces it.
-func Compile(spec Spec) (*Pack, error) {
+func Compile(spec Spec) (*Pack, error) { return compile(spec, Builtin) }
+
+func compile(spec Spec, base lookup) (*Pack, error) {
 	p := &Pack{spec: spec, exits: maps.Clone(spec.ExitCodes)}
 	var errs []error
 	if spec.Name == "" {
@@ -124,7 +176,7 @@ func Compile(spec Spec) (*Pack, error) {
 		}
 	}
 	if spec.Extends != "" {
-		errs = append(errs, p.extend(ids))
+		errs = append(errs, p.extend(base, ids))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("pack %s: %w", spec.Name, err)
@@ -141,8 +193,8 @@ func (p *Pack) addMessage(m Message) error {
 	if err := errors.Join(err1, err2, checkLiterals(m.Literals, false)); err != nil {
 		return err
 	}
-	p.messages = append(p.messages, message{event, text})
-	p.addLiterals(m.Literals)
+	p.messages = append(p.messages, message{event, text, m.Literals})
+	addLiterals(&p.literals, m.Literals)
 	return nil
 }
 
@@ -163,26 +215,31 @@ func (p *Pack) addRule(spec Rule, ids map[string]bool) error {
 }
 
 func (p *Pack) add(r *rule) {
-	if r.trust == ByEvent {
-		p.events = append(p.events, r)
-		p.addLiterals(r.Literals)
-	} else {
+	switch {
+	case r.trust != ByEvent:
 		p.lines = append(p.lines, r)
+		return
+	case r.MovedOn:
+		addLiterals(&p.movedOn, r.Literals)
+	default:
+		addLiterals(&p.literals, r.Literals)
 	}
+	p.events = append(p.events, r)
 }
 
-func (p *Pack) addLiterals(list []string) {
+func addLiterals(to *[][]byte, list []string) {
 	for _, l := range list {
-		if !slices.ContainsFunc(p.literals, func(have []byte) bool { return string(have) == l }) {
-			p.literals = append(p.literals, []byte(l))
+		if !slices.ContainsFunc(*to, func(have []byte) bool { return string(have) == l }) {
+			*to = append(*to, []byte(l))
 		}
 	}
 }
 
-// extend adds what the pack does not say itself. A user's pack may have the name
-// of the built-in one that it extends.
-func (p *Pack) extend(ids map[string]bool) error {
-	base, err := Builtin(p.spec.Extends)
+// extend adds what the pack does not say itself. A pack may have the name of the
+// built-in one that it extends; the configuration does not allow that, because
+// there a name stands for one pack.
+func (p *Pack) extend(find lookup, ids map[string]bool) error {
+	base, err := find(p.spec.Extends)
 	if err != nil {
 		return fmt.Errorf("extends: %w", err)
 	}
@@ -192,8 +249,8 @@ func (p *Pack) extend(ids map[string]bool) error {
 		}
 	}
 	p.messages = append(p.messages, base.messages...)
-	for _, l := range base.literals {
-		p.addLiterals([]string{string(l)})
+	for _, m := range base.messages {
+		addLiterals(&p.literals, m.literals)
 	}
 	for code, exit := range base.exits {
 		if _, own := p.exits[code]; !own {
@@ -205,17 +262,22 @@ func (p *Pack) extend(ids map[string]bool) error {
 
 // unknownPack says which packs there are, and which one may be meant.
 func unknownPack(name string) error {
-	best, most := "", 1
-	for _, known := range Names() {
-		if n := alike(strings.ToLower(name), known); n > most {
-			best, most = known, n
-		}
-	}
 	msg := fmt.Sprintf("pack %q is unknown", name)
-	if best != "" {
+	if best := closest(name, Names()); best != "" {
 		msg += fmt.Sprintf(" (did you mean %q?)", best)
 	}
 	return fmt.Errorf("%s; the packs are %s", msg, strings.Join(Names(), ", "))
+}
+
+// closest returns the word that may be meant, "" if none is alike.
+func closest(name string, words []string) (best string) {
+	most := 1
+	for _, w := range words {
+		if n := alike(strings.ToLower(name), w); n > most {
+			best, most = w, n
+		}
+	}
+	return best
 }
 
 // alike counts the pairs of neighbouring letters that two words share, which

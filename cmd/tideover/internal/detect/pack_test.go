@@ -2,8 +2,12 @@ package detect
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -11,26 +15,13 @@ import (
 // noon is when the tests take place.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// built has the built-in packs, which take milliseconds to make.
-var built = sync.OnceValues(func() (map[string]*Pack, error) {
-	packs := map[string]*Pack{}
-	for _, name := range Names() {
-		p, err := Builtin(name)
-		if err != nil {
-			return nil, err
-		}
-		packs[name] = p
-	}
-	return packs, nil
-})
-
 func builtin(t testing.TB, name string) *Pack {
 	t.Helper()
-	packs, err := built()
+	p, err := Builtin(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packs[name]
+	return p
 }
 
 // stopOf feeds a detector with one piece of output.
@@ -50,12 +41,13 @@ func TestEveryExampleIsMatchedByItsRule(t *testing.T) {
 			}
 			for _, example := range r.Examples {
 				d := New(builtin(t, name), Options{Location: time.UTC, At: noon, Explain: true})
+				d.open = r.MovedOn
 				_, _ = d.Stream().Write([]byte(example + "\n"))
 				stop, findings := d.Explain(1, false)
-				if len(findings) == 0 || findings[0].Rule != r.ID || !findings[0].Matched {
+				if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Rule == r.ID && f.Matched }) {
 					t.Errorf("%s: %q is found as %+v, want rule %s", name, example, findings, r.ID)
 				}
-				if !r.Alive && (stop.Reason != r.Reason || stop.Terminal != (r.Terminal || r.Reason == Terminal)) {
+				if !r.Alive && !r.MovedOn && (stop.Reason != r.Reason || stop.Terminal != (r.Terminal || r.Reason == Terminal)) {
 					t.Errorf("%s: %q gives %+v, want reason %s", name, example, stop, r.Reason)
 				}
 				if stop.Note != "" && !r.Alive && !strings.Contains(example, "Jul 10th") {
@@ -100,7 +92,15 @@ func TestMistakesInAPackAreNamed(t *testing.T) {
 		"an exit code without a reason":  {"exit-codes: {3: {meaning: x}}", "exit-codes.3: "},
 		"a message without a text":       {"messages: [{event: {a: b}, literals: [xxx]}]", "messages[0]: text: "},
 		"a message without its literals": {"messages: [{event: {a: b}, text: c}]", "messages[0]: literals: missing"},
-		"a file that is too large":       {strings.Repeat("#", maxPack+1), "at most 262144 are read"},
+		"a word that stands for nothing": {rule("line: '^back at {clock}$', literals: [back], reason: rate-limit"), `rule r1: line: {clock} stands for nothing; the words are {lead}, {end}, `},
+		"a word that is misspelt":        {rule("line: '^back in {durations}$', literals: [back], reason: rate-limit"), "{durations} stands for nothing (did you mean {duration}?)"},
+		"an example of something else":   {rule("line: '^back in {duration}$', literals: [back], reason: rate-limit, examples: [back in 5s, back soon]"), `rule r1: examples[1]: the rule does not match "back soon"`},
+		"an example of another event":    {rule("event: {a: b}, literals: [xxx], reason: rate-limit, examples: ['{\"a\":\"c\",\"xxx\":1}']"), `rule r1: examples[0]: the rule does not match`},
+		"an example without a literal":   {rule("line: '^back$', literals: [xxx], reason: rate-limit, examples: [back]"), `examples[0]`},
+		"a context of an event":          {rule("event: {a: b}, literals: [xxx], context: [yyy], reason: rate-limit"), "context: only a line"},
+		"capitals in a context":          {rule("line: x, literals: [xxx], context: [ABC], reason: rate-limit"), `context[0]: "ABC" is not in lower case`},
+		"moved on with a reason":         {rule("line: x, literals: [xxx], moved-on: true, reason: rate-limit"), "moved-on: "},
+		"a file that is too large":       {strings.Repeat("#", maxPack+1), "at most 262144 bytes are read"},
 	} {
 		if _, err := Parse("mine", []byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q in it", name, err, tc.want)
@@ -174,4 +174,114 @@ func TestReasonsHaveNames(t *testing.T) {
 	if _, err := ParseReason("Reason(9)"); err == nil || Reason(9).String() != "Reason(9)" {
 		t.Errorf("reason 9 is %q and parses with %v", Reason(9), err)
 	}
+}
+
+// The configuration hands its packs over as JSON, whose only line is no place that
+// a user knows.
+func TestMistakesInJSONAreNamedInWords(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ text, want string }{
+		"a misspelt key":     {`{"rules":[{"id":"a"},{"id":"b"},{"id":"c","reson":"terminal"}]}`, `pack mine: rules[2].reson: unknown key; did you mean "reason"?`},
+		"an unknown key":     {`{"zzz":1}`, `pack mine: zzz: unknown key; want one of description, exit-codes, extends, messages, name, rules`},
+		"two mistakes":       {`{"rules":[{"zzz":1}],"messages":{}}`, "pack mine: messages: want a list\nrules[0].zzz: unknown key; want one of alive, "},
+		"an unknown reason":  {`{"rules":[{"reason":"tired"}]}`, `pack mine: rules[0].reason: reason "tired" is unknown; want one of `},
+		"a text for a list":  {`{"rules":[{"literals":"abc"}]}`, `pack mine: rules[0].literals: want a list`},
+		"a list for a text":  {`{"rules":[{"line":["abc"]}]}`, `pack mine: rules[0].line: want a text`},
+		"a text for a truth": {`{"rules":[{"alive":"yes"}]}`, `pack mine: rules[0].alive: want true or false`},
+		"a text for a rule":  {`{"rules":["x"]}`, `pack mine: rules[0]: want keys and values`},
+		"a word for a code":  {`{"exit-codes":{"x":{"reason":"terminal"}}}`, `pack mine: exit-codes.x: want a number`},
+		"a deep one":         {`{"rules":[{"until":[{"paths":"a"}]}]}`, `pack mine: rules[0].until[0].paths: unknown key; did you mean "path"?`},
+		"no object":          {`[]`, `pack mine: want keys and values`},
+		"what Compile finds": {`{"rules":[{"id":"a","line":"{clock}","literals":["abc"],"reason":"rate-limit"}]}`, `pack mine: rule a: line: {clock} stands for nothing`},
+	} {
+		if _, err := Parse("mine", []byte(tc.text)); err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(err.Error(), "^") {
+			t.Errorf("%s: error %v, want %q", name, err, tc.want)
+		}
+	}
+	p, err := Parse("mine", []byte(`{"extends":"generic","exit-codes":{"7":{"reason":"terminal","meaning":"x"}},"rules":[{"id":"a","event":{"code":429},"literals":[429],"reason":"rate-limit","for":"5s","until":null}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(p, Options{Location: time.UTC, At: noon})
+	_, _ = d.Stream().Write([]byte(`{"code":429}`))
+	if got := d.Stop(7, false); got.Rule != "a" || !got.Until.Equal(in(5*time.Second)) {
+		t.Errorf("Stop = %+v, want rule a and 5 seconds", got)
+	}
+}
+
+func TestBracesOfTheExpressionStay(t *testing.T) {
+	t.Parallel()
+	for pattern, line := range map[string]string{`^x{2,3}\p{Greek}\x{62}$`: "xxαb", `^\{name\} and \{name} abc$`: "{name} and {name} abc"} {
+		_, err := Compile(Spec{Name: "mine", Rules: []Rule{{ID: "a", Line: pattern, Literals: []string{strings.ToLower(line)}, Reason: RateLimit, Examples: []string{line}}}})
+		if err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+}
+
+func TestBuiltInPacksAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		a, err1 := Builtin(name)
+		b, err2 := Builtin(name)
+		if err1 != nil || err2 != nil || a != b {
+			t.Errorf("Builtin(%q) = %p, %v, then %p, %v", name, a, err1, b, err2)
+		}
+	}
+}
+
+func TestAPackIsReadFromAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for file, tc := range map[string]struct{ text, want string }{
+		"oracle.yaml": {"extends: generic\n", "oracle"},
+		"a.b.yml":     {"name: delphi\n", "delphi"},
+		"bad.yaml":    {"ruls: []\n", `pack bad: [1:1] unknown field "ruls"`},
+		"large.yaml":  {strings.Repeat("#", 2*maxPack), "pack large: the file is too long"},
+	} {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Load(path)
+		if err == nil && p.Name() != tc.want || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("Load(%s) = %v, %v, want %s", file, p, err, tc.want)
+		}
+	}
+	if _, err := Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want that there is no such file", err)
+	}
+}
+
+// parseAny is Parse with the name that the text says.
+func parseAny(text []byte) (*Pack, error) {
+	spec, err := decodeSpec(text)
+	if err != nil {
+		return nil, err
+	}
+	return Compile(spec)
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{ // short, because what is found is made as short as it can be
+		"name: a\nextends: generic\nexit-codes: {7: {reason: terminal, meaning: x}}\n",
+		"name: a\nmessages: [{event: {type: b}, text: c.d, literals: [xxx]}]\n",
+		"name: a\nrules: [{id: b, line: '^x {duration}{end}', literals: [xxx], reason: rate-limit, examples: [xxx]}]\n",
+		`{"name":"a","rules":[{"id":"b","event":{"**.c":[1,true,"d"]},"literals":["xxx"],"reason":"rate-limit","until":[{"path":"e.*","as":"epoch"}],"for":"5s"}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := parseAny(text)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(p.Spec())
+		if err != nil {
+			return // a value that only YAML has, such as a map with numbers
+		}
+		if _, err := Parse(p.Name(), again); err != nil {
+			t.Fatalf("%q is a pack, and as JSON it is not: %v\n%s", text, err, again)
+		}
+	})
 }

@@ -84,7 +84,11 @@ func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, 
 
 // readEpoch reads seconds or milliseconds since 1970, told apart by their size:
 // as seconds, the smallest that is taken for milliseconds is in the year 5138.
-func readEpoch(text string, _ time.Time, _ *time.Location) (time.Time, error) {
+// Where a number is expected, some write 2026-04-11T20:30:24Z instead.
+func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error) {
+	if isoMoment.MatchString(text) {
+		return readMoment(text, at, zone)
+	}
 	if !number.MatchString(text) {
 		return time.Time{}, fmt.Errorf("%q is not a number of seconds since 1970", text)
 	}

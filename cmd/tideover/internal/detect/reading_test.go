@@ -32,7 +32,11 @@ func TestMoments(t *testing.T) {
 		{"15:04", noon, time.UTC, "2026-11-15T15:04:00Z"},
 		{"3pm", noon, berlin, "2026-11-15T14:00:00Z"},
 		{"11:59am", noon, time.UTC, "2026-11-15T11:59:00Z"}, // a minute ago is now
-		{"11:57am", noon, time.UTC, "2026-11-16T11:57:00Z"}, // three are not
+		{"11:57am", noon, time.UTC, "in the past"},          // three are not, and tomorrow is not meant
+		{"11am", noon, time.UTC, "in the past"},
+		{"10:59am", noon, time.UTC, "2026-11-16T10:59:00Z"}, // it is, of more than an hour
+		{"9:34am", utc(11, 15, 9, 36, 54), time.UTC, "in the past"},
+		{"11:30pm", utc(11, 16, 0, 15, 0), time.UTC, "in the past"}, // yesterday's
 		{"11:59pm", utc(11, 16, 0, 1, 0), time.UTC, "2026-11-15T23:59:00Z"},
 		{"4:20pm (Asia/Tbilisi)", noon, time.UTC, "2026-11-15T12:20:00Z"},
 		{"4 PM (UTC)", noon, berlin, "2026-11-15T16:00:00Z"},
@@ -43,8 +47,15 @@ func TestMoments(t *testing.T) {
 		{"tomorrow at 3pm", noon, time.UTC, "2026-11-16T15:00:00Z"},
 		{"today at 3pm", noon, time.UTC, "2026-11-15T15:00:00Z"},
 		{"Mon 7:30pm", noon, time.UTC, "2026-11-16T19:30:00Z"},
-		{"Sunday at 11am", noon, time.UTC, "2026-11-22T11:00:00Z"}, // today, but past
-		{"Sep 15 at 7pm", noon, time.UTC, "2027-09-15T19:00:00Z"},
+		{"Sunday at 11am", noon, time.UTC, "in the past"}, // today
+		{"Sat 1pm", noon, time.UTC, "in the past"},
+		{"Sat 11am", noon, time.UTC, "2026-11-21T11:00:00Z"}, // more than a day ago
+		{"Sep 15 at 7pm", noon, time.UTC, "in the past"},
+		{"Nov 15 at 11:57am", noon, time.UTC, "in the past"},
+		{"May 20 at 7pm", noon, time.UTC, "in the past"},          // 179 days ago
+		{"May 10 at 7pm", noon, time.UTC, "2027-05-10T19:00:00Z"}, // 189
+		{"Dec 30 at 7pm", time.Date(2027, 1, 2, 0, 0, 0, 0, time.UTC), time.UTC, "in the past"},
+		{"Feb 29 at 7pm", time.Date(2028, 1, 2, 0, 0, 0, 0, time.UTC), time.UTC, "2028-02-29T19:00:00Z"},
 		{"Dec 1, 7pm", noon, time.UTC, "2026-12-01T19:00:00Z"},
 		{"1 December 19:00", noon, time.UTC, "2026-12-01T19:00:00Z"},
 		{"Nov 15, 11:59am", noon, time.UTC, "2026-11-15T11:59:00Z"},
@@ -58,9 +69,10 @@ func TestMoments(t *testing.T) {
 		{"2:30am", utc(3, 8, 5, 0, 0), york, "2026-03-08T07:30:00Z"},
 		{"1:30am", utc(11, 1, 4, 0, 0), york, "2026-11-01T05:30:00Z"},
 		{"1:30am", utc(11, 1, 5, 45, 0), york, "2026-11-01T06:30:00Z"}, // the first has passed
-		{"1:30am", utc(11, 1, 6, 45, 0), york, "2026-11-02T06:30:00Z"},
+		{"1:30am", utc(11, 1, 6, 45, 0), york, "in the past"},
+		{"1:30am", utc(11, 1, 7, 45, 0), york, "2026-11-02T06:30:00Z"},
 		{"3pm", utc(3, 8, 5, 0, 0), york, "2026-03-08T19:00:00Z"},
-		{"3pm", utc(3, 7, 21, 0, 0), york, "2026-03-08T19:00:00Z"}, // 22 hours away
+		{"3pm", utc(3, 7, 21, 30, 0), york, "2026-03-08T19:00:00Z"}, // 21 hours and a half away
 		{"2:30am", utc(3, 28, 12, 0, 0), berlin, "2026-03-29T01:30:00Z"},
 
 		{"3", noon, time.UTC, "may be any number"},
@@ -110,12 +122,16 @@ func TestOtherFormsOfTime(t *testing.T) {
 		{"1794747600", "epoch", "2026-11-15T13:00:00Z"},
 		{"1794747600000", "epoch", "2026-11-15T13:00:00Z"},
 		{"1794743940", "epoch", "2026-11-15T11:59:00Z"},
+		{"2026-11-15T13:00:00Z", "epoch", "2026-11-15T13:00:00Z"},
+		{"2026-11-15T14:00:00.250+01:00", "epoch", "2026-11-15T13:00:00Z"},
 		{"120", "retry-after", "2026-11-15T12:02:00Z"},
 		{"Sun, 15 Nov 2026 13:00:00 GMT", "retry-after", "2026-11-15T13:00:00Z"},
 
 		{"367 days", "duration", "more than 366 days"},
 		{"-5s", "duration", "is not a duration"},
 		{"5 months", "duration", `unknown unit "months"`},
+		{"20s 35s", "duration", "is not one duration"},
+		{"3 hours 2 days", "duration", "is not one duration"},
 		{"", "duration", "is not a duration"},
 		{strings.Repeat("9", 400) + "s", "duration", "is not a duration"}, // cut
 		{strings.Repeat("9", 90) + "s", "duration", "more than 366 days"},
@@ -125,6 +141,8 @@ func TestOtherFormsOfTime(t *testing.T) {
 		{"9999999999", "epoch", "more than 366 days"},
 		{strings.Repeat("9", 50), "epoch", "more than 366 days"},
 		{"soon", "epoch", "is not a number"},
+		{"3pm", "epoch", "is not a number"},
+		{"2026-11-14T13:00:00Z", "epoch", "in the past"},
 		{"later", "retry-after", "neither seconds nor a date"},
 	} {
 		wantReading(t, tc.text, tc.as, noon, time.UTC, tc.want)

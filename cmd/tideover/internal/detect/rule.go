@@ -9,20 +9,48 @@ import (
 	"time"
 )
 
-// macros are what words in braces stand for in the pattern of a line.
-var macros = strings.NewReplacer(
+// macros are the words in braces, and what they stand for in the pattern of a
+// line.
+var macros = []string{
 	// How a message begins: at the start of its line, after a time stamp and the
 	// words that mark an error, or as the text of an error in JSON.
-	"{lead}", `^(?:\[?\d{4}-\d\d-\d\d[t ][\d:.,z+-]+\]? )?`+
-		`(?:\[?(?:[a-z_-]+ )?[\w.]*(?:error|exception|fatal)\]?(?:: ?| \(?\d{3}\)?:? ?)|\\?"(?:message|error|detail)\\?": ?\\?"){0,3}`+
+	"{lead}", `^(?:\[?\d{4}-\d\d-\d\d[t ][\d:.,z+-]+\]? )?` +
+		`(?:\[?(?:[a-z_-]+ )?[\w.]*(?:error|exception|fatal)\]?(?:: ?| \(?\d{3}\)?:? ?)|\\?"(?:message|error|detail)\\?": ?\\?"){0,3}` +
 		`(?:\(?\d{3}\)? ?[:·-]? ?)?`,
 	"{end}", `[.!"'\\,;\])}]*$`,
 	"{limit}", `(?:too many requests|rate[ _-]?limit(?:ed| exceeded| reached| hit| error))`,
-	"{duration}", `(?P<duration>(?:`+durationPart+`,?(?: and)? ?)+)`,
-	"{moment}", `(?P<moment>`+momentText+`)`,
+	"{duration}", `(?P<duration>(?:` + durationPart + `,?(?: and)? ?)*` + durationPart + `\b)`,
+	"{moment}", `(?P<moment>` + momentText + `)`,
 	"{epoch}", `(?P<epoch>\d{10}(?:\d{3})?)\b`,
 	"{seconds}", `(?P<seconds>\d+(?:\.\d+)?)`,
-)
+}
+
+// braced finds what looks like a word in braces. \p{Greek} and \x{1F600} are for
+// the expression, and \{ is a brace.
+var braced = regexp.MustCompile(`(\\[pPx]?)?\{([A-Za-z][\w-]*)\}`)
+
+// expand writes out the words in braces.
+func expand(pattern string) (string, error) {
+	pattern = strings.NewReplacer(macros...).Replace(pattern)
+	for _, m := range braced.FindAllStringSubmatch(pattern, -1) {
+		if m[1] == "" {
+			return "", unknownMacro(m[2])
+		}
+	}
+	return pattern, nil
+}
+
+func unknownMacro(name string) error {
+	var words []string
+	for i := 0; i < len(macros); i += 2 {
+		words = append(words, macros[i])
+	}
+	msg := fmt.Sprintf("{%s} stands for nothing", name)
+	if best := closest("{"+name+"}", words); best != "" {
+		msg += fmt.Sprintf(" (did you mean %s?)", best)
+	}
+	return fmt.Errorf(`%s; the words are %s, and a brace is \{`, msg, strings.Join(words, ", "))
+}
 
 // rule is a [Rule] that can be used.
 type rule struct {
@@ -48,14 +76,39 @@ func compileRule(pack string, spec Rule) (*rule, error) {
 	var err error
 	switch {
 	case spec.Line != "":
-		r.trust, err = ByLine, r.compileLine(macros.Replace(spec.Line))
+		r.trust = ByLine
+		var pattern string
+		if pattern, err = expand(spec.Line); err != nil {
+			err = fmt.Errorf("line: %w", err)
+		} else {
+			err = r.compileLine(pattern)
+		}
 	case spec.Header != "":
 		r.trust, err = ByHeader, r.compileHeader()
 	default:
 		r.trust = ByEvent
 		r.event, err = compileCondition(spec.Event)
 	}
-	return r, errors.Join(append(errs, err, r.compileUntil(), checkLiterals(r.Literals, spec.Line != ""))...)
+	if err := errors.Join(append(errs, err, r.compileUntil(), checkLiterals(r.Literals, spec.Line != ""))...); err != nil {
+		return nil, err
+	}
+	return r, r.checkExamples()
+}
+
+// checkExamples refuses examples that the rule does not match by itself.
+func (r *rule) checkExamples() error {
+	p := &Pack{spec: Spec{Name: r.pack}}
+	p.add(r)
+	var errs []error
+	for i, example := range r.Examples {
+		d := New(p, Options{Location: time.UTC})
+		d.open = true
+		_, _ = d.Stream().Write([]byte(example))
+		if _, list := d.judge(1, false); len(list) == 0 {
+			errs = append(errs, fmt.Errorf("examples[%d]: the rule does not match %q", i, clip(example, maxShown)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *rule) checkKind() error {
@@ -71,6 +124,12 @@ func (r *rule) checkKind() error {
 	if len(r.Until) > 0 && len(r.Event) == 0 {
 		return errors.New("until: only an event has fields; a line has groups such as {duration}")
 	}
+	if len(r.Context) > 0 {
+		if r.Line == "" {
+			return errors.New("context: only a line has lines above it")
+		}
+		return checkTexts("context", r.Context, true)
+	}
 	return nil
 }
 
@@ -78,11 +137,14 @@ func (r *rule) checkVerdict() error {
 	switch r.Reason {
 	case RateLimit, ContextFull, Terminal, Overloaded:
 	case Unknown:
-		if !r.Alive {
+		if !r.Alive && !r.MovedOn {
 			return errors.New("reason: missing")
 		}
 	default:
 		return fmt.Errorf("reason: %s is not for a rule: the exit code says it", r.Reason)
+	}
+	if r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.For != "" || len(r.Until) > 0) {
+		return errors.New("moved-on: takes back what was said before and says nothing itself, but reason, alive, terminal, for or until is given")
 	}
 	if r.Alive && (r.Terminal || r.Reason == Terminal) {
 		return errors.New("alive: a program that goes on has not stopped for good")
@@ -147,69 +209,17 @@ func checkLiterals(list []string, lower bool) error {
 	if len(list) == 0 {
 		return errors.New("literals: missing; a line that has none of them is not looked at")
 	}
+	return checkTexts("literals", list, lower)
+}
+
+func checkTexts(key string, list []string, lower bool) error {
 	for i, l := range list {
 		if len(l) < 3 {
-			return fmt.Errorf("literals[%d]: %q is in too many lines; want 3 characters or more", i, l)
+			return fmt.Errorf("%s[%d]: %q is in too many lines; want 3 characters or more", key, i, l)
 		}
 		if lower && l != strings.ToLower(l) {
-			return fmt.Errorf("literals[%d]: %q is not in lower case", i, l)
+			return fmt.Errorf("%s[%d]: %q is not in lower case", key, i, l)
 		}
 	}
 	return nil
-}
-
-// near reports whether the line, in lower case, has a literal of the rule.
-func (r *rule) near(lower string) bool {
-	for _, l := range r.Literals {
-		if strings.Contains(lower, l) {
-			return true
-		}
-	}
-	return false
-}
-
-// matchLine matches a line that has a literal.
-func (r *rule) matchLine(line string, at time.Time, zone *time.Location) (reading, bool) {
-	m := r.pattern.FindStringSubmatch(line)
-	if m == nil {
-		return reading{}, false
-	}
-	var got reading
-	for i, as := range r.groups {
-		if as != "" && m[i] != "" && got.until.IsZero() {
-			got = read(m[i], as, at, zone)
-		}
-	}
-	return r.orWait(got, at), true
-}
-
-// matchEvent matches an event.
-func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading, bool) {
-	if r.event.fails(event) != "" {
-		return reading{}, false
-	}
-	var got reading
-	for _, f := range r.until {
-		f.path.visit(event, func(v any) bool {
-			if text, ok := scalar(v); ok {
-				got = read(text, f.as, at, zone)
-			}
-			return got.until.IsZero()
-		})
-		if !got.until.IsZero() {
-			break
-		}
-	}
-	return r.orWait(got, at), true
-}
-
-// orWait gives the rule's own wait to a reading that found none.
-func (r *rule) orWait(got reading, at time.Time) reading {
-	if got.until.IsZero() && r.wait > 0 {
-		got.until, got.stated, got.as = at.Add(r.wait), r.For, "rule"
-	}
-	if r.Terminal || r.Alive {
-		got = reading{}
-	}
-	return got
 }

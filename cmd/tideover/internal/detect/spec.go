@@ -31,8 +31,8 @@ type Rule struct {
 	ID string `yaml:"id" json:"id"`
 
 	// Event is for lines of JSON: paths and the values wanted there, a list
-	// meaning any of them. A path is names with dots between; * is any name or
-	// index, and a ** at the start is any depth.
+	// meaning any of them, !text any but this. A path is names with dots between;
+	// * is any name or index, and a ** at the start is any depth.
 	Event map[string]any `yaml:"event" json:"event,omitempty"`
 
 	// Header is the name of a header, whose value is read as Retry-After is.
@@ -48,11 +48,23 @@ type Rule struct {
 	// A header needs none.
 	Literals []string `yaml:"literals" json:"literals,omitempty"`
 
-	Reason   Reason   `yaml:"reason" json:"reason"`
-	Until    []Field  `yaml:"until" json:"until,omitempty"`       // of an event; the first that is there counts
-	For      string   `yaml:"for" json:"for,omitempty"`           // the wait when none is stated, such as 60s
-	Terminal bool     `yaml:"terminal" json:"terminal,omitempty"` // never wait
-	Alive    bool     `yaml:"alive" json:"alive,omitempty"`       // the program goes on: what it said before is void
+	// Context is for a line that says too little by itself: it, or one of the 8
+	// above it, must have one of these texts, in lower case.
+	Context []string `yaml:"context" json:"context,omitempty"`
+
+	Reason   Reason  `yaml:"reason" json:"reason"`
+	Until    []Field `yaml:"until" json:"until,omitempty"`       // of an event; the first that is there counts
+	For      string  `yaml:"for" json:"for,omitempty"`           // the wait when none is stated, such as 60s
+	Terminal bool    `yaml:"terminal" json:"terminal,omitempty"` // never wait
+	Alive    bool    `yaml:"alive" json:"alive,omitempty"`       // the program goes on by itself: what it said before is void
+
+	// MovedOn is for what a program says when it works, or fails for another
+	// cause. An event takes back the events before it, and their text; a line
+	// takes back the lines before it that only rules of generic match.
+	MovedOn bool `yaml:"moved-on" json:"moved-on,omitempty"`
+
+	// Examples are lines, or several with line ends between, that the rule
+	// matches. [Compile] checks that it does.
 	Examples []string `yaml:"examples" json:"examples,omitempty"`
 }
 

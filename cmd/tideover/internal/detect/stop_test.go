@@ -30,7 +30,12 @@ var messages = []struct {
 	{"claude-code", "5-hour limit reached ∙ resets 3am", RateLimit, utc(11, 16, 3, 0, 0)},
 	{"claude-code", "5-hour limit reached • resets 3pm", RateLimit, utc(11, 15, 15, 0, 0)},
 	{"claude-code", "You’ve hit your session limit · resets 4:20pm (Asia/Tbilisi)", RateLimit, utc(11, 15, 12, 20, 0)},
-	{"claude-code", "You've hit your weekly limit · resets Sep 15 at 7pm", RateLimit, time.Date(2027, 9, 15, 19, 0, 0, 0, time.UTC)},
+	{"claude-code", "You've hit your weekly limit · resets Sep 15 at 7pm", RateLimit, time.Time{}}, // that is past
+	{"claude-code", "You've hit your weekly limit · resets Dec 15 at 7pm", RateLimit, utc(12, 15, 19, 0, 0)},
+	{"claude-code", "You've hit your weekly limit · resets Monday", RateLimit, time.Time{}},
+	{"claude-code", "You've hit your limit · resets 3pm (UTC)", RateLimit, utc(11, 15, 15, 0, 0)},
+	{"claude-code", `{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":"2026-11-15T13:00:00Z"}}`, RateLimit, utc(11, 15, 13, 0, 0)},
+	{"claude-code", `{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794747600,"overageStatus":"rejected","isUsingOverage":true}}`, RateLimit, utc(11, 15, 13, 0, 0)},
 	{"claude-code", "Your limit will reset at 4 PM (UTC).", RateLimit, utc(11, 15, 16, 0, 0)},
 	{"claude-code", "Your limit will reset at 4\u202fPM (UTC).", RateLimit, utc(11, 15, 16, 0, 0)},
 	{"claude-code", "\x1b[31m⎿ \x1b[1m5-hour limit reached\x1b[0m ∙ resets 3pm\x1b[K", RateLimit, utc(11, 15, 15, 0, 0)},
@@ -72,8 +77,9 @@ var messages = []struct {
 	{"gemini", "✕ [API Error: You have exhausted your capacity on this model. Your quota will reset after 19h14m47s.]", RateLimit, in(19*time.Hour + 14*time.Minute + 47*time.Second)},
 	{"gemini", `"message": "Your quota will reset after 19h14m47s.",`, RateLimit, in(19*time.Hour + 14*time.Minute + 47*time.Second)},
 	{"gemini", "Access resets at 3:14 PM PDT.", RateLimit, utc(11, 15, 22, 14, 0)},
-	{"gemini", `"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"`, RateLimit, in(time.Minute)},
-	{"gemini", "\"quotaId\": \"GenerateRequestsPerDayPerProjectPerModel-FreeTier\",\n\"retryDelay\": \"34s\"", RateLimit, time.Time{}},
+	{"gemini", `[API Error: {"error":{"code":429,"details":[{"violations":[{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"}]}]}}]`, RateLimit, in(time.Minute)},
+	{"gemini", "\"@type\": \"type.googleapis.com/google.rpc.QuotaFailure\",\n\"violations\": [\n{\n\"quotaId\": \"GenerateRequestsPerMinutePerProjectPerModel\"\n}\n]", RateLimit, in(time.Minute)},
+	{"gemini", "\"status\": \"RESOURCE_EXHAUSTED\"\n\"quotaId\": \"GenerateRequestsPerDayPerProjectPerModel-FreeTier\",\n\"retryDelay\": \"34s\"", RateLimit, time.Time{}},
 	{"opencode", "limit will reset at 2026-11-15 20:30:24", RateLimit, utc(11, 15, 20, 30, 24)},
 	{"opencode", "Usage limit reached. It will reset in 2 days 3 hours", RateLimit, in(51 * time.Hour)},
 	{"opencode", "Free usage exceeded", RateLimit, time.Time{}},
@@ -102,7 +108,7 @@ func TestEveryMessageIsUnderstood(t *testing.T) {
 func TestTerminalMeansNever(t *testing.T) {
 	t.Parallel()
 	for output, pack := range map[string]string{
-		`"quotaId": "GenerateRequestsPerDayPerProject"` + "\n" + `"retryDelay": "34s"`: "gemini",
+		`"code": 429,` + "\n" + `"quotaId": "GenerateRequestsPerDayPerProject"` + "\n" + `"retryDelay": "34s"`: "gemini",
 		"workspace is out of credits": "codex", "hit your spend cap": "codex", "Credit balance is too low": "claude-code",
 	} {
 		if got := stopOf(t, pack, output, 1); !got.Terminal || !got.Until.IsZero() {
@@ -140,12 +146,42 @@ func TestDecoysAreLeftAlone(t *testing.T) {
 		`{"type":"rate_limit_event","rate_limit_info":{"status":"allowed_warning","resetsAt":1794747600}}`,
 		`{"type":"user","message":{"content":[{"type":"tool_result","content":"5-hour limit reached ∙ resets 3am"}]}}`,
 		`{"type":"assistant","message":{"model":"opus","content":[{"type":"text","text":"5-hour limit reached ∙ resets 3am"}]}}`,
+		"Approaching usage limit · resets at 7pm",
+		"The rate limit resets every minute.",
+		"limit resets after the window",
+		"Weekly usage resets Monday",
+		"Current session usage resets 3pm",
+		"Opus limit resets Nov 20, 9am",
+		"-5-hour limit reached · resets 3am",
+		"+5-hour limit reached · resets 3am",
+		"- 5-hour limit reached · resets 3am",
+		"• 5-hour limit reached · resets 3am",
+		"> 5-hour limit reached · resets 3am",
+		"Tests cover limit reached resets properly",
+		"You've hit your usage limit handling code on the head.",
+		"• 429 Too Many Requests",
+		"• Wait for 10 seconds. Then rerun the tests.",
+		"Wait for 30s before checking the pod",
+		"Error: request too large",
+		"Error: input too long",
+		"    retryDelay: '5s', // between two tries",
+		`  "retryDelay": "5s",`,
+		`"quotaId": "GenerateRequestsPerDayPerProject"`,
+		`{"type":"tool_use","parameters":{"config":{"retryDelay":"5s"}}}`,
+		`{"type":"tool_use","parameters":{"quotaId":"XPerDay"}}`,
+		`{"type":"item.completed","item":{"type":"mcp_tool_call","result":{"type":"usage_limit_reached"}}}`,
+		`{"type":"result","is_error":false,"result":"429 Too Many Requests"}`,
+		`{"type":"result","is_error":false,"result":"The server answers with\nRetry-After: 120"}`,
+		`{"type":"result","is_error":false,"result":"5-hour limit reached · resets 3pm"}`,
+		`[{"type":"system"},{"type":"result","is_error":false,"result":"Credit balance is too low"}]`,
 		`const event = {"type":"rate_limit_event","status":"rejected","resetsAt":1794747600}`,
 		`{"type":"rate_limit_event","status":"rejected","resetsAt":1794747600`, // no end
 	} {
 		for _, pack := range Names() {
-			if got := stopOf(t, pack, output+"\n", 0); got.Reason != Completed {
-				t.Errorf("%s: %q is taken for %+v", pack, output, got)
+			for code, want := range map[int]Reason{0: Completed, 1: Crashed, -1: Unknown} {
+				if got := stopOf(t, pack, output+"\n", code); got.Reason != want {
+					t.Errorf("%s, exit %d: %q is taken for %+v", pack, code, output, got)
+				}
 			}
 		}
 	}
@@ -173,9 +209,10 @@ func TestOnlyTheLastLinesCount(t *testing.T) {
 		"the same long before the end":                 {"529 Overloaded · Retrying in 4s · attempt 6/10\n" + strings.Repeat("more\n", 6), Crashed},
 		"a limit after retries":                        {"529 Overloaded · Retrying in 4s · attempt 6/10\n" + limit, RateLimit},
 		"an event is trusted more than a later line":   {event + "Prompt is too long\n", RateLimit},
-		"a header is trusted more than a later line":   {"Retry-After: 120\nPrompt is too long\n", RateLimit},
+		"a header is trusted more than a later line":   {"Retry-After: 120\n503 Service Unavailable\n", RateLimit},
 		"of two lines the later one":                   {limit + "Prompt is too long\n", ContextFull},
-		"never is stronger than a later limit":         {"Credit balance is too low\n" + limit, Terminal},
+		"never is stronger than a later 429":           {"Credit balance is too low\n429 Too Many Requests\n", Terminal},
+		"but not than a limit that is the program's":   {"Credit balance is too low\n" + limit, RateLimit},
 		"prose in the middle of the transcript":        {limit + strings.Repeat("and so on\n", 500), Crashed},
 		"a title that does not end keeps the message":  {"\x1b]0;title " + "\x1b[m\n" + limit, RateLimit},
 		"a spinner of megabytes, and then the message": {strings.Repeat("\r⠋ Thinking", 1<<17) + "\r" + limit, RateLimit},

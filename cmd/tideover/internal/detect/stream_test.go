@@ -171,6 +171,11 @@ func FuzzWrite(f *testing.F) {
 		a := int(i % uint(len(output)+1))
 		b := a + int(j%uint(len(output)-a+1))
 		want, wantTail := stop(output)
+		explained := New(pack, Options{Location: time.UTC, At: noon, Explain: true})
+		_, _ = explained.Stream().Write(output)
+		if got, _ := explained.Explain(1, false); got != want {
+			t.Fatalf("%q explained gives %+v, want %+v", output, got, want)
+		}
 		got, gotTail := stop(output[:a], output[a:b], output[b:])
 		if got != want || !slices.Equal(gotTail, wantTail) {
 			t.Fatalf("%q split at %d and %d gives %+v, %q, want %+v, %q", output, a, b, got, gotTail, want, wantTail)

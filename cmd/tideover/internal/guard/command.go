@@ -27,18 +27,23 @@ type Command struct {
 	Terminal       bool // the streams are a terminal, which is to be the command's own
 }
 
-// Run runs the command and returns its exit code, 128+n if it died of signal n.
-// When the context ends, so does the command. An error is the guard's own: the
-// command has not been run, or nobody knows how it ended.
-func Run(ctx context.Context, c Command) (code int, err error) {
+// Result is how a command ended.
+type Result struct {
+	Code int  // the exit code, 128+n if it died of signal n
+	Told bool // it was told to end, and may say anything about itself
+}
+
+// Run runs the command. When the context ends, the command is told to end. An error
+// is the guard's own: the command has not been run, or nobody knows how it ended.
+func Run(ctx context.Context, c Command) (Result, error) {
 	pass, hold, err := os.Pipe() // while it is open the command may run
 	if err != nil {
-		return 0, err
+		return Result{}, err
 	}
 	defer hold.Close()
 	says, told, err := os.Pipe()
 	if err != nil {
-		return 0, errors.Join(err, pass.Close())
+		return Result{}, errors.Join(err, pass.Close())
 	}
 	defer says.Close()
 	// Not CommandContext: the guard is not killed, it is told, and ends what it guards.
@@ -51,7 +56,7 @@ func Run(ctx context.Context, c Command) (code int, err error) {
 	err = cmd.Start()
 	_, _ = pass.Close(), told.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start the guard of a command: %w", err)
+		return Result{}, fmt.Errorf("start the guard of a command: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = hold.Close()
@@ -64,20 +69,23 @@ func Run(ctx context.Context, c Command) (code int, err error) {
 }
 
 // conclude waits for the guard and says how the command ended.
-func conclude(ctx context.Context, cmd *exec.Cmd, said string) (code int, err error) {
+func conclude(ctx context.Context, cmd *exec.Cmd, said string) (r Result, err error) {
+	said, told := strings.CutPrefix(said, saysTold)
+	r.Told = told
 	err = cmd.Wait()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	if code = cmd.ProcessState.ExitCode(); code < 0 { // it was killed, and could end nothing
+	if r.Code = cmd.ProcessState.ExitCode(); r.Code < 0 { // it was killed, and could end nothing
+		r.Told = ctx.Err() != nil
 		process.KillSession(cmd.Process.Pid)
 	}
 	switch {
 	case err != nil || ctx.Err() != nil:
 	case said != "":
 		err = errors.New(said)
-	case code < 0:
+	case r.Code < 0:
 		err = fmt.Errorf("the guard of the command has died (%v)", cmd.ProcessState)
 	}
-	return code, err
+	return r, err
 }

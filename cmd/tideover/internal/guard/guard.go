@@ -39,7 +39,10 @@ func Main(args []string) int {
 	runtime.LockOSThread()
 	says := os.NewFile(guardSays, "says")
 	keep(says)
-	code, err := guard(args)
+	code, told, err := guard(args)
+	if told {
+		fmt.Fprint(says, saysTold)
+	}
 	if start, ok := errors.AsType[*process.StartError](err); ok && !start.Transient() {
 		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // which is as good as the command's own
 	} else if err != nil {
@@ -48,17 +51,20 @@ func Main(args []string) int {
 	return code
 }
 
-func guard(args []string) (int, error) {
+// saysTold is how the guard says that it has told the command to end.
+const saysTold = "\x00"
+
+func guard(args []string) (code int, told bool, err error) {
 	if i := slices.Index(args, "--"); i != 2 || len(args) < 4 {
-		return process.CodeInternal, errors.New("this command is for tideover itself")
+		return process.CodeInternal, false, errors.New("this command is for tideover itself")
 	}
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
-		return process.CodeInternal, err
+		return process.CodeInternal, false, err
 	}
 	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true})
 	if err != nil {
-		return process.CodeInternal, err
+		return process.CodeInternal, false, err
 	}
 	defer func() { _ = sup.Close() }()
 	ctx, cancel := context.WithCancel(sup.Context())
@@ -71,15 +77,15 @@ func guard(args []string) (int, error) {
 	}()
 	unlock, err := lock(ctx, args[1])
 	if err != nil {
-		return process.CodeInternal, fmt.Errorf("wait for the attempt before: %w", err)
+		return process.CodeInternal, false, fmt.Errorf("wait for the attempt before: %w", err)
 	}
 	defer unlock()
 	res, err := sup.Run(ctx)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
-		return start.Code, err
+		return start.Code, false, err
 	}
 	if err != nil {
-		return process.CodeInternal, err
+		return process.CodeInternal, false, err
 	}
-	return res.Code, nil
+	return res.Code, res.TimedOut, nil
 }

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,15 @@ const (
 )
 
 // command runs the notifier's command with the message on its input, and ends it
-// with its process group when the time is up.
-func (s *Sender) command(ctx context.Context, m Message, _ *mask) error {
+// with its process group when the time is up. Arguments that can't be written out
+// are empty: the message is on its input anyway.
+func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	argv, err := s.notifier.Argv(m.Fields())
 	if err != nil {
-		return retry.Permanent(err)
+		m.Note = note(err, k)
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return retry.Permanent(cmp.Or(err, errors.New("there is no command")))
 	}
 	env, err := s.environ(m)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -30,6 +31,37 @@ func TestACommandGetsTheMessage(t *testing.T) {
 	want, _ := json.Marshal(message())
 	if got := string(data); got != string(want)+"\ngave-up|8|PLANTED|nightly gave up" {
 		t.Errorf("the command saw %s", got)
+	}
+}
+
+func TestACommandRunsWithoutATemplateThatFails(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	s := sender(t, `{run: [sh, -c, 'exec >"$OUT"; cat; printf "%s|%s|%s|%s" "$#" "$1" "$2" "$TIDEOVER_NOTE"', sh, '`+late+`', "{{ .subject }}"], env: {OUT: "`+out+`"}}`)
+	m := message()
+	m.Attempt = 7
+	if err := s.Send(context.Background(), m); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input, arguments, _ := strings.Cut(string(data), "\n")
+	var got notify.Message
+	if err := json.Unmarshal([]byte(input), &got); err != nil || got.ID != m.ID || !strings.Contains(got.Note, "run[4]: template: ") {
+		t.Errorf("input %s, %v", input, err)
+	}
+	if want := "2||nightly|" + got.Note; arguments != want {
+		t.Errorf("arguments %q, want %q", arguments, want)
+	}
+}
+
+func TestACommandIsToldOfNoLimit(t *testing.T) {
+	m := message()
+	m.Attempts = retry.Unlimited
+	s := sender(t, `{run: [sh, -c, 'test "$TIDEOVER_ATTEMPTS/$0" = unlimited/-1', "{{ .attempts }}"]}`)
+	if err := s.Send(context.Background(), m); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,6 @@
 //
 // It keeps nothing and retries nothing: who needs a message to arrive runs
 // [Sender.Send] under the notifier's policy, from an outbox that survives the
-// process. A message may then be sent twice; its id, which is the same for the
-// same event, tells the receiver.
+// process, and passes on what [SendError.Progress] returns. A message may then be
+// sent twice; its id, which is the same for the same event, tells the receiver.
 package notify

@@ -7,19 +7,26 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/smtp"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/retry"
 )
 
-// email sends a mail. The server may accept some recipients and refuse others;
-// the mail then goes to the former, and the error says who did not get it.
+// email sends a mail to those who do not have it yet. The server may accept some
+// recipients and refuse others; the mail then goes to the former, and the error says
+// who did not get it, and who did.
 func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
 	e := s.notifier.Email
+	to := remaining(e.To, m.Delivered)
+	if len(to) == 0 {
+		return nil
+	}
 	login, err := s.login()
 	if err != nil {
 		return err
@@ -41,7 +48,7 @@ func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
 			return fmt.Errorf("%s: log in: %w", e.Server, refusal(err))
 		}
 	}
-	if err := deliver(c, e, mailText(e, m)); err != nil {
+	if err := deliver(c, e.From, to, mailText(e, m)); err != nil {
 		return fmt.Errorf("%s: %w", e.Server, err)
 	}
 	_ = c.Quit() // the mail has been accepted
@@ -92,23 +99,44 @@ func (s *Sender) greet(conn net.Conn, e *config.Email) (*smtp.Client, error) {
 	return c, c.StartTLS(tlsConfig(s.roots, host))
 }
 
+// remaining returns the recipients who are not among those that have the mail.
+func remaining(all []*mail.Address, delivered []string) []*mail.Address {
+	return slices.DeleteFunc(slices.Clone(all), func(a *mail.Address) bool { return slices.Contains(delivered, a.Address) })
+}
+
+// partialError is why only some have the mail.
+type partialError struct {
+	to  []string // who has it
+	err error
+}
+
+func (e *partialError) Error() string { return e.err.Error() }
+func (e *partialError) Unwrap() error { return e.err }
+
 // deliver hands the mail over.
-func deliver(c *smtp.Client, e *config.Email, text []byte) error {
-	if err := c.Mail(e.From.Address); err != nil {
+func deliver(c *smtp.Client, from *mail.Address, to []*mail.Address, text []byte) error {
+	if err := c.Mail(from.Address); err != nil {
 		return refusal(err)
 	}
+	var accepted []string
 	var refused []error
-	for _, to := range e.To {
-		if err := c.Rcpt(to.Address); err != nil {
-			refused = append(refused, fmt.Errorf("to %s: %w", to.Address, refusal(err)))
+	for _, a := range to {
+		if err := c.Rcpt(a.Address); err != nil {
+			refused = append(refused, fmt.Errorf("to %s: %w", a.Address, refusal(err)))
+			continue
 		}
+		accepted = append(accepted, a.Address)
 	}
-	if len(refused) < len(e.To) {
-		if err := data(c, text); err != nil {
-			return refusal(err)
-		}
+	if len(accepted) == 0 {
+		return joined(refused)
 	}
-	return joined(refused)
+	if err := data(c, text); err != nil {
+		return refusal(err)
+	}
+	if len(refused) > 0 {
+		return &partialError{accepted, joined(refused)}
+	}
+	return nil
 }
 
 func data(c *smtp.Client, text []byte) error {
@@ -123,8 +151,7 @@ func data(c *smtp.Client, text []byte) error {
 }
 
 // joined returns one error for all recipients that were refused. If one of them
-// may be accepted the next time, there should be one: the others can tell by its
-// id that they have the mail already.
+// may be accepted the next time, there should be one.
 func joined(refused []error) error {
 	for _, err := range refused {
 		if retry.OutcomeOf(err).Class != retry.ClassPermanent {

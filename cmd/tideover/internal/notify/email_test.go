@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -19,10 +21,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -202,6 +207,83 @@ func TestWhatAMailServerSays(t *testing.T) {
 	}
 }
 
+// envelopes returns who wrote to whom, mail by mail.
+func envelopes(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	for _, m := range mailsIn(t, dir) {
+		envelope, _, _ := strings.Cut(m, "\n")
+		list = append(list, strings.TrimPrefix(envelope, "tide@example.com > "))
+	}
+	return list
+}
+
+// TestEveryRecipientGetsOneMail tries as a caller does, who passes on what was done.
+func TestEveryRecipientGetsOneMail(t *testing.T) {
+	const me, ops, both = "me@example.com", "ops@example.com", "me@example.com ops@example.com"
+	for _, c := range []struct {
+		name, script string
+		outcomes     []string // of the attempts
+		mails        []string // their recipients
+		progress     []string // of the last error
+	}{
+		{"all at once", "", []string{""}, []string{both}, nil},
+		{"the second twice not now", "rcpt:250,rcpt:450,rcpt:451,rcpt:250", []string{"450", "451", ""}, []string{me, ops}, []string{me}},
+		{"the first not now", "rcpt:450,rcpt:250", []string{"450", ""}, []string{ops, me}, []string{ops}},
+		{"the second never", "rcpt:250,rcpt:550", []string{"550"}, []string{me}, []string{me}},
+		{"the first never, the second later", "rcpt:550,rcpt:450,rcpt:550,rcpt:250", []string{"450", "550"}, []string{ops}, []string{ops}},
+		{"the mail not now, then one of them", "data:451,rcpt:450,rcpt:250", []string{"451", "450", ""}, []string{ops, me}, []string{ops}},
+		{"nobody, then both", "rcpt:450,rcpt:450", []string{"450", ""}, []string{both}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr, dir := mailServer(t, "-script", c.script)
+			s := sender(t, emailYAML(addr, "tls: none"))
+			m := message()
+			var progress []string
+			for i, want := range c.outcomes {
+				err := s.Send(context.Background(), m)
+				if want == "" {
+					if err != nil {
+						t.Fatalf("attempt %d: %v", i+1, err)
+					}
+					continue
+				}
+				wantError(t, err, want)
+				e, ok := errors.AsType[*notify.SendError](err)
+				if !ok {
+					t.Fatalf("attempt %d: a %T", i+1, err)
+				}
+				m = stored(t, e.Progress())
+				progress = m.Delivered
+			}
+			if got := envelopes(t, dir); !slices.Equal(got, c.mails) || !slices.Equal(progress, c.progress) {
+				t.Errorf("mails to %q, progress %q, want %q and %q", got, progress, c.mails, c.progress)
+			}
+		})
+	}
+}
+
+// stored returns the message as it comes back from where it was kept.
+func stored(t *testing.T, m notify.Message) (back notify.Message) {
+	t.Helper()
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = json.Unmarshal(data, &back)
+	}
+	if err != nil || !reflect.DeepEqual(back, m) {
+		t.Fatalf("%+v came back as %+v, %v", m, back, err)
+	}
+	return back
+}
+
+func TestAMailThatEverybodyHasIsNotSent(t *testing.T) {
+	s := sender(t, emailYAML("127.0.0.1:1", "tls: none")) // where nobody is
+	m := message()
+	m.Delivered = []string{"ops@example.com", "me@example.com"}
+	if err := s.Send(context.Background(), m); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAMailIsNotSentInDoubt(t *testing.T) {
 	path, cert := certificate(t)
 	for _, c := range []struct {
@@ -214,8 +296,8 @@ func TestAMailIsNotSentInDoubt(t *testing.T) {
 	}{
 		{"a wrong password", []string{"-cert", path, "-user", "me", "-password", "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
 		{"a wrong password of LOGIN", []string{"-cert", path, "-user", "me", "-password", "other", "-mechanism", "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
-		{"an unknown certificate", []string{"-cert", path}, "tls: starttls", false, "certificate", retry.ClassPermanent},
-		{"an unknown certificate at once", []string{"-cert", path, "-implicit"}, "tls: implicit", false, "certificate", retry.ClassPermanent},
+		{"an unknown certificate", []string{"-cert", path}, "tls: starttls", false, "certificate", retry.ClassTransient},
+		{"an unknown certificate at once", []string{"-cert", path, "-implicit"}, "tls: implicit", false, "certificate", retry.ClassTransient},
 		{"no STARTTLS", nil, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
 		{"no mechanism", []string{"-cert", path, "-user", "me", "-mechanism", "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor LOGIN", retry.ClassPermanent},
 		{"a server that hangs", []string{"-script", "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},

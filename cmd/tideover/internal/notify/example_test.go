@@ -66,3 +66,17 @@ func ExampleSender() {
 	// nightly gave up: 5 attempts in 42m
 	// <nil>
 }
+
+// A mail to several may reach some of them first. The next attempt is for the rest.
+func ExampleSendError_Progress() {
+	send := func(ctx context.Context, sender *notify.Sender, runner *retry.Runner, m notify.Message) error {
+		return runner.Do(ctx, func(ctx context.Context) error {
+			err := sender.Send(ctx, m)
+			if e, ok := errors.AsType[*notify.SendError](err); ok {
+				m = e.Progress()
+			}
+			return err
+		})
+	}
+	_ = send
+}

@@ -10,6 +10,10 @@ import (
 // forgotten: a message too many is better than one too few.
 const maxSeen = 1024
 
+// endTime is how long the two halves of the end of a run may lie apart. They happen
+// at once, and are admitted as the engine gets to them.
+const endTime = time.Hour
+
 // Held says why a message is held back.
 type Held uint8
 
@@ -33,7 +37,8 @@ type Gate struct {
 	dedupe time.Duration
 	sent   []time.Time // the last atMost.N, as a ring
 	next   int         // place of the oldest in sent
-	seen   map[topic]told
+	seen   map[topic]time.Time
+	ends   map[ending]time.Time
 	held   int       // since the last message that was sent
 	since  time.Time // when the first of them was held back
 }
@@ -44,15 +49,16 @@ type topic struct {
 	subject string
 }
 
-type told struct {
-	at    time.Time
-	event Event
-	run   string
+// ending is half of the end of a run: that its step gave up, or that it did. The
+// other half follows, in either order, and is no news.
+type ending struct {
+	run  string
+	half Event
 }
 
 // NewGate returns the gate of a notifier.
 func NewGate(n *config.Notifier) *Gate {
-	return &Gate{atMost: n.AtMost, dedupe: n.Dedupe, sent: make([]time.Time, n.AtMost.N), seen: map[topic]told{}}
+	return &Gate{atMost: n.AtMost, dedupe: n.Dedupe, sent: make([]time.Time, n.AtMost.N), seen: map[topic]time.Time{}, ends: map[ending]time.Time{}}
 }
 
 // Admit says whether the message is to be sent, and returns it with what has been
@@ -61,22 +67,41 @@ func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 	if m.Event == Test {
 		return m, NotHeld
 	}
+	if g.ended(m, now) {
+		return m, Duplicate
+	}
 	key := about(m)
-	if last, ok := g.seen[key]; ok && within(last.at, now, g.dedupe) {
-		// A run's dead letter says again what its step has said.
-		if again := m.Run != "" && m.Run == last.run && m.Event != last.event; !again {
-			g.hold(now)
-		}
+	if last, ok := g.seen[key]; ok && within(last, now, g.dedupe) {
+		g.hold(now)
 		return m, Duplicate
 	}
 	if g.atMost.N > 0 && within(g.sent[g.next], now, g.atMost.Per) {
 		g.hold(now)
 		return m, TooMany
 	}
-	g.note(key, told{now, m.Event, m.Run})
+	g.note(key, now)
 	m = m.more(g.held, g.since.In(now.Location()))
 	g.held = 0
 	return m, NotHeld
+}
+
+// ended reports whether the message is the second half of the end of a run, also
+// if the first was held back, whereby it was counted. It is so once: a run that is
+// repaired may end again.
+func (g *Gate) ended(m Message, now time.Time) bool {
+	other := map[Event]Event{GaveUp: DeadLetter, DeadLetter: GaveUp}[m.Event]
+	if m.Run == "" || other == "" {
+		return false
+	}
+	first, ok := g.ends[ending{m.Run, other}]
+	if delete(g.ends, ending{m.Run, other}); ok && within(first, now, endTime) {
+		return true
+	}
+	if len(g.ends) >= maxSeen {
+		forget(g.ends, func(at time.Time) bool { return !within(at, now, endTime) })
+	}
+	g.ends[ending{m.Run, m.Event}] = now
+	return false
 }
 
 // about returns the topic of a message. That a step gave up and that its run did
@@ -103,32 +128,32 @@ func (g *Gate) hold(now time.Time) {
 }
 
 // note remembers a message that is sent.
-func (g *Gate) note(key topic, t told) {
+func (g *Gate) note(key topic, now time.Time) {
 	if g.atMost.N > 0 {
-		g.sent[g.next] = t.at
+		g.sent[g.next] = now
 		g.next = (g.next + 1) % g.atMost.N
 	}
 	if g.dedupe == 0 {
 		return
 	}
 	if _, ok := g.seen[key]; !ok && len(g.seen) >= maxSeen {
-		g.forget(t.at)
+		forget(g.seen, func(at time.Time) bool { return !within(at, now, g.dedupe) })
 	}
-	g.seen[key] = t
+	g.seen[key] = now
 }
 
 // forget makes room: for all that is too old to matter, or else the oldest.
-func (g *Gate) forget(now time.Time) {
-	var oldest topic
+func forget[K comparable](m map[K]time.Time, old func(time.Time) bool) {
+	var oldest K
 	var at time.Time
-	for key, t := range g.seen {
-		if !within(t.at, now, g.dedupe) {
-			delete(g.seen, key)
-		} else if at.IsZero() || t.at.Before(at) {
-			oldest, at = key, t.at
+	for key, t := range m {
+		if old(t) {
+			delete(m, key)
+		} else if at.IsZero() || t.Before(at) {
+			oldest, at = key, t
 		}
 	}
-	if len(g.seen) >= maxSeen {
-		delete(g.seen, oldest)
+	if len(m) >= maxSeen {
+		delete(m, oldest)
 	}
 }

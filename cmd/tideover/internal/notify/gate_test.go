@@ -76,6 +76,23 @@ func TestGate(t *testing.T) {
 			{0, dead("2"), notify.Duplicate, ""},
 			{0, about("c"), notify.NotHeld, "text\nand 1 more since 15:04"},
 		}},
+		{"a run's dead letter after its step, whatever dedupe is", "", 0, []call{
+			{0, step, notify.NotHeld, "text"},
+			{time.Second, dead("1"), notify.Duplicate, ""},
+			{0, about("b"), notify.NotHeld, "text"},
+			{0, dead("2"), notify.NotHeld, "text"},
+			{time.Second, dead("1"), notify.NotHeld, "text"}, // repaired, it ended again, and not by a step
+		}},
+		{"a run's dead letter before its step", "", 0, []call{
+			{0, dead("1"), notify.NotHeld, "text"}, {time.Second, step, notify.Duplicate, ""}, {0, step, notify.NotHeld, "text"},
+		}},
+		{"a dead letter long after", "", 0, []call{{0, step, notify.NotHeld, "text"}, {2 * time.Hour, dead("1"), notify.NotHeld, "text"}}},
+		{"a run of which nobody was told counts once", "1/h", 0, []call{
+			{0, about("a"), notify.NotHeld, "text"},
+			{0, step, notify.TooMany, ""},
+			{0, dead("1"), notify.Duplicate, ""},
+			{time.Hour, about("b"), notify.NotHeld, "text\nand 1 more since 15:04"},
+		}},
 		{"the clock was put back", "1/h", time.Hour, []call{
 			{0, about("a"), notify.NotHeld, "text"}, {-24 * time.Hour, about("a"), notify.NotHeld, "text"},
 		}},
@@ -128,6 +145,24 @@ func TestTheGateForgets(t *testing.T) {
 		t.Errorf("it remembers %d", n)
 	}
 	if _, held := g.Admit(about("9999"), at.Add(time.Minute)); held != notify.Duplicate {
+		t.Errorf("it has forgotten the newest: %v", held)
+	}
+}
+
+func TestTheGateForgetsRuns(t *testing.T) {
+	g := newGate(t, "", 0)
+	m := about("a")
+	for i := range 2000 {
+		m.Run = fmt.Sprint(i)
+		if _, held := g.Admit(m, at.Add(time.Duration(i))); held != notify.NotHeld {
+			t.Fatalf("message %d is held back: %v", i, held)
+		}
+	}
+	if n := g.Remembered(); n > 1024 {
+		t.Errorf("it remembers %d", n)
+	}
+	m.Event = notify.DeadLetter
+	if _, held := g.Admit(m, at.Add(time.Minute)); held != notify.Duplicate {
 		t.Errorf("it has forgotten the newest: %v", held)
 	}
 }

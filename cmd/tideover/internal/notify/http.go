@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -68,7 +69,7 @@ func (s *Sender) slack(ctx context.Context, m Message, k *mask) error {
 
 // webhook sends the message's JSON, or what the notifier's template makes of it.
 func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
-	body, err := s.body(m)
+	body, err := s.body(m, k)
 	if err != nil {
 		return err
 	}
@@ -86,17 +87,24 @@ func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
 	return s.post(ctx, s.notifier.Method, header, m, body, k)
 }
 
-func (s *Sender) body(m Message) (string, error) {
+// body returns the body of a webhook. A template that can't be written out is no
+// reason to keep quiet: then it is the message's JSON, with a note.
+func (s *Sender) body(m Message, k *mask) (string, error) {
 	body, ok, err := s.notifier.Body(m.Fields(), s.secrets)
-	if err != nil {
-		return "", unresolved(err)
-	}
-	if ok {
+	switch {
+	case errors.Is(err, secret.ErrUnavailable):
+		return "", err // it may be there the next time
+	case err != nil:
+		m.Note = note(err, k)
+	case ok:
 		return body.Reveal(), nil
 	}
 	data, err := json.Marshal(m)
 	return string(data), retry.Permanent(err)
 }
+
+// note says in a message why it came without its template.
+func note(err error, k *mask) string { return plainly(k.text(err.Error())) }
 
 // post makes the request.
 func (s *Sender) post(ctx context.Context, method string, header http.Header, m Message, body string, k *mask) error {
@@ -147,6 +155,9 @@ func (s *Sender) answer(resp *http.Response, k *mask) error {
 		return nil
 	}
 	said := prefixed(": ", cut(k.text(string(text)), maxExcerpt))
+	if resp.StatusCode == http.StatusNetworkAuthenticationRequired {
+		return fmt.Errorf("status %s%s", resp.Status, said) // of a portal, which somebody will pass
+	}
 	if err := retryhttp.Check(resp); err != nil {
 		return fmt.Errorf("%w%s", err, said)
 	}

@@ -2,19 +2,24 @@ package notify_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -156,6 +161,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		{"503 may pass", 503, "", retry.Outcome{}},
 		{"429 asks for less", 429, "", retry.Outcome{Class: retry.ClassThrottled}},
 		{"429 states a wait", 429, "7", retry.Outcome{Class: retry.ClassThrottled, After: 7 * time.Second}},
+		{"511 is of a portal", 511, "", retry.Outcome{}},
 		{"404 stays", 404, "", retry.Outcome{Class: retry.ClassPermanent}},
 		{"401 stays", 401, "", retry.Outcome{Class: retry.ClassPermanent}},
 		{"304 stays", 304, "", retry.Outcome{Class: retry.ClassPermanent}},
@@ -245,18 +251,85 @@ func TestNoErrorHasASecret(t *testing.T) {
 	}
 }
 
-func TestAnUntrustedServerStaysSo(t *testing.T) {
+func TestAnUntrustedServerMayBecomeTrusted(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	srv.Config.ErrorLog = discard
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	n, env := load(t, `{ntfy: "`+srv.URL+`/t"}`)
-	if err := send(open(t, n, env)); retry.OutcomeOf(err).Class != retry.ClassPermanent {
-		t.Errorf("Send = %v, want a permanent error", err)
+	if err := send(open(t, n, env)); retry.OutcomeOf(err).Class != retry.ClassTransient {
+		t.Errorf("Send = %v, want a transient error", err)
 	}
 	env.RootCAs = pool(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 	if err := send(open(t, n, env)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnUnknownHostMayBecomeKnown is about a laptop that wakes up.
+func TestAnUnknownHostMayBecomeKnown(t *testing.T) {
+	for _, yaml := range []string{
+		`{ntfy: "http://host.invalid/t", timeout: 1s}`, `{slack: "${env:U}", timeout: 1s}`, strings.Replace(emailYAML("host.invalid:25", "tls: none"), "5s", "1s", 1),
+	} {
+		if err := send(sender(t, yaml, "U=https://host.invalid/x")); err == nil || retry.OutcomeOf(err).Class != retry.ClassTransient {
+			t.Errorf("%s: Send = %v, want a transient error", yaml, err)
+		}
+	}
+}
+
+func TestWhatAnErrorOfTheNetworkMeans(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want retry.Class
+	}{
+		{&net.DNSError{Err: "no such host", Name: "ntfy.sh", IsNotFound: true}, retry.ClassTransient},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, retry.ClassTransient},
+		{&tls.CertificateVerificationError{Err: x509.HostnameError{}}, retry.ClassTransient},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, retry.ClassTransient},
+		{http.ErrSchemeMismatch, retry.ClassTransient},
+		{&net.AddrError{Err: "missing port in address", Addr: "x"}, retry.ClassPermanent},
+	} {
+		if got := retry.OutcomeOf(notify.Network(fmt.Errorf("send: %w", c.err))).Class; got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
+// late is a template that fails at its seventh attempt only, and so passes all
+// samples of the loader.
+const late = `{{ if gt .attempt 6 }}{{ slice .line 0 100 }}{{ end }}{{ .title }}`
+
+func TestAMessageIsSentWithoutATemplateThatFails(t *testing.T) {
+	srv := record(t, fine)
+	s := sender(t, `{webhook: "`+srv.URL+`", headers: {X-Key: "${env:K}"}, body: 'PLANTED ${env:K} `+late+`'}`, "K=k3y-PLANTED")
+	m := message()
+	if err := s.Send(context.Background(), m); err != nil || srv.last(t).body != "PLANTED k3y-PLANTED nightly gave up" {
+		t.Fatalf("Send = %v, sent %s", err, srv.last(t).body)
+	}
+	m.Attempt = 7
+	if err := s.Send(context.Background(), m); err != nil {
+		t.Fatal(err)
+	}
+	var got notify.Message
+	last := srv.last(t)
+	if err := json.Unmarshal([]byte(last.body), &got); err != nil || last.header.Get("Content-Type") != "application/json" || last.header.Get("X-Key") != "k3y-PLANTED" {
+		t.Fatalf("sent %s as %v: %v", last.body, last.header, err)
+	}
+	note := got.Note
+	if got.Note = ""; !reflect.DeepEqual(got, m) || !strings.HasPrefix(note, `notify "phone": body: template: `) || strings.Contains(note, "PLANTED") {
+		t.Errorf("sent %s", last.body)
+	}
+}
+
+func TestAttemptsAreAlwaysANumber(t *testing.T) {
+	srv := record(t, fine)
+	s := sender(t, `{webhook: "`+srv.URL+`", body: "{{ if gt .attempts 3 }}many{{ else if lt .attempts 0 }}no limit{{ end }} {{ .attempts }}"}`)
+	m := message()
+	for attempts, want := range map[int]string{8: "many 8", retry.Unlimited: "no limit -1", 2: " 2"} {
+		m.Attempts = attempts
+		if err := s.Send(context.Background(), m); err != nil || srv.last(t).body != want {
+			t.Errorf("Send = %v, sent %q, want %q", err, srv.last(t).body, want)
+		}
 	}
 }
 

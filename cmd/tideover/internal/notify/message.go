@@ -42,18 +42,23 @@ type Message struct {
 	URL      string        `json:"url,omitempty"`  // of the page
 	Time     time.Time     `json:"time"`
 	Host     string        `json:"host,omitempty"`
+
+	// Delivered has the addresses of a mail that need no further copy. Send leaves
+	// them out, and [SendError.Progress] adds to them.
+	Delivered []string `json:"delivered,omitempty"`
+
+	// Note says what is wrong with the message itself: a template of the notifier
+	// could not be written out, so that it came without it.
+	Note string `json:"note,omitempty"`
 }
 
 // Fields returns the message as the templates of a notifier see it. Times are in
-// RFC 3339, and what is not known is empty.
+// RFC 3339, and what is not known is empty. Each field always has the same type, or
+// a template that was tried with one message would fail with another.
 func (m Message) Fields() map[string]any {
-	attempts := any(m.Attempts)
-	if m.Attempts == retry.Unlimited {
-		attempts = "unlimited"
-	}
 	return map[string]any{
 		"id": m.ID, "event": string(m.Event), "subject": m.Subject, "title": m.Title, "text": m.Text, "run": m.Run, "step": m.Step,
-		"attempt": m.Attempt, "attempts": attempts, "reason": m.Reason, "line": m.Line,
+		"attempt": m.Attempt, "attempts": m.Attempts, "reason": m.Reason, "line": m.Line,
 		"until": stamp(m.Until), "url": m.URL, "time": stamp(m.Time), "host": m.Host,
 	}
 }
@@ -74,13 +79,17 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// environment returns the message as variables of a command.
+// environment returns the message as variables of a command. Attempts without limit
+// are "unlimited" there, as for the commands of exec.
 func (m Message) environment() (pairs []string) {
 	f := m.Fields()
+	if f["note"] = m.Note; m.Attempts == retry.Unlimited {
+		f["attempts"] = "unlimited"
+	}
 	for _, v := range []struct{ name, field string }{
 		{"MESSAGE_ID", "id"}, {"EVENT", "event"}, {"SUBJECT", "subject"}, {"TITLE", "title"}, {"TEXT", "text"},
 		{"RUN_ID", "run"}, {"STEP", "step"}, {"ATTEMPT", "attempt"}, {"ATTEMPTS", "attempts"}, {"REASON", "reason"},
-		{"LINE", "line"}, {"UNTIL", "until"}, {"URL", "url"}, {"TIME", "time"}, {"HOST", "host"},
+		{"LINE", "line"}, {"UNTIL", "until"}, {"URL", "url"}, {"TIME", "time"}, {"HOST", "host"}, {"NOTE", "note"},
 	} {
 		pairs = append(pairs, "TIDEOVER_"+v.name+"="+fmt.Sprint(f[v.field]))
 	}

@@ -18,6 +18,7 @@ import (
 func TestTheJSONOfAMessageIsTheGoldenOne(t *testing.T) {
 	m := message()
 	m.Wait, m.Until = time.Hour, at.Add(time.Hour)
+	m.Delivered, m.Note = []string{"me@example.com"}, "a template failed"
 	got, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		t.Fatal(err)

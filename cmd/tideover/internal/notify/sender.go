@@ -7,8 +7,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
@@ -61,7 +63,8 @@ func New(n *config.Notifier, env Env) (*Sender, error) {
 
 // Send makes one attempt to send the message, within the notifier's timeout. Its
 // error says what it means for the next attempt, see [retry.OutcomeOf], and has no
-// secrets in it, nor the path of a URL.
+// secrets in it, nor the path of a URL. It is a [*SendError], whose Progress is the
+// message for the next attempt.
 func (s *Sender) Send(ctx context.Context, m Message) error {
 	limit := &retry.TimeoutError{Limit: s.notifier.Timeout}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.notifier.Timeout, limit)
@@ -71,7 +74,10 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	if err == nil {
 		return nil
 	}
-	e := &SendError{outcome: retry.OutcomeOf(err)}
+	e := &SendError{outcome: retry.OutcomeOf(err), rest: m}
+	if p, ok := errors.AsType[*partialError](err); ok {
+		e.rest.Delivered = slices.Concat(m.Delivered, p.to)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = fmt.Errorf("%w: %w", cause, err)
 		e.outcome, e.cause = retry.OutcomeOf(cause), ctx.Err()
@@ -86,6 +92,7 @@ type SendError struct {
 	text    string
 	outcome retry.Outcome
 	cause   error // of the context; nil if it was not its end
+	rest    Message
 }
 
 // Error says what went wrong, without secrets.
@@ -93,6 +100,10 @@ func (e *SendError) Error() string { return e.text }
 
 // RetryOutcome implements [retry.Classified].
 func (e *SendError) RetryOutcome() retry.Outcome { return e.outcome }
+
+// Progress returns the message for the next attempt: the same, which knows who has
+// it already.
+func (e *SendError) Progress() Message { return e.rest }
 
 // Is finds the end of the context.
 func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }
@@ -149,8 +160,7 @@ func unresolved(err error) error {
 // plainly returns the text on one line.
 func plainly(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// network marks an error of a connection with what it means: a certificate that
-// is wrong will be wrong the next time.
+// network marks an error of a connection with what it means.
 func network(err error) error {
 	harmless := &http.Request{URL: &url.URL{Scheme: "https", Host: "host"}} // nothing is wrong with it
 	return classified(harmless, err)
@@ -158,10 +168,25 @@ func network(err error) error {
 
 // classified marks the error of a request with what it means.
 func classified(req *http.Request, err error) error {
-	if retryhttp.Classify(req, err).Class == retry.ClassPermanent {
+	if !mayPass(err) && retryhttp.Classify(req, err).Class == retry.ClassPermanent {
 		return retry.Permanent(err)
 	}
 	return err
+}
+
+// mayPass reports whether the error is one that a machine has when it wakes up, or
+// in a network whose portal answers for everybody: names are unknown, and nobody is
+// who they should be. For a request of a program that is final. A message is about
+// something that nobody looks at, and is tried for as long as its policy grants.
+func mayPass(err error) bool {
+	return is[*net.DNSError](err) || is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) ||
+		is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err) || is[tls.RecordHeaderError](err) ||
+		errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func tlsConfig(roots *x509.CertPool, host string) *tls.Config {

@@ -66,18 +66,21 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		if len(o.waits) < maxWaits {
 			o.waits[ev.Run] = waitState{ev.Delay}
 		}
-		if ev.Note != "" { // it was told when to come back, and no attempt is spent
-			ev.Err, ev.Attempt = errors.New(ev.Note), 0
+		ev.Attempt = 0 // of which not all count
+		if ev.Note != "" {
+			ev.Err = errors.New(ev.Note)
 		}
-	case retry.AttemptStarted:
+	case retry.Resumed: // by hand, which is told as such
+		delete(o.waits, ev.Run)
+	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
 		w, waited := o.waits[ev.Run]
 		delete(o.waits, ev.Run)
 		if !waited || w.delay < worthTelling {
 			return notify.Message{}, false
 		}
-		ev.Kind = retry.Resumed
+		ev.Kind, ev.Note = retry.Resumed, ""
 		m, ok := notify.Compose(ev, o.place)
-		m.Text = fmt.Sprintf("command %d begins, after a wait of %s", ev.Attempt, w.delay.Round(time.Second))
+		m.Text = fmt.Sprintf("its command is run again, after a wait of %s", w.delay.Round(time.Second))
 		return m, ok
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
 		delete(o.waits, ev.Run)

@@ -87,6 +87,11 @@ func (o *Outbox) Become(next *Outbox) {
 			n.gate = was.gate
 		}
 	}
+	for workflow, names := range o.listeners {
+		if _, there := next.listeners[workflow]; !there { // a session that goes on
+			next.listeners[workflow], next.told[workflow] = names, o.told[workflow]
+		}
+	}
 	o.notifiers, o.told, o.listeners = next.notifiers, next.told, next.listeners
 }
 

@@ -159,8 +159,9 @@ func TestASessionIsFollowed(t *testing.T) {
 		answers := []error{engine.LimitedFor(time.Hour, "limit"), errors.New("oops"), errors.New("oops")}
 		n := 0
 		var store memlog.Store
-		e := opened(t, &store, o, map[string]engine.Handler{session.Handler: func(context.Context, *engine.Task) ([]byte, error) {
+		e := opened(t, &store, o, map[string]engine.Handler{session.Handler: func(ctx context.Context, _ *engine.Task) ([]byte, error) {
 			n++
+			_ = engine.Progress(ctx, n) // as the real one does when a command begins
 			return nil, answers[n-1]
 		}}, flow)
 		run, err := e.Start(t.Context(), flow, nil)

@@ -46,6 +46,9 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 			return json.Marshal(sent{Held: held.String()})
 		}
 		if err := n.sender.Send(ctx, m); err != nil {
+			if e, ok := errors.AsType[*notify.SendError](err); ok {
+				m = e.Progress() // those who have it don't get it again
+			}
 			return nil, engine.Keep(err, sent{Admitted: &m})
 		}
 		return json.Marshal(sent{Sent: true})

@@ -21,7 +21,13 @@ func (s *server) observe(ev retry.Event) {
 		level, text = slog.LevelInfo, "waiting"
 	case retry.AttemptFailed:
 		level, text = slog.LevelInfo, "attempt failed"
-	case retry.GaveUp, retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:
+	case retry.GaveUp:
+		if ev.Step != "" {
+			level = slog.LevelWarn // the run's own follows
+		} else {
+			level = slog.LevelError
+		}
+	case retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:
 		level = slog.LevelWarn
 	default:
 	}

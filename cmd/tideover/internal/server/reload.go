@@ -55,7 +55,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 			return fmt.Errorf("schedule of %s: %w", sch.Name, err)
 		}
 	}
-	if err := s.engine.Replace(p.workflows); err != nil {
+	if err := s.engine.Replace(append(p.workflows, s.sessions.Kept(p.specs)...)); err != nil {
 		return err
 	}
 	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {

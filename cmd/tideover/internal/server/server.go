@@ -66,7 +66,9 @@ type server struct {
 
 	outbox   *outbox.Outbox
 	sessions *session.Manager
-	trail    *audit.Sink // nil if there is none
+	runner   *session.Runner // of the sessions
+	ready    chan struct{}   // closed when they may begin
+	trail    *audit.Sink     // nil if there is none
 
 	mu      sync.Mutex
 	current *config.Config // cfg is the one that was loaded first
@@ -79,7 +81,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Options: o, cfg: cfg, current: cfg}
+	s := &server{Options: o, cfg: cfg, current: cfg, ready: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
 	}
@@ -133,7 +135,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.sessions = s.newSessions(self, locks)
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())
-	handlers[session.Handler] = s.sessions.Runner.Handle
+	handlers[session.Handler] = s.runner.Handle
 	ec := engine.Config{
 		Dir: s.cfg.Server.Data, Workflows: p.workflows, Handlers: handlers,
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
@@ -153,6 +155,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		return errors.Join(err, s.engine.Close(ctx))
 	}
+	close(s.ready)
 	return nil
 }
 
@@ -224,6 +227,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		s.Ready(p)
 	}
 	<-ctx.Done()
+	s.runner.End()
 	s.Log.Info("ending")
 	limit, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()

@@ -54,10 +54,10 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 // newSessions returns what runs sessions. Their output goes to files.
 func (s *server) newSessions(self, locks string) *session.Manager {
 	logs := session.Logs{Dir: filepath.Join(s.cfg.Server.Data, "sessions"), Redactor: s.Source.Redactor}
-	runner := &session.Runner{
-		Self: self, Locks: locks, Open: logs.Open,
+	s.runner = &session.Runner{
+		Self: self, Locks: locks, Open: logs.Open, Redactor: s.Source.Redactor, Ready: s.ready,
 		Expand: func(value string) (string, error) { return s.config().Expand(value) },
 		Cancel: func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
 	}
-	return &session.Manager{Runner: runner, Output: logs.Tail}
+	return &session.Manager{Output: logs.Tail, Known: logs.Known}
 }

@@ -22,9 +22,6 @@ func (m *Manager) in(name string, f func(g *managed) error) error {
 		return m.unknown(name)
 	}
 	defer m.mu.Unlock()
-	if g.run == "" {
-		return fmt.Errorf("%w: session %q has not begun", ErrState, name)
-	}
 	return f(g)
 }
 
@@ -39,26 +36,35 @@ func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, 
 		return fmt.Errorf("%w: %v is over", ErrState, until.Format(time.RFC3339))
 	}
 	return m.in(name, func(g *managed) error {
-		if m.Runner.Postpone(g.run, until, by) {
-			return nil
-		}
 		i, err := m.Engine.Get(ctx, g.run)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case i.State == "paused": // now it has an end
-			if err := m.Engine.Resume(ctx, g.run, by); err != nil {
-				return err
-			}
-		case i.Next != nil && !i.Next.Before(until):
+		}
+		if due, waits := ownWait(i); waits && !due.Before(until) && i.State != "paused" && i.Next != nil && !i.Next.Before(until) {
 			return nil // it does nothing until then anyway
 		}
-		err = m.Engine.Postpone(ctx, g.run, until, by)
-		if i.State == "paused" && errors.Is(err, ErrState) {
-			return nil // its wait is longer
+		// The order matters: a crash between the two leaves it postponed and paused,
+		// never running.
+		if err := m.Engine.Postpone(ctx, g.run, until, by); err != nil {
+			return err
 		}
-		return err
+		if err := m.Engine.Resume(ctx, g.run, by); !errors.Is(err, ErrState) {
+			return err
+		}
+		return nil // it was not paused
 	})
+}
+
+// ownWait returns until when a session would wait had nobody postponed it.
+func ownWait(i *engine.Info) (due time.Time, waits bool) {
+	if len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
+		return due, false
+	}
+	a := i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
+	if a.Wait == nil || a.Ended == nil {
+		return due, false
+	}
+	return a.Ended.Add(a.Wait.Delay), true
 }
 
 // Tonight returns when a session goes on that is stopped for tonight: at the end of
@@ -73,10 +79,14 @@ func (m *Manager) Tonight(name string) time.Time {
 	return h.End(time.Now())
 }
 
-// Resume has a session go on that was paused, or has ended: one that gave up is
-// put back to work, one that was completed or stopped begins anew.
+// Resume has a session go on that was paused or postponed: a wait that it had
+// before goes on. One that has ended is put back to work if it gave up, and begins
+// anew otherwise.
 func (m *Manager) Resume(ctx context.Context, name, by string) error {
 	return m.in(name, func(g *managed) error {
+		if g.run == "" {
+			return m.begin(ctx, g, by) // it is over, and forgotten
+		}
 		err := m.Engine.Resume(ctx, g.run, by)
 		if !errors.Is(err, engine.ErrState) && !errors.Is(err, engine.ErrNotFound) {
 			return err
@@ -87,19 +97,42 @@ func (m *Manager) Resume(ctx context.Context, name, by string) error {
 			return infoErr
 		case infoErr == nil && i.State == "dead":
 			return m.Engine.Retry(ctx, g.run, by)
+		case infoErr == nil && !i.Finished() && postponed(i):
+			return m.backTo(ctx, g, i, by)
 		case infoErr == nil && !i.Finished():
 			return fmt.Errorf("%w: session %q is %s, and not paused", ErrState, name, statusOf(name, i).State)
-		case g.flow == nil:
+		case g.spec == nil:
 			return fmt.Errorf("%w: session %q is not configured any more", ErrState, name)
 		}
 		return m.begin(ctx, g, by)
 	})
 }
 
+// postponed reports whether somebody has prolonged the session's wait.
+func postponed(i *engine.Info) bool {
+	if len(i.Steps) == 0 || i.Next == nil {
+		return false
+	}
+	n := len(i.Steps[0].Attempts)
+	if n == 0 {
+		return false
+	}
+	a := i.Steps[0].Attempts[n-1]
+	return a.Wait != nil && a.Wait.Moved != "" || a.Outcome == "released"
+}
+
+// backTo undoes a postponement.
+func (m *Manager) backTo(ctx context.Context, g *managed, i *engine.Info, by string) error {
+	if due, waits := ownWait(i); waits && due.After(time.Now()) {
+		return m.Engine.Postpone(ctx, g.run, due, by)
+	}
+	return m.Engine.Wake(ctx, g.run, by)
+}
+
 // Begin starts a session anew that has ended.
 func (m *Manager) Begin(ctx context.Context, name, by string) error {
 	return m.in(name, func(g *managed) error {
-		if g.flow == nil {
+		if g.spec == nil {
 			return fmt.Errorf("%w: session %q is not configured any more", ErrState, name)
 		}
 		return m.begin(ctx, g, by)

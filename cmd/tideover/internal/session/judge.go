@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
@@ -42,21 +44,63 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 	case a.Do == DoStart:
 		memo.anew()
 	}
-	return nil, engine.Keep(wait(stop, err), memo)
+	return nil, engine.Keep(s.wait(stop, err), memo)
 }
 
 // wait says for how long: until the stated time if there is one and it is yet to
-// come, or else as the policy says.
-func wait(stop detect.Stop, err error) error {
+// come, or else as the policy says. A time in quiet hours is their end.
+func (s *Spec) wait(stop detect.Stop, err error) error {
 	left := time.Until(stop.Until)
-	switch {
-	case stop.Until.IsZero() || left <= 0:
+	if stop.Until.IsZero() || left <= 0 {
 		return err
-	case relative(stop):
-		return engine.LimitedFor(left, err.Error())
-	default:
-		return engine.Limited(stop.Until, err.Error())
 	}
+	if end, quiet := s.Quiet.Until(stop.Until); quiet {
+		return engine.Limited(end, err.Error()+"; then it is quiet hours, "+s.Quiet.String())
+	}
+	if relative(stop) {
+		return engine.LimitedFor(left, err.Error())
+	}
+	return engine.Limited(stop.Until, err.Error())
+}
+
+// why says why a command stopped that ended by itself.
+func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
+	stop := d.Stop(code, false)
+	tail := d.Tail()
+	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
+		stop.Line = clip(tail[len(tail)-1]) // its last word
+	}
+	if stop.Pack == "generic" && stop.Reason == detect.Crashed {
+		stop.Note = hint(tail, code)
+	}
+	return stop
+}
+
+// hint says whether another pack would have understood more.
+func hint(tail []string, code int) string {
+	for _, name := range detect.Names() {
+		pack, err := detect.Builtin(name)
+		if err != nil {
+			continue
+		}
+		d := detect.New(pack, detect.Options{})
+		_, _ = io.WriteString(d.Stream(), strings.Join(tail, "\n")+"\n") // never fails
+		if stop := d.Stop(code, false); stop.Reason == detect.RateLimit && stop.Pack == name {
+			return "the pack " + name + " takes this for a limit: detect by it if it is one"
+		}
+	}
+	return ""
+}
+
+// maxLine is how much of a line is kept.
+const maxLine = 500
+
+// clip cuts a line to what is kept.
+func clip(line string) string {
+	if len(line) <= maxLine {
+		return line
+	}
+	return strings.ToValidUTF8(line[:maxLine], "") + "…"
 }
 
 // relative reports whether the time was stated as one that passes, and not as one

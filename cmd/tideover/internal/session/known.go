@@ -31,7 +31,8 @@ func (s *Spec) Known() bool {
 	case "claude":
 		return s.claude()
 	case "codex":
-		if len(s.Start) < 2 || s.Start[1] != "exec" || slices.Contains(s.Start, "resume") {
+		// With flags nobody knows which of them a resumed session needs.
+		if len(s.Start) != 3 || s.Start[1] != "exec" || s.Start[2] == "resume" || strings.HasPrefix(s.Start[2], "-") {
 			return false
 		}
 		s.Resume = []string{s.Start[0], "exec", "resume", "--last", "Continue."}
@@ -45,19 +46,21 @@ func (s *Spec) Known() bool {
 // say which session and what to do.
 func (s *Spec) claude() bool {
 	prompt := slices.IndexFunc(s.Start, func(arg string) bool { return arg == "-p" || arg == "--print" })
-	if prompt < 0 || slices.ContainsFunc(s.Start, ofSession) {
+	next := prompt + 1
+	// The prompt must be the next argument, or nobody knows which one it is.
+	if prompt < 1 || next >= len(s.Start) || strings.HasPrefix(s.Start[next], "-") || !flagsOnly(s.Start[1:prompt]) || slices.ContainsFunc(s.Start, ofSession) {
 		return false
 	}
 	s.Resume = slices.Clone(s.Start)
-	if next := prompt + 1; next < len(s.Resume) && !strings.HasPrefix(s.Resume[next], "-") {
-		s.Resume[next] = "Continue."
-	} else {
-		s.Resume = slices.Insert(s.Resume, next, "Continue.")
-	}
+	s.Resume[next] = "Continue."
 	s.Resume = append(s.Resume, "--resume", "{{.Session}}")
 	s.Start = append(slices.Clone(s.Start), "--session-id", "{{.Session}}")
 	return true
 }
+
+// flagsOnly reports whether the arguments begin with a flag, if there are any: what
+// follows may be its value.
+func flagsOnly(args []string) bool { return len(args) == 0 || strings.HasPrefix(args[0], "-") }
 
 // ofSession reports whether the argument says which session is meant.
 func ofSession(arg string) bool {

@@ -51,6 +51,12 @@ func (l Logs) Open(s *Spec) (Streams, error) {
 	}, nil
 }
 
+// Known reports whether the session has ever written something.
+func (l Logs) Known(name string) bool {
+	_, err := os.Stat(l.path(name))
+	return err == nil
+}
+
 // Tail returns the path of a session's file, and its last lines.
 func (l Logs) Tail(name string) (path string, lines []string) {
 	path = l.path(name)

@@ -13,12 +13,12 @@ import (
 const assistant = `cd "$0"; echo "$*" >> calls; n=$(wc -l < calls); test -f $n || exit 0; tail -n +2 $n; exit $(head -n 1 $n)`
 
 // unguarded runs a command as it is.
-func unguarded(ctx context.Context, c guard.Command) (int, error) {
+func unguarded(ctx context.Context, c guard.Command) (guard.Result, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Stdin, c.Stdout, c.Stderr
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode(), nil
+		return guard.Result{Code: exit.ExitCode(), Told: ctx.Err() != nil}, nil
 	}
-	return 0, err
+	return guard.Result{Told: ctx.Err() != nil}, err
 }

@@ -23,7 +23,10 @@ var ErrState = engine.ErrState
 // Manager knows the sessions of an engine by their names.
 type Manager struct {
 	Engine *engine.Engine
-	Runner *Runner
+
+	// Known reports whether a session has ever run of which no run is kept any more;
+	// nil means that none has.
+	Known func(name string) bool
 
 	// Output returns the file that has the output of a session, and its last
 	// lines; nil means that there is none.
@@ -36,7 +39,7 @@ type Manager struct {
 // managed is a session by its name.
 type managed struct {
 	spec *Spec            // nil if it is not configured any more
-	flow *engine.Workflow // of the spec
+	flow *engine.Workflow // of the spec, or of the one that was
 	run  string           // the latest; "" for none
 }
 
@@ -57,7 +60,7 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 	}
 	for name, was := range known {
 		if m.sessions[name] == nil && was.run != "" {
-			m.sessions[name] = &managed{run: was.run}
+			m.sessions[name] = &managed{run: was.run, flow: was.flow}
 		}
 	}
 	for _, s := range specs {
@@ -67,11 +70,26 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 		if g.run != "" {
 			before = true
+		} else if m.Known != nil && m.Known(s.Name) {
+			continue // it is over, and forgotten; somebody may resume it
 		} else if err := m.begin(ctx, g, "the configuration"); err != nil {
 			return before, err
 		}
 	}
 	return before, m.orphans(ctx)
+}
+
+// Kept returns the workflows of sessions that go on although they are not among
+// these any more. When they give up, somebody is told as before.
+func (m *Manager) Kept(specs []*Spec) (flows []*engine.Workflow) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, g := range m.sessions {
+		if g.flow != nil && g.run != "" && !slices.ContainsFunc(specs, func(s *Spec) bool { return s.Name == name }) {
+			flows = append(flows, g.flow)
+		}
+	}
+	return flows
 }
 
 // orphans finds sessions that go on and are not configured any more.

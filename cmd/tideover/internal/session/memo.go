@@ -39,7 +39,7 @@ func ReadMemo(text json.RawMessage) (m Memo) {
 // note adds a stop.
 func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
 	was := m.Last
-	m.Last = &Stop{Reason: stop.Reason.String(), Line: stop.Line, Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
+	m.Last = &Stop{Reason: stop.Reason.String(), Line: clip(stop.Line), Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
 	if was == nil || was.Reason != m.Last.Reason {
 		m.InARow = 0
 	}

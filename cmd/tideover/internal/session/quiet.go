@@ -22,12 +22,14 @@ func ParseHours(text string) (*Hours, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not like 23:00-07:00", text)
 	}
-	for _, t := range []string{from, to} {
-		if _, err := time.Parse("15:04", t); err != nil {
+	var clocks [2]time.Time
+	for i, t := range []string{from, to} {
+		var err error
+		if clocks[i], err = time.Parse("15:04", t); err != nil {
 			return nil, fmt.Errorf("%q is no time of day, in %q", t, text)
 		}
 	}
-	if from == to {
+	if clocks[0].Equal(clocks[1]) {
 		return nil, fmt.Errorf("%q has no length", text)
 	}
 	if _, err := h.location(); err != nil {
@@ -46,9 +48,8 @@ func (h *Hours) location() (*time.Location, error) {
 	return time.LoadLocation(h.Zone)
 }
 
-// Until returns when the hours that now is in end, and whether it is in them. A
-// day on which the clocks change has an hour more or less, like all others have
-// midnight.
+// Until returns when the hours that now is in end, and whether it is in them. On
+// the day on which the clocks skip them there are none.
 func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	if h == nil {
 		return time.Time{}, false
@@ -58,11 +59,12 @@ func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 		return time.Time{}, false // Parse has checked that
 	}
 	local := now.In(loc)
+	over := 0 // midnight
+	if from, to := clockOf(h.From), clockOf(h.To); to.Before(from) {
+		over = 1
+	}
 	for _, day := range []int{-1, 0} {
-		from, to := h.on(local, day, h.From), h.on(local, day, h.To)
-		if !to.After(from) {
-			to = h.on(local, day+1, h.To)
-		}
+		from, to := h.on(local, day, h.From), h.on(local, day+over, h.To) // of no length if the clocks skip it
 		if !now.Before(from) && now.Before(to) {
 			return to, true
 		}
@@ -86,6 +88,12 @@ func (h *Hours) End(now time.Time) time.Time {
 
 // on returns the time of day, so many days after that of t.
 func (h *Hours) on(t time.Time, days int, clock string) time.Time {
-	c, _ := time.Parse("15:04", clock) // as ParseHours has
+	c := clockOf(clock)
 	return time.Date(t.Year(), t.Month(), t.Day()+days, c.Hour(), c.Minute(), 0, 0, t.Location())
+}
+
+// clockOf returns a time of day that ParseHours has read.
+func clockOf(text string) time.Time {
+	c, _ := time.Parse("15:04", text)
+	return c
 }

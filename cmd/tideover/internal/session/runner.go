@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,10 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -26,10 +30,12 @@ const Handler = "session"
 // engine's, which would call the attempt stuck.
 const Grace = 8 * time.Second
 
-// Runner runs the commands of sessions.
+// Runner runs the commands of sessions, of each session one at a time.
 type Runner struct {
-	Self  string // the path of this program, for the guard
-	Locks string // an existing folder for the locks of commands
+	Self     string           // the path of this program, for the guard
+	Locks    string           // an existing folder for the locks of commands
+	Redactor *secret.Redactor // hides secrets in what is kept of the output
+	Ready    <-chan struct{}  // nothing is run before it is closed; nil means at once
 
 	// Open returns where the command's output goes, and how to let go of it.
 	Open func(s *Spec) (Streams, error)
@@ -45,20 +51,24 @@ type Runner struct {
 	// for whoever reads the events instead.
 	Stopped func(run string, s Stop)
 
-	launch func(context.Context, guard.Command) (int, error) // nil means guard.Run; tests that are about time need no guard
+	launch func(context.Context, guard.Command) (guard.Result, error) // nil means guard.Run; tests that are about time need no guard
 
-	mu      sync.Mutex
-	running map[string]context.CancelCauseFunc
+	ending atomic.Bool
+	places sync.Map // of sessions by name: a chan struct{} with room for one
 }
 
 // Streams are what a command reads and writes. They are closed after it.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       bool // they are a terminal's
-	Watch          func(*detect.Detector)
+	Terminal       bool                    // stdin and stdout are a terminal's
+	Watch          func(watcher io.Writer) // shows what the terminal shows; nil if it is not one
 	Close          func() error
 }
+
+// End says that the process is about to end. A command that ends from now on by a
+// signal was not ended by its user.
+func (r *Runner) End() { r.ending.Store(true) }
 
 // Handle makes one attempt: it runs the start or the resume command to its end,
 // and says what follows.
@@ -71,31 +81,91 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if err != nil {
 		return nil, retry.Permanent(fmt.Errorf("stored session: detect: %w", err))
 	}
-	memo := ReadMemo(t.Progress)
-	if until, quiet := s.Quiet.Until(time.Now()); quiet {
-		return nil, engine.Keep(engine.SnoozeUntil(until, "quiet hours, "+s.Quiet.String()), memo)
+	before := ReadMemo(t.Progress)
+	if t.Spent == 0 && t.Windows == 0 {
+		before.InARow = 0 // it was put back to work, or reset
 	}
-	ctx, done := r.enter(ctx, t.Run)
-	defer done()
+	if until, quiet := s.Quiet.Until(time.Now()); quiet {
+		return nil, engine.Keep(engine.SnoozeUntil(until, "quiet hours, "+s.Quiet.String()), before)
+	}
+	leave, err := r.enter(ctx, s)
+	if err != nil {
+		return nil, engine.Keep(err, before)
+	}
+	defer leave()
+	memo := before
 	command, err := memo.command(s, t)
 	if err != nil {
 		return nil, retry.Permanent(err)
 	}
+	if err := checkDir(s.Dir); err != nil {
+		return nil, engine.Keep(err, before)
+	}
 	_ = engine.Progress(ctx, memo) // so that an attempt after a crash knows
 	d := detect.New(pack, detect.Options{})
-	code, err := r.run(ctx, s, t, command, d)
-	if err != nil || ctx.Err() != nil && code != 0 {
-		return nil, r.interrupted(ctx, memo, err)
+	end, err := r.run(ctx, s, t, command, d)
+	switch {
+	case err != nil: // it has not been run
+		return nil, engine.Keep(cmpCause(ctx, err), before)
+	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
+		return nil, engine.Keep(retry.Permanent(fmt.Errorf("exit code %d: %s can't be run", end.Code, command[0])), before)
+	case end.Told:
+		return nil, engine.Keep(cmpCause(ctx, errors.New("told to end")), memo)
 	}
-	stop := d.Stop(code, false)
-	if tail := d.Tail(); stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
-		stop.Line = tail[len(tail)-1] // its last word
+	stop := r.why(d, end.Code)
+	if r.ending.Load() && stop.Reason == detect.UserExit {
+		<-ctx.Done() // the signal was meant for all of us, and the engine will say so
+		return nil, engine.Keep(context.Cause(ctx), memo)
 	}
-	memo.note(stop, code, time.Now())
+	memo.note(stop, end.Code, time.Now())
 	if r.Stopped != nil {
 		r.Stopped(t.Run, *memo.Last)
 	}
 	return r.judge(ctx, s, t, memo, stop)
+}
+
+// cmpCause returns why the context ended, or the error if it has not.
+func cmpCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// checkDir says that a folder is missing, which would otherwise look as if the
+// command were.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a folder")
+	}
+	if err != nil {
+		return fmt.Errorf("dir %s: %w", dir, err)
+	}
+	return nil
+}
+
+// enter waits until nothing else of the session runs here. The guard's lock does
+// the same for other processes, but a terminal is taken before it.
+func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
+	if r.Ready != nil {
+		select {
+		case <-r.Ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	v, _ := r.places.LoadOrStore(s.Name, make(chan struct{}, 1))
+	place := v.(chan struct{}) //nolint:forcetypeassert // there is nothing else in it
+	select {
+	case place <- struct{}{}:
+		return func() { <-place }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // command returns the command of the attempt: the first makes the session, those
@@ -111,31 +181,39 @@ func (m *Memo) command(s *Spec, t *engine.Task) ([]string, error) {
 	return render(argv, data{m.Session, s.Name, t.Attempt})
 }
 
-// run runs the command and shows its output to the detector.
-func (r *Runner) run(ctx context.Context, s *Spec, t *engine.Task, argv []string, d *detect.Detector) (int, error) {
+// run runs the command and shows its output to the detector. Secrets are hidden
+// before anything is cut, or a part of one might show.
+func (r *Runner) run(ctx context.Context, s *Spec, t *engine.Task, argv []string, d *detect.Detector) (guard.Result, error) {
 	env, err := r.environment(s, t)
 	if err != nil {
-		return 0, err
+		return guard.Result{}, err
 	}
 	streams, err := r.Open(s)
 	if err != nil {
-		return 0, err
+		return guard.Result{}, err
 	}
+	redactor := cmp.Or(r.Redactor, new(secret.Redactor))
+	out, errs := redactor.NewWriter(d.Stream()), redactor.NewWriter(d.Stream())
 	c := guard.Command{
-		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run), Grace: Grace, Env: env,
+		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, Prefix+s.Name), Grace: Grace, Env: env,
 		Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Terminal: streams.Terminal,
 	}
 	if streams.Watch != nil {
-		streams.Watch(d)
+		streams.Watch(out)
 	} else {
-		c.Stdout, c.Stderr = io.MultiWriter(d.Stream(), c.Stdout), io.MultiWriter(d.Stream(), c.Stderr)
+		c.Stdout = io.MultiWriter(out, c.Stdout)
+	}
+	if streams.Stderr != streams.Stdout {
+		c.Stderr = io.MultiWriter(errs, c.Stderr)
 	}
 	launch := r.launch
 	if launch == nil {
 		launch = guard.Run
 	}
-	code, err := launch(ctx, c)
-	return code, errors.Join(err, streams.Close())
+	end, err := launch(ctx, c)
+	err = errors.Join(err, streams.Close())
+	_, _ = out.Close(), errs.Close() // to memory
+	return end, err
 }
 
 // environment returns what the command sees.
@@ -160,53 +238,4 @@ func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
 		env = append(env, name+"="+value)
 	}
 	return env, nil
-}
-
-// postponed is why an attempt was ended that is to be made again at a time.
-type postponed struct {
-	until time.Time
-	by    string
-}
-
-func (p *postponed) Error() string { return "postponed by " + p.by }
-
-// interrupted says what follows an attempt that did not end by itself.
-func (r *Runner) interrupted(ctx context.Context, memo Memo, err error) error {
-	cause := context.Cause(ctx)
-	if p, ok := errors.AsType[*postponed](cause); ok {
-		return engine.Keep(engine.SnoozeUntil(p.until, p.Error()), memo)
-	}
-	if cause != nil {
-		err = cause
-	}
-	return engine.Keep(err, memo)
-}
-
-// enter notes that a command of the run is running.
-func (r *Runner) enter(ctx context.Context, run string) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running == nil {
-		r.running = map[string]context.CancelCauseFunc{}
-	}
-	r.running[run] = cancel
-	return ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.running, run)
-		cancel(nil)
-	}
-}
-
-// Postpone ends a command that is running, and has the session go on at a time of
-// the calendar. It reports whether there was one.
-func (r *Runner) Postpone(run string, until time.Time, by string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	cancel := r.running[run]
-	if cancel != nil {
-		cancel(&postponed{until, by})
-	}
-	return cancel != nil
 }

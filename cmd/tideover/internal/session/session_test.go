@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
@@ -338,7 +341,8 @@ func TestQuietHours(t *testing.T) {
 		defer p.close()
 		p.start()
 		i := p.wait()
-		if want := time.Date(2000, 1, 4, 7, 0, 0, 0, time.UTC); i.State != "succeeded" || len(p.begun) != 2 || !p.begun[1].Equal(want) {
+		want := time.Date(2000, 1, 4, 7, 0, 0, 0, time.UTC)
+		if i.State != "succeeded" || len(p.begun) != 2 || p.begun[1].Before(want) || p.begun[1].Sub(want) > 2*time.Minute || i.Attempts != 2 {
 			t.Errorf("session is %s, commands were run at %v, want the second at %v", i.State, p.begun, want)
 		}
 	})
@@ -395,7 +399,7 @@ func TestPausedUntilATime(t *testing.T) {
 		p := newPlay(t, nil, "1\nretry after 3600s\n", "0\n")
 		p.open()
 		defer p.close()
-		m := &Manager{Engine: p.engine, Runner: p.runner}
+		m := &Manager{Engine: p.engine}
 		ctx := t.Context()
 		if _, err := m.Set(ctx, []*Spec{p.spec}, []*engine.Workflow{p.flow}); err != nil {
 			t.Fatal(err)
@@ -430,6 +434,11 @@ func TestPausedUntilATime(t *testing.T) {
 		if st := state(); st.State != "waiting" || !st.Next.Equal(morning) || st.WaitBy != "human" {
 			t.Errorf("it is %s until %v, by %s", st.State, st.Next, st.WaitBy)
 		}
+		do(m.Resume(ctx, "test", "me"))
+		if st := state(); st.State != "waiting" || st.Next.Sub(reset).Abs() > time.Second {
+			t.Errorf("resumed, it is %s until %v, want %v", st.State, st.Next, reset)
+		}
+		do(m.PauseUntil(ctx, "test", morning, "me"))
 		if err := m.PauseUntil(ctx, "test", time.Now(), "me"); !errors.Is(err, ErrState) {
 			t.Errorf("until now: %v", err)
 		}
@@ -447,4 +456,204 @@ func TestPausedUntilATime(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// A pause with an end, of a command that runs, is on record before the command has
+// ended.
+func TestPausedUntilATimeWhileItRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil, "0\n")
+		begun := 0
+		p.runner.launch = func(ctx context.Context, _ guard.Command) (guard.Result, error) {
+			if begun++; begun == 1 {
+				<-ctx.Done()
+				time.Sleep(5 * time.Second)          // it takes its time
+				return guard.Result{Told: true}, nil // and calls that a success
+			}
+			return guard.Result{}, nil
+		}
+		p.open()
+		m := &Manager{Engine: p.engine}
+		if _, err := m.Set(t.Context(), []*Spec{p.spec}, []*engine.Workflow{p.flow}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		morning := time.Now().Add(8 * time.Hour)
+		if err := m.PauseUntil(t.Context(), "test", time.Now().Add(time.Hour), "me"); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.PauseUntil(t.Context(), "test", morning, "me"); err != nil { // the last word counts
+			t.Fatal(err)
+		}
+		st, err := m.Get(t.Context(), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.run = st.Run
+		p.close() // waits for the command
+		p.open()
+		defer p.close()
+		i := p.info()
+		if i.State != "waiting" || !i.Next.Equal(morning) || i.Steps[0].Spent != 0 {
+			t.Fatalf("the session is %s until %v, want %v; %d attempts spent", i.State, i.Next, morning, i.Steps[0].Spent)
+		}
+		if i = p.wait(); i.State != "succeeded" || begun != 2 {
+			t.Errorf("the session is %s after %d commands", i.State, begun)
+		}
+	})
+}
+
+func TestASessionThatIsForgottenDoesNotBeginByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil)
+		p.open()
+		defer p.close()
+		m := &Manager{Engine: p.engine, Known: func(string) bool { return true }}
+		if _, err := m.Set(t.Context(), []*Spec{p.spec}, []*engine.Workflow{p.flow}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if st, err := m.Get(t.Context(), "test"); err != nil || st.State != "idle" || len(p.begun) != 0 {
+			t.Errorf("it is %s, %v, after %d commands", st.State, err, len(p.begun))
+		}
+		if err := m.Resume(t.Context(), "test", "me"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if st, err := m.Get(t.Context(), "test"); err != nil || st.State != "completed" {
+			t.Errorf("resumed, it is %s, %v", st.State, err)
+		}
+	})
+}
+
+func TestWhatCanNotBeRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "gone")
+		p := newPlay(t, func(s *Spec) { s.Dir = dir }, "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		time.Sleep(time.Second)
+		if i := p.info(); i.State != "waiting" || !strings.Contains(i.Error, "dir "+dir) {
+			t.Fatalf("without its folder the session is %s: %s", i.State, i.Error)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i := p.wait(); i.State != "succeeded" || !strings.HasPrefix(p.calls()[0], "start ") {
+			t.Errorf("with it the session is %s, and was called with %q", i.State, p.calls())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, nil, "127\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		if i := p.wait(); i.State != "dead" || i.Reason != "permanent" || len(p.begun) != 1 {
+			t.Errorf("a command that is not there: the session is %s because of %s after %d commands", i.State, i.Reason, len(p.begun))
+		}
+	})
+}
+
+func TestALongLastLineAndASecretInIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := strings.Repeat("x", 460) + "TOPSECRETabcdefghijklmnopqrstuvwxyz0123456789" + strings.Repeat("<", 9000)
+		p := newPlay(t, func(s *Spec) { s.On = map[string]Action{"crashed": {Do: DoStart}} }, "1\n"+line+"\n", "1\n"+line+"\n", "0\n")
+		p.runner.Redactor = new(secret.Redactor)
+		p.runner.Redactor.Add("TOPSECRETabcdefghijklmnopqrstuvwxyz0123456789")
+		p.open()
+		defer p.close()
+		p.start()
+		i := p.wait()
+		ids := map[string]bool{}
+		for _, call := range p.calls() {
+			verb, id, _ := strings.Cut(call, " ")
+			ids[id] = verb == "start"
+		}
+		if len(ids) != 3 {
+			t.Errorf("begun anew, the session was called with %q", p.calls())
+		}
+		if text, _ := json.Marshal(i); strings.Contains(string(text), "TOPSECRET") {
+			t.Errorf("a part of a secret is kept: %s", text)
+		}
+	})
+}
+
+func TestQuietHoursOnTheDayOfTheChange(t *testing.T) {
+	t.Parallel()
+	loc, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		hours, now, end string // end is empty when it is not quiet
+	}{
+		{"23:00-07:00", "2026-03-28 23:30", "2026-03-29 07:00"},
+		{"23:00-07:00", "2026-03-29 12:00", ""},
+		{"02:30-03:00", "2026-03-29 12:00", ""}, // the clocks skip it
+		{"02:00-03:00", "2026-03-29 12:00", ""},
+		{"02:30-03:15", "2026-03-29 03:20", ""},
+		{"02:30-03:15", "2026-03-30 02:45", "2026-03-30 03:15"},
+		{"01:30-02:30", "2026-10-25 02:15", "2026-10-25 02:30"},
+		{"12:00-13:00", "2026-03-29 12:30", "2026-03-29 13:00"},
+	} {
+		h, err := ParseHours(tt.hours + " Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, _ := time.ParseInLocation("2006-01-02 15:04", tt.now, loc)
+		end, quiet := h.Until(now)
+		if got := end.In(loc).Format("2006-01-02 15:04"); quiet != (tt.end != "") || quiet && got != tt.end {
+			t.Errorf("%s at %s: quiet %v until %s, want %q", tt.hours, tt.now, quiet, got, tt.end)
+		}
+	}
+	if _, err := ParseHours("07:00-7:00"); err == nil {
+		t.Error("hours of no length are accepted")
+	}
+}
+
+func TestKnownAssistants(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ start, resume string }{
+		{"claude -p Work", "claude -p Continue. --resume {{.Session}}"},
+		{"/opt/claude --model opus -p Work --verbose", "/opt/claude --model opus -p Continue. --verbose --resume {{.Session}}"},
+		{"claude -p --model opus Work", ""}, // which is the prompt?
+		{"claude Work -p", ""},
+		{"claude Work -p again", ""},
+		{"claude -p Work --resume x", ""},
+		{"claude", ""},
+		{"codex exec Work", "codex exec resume --last Continue."},
+		{"codex exec --full-auto Work", ""},
+		{"codex Work", ""},
+		{"other -p Work", ""},
+	} {
+		s := &Spec{Start: strings.Fields(tt.start)}
+		if known := s.Known(); known != (tt.resume != "") || strings.Join(s.Resume, " ") != tt.resume {
+			t.Errorf("%s is resumed by %q, want %q", tt.start, s.Resume, tt.resume)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"":                          "[]",
+		"a  b\tc":                   `["a" "b" "c"]`,
+		`job 'two words' "a \"b\""`: `["job" "two words" "a \"b\""]`,
+		`a\ b ''`:                   `["a b" ""]`,
+		`"\n" '\n'`:                 `["\\n" "\\n"]`,
+	} {
+		if got, err := Split(line); err != nil || fmt.Sprintf("%q", got) != want {
+			t.Errorf("Split(%q) = %q, %v; want %s", line, got, err, want)
+		}
+	}
+	for _, line := range []string{`'a`, `"a`, `a\`} {
+		if got, err := Split(line); err == nil {
+			t.Errorf("Split(%q) = %q", line, got)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -104,11 +105,29 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *FieldError) Unwrap() error { return e.Err }
 
+// Fill gives the policy what a session needs and other runners don't: a stated
+// reset may be days ahead, and is waited for a little longer than stated.
+func (s *Spec) Fill() {
+	usual, err := retry.Parse(DefaultPolicy)
+	if err != nil {
+		panic(err) // a test reads it
+	}
+	s.Policy.ServerWait = cmp.Or(s.Policy.ServerWait, usual.ServerWait)
+	s.Policy.ServerSlack = cmp.Or(s.Policy.ServerSlack, usual.ServerSlack)
+	s.Policy.ResetAfter = cmp.Or(s.Policy.ResetAfter, usual.ResetAfter)
+}
+
+// validName is the rule of the configuration too.
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
 // Validate says everything that is wrong, as joined [*FieldError] values.
 func (s *Spec) Validate() error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
+	}
+	if !validName.MatchString(s.Name) || strings.HasSuffix(s.Name, ".on-give-up") {
+		fail("name", "%q is not a name for a session; want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit", s.Name)
 	}
 	if len(s.Start) == 0 || s.Start[0] == "" {
 		fail("start", "no command")

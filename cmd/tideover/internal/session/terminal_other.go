@@ -9,6 +9,6 @@ import (
 )
 
 // Terminal is for Unix only.
-func Terminal(*os.File) func(*Spec) (Streams, error) {
+func Terminal(_, _, _ *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) { return Streams{}, process.ErrUnsupported }
 }

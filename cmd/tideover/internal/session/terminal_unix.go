@@ -4,6 +4,7 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -13,33 +14,36 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 )
 
 // Terminal is [Runner.Open] for a process on a terminal: the command gets a
 // terminal of its own, of the same size, and we pass on what is typed and shown.
 // So it behaves as it does without us, and we see what it says.
-func Terminal(tty *os.File) func(*Spec) (Streams, error) {
+func Terminal(in, out, errs *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) {
 		ours, theirs, err := pty.Open()
 		if err != nil {
 			return Streams{}, err
 		}
-		p := &pass{tty: tty, pty: ours, done: make(chan struct{})}
+		p := &pass{tty: in, out: out, pty: ours, done: make(chan struct{})}
 		if err := p.begin(); err != nil {
 			return Streams{}, errors.Join(err, ours.Close(), theirs.Close())
 		}
-		return Streams{
+		st := Streams{
 			Stdin: theirs, Stdout: theirs, Stderr: theirs, Terminal: true, Watch: p.watch,
 			Close: func() error { return errors.Join(theirs.Close(), p.end()) },
-		}, nil
+		}
+		if !term.IsTerminal(int(errs.Fd())) {
+			st.Stderr = errs // it was sent elsewhere
+		}
+		return st, nil
 	}
 }
 
 // pass is the passing on between two terminals.
 type pass struct {
-	tty, pty *os.File
+	tty, out *os.File // where it is typed and shown
+	pty      *os.File // the command's, seen from our side
 	was      *term.State
 	size     chan os.Signal
 	stop     *os.File // closing it ends the reading of the keyboard
@@ -97,21 +101,22 @@ func (p *pass) keyboard(stop *os.File) {
 	}
 }
 
-// watch passes on what is shown, to our terminal and to the detector.
-func (p *pass) watch(d *detect.Detector) {
-	out := d.Stream()
-	p.parts.Go(func() {
+// watch passes on what is shown, to our terminal and to a watcher.
+func (p *pass) watch(watcher io.Writer) {
+	// Not one of the parts that are waited for: it can't be ended while somebody
+	// whom the command has left behind holds the terminal open.
+	go func() {
 		defer close(p.done)
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := p.pty.Read(buf)
-			_, _ = out.Write(buf[:n])
-			_, _ = p.tty.Write(buf[:n])
+			_, _ = watcher.Write(buf[:n])
+			_, _ = p.out.Write(buf[:n])
 			if err != nil {
 				return // EIO once nobody has the other end
 			}
 		}
-	})
+	}()
 }
 
 // end gives our terminal back.
@@ -122,9 +127,9 @@ func (p *pass) end() error {
 	}
 	signal.Stop(p.size)
 	close(p.size)
-	err := errors.Join(p.stop.Close(), p.pty.Close(), p.restore())
+	err := errors.Join(p.stop.Close(), p.restore())
 	p.parts.Wait()
-	return err
+	return errors.Join(err, p.pty.Close())
 }
 
 func (p *pass) restore() error { return term.Restore(int(p.tty.Fd()), p.was) }

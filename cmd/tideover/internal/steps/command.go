@@ -31,7 +31,7 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
 	// Secrets are hidden before anything is cut, or a part of one might show.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
-	code, err := guard.Run(ctx, guard.Command{
+	end, err := guard.Run(ctx, guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
 		Env: append(environment(t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
@@ -40,12 +40,12 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	switch {
 	case err != nil:
 		return res, err
-	case ctx.Err() != nil && code != 0:
+	case ctx.Err() != nil && end.Code != 0:
 		return res, context.Cause(ctx)
-	case code == 0:
+	case end.Code == 0:
 		return res, nil
 	}
-	return res, failure(s, code, last.lines())
+	return res, failure(s, end.Code, last.lines())
 }
 
 // failure says what the exit code means.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,19 +48,25 @@ type Watch struct {
 	manager *session.Manager
 	flow    *engine.Workflow
 	run     string
+	runner  *session.Runner
+	ready   chan struct{} // closed when it is known what is to be run
 	server  *http.Server
 	parts   sync.WaitGroup
 
-	mu   sync.Mutex
-	last *session.Stop
+	mu     sync.Mutex
+	last   *session.Stop
+	itself bool // the session has ended itself
 }
+
+// About is the name of the file that says what the folder is about.
+const About = "about.json"
 
 // Socket is the name of the control API's socket in the folder.
 const Socket = "control.sock"
 
 // Start opens the folder and has the session go on, or begin.
 func Start(ctx context.Context, o Options) (_ *Watch, err error) {
-	w := &Watch{Options: o}
+	w := &Watch{Options: o, ready: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "locks"), 0o700); err != nil {
 		return nil, err
 	}
@@ -81,8 +88,9 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	if err := w.begin(ctx); err != nil {
 		return nil, err
 	}
+	close(w.ready)
 	w.serve()
-	return w, nil
+	return w, w.about()
 }
 
 // open opens the engine.
@@ -95,12 +103,17 @@ func (w *Watch) open(ctx context.Context) error {
 	if err := guard.SweepLocks(locks); err != nil {
 		return err
 	}
-	runner := &session.Runner{
-		Self: self, Locks: locks, Open: w.Open, Expand: w.Expand, Stopped: w.stopped,
-		Cancel: func(ctx context.Context, run, by string) error { return w.engine.Cancel(ctx, run, by) },
+	w.runner = &session.Runner{
+		Self: self, Locks: locks, Open: w.Open, Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready,
+		Cancel: func(ctx context.Context, run, by string) error {
+			w.mu.Lock()
+			w.itself = true
+			w.mu.Unlock()
+			return w.engine.Cancel(ctx, run, by)
+		},
 	}
 	handlers := w.Outbox.Handlers()
-	handlers[session.Handler] = runner.Handle
+	handlers[session.Handler] = w.runner.Handle
 	w.engine, err = engine.Open(ctx, engine.Config{
 		Dir: w.Dir, Workflows: append(w.Outbox.Workflows(), w.flow), Handlers: handlers, Logger: w.Logger, Redact: w.Redactor.String,
 		Observer: func(ev retry.Event) {
@@ -113,7 +126,7 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	w.Outbox.Attach(w.engine)
-	w.manager = &session.Manager{Engine: w.engine, Runner: runner}
+	w.manager = &session.Manager{Engine: w.engine}
 	return nil
 }
 
@@ -191,6 +204,16 @@ func limit(n int) string {
 	return fmt.Sprint(n)
 }
 
+// about writes down what the folder is about, for whoever finds it when nobody
+// watches.
+func (w *Watch) about() error {
+	text, err := json.Marshal(map[string]any{"command": w.Spec.Start, "dir": w.Spec.Dir})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.Dir, About), append(text, '\n'), 0o600)
+}
+
 // serve serves the control API on a socket. A session is watched without one, if
 // the path is too long for a socket.
 func (w *Watch) serve() {
@@ -215,6 +238,17 @@ func (w *Watch) Last() *session.Stop {
 	defer w.mu.Unlock()
 	return w.last
 }
+
+// StoppedItself reports whether the session was ended by what its command did, and
+// not from elsewhere.
+func (w *Watch) StoppedItself() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.itself
+}
+
+// End says that Close follows, because of a signal that the command may have had too.
+func (w *Watch) End() { w.runner.End() }
 
 // Wait waits until the session is over.
 func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
@@ -255,7 +289,11 @@ func (w *Watch) Drain(ctx context.Context) error {
 func (w *Watch) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = w.server.Close()
+	answered, done := context.WithTimeout(ctx, time.Second) // whoever has just stopped us
+	defer done()
+	if w.server.Shutdown(answered) != nil {
+		_ = w.server.Close()
+	}
 	w.parts.Wait()
 	return w.engine.Close(ctx)
 }

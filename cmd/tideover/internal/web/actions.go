@@ -39,9 +39,12 @@ func offers(i *engine.Info) (list []offer) {
 		add("cancel", "Cancel")
 	case i.State == "dead" && i.ReplacedBy == "":
 		add("retry", "Retry")
-		add("rerun", "Rerun from a step")
-		add("replay", "Edit and replay")
+		if !api.Internal(i.Workflow) {
+			add("rerun", "Rerun from a step")
+			add("replay", "Edit and replay")
+		}
 		add("cancel", "Discard")
+	case i.State == "replaced" || api.Internal(i.Workflow): // another run does it, or will
 	default:
 		add("rerun", "Rerun from a step")
 		add("replay", "Edit and replay")
@@ -51,7 +54,23 @@ func offers(i *engine.Info) (list []offer) {
 
 // letterOffers returns what can be done with a dead letter in a list.
 func letterOffers(i *engine.Info) []offer {
-	return []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Edit and replay"), newOffer(i.ID, "cancel", "Discard")}
+	list := []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Edit and replay"), newOffer(i.ID, "cancel", "Discard")}
+	if api.Internal(i.Workflow) {
+		list = append(list[:1], list[2])
+	}
+	return list
+}
+
+// repeatable refuses to start another run in the place of one that is not for
+// people to start.
+func repeatable(i *engine.Info, action string) error {
+	if action != "rerun" && action != "replay" {
+		return nil
+	}
+	if i.State == "replaced" {
+		return fmt.Errorf("%w: run %s was replaced by %s", engine.ErrState, i.ID, i.ReplacedBy)
+	}
+	return api.Startable(i.Workflow)
 }
 
 // question is asked before something is done.
@@ -94,6 +113,9 @@ func (h *handler) question(r *http.Request) (*question, error) {
 	id, action := r.PathValue("id"), r.PathValue("action")
 	i, err := h.Engine.Get(r.Context(), id)
 	if err != nil {
+		return nil, err
+	}
+	if err := repeatable(i, action); err != nil {
 		return nil, err
 	}
 	raw := i.Input
@@ -182,6 +204,9 @@ func formStatus(err error) int {
 
 func (h *handler) rerun(r *http.Request, id, by string) (engine.Started, error) {
 	i, err := h.Engine.Get(r.Context(), id)
+	if err == nil {
+		err = repeatable(i, "rerun")
+	}
 	if err != nil {
 		return engine.Started{}, err
 	}
@@ -201,6 +226,9 @@ func (e *inputError) Error() string { return e.problem }
 // what was not shown of that must not get lost.
 func (h *handler) edited(r *http.Request, id string) (json.RawMessage, error) {
 	i, err := h.get(r.Context(), id)
+	if err == nil {
+		err = repeatable(i, "replay")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func TestActions(t *testing.T) {
 		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {strings.Repeat("x", maxBody)}}); a.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("too much: %d, want 413", a.status)
 		}
-		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`"` + strings.Repeat("x", 300<<10) + `"`}}); a.status != http.StatusRequestEntityTooLarge {
+		if a := b.request("POST", "/runs/"+next+"/replay", url.Values{"input": {`"` + strings.Repeat("x", 300<<10) + `"`}}); a.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("more than the engine takes: %d, want 413", a.status)
 		}
 	})
@@ -129,7 +129,7 @@ func TestDeadLetters(t *testing.T) {
 
 	body := b.page("/dead")
 	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry all 1", "dial #: refused after #", "Edit and replay", "Discard", teapot)
-	groups, err := b.h.groups(t.Context())
+	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Fatalf("groups: %+v %v", groups, err)
 	}
@@ -160,7 +160,7 @@ func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ids := b.dead(40, job{Fail: 1000})
-	groups := must(b.h.groups(t.Context()))
+	groups := must(b.h.groups(t.Context(), false))
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)
 	has(t, "the answer", a.body, "40 put back to work.")
 	for _, id := range ids {
@@ -178,7 +178,9 @@ func TestOffers(t *testing.T) {
 		{"a run at work", engine.Info{State: "running"}, "cancel"},
 		{"a run that waits", engine.Info{State: "waiting", Next: &next}, "wake cancel"},
 		{"a dead run", engine.Info{State: "dead"}, "retry rerun replay cancel"},
-		{"a dead run that was replaced", engine.Info{State: "replaced", ReplacedBy: "x"}, "rerun replay"},
+		{"a dead run that was replaced", engine.Info{State: "replaced", ReplacedBy: "x"}, ""},
+		{"a session that is over", engine.Info{State: "succeeded", Workflow: "session.x"}, ""},
+		{"a message that is dead", engine.Info{State: "dead", Workflow: "notify.x"}, "retry cancel"},
 		{"a run that succeeded", engine.Info{State: "succeeded"}, "rerun replay"},
 		{"a run that was canceled", engine.Info{State: "canceled"}, "rerun replay"},
 	} {

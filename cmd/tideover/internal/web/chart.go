@@ -125,7 +125,7 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 			} else if i.Ended != nil && i.Ended.Before(until) {
 				until = *i.Ended
 			}
-			label := w.By
+			label := byWhom(w.By)
 			if until.After(c.To) {
 				label += " →"
 			}
@@ -145,7 +145,7 @@ func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
 }
 
 func waitTitle(w *engine.WaitInfo) string {
-	t := fmt.Sprintf("wait of %s set by %s, until %s", exact(w.Delay), w.By, stamp(w.Until))
+	t := fmt.Sprintf("wait of %s set by %s, until %s", exact(w.Delay), byWhom(w.By), stamp(w.Until))
 	if w.Woken != "" {
 		t += ", ended early by " + w.Woken
 	}

@@ -24,6 +24,8 @@ type deadBody struct {
 	First  string
 	More   string
 	All    string // address without the group
+	Unsent int    // messages that are left out
+	Hidden string // address of the list with them
 }
 
 // group is dead runs that failed alike.
@@ -71,19 +73,24 @@ func (h *handler) liveDead(w http.ResponseWriter, r *http.Request) {
 
 func deadQuery(r *http.Request) query {
 	q := parseQuery(r.URL.Query())
-	return query{Group: q.Group, After: q.After, Order: orders[0]}
+	return query{Group: q.Group, After: q.After, Internal: q.Internal, Order: orders[0]}
 }
 
 func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part, error) {
-	t, err := h.totals(ctx)
+	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err
 	}
-	b := deadBody{Query: q, Count: t.States["dead"], All: "/dead"}
-	if b.Groups, err = h.groups(ctx); err != nil {
+	all := query{Internal: q.Internal, Order: orders[0]}
+	b := deadBody{Query: q, Count: t.States["dead"], All: all.url("/dead")}
+	if !q.Internal {
+		all.Internal = true
+		b.Unsent, b.Hidden = t.Unsent, all.url("/dead")
+	}
+	if b.Groups, err = h.groups(ctx, q.Internal); err != nil {
 		return part{}, err
 	}
-	f := engine.Filter{States: []string{"dead"}, After: q.After, Limit: rowsPerPage}
+	f := engine.Filter{States: []string{"dead"}, Exclude: q.exclude(), After: q.After, Limit: rowsPerPage}
 	if q.Group != "" {
 		b.Group = find(b.Groups, q.Group)
 		if b.Group == nil {
@@ -129,15 +136,15 @@ func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) er
 }
 
 // groups returns the groups of dead letters, as the engine has them.
-func (h *handler) groups(ctx context.Context) ([]group, error) {
-	list, err := h.Engine.DeadGroups(ctx, shownGroups)
+func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
+	list, err := h.Engine.DeadGroups(ctx, shownGroups, query{Internal: internal}.exclude()...)
 	if err != nil {
 		return nil, err
 	}
 	groups := make([]group, len(list))
 	for i := range list {
 		key := groupKey(&list[i])
-		q := query{Group: key, Order: orders[0]}
+		q := query{Group: key, Internal: internal, Order: orders[0]}
 		groups[i] = group{Group: list[i], Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry")}
 	}
 	return groups, nil
@@ -156,13 +163,14 @@ var errNoGroup = errors.New("nobody is left in this group of dead letters")
 
 // groupOf returns the group that a request names.
 func (h *handler) groupOf(r *http.Request, key string) (*group, error) {
-	groups, err := h.groups(r.Context())
-	if err != nil {
-		return nil, err
+	for _, internal := range []bool{false, true} {
+		groups, err := h.groups(r.Context(), internal)
+		if err != nil {
+			return nil, err
+		}
+		if g := find(groups, key); g != nil {
+			return g, nil
+		}
 	}
-	g := find(groups, key)
-	if g == nil {
-		return nil, errNoGroup
-	}
-	return g, nil
+	return nil, errNoGroup
 }

@@ -19,7 +19,7 @@ func (h *handler) funcs() template.FuncMap {
 		"asset": h.assets.url,
 		"ago":   ago, "in": in, "since": since, "at": at,
 		"exact": exact, "stamp": stamp,
-		"short": short, "tail": tail,
+		"short": short, "head": head, "hand": byWhom,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },

@@ -46,7 +46,7 @@ func TestHostileText(t *testing.T) {
 		b.page(path)
 		b.message("/live" + path)
 	}
-	groups, err := b.h.groups(t.Context())
+	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) < len(hostile) {
 		t.Errorf("%d groups of dead letters, %v", len(groups), err)
 	}

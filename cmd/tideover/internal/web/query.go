@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -26,6 +27,7 @@ type query struct {
 	Order    string // newest, oldest, next
 	After    string // the page before ends here
 	Group    string // of dead letters, see groupKey
+	Internal bool   // also what tideover runs on its own account
 }
 
 // parseQuery reads what it understands. The rest is dropped: whoever sends it is
@@ -44,6 +46,7 @@ func parseQuery(v url.Values) query {
 	if n, err := strconv.Atoi(v.Get("attempts")); err == nil && n > 0 {
 		q.Attempts = min(n, 1e6)
 	}
+	q.Internal = v.Get("internal") == "1"
 	if !slices.Contains(orders, q.Order) {
 		q.Order = orders[0]
 	}
@@ -62,6 +65,9 @@ func (q query) encode() string {
 	set("q", q.Search)
 	set("after", q.After)
 	set("group", q.Group)
+	if q.Internal {
+		set("internal", "1")
+	}
 	if q.Attempts > 0 {
 		set("attempts", strconv.Itoa(q.Attempts))
 	}
@@ -85,9 +91,22 @@ func (q query) url(path string) string {
 // filter returns the query in the engine's terms.
 func (q query) filter() engine.Filter {
 	return engine.Filter{
-		States: q.States, Workflow: q.Workflow, Search: q.Search, MinAttempts: q.Attempts,
+		States: q.States, Workflow: q.Workflow, Exclude: q.exclude(), Search: q.Search, MinAttempts: q.Attempts,
 		Order: q.Order, After: q.After, Limit: rowsPerPage,
 	}
+}
+
+// exclude returns the workflows that are left out. One that is named is meant.
+func (q query) exclude() []string {
+	if q.Internal || q.Workflow != "" {
+		return nil
+	}
+	return api.InternalNames()
+}
+
+// leaves reports whether the runs of a workflow are left out.
+func (q query) leaves(workflow string) bool {
+	return !q.Internal && workflow != q.Workflow && api.Internal(workflow)
 }
 
 // Narrow reports whether the query leaves out anything.

@@ -36,6 +36,7 @@ type link struct{ ID, URL string }
 type step struct {
 	engine.StepInfo
 	Number   int
+	Made     int    // attempts that count for the policy, also the one that runs or succeeded
 	Limit    string // of attempts, by the policy
 	Attempts []attempt
 	Hidden   int // attempts that are not shown
@@ -76,12 +77,12 @@ func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.T
 	if err != nil {
 		return part{}, err
 	}
-	t, err := h.totals(ctx)
+	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
 	}
 	b := runBody{
-		Info: i, By: setBy(i), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(id) + "?all",
+		Info: i, By: byWhom(setBy(i)), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(id) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
 	}
 	for k := range i.Steps {
@@ -93,12 +94,15 @@ func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.T
 	}
 	return part{
 		template: "run-live", moving: !i.Finished(),
-		data: page{Title: "Run " + tail(id), Place: "run", Live: live, Now: now, Dead: t.States["dead"], Body: b},
+		data: page{Title: "Run " + head(id), Place: "run", Live: live, Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 
 func newStep(s *engine.StepInfo, number int, all bool) step {
-	v := step{StepInfo: *s, Number: number}
+	v := step{StepInfo: *s, Number: number, Made: s.Spent}
+	if s.Status == "running" || s.Status == "succeeded" {
+		v.Made++ // those that are spent are those that failed
+	}
 	if p, err := retry.Parse(s.Policy); err == nil {
 		v.Limit = strconv.Itoa(p.Attempts)
 		if p.Attempts == retry.Unlimited {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -18,6 +19,7 @@ type runsBody struct {
 	Chips     []chip
 	Workflows []string
 	Rows      []row
+	Hidden    *link  // to the list with the runs that are left out
 	First     string // address of the first page; "" if this is it
 	More      string // address of the next page
 	Behind    int    // runs that the search does not know yet
@@ -68,7 +70,7 @@ func (h *handler) liveRuns(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part, error) {
 	// The figures come first: if they say that the list is not behind, it is not.
-	t, err := h.totals(ctx)
+	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err
 	}
@@ -77,6 +79,11 @@ func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part,
 		return part{}, err
 	}
 	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind}
+	if !q.Internal && q.Workflow == "" && t.Others {
+		more := q
+		more.Internal, more.After = true, ""
+		b.Hidden = &link{URL: more.url("/runs")}
+	}
 	if q.After != "" {
 		first := q
 		first.After = ""
@@ -167,9 +174,12 @@ type totals struct {
 	Last      engine.Event // Seq is 0 if there was none
 	LastURL   string
 	Idle      bool
+	Others    bool // there are runs that tideover has started on its own account
+	Unsent    int  // messages that could not be sent
 }
 
-func (h *handler) totals(ctx context.Context) (totals, error) {
+// totals counts the runs of users, or all.
+func (h *handler) totals(ctx context.Context, internal bool) (totals, error) {
 	s, err := h.Engine.Stats(ctx)
 	if err != nil {
 		return totals{}, err
@@ -179,6 +189,13 @@ func (h *handler) totals(ctx context.Context) (totals, error) {
 	}
 	t := totals{Stats: s, States: map[string]int{}, Last: h.feed.latest()}
 	for _, w := range s.Workflows {
+		if api.Message(w.Name) {
+			t.Unsent += w.States["dead"]
+		}
+		t.Others = t.Others || api.Internal(w.Name)
+		if api.Internal(w.Name) && !internal {
+			continue
+		}
 		for state, n := range w.States {
 			t.States[state] += n
 		}
@@ -196,7 +213,7 @@ func (h *handler) totals(ctx context.Context) (totals, error) {
 func (t *totals) chips(q query) []chip {
 	count := map[string]int{}
 	for _, w := range t.Stats.Workflows {
-		if q.Workflow == "" || q.Workflow == w.Name {
+		if (q.Workflow == "" || q.Workflow == w.Name) && !q.leaves(w.Name) {
 			for state, n := range w.States {
 				count[state] += n
 			}
@@ -232,6 +249,7 @@ func (h *handler) workflows(t totals, q query) []string {
 	if q.Workflow != "" {
 		names = append(names, q.Workflow)
 	}
+	names = slices.DeleteFunc(names, q.leaves)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -18,9 +19,18 @@ type sessionsBody struct {
 // sessionRow is a session in the list.
 type sessionRow struct {
 	session.Status
-	Timeline string // address of its run; "" before the first
-	Why      string // it gave up, in words
-	Offers   []offer
+	URL    string // address of its page
+	Why    string // it gave up, in words
+	Offers []offer
+}
+
+// sessionBody is one session.
+type sessionBody struct {
+	sessionRow
+	RunURL string // address of its run; "" before the first
+	AllURL string // and with all attempts
+	Chart  *chart
+	Steps  []step
 }
 
 func (h *handler) sessions(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +48,7 @@ func (h *handler) liveSessions(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) lookAtSessions(ctx context.Context, now time.Time) (part, error) {
-	t, err := h.totals(ctx)
+	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
 	}
@@ -50,15 +60,60 @@ func (h *handler) lookAtSessions(ctx context.Context, now time.Time) (part, erro
 	for i := range list {
 		s := h.cleanSession(list[i])
 		b.States[s.State]++
-		row := sessionRow{Status: s, Why: inWords(s.Reason), Offers: sessionOffers(&s)}
-		if s.Run != "" {
-			row.Timeline = runURL(s.Run)
-		}
-		b.Rows = append(b.Rows, row)
+		b.Rows = append(b.Rows, newSessionRow(s))
 	}
 	return part{
 		template: "sessions-live",
 		data:     page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+func newSessionRow(s session.Status) sessionRow {
+	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
+}
+
+func (h *handler) session(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtSession(r.Context(), r.PathValue("session"), time.Now())
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	p.data.Flash = sessionDone[r.URL.Query().Get("did")]
+	h.show(w, r, http.StatusOK, "session", p.data)
+}
+
+func (h *handler) liveSession(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("session")
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.lookAtSession(ctx, name, now) })
+}
+
+func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time) (part, error) {
+	t, err := h.totals(ctx, false)
+	if err != nil {
+		return part{}, err
+	}
+	s, err := h.Sessions.Get(ctx, name)
+	if err != nil {
+		return part{}, err
+	}
+	s = h.cleanSession(s)
+	b := sessionBody{sessionRow: newSessionRow(s)}
+	if s.Run != "" {
+		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
+		if i, err := h.get(ctx, s.Run); err == nil { // it may be kept no longer
+			c := draw(i, now)
+			b.Chart = &c
+			for k := range i.Steps {
+				i.Steps[k].Progress = nil // it says what the page says
+				b.Steps = append(b.Steps, newStep(&i.Steps[k], k, false))
+			}
+		}
+	}
+	return part{
+		template: "session-live", moving: !s.Over(),
+		data: page{
+			Title: "Session " + name, Place: "sessions", Live: "/live/sessions/" + url.PathEscape(name), Now: now, Dead: t.States["dead"], Body: b,
+		},
 	}, nil
 }
 
@@ -69,6 +124,10 @@ func (h *handler) cleanSession(s session.Status) session.Status {
 		last := *s.Last
 		last.Line = h.Redact(last.Line)
 		s.Last = &last
+	}
+	s.Tail = slices.Clone(s.Tail)
+	for i := range s.Tail {
+		s.Tail[i] = h.Redact(s.Tail[i])
 	}
 	return s
 }
@@ -82,7 +141,10 @@ func (r *sessionRow) Line() string {
 	return r.Last.Line
 }
 
+// sessionPage returns the address of a session.
+func sessionPage(name string) string { return "/sessions/" + url.PathEscape(name) }
+
 // sessionURL returns the address of something that can be done with a session.
 func sessionURL(name, action string) string {
-	return "/sessions/" + url.PathEscape(name) + "/" + url.PathEscape(action)
+	return sessionPage(name) + "/" + url.PathEscape(action)
 }

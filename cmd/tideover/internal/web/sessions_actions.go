@@ -79,8 +79,13 @@ func (h *handler) sessionQuestion(r *http.Request) (*question, error) {
 	case doResume:
 		q.Title, q.Button = "Have "+name+" go on?", "Go on"
 		q.Text = "It goes on where it was."
-		if s.Over() {
-			q.Text = "One that gave up gets new attempts; one that was completed or stopped begins anew."
+		switch s.State {
+		case "completed", "stopped":
+			q.Title, q.Button = "Have "+name+" begin anew?", "Begin anew"
+			q.Text = "It was " + s.State + ". A new session begins, with new attempts and windows."
+		case "gave-up":
+			q.Title, q.Button = "Put "+name+" back to work?", "Put back to work"
+			q.Text = "It gets new attempts and windows, and goes on where it gave up."
 		}
 	case doRetryNow:
 		q.Title, q.Button = "Retry "+name+" now?", "Retry now"

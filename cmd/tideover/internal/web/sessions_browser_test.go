@@ -49,7 +49,14 @@ func (v visitor) sessionWaits() {
 		el.dateTime = new Date(Date.now() + 90e3).toISOString();
 		new MutationObserver(() => texts.add(el.textContent)).observe(el, {childList: true, characterData: true, subtree: true});`)
 	x.wait("it counts down", `texts.size >= 2`)
-	x.click("#s-night a[href^='/runs/']")
+	x.click("#s-night a[href='/sessions/night']")
+	x.seen("#timeline", "Timeline")
+	x.wait("the page of the session is live", `document.getElementById("link").dataset.state === "live"`)
+	x.click(`#title a[href$="/pause"]`)
+	x.seen("#dialog[open]", "Pause night?")
+	x.click("#dialog button:not([data-close])")
+	x.seen("#title .state", "paused")
+	x.click("#facts a[href^='/runs/']")
 	x.seen("#timeline", "Timeline")
 	x.quiet()
 }
@@ -80,7 +87,7 @@ func (v visitor) sessionObeys() {
 	do("reset", "Reset s?", "forgotten", "waiting")
 	x.seen("#s-s", "windows 0/10")
 	do("tonight", "Stop s for tonight?", "Stopped for tonight.", "waiting")
-	x.seen("#s-s", "set by human")
+	x.seen("#s-s", "set by hand")
 	do("stop", "Stop s?", "Stopped.", "stopped")
 	if n := eval[int](x, "performance.getEntriesByType('navigation').length"); n != 1 {
 		v.Errorf("the page was loaded %d times", n)

@@ -63,7 +63,7 @@ func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.manager = &session.Manager{Engine: e, Runner: runner}
+	d.manager = &session.Manager{Engine: e}
 	d.serve(e, append(change, func(o *Options) { o.Sessions = d.manager })...)
 	if _, err := d.manager.Set(t.Context(), specs, flows); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestSessionsPage(t *testing.T) {
 	d.reach("busy", "running")
 	body := d.page("/sessions")
 	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 3600s", "rate limit", "set by server", "windows 1/10", "attempts 0/6",
-		`href="/runs/`+s.Run+`"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Begin anew",
+		`href="/sessions/night"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Begin anew",
 		`href="/sessions/night/retry-now" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
 	has(t, "another page", d.page("/runs"), `<a href="/sessions">Sessions</a>`)
 	has(t, "the stream", d.message("/live/sessions"), `hx-target="#live"`, "retry after 3600s")
@@ -156,7 +156,7 @@ func TestSessionActions(t *testing.T) {
 	if s := d.reach("s", "waiting"); s.WaitBy != "human" || s.Next.Sub(d.manager.Tonight("s")).Abs() > time.Minute {
 		t.Errorf("stopped for tonight: %+v", s)
 	}
-	has(t, "who set the wait", d.page("/sessions"), "set by human", "postponed by alice")
+	has(t, "who set the wait", d.page("/sessions"), "set by hand", "postponed by alice")
 	has(t, "the question", d.page("/sessions/s/reset"), "The 0 attempts and 1 windows")
 	d.tell("s", "reset")
 	if s := d.reach("s", "waiting"); s.Windows != 0 {
@@ -262,4 +262,26 @@ func TestSessionOffers(t *testing.T) {
 			t.Errorf("%s has no glyph", s)
 		}
 	}
+}
+
+func TestASessionHasAPage(t *testing.T) {
+	t.Parallel()
+	d := newDen(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *Options) {
+		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
+	})
+	d.manager.Output = func(string) (string, []string) { return "/logs/night.log", []string{"one", "pass hunter2 \x1b[2J"} }
+	s := d.reach("night", "waiting")
+	d.reach("day", "completed")
+	body := d.page("/sessions/night")
+	has(t, "the page", body, `<h1 class="text">night</h1>`, `aria-current="page">Sessions</a>`, "Goes on <strong>", "set by server", "1 of 10", "0 of 6",
+		"1, of which 0 resumed", `href="/runs/`+s.Run+`"`, "<dt>policy</dt>", "quiet hours", "retry after 3600s", "rate limit", "<dt>exit code</dt><dd>1</dd>",
+		"one\npass *** ␛[2J", "/logs/night.log", `id="timeline"`, `fill="url(#hatch)"`, `class="attempts"`, `href="/sessions/night/pause" data-dialog`)
+	hasNot(t, "the page", body, "hunter2")
+	has(t, "the stream", d.message("/live/sessions/night"), `hx-target="#live"`, "Last lines of output")
+	for _, path := range []string{"/sessions/nobody", "/live/sessions/nobody"} {
+		if a := d.request("GET", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("GET %s: %d", path, a.status)
+		}
+	}
+	has(t, "one that is completed", d.page("/sessions/day/resume"), "Have day begin anew?", ">Begin anew</button>")
 }

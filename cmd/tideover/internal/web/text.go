@@ -88,11 +88,19 @@ func short(s string, n int) string {
 	return line
 }
 
-// tail returns the end of an id. Its beginning is the time, and much the same
-// for all that are on one page.
-func tail(id string) string {
+// head returns the beginning of an id, which verbs take for the id: the time, and
+// enough of the rest to tell runs apart.
+func head(id string) string {
 	if len(id) != 26 {
 		return short(id, 26)
 	}
-	return "…" + id[len(id)-8:]
+	return id[:14]
+}
+
+// byWhom says who set a wait, in the words of the verbs.
+func byWhom(who string) string {
+	if who == "human" {
+		return "hand"
+	}
+	return who
 }

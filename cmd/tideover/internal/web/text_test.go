@@ -100,7 +100,7 @@ func TestShort(t *testing.T) {
 			t.Errorf("short(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
 		}
 	}
-	if got := tail(strings.Repeat("x", 26)); got != "…xxxxxxxx" {
-		t.Errorf("tail of an id: %q", got)
+	if got := head(strings.Repeat("x", 26)); got != "xxxxxxxxxxxxxx" {
+		t.Errorf("head of an id: %q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,8 @@ func (h *handler) routes() {
 	h.mux.HandleFunc("GET /live/dead", h.liveDead)
 	if h.Sessions != nil {
 		h.mux.HandleFunc("GET /sessions", h.sessions)
+		h.mux.HandleFunc("GET /sessions/{session}", h.session)
+		h.mux.HandleFunc("GET /live/sessions/{session}", h.liveSession)
 		h.mux.HandleFunc("GET /sessions/{session}/{action}", h.askSession)
 		h.mux.HandleFunc("POST /sessions/{session}/{action}", h.actSession)
 		h.mux.HandleFunc("GET /live/sessions", h.liveSessions)
@@ -115,7 +118,7 @@ type page struct {
 
 // show answers with a page.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Version, p.Keeps = h.Version, h.Sessions != nil
+	p.Version, p.Keeps = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Sessions != nil
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
@@ -169,6 +172,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err e
 // statusOf returns the status that an error of the engine is answered with.
 func statusOf(err error) int {
 	var long *http.MaxBytesError
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		return p.Status
+	}
 	switch {
 	case errors.Is(err, engine.ErrNotFound), errors.Is(err, session.ErrUnknown):
 		return http.StatusNotFound

@@ -1,0 +1,103 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+// own starts runs that tideover starts on its own account, which fail.
+func (s *service) own(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		w, err := engine.NewWorkflow(name, engine.Step("do", fails, engine.Policy("fixed(0s) attempts=1")))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		run, err := s.engine.Start(s.t.Context(), w, json.RawMessage(`{"fail":"panic: gone\n\ngoroutine 1 [running]:\n\tmain.go:1"}`))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if s.over(run.ID) != "dead" {
+			s.t.Fatalf("a run of %s did not die", name)
+		}
+	}
+}
+
+func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.own("session.night", "notify.phone", "notify.phone", "fails.on-give-up", "user")
+	eventually(t, "lists have them", func() bool { return strings.Count(s.want("dead", "--internal"), "dead ") == 5 })
+	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}} {
+		text := s.want(args...)
+		if !strings.Contains(text, "user") || strings.Contains(text, "session.") || strings.Contains(text, "notify.") || strings.Contains(text, "fails.on") {
+			t.Errorf("%q:\n%s", args, text)
+		}
+		if !strings.Contains(text, "panic: gone …") || strings.Contains(text, "goroutine") {
+			t.Errorf("%q has more than the first line of an error:\n%s", args, text)
+		}
+	}
+	for _, args := range [][]string{{"dead"}, {"dead", "--groups"}, {"status"}} {
+		wantIn(t, args[0], s.want(args...), "2 messages could not be sent: tideover dead --internal\n1 run of on-give-up gave up")
+	}
+	wantIn(t, "on request", s.want("runs", "--internal"), "session.night")
+	wantIn(t, "by name", s.want("runs", "--workflow", "notify.phone"), "notify.phone")
+	if text := s.want("workflows"); strings.Contains(text, "notify.") || !strings.Contains(text, "echo") {
+		t.Errorf("workflows:\n%s", text)
+	}
+	wantIn(t, "retry", s.want("retry", "--dead", "--yes"), "retried 1 of 1 run")
+}
+
+func TestWhatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.own("session.night")
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"a session as a workflow", []string{"run", "session.night"}, codeOwn, "session.night is a session; use tideover sessions"},
+		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
+		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
+		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, codeNoRun, "there is no workflow nope"},
+		{"show nothing", []string{"show"}, codeOwn, "show: which run?"},
+		{"show two", []string{"show", "a", "b"}, codeOwn, `show: one run at a time, and "b" is another`},
+		{"wake nothing", []string{"wake"}, codeOwn, "wake: which run?"},
+		{"run nothing", []string{"run"}, codeOwn, "run: which workflow?"},
+		{"too much", []string{"runs", "x"}, codeOwn, `runs: takes no argument, and "x" is one`},
+	} {
+		got := s.verb(tt.args...)
+		wantCode(t, got, tt.code)
+		wantIn(t, tt.name, got.stderr, tt.want)
+	}
+}
+
+func TestListsAreObjects(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	wantIn(t, "workflows", s.want("workflows", "--json"), `{"workflows":[{"name":"echo"`)
+	wantIn(t, "schedules", s.want("schedules", "--json"), `{"schedules":[`)
+}
+
+func TestPlural(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 runs", 1: "1 run", 2: "2 runs"} {
+		if got := plural(n, "run", "runs"); got != want {
+			t.Errorf("plural(%d) = %q", n, got)
+		}
+	}
+	sc := &screen{now: time.Now(), zone: time.UTC}
+	group := api.Group{Error: "panic: x\ny", Pattern: "panic: x", Count: 1}
+	if lines := renderGroups([]api.Group{group}, sc); !strings.HasSuffix(lines[1], "panic: x …") {
+		t.Errorf("a group: %q", lines)
+	}
+}

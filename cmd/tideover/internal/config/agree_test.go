@@ -1,0 +1,80 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+)
+
+// TestLoaderAndSchemaAgree gives both the same values, in the place that is marked
+// in the lines above them.
+func TestLoaderAndSchemaAgree(t *testing.T) {
+	_, resolved := schema(t)
+	for where, values := range map[string]struct{ good, bad []string }{
+		"sessions: {s: {start: [x], windows: §}}": {
+			[]string{"3", `"3"`, `"+3"`, `"003"`, "2147483647"}, []string{"0", `"0"`, "-1", `"-1"`, `""`, "3.5", "many", "null", "[]", "2147483648"},
+		},
+		"sessions: {s: {start: [x], on: {unknown: {do: resume, attempts: §}}}}": {[]string{"1", `"2"`}, []string{"0", `"0"`, "-2"}},
+		"sessions: {s: {start: [x], notify: §}}":                                {[]string{"[]", "[n]"}, []string{"null", "n", "[n, n]", "[N]"}},
+		"sessions: {s: {start: [x], deadline: §}}": {
+			[]string{"1h", ".5h", "5.h", "1d12h", "1.5d", "1m30s", "0h1s", "500µs", "500μs"},
+			[]string{"0s", "0d", "0h0m", "0.0s", "1", `"5"`, "1h1d", "h", ".h", ".", `""`, "-1h", "1 h", "1w", "null"},
+		},
+		"sessions: {s: {start: §}}":                                {[]string{"[x]", "[x, 5, true, '']", "[5]"}, []string{"[]", `[""]`, "x", "null", "[[x]]"}},
+		"sessions: {s: {start: [x], resume-any: true, resume: §}}": {[]string{"[x]"}, []string{"[]", `["", x]`}},
+		"sessions: {s: {start: [x], dir: §}}":                      {[]string{"/x", "2026"}, []string{"null", "[]"}},
+		"sessions: {s: {start: [x], env: §}}":                      {[]string{"{A: 1, _b: x}", "{}"}, []string{"{a b: x}", "{1A: x}", "{A-B: x}", "null", "[]"}},
+		"sessions: {§: {start: [x]}}": {
+			[]string{"a", "on-give-up", "a.on-give-up.b"}, []string{"a.on-give-up", ".on-give-up", "A", "a b"},
+		},
+		"workflows: {§: {steps: [{id: a, run: [x]}]}}": {
+			[]string{"a", "sessions"}, []string{"a.on-give-up", "session.a", "notify.a"},
+		},
+		"workflows: {w: {concurrency: §, steps: [{id: a, run: [x]}]}}":          {[]string{"0", "5", `"0"`, `"5"`}, []string{"-1", `"-1"`, "x"}},
+		"workflows: {w: {timeout: §, steps: [{id: a, run: [x]}]}}":              {[]string{"1s"}, []string{"0s", "0m"}},
+		"workflows: {w: {steps: [{id: §, run: [x]}]}}":                          {[]string{"a", "5", "2026", "true"}, []string{"null", "A", "-5"}},
+		"workflows: {w: {steps: [{id: a, run: §}]}}":                            {[]string{"[x]", "[x, '']"}, []string{"[]", `[""]`}},
+		"workflows: {w: {steps: [{id: a, run: [x]}], on-give-up: {notify: §}}}": {[]string{"[n]"}, []string{"[]", "[n, n]", "n"}},
+		"workflows: {w: {steps: [{id: a, http: {get: 'https://a.example', headers: §}}]}}": {
+			[]string{"{A: x, x-b: 5}"}, []string{"{a b: x}", "{'': x}", "{content-length: 5}", "{Connection: x}", "{TRANSFER-encoding: x}", "null"},
+		},
+		"audit: §":              {[]string{"null", "{}", "{keep: 5}", `{keep: "5"}`, "{keep: 0}", "{file: 5}"}, []string{"[]", "{keep: -1}", `{keep: "-1"}`, "5"}},
+		"server: §":             {[]string{"null", "{}", `{concurrency: "5"}`}, []string{"[]", "{concurrency: 0}", `{concurrency: "0"}`}},
+		"server: {listen: §}":   {[]string{"localhost:80", "127.0.0.1:0", "'[::1]:80'", "localhost:00080"}, []string{"localhost", "'::1:80'", "localhost:65536", "'localhost:'", "localhost:x"}},
+		"server: {max-body: §}": {[]string{"1", "1KiB", `"5"`}, []string{"0", `"0"`, "0KiB", "-1"}},
+		"detect: {d: {§}}": {
+			[]string{"rules: []", "rules: null", "messages: null", "exit-codes: null", "exit-codes: {}", "description: null", "extends: null", "extends: generic"},
+			[]string{"rules: {}", "messages: {}", "exit-codes: []", "extends: other", "extends: []"},
+		},
+		"notify: {n: {run: [x], on: §}}": {
+			[]string{"[gave-up]", "[' gave-up']", "['gave-up ', waiting>.5h]", "['waiting > 30m']", "[' waiting>1d ']"},
+			[]string{"[]", "[gaveup]", "[waiting>0s]", "[waiting>]", "[resumed>1m]", "[waiting>5]", "null", "gave-up"},
+		},
+		"notify: {n: {run: [x], at-most: §}}": {[]string{"5/h", "1000/s", "007/d", "1/m"}, []string{"0/h", "1001/h", "5/w", "5", "00/h", "9999/h", "-1/h"}},
+		"notify: {n: {run: [x], dedupe: §}}":  {[]string{"0", `"0"`, "0s", "0m", "0d", "0h0m", "10m"}, []string{"5", `"5"`, "-1s", "null", `""`}},
+		"notify: {n: {run: [x], timeout: §}}": {[]string{"1s"}, []string{"0s", "0", "1"}},
+		"notify: {n: {run: §}}":               {[]string{"[x]", "[x, '']"}, []string{"[]", `[""]`, `["", x]`}},
+		"notify: {n: {webhook: 'https://a.example', headers: §}}": {
+			[]string{"{A: x}"}, []string{"{a b: x}", "{'a:': x}", "{Content-Length: 5}"},
+		},
+		"notify: {n: {email: {to: [a@b.example], from: a@b.example, server: §}}}": {
+			[]string{"b.example:587", "'[::1]:25'", "b.example:0025"},
+			[]string{"b.example", "':25'", "b.example:0", "b.example:65536", "b.example:smtp", "'b.example:'", "'::1:25'", "'[]:25'"},
+		},
+	} {
+		for i, list := range [][]string{values.good, values.bad} {
+			for _, v := range list {
+				text := "version: 1\n" + strings.Replace(where, "§", v, 1) + "\n"
+				if !strings.HasPrefix(where, "notify:") {
+					text += "notify: {n: {run: [x]}}\n"
+				}
+				loaded := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: []byte(text), Environ: environ})
+				valid := resolved.Validate(decoded(t, []byte(text)))
+				if good := i == 0; (loaded == nil) != good || (valid == nil) != good {
+					t.Errorf("%s\nwant good: %v; the loader says %v, the schema %v", text, good, loaded, valid)
+				}
+			}
+		}
+	}
+}

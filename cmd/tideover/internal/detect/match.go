@@ -1,0 +1,187 @@
+package detect
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// match is an event that a rule matched, or a line, or several that are one
+// message.
+type match struct {
+	rule    *rule
+	reading reading
+	line    string
+	number  int
+	count   int // of its first line
+	end     int // of its last line
+	order   int
+	said    bool   // by an event, in the text that it has for people
+	verdict string // for an explanation
+}
+
+// own reports whether the program itself is known to say so. What a rule of
+// generic finds may be the output of anything that the program ran, unless it
+// stands in an event.
+func (m *match) own() bool { return m.said || m.rule.pack != "generic" }
+
+// matchLines matches the text that counts and, if it is to be explained, what was
+// traced above it.
+func (d *Detector) matchLines() (list []match) {
+	for _, e := range d.traced {
+		if older := d.count - e.count; older >= d.options.Lines && !e.event {
+			if m := d.matchText(string(e.text), e, nil); m != nil {
+				list = append(list, *m)
+			}
+		}
+	}
+	kept, i := d.kept()
+	for i < len(kept) {
+		lines := 1
+		if m := d.matchAt(kept, i); m != nil {
+			list = append(list, *m)
+			lines = 1 + m.end - m.count
+		}
+		i += lines
+	}
+	return list
+}
+
+// matchAt matches the line with that index, together with those after it that
+// have the rest of its message: a program that fits its messages to the width of
+// the screen breaks them anywhere.
+func (d *Detector) matchAt(kept []entry, i int) *match {
+	e, text := kept[i], string(kept[i].text)
+	if e.event {
+		return nil
+	}
+	above := kept[max(0, i-maxAbove):i]
+	best := d.matchText(text, e, above)
+	for n := 1; n <= maxWrapped && i+n < len(kept) && kept[i+n].continues(e); n++ {
+		text += " " + string(kept[i+n].text)
+		m := d.matchText(text, e, above)
+		if m == nil || !m.completes(best) {
+			continue
+		}
+		if best == nil && d.matchOneOf(kept, i+1, i+n) {
+			break // it needs no beginning
+		}
+		m.end = kept[i+n].count
+		best = m
+	}
+	return best
+}
+
+// matchOneOf reports whether one of the lines matches by itself.
+func (d *Detector) matchOneOf(kept []entry, first, last int) bool {
+	for i := first; i <= last; i++ {
+		if d.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// continues reports whether the line may have the rest of a message.
+func (e *entry) continues(first entry) bool {
+	return !e.event && e.said == first.said && (!e.said || e.number == first.number)
+}
+
+// completes reports whether a match of several lines says more than one of fewer,
+// which may be nil.
+func (m *match) completes(part *match) bool {
+	stated := !m.reading.until.IsZero()
+	switch {
+	case part == nil:
+		return stated || m.own()
+	case part.rule.Terminal, part.rule.Alive, part.rule.MovedOn:
+		return false
+	case part.reading.until.IsZero():
+		return stated && m.rule.Reason == part.rule.Reason
+	default: // half of a time is a time too
+		return stated && m.rule == part.rule && strings.HasPrefix(m.reading.stated, part.reading.stated+" ")
+	}
+}
+
+// matchText matches a text with the rules for lines, nil if none fits. The lines
+// above it are its context; nil stands for any.
+func (d *Detector) matchText(text string, e entry, above []entry) *match {
+	lower := strings.ToLower(text)
+	for _, r := range d.pack.lines {
+		if !r.near(lower) || !r.inContext(e, above) {
+			continue
+		}
+		if got, ok := r.matchLine(text, e.at, d.options.Location); ok {
+			return &match{
+				rule: r, reading: got, line: shown([]byte(text)), number: e.number,
+				count: e.count, end: e.count, order: e.order, said: e.said,
+			}
+		}
+	}
+	return nil
+}
+
+// inContext reports whether the line or one of those above it has what the rule
+// wants there.
+func (r *rule) inContext(e entry, above []entry) bool {
+	has := func(e entry) bool { return containsAny(strings.ToLower(string(e.text)), r.Context) }
+	return len(r.Context) == 0 || above == nil || has(e) || slices.ContainsFunc(above, has)
+}
+
+// near reports whether the line, in lower case, has a literal of the rule.
+func (r *rule) near(lower string) bool { return containsAny(lower, r.Literals) }
+
+func containsAny(text string, list []string) bool {
+	for _, part := range list {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchLine matches a line that has a literal.
+func (r *rule) matchLine(line string, at time.Time, zone *time.Location) (reading, bool) {
+	m := r.pattern.FindStringSubmatch(line)
+	if m == nil {
+		return reading{}, false
+	}
+	var got reading
+	for i, as := range r.groups {
+		if as != "" && m[i] != "" && got.until.IsZero() {
+			got = read(m[i], as, at, zone)
+		}
+	}
+	return r.orWait(got, at), true
+}
+
+// matchEvent matches an event.
+func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading, bool) {
+	if r.event.fails(event) != "" {
+		return reading{}, false
+	}
+	var got reading
+	for _, f := range r.until {
+		f.path.visit(event, func(v any) bool {
+			if text, ok := scalar(v); ok {
+				got = read(text, f.as, at, zone)
+			}
+			return got.until.IsZero()
+		})
+		if !got.until.IsZero() {
+			break
+		}
+	}
+	return r.orWait(got, at), true
+}
+
+// orWait gives the rule's own wait to a reading that found none.
+func (r *rule) orWait(got reading, at time.Time) reading {
+	if got.until.IsZero() && r.wait > 0 {
+		got.until, got.stated, got.as = at.Add(r.wait), r.For, "rule"
+	}
+	if r.Terminal || r.Alive || r.MovedOn {
+		got = reading{}
+	}
+	return got
+}

@@ -1,0 +1,107 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+)
+
+// own starts a run that tideover starts on its own account.
+func (b *bed) own(name string, j job) string {
+	b.Helper()
+	w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy("fixed(1ms) attempts=1")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := must(json.Marshal(j))
+	run, err := b.e.Start(b.Context(), w, json.RawMessage(text))
+	if err != nil {
+		b.Fatal(err)
+	}
+	must(b.e.Wait(b.Context(), run.ID))
+	return run.ID
+}
+
+func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	bad := job{Fail: 9, Error: "exit code 4"}
+	session, message := b.own("session.night", bad), b.own("notify.phone", bad)
+	alarm, user := b.own("quick.on-give-up", job{}), b.own("user", bad)
+	poll(t, "lists have them", func() bool {
+		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9))) == 3
+	})
+	body := b.page("/runs")
+	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/dead?internal=1"`, `href="/runs?internal=1"`, `<dt>dead</dt><dd>1</dd>`,
+		`<dt>succeeded in total</dt><dd>0</dd>`, `id="chip-needs-handler"`, `id="chip-all"`, ">"+user[:14]+"<")
+	hasNot(t, "/runs", body, session, message, alarm, "<option>session.night", "<option>notify.phone")
+	has(t, "on request", b.page("/runs?internal=1"), session, message, alarm, user, "<option>session.night", `<dt>dead</dt><dd>3</dd>`,
+		`<input type="hidden" name="internal" value="1">`)
+	has(t, "by name", b.page("/runs?workflow=notify.phone"), message)
+
+	body = b.page("/dead")
+	has(t, "/dead", body, user, "1 run has given up", "1 message could not be sent", "exit code 4")
+	hasNot(t, "/dead", body, session, message)
+	body = b.page("/dead?internal=1")
+	has(t, "on request", body, session, message, "3 runs have given up")
+	hasNot(t, "what is not possible with them", body, "/runs/"+message+"/replay")
+	has(t, "retry of a message's group", b.page(groupRetry(t, b, "notify.phone")), "Retry 1 dead letter?")
+
+	for _, id := range []string{session, message, alarm} {
+		hasNot(t, "a run of our own", b.page("/runs/"+id), "Rerun from a step", "Edit and replay")
+		for _, action := range []string{"rerun", "replay"} {
+			for method, form := range map[string]url.Values{"GET": nil, "POST": {"step": {"0"}, "input": {"{}"}}} {
+				if a := b.request(method, "/runs/"+id+"/"+action, form); a.status != http.StatusConflict {
+					t.Errorf("%s %s: %d %s", method, action, a.status, a.body)
+				}
+			}
+		}
+	}
+	has(t, "a dead message", b.page("/runs/"+message), "/runs/"+message+"/retry")
+}
+
+// groupRetry returns the address of the question whether all of a group shall be
+// retried.
+func groupRetry(t *testing.T, b *bed, workflow string) string {
+	t.Helper()
+	for _, g := range must(b.h.groups(t.Context(), true)) {
+		if g.Workflow == workflow {
+			return g.Retry
+		}
+	}
+	t.Fatalf("no group of %s", workflow)
+	return ""
+}
+
+func TestARunThatWasReplacedOffersNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.own("user", job{Fail: 9})
+	next := must(b.e.Replay(t.Context(), id, nil, "me"))
+	must(b.e.Wait(t.Context(), next.ID))
+	hasNot(t, "a replaced run", b.page("/runs/"+id), "Rerun from a step", "Edit and replay")
+	if a := b.request("GET", "/runs/"+id+"/rerun", nil); a.status != http.StatusConflict || !strings.Contains(a.body, "was replaced by "+next.ID) {
+		t.Errorf("rerun: %d %s", a.status, a.body)
+	}
+}
+
+func TestAttemptsThatWereMadeAreCounted(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[string]int{"running": 3, "succeeded": 3, "failed": 2, "waiting": 2, "blocked": 2} {
+		if got := newStep(&engine.StepInfo{Status: status, Spent: 2, Policy: "fixed(1s) attempts=4"}, 0, false); got.Made != want || got.Limit != "4" {
+			t.Errorf("%s: %d of %s, want %d of 4", status, got.Made, got.Limit, want)
+		}
+	}
+	b := newBed(t)
+	has(t, "one that succeeded at once", b.page("/runs/"+b.own("user", job{})), "attempts 1 of 1")
+}
+
+func TestTheVersionIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(o *Options) { o.Version = "tideover v1.2.3" })
+	has(t, "the foot", b.page("/runs"), "<span>tideover v1.2.3</span>")
+}
