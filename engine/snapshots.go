@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
+	"runtime"
 	"strings"
 	"time"
 
@@ -239,7 +239,7 @@ func (s *snapshots) moveCold(e *Engine) {
 		s.chill = false
 		e.cold.drop(s.base ^ otherSnapshot)
 		if s.current.Chilled >= manyChilled {
-			go debug.FreeOSMemory() // what they took is not needed again soon
+			go runtime.GC() // what they took is not needed again soon
 		}
 	}
 }

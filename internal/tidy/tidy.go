@@ -5,6 +5,7 @@ package tidy
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -73,7 +74,9 @@ func Run(ctx context.Context) {
 			debug.SetGCPercent(set)
 		}
 		if release {
-			debug.FreeOSMemory()
+			// Not debug.FreeOSMemory, which would hold up everybody for tens of
+			// milliseconds: what is free after this is given back bit by bit.
+			runtime.GC()
 		}
 		select {
 		case <-tick.C:
