@@ -82,15 +82,20 @@ func (st *Start) options(by string) []engine.StartOption {
 	return opts
 }
 
-func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
-	who, err := by(r)
-	if err != nil {
-		return err
+// asked reads a request that has a body and no query: who asks, and for what.
+func asked(r *http.Request) (who string, o object, err error) {
+	if who, err = by(r); err != nil {
+		return "", nil, err
 	}
 	if _, err := queryOf(r); err != nil {
-		return err
+		return "", nil, err
 	}
-	o, err := body(r)
+	o, err = body(r)
+	return who, o, err
+}
+
+func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
+	who, o, err := asked(r)
 	if err != nil {
 		return err
 	}

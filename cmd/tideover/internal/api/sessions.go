@@ -79,14 +79,7 @@ func (s *server) showSession(w http.ResponseWriter, r *http.Request, name string
 // withSession does something with a session, and answers where it is then. What
 // do reads of the body it takes; the rest is refused.
 func (s *server) withSession(w http.ResponseWriter, r *http.Request, name string, read func(object) error, do func(ctx context.Context, by string) error) error {
-	who, err := by(r)
-	if err != nil {
-		return err
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	o, err := body(r)
+	who, o, err := asked(r)
 	if err != nil {
 		return err
 	}

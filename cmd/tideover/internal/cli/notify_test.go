@@ -168,3 +168,17 @@ sessions:
 	wantCode(t, s.ask("sessions", "stop", "night"), 0)
 	wantIn(t, "sessions", s.ask("sessions", "ls").out, "stopped")
 }
+
+// The link in a message is the address that the page really has.
+func TestMessagesLinkToThePage(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t)
+	s := serveFile(t, `version: 1
+notify: {hook: {webhook: "`+server.URL+`"}}
+workflows: {bad: {steps: [{id: a, run: ["false"], policy: fixed(10ms) attempts=1}], on-give-up: {notify: [hook]}}}
+`, "")
+	id := strings.TrimSpace(s.ask("run", "bad").out)
+	eventually(t, "the message", func() bool { return len(server.all()) > 0 })
+	address, _, _ := strings.Cut(s.page(), "?")
+	wantIn(t, "message", server.all()[0], `"url":"`+address+"runs/"+id+`"`)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,8 +204,8 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *api.Client, f api.Filter
 // watcher shows a list again and again.
 type watcher struct {
 	*runsOptions
-	lines int               // on the terminal
-	seen  map[string]string // what was last said of each run
+	redrawn
+	seen map[string]string // what was last said of each run
 }
 
 func (w *watcher) show(page *engine.Page, away error) error {
@@ -216,15 +217,23 @@ func (w *watcher) show(page *engine.Page, away error) error {
 	if away != nil {
 		lines = []string{cut(visible(away.Error()), s.width)}
 	}
-	if height := rows(w.io.Out); height > 2 && len(lines) > height-1 {
+	return w.redraw(w.io.Out, lines)
+}
+
+// redrawn is lines of a terminal that are written again and again.
+type redrawn int
+
+// redraw writes lines over those that were written before.
+func (n *redrawn) redraw(out *os.File, lines []string) error {
+	if height := rows(out); height > 2 && len(lines) > height-1 {
 		lines = lines[:height-1] // one that scrolled away could not be rewritten
 	}
 	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
-	if w.lines > 0 {
-		text = fmt.Sprintf("\x1b[%dF", w.lines) + text
+	if *n > 0 {
+		text = fmt.Sprintf("\x1b[%dF", *n) + text
 	}
-	w.lines = len(lines)
-	_, err := w.io.Out.WriteString(text)
+	*n = redrawn(len(lines))
+	_, err := out.WriteString(text)
 	return err
 }
 

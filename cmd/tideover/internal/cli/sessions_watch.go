@@ -36,7 +36,7 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 // sessionsWatcher shows a list again and again.
 type sessionsWatcher struct {
 	*sessionsOptions
-	lines int               // on the terminal
+	redrawn
 	seen  map[string]string // what was last said of each session
 	notes []string          // that were last said
 }
@@ -72,16 +72,7 @@ func (w *sessionsWatcher) draw(all []located, notes []string, s *screen) error {
 	for _, n := range notes {
 		lines = append(lines, cut(visible(n), s.width))
 	}
-	if height := rows(w.io.Out); height > 2 && len(lines) > height-1 {
-		lines = lines[:height-1] // one that scrolled away could not be rewritten
-	}
-	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
-	if w.lines > 0 {
-		text = fmt.Sprintf("\x1b[%dF", w.lines) + text
-	}
-	w.lines = len(lines)
-	_, err := w.io.Out.WriteString(text)
-	return err
+	return w.redraw(w.io.Out, lines)
 }
 
 // changes prints a line for each session that has changed.

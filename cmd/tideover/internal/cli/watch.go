@@ -175,6 +175,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 	if s.Name = o.name; s.Name == "" {
 		s.Name = nameOf(s.Dir, args)
 	}
+	flag("name", config.CheckSessionName(s.Name))
 	if o.windows < 1 {
 		flag("windows", fmt.Errorf("%d is not 1 or more", o.windows))
 	}

@@ -39,7 +39,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 
 	rep := newWatchReporter(io.Err, o, redactor)
 	defer rep.done()
-	messages, err := outbox.New(cfg, origin())
+	messages, err := outbox.New(cfg, origin)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,18 @@ func (w *watched) command(flags ...string) *exec.Cmd {
 	return cmd
 }
 
+// until starts a watch, and waits until it, or the assistant, has said something.
+func (w *watched) until(said string, flags ...string) (*exec.Cmd, *syncBuffer) {
+	w.t.Helper()
+	cmd, out := w.command(flags...), new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	eventually(w.t, said, func() bool { return strings.Contains(out.String(), said) })
+	return cmd, out
+}
+
 // calls returns how the assistant was called, without the times.
 func (w *watched) calls() (list []string) {
 	text, _ := os.ReadFile(filepath.Join(w.dir, "calls"))
@@ -98,26 +110,14 @@ func TestWatchResumesTheSameSession(t *testing.T) {
 func TestWatchIsKilledInAWait(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `echo "crashed"; exit 3`, `echo "retry after 4s"; exit 1`, `echo done`)
-	cmd := w.command("--name", "night")
-	var out syncBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the wait", func() bool { return strings.Contains(out.String(), "retry after 4s; next at") })
+	cmd, _ := w.until("retry after 4s; next at", "--name", "night")
 	before := w.session()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 
-	cmd = w.command("--name", "night")
-	var again syncBuffer
-	cmd.Stdout, cmd.Stderr = &again, &again
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the restart", func() bool { return strings.Contains(again.String(), "session night goes on: waiting until") })
+	cmd, again := w.until("session night goes on: waiting until", "--name", "night")
 	after := w.session()
 	if after.Next != before.Next || after.Windows != 1 || after.Commands != 2 || after.Session != before.Session || before.Next == "" {
 		t.Errorf("before %+v\n after %+v", before, after)
@@ -213,13 +213,7 @@ func TestWatchIsKilledBetweenGivingUpAndSending(t *testing.T) {
 	addr := server.Listener.Addr().String()
 	server.Close() // nobody is there yet
 	w := newWatched(t, "exit 7", "exit 7", "exit 7", "exit 0")
-	cmd := w.command(append(w.configure("http://"+addr), "--name", "night")...)
-	var out syncBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the end", func() bool { return strings.Contains(out.String(), "gave up") })
+	cmd, _ := w.until("gave up", append(w.configure("http://"+addr), "--name", "night")...)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -354,13 +348,7 @@ func TestWatchEndedByItsUser(t *testing.T) {
 func TestWatchToldToEndGoesOnLater(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `echo begun; sleep 60`, `echo done`)
-	cmd := w.command("--name", "night")
-	var out syncBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	cmd, out := w.until("begun", "--name", "night")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -378,13 +366,7 @@ func TestWatchToldToEndGoesOnLater(t *testing.T) {
 func TestTwoWatchesOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `echo begun; sleep 60`)
-	cmd := w.command("--name", "night")
-	var out syncBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	cmd, _ := w.until("begun", "--name", "night")
 	got := finish(t, w.command("--name", "night"))
 	wantCode(t, got, 125)
 	wantIn(t, "stderr", got.stderr, "session night is being watched already")
@@ -424,13 +406,7 @@ func TestKeysReachTheWatchedCommand(t *testing.T) {
 func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
-	cmd := w.command("--name", "night")
-	out := new(syncBuffer)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the wait", func() bool { return strings.Contains(out.String(), "next at") })
+	cmd, _ := w.until("next at", "--name", "night")
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
 	args := []string{"watch", "--data", filepath.Join(w.dir, "state"), "--name", "night"}
@@ -446,13 +422,7 @@ func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `trap 'exit 0' TERM; echo begun; sleep 60 & wait`, `echo done`)
-	cmd := w.command("--name", "night")
-	out := new(syncBuffer)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	cmd, _ := w.until("begun", "--name", "night")
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()
 	wantCode(t, finish(t, w.command("--name", "night")), 0)
@@ -465,13 +435,7 @@ func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 func TestWatchAnewAfterAKill(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, `echo begun; sleep 60`, `read x; echo "read <$x>"`)
-	cmd := w.command("--name", "night")
-	out := new(syncBuffer)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command", func() bool { return strings.Contains(out.String(), "begun") })
+	cmd, _ := w.until("begun", "--name", "night")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	cmd = w.command("--name", "night", "--new")

@@ -22,6 +22,17 @@ type Session struct {
 	Notify []string // notifiers that are told what it does
 }
 
+// CheckSessionName says what is wrong with the name of a session.
+func CheckSessionName(name string) error {
+	switch {
+	case !validName.MatchString(name):
+		return fmt.Errorf("%q is not a name for a session; %s", name, nameRule)
+	case strings.HasSuffix(name, alarmSuffix):
+		return fmt.Errorf("%q ends in %s, which is reserved", name, alarmSuffix)
+	}
+	return nil
+}
+
 // SessionNames returns the names of the sessions in the order of the file.
 func (c *Config) SessionNames() []string { return c.sessions }
 
@@ -102,9 +113,6 @@ func (l *loader) session(name string, at place) *Session {
 	for _, err := range joined(d.Validate()) {
 		here := at
 		if f, ok := errors.AsType[*session.FieldError](err); ok {
-			if f.Field == "name" {
-				continue // said of the key of the section
-			}
 			if p, there := found[f.Field]; there {
 				here, err = p, f.Err
 			}

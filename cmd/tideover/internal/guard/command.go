@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,15 @@ type Command struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Terminal       bool // the streams are a terminal, which is to be the command's own
+}
+
+// Environ returns the environment of this process for a command: all of it but
+// what is the server's business.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "TIDEOVER_TOKEN" || strings.HasPrefix(name, "TIDEOVER_SERVER")
+	})
 }
 
 // Result is how a command ended.

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -55,15 +55,10 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	return commandError(argv[0], err, said.String())
 }
 
-// environ returns the process's own environment, but for what is the server's
-// business, the message, and what the notifier adds.
+// environ returns what the command sees, with the message and what the notifier
+// adds.
 func (s *Sender) environ(m Message) (env []string, err error) {
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "TIDEOVER_TOKEN" && !strings.HasPrefix(name, "TIDEOVER_SERVER") {
-			env = append(env, kv)
-		}
-	}
-	env = append(env, m.environment()...)
+	env = append(guard.Environ(), m.environment()...)
 	for _, e := range s.notifier.Env {
 		value, err := s.resolve(e.Value)
 		if err != nil {

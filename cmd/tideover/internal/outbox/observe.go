@@ -56,7 +56,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	workflow := ev.Name
 	ev.Name = subject(workflow)
 	if !strings.HasPrefix(workflow, session.Prefix) {
-		return notify.Compose(ev, o.place)
+		return notify.Compose(ev, o.place())
 	}
 	if ev.Step != "" {
 		ev.Step = ev.Name // a session is its own step
@@ -79,7 +79,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 			return notify.Message{}, false
 		}
 		ev.Kind, ev.Note = retry.Resumed, ""
-		m, ok := notify.Compose(ev, o.place)
+		m, ok := notify.Compose(ev, o.place())
 		m.Text = fmt.Sprintf("its command is run again, after a wait of %s", w.delay.Round(time.Second))
 		return m, ok
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
@@ -89,5 +89,5 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		}
 	default:
 	}
-	return notify.Compose(ev, o.place)
+	return notify.Compose(ev, o.place())
 }

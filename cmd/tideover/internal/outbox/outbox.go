@@ -37,7 +37,7 @@ type args struct {
 
 // Outbox has the notifiers of a configuration.
 type Outbox struct {
-	place notify.Place
+	place func() notify.Place
 
 	mu        sync.Mutex
 	engine    *engine.Engine // nil before Attach
@@ -57,8 +57,8 @@ type notifier struct {
 	gate *notify.Gate
 }
 
-// New returns the outbox of a configuration.
-func New(cfg *config.Config, place notify.Place) (*Outbox, error) {
+// New returns the outbox of a configuration. place says where messages come from.
+func New(cfg *config.Config, place func() notify.Place) (*Outbox, error) {
 	o := &Outbox{
 		place: place, notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}

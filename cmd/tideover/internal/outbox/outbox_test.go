@@ -66,6 +66,8 @@ func (b *inbox) events() string {
 	return strings.Join(words, ", ")
 }
 
+func here() notify.Place { return notify.Place{} }
+
 func load(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{Data: []byte("version: 1\n" + text), Environ: []string{"HOME=/", "KEY=PLANTED"}, Redactor: new(secret.Redactor)})
@@ -94,7 +96,7 @@ func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t, 503, 503)
 	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=5}}`)
-	o, err := New(cfg, notify.Place{})
+	o, err := New(cfg, here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestASessionIsFollowed(t *testing.T) {
 			return `{run: [sh, -c, 'echo "$TIDEOVER_EVENT $TIDEOVER_SUBJECT" >> "$0"', ` + file + `], on: ` + on + `, dedupe: 0}`
 		}
 		cfg := load(t, "notify:\n  all: "+told("[gave-up, waiting>30m, resumed]")+"\n  none: "+told("[breaker-open]")+"\n  deaf: "+told("[gave-up, waiting, resumed]")+"\n")
-		o, err := New(cfg, notify.Place{})
+		o, err := New(cfg, here)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +189,7 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	in := newInbox(t)
 	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=unlimited}}`)
 	bad := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1", policy: fixed(10ms) attempts=unlimited}}`)
-	o, err := New(bad, notify.Place{})
+	o, err := New(bad, here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,11 +197,19 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	e := opened(t, &store, o, nil)
 	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "work", Run: "r", Time: time.Now(), Err: errors.New("oops")})
 	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "notify.hook", Run: "r", Time: time.Now()}) // of itself: never told
-	time.Sleep(50 * time.Millisecond)
+	for failures := uint64(0); failures == 0; time.Sleep(time.Millisecond) {                    // it has been tried
+		stats, err := e.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range stats.Workflows {
+			failures += w.Totals.Failures
+		}
+	}
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if o, err = New(cfg, notify.Place{}); err != nil {
+	if o, err = New(cfg, here); err != nil {
 		t.Fatal(err)
 	}
 	e = opened(t, &store, o, nil)
@@ -215,14 +225,14 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 func TestANotifierThatIsGone(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1"}}`)
-	o, err := New(cfg, notify.Place{})
+	o, err := New(cfg, here)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.Alarm("work", []string{"fone"}); err == nil {
 		t.Error("an alarm by a notifier that is not there")
 	}
-	none, err := New(load(t, ""), notify.Place{})
+	none, err := New(load(t, ""), here)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,6 @@ func (o *Outbox) giveUp(t *engine.Task) (notify.Message, error) {
 	if ev.Step == "session" {
 		ev.Step = ev.Name // a session is its own step
 	}
-	m, _ := notify.Compose(ev, o.place)
+	m, _ := notify.Compose(ev, o.place())
 	return m, nil
 }

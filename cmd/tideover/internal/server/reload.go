@@ -62,22 +62,21 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("schedules: %w", err)
 	}
 	s.outbox.Become(p.outbox)
+	was := map[string]string{}
+	for _, v := range s.config().Values() {
+		was[v.Path] = v.Text
+	}
 	s.mu.Lock()
 	s.current = cfg
 	s.mu.Unlock()
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
-		return fmt.Errorf("sessions: %w", err)
-	}
-	was := map[string]string{}
-	for _, v := range s.cfg.Values() {
-		was[v.Path] = v.Text
+		s.Log.Error("not all sessions of the configuration have begun", "error", err)
 	}
 	for _, v := range cfg.Values() {
 		if section, _, _ := strings.Cut(v.Path, "."); (section == "server" || section == "audit") && was[v.Path] != v.Text {
 			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
 		}
 	}
-	s.cfg = cfg
 	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows))
 	return nil
 }

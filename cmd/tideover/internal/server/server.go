@@ -72,6 +72,7 @@ type server struct {
 
 	mu      sync.Mutex
 	current *config.Config // cfg is the one that was loaded first
+	page    string         // its address; "" before it is served
 }
 
 // Run serves until the context ends, and then ends everything in order. hurry is
@@ -193,6 +194,10 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("server.listen: %w", err), unix.Close())
 	}
+	address := "http://" + s.publicAddress(tcp.Addr()) + "/"
+	s.mu.Lock()
+	s.page = address
+	s.mu.Unlock()
 	httpServer := api.NewServer(s.handler(tcp.Addr()))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -220,7 +225,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
 	}
 	if s.Ready != nil {
-		p := Page{"http://" + s.publicAddress(tcp.Addr()) + "/", s.token, filepath.Join(s.cfg.Server.Data, "token")}
+		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token")}
 		if t := s.cfg.Server.Token; t != nil {
 			p.TokenAt = t.String()
 		}

@@ -25,8 +25,7 @@ type plan struct {
 // planned makes the workflows of a configuration: its own, those of its sessions,
 // and those of the messages about them.
 func (s *server) planned(cfg *config.Config) (p plan, err error) {
-	host, _ := os.Hostname() // or messages don't say
-	if p.outbox, err = outbox.New(cfg, notify.Place{Host: host, Page: "http://" + s.cfg.Server.Listen}); err != nil {
+	if p.outbox, err = outbox.New(cfg, s.place); err != nil {
 		return p, err
 	}
 	if p.workflows, p.schedules, err = steps.Workflows(cfg, p.outbox.Alarm); err != nil {
@@ -49,6 +48,14 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 		p.workflows = append(p.workflows, s.demo.Workflows...)
 	}
 	return p, nil
+}
+
+// place says where messages come from.
+func (s *server) place() notify.Place {
+	host, _ := os.Hostname() // or they don't say
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return notify.Place{Host: host, Page: s.page}
 }
 
 // newSessions returns what runs sessions. Their output goes to files.

@@ -13,8 +13,18 @@ import (
 // quiet hours.
 const DefaultMorning = "07:00"
 
-// in calls f with the run of the session.
+// in calls f with the session, which has a run.
 func (m *Manager) in(name string, f func(g *managed) error) error {
+	return m.of(name, func(g *managed) error {
+		if g.run == "" {
+			return fmt.Errorf("%w: session %q is over, and forgotten; resume begins it anew", ErrState, name)
+		}
+		return f(g)
+	})
+}
+
+// of calls f with the session.
+func (m *Manager) of(name string, f func(g *managed) error) error {
 	m.mu.Lock()
 	g := m.sessions[name]
 	if g == nil {
@@ -83,9 +93,9 @@ func (m *Manager) Tonight(name string) time.Time {
 // before goes on. One that has ended is put back to work if it gave up, and begins
 // anew otherwise.
 func (m *Manager) Resume(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) error {
+	return m.of(name, func(g *managed) error {
 		if g.run == "" {
-			return m.begin(ctx, g, by) // it is over, and forgotten
+			return m.begin(ctx, g, by)
 		}
 		err := m.Engine.Resume(ctx, g.run, by)
 		if !errors.Is(err, engine.ErrState) && !errors.Is(err, engine.ErrNotFound) {

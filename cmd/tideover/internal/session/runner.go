@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,14 +217,8 @@ func (r *Runner) run(ctx context.Context, s *Spec, t *engine.Task, argv []string
 
 // environment returns what the command sees.
 func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
-	var env []string
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "TIDEOVER_TOKEN" && !strings.HasPrefix(name, "TIDEOVER_SERVER") {
-			env = append(env, kv)
-		}
-	}
 	memo := ReadMemo(t.Progress)
-	env = append(env,
+	env := append(guard.Environ(),
 		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+sessionID(t.Run, memo.Generation), "TIDEOVER_RUN_ID="+t.Run,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -117,17 +116,12 @@ func (s *Spec) Fill() {
 	s.Policy.ResetAfter = cmp.Or(s.Policy.ResetAfter, usual.ResetAfter)
 }
 
-// validName is the rule of the configuration too.
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-
-// Validate says everything that is wrong, as joined [*FieldError] values.
+// Validate says everything that is wrong but the name, as joined [*FieldError]
+// values.
 func (s *Spec) Validate() error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
-	}
-	if !validName.MatchString(s.Name) || strings.HasSuffix(s.Name, ".on-give-up") {
-		fail("name", "%q is not a name for a session; want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit", s.Name)
 	}
 	if len(s.Start) == 0 || s.Start[0] == "" {
 		fail("start", "no command")

@@ -49,6 +49,9 @@ type pass struct {
 	stop     *os.File // closing it ends the reading of the keyboard
 	done     chan struct{}
 	parts    sync.WaitGroup
+
+	mu   sync.Mutex
+	over bool // nothing more is shown
 }
 
 // begin makes our terminal raw: what is typed means something to the command's.
@@ -59,6 +62,11 @@ func (p *pass) begin() error {
 		return err
 	}
 	p.was = was
+	r, w, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, p.restore())
+	}
+	p.stop = w
 	p.size = make(chan os.Signal, 1)
 	signal.Notify(p.size, syscall.SIGWINCH)
 	p.parts.Go(func() {
@@ -66,11 +74,6 @@ func (p *pass) begin() error {
 			_ = pty.InheritSize(p.tty, p.pty)
 		}
 	})
-	r, w, err := os.Pipe()
-	if err != nil {
-		return errors.Join(err, p.restore())
-	}
-	p.stop = w
 	p.parts.Go(func() {
 		defer r.Close()
 		p.keyboard(r)
@@ -110,13 +113,23 @@ func (p *pass) watch(watcher io.Writer) {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := p.pty.Read(buf)
-			_, _ = watcher.Write(buf[:n])
-			_, _ = p.out.Write(buf[:n])
-			if err != nil {
+			if !p.show(watcher, buf[:n]) || err != nil {
 				return // EIO once nobody has the other end
 			}
 		}
 	}()
+}
+
+// show passes on what was read, unless the passing on is over.
+func (p *pass) show(watcher io.Writer, text []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	_, _ = watcher.Write(text)
+	_, _ = p.out.Write(text)
+	return true
 }
 
 // end gives our terminal back.
@@ -125,6 +138,9 @@ func (p *pass) end() error {
 	case <-p.done:
 	case <-time.After(time.Second): // somebody was left behind who has it open
 	}
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
 	signal.Stop(p.size)
 	close(p.size)
 	err := errors.Join(p.stop.Close(), p.restore())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -66,20 +65,13 @@ func failure(s *config.Step, code int, said string) error {
 	return err
 }
 
-// environment returns what every command sees: the server's own environment,
-// but for what is the server's business, and what it is run for.
+// environment returns what every command sees, and what it is run for.
 func environment(t *engine.Task) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "TIDEOVER_TOKEN" && !strings.HasPrefix(name, "TIDEOVER_SERVER") {
-			env = append(env, kv)
-		}
-	}
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
 		attempts = "unlimited"
 	}
-	return append(env,
+	return append(guard.Environ(),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts)
 }

@@ -88,9 +88,12 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	if err := w.begin(ctx); err != nil {
 		return nil, err
 	}
+	if err := w.about(); err != nil {
+		return nil, err
+	}
 	close(w.ready)
 	w.serve()
-	return w, w.about()
+	return w, nil
 }
 
 // open opens the engine.
