@@ -70,6 +70,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 // waited for until the context ends. What they have not finished begins again
 // when the engine is opened next.
 func (e *Engine) Close(ctx context.Context) error {
+	if ctx.Err() != nil { // there is no time for an orderly end, not even to begin one
+		e.killed.Do(func() { close(e.kill) })
+	}
 	e.closed.Do(func() { close(e.stop) })
 	select {
 	case <-e.done:

@@ -162,6 +162,11 @@ func (e *Engine) serve() error {
 		case <-e.lease.Lost():
 			return fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)
 		case <-stop:
+			select {
+			case <-e.kill:
+				return e.finish()
+			default:
+			}
 			stop = nil
 			e.stopping = true
 			e.releaseAll()
