@@ -1,0 +1,124 @@
+package gateway
+
+import "time"
+
+// The states of a provider, from good to bad.
+const (
+	Up         = "up"         // everybody passes
+	Throttled  = "throttled"  // all its keys were told to wait
+	Recovering = "recovering" // those who waited are let through one after the other
+	Probing    = "probing"    // one request finds out for all whether it is back
+	Down       = "down"       // nobody passes until the next probe
+	Opened     = "opened"     // nobody passes, because somebody said so
+	Draining   = "draining"   // requests under way are finished, new ones go elsewhere or are refused
+)
+
+// States are all of them.
+var States = []string{Up, Throttled, Recovering, Probing, Down, Opened, Draining}
+
+// Status is a provider at one moment, as the API shows it.
+type Status struct {
+	Name     string   `json:"name"`
+	Preset   string   `json:"preset"`
+	Format   string   `json:"format"`
+	BaseURL  string   `json:"base_url"` // without credentials
+	Policy   string   `json:"policy"`
+	Fallback []string `json:"fallback"`
+
+	State   string     `json:"state"`
+	Held    bool       `json:"held,omitempty"`  // by hand: it counts as up whatever happens
+	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
+	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
+
+	InFlight int            `json:"in_flight"`
+	Waiting  int            `json:"waiting"`          // for their turn, or for recovery
+	ByClass  map[string]int `json:"waiting_by_class"` // the same by priority
+
+	Totals   Totals    `json:"totals"`
+	TTFB     float64   `json:"ttfb_seconds"`   // mean time to first byte of late
+	Pressure float64   `json:"error_pressure"` // how much of what is sent is in vain: stretches delays
+	Rate     *Limits   `json:"rate,omitempty"`
+	Keys     []KeyInfo `json:"keys"`
+
+	Recovery  *Recovery  `json:"recovery,omitempty"` // while it is down
+	Outages   []Outage   `json:"outages"`            // the latest, newest first
+	Failovers []Failover `json:"failovers"`          // the same
+	Quotas    []Quota    `json:"quotas"`             // as its latest answers said
+	Budgets   []Budget   `json:"budgets"`            // of retries, by route
+}
+
+// Totals are counts since the start.
+type Totals struct {
+	Requests  uint64  `json:"requests"` // of callers
+	Attempts  uint64  `json:"attempts"` // sent to this provider, for itself or for another
+	Retries   uint64  `json:"retries"`
+	Succeeded uint64  `json:"succeeded"`
+	Failed    uint64  `json:"failed"`        // answered by us with an error, or with the last failure
+	Canceled  uint64  `json:"canceled"`      // callers that went away
+	Throttled uint64  `json:"throttled"`     // answers "too many requests"
+	Failovers uint64  `json:"failovers"`     // requests that another provider took over
+	Probes    uint64  `json:"probes"`        // attempts that looked whether it is back
+	Hedges    uint64  `json:"hedges"`        // second attempts beside a slow one
+	CutShort  uint64  `json:"cut_short"`     // answers that broke off after the caller had seen some of them
+	NotKept   uint64  `json:"not_kept"`      // bodies too long to be sent again
+	Amplified float64 `json:"amplification"` // attempts per request
+}
+
+// Limits is what is allowed now.
+type Limits struct {
+	PerSecond  float64 `json:"per_second,omitempty"` // 0 means that nothing limits it
+	Adaptive   bool    `json:"adaptive,omitempty"`   // found out, not configured
+	Concurrent int     `json:"concurrent,omitempty"`
+}
+
+// KeyInfo is one key.
+type KeyInfo struct {
+	Name      string     `json:"name"`
+	InFlight  int        `json:"in_flight"`
+	CoolUntil *time.Time `json:"cool_until,omitempty"` // its server said so, or it was refused
+	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "429" or "402 insufficient_quota"
+	Failures  int        `json:"failures"`             // in a row
+	Score     float64    `json:"score"`                // seconds; lower is better
+}
+
+// Recovery is what is expected of an outage.
+type Recovery struct {
+	Next     *time.Time `json:"next_probe,omitempty"`
+	Expected *time.Time `json:"expected,omitempty"` // by the estimate's median
+	Probes   int        `json:"probes"`             // that failed so far
+	Outages  float64    `json:"learned_from"`       // outages that the estimate rests on
+}
+
+// Outage is one that is over.
+type Outage struct {
+	Began     time.Time `json:"began"`
+	Ended     time.Time `json:"ended"`
+	Seconds   float64   `json:"seconds"`
+	Predicted float64   `json:"predicted_seconds"` // when it began; 0 if nobody could know
+	Probes    int       `json:"probes"`
+	Cause     string    `json:"cause"` // what closed the gate, such as "consecutive"
+}
+
+// Failover is a request that another provider took over.
+type Failover struct {
+	Time time.Time `json:"time"`
+	From string    `json:"from"`
+	To   string    `json:"to"`
+	Why  string    `json:"why"` // such as "503", "down", "429 on all keys"
+}
+
+// Quota is a limit as the provider tells it.
+type Quota struct {
+	Name      string     `json:"name"` // such as "requests" or "input-tokens"
+	Key       string     `json:"key"`  // whose it is
+	Limit     int64      `json:"limit,omitempty"`
+	Remaining int64      `json:"remaining"`
+	Reset     *time.Time `json:"reset,omitempty"`
+}
+
+// Budget is what is left for retries of one route.
+type Budget struct {
+	Route  string  `json:"route"`
+	Tokens float64 `json:"tokens"`
+	Max    float64 `json:"max"`
+}
