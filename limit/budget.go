@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"sync/atomic"
 )
@@ -17,7 +18,7 @@ type Budget struct {
 	spec BudgetSpec
 
 	// In millionths of a token.
-	cost, credit, max, ratio int64
+	cost, throttled, credit, max, ratio int64
 
 	tokens atomic.Int64 // refund, bucket
 	flight atomic.Int64 // ratio: calls in the upper half, retries in the lower
@@ -35,11 +36,12 @@ func NewBudget(spec BudgetSpec) (*Budget, error) {
 		return nil, err
 	}
 	b := &Budget{
-		spec:   spec,
-		cost:   micros(spec.Cost),
-		credit: micros(spec.Credit),
-		max:    micros(spec.Max),
-		ratio:  micros(spec.Ratio),
+		spec:      spec,
+		cost:      micros(spec.Cost),
+		throttled: micros(cmp.Or(spec.Throttled, spec.Cost)),
+		credit:    micros(spec.Credit),
+		max:       micros(spec.Max),
+		ratio:     micros(spec.Ratio),
 	}
 	b.tokens.Store(b.max)
 	return b, nil
@@ -71,11 +73,11 @@ func (b *Budget) Begin() Call {
 	return Call{b: b}
 }
 
-// take asks for what one retry costs.
-func (b *Budget) take() bool {
+// take asks for one retry, which costs so much in a refund budget.
+func (b *Budget) take(cost int64) bool {
 	switch b.spec.Kind {
 	case RefundBudget:
-		return b.spend()
+		return b.spend(cost)
 	case RatioBudget:
 		return b.launch()
 	case BucketBudget:
@@ -86,10 +88,10 @@ func (b *Budget) take() bool {
 }
 
 // giveBack undoes a take.
-func (b *Budget) giveBack() {
+func (b *Budget) giveBack(cost int64) {
 	switch b.spec.Kind {
 	case RefundBudget:
-		b.add(b.cost)
+		b.add(cost)
 	case RatioBudget:
 		b.flight.Add(-oneRetry)
 	case NoBudget, BucketBudget: // took nothing
@@ -97,13 +99,13 @@ func (b *Budget) giveBack() {
 }
 
 // spend takes the cost of a retry if it is there.
-func (b *Budget) spend() bool {
+func (b *Budget) spend(cost int64) bool {
 	for {
 		t := b.tokens.Load()
-		if t < b.cost {
+		if t < cost {
 			return false
 		}
-		if b.tokens.CompareAndSwap(t, t-b.cost) {
+		if b.tokens.CompareAndSwap(t, t-cost) {
 			return true
 		}
 	}
@@ -162,6 +164,7 @@ type Call struct {
 	b       *Budget
 	retries int32 // granted and not given back
 	flying  int32 // of those, not yet failed
+	cost    int64 // of the last one
 }
 
 // Fail says that an attempt failed.
@@ -186,9 +189,23 @@ func (c *Call) Retry() bool {
 	if c.b == nil {
 		return true
 	}
-	if !c.b.take() {
+	return c.retry(c.b.cost)
+}
+
+// RetryThrottled is Retry after an attempt that the other side turned away
+// because it was one too many; see [BudgetSpec].Throttled.
+func (c *Call) RetryThrottled() bool {
+	if c.b == nil {
+		return true
+	}
+	return c.retry(c.b.throttled)
+}
+
+func (c *Call) retry(cost int64) bool {
+	if !c.b.take(cost) {
 		return false
 	}
+	c.cost = cost
 	c.retries++
 	c.flying++
 	return true
@@ -202,7 +219,7 @@ func (c *Call) Cancel() {
 	}
 	c.retries--
 	c.flying--
-	c.b.giveBack()
+	c.b.giveBack(c.cost)
 }
 
 // End closes the account. In a refund budget a success at the first attempt
@@ -225,7 +242,7 @@ func (c *Call) End(succeeded bool) {
 	case c.retries == 0:
 		b.add(b.credit)
 	default:
-		b.add(b.cost)
+		b.add(c.cost)
 	}
 	*c = Call{}
 }

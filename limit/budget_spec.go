@@ -39,6 +39,11 @@ type BudgetSpec struct {
 	Credit float64 // refund: tokens that a call brings that succeeds at once
 	Max    float64 // refund, bucket: tokens at the start, and never more than that
 	Ratio  float64 // ratio: retries per call in flight; bucket: tokens that a success brings
+
+	// Throttled is what a retry costs in a refund budget after the other side
+	// asked for less, which is cheaper to retry than a failure: it is answered at
+	// the door. 0 means Cost.
+	Throttled float64
 }
 
 // Refund returns the budget in which a retry costs some tokens. The one that
@@ -65,15 +70,21 @@ func Bucket(ceiling, ratio float64) BudgetSpec {
 	return BudgetSpec{Kind: BucketBudget, Max: ceiling, Ratio: ratio}
 }
 
+// ProviderBudget returns the budget that the clients of large APIs use, those of AWS
+// first: 500 tokens, of which a retry costs 14 and one after throttling 5.
+func ProviderBudget() BudgetSpec {
+	return BudgetSpec{Kind: RefundBudget, Cost: 14, Credit: 1, Max: 500, Throttled: 5}
+}
+
 // String returns the spec in the text form of a policy: "none",
-// "refund(1,0.1,10)", "ratio(0.2)" or "bucket(100,0.1)".
+// "refund(1,0.1,10)", "refund(14,1,500,5)", "ratio(0.2)" or "bucket(100,0.1)".
 func (s BudgetSpec) String() string {
 	if s.Kind == NoBudget {
 		return s.Kind.String()
 	}
 	var args []string
 	for _, f := range s.fields() {
-		if f.used {
+		if f.used && (f.value != 0 || !f.optional) {
 			args = append(args, decimal.Format(f.value))
 		}
 	}
@@ -108,6 +119,10 @@ func specOf(name string, numbers []float64) (BudgetSpec, bool) {
 	switch {
 	case name == "refund" && len(numbers) == 3:
 		return Refund(numbers[0], numbers[1], numbers[2]), true
+	case name == "refund" && len(numbers) == 4 && numbers[3] != 0: // one spelling for each spec
+		s := Refund(numbers[0], numbers[1], numbers[2])
+		s.Throttled = numbers[3]
+		return s, true
 	case name == "ratio" && len(numbers) == 1:
 		return Ratio(numbers[0]), true
 	case name == "bucket" && len(numbers) == 2:
@@ -130,7 +145,7 @@ func parseDecimals(s string) ([]float64, error) {
 }
 
 func badBudget(s string) error {
-	return fmt.Errorf("budget %q: want none, refund(COST,CREDIT,MAX), ratio(F) or bucket(MAX,RATIO)", s)
+	return fmt.Errorf("budget %q: want none, refund(COST,CREDIT,MAX[,THROTTLED]), ratio(F) or bucket(MAX,RATIO)", s)
 }
 
 // Validate reports everything that is wrong with the spec, each problem with
@@ -169,6 +184,9 @@ func (s BudgetSpec) conflicts() []string {
 		if s.Cost > s.Max {
 			bad("cost: %s is above max %s: no retry could ever be paid", decimal.Format(s.Cost), decimal.Format(s.Max))
 		}
+		if s.Throttled > s.Max {
+			bad("throttled: %s is above max %s: no such retry could ever be paid", decimal.Format(s.Throttled), decimal.Format(s.Max))
+		}
 		if s.Credit > s.Max {
 			bad("credit: %s is above max %s", decimal.Format(s.Credit), decimal.Format(s.Max))
 		}
@@ -189,19 +207,21 @@ func (s BudgetSpec) conflicts() []string {
 
 // budgetField is one number of a spec.
 type budgetField struct {
-	name  string
-	value float64
-	used  bool // by the spec's kind
+	name     string
+	value    float64
+	used     bool // by the spec's kind
+	optional bool // 0 has a meaning, and is not written
 }
 
 // fields lists the numbers in the order of the text form.
-func (s BudgetSpec) fields() [4]budgetField {
+func (s BudgetSpec) fields() [5]budgetField {
 	refund, bucket := s.Kind == RefundBudget, s.Kind == BucketBudget
 	return [...]budgetField{
-		{"cost", s.Cost, refund},
-		{"credit", s.Credit, refund},
-		{"max", s.Max, refund || bucket},
-		{"ratio", s.Ratio, bucket || s.Kind == RatioBudget},
+		{"cost", s.Cost, refund, false},
+		{"credit", s.Credit, refund, false},
+		{"max", s.Max, refund || bucket, false},
+		{"ratio", s.Ratio, bucket || s.Kind == RatioBudget, false},
+		{"throttled", s.Throttled, refund, true},
 	}
 }
 
@@ -212,7 +232,7 @@ func (f budgetField) problem(k BudgetKind) string {
 	switch v := f.value; {
 	case !f.used && v != 0:
 		return fmt.Sprintf("%v has none", k)
-	case !f.used:
+	case !f.used || f.optional && v == 0:
 		return ""
 	case math.IsNaN(v):
 		return "is not a number"

@@ -16,6 +16,7 @@ func TestBudgetSpecText(t *testing.T) {
 		{Refund(1, 0.1, 10), "refund(1,0.1,10)"},
 		{Refund(14, 1, 500), "refund(14,1,500)"},
 		{Refund(0.000001, 0.000001, 1e9), "refund(0.000001,0.000001,1000000000)"},
+		{ProviderBudget(), "refund(14,1,500,5)"},
 		{Ratio(0.2), "ratio(0.2)"},
 		{Ratio(1), "ratio(1)"},
 		{Bucket(100, 0.1), "bucket(100,0.1)"},
@@ -57,6 +58,9 @@ func TestParseBudgetErrorsQuoteTheWordAndSayWhatIsWrong(t *testing.T) {
 		{"ratio(1.5)", "ratio: 1.5 is above 1"},
 		{"refund(20,0.1,10)", "cost: 20 is above max 10"},
 		{"refund(0,0,10)", "cost: 0 is not above zero; credit: 0 is not above zero"},
+		{"refund(1,0.1,10,11)", "throttled: 11 is above max 10"},
+		{"refund(1,0.1,10,0)", "want none"},
+		{"refund(1,0.1,10,5,5)", "want none"},
 		{"bucket(2,0.1)", "max: 2 is not above 2"},
 	} {
 		_, err := ParseBudget(tt.text)

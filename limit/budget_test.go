@@ -104,6 +104,35 @@ func TestRefundBudgetIsFreeAtTenPercentErrors(t *testing.T) {
 	}
 }
 
+func TestI1ThrottledRetryCostsLessAndComesBackAsPaid(t *testing.T) {
+	t.Parallel()
+	b, err := NewBudget(ProviderBudget())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, tokens float64) {
+		t.Helper()
+		if got := b.Tokens(); got != tokens {
+			t.Errorf("%s: %v tokens, want %v", what, got, tokens)
+		}
+	}
+	failed := b.Begin()
+	failed.Fail()
+	failed.Retry()
+	want("after a retry", 486)
+	failed.Fail()
+	failed.RetryThrottled()
+	want("after a throttled retry", 481)
+	failed.Cancel()
+	want("a retry that did not start", 486)
+	failed.RetryThrottled()
+	failed.End(true)
+	want("the retry that helped is free", 486)
+	plain := b.Begin()
+	plain.End(true)
+	want("a success at once brings one", 487)
+}
+
 func TestRefundBudgetDoesNotDrift(t *testing.T) {
 	t.Parallel()
 	b := newBudget(t, Refund(1, 0.1, 1e6))

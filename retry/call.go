@@ -195,11 +195,19 @@ func (c *call) decide() Decision {
 	}
 	g := Gates{OpenFor: r.openFor()}
 	d := r.policy.decide(s, o, g, u)
-	if d.Stop == 0 && r.budget != nil && !c.budget.Retry() {
+	if d.Stop == 0 && r.budget != nil && !c.grant() {
 		g.OverBudget = true
 		d = r.policy.decide(s, o, g, u)
 	}
 	return d
+}
+
+// grant asks the budget for a retry.
+func (c *call) grant() bool {
+	if c.outcome.Class == ClassThrottled {
+		return c.budget.RetryThrottled()
+	}
+	return c.budget.Retry()
 }
 
 // explain returns what a reason does not say by itself.

@@ -23,7 +23,7 @@
 //	family   = fixed(D[..CAP]) | linear(D[..CAP]) | exponential(D[..CAP]) | decorrelated(D..CAP)
 //	jitter   = none | 20% | +50% | 0.5..1.5 | full | equal | true
 //	attempts = N | unlimited
-//	budget   = none | refund(COST,CREDIT,CAP) | ratio(F) | bucket(MAX,RATIO)
+//	budget   = none | refund(COST,CREDIT,CAP[,THROTTLED]) | ratio(F) | bucket(MAX,RATIO)
 //	hedge    = none | D | p95, either with /5% for the share of calls
 //
 // The other keys are base, cap, factor, max-doublings, attempt-timeout,

@@ -32,12 +32,14 @@ const (
 	Resumed      // a run or a wait was put back to work by hand; Note says by whom
 	NeedsHandler // a step waits for a program that knows it; Note says which
 	Paused       // a run was paused by hand; Note says by whom
+	FailedOver   // another destination takes the call over; Note says which, and why
 )
 
 var eventNames = [...]string{
 	"", "attempt-started", "attempt-failed", "waiting", "succeeded", "gave-up", "hook-failed",
 	"hedge-started", "attempt-stuck", "breaker-opened", "breaker-half-open", "breaker-closed",
 	"run-started", "attempt-lost", "progress", "canceled", "resumed", "needs-handler", "paused",
+	"failed-over",
 }
 
 // String returns the kind's name, as it stands in JSON.

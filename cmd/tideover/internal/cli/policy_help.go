@@ -31,7 +31,7 @@ Keys, which override those of a preset:
   server-wait         longest delay stated by a server that is honoured, 2m unless said
   server-slack        added to such a delay
   reset-after         an attempt that lasts so long clears the count; for steps and sessions
-  budget              none, refund(COST,CREDIT,MAX), ratio(F), bucket(MAX,RATIO)
+  budget              none, refund(COST,CREDIT,MAX[,THROTTLED]), ratio(F), bucket(MAX,RATIO)
   hedge               none, 200ms, p95, either with /5% for the share of calls
 
 Durations are like 500ms, 1m30s, 2d. "tideover plan POLICY" draws a policy.`
