@@ -91,8 +91,24 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 	return s.idempotent != nil && s.idempotent(req)
 }
 
-// status returns the failure that the response is, or nil.
-func (x *exchange) status(resp *http.Response) *StatusError {
+// status returns the failure that the response is, or nil. The error is that of
+// a stream which broke off before it had begun.
+func (x *exchange) status(resp *http.Response) (failed, broken error) {
+	if resp.StatusCode < http.StatusBadRequest {
+		e, err := x.opening(resp)
+		if e != nil {
+			return e, nil
+		}
+		return nil, err
+	}
+	if e := x.refusal(resp); e != nil {
+		return e, nil
+	}
+	return nil, nil
+}
+
+// refusal returns the failure that a status from 400 on is, or nil.
+func (x *exchange) refusal(resp *http.Response) *StatusError {
 	v := x.t.verdict(resp)
 	if v == answer {
 		return nil
@@ -138,15 +154,16 @@ func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 	case !likely && resp.StatusCode != http.StatusTooManyRequests:
 		return nil
 	}
-	p := peek(resp.Body)
+	p := peek(resp.Body, peekTime, nil)
 	resp.Body = p
-	return p.head()
+	head, _ := p.result()
+	return head
 }
 
 // last reports whether the policy allows no further attempt.
 func (x *exchange) last() bool {
-	r := x.t.runner.Policy().Retries()
-	return r != retry.Unlimited && x.attempts > r
+	r := x.t.policy.Retries()
+	return r != retry.Unlimited && int(x.sent.Load()) > r
 }
 
 // takeOnce reports whether the status has its one retry left, and takes it.
@@ -155,9 +172,7 @@ func (x *exchange) takeOnce(code int) bool {
 	if code == http.StatusTooEarly {
 		i = 1
 	}
-	had := x.once[i]
-	x.once[i] = true
-	return !had
+	return x.once[i].CompareAndSwap(false, true)
 }
 
 // forbidden returns what forbids another attempt, or nil. unprocessed says that

@@ -19,7 +19,7 @@
 //
 // or if processing it twice does no harm:
 //
-//   - it has an Idempotency-Key
+//   - it has an Idempotency-Key, of its own or by [WithIdempotencyKeys]
 //   - [WithIdempotent] declares it
 //   - it was answered with a failure, and [WithAnswered] says what that means
 //
@@ -73,17 +73,46 @@
 // # Timeouts
 //
 // attempt-timeout and total-timeout end with the headers of the answer. The
-// body can be read for as long as the caller's own context lasts.
+// body can be read for as long as the caller's own context lasts, or until it
+// goes silent for longer than [Streams] allows. [WithDeadlineHeaders] tells the
+// server how much time is left.
 //
-// # What it does not do yet
+// # Streams
 //
-// No hedging: a policy with hedge is refused. No runner for each host: all
-// requests of a transport share its breaker, budget and limits. No deadline
-// headers, no attempt headers, no Idempotency-Key of its own, no idle timeout
-// for streams, no helpers for servers, no gRPC. An event stream that starts
-// with an error is a success: only its status is looked at. Each redirect that
-// a client follows is a request of its own. After a POST that was sent and not
-// answered, the only options are an Idempotency-Key and [WithIdempotent].
+// With [WithStreams], an event stream is held back until its first content, so
+// that one which begins with an error is that error, and one which breaks off
+// before it has said anything can be asked for again. After that it belongs to
+// the caller: an answer of which the caller has seen a part is never repeated.
+//
+// # Hedging
+//
+// Under a policy with hedge, a request that may be sent twice, and whose body can
+// be read twice at once, has a second attempt beside a slow first one. The first
+// answer counts; the other attempt is canceled and its answer closed.
+//
+// # Several layers
+//
+// Layers that all retry multiply. [WithAttemptHeaders] tells the server which
+// attempt it sees; a request sent on behalf of one that is itself a retry, which
+// [Deadline] notes and [WithPriorRetries] says, gets half the attempts. The
+// redirects that a client follows share the attempts and the time of one request.
+//
+// # Destinations
+//
+// One transport has one breaker, budget and limit for everything it sends;
+// [PerHost] keeps a transport for each host. A [Router] says where each attempt
+// goes, which is how one request finds its way among several keys or providers.
+//
+// # For servers
+//
+// [Deadline] ends the work for clients who no longer wait, and [Limiter] refuses
+// what is too much with a Retry-After that is worth waiting for.
+//
+// # What it does not do
+//
+// No gRPC: that comes with a package of its own. It never asks whether a server
+// honours an Idempotency-Key. After a POST that was sent and not answered, the
+// only options are such a key, [WithIdempotencyKeys] and [WithIdempotent].
 //
 // A failure that may not be repeated ends with reason [retry.StopPermanent] and
 // counts against a breaker like any other failure of the server.

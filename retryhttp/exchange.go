@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -14,90 +16,120 @@ type exchange struct {
 	t          *Transport
 	req        *http.Request // the caller's, never changed
 	idempotent bool
+	key        string  // an Idempotency-Key of ours; empty means none
 	body       *replay // of a body that nobody else can repeat, otherwise nil
+	before     retry.State
+	began      time.Time // only with a total timeout
 
-	attempts int
-	resp     *http.Response // what the last attempt brought, if it was answered
-	err      error          // how the last attempt failed
-	once     [2]bool        // a status that allows one retry has had it: 421, 425
+	sent atomic.Int32   // attempts, hedges included
+	resp *http.Response // what the last attempt brought, if it was answered
+	err  error          // how the last attempt failed
+	once [2]atomic.Bool // a status that allows one retry has had it: 421, 425
 }
 
-func newExchange(t *Transport, req *http.Request) *exchange {
-	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req)}
+// newExchange returns the exchange of a request of which the state tells what
+// was done for it before, when it follows a redirect.
+func newExchange(t *Transport, req *http.Request, before retry.State) *exchange {
+	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before}
+	if t.keys && !x.idempotent {
+		x.key, x.idempotent = newKey(), true
+	}
 	if !t.single && oneWay(req) {
 		x.body = newReplay(req)
+	}
+	if t.policy.TotalTimeout > 0 {
+		x.began = time.Now()
 	}
 	return x
 }
 
 // first takes over after a first attempt that went out as it came.
 func (x *exchange) first(resp *http.Response, err error) error {
-	x.attempts = 1
-	return x.judge(resp, err, nil)
+	x.sent.Store(1)
+	x.resp, x.err = x.judge(resp, err, nil)
+	return x.err
 }
 
 // attempt sends the request.
 func (x *exchange) attempt(ctx context.Context) error {
-	if x.attempts > 0 {
+	if x.sent.Load() > 0 {
 		if x.replayable() != nil {
 			return x.err // a classifier of the user's wanted what can't be done
 		}
-		x.discard()
+		x.discard(x.resp)
 	}
-	x.attempts++
-	req, s, err := x.prepare(ctx)
+	x.resp, x.err = x.send(ctx)
+	return x.err
+}
+
+// send makes one attempt. It returns the answer beside the failure that the
+// answer is.
+func (x *exchange) send(ctx context.Context) (*http.Response, error) {
+	n := int(x.sent.Add(1))
+	req, s, err := x.prepare(ctx, n)
 	if err != nil {
-		return x.judge(nil, retry.Permanent(err), nil)
+		return x.judge(nil, retry.Permanent(err), s)
 	}
+	var leg Leg
+	if x.t.router != nil {
+		if leg, err = x.t.router.Route(req, n); err != nil {
+			closeBody(req)
+			return nil, x.unrouted(err, s)
+		}
+	}
+	s.begin(req, x.t)
 	resp, err := x.t.next.RoundTrip(req)
 	if resp, err = s.answered(resp, err); resp != nil {
 		resp.Request = x.req
 	}
-	return x.judge(resp, err, s)
+	resp, err = x.judge(resp, err, s)
+	if leg != nil {
+		err = told(leg, resp, err)
+	}
+	return resp, err
 }
 
-// prepare returns the request of the next attempt: the caller's own where that
+// prepare returns the request of the n-th attempt: the caller's own where that
 // will do, otherwise a shallow copy, which shares the trailers that are still
 // to come.
-func (x *exchange) prepare(ctx context.Context) (*http.Request, *span, error) {
-	body, getBody, same, err := x.nextBody()
+func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, error) {
+	body, getBody, same, err := x.nextBody(n)
 	if err != nil {
 		return nil, nil, err
 	}
 	s, own := newSpan(ctx, x)
-	if same && s == nil {
+	if same && s == nil && !x.marked() {
 		return x.req, nil, nil
 	}
 	req := x.req.WithContext(own)
 	req.Body, req.GetBody = body, getBody
+	if x.marked() {
+		x.mark(req, n)
+	}
 	return req, s, nil
 }
 
-// judge says how the attempt went: nil is a success, and an answer that no
-// retry would change is one too.
-func (x *exchange) judge(resp *http.Response, err error, s *span) error {
+// judge says how the attempt went: without an error it is a success, and an
+// answer that no retry would change is one too.
+func (x *exchange) judge(resp *http.Response, err error, s *span) (*http.Response, error) {
+	if err == nil && resp != nil {
+		var e error
+		if e, err = x.status(resp); e != nil {
+			return resp, e
+		}
+	}
 	if err != nil {
 		if resp != nil && resp.Body != nil {
 			_ = resp.Body.Close()
 		}
-		x.resp, x.err = nil, x.failure(err, s)
-		return x.err
+		return nil, x.failure(err, s)
 	}
-	x.resp, x.err = resp, nil
-	if resp == nil {
-		return nil
-	}
-	if e := x.status(resp); e != nil {
-		x.err = e
-	}
-	return x.err
+	return resp, nil
 }
 
-// discard lets go of the attempt before. What there was to read of its answer
-// has been read, so that its connection is free already.
-func (x *exchange) discard() {
-	resp := x.resp
-	x.resp = nil
+// discard lets go of an answer. What there was to read of it has been read, so
+// that its connection is free already.
+func (x *exchange) discard(resp *http.Response) {
 	if resp == nil {
 		return
 	}
@@ -111,21 +143,31 @@ func (x *exchange) discard() {
 
 // finish ends the exchange, with the runner's error.
 func (x *exchange) finish(err error) (*http.Response, error) {
-	ended := err != nil && x.req.Context().Err() != nil
-	if ended {
-		x.discard()
+	if err != nil && x.req.Context().Err() != nil {
+		x.discard(x.resp)
+		x.resp = nil
 	}
 	switch {
 	case x.body != nil:
 		x.body.end(x.resp != nil)
-	case x.attempts == 0:
+	case x.sent.Load() == 0:
 		closeBody(x.req) // no attempt was made, so nobody else does
 	}
-	if err == nil || x.resp == nil {
-		return x.resp, err
+	if err == nil {
+		x.redirected()
+		return x.resp, nil
+	}
+	if x.resp == nil {
+		return nil, err
 	}
 	if e, ok := errors.AsType[*retry.Error](err); ok {
-		x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), gaveUpKey{}, surrender{x.resp, e}))
+		x.note(gaveUpKey{}, surrender{x.resp, e})
 	}
 	return x.resp, nil
+}
+
+// note puts a value into the context of the answer's request, where it survives
+// the wrapping of the body.
+func (x *exchange) note(key, value any) {
+	x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), key, value))
 }

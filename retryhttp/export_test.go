@@ -14,3 +14,9 @@ const (
 	KeptInMemory = keptInMemory
 	KeptInAll    = keptInAll
 )
+
+// OpeningOf tells what is known of how a stream begins.
+func OpeningOf(b []byte) (known, failed bool) {
+	o := openingOf(b)
+	return o.known, o.problem != nil
+}

@@ -63,7 +63,7 @@ func (x *exchange) failure(err error, s *span) error {
 		f.outcome = outcomeOf(x.req, err)
 	}
 	if f.outcome.Class < retry.ClassPermanent {
-		f.why = x.forbidden(s.unsent() || unprocessed(err))
+		f.why = x.forbidden(s.unsent() || unprocessed(err) || x.t.answered && is[*brokenStream](err))
 		f.outcome.Final = f.why != nil
 	}
 	return f

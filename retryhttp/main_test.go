@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,9 @@ func leaked() string {
 	}
 	return strings.Join(left, "\n\n")
 }
+
+// quiet is for servers whose errors are expected.
+var quiet = log.New(io.Discard, "", 0)
 
 const quick = "fixed(0s) attempts=3"
 

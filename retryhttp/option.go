@@ -2,7 +2,9 @@ package retryhttp
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -16,6 +18,11 @@ type settings struct {
 	idempotent func(*http.Request) bool
 	answered   bool
 	conflict   bool
+	keys       bool
+	layer      string   // "" sends no attempt headers
+	deadlines  []string // headers that say how much time is left
+	streams    Streams
+	router     Router
 }
 
 // WithRetry gives options to the runner behind the transport: its name,
@@ -59,6 +66,72 @@ func WithAnswered() Option {
 func WithConflict() Option {
 	return func(s *settings) error {
 		s.conflict = true
+		return nil
+	}
+}
+
+// WithIdempotencyKeys gives an Idempotency-Key to every request that may not be
+// sent twice and has none: one for each request, the same on all its attempts.
+// Such a request is then retried after any failure that may pass, so use it only
+// with servers that honour the header.
+func WithIdempotencyKeys() Option {
+	return func(s *settings) error {
+		s.keys = true
+		return nil
+	}
+}
+
+// WithAttemptHeaders tells the server which attempt of a request it sees, in
+// X-Tideover-Attempt from 1 on, and which layers it came through, in
+// X-Tideover-Layer: those before us, then the name given here.
+func WithAttemptHeaders(layer string) Option {
+	return func(s *settings) error {
+		if !token(layer) {
+			return fmt.Errorf("WithAttemptHeaders: %q is not a token", layer)
+		}
+		s.layer = layer
+		return nil
+	}
+}
+
+// WithDeadlineHeaders tells the server how much time is left, anew for each
+// attempt: the least of the policy's attempt-timeout and what the context's
+// deadline leaves. Each name is one of Grpc-Timeout, Connect-Timeout-Ms,
+// X-Envoy-Upstream-Rq-Timeout-Ms, X-Stainless-Timeout and X-Request-Timeout-Ms.
+// Without a limit there is no header.
+func WithDeadlineHeaders(names ...string) Option {
+	return func(s *settings) error {
+		for _, n := range names {
+			if _, ok := formatBudget(n, time.Second); !ok {
+				return fmt.Errorf("WithDeadlineHeaders: %q is not a header that says how much time is left", n)
+			}
+		}
+		s.deadlines = append(s.deadlines, names...)
+		return nil
+	}
+}
+
+// WithStreams looks at how event streams begin, and at the silences in all
+// answers. Without it only the status of an answer counts, and its body may take
+// as long as the caller's context lasts.
+func WithStreams(st Streams) Option {
+	return func(s *settings) error {
+		if st.Hold < 0 || st.Idle < 0 {
+			return fmt.Errorf("WithStreams: hold %v or idle %v is negative", st.Hold, st.Idle)
+		}
+		s.streams = st
+		return nil
+	}
+}
+
+// WithRouter lets the router say where each attempt goes. With it, the policy's
+// attempt-timeout starts when the router has let the attempt go.
+func WithRouter(r Router) Option {
+	return func(s *settings) error {
+		if r == nil {
+			return errors.New("WithRouter: nil")
+		}
+		s.router = r
 		return nil
 	}
 }

@@ -20,7 +20,8 @@ const (
 // body itself.
 type peeked struct {
 	body io.ReadCloser
-	done chan struct{} // closed when nothing more is read ahead
+	done chan struct{}     // closed when nothing more is read ahead
+	seen func([]byte) bool // reports that this is enough; nil means that nothing is
 
 	mu     sync.Mutex
 	buf    []byte // what was read ahead
@@ -30,12 +31,13 @@ type peeked struct {
 	closed bool
 }
 
-// peek reads ahead. A read that blocks for longer is left to a goroutine, which
-// ends with the read: when there is something to read, or the body is closed.
-func peek(body io.ReadCloser) *peeked {
-	p := &peeked{body: body, done: make(chan struct{})}
+// peek reads ahead, for so long, until what was read is enough. A read that
+// blocks for longer is left to a goroutine, which ends with the read: when there
+// is something to read, or the body is closed.
+func peek(body io.ReadCloser, d time.Duration, enough func([]byte) bool) *peeked {
+	p := &peeked{body: body, done: make(chan struct{}), seen: enough}
 	go p.read()
-	t := time.NewTimer(peekTime)
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-p.done:
@@ -58,16 +60,16 @@ func (p *peeked) read() {
 		n, err := p.body.Read(chunk)
 		p.mu.Lock()
 		p.buf, p.err = append(p.buf, chunk[:n]...), err
-		more = err == nil && !p.stop && len(p.buf) < peekBytes
+		more = err == nil && !p.stop && len(p.buf) < peekBytes && (p.seen == nil || !p.seen(p.buf))
 		p.mu.Unlock()
 	}
 }
 
-// head returns what was read ahead.
-func (p *peeked) head() []byte {
+// result returns what was read ahead, and how the body ended if it did.
+func (p *peeked) result() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clip(p.buf)
+	return slices.Clip(p.buf), p.err
 }
 
 // Read implements [io.Reader].

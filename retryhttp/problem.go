@@ -20,8 +20,9 @@ var quotaCodes = []string{
 
 // problem is what the body of an error says to a machine.
 type problem struct {
-	codes []string
-	delay string // RetryInfo.retryDelay
+	codes  []string
+	status int    // a code that is a number
+	delay  string // RetryInfo.retryDelay
 }
 
 // parseProblem reads the JSON body of an error. Anything else says nothing.
@@ -61,8 +62,11 @@ func parseProblem(body []byte) (p problem) {
 
 func (p *problem) add(codes ...any) {
 	for _, c := range codes {
-		if s, ok := c.(string); ok {
-			p.codes = append(p.codes, s)
+		switch c := c.(type) {
+		case string:
+			p.codes = append(p.codes, c)
+		case float64:
+			p.status = int(c)
 		}
 	}
 }

@@ -172,13 +172,13 @@ func (*seekable) lost() error { return nil }
 func (*seekable) seal()       {}
 func (*seekable) close()      {}
 
-// nextBody returns body and GetBody of the next attempt, and whether they are
+// nextBody returns body and GetBody of the n-th attempt, and whether they are
 // those of the caller's request.
-func (x *exchange) nextBody() (body io.ReadCloser, get func() (io.ReadCloser, error), own bool, err error) {
+func (x *exchange) nextBody(n int) (body io.ReadCloser, get func() (io.ReadCloser, error), own bool, err error) {
 	switch {
 	case x.body != nil:
 		return x.body.next(), x.body.get, false, nil
-	case x.attempts > 1 && hasBody(x.req):
+	case n > 1 && hasBody(x.req):
 		body, err = x.req.GetBody()
 		return body, x.req.GetBody, false, err
 	default:

@@ -1,7 +1,11 @@
 package retryhttp
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -12,24 +16,147 @@ import (
 type Router interface {
 	// Route is called before each attempt, which is the n-th of its request. The
 	// request is the attempt's own: its URL, Host and Header may be changed. Route
-	// may wait, for a turn or for a provider to come back; attempt-timeout counts
-	// from when it returns, total-timeout all the time. Its error is the attempt's
-	// failure: nothing was sent, and it is transient unless it says otherwise (see
-	// [retry.Classified]).
+	// may wait, for a turn or for a provider to come back: the request's context
+	// has the deadline of the whole call, and attempt-timeout counts from when
+	// Route returns. Its error is the attempt's failure: nothing was sent, and it
+	// is transient unless it says otherwise (see [retry.Classified]).
 	Route(req *http.Request, n int) (Leg, error)
 }
 
-// Leg is an attempt that a [Router] has let go.
+// Leg is an attempt that a [Router] has let go. Its methods are called by one
+// goroutine after the other.
 type Leg interface {
 	// Judged is called when the headers of an answer are there, or when there will
 	// be none. resp is nil without an answer; failure is nil when no retry is
-	// wanted, and a [*StatusError] when the answer is a failure. o is what the
+	// wanted, and has a [*StatusError] when the answer is a failure. o is what the
 	// failure means; Judged returns it, or what it means here: a failure after
-	// which another destination can be asked at once, say.
+	// which another destination can be asked at once, say. A failure that must not
+	// be repeated (o.Final) stays final.
 	Judged(resp *http.Response, failure error, o retry.Outcome) retry.Outcome
 
 	// Closed is called once, after Judged, when the answer's body has been read to
 	// its end or closed, or when there is none. err is how reading it failed, nil
 	// if it did not.
 	Closed(err error)
+}
+
+// routed is a failure whose meaning the router has changed.
+type routed struct {
+	error
+	outcome retry.Outcome
+}
+
+func (e *routed) Unwrap() error { return e.error }
+
+// RetryOutcome implements [retry.Classified].
+func (e *routed) RetryOutcome() retry.Outcome { return e.outcome }
+
+// told tells the leg how the attempt went, and returns the failure with what the
+// router makes of it.
+func told(leg Leg, resp *http.Response, err error) error {
+	var is retry.Outcome
+	if err != nil {
+		is = retry.OutcomeOf(err)
+	}
+	means := leg.Judged(resp, err, is)
+	if err != nil && means != is {
+		means.Final = means.Final || is.Final
+		err = &routed{err, means}
+	}
+	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
+		leg.Closed(nil)
+		return err
+	}
+	t := &toldBody{ReadCloser: resp.Body, leg: leg}
+	if w, ok := resp.Body.(io.Writer); ok {
+		resp.Body = &toldConn{t, w}
+	} else {
+		resp.Body = t
+	}
+	return err
+}
+
+// unrouted returns the failure of an attempt that was not sent.
+func (x *exchange) unrouted(err error, s *span) error {
+	f := &failure{err: err, outcome: retry.OutcomeOf(err)}
+	switch {
+	case x.req.Context().Err() != nil:
+		f.outcome.Class = retry.ClassCanceled
+	case s.over():
+		f.late = true
+	}
+	if s != nil && s.cancel != nil {
+		s.stop()
+		s.cancel(nil)
+	}
+	return f
+}
+
+// toldBody is the body of an answer, of whose end a leg is told.
+type toldBody struct {
+	io.ReadCloser
+	leg  Leg
+	told atomic.Bool
+}
+
+func (t *toldBody) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err != nil {
+		t.tell(err)
+	}
+	return n, err
+}
+
+func (t *toldBody) Close() error {
+	err := t.ReadCloser.Close()
+	t.tell(io.EOF)
+	return err
+}
+
+func (t *toldBody) tell(err error) {
+	if !t.told.CompareAndSwap(false, true) {
+		return
+	}
+	if err == io.EOF { //nolint:errorlint // the end of a body is never wrapped
+		err = nil
+	}
+	t.leg.Closed(err)
+}
+
+// toldConn is the connection after a 101. Its end of input is not its end.
+type toldConn struct {
+	*toldBody
+	io.Writer
+}
+
+func (t *toldConn) Read(p []byte) (int, error) { return t.ReadCloser.Read(p) }
+
+// CloseWrite closes the connection's other half, as the body of net/http does.
+func (t *toldConn) CloseWrite() error { return closeWrite(t.Writer) }
+
+func closeWrite(w io.Writer) error {
+	if c, ok := w.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
+}
+
+// dated is a context with the deadline of the whole call, at which another one
+// ends it.
+type dated struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline implements [context.Context].
+func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }
+
+// withDeadlineOf returns the context with the deadline of the other, if that is
+// earlier than its own.
+func withDeadlineOf(ctx, other context.Context) context.Context {
+	at, ok := other.Deadline()
+	if own, has := ctx.Deadline(); !ok || has && !at.Before(own) {
+		return ctx
+	}
+	return &dated{ctx, at}
 }

@@ -12,7 +12,8 @@ import (
 // StatusError is an answer that counts as a failure. It is the failure of an
 // attempt in events and in a [*retry.Error].
 type StatusError struct {
-	Code       int           // the status
+	Code       int           // the status, or the one that Event stands for
+	Event      string        // the error with which a stream began whose status was a success; "" means none
 	After      time.Duration // the wait that the server asked for; 0 means none
 	Quota      string        // the code in the body which says that quota or credit is gone, such as insufficient_quota
 	NotRetried error         // ErrNotIdempotent or ErrBody, when that alone forbids a retry
@@ -23,6 +24,9 @@ type StatusError struct {
 // Error says what was answered.
 func (e *StatusError) Error() string {
 	s := strings.TrimRight(fmt.Sprintf("status %d %s", e.Code, http.StatusText(e.Code)), " ")
+	if e.Event != "" {
+		s += " (" + e.Event + " as the first event of a stream)"
+	}
 	if e.Quota != "" {
 		s += ": " + e.Quota
 	}
@@ -66,8 +70,7 @@ type surrender struct {
 // no further attempt followed. It is false for a success, and for an answer that
 // no retry would change, such as 404.
 //
-// The reason is in the context of resp.Request, where it survives the wrapping
-// of the body.
+// The reason is in the context of resp.Request.
 func GaveUp(resp *http.Response) (*retry.Error, bool) {
 	if resp == nil || resp.Request == nil {
 		return nil, false

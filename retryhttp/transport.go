@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -15,38 +17,78 @@ import (
 // all goroutines.
 type Transport struct {
 	next   http.RoundTripper
-	runner *retry.Runner
-	timed  bool // an attempt has a deadline of its own
-	single bool // the policy makes one attempt, so that nothing is kept for another
+	policy retry.Policy
+	whole  lane          // for a request of which this is the first try
+	half   lane          // for one that somebody before us is retrying
+	limit  time.Duration // of an attempt, where the runner does not keep it
+	timed  bool          // an attempt has a limit of its own
+	single bool          // the policy makes one attempt, so that nothing is kept for another
 	settings
+}
+
+// lane is what makes the attempts.
+type lane struct {
+	runner *retry.Runner
+	hedger *retry.Hedger // nil without hedging
 }
 
 // New returns a transport that sends requests through next, as the policy says.
 // A nil next is [http.DefaultTransport]. A policy that is not valid, or that
 // has a key which the transport can't honour, is an error: reset-after belongs
-// to sessions, and a request is not hedged.
+// to sessions.
 func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transport, error) {
 	s, err := apply(opts)
-	refused := policy.Refuse("an HTTP transport", "reset-after", "hedge")
-	if refused != nil {
-		policy.ResetAfter, policy.Hedge = 0, retry.Hedge{} // said once
-	}
-	runner, invalid := retry.New(policy, s.retry...)
-	if err = errors.Join(err, refused, invalid); err != nil {
-		return nil, fmt.Errorf("retryhttp.New: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	return &Transport{
-		next: next, runner: runner, settings: s,
-		timed:  policy.AttemptTimeout > 0 || policy.TotalTimeout > 0,
-		single: policy.Retries() == 0,
-	}, nil
+	t := &Transport{next: next, policy: policy, settings: s, single: policy.Retries() == 0}
+	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0
+	if err = errors.Join(err, t.build()); err != nil {
+		return nil, fmt.Errorf("retryhttp.New: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return t, nil
+}
+
+// build makes the lanes.
+func (t *Transport) build() error {
+	p, opts := t.policy, t.retry
+	refused := p.Refuse("an HTTP transport", "reset-after")
+	p.ResetAfter = 0 // said once
+	if b := p.Budget; b != (limit.BudgetSpec{}) && b.Validate() == nil {
+		budget, err := limit.NewBudget(b) // one for all lanes, unless there is one already
+		if err != nil {
+			return err
+		}
+		opts = append([]retry.Option{retry.WithBudget(budget)}, opts...)
+	}
+	if t.router != nil {
+		t.limit, p.AttemptTimeout = p.AttemptTimeout, 0
+	}
+	var err error
+	if t.whole, err = newLane(p, opts); err != nil || refused != nil {
+		return errors.Join(refused, err)
+	}
+	t.half = t.whole
+	if p.Attempts > 1 {
+		p.Attempts = (p.Attempts + 1) / 2
+		t.half, err = newLane(p, opts)
+	}
+	return err
+}
+
+func newLane(p retry.Policy, opts []retry.Option) (l lane, err error) {
+	if p.Hedge != (retry.Hedge{}) {
+		if l.hedger, err = retry.NewHedger(p, opts...); err != nil {
+			return l, err
+		}
+		p.Hedge = retry.Hedge{}
+	}
+	l.runner, err = retry.New(p, opts...)
+	return l, err
 }
 
 // Policy returns the transport's policy.
-func (t *Transport) Policy() retry.Policy { return t.runner.Policy() }
+func (t *Transport) Policy() retry.Policy { return t.policy }
 
 // CloseIdleConnections closes the idle connections of the transport below, if
 // it can. [http.Client.CloseIdleConnections] calls it.
@@ -60,28 +102,44 @@ func (t *Transport) CloseIdleConnections() {
 // returns that response, and [GaveUp] says why; when it gives up on an error,
 // the error is a [*retry.Error].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t == nil || t.runner == nil {
+	if t == nil || t.whole.runner == nil {
 		closeBody(req)
 		return nil, errors.New("retryhttp: the Transport was not made by New")
+	}
+	l, before := &t.whole, retry.State{}
+	if inboundRetries(req.Context()) > 0 {
+		l = &t.half
+	}
+	if req.Response != nil {
+		before = spentBefore(req)
+	}
+	if l.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
+		return t.hedged(l.hedger, req)
 	}
 	// While x is nil the request goes out as it came. That is all there is to a
 	// first attempt which succeeds, and why it allocates nothing.
 	var x *exchange
-	if t.timed || !t.single && oneWay(req) {
-		x = newExchange(t, req)
+	if t.timed || t.marks() || !t.single && oneWay(req) {
+		x = newExchange(t, req, before)
 	}
 	var resp *http.Response
-	err := t.runner.Do(req.Context(), func(ctx context.Context) (err error) {
+	op := func(ctx context.Context) (err error) {
 		if x != nil {
 			return x.attempt(ctx)
 		}
 		resp, err = t.next.RoundTrip(req)
-		if err == nil && (resp == nil || resp.StatusCode < http.StatusBadRequest || t.verdict(resp) == answer) {
+		if err == nil && t.plain(resp) {
 			return nil
 		}
-		x = newExchange(t, req)
+		x = newExchange(t, req, before)
 		return x.first(resp, err)
-	})
+	}
+	var err error
+	if before == (retry.State{}) {
+		err = l.runner.Do(req.Context(), op)
+	} else {
+		err = l.runner.Resume(req.Context(), before, op)
+	}
 	switch {
 	case x != nil:
 		return x.finish(err)
@@ -90,6 +148,24 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// marks reports whether the first attempt may be another request than the
+// caller's.
+func (t *Transport) marks() bool {
+	return t.router != nil || t.layer != "" || t.keys || len(t.deadlines) > 0
+}
+
+// plain reports whether the response of a first attempt is one that nobody needs
+// to look at.
+func (t *Transport) plain(resp *http.Response) bool {
+	if resp == nil {
+		return true
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return !t.holds(resp)
+	}
+	return t.verdict(resp) == answer
 }
 
 // oneWay reports whether the request has a body that nobody but we can repeat.

@@ -16,8 +16,11 @@ func TestNewRefusesWhatItCantHonour(t *testing.T) {
 		opts   []retryhttp.Option
 		want   []string
 	}{
-		{"fixed(1s) attempts=2 hedge=1s", nil, []string{"an HTTP transport can't honour hedge=1s"}},
-		{"fixed(1s) attempts=2 reset-after=1m hedge=p95", nil, []string{"hedge=p95", "reset-after=1m"}},
+		{"fixed(1s) attempts=2 reset-after=1m", nil, []string{"an HTTP transport can't honour reset-after=1m"}},
+		{"fixed(1s)", []retryhttp.Option{retryhttp.WithRouter(nil)}, []string{"WithRouter: nil"}},
+		{"fixed(1s)", []retryhttp.Option{retryhttp.WithStreams(retryhttp.Streams{Hold: -1})}, []string{"WithStreams: hold -1ns"}},
+		{"fixed(1s)", []retryhttp.Option{retryhttp.WithAttemptHeaders("a b")}, []string{`WithAttemptHeaders: "a b"`}},
+		{"fixed(1s)", []retryhttp.Option{retryhttp.WithDeadlineHeaders("X-Soon")}, []string{`WithDeadlineHeaders: "X-Soon"`}},
 		{"fixed(1s)", []retryhttp.Option{nil}, []string{"option: nil"}},
 		{"fixed(1s)", []retryhttp.Option{retryhttp.WithIdempotent(nil)}, []string{"WithIdempotent: nil"}},
 		{"fixed(1s)", []retryhttp.Option{retryhttp.WithRetry(retry.WithBudget(nil))}, []string{"WithBudget: nil"}},

@@ -1,0 +1,62 @@
+package retryhttp
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The headers by which layers know of each other's attempts.
+const (
+	attemptHeader = "X-Tideover-Attempt"
+	layerHeader   = "X-Tideover-Layer"
+	keyHeader     = "Idempotency-Key"
+)
+
+// newKey returns an Idempotency-Key that nobody else has.
+func newKey() string { return rand.Text() }
+
+// marked reports whether attempts have headers of their own.
+func (x *exchange) marked() bool {
+	return x.key != "" || x.t.layer != "" || len(x.t.deadlines) > 0 || x.t.router != nil
+}
+
+// mark gives the attempt its own headers. The deadline is not known yet: routing
+// takes time.
+func (x *exchange) mark(req *http.Request, n int) {
+	if req.Header = req.Header.Clone(); req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if x.key != "" {
+		req.Header.Set(keyHeader, x.key)
+	}
+	if layer := x.t.layer; layer != "" {
+		req.Header.Set(attemptHeader, strconv.Itoa(n))
+		if above := req.Header.Get(layerHeader); above != "" && len(above) < maxLayers {
+			layer = above + ", " + layer
+		}
+		req.Header.Set(layerHeader, layer)
+	}
+}
+
+// maxLayers keeps a loop of layers from growing a header without end.
+const maxLayers = 256
+
+// markDeadline says how long the attempt may take, in every header that was
+// asked for. Without a limit it says nothing, and nothing is passed on: what a
+// caller further up wrote is out of date.
+func markDeadline(req *http.Request, names []string, limit time.Duration) {
+	left, limited := limit, limit > 0
+	if at, ok := req.Context().Deadline(); ok {
+		if d := max(time.Until(at), 0); !limited || d < left {
+			left, limited = d, true
+		}
+	}
+	for _, name := range names {
+		req.Header.Del(name)
+		if v, ok := formatBudget(name, left); ok && limited {
+			req.Header.Set(name, v)
+		}
+	}
+}

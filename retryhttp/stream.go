@@ -1,0 +1,200 @@
+package retryhttp
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// Streams says how answers are treated that take their time. See [WithStreams].
+type Streams struct {
+	// Hold is how long an event stream is held back until its first content, so
+	// that one which begins with an error can be retried; 0 means not at all. What
+	// comes first is passed on unchanged when the time is up, and with the first
+	// event that is content at once.
+	Hold time.Duration
+
+	// Idle is the longest silence within the body of any answer; reading it then
+	// fails with a [*SilenceError]. 0 means any.
+	Idle time.Duration
+}
+
+// prelude are the events that APIs send before they know whether there will be
+// content.
+var prelude = map[string]bool{
+	"ping": true, "message_start": true, // Anthropic
+	"response.created": true, "response.in_progress": true, "response.queued": true, // OpenAI
+}
+
+// eventError is the code for each type of error that providers send in a stream
+// instead of a status.
+var eventError = map[string]int{
+	"invalid_request_error": http.StatusBadRequest,
+	"authentication_error":  http.StatusUnauthorized,
+	"billing_error":         http.StatusPaymentRequired,
+	"permission_error":      http.StatusForbidden,
+	"not_found_error":       http.StatusNotFound,
+	"request_too_large":     http.StatusRequestEntityTooLarge,
+	"rate_limit_error":      http.StatusTooManyRequests,
+	"rate_limit_exceeded":   http.StatusTooManyRequests,
+	"insufficient_quota":    http.StatusTooManyRequests,
+	"overloaded_error":      statusOverloaded,
+	"timeout_error":         http.StatusGatewayTimeout,
+}
+
+// streams reports whether the answer is a stream that is held.
+func (t *Transport) holds(resp *http.Response) bool {
+	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
+		return false
+	}
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}
+
+// opening holds a stream until it is clear how it begins. It returns the failure
+// that it begins with; err is how reading it failed before that.
+func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
+	if !x.t.holds(resp) {
+		return nil, nil
+	}
+	p := peek(resp.Body, x.t.streams.Hold, func(b []byte) bool { return openingOf(b).known })
+	resp.Body = p
+	head, err := p.result()
+	o := openingOf(head)
+	switch {
+	case o.problem != nil:
+		return x.eventFailure(o), nil
+	case !o.known && err != nil && err != io.EOF: //nolint:errorlint // the end of a body is never wrapped
+		return nil, &brokenStream{err}
+	}
+	return nil, nil
+}
+
+// eventFailure returns the failure that an error event is, nil if no retry would
+// change it.
+func (x *exchange) eventFailure(o opening) *StatusError {
+	e := &StatusError{Code: o.code, Event: o.kind}
+	v := x.t.ofStatus(o.code)
+	if v == answer {
+		return nil
+	}
+	if e.Quota = o.problem.quota(); e.Quota != "" {
+		v = permanent
+	}
+	e.class = v.class()
+	e.After, _ = o.problem.retryDelay()
+	if e.class < retry.ClassPermanent {
+		e.NotRetried = x.forbidden(v == throttled || x.t.answered)
+	}
+	return e
+}
+
+// brokenStream is a stream that broke off before there was any content.
+type brokenStream struct{ error }
+
+func (e *brokenStream) Error() string {
+	return "the stream broke off before its first content: " + e.error.Error()
+}
+func (e *brokenStream) Unwrap() error { return e.error }
+
+// opening is what is known of how a stream begins.
+type opening struct {
+	known   bool     // there is content or an error
+	problem *problem // of an error event; nil means none
+	kind    string   // what it calls itself
+	code    int      // the status that it stands for
+}
+
+// openingOf reads the beginning of an event stream.
+func openingOf(head []byte) opening {
+	for len(head) > 0 {
+		event, rest, whole := cutEvent(head)
+		if !whole {
+			break
+		}
+		head = rest
+		name, data := fieldsOf(event)
+		if len(data) == 0 {
+			continue // a comment, which keeps the connection alive
+		}
+		var body struct {
+			Type  string          `json:"type"`
+			Error json.RawMessage `json:"error"`
+		}
+		_ = json.Unmarshal(data, &body) // what is no JSON is content
+		kind := cmp.Or(body.Type, name)
+		switch {
+		case kind == "error" || kind == "response.failed" || name == "error" || len(body.Error) > 0 && string(body.Error) != "null":
+			return errorEvent(kind, data)
+		case !prelude[kind]:
+			return opening{known: true}
+		}
+	}
+	return opening{}
+}
+
+// errorEvent reads an event that is an error.
+func errorEvent(kind string, data []byte) opening {
+	var outer struct {
+		Response json.RawMessage `json:"response"`
+	}
+	if json.Unmarshal(data, &outer) == nil && len(outer.Response) > 0 {
+		data = outer.Response
+	}
+	p := parseProblem(data)
+	o := opening{known: true, problem: &p, kind: cmp.Or(kind, "error"), code: http.StatusInternalServerError}
+	for _, c := range p.codes {
+		if code := eventError[c]; code != 0 {
+			o.kind, o.code = c, code
+			return o
+		}
+	}
+	if p.status >= http.StatusBadRequest && p.status < 600 {
+		o.code = p.status
+	}
+	return o
+}
+
+// cutEvent returns the first event, and what follows it, if it is whole. Lines
+// end as they like.
+func cutEvent(b []byte) (event, rest []byte, whole bool) {
+	for i := 0; i < len(b); {
+		line := bytes.IndexAny(b[i:], "\r\n")
+		if line < 0 {
+			break
+		}
+		next := i + line + 1
+		if b[next-1] == '\r' && next < len(b) && b[next] == '\n' {
+			next++
+		}
+		if line == 0 {
+			return b[:i], b[next:], true
+		}
+		i = next
+	}
+	return nil, b, false
+}
+
+// fieldsOf returns the name and the data of an event.
+func fieldsOf(event []byte) (name string, data []byte) {
+	for _, line := range bytes.FieldsFunc(event, func(r rune) bool { return r == '\r' || r == '\n' }) {
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "event":
+			name = string(value)
+		case "data":
+			if data != nil {
+				data = append(data, '\n')
+			}
+			data = append(data, value...)
+		}
+	}
+	return name, data
+}
