@@ -120,6 +120,30 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	return r.again(ctx, op, err)
 }
 
+// Continue is [Runner.Do] for a call whose first attempt was made already, and
+// failed. A caller that tries by itself first pays nothing for a runner while
+// all goes well. The attempt that was made stood behind no breaker, limit or
+// timeout of the runner, which counts it all the same; it is meant for runners
+// that have none.
+func (r *Runner) Continue(ctx context.Context, failed error, op func(context.Context) error) error {
+	switch {
+	case failed == nil:
+		return nil
+	case r == nil || op == nil || ctx == nil:
+		return r.run(ctx, State{}, op)
+	case r.direct:
+		return r.again(ctx, op, failed)
+	}
+	first := true
+	return r.run(ctx, State{}, func(ctx context.Context) error {
+		if first {
+			first = false
+			return failed
+		}
+		return op(ctx)
+	})
+}
+
 // Value is [Runner.Do] for an operation with a result. The result must not
 // depend on the attempt's context. When it gives up it returns what the last
 // attempt returned beside its error.

@@ -794,3 +794,38 @@ func checkGoroutines(t *testing.T) {
 		t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 	})
 }
+
+func TestContinueCountsTheAttemptThatWasMade(t *testing.T) {
+	t.Parallel()
+	first := errors.New("first")
+	for _, tt := range []struct {
+		name string
+		opts []Option
+	}{
+		{"nothing stands before an attempt", nil},
+		{"somebody observes", []Option{WithObserver(func(Event) {})}},
+	} {
+		r := Must("fixed(0s) attempts=3", tt.opts...)
+		made := 0
+		err := r.Continue(t.Context(), first, func(context.Context) error { made++; return errors.New("again") })
+		e, ok := errors.AsType[*Error](err)
+		if !ok || made != 2 || e.Attempts != 3 || e.Reason != StopAttempts || !errors.Is(e.History()[0].Err, first) {
+			t.Errorf("%s: Continue = %v after %d more, want the first failure among three", tt.name, err, made)
+		}
+		if err := r.Continue(t.Context(), first, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("%s: Continue = %v, want a success", tt.name, err)
+		}
+		if err := r.Continue(t.Context(), nil, nil); err != nil {
+			t.Errorf("%s: Continue after a success = %v", tt.name, err)
+		}
+		if err := r.Continue(t.Context(), first, nil); err == nil {
+			t.Errorf("%s: Continue without an operation = nil", tt.name)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Must("fixed(0s) attempts=3").Continue(ctx, first, func(context.Context) error { return nil })
+	if e, ok := errors.AsType[*Error](err); !ok || e.Reason != StopCanceled || e.Attempts != 1 || !errors.Is(err, first) {
+		t.Errorf("Continue = %v, want a cancellation that keeps the failure", err)
+	}
+}

@@ -16,13 +16,15 @@ import (
 // help and can do no harm. It is made by [New], never changes, and is shared by
 // all goroutines.
 type Transport struct {
-	next   http.RoundTripper
-	policy retry.Policy
-	whole  lane          // for a request of which this is the first try
-	half   lane          // for one that somebody before us is retrying
-	limit  time.Duration // of an attempt, where the runner does not keep it
-	timed  bool          // an attempt has a limit of its own
-	single bool          // the policy makes one attempt, so that nothing is kept for another
+	next    http.RoundTripper
+	policy  retry.Policy
+	whole   lane          // for a request of which this is the first try
+	half    lane          // for one that somebody before us is retrying
+	limit   time.Duration // of an attempt, where the runner does not keep it
+	timed   bool          // an attempt has a limit of its own
+	bare    bool          // nothing stands before an attempt
+	managed bool          // the first attempt may be another request than the caller's
+	single  bool          // the policy makes one attempt, so that nothing is kept for another
 	settings
 }
 
@@ -43,6 +45,8 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 	}
 	t := &Transport{next: next, policy: policy, settings: s, single: policy.Retries() == 0}
 	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0
+	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
+	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
 	if err = errors.Join(err, t.build()); err != nil {
 		return nil, fmt.Errorf("retryhttp.New: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -102,28 +106,51 @@ func (t *Transport) CloseIdleConnections() {
 // returns that response, and [GaveUp] says why; when it gives up on an error,
 // the error is a [*retry.Error].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t == nil || !t.bare || req.Response != nil || !t.single && oneWay(req) || req.Context().Err() != nil {
+		return t.roundTrip(req)
+	}
+	// Nothing stands before a first attempt: the request goes out as it came, and
+	// if that does it, this is all there is.
+	resp, err := t.next.RoundTrip(req)
+	if err == nil && resp != nil && resp.StatusCode < http.StatusBadRequest && t.streams.Hold == 0 {
+		return resp, nil
+	}
+	return t.after(req, resp, err)
+}
+
+// after goes on after a first attempt that went out as it came.
+func (t *Transport) after(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
+	if err == nil && t.plain(resp) {
+		return resp, nil
+	}
+	x := newExchange(t, req, retry.State{})
+	failed := x.first(resp, err)
+	return x.finish(t.lane(req).runner.Continue(req.Context(), failed, x.attempt))
+}
+
+// lane returns the lane for the request.
+func (t *Transport) lane(req *http.Request) *lane {
+	if inboundRetries(req.Context()) > 0 {
+		return &t.half
+	}
+	return &t.whole
+}
+
+// roundTrip makes a request of which more is to be done than to send it, or may
+// be.
+func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	if t == nil || t.whole.runner == nil {
 		closeBody(req)
 		return nil, errors.New("retryhttp: the Transport was not made by New")
 	}
-	l, before := &t.whole, retry.State{}
-	if inboundRetries(req.Context()) > 0 {
-		l = &t.half
+	l := t.lane(req)
+	if t.managed || req.Response != nil || !t.single && oneWay(req) {
+		return t.exchange(l, req)
 	}
-	if req.Response != nil {
-		before = spentBefore(req)
-	}
-	if l.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
-		return t.hedged(l.hedger, req)
-	}
-	// While x is nil the request goes out as it came. That is all there is to a
-	// first attempt which succeeds, and why it allocates nothing.
+	// While x is nil the request goes out as it came, which allocates nothing.
 	var x *exchange
-	if t.timed || t.marks() || !t.single && oneWay(req) {
-		x = newExchange(t, req, before)
-	}
 	var resp *http.Response
-	op := func(ctx context.Context) (err error) {
+	err := l.runner.Do(req.Context(), func(ctx context.Context) (err error) {
 		if x != nil {
 			return x.attempt(ctx)
 		}
@@ -131,15 +158,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil && t.plain(resp) {
 			return nil
 		}
-		x = newExchange(t, req, before)
+		x = newExchange(t, req, retry.State{})
 		return x.first(resp, err)
-	}
-	var err error
-	if before == (retry.State{}) {
-		err = l.runner.Do(req.Context(), op)
-	} else {
-		err = l.runner.Resume(req.Context(), before, op)
-	}
+	})
 	switch {
 	case x != nil:
 		return x.finish(err)
@@ -150,10 +171,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// marks reports whether the first attempt may be another request than the
-// caller's.
-func (t *Transport) marks() bool {
-	return t.router != nil || t.layer != "" || t.keys || len(t.deadlines) > 0
+// exchange makes a request of which more is to be done than to send it.
+func (t *Transport) exchange(l *lane, req *http.Request) (*http.Response, error) {
+	before := spentBefore(req)
+	if l.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
+		return t.hedged(l.hedger, req)
+	}
+	x := newExchange(t, req, before)
+	return x.finish(l.runner.Resume(req.Context(), before, x.attempt))
 }
 
 // plain reports whether the response of a first attempt is one that nobody needs
@@ -163,7 +188,7 @@ func (t *Transport) plain(resp *http.Response) bool {
 		return true
 	}
 	if resp.StatusCode < http.StatusBadRequest {
-		return !t.holds(resp)
+		return t.streams.Hold == 0 || !t.holds(resp)
 	}
 	return t.verdict(resp) == answer
 }
