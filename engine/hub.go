@@ -125,26 +125,49 @@ func (h *hub) publish() {
 	}
 	h.mu.Lock()
 	for _, ev := range h.pending {
-		h.seq++
-		if len(h.ring) < backlog {
-			h.ring = append(h.ring, Event{h.seq, ev})
-		} else {
-			h.ring[(h.seq-1)%backlog] = Event{h.seq, ev}
-		}
+		h.add(ev)
 	}
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.wake()
 	h.mu.Unlock()
 	clear(h.pending)
 	h.pending = h.pending[:0]
+}
+
+// Tell puts an event of something beside the engine into the stream, so that
+// there is one for all that a process does. It is passed on and not stored.
+func (e *Engine) Tell(ev retry.Event) {
+	if !e.hub.wanted.Load() {
+		return
+	}
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	if !e.hub.closed {
+		e.hub.add(ev)
+		e.hub.wake()
+	}
+}
+
+// add puts an event at the end. It needs the lock.
+func (h *hub) add(ev retry.Event) {
+	h.seq++
+	if len(h.ring) < backlog {
+		h.ring = append(h.ring, Event{h.seq, ev})
+	} else {
+		h.ring[(h.seq-1)%backlog] = Event{h.seq, ev}
+	}
+}
+
+// wake tells readers that there is more. It needs the lock.
+func (h *hub) wake() {
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.wake()
 }
 
 // after returns events after the sequence, how many were missed, and a channel
