@@ -17,7 +17,8 @@ type Spec struct {
 	Format  string   // the wire format, which fallbacks must share; the preset's own unless it is generic
 	BaseURL *url.URL // requests go below it
 
-	Keys       []Key  // tried in turn; none means that callers bring their own
+	Keys       []Key  // tried in turn; none means that callers bring their own, unless Keyless
+	Keyless    bool   // no credentials are sent at all, neither ours nor those of callers
 	AuthHeader string // where a key goes; the preset's own unless said
 	AuthScheme string // what stands before the key, such as "Bearer"; the preset's own unless AuthHeader is said
 

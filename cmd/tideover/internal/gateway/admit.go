@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// The headers that are between a caller and us.
+const (
+	headerToken    = "X-Tideover-Token"
+	headerPriority = "X-Tideover-Priority"
+)
+
+// tokenHeaders are those in which clients of the providers send a key, which is
+// the token for us.
+var tokenHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", headerToken}
+
+// admission says who may ask at all.
+type admission struct {
+	token secret.String
+	hosts []string
+}
+
+func newAdmission(token secret.String, hosts []string) *admission {
+	a := &admission{token: token}
+	for _, h := range hosts {
+		a.hosts = append(a.hosts, canonicalHost(h))
+	}
+	return a
+}
+
+// admit returns why the request is refused, or nil. It takes out the token, which
+// is nobody's business but ours.
+func (a *admission) admit(r *http.Request) *problem {
+	local := overSocket(r)
+	if !local && !a.knows(r.Host) {
+		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "this gateway does not go by that host; use its address, or localhost"}
+	}
+	if a.foreign(r) {
+		return &problem{status: http.StatusForbidden, code: codeCrossSite, message: "the request comes from the page of another site"}
+	}
+	if !a.token.IsZero() {
+		if !a.takeToken(r.Header) && !local {
+			return unauthorized("send the gateway's token as Authorization: Bearer, X-Api-Key, X-Goog-Api-Key or " + headerToken)
+		}
+		return nil
+	}
+	r.Header.Del(headerToken)
+	if !local && !fromLoopback(r.RemoteAddr) {
+		return unauthorized("without a token the gateway serves this machine only; set gateway.token to let others in")
+	}
+	return nil
+}
+
+func unauthorized(hint string) *problem {
+	return &problem{status: http.StatusUnauthorized, code: codeToken, message: "the request has no valid token: " + hint}
+}
+
+// overSocket reports whether the request came over a unix socket, whose file mode
+// says who may ask.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && addr.Network() == "unix"
+}
+
+func fromLoopback(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// takeToken removes the token wherever it stands, and reports whether it was there.
+func (a *admission) takeToken(h http.Header) (found bool) {
+	for _, name := range tokenHeaders {
+		v := h.Get(name)
+		if name == "Authorization" {
+			scheme, token, ok := strings.Cut(v, " ")
+			if !ok || !strings.EqualFold(scheme, "Bearer") {
+				continue
+			}
+			v = strings.TrimSpace(token)
+		}
+		if v != "" && a.token.Equal(v) {
+			found = true
+			h.Del(name)
+		}
+	}
+	h.Del(headerToken) // a wrong one is not for others either
+	return found
+}
+
+// foreign reports whether a browser sent the request on behalf of another site's
+// page. Unlike for a site of one's own this matters for every method: any request
+// may cost money.
+func (a *admission) foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "":
+	case "same-origin", "none":
+		return false
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host == "" || canonicalHost(u.Host) != canonicalHost(r.Host) && !slices.Contains(a.hosts, canonicalHost(u.Host))
+}
+
+// knows reports whether the host is one of ours. A page that has its own name lead
+// here, which is called rebinding, comes with that name.
+func (a *admission) knows(host string) bool {
+	full := canonicalHost(host)
+	name := full
+	if h, _, err := net.SplitHostPort(full); err == nil {
+		name = h
+	}
+	if name == "localhost" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
+		return true
+	}
+	return full != "" && (slices.Contains(a.hosts, full) || slices.Contains(a.hosts, name))
+}
+
+func canonicalHost(host string) string {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return net.JoinHostPort(strings.TrimSuffix(name, "."), port)
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+}

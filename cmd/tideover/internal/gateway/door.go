@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/limit"
+)
+
+// door is what stands before one destination: a breaker that counts what becomes
+// of attempts, and a gate that it closes, at which everybody waits while one at a
+// time looks whether the destination is back.
+type door struct {
+	gate     *health.Gate
+	breaker  *breaker.Breaker
+	recovery *health.Recovery
+	openFor  time.Duration
+	history  *history
+	watchers *watchers
+	changed  func(breaker.Event, health.GateStats) // told of each change of the breaker
+
+	asked atomic.Int64 // reading of the clock up to which the server asked to be left alone
+	mu    sync.Mutex   // held while the gate is closed, so that its news come in order
+}
+
+func newDoor(s *Spec, name string, r *health.Recovery, h *history, w *watchers, changed func(breaker.Event, health.GateStats)) (*door, error) {
+	d := &door{recovery: r, openFor: s.OpenFor, history: h, watchers: w, changed: changed}
+	var err error
+	// Only the breaker closes it.
+	if d.gate, err = health.NewGate(health.GateConfig{Failures: math.MaxInt, Queue: s.Queue}, health.WithRecovery(r)); err != nil {
+		return nil, err
+	}
+	d.breaker, err = breaker.New(s.Breaker, breaker.WithName(name), breaker.WithObserver(d.observe))
+	return d, err
+}
+
+func (d *door) observe(e breaker.Event) {
+	if e.To == breaker.Open {
+		d.shut(string(e.Cause))
+	}
+	d.changed(e, d.gate.Stats())
+}
+
+// askedFor notes that the server wants to be left alone for so long.
+func (d *door) askedFor(wait time.Duration) {
+	if wait > 0 {
+		d.asked.Store(int64(clock.Later(clock.Now(), wait)))
+	}
+}
+
+// shut closes the gate.
+func (d *door) shut(cause string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.gate.Stats()
+	if before.State == health.GateClosed {
+		return
+	}
+	d.gate.Shut(max(d.openFor, time.Duration(d.asked.Load())-clock.Now()))
+	d.history.began(time.Now(), cause, d.gate.Stats().Expected)
+	d.watchers.wake(shutAgain)
+}
+
+// open opens the gate by hand.
+func (d *door) open() {
+	d.gate.Open()
+	d.reopened()
+}
+
+// reopened notes that the destination is back.
+func (d *door) reopened() (Outage, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gate.Stats().State == health.GateClosed {
+		return Outage{}, false
+	}
+	o, was := d.history.ended(time.Now())
+	if was {
+		d.watchers.wake(reopened)
+	}
+	return o, was
+}
+
+// standing is what a newcomer finds.
+type standing uint8
+
+const (
+	passes standing = iota
+	closed
+	filing // those who waited are let through one after the other, newcomers behind them
+)
+
+// look returns what a newcomer would find, and if that is closed, for how long
+// nobody passes; a probe that is due makes the newcomer pass. 0 means that a probe
+// is under way, which may end any moment.
+func (d *door) look() (standing, time.Duration) {
+	s := d.gate.Stats()
+	switch {
+	case s.State == health.GateReleasing:
+		return filing, 0
+	case s.State == health.GateClosed && (s.Probing || s.Next > 0):
+		return closed, s.Next
+	}
+	return passes, 0
+}
+
+// try passes if that needs no waiting: the gate is open, or it is time for a
+// probe, which is then the caller's.
+func (d *door) try(ctx context.Context) (pass health.Pass, found standing, next time.Duration) {
+	if found, next = d.look(); found != passes {
+		return pass, found, next
+	}
+	now := clock.Now()
+	turn, err := d.gate.EnterAt(now, limit.PriorityFrom(ctx), 0)
+	if err != nil { // a queue: it was closed since we looked
+		return pass, closed, 0
+	}
+	pass, over, _ := turn.Result()
+	if !over {
+		if d.gate.LeaveAt(clock.Now(), turn) {
+			return pass, closed, d.gate.Stats().Next
+		}
+		pass, _, _ = turn.Result() // let through at the same moment
+	}
+	if pass.Probe() {
+		d.history.probed()
+	}
+	return pass, passes, 0
+}
+
+// wait passes when it is the caller's turn.
+func (d *door) wait(ctx context.Context) (health.Pass, error) {
+	pass, err := d.gate.Enter(ctx)
+	if err == nil && pass.Probe() {
+		d.history.probed()
+	}
+	return pass, err
+}
+
+// news is what may be of interest to those who wait.
+type news uint8
+
+const (
+	reopened  news = iota // to those who wait elsewhere
+	shutAgain             // to those who wait here, and can go elsewhere
+	byHand                // to all
+)
+
+// watchers are those who wait for a change.
+type watchers struct {
+	mu  sync.Mutex
+	all map[*watcher]struct{}
+}
+
+// watcher is one of them.
+type watcher struct {
+	here    bool // waits at this very gate
+	choices bool // can go elsewhere
+	wake    func()
+}
+
+// add returns what takes the watcher out again.
+func (w *watchers) add(one *watcher) (remove func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[*watcher]struct{}{}
+	}
+	w.all[one] = struct{}{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.all, one)
+	}
+}
+
+func (w *watchers) wake(n news) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.all {
+		if n == byHand || n == reopened && !one.here || n == shutAgain && one.here && one.choices {
+			one.wake()
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// observe reads the events of the requests that were made for the provider.
+func (p *provider) observe(ev retry.Event) {
+	switch ev.Kind {
+	case retry.AttemptStarted:
+		return
+	case retry.Succeeded:
+		if ev.Attempt < 2 {
+			return // what goes right at once is no news
+		}
+	case retry.Waiting:
+		by := ev.By.String()
+		if ev.Delay <= atOnce.Delay {
+			by = "at-once"
+		}
+		p.tally.retries.add(by, 1)
+		p.tally.waits.add(by, ev.Delay.Seconds())
+	case retry.HedgeStarted:
+		p.tally.hedges.Add(1)
+	case retry.GaveUp:
+		if e, ok := errors.AsType[*retry.Error](ev.Err); ok {
+			if why := reasonOf(e); why != ev.Reason {
+				told := *e
+				told.Reason, ev.Reason, ev.Err = why, why, &told
+			}
+		}
+	default:
+	}
+	p.g.emit(ev)
+}
+
+// emit logs the event and shows it to the observer, without secrets.
+func (g *Gateway) emit(ev retry.Event) {
+	if ev.Err != nil {
+		// Not wrapped: whoever looks inside would find what was taken out.
+		ev.Err = errors.New(g.redact(ev.Err.Error()))
+	}
+	g.logEvent(&ev)
+	if g.options.Observer != nil {
+		g.options.Observer(ev)
+	}
+}
+
+func (g *Gateway) logEvent(ev *retry.Event) {
+	level := slog.LevelInfo
+	switch ev.Kind {
+	case retry.BreakerOpened, retry.GaveUp, retry.HookFailed:
+		level = slog.LevelWarn
+	case retry.AttemptFailed, retry.Succeeded, retry.HedgeStarted:
+		level = slog.LevelDebug
+	default:
+	}
+	ctx := context.Background()
+	if !g.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("name", ev.Name)}
+	add := func(ok bool, a slog.Attr) {
+		if ok {
+			attrs = append(attrs, a)
+		}
+	}
+	add(ev.Attempt > 0, slog.Int("attempt", ev.Attempt))
+	add(ev.Delay > 1, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
+	add(ev.Kind == retry.Waiting, slog.String("by", ev.By.String()))
+	add(ev.Reason != 0, slog.String("reason", ev.Reason.String()))
+	add(ev.Note != "", slog.String("note", ev.Note))
+	if ev.Err != nil {
+		attrs = append(attrs, slog.String("error", ev.Err.Error()))
+	}
+	g.log.LogAttrs(ctx, level, ev.Kind.String(), attrs...)
+}

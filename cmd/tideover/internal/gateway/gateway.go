@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// Options says how a gateway is reached, and whom it tells.
+type Options struct {
+	// Token is what callers must bring. Without one only this machine may ask.
+	Token secret.String
+
+	// Hosts are names under which the gateway may be asked, with or without port, in
+	// addition to those of the loopback interface.
+	Hosts []string
+
+	// Observer is shown the events of all requests, apart from those that go right
+	// at once. It is called by several goroutines at a time, and holds up requests
+	// while it works. nil means nobody.
+	Observer func(retry.Event)
+
+	// Logger gets a line for each retry, failover and outage. nil means slog.Default.
+	Logger *slog.Logger
+
+	// Redact takes out secrets of what others wrote. The gateway knows its own: keys,
+	// headers and the token. nil means that there are no more.
+	Redact func(string) string
+
+	// Memory is the file in which is kept what was learned of outages. Empty means
+	// that it is forgotten at the end.
+	Memory string
+}
+
+// Gateway is an [http.Handler] for /p/<provider>/<path>. All its methods may be
+// called by any number of goroutines.
+type Gateway struct {
+	options   Options
+	log       *slog.Logger
+	secrets   secret.Redactor
+	admission *admission
+	memory    *memory
+	base      *http.Transport
+	wire      wire
+	proxy     *httputil.ReverseProxy
+	table     atomic.Pointer[table]
+
+	mu      sync.Mutex // held by reloads
+	tallies map[string]*tally
+	hands   map[string]*hand
+
+	traffic traffic
+}
+
+// New returns a gateway for the providers, or everything that is wrong with them.
+func New(specs []Spec, o Options) (*Gateway, error) {
+	g := &Gateway{
+		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: newAdmission(o.Token, o.Hosts),
+		tallies: map[string]*tally{}, hands: map[string]*hand{}, base: newTransport(),
+	}
+	g.secrets.Add(o.Token.Reveal())
+	g.memory = loadMemory(o.Memory, g.log)
+	g.wire = wire{g.base}
+	g.proxy = g.newProxy()
+	g.table.Store(&table{})
+	if err := g.Become(specs); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// redact returns the text without secrets.
+func (g *Gateway) redact(text string) string {
+	text = g.secrets.String(text)
+	if g.options.Redact != nil {
+		text = g.options.Redact(text)
+	}
+	return text
+}
+
+// Become takes over the providers of a new configuration, whole or not at all.
+// Requests under way finish by the old one. A provider keeps its state as far as
+// it is still about the same thing: its address, its keys, its limits. Totals, and
+// what somebody said by hand, belong to its name.
+func (g *Gateway) Become(specs []Spec) error {
+	if err := ValidateAll(specs); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := g.table.Load()
+	next := &table{providers: make(map[string]*provider, len(specs))}
+	var errs []error
+	for _, s := range specs {
+		g.learnSecrets(&s)
+		p, err := g.newProvider(clone(s), old.providers[s.Name])
+		if err != nil {
+			errs = append(errs, &FieldError{Provider: s.Name, Err: err})
+			continue
+		}
+		next.names = append(next.names, s.Name)
+		next.providers[s.Name] = p
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	for _, p := range next.providers {
+		p.order = append(p.order, p)
+		for _, name := range p.spec.Fallback {
+			p.order = append(p.order, next.providers[name])
+		}
+	}
+	for _, p := range next.providers {
+		errs = append(errs, p.takeOver())
+	}
+	g.table.Store(next)
+	return errors.Join(errs...)
+}
+
+// learnSecrets makes the spec's secrets known, so that they are in nothing that is
+// told.
+func (g *Gateway) learnSecrets(s *Spec) {
+	for _, k := range s.Keys {
+		g.secrets.Add(k.Value.Reveal())
+	}
+	for _, h := range s.Headers {
+		g.secrets.Add(h.Value.Reveal())
+	}
+}
+
+// clone returns the spec with lists of its own.
+func clone(s Spec) Spec {
+	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
+	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	base := *s.BaseURL
+	s.BaseURL = &base
+	return s
+}
+
+// saveEvery is how often what was learned is written down.
+const saveEvery = 5 * time.Minute
+
+// Run keeps what was learned of outages, until the context ends. A gateway works
+// without it, and forgets.
+func (g *Gateway) Run(ctx context.Context) error {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := g.memory.save(); err != nil {
+				g.log.Warn(err.Error())
+			}
+		case <-ctx.Done():
+			return g.memory.save()
+		}
+	}
+}
+
+// Drain refuses new requests and waits until none is under way, or the context
+// ends. Then it keeps what was learned.
+func (g *Gateway) Drain(ctx context.Context) error {
+	idle := g.traffic.stop()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("gateway: %d requests are still under way: %w", g.traffic.count(), context.Cause(ctx))
+	}
+	g.base.CloseIdleConnections()
+	return errors.Join(err, g.memory.save())
+}
+
+// traffic counts the requests that are under way.
+type traffic struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when there are none; nil while new ones are let in
+}
+
+// enter counts one more, unless there are to be no more.
+func (t *traffic) enter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle != nil {
+		return false
+	}
+	t.n++
+	return true
+}
+
+func (t *traffic) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.idle != nil {
+		close(t.idle)
+	}
+}
+
+// stop lets no more in. The channel is closed when all have left.
+func (t *traffic) stop() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle == nil {
+		if t.idle = make(chan struct{}); t.n == 0 {
+			close(t.idle)
+		}
+	}
+	return t.idle
+}
+
+func (t *traffic) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}

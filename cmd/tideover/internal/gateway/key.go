@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/health"
+)
+
+// How long a key is left alone whose server did not say for how long.
+const (
+	coolThrottled = time.Second      // 429: the policy's delays do the rest
+	coolRefused   = 5 * time.Minute  // 401, 403: somebody has to look at it
+	coolUnpaid    = 10 * time.Minute // 402, and quota that is gone
+)
+
+// What a target is called that is none of our keys.
+const (
+	callersKey = "caller" // each caller brings its own
+	noKey      = "none"
+)
+
+// ring is the keys of a provider. Whoever calls it shares them, and what was told
+// about them: those who asked for the provider, and those for whom it stands in.
+type ring struct {
+	keys []*key
+	own  bool // what is told of a key is about us: the caller's is none of our business
+	pool atomic.Pointer[health.Pool]
+}
+
+// key is one of them.
+type key struct {
+	name  string
+	value secret.String // empty if it is none of ours
+	tally *keyTally
+
+	mu     sync.Mutex
+	reason string // what closed it last
+	cooled time.Time
+}
+
+func newRing(s *Spec, t *tally) (*ring, error) {
+	r := &ring{own: s.ours()}
+	for _, k := range s.Keys {
+		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, tally: t.key(k.Name)})
+	}
+	if len(r.keys) == 0 {
+		name := callersKey
+		if s.Keyless {
+			name = noKey
+		}
+		r.keys = append(r.keys, &key{name: name, tally: t.key(name)})
+	}
+	return r, r.reset()
+}
+
+// reset forgets what was told about the keys.
+func (r *ring) reset() error {
+	targets := make([]health.Target, len(r.keys))
+	for i, k := range r.keys {
+		targets[i] = health.Target{Name: k.name, Provider: "it"}
+	}
+	// Failures of the server eject no key: the provider's gate knows better.
+	pool, err := health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
+	if err == nil {
+		r.pool.Store(pool)
+	}
+	return err
+}
+
+// same reports whether the other ring has the same keys.
+func (r *ring) same(o *ring) bool {
+	if r.own != o.own || len(r.keys) != len(o.keys) {
+		return false
+	}
+	for i, k := range r.keys {
+		if other := o.keys[i]; k.name != other.name || !k.value.Equal(other.value.Reveal()) {
+			return false
+		}
+	}
+	return true
+}
+
+// inherit takes over what was told about keys that are in the old ring too.
+func (r *ring) inherit(old *ring) {
+	for i, st := range old.pool.Load().Status() {
+		was := old.keys[i]
+		if k := r.named(was.name); k != nil && st.Closed > 0 && k.value.Equal(was.value.Reveal()) {
+			reason, _ := was.told()
+			r.cool(k, st.Closed, reason)
+		}
+	}
+}
+
+func (r *ring) named(name string) *key {
+	for _, k := range r.keys {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// cool leaves the key alone for so long.
+func (r *ring) cool(k *key, wait time.Duration, reason string) {
+	k.mu.Lock()
+	k.reason, k.cooled = reason, time.Now()
+	k.mu.Unlock()
+	r.pool.Load().Cool(k.name, wait)
+}
+
+// told returns what closed the key last, and when.
+func (k *key) told() (reason string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reason, k.cooled
+}
+
+// pick chooses a key. After a call whose key was refused it is one that the same
+// request has not been to; ok is false if there is none. wait is how long the
+// first of them is closed when all are; the call is then none.
+func (r *ring) pick(refused *health.Call) (call health.Call, k *key, wait time.Duration, ok bool) {
+	pool := r.pool.Load()
+	if refused != nil {
+		if call, ok = pool.Next(refused); !ok {
+			return call, nil, pool.Recovery(), false
+		}
+	} else if call = pool.Pick(); call.Wait() > 0 {
+		return call, nil, call.Wait(), false
+	}
+	return call, r.named(call.Target().Name), 0, true
+}
+
+// another reports whether there is a key to which the call's request has not been.
+func (r *ring) another(call *health.Call) bool {
+	next, ok := r.pool.Load().Next(call)
+	if ok {
+		next.Done(health.Canceled)
+	}
+	return ok
+}
+
+// closed returns how long it will be until a key may be used: 0 if one may now.
+func (r *ring) closed() time.Duration { return r.pool.Load().Recovery() }
+
+// throttled reports whether it is "too many requests" that closed the keys, or one
+// of them.
+func (r *ring) throttled() bool {
+	for _, k := range r.keys {
+		if reason, _ := k.told(); len(reason) >= 3 && reason[:3] == "429" {
+			return true
+		}
+	}
+	return false
+}
+
+// info returns the keys as they are shown, and since when all are closed: zero if
+// they are not. Callers' own are not shown.
+func (r *ring) info(now time.Time) (list []KeyInfo, since time.Time) {
+	list = []KeyInfo{}
+	free := false
+	for i, st := range r.pool.Load().Status() {
+		k := r.keys[i]
+		one := KeyInfo{Name: k.name, InFlight: st.InFlight, Failures: st.Failures, Score: st.Cost}
+		if st.Closed > 0 {
+			until := now.Add(st.Closed)
+			reason, at := k.told()
+			one.CoolUntil, one.Reason = &until, reason
+			if at.After(since) {
+				since = at
+			}
+		} else {
+			free = true
+		}
+		if !k.value.IsZero() {
+			list = append(list, one)
+		}
+	}
+	if free {
+		since = time.Time{}
+	}
+	return list, since
+}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// makeTransports makes what sends requests, and shows that the policy can be kept.
+func (p *provider) makeTransports() (err error) {
+	policy := p.spec.Policy
+	hedge := policy.Hedge
+	policy.Hedge = retry.Hedge{}
+	if p.plain, err = p.transport(policy); err != nil {
+		return err
+	}
+	policy.Attempts = 1
+	if p.single, err = p.transport(policy); err != nil || hedge == (retry.Hedge{}) {
+		return err
+	}
+	_, err = p.transport(p.spec.Policy)
+	return err
+}
+
+// transport returns one that keeps the policy.
+func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) {
+	// A retry at the same provider costs what its budget says, and one elsewhere
+	// nothing: the trip keeps the account.
+	policy.Budget = limit.BudgetSpec{}
+	known := presets[p.spec.Preset]
+	opts := []retryhttp.Option{
+		retryhttp.WithRouter(router{}),
+		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithObserver(p.observe)),
+		retryhttp.WithStreams(retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0)}),
+		retryhttp.WithAttemptHeaders("gateway"),
+		retryhttp.WithDeadlineHeaders(known.deadline),
+		retryhttp.WithIdempotent(p.repeatable),
+	}
+	if p.spec.Posts != PostsNever {
+		opts = append(opts, retryhttp.WithAnswered())
+	}
+	if known.conflict {
+		opts = append(opts, retryhttp.WithConflict())
+	}
+	if p.spec.Keyed {
+		opts = append(opts, retryhttp.WithIdempotencyKeys())
+	}
+	return retryhttp.New(policy, p.g.wire, opts...)
+}
+
+// lane returns the transport for a request. Hedging wants to know how long a route
+// takes, so that each has a transport of its own. What costs money is not hedged.
+func (p *provider) lane(method, route string) *retryhttp.Transport {
+	costs := p.spec.Preset != Generic && method != http.MethodGet && method != http.MethodHead
+	if p.spec.Policy.Hedge == (retry.Hedge{}) || costs {
+		return p.plain
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.hedged) >= maxRoutes && p.hedged[route] == nil {
+		route = otherRoute
+	}
+	if t := p.hedged[route]; t != nil {
+		return t
+	}
+	t, err := p.transport(p.spec.Policy)
+	if err != nil {
+		return p.plain // has been made before
+	}
+	if p.hedged == nil {
+		p.hedged = map[string]*retryhttp.Transport{}
+	}
+	p.hedged[route] = t
+	return t
+}
+
+// repeatable reports whether the configuration says that a request may be sent
+// twice.
+func (p *provider) repeatable(req *http.Request) bool {
+	if p.spec.Posts == PostsUnanswered && req.Method == http.MethodPost {
+		return true
+	}
+	t := tripOf(req.Context())
+	if t == nil {
+		return false
+	}
+	for _, r := range p.spec.Repeats {
+		if r.Method == req.Method && (r.Path == t.path || strings.HasSuffix(r.Path, "/") && strings.HasPrefix(t.path, r.Path)) {
+			return true
+		}
+	}
+	return false
+}

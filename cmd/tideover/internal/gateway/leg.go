@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/retry"
+)
+
+// leg is one attempt of a trip. It holds what the attempt has got on its way in,
+// and reports what became of it.
+type leg struct {
+	trip  *trip
+	visit *visit
+	p     *provider
+	n     int           // number of the attempt
+	req   *http.Request // the attempt's own
+
+	key    *key
+	call   health.Call
+	pass   health.Pass
+	permit breaker.Permit // none of a probe
+	slot   bool           // has one of p.slots
+	flying atomic.Bool    // is counted as under way
+	sent   time.Duration
+	result result
+}
+
+// release gives back the leg's place among those that are under way.
+func (l *leg) release() {
+	if l.slot {
+		l.slot = false
+		l.p.slots.Release()
+	}
+	if l.flying.CompareAndSwap(true, false) {
+		l.p.inFlight.Add(-1)
+	}
+}
+
+// Judged implements [retryhttp.Leg].
+func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.Outcome {
+	l.result = l.judge(resp, failure, o)
+	l.report(resp)
+	if failure == nil {
+		l.trip.arrived(l)
+		return o
+	}
+	l.release() // during the wait, others may use its place
+	return l.trip.next(l, failure, o)
+}
+
+// Closed implements [retryhttp.Leg].
+func (l *leg) Closed(err error) {
+	l.release()
+	if l.result.kind != fine {
+		return
+	}
+	if err == nil || l.trip.gone() {
+		l.call.Done(health.Succeeded)
+		return
+	}
+	l.trip.cut.Store(true)
+	l.call.Done(health.Failed)
+	l.p.errors.Add(false)
+	l.permit.Done(breaker.Failure) // beside the success that its beginning was
+}
+
+// report tells everybody what became of the attempt.
+func (l *leg) report(resp *http.Response) {
+	p, r := l.p, &l.result
+	now := clock.Now()
+	if resp != nil {
+		p.quotas.read(l.key.name, resp.Header, time.Now())
+		p.tally.ttfb.observe(now - l.sent)
+		l.key.tally.by[classOf(r.code)].Add(1)
+	}
+	if p.send != nil && r.kind != neutral {
+		p.send.Report(r.kind == throttled)
+	}
+	switch r.kind {
+	case neutral:
+		l.key.tally.by[classCanceled].Add(1)
+		l.settle(breaker.Canceled, health.Canceled)
+		l.call.Done(health.Canceled)
+	case fine:
+		p.errors.Add(true)
+		p.pace.observe(now - l.sent)
+		l.call.FirstByte()
+		l.settle(breaker.Success, health.Succeeded)
+	case failed:
+		if resp == nil {
+			l.key.tally.by[classError].Add(1)
+		}
+		p.errors.Add(false)
+		p.door.askedFor(r.wait)
+		l.call.Done(health.Failed)
+		l.settle(breaker.Failure, health.FailedFor(r.wait))
+	case throttled:
+		p.tally.throttled.Add(1)
+		p.errors.Add(false)
+		l.call.Done(health.RefusedFor(0))
+		l.cool(r.wait)
+		if p.ring.own && p.ring.closed() > 0 {
+			p.door.askedFor(r.wait)
+			l.settle(breaker.Failure, health.FailedFor(r.wait))
+		} else if l.pass.Probe() { // whoever is told to wait has not been let in
+			l.settle(breaker.Canceled, health.FailedFor(r.wait))
+		} else {
+			l.settle(breaker.Canceled, health.Canceled)
+		}
+	case refused:
+		l.call.Done(health.RefusedFor(0))
+		if r.code != http.StatusForbidden {
+			l.cool(r.wait)
+		}
+		l.settle(breaker.Canceled, health.Succeeded) // the server is there
+	}
+}
+
+// settle tells breaker and gate.
+func (l *leg) settle(b breaker.Result, o health.Outcome) {
+	back := l.pass.Probe() && o == health.Succeeded
+	if back {
+		l.p.forgive() // before the gate opens, or those who waited would find it open
+	}
+	l.pass.Done(o)
+	l.permit.Done(b)
+	if back {
+		l.p.recovered()
+	}
+}
+
+// cool leaves the leg's key alone, if it is ours.
+func (l *leg) cool(wait time.Duration) {
+	if l.p.ring.own {
+		l.p.ring.cool(l.key, wait, l.result.why)
+	}
+}

@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// quick is a policy whose waits a test can bear.
+const quick = "exponential(5ms..20ms) jitter=none attempts=4 attempt-timeout=2s total-timeout=20s"
+
+// seen is a request as a provider saw it.
+type seen struct {
+	method, path, query, body string
+	header                    http.Header
+}
+
+// upstream is a provider on a socket of its own, which notes what it is asked.
+type upstream struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []seen
+}
+
+// newUpstream starts a provider. The handler gets the number of the request, from 1.
+func newUpstream(t testing.TB, handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
+	t.Helper()
+	u := unstarted(handle)
+	u.Start()
+	t.Cleanup(u.Close)
+	return u
+}
+
+func unstarted(handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
+	u := new(upstream)
+	u.Server = httptest.NewUnstartedServer(u.note(handle))
+	u.Config.ErrorLog = log.New(io.Discard, "", 0)
+	return u
+}
+
+func (u *upstream) note(handle func(n int, w http.ResponseWriter, r *http.Request)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body []byte
+		if r.Header.Get("Upgrade") == "" && r.Header.Get("X-Test-Stream") == "" {
+			body, _ = io.ReadAll(r.Body)
+		}
+		u.mu.Lock()
+		u.seen = append(u.seen, seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header.Clone()})
+		n := len(u.seen)
+		u.mu.Unlock()
+		handle(n, w, r)
+	})
+}
+
+// requests returns what it was asked.
+func (u *upstream) requests() []seen {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]seen(nil), u.seen...)
+}
+
+func (u *upstream) count() int { return len(u.requests()) }
+
+// says is a provider that always answers the same.
+func says(text string) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+}
+
+// fails is a provider that always answers with the status.
+func fails(code int, headers ...string) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"error":{"message":"it is %d"}}`, code)
+	}
+}
+
+// nobody returns an address at which nobody listens.
+func nobody(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+func policy(t testing.TB, text string) retry.Policy {
+	t.Helper()
+	p, err := retry.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func mustURL(t testing.TB, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// spec returns a provider at the address, with a key and a quick policy.
+func spec(t testing.TB, name, preset, address string, change ...func(*Spec)) Spec {
+	t.Helper()
+	s := Spec{
+		Name: name, Preset: preset, BaseURL: mustURL(t, address), Policy: policy(t, quick),
+		Keys: []Key{{Name: "key-1", Value: secret.New("sk-" + name + "-secret-1")}},
+	}
+	if preset == Generic {
+		s.Format = "test"
+	}
+	for _, f := range change {
+		f(&s)
+	}
+	return s.Fill()
+}
+
+func fallback(names ...string) func(*Spec) { return func(s *Spec) { s.Fallback = names } }
+
+func keys(values ...string) func(*Spec) {
+	return func(s *Spec) {
+		s.Keys = nil
+		for i, v := range values {
+			s.Keys = append(s.Keys, Key{Name: fmt.Sprintf("key-%d", i+1), Value: secret.New(v)})
+		}
+	}
+}
+
+func withPolicy(t testing.TB, text string) func(*Spec) {
+	return func(s *Spec) { s.Policy = policy(t, text) }
+}
+
+// patient is a provider that counts as down after no number of failures.
+func patient(s *Spec) {
+	s.Breaker = breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1 << 30}
+}
+
+// rig is a gateway on a socket, with all that it tells.
+type rig struct {
+	*Gateway
+	*httptest.Server
+	t testing.TB
+
+	mu     sync.Mutex
+	events []retry.Event
+	logged bytes.Buffer
+}
+
+func (r *rig) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.logged.Write(p)
+}
+
+func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	o := Options{
+		Logger: slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Observer: func(ev retry.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events = append(r.events, ev)
+		},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	g, err := New(specs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Gateway = g
+	r.Server = httptest.NewServer(g)
+	t.Cleanup(func() {
+		r.Server.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := g.Drain(ctx); err != nil {
+			t.Errorf("Drain: %v", err)
+		}
+	})
+	return r
+}
+
+// kinds counts the events of the kind.
+func (r *rig) kinds(k retry.EventKind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, ev := range r.events {
+		if ev.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// told returns everything that the gateway has told anybody.
+func (r *rig) told() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	b.Write(r.logged.Bytes())
+	for _, ev := range r.events {
+		text, _ := json.Marshal(ev)
+		b.Write(text)
+		fmt.Fprintf(&b, "%+v %#v", ev, ev)
+	}
+	return b.String()
+}
+
+// reply is an answer that was read, and how reading it failed.
+type reply struct {
+	code   int
+	header http.Header
+	body   string
+	err    error
+}
+
+// ask sends a request to the gateway. Headers come in pairs.
+func (r *rig) ask(method, path, body string, headers ...string) reply {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, r.Server.URL+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body == "" {
+		req.Body, req.ContentLength = http.NoBody, 0
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return r.do(req)
+}
+
+func (r *rig) do(req *http.Request) reply {
+	resp, err := r.Server.Client().Do(req)
+	if err != nil {
+		return reply{err: err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(text), err}
+}
+
+func (r *rig) get(path string, headers ...string) reply {
+	r.t.Helper()
+	return r.ask(http.MethodGet, path, "", headers...)
+}
+
+// status returns where a provider is.
+func (r *rig) status(name string) Status {
+	r.t.Helper()
+	for _, st := range r.Status() {
+		if st.Name == name {
+			return st
+		}
+	}
+	r.t.Fatalf("Status: no provider %q", name)
+	return Status{}
+}
+
+// settled returns where a provider is when all its requests are counted, which is
+// a moment after their callers have their answers.
+func (r *rig) settled(name string) Status {
+	r.t.Helper()
+	var st Status
+	eventually(r.t, "all requests are counted", func() bool {
+		st = r.status(name)
+		n := st.Totals
+		return n.Succeeded+n.Failed+n.Canceled+n.CutShort == n.Requests
+	})
+	return st
+}
+
+// errorCode returns the code of one of our own answers.
+func (a reply) errorCode(t testing.TB) string {
+	t.Helper()
+	var body struct {
+		Error struct{ Type, Code, Message, Provider string }
+	}
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Error.Type != "tideover_error" {
+		t.Errorf("the body %q is none of our answers", a.body)
+	}
+	return body.Error.Code
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in ten seconds: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tideover/tideover/health"
+)
+
+// memory is what was learned of the outages of all destinations. It is kept in a
+// file, so that a restart forgets nothing.
+type memory struct {
+	path string // "" means that it is not kept
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	known map[string]*learned // by provider
+	dirty atomic.Bool
+}
+
+// learned is what was learned of one.
+type learned struct {
+	BaseURL  string           `json:"base_url"` // another address is another destination
+	Recovery *health.Recovery `json:"recovery"`
+}
+
+// stored is the form of the file.
+type stored struct {
+	Version   int                 `json:"version"`
+	Providers map[string]*learned `json:"providers"`
+}
+
+const (
+	storedVersion = 1
+	maxStored     = 16 << 20
+)
+
+// loadMemory reads the file. What can't be read is as good as nothing: it is only
+// what was learned.
+func loadMemory(path string, log *slog.Logger) *memory {
+	m := &memory{path: path, log: log, known: map[string]*learned{}}
+	if path == "" {
+		return m
+	}
+	text, err := readCapped(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m
+	}
+	var s stored
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && s.Version != storedVersion {
+		err = fmt.Errorf("version %d, want %d", s.Version, storedVersion)
+	}
+	if err != nil {
+		log.Warn("what was learned of outages can't be read; beginning anew", "file", path, "error", err)
+		return m
+	}
+	for name, l := range s.Providers {
+		if l != nil && l.Recovery != nil {
+			m.known[name] = l
+		}
+	}
+	return m
+}
+
+func readCapped(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxStored:
+		return nil, errors.New("is not a file of ours")
+	}
+	return os.ReadFile(path)
+}
+
+// recovery returns what is known of a destination, which the caller adds to.
+func (m *memory) recovery(name, base string) *health.Recovery {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.known[name]; l != nil && l.BaseURL == base {
+		return l.Recovery
+	}
+	r := new(health.Recovery)
+	m.known[name] = &learned{BaseURL: base, Recovery: r}
+	return r
+}
+
+// touch notes that there is something to save.
+func (m *memory) touch() { m.dirty.Store(true) }
+
+// save writes the file, if something was learned since the last time.
+func (m *memory) save() error {
+	if m.path == "" || !m.dirty.CompareAndSwap(true, false) {
+		return nil
+	}
+	m.mu.Lock()
+	text, err := json.Marshal(stored{storedVersion, m.known})
+	m.mu.Unlock()
+	if err == nil {
+		err = replaceFile(m.path, text)
+	}
+	if err != nil {
+		m.dirty.Store(true)
+		return fmt.Errorf("keep what was learned of outages: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file that is there whole or not at all.
+func replaceFile(path string, text []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}

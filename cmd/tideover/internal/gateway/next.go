@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// atOnce is a failure after which somebody else can be asked without delay.
+var atOnce = retry.Outcome{Class: retry.ClassTransient, Delay: 1}
+
+// overBudget marks an outcome as final because there is nothing left for retries.
+// The policy does not look at the delay of what is final.
+const overBudget time.Duration = -1
+
+// next says what follows a failed attempt: the same provider again by the policy's
+// delay, another of its keys at once, or another provider at once.
+func (t *trip) next(l *leg, failure error, o retry.Outcome) retry.Outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, r := l.visit, &l.result
+	if errors.Is(failure, retryhttp.ErrBody) && t.notKept.CompareAndSwap(false, true) {
+		t.asked.tally.notKept.Add(1)
+	}
+	if v.began {
+		v.account.Fail()
+	}
+	if r.kind == neutral || o.Final || t.once {
+		return o
+	}
+	t.why = r.why
+	switch r.kind {
+	case throttled, refused:
+		return t.afterRefusal(l, o)
+	case failed:
+		return t.afterFailure(l, failure, o)
+	default:
+		return t.again(l, o)
+	}
+}
+
+// afterRefusal goes on after a key was not let in.
+func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
+	v, r := l.visit, &l.result
+	if r.code == http.StatusForbidden && !slices.Contains(v.doubted, l.key) {
+		v.doubted = append(v.doubted, l.key)
+	}
+	v.refused = &l.call
+	if l.p.ring.another(&l.call) && t.ready(v) {
+		return atOnce
+	}
+	if len(l.p.ring.keys) > 1 {
+		t.why += " on all keys"
+	}
+	if t.elsewhere(v) {
+		v.left = true
+		return atOnce
+	}
+	v.refused = nil
+	switch {
+	case r.kind == refused || r.gone && o.Class >= retry.ClassPermanent:
+		return retry.Outcome{Class: retry.ClassPermanent}
+	case o.Class >= retry.ClassPermanent:
+		return o
+	}
+	if l.p.ring.own && o.After > 0 {
+		o.After = max(t.soonest(), 1) // which may be another key's time
+	}
+	return t.again(l, o)
+}
+
+// afterFailure goes on after the provider did not do its job.
+func (t *trip) afterFailure(l *leg, failure error, o retry.Outcome) retry.Outcome {
+	v := l.visit
+	if o.Class >= retry.ClassPermanent {
+		// What will not pass here may be no trouble elsewhere; but only what was not
+		// sent may be sent elsewhere without asking.
+		if unreachable(failure) && t.elsewhere(v) {
+			v.left = true
+			return atOnce
+		}
+		return o
+	}
+	found, _ := l.p.door.look()
+	if (v.made >= t.asked.spec.FallbackAfter || found == closed || t.toldToWait(l, o)) && t.elsewhere(v) {
+		v.left = true
+		return atOnce
+	}
+	return t.again(l, o)
+}
+
+// toldToWait reports whether the server asks for a longer wait than the policy
+// would make.
+func (t *trip) toldToWait(l *leg, o retry.Outcome) bool {
+	if o.After == 0 {
+		return false
+	}
+	after := o.After
+	o.After = 0
+	return after > retry.Decide(t.asked.spec.Policy, retry.State{Attempt: l.n, Prev: t.prev}, o, retry.Gates{}, rand.Uint64()).Wait
+}
+
+// again stays with the provider, if there is something left in its budget, and
+// waits longer the more of what it is sent is in vain.
+func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
+	v, policy := l.visit, &t.asked.spec.Policy
+	d := retry.Decide(*policy, retry.State{Attempt: l.n, Prev: t.prev}, o, retry.Gates{}, rand.Uint64())
+	if d.Stop != 0 {
+		return o
+	}
+	granted := false
+	if o.Class == retry.ClassThrottled {
+		granted = v.account.RetryThrottled()
+	} else {
+		granted = v.account.Retry()
+	}
+	if !granted {
+		if t.elsewhere(v) {
+			v.left = true
+			return atOnce
+		}
+		return retry.Outcome{Class: retry.ClassPermanent, Delay: overBudget}
+	}
+	v.granted = true
+	if d.By == retry.ByPolicy && l.p.errors.Pressure() > 0 {
+		o.Delay, t.prev = l.p.errors.Stretch(d.Wait), d.Prev
+	}
+	return o
+}
+
+// arrived notes that the attempt brought an answer that no retry would change.
+func (t *trip) arrived(l *leg) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.visit.success, t.won = l.result.kind == fine, true
+	if l.result.kind != fine {
+		return
+	}
+	// Another key was let in, so it was the keys that were at fault before.
+	for _, k := range l.visit.doubted {
+		if k != l.key {
+			l.p.ring.cool(k, coolRefused, "403")
+		}
+	}
+	l.visit.doubted = nil
+}

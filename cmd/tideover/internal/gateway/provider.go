@@ -1,0 +1,226 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// provider is a provider as one configuration has it. It never changes: a reload
+// makes a new one, which shares with the old all parts that are still right.
+// Requests under way finish with the old one.
+type provider struct {
+	spec  Spec
+	g     *Gateway
+	order []*provider // itself, then those who take over
+
+	// What belongs to the name.
+	tally *tally
+	hand  *hand
+
+	// What belongs to the destination, and to the parts of the configuration that
+	// it is made from.
+	*site
+	door    *door
+	ring    *ring
+	slots   *limit.Concurrency // nil means no limit
+	rate    *limit.Rate        // the same
+	send    *health.SendRate   // the same
+	budgets *budgets
+
+	plain  *retryhttp.Transport // by the policy, without hedging
+	single *retryhttp.Transport // one attempt, for those who retry by themselves
+
+	mu     sync.Mutex
+	hedged map[string]*retryhttp.Transport // by route
+}
+
+// site is what is known of a destination, whatever else is configured.
+type site struct {
+	recovery *health.Recovery
+	history  history
+	quotas   quotas
+	errors   health.ErrorRate
+	watchers watchers
+	pace     pace
+	inFlight atomic.Int64
+	waiting  [limit.Classes]atomic.Int64 // for a rate, or for a key; gate and slots count their own
+}
+
+// pace is how long answers take to begin.
+type pace struct {
+	mu    sync.Mutex
+	score health.Score
+}
+
+func (p *pace) observe(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.score.ObserveAt(clock.Now(), d)
+}
+
+func (p *pace) mean() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.score.MeanAt(clock.Now())
+}
+
+// newProvider makes a provider, with all parts of the old one that are still
+// right. old may be nil. Nothing of the old one is changed.
+func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
+	p := &provider{spec: s, g: g, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
+	p.tally, p.hand = cmp.Or(p.tally, new(tally)), cmp.Or(p.hand, new(hand))
+	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
+		old = nil // another destination, of which nothing is known
+	}
+	if old != nil {
+		p.site = old.site
+	} else {
+		p.site = &site{recovery: g.memory.recovery(s.Name, shown(s.BaseURL))}
+	}
+	var err error
+	if p.ring, err = newRing(&s, p.tally); err != nil {
+		return nil, err
+	}
+	if old != nil && p.ring.same(old.ring) {
+		p.ring = old.ring
+	} else if old != nil {
+		p.ring.inherit(old.ring)
+	}
+	if err := p.makeDoor(old); err != nil {
+		return nil, err
+	}
+	if err := p.makeLimits(old); err != nil {
+		return nil, err
+	}
+	return p, p.makeTransports()
+}
+
+func (p *provider) makeDoor(old *provider) (err error) {
+	s := &p.spec
+	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
+		p.door = old.door
+		return nil
+	}
+	p.door, err = newDoor(s, p.title(), p.recovery, &p.history, &p.watchers, p.breakerChanged)
+	if err == nil {
+		err = p.hand.apply(p.door.breaker)
+	}
+	return err
+}
+
+func (p *provider) makeLimits(old *provider) (err error) {
+	s := &p.spec
+	patience := p.patience()
+	if s.Rate != (limit.Frequency{}) {
+		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.patience() == patience {
+			p.rate = old.rate
+		} else if p.rate, err = limit.NewRate(limit.RateConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience}); err != nil {
+			return err
+		}
+	}
+	if s.Adaptive {
+		if old != nil && old.send != nil && old.patience() == patience {
+			p.send = old.send
+		} else if p.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
+			return err
+		}
+	}
+	if s.Concurrent > 0 {
+		if old != nil && old.slots != nil && old.spec.Queue == s.Queue {
+			p.slots = old.slots // whose number changes when this provider takes over
+		} else if p.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
+			return err
+		}
+	}
+	spec := s.Policy.Budget
+	if spec == (limit.BudgetSpec{}) {
+		spec = limit.ProviderBudget()
+	}
+	if p.budgets = (&budgets{spec: spec}); old != nil && old.budgets.spec == spec {
+		p.budgets = old.budgets
+	}
+	return nil
+}
+
+// maxPatience is the longest that a request waits for its turn, when its policy
+// sets no limit.
+const maxPatience = 10 * time.Minute
+
+// patience returns how long a request may wait for its turn.
+func (p *provider) patience() time.Duration {
+	return cmp.Or(min(p.spec.Policy.TotalTimeout, 24*time.Hour), maxPatience)
+}
+
+// serverWait returns the longest delay stated by a server that is honoured.
+func (p *provider) serverWait() time.Duration {
+	return cmp.Or(p.spec.Policy.ServerWait, retry.DefaultServerWait)
+}
+
+// takeOver does what could not be done before it was clear that the whole
+// configuration is right.
+func (p *provider) takeOver() error {
+	p.g.tallies[p.spec.Name], p.g.hands[p.spec.Name] = p.tally, p.hand
+	if p.slots != nil {
+		return p.slots.SetMax(p.spec.Concurrent)
+	}
+	return nil
+}
+
+// title is the provider's name in events.
+func (p *provider) title() string { return "gateway/" + p.spec.Name }
+
+// shown returns an address as it may be shown: without credentials and query.
+func shown(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// breakerChanged tells of a change of the breaker.
+func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
+	ev := retry.Event{Time: time.Now(), Name: p.title()}
+	switch e.To {
+	case breaker.Open:
+		ev.Kind, ev.Delay, ev.Note = retry.BreakerOpened, s.Next, string(e.Cause)
+	case breaker.ForcedOpen:
+		ev.Kind, ev.Note = retry.BreakerOpened, "by hand"
+	case breaker.ForcedClosed:
+		ev.Kind, ev.Note = retry.BreakerClosed, "by hand"
+	case breaker.HalfOpen:
+		ev.Kind = retry.BreakerHalfOpen
+	case breaker.Closed:
+		ev.Kind = retry.BreakerClosed
+	}
+	if ev.Delay > 0 {
+		ev.Until = ev.Time.Add(ev.Delay)
+	}
+	p.g.emit(ev)
+}
+
+// forgive makes the breaker forget what it has counted.
+func (p *provider) forgive() {
+	if m := p.hand.get(); m == automatic || m == draining {
+		p.door.breaker.Reset()
+	}
+}
+
+// recovered does what follows a probe that succeeded.
+func (p *provider) recovered() {
+	if o, was := p.door.reopened(); was {
+		p.tally.outages.Add(1)
+		p.g.memory.touch()
+		p.g.log.Info("provider is back", "provider", p.spec.Name, "after", fmt.Sprintf("%.1fs", o.Seconds), "probes", o.Probes)
+	}
+}

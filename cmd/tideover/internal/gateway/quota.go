@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// quotas are the limits as the answers of a provider tell them.
+type quotas struct {
+	mu    sync.Mutex
+	known map[[2]string]Quota // by key and name
+}
+
+// quotaHeader is a limit that an API tells with its answers.
+type quotaHeader struct{ name, limit, remaining, reset string }
+
+var quotaHeaders = []quotaHeader{
+	{"requests", "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
+	{"tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
+	{"input-tokens", "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
+	{"output-tokens", "Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"},
+	{"requests", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
+	{"tokens", "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
+	{"requests", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+	{"requests", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
+}
+
+// read takes over what the headers of an answer say of the key's limits.
+func (q *quotas) read(key string, h http.Header, now time.Time) {
+	for _, header := range quotaHeaders {
+		remaining, ok := count(h.Get(header.remaining))
+		if !ok {
+			continue
+		}
+		one := Quota{Name: header.name, Key: key, Remaining: remaining, Reset: reset(h, header.reset, now)}
+		one.Limit, _ = count(h.Get(header.limit))
+		q.mu.Lock()
+		if q.known == nil {
+			q.known = map[[2]string]Quota{}
+		}
+		q.known[[2]string{key, header.name}] = one
+		q.mu.Unlock()
+	}
+}
+
+// count reads a number, of which a list of limits has the first in front.
+func count(v string) (int64, bool) {
+	v, _, _ = strings.Cut(v, ",")
+	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// reset returns when a limit begins anew. Its values have all the forms that a
+// Retry-After has.
+func reset(h http.Header, name string, now time.Time) *time.Time {
+	v := h.Get(name)
+	if v == "" {
+		return nil
+	}
+	d, ok := retryhttp.ServerDelay(http.Header{"Retry-After": {v}, "Date": h["Date"]}, now)
+	if !ok || d > 366*24*time.Hour {
+		return nil
+	}
+	at := now.Add(d)
+	return &at
+}
+
+// list returns what is known of the keys that there are. A limit that has begun
+// anew says nothing any more.
+func (q *quotas) list(now time.Time) []Quota {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := []Quota{}
+	for at, one := range q.known {
+		if one.Reset != nil && now.After(*one.Reset) {
+			delete(q.known, at)
+			continue
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b Quota) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/tideover/tideover/limit"
+)
+
+// maxRoutes is how many routes of a provider are told apart; the rest is otherRoute.
+const (
+	maxRoutes  = 64
+	otherRoute = "other"
+	maxLabel   = 120 // bytes of a route's name
+)
+
+// routeOf returns the route that a request belongs to: its method and its path,
+// in which {id} stands for what names one thing among many.
+func routeOf(method, path string) string {
+	var b strings.Builder
+	b.WriteString(method)
+	b.WriteByte(' ')
+	for i, segment := range strings.Split(path, "/") {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		if isID(segment) {
+			segment = "{id}"
+		}
+		b.WriteString(segment)
+	}
+	label := strings.ToValidUTF8(b.String(), "?")
+	if len(label) > maxLabel {
+		return otherRoute
+	}
+	return label
+}
+
+// isID reports whether a segment is a number, or has a word in it that nobody
+// would have made up: long, with digits among its letters. Versions, names of
+// models and their dates are none.
+func isID(segment string) bool {
+	if segment != "" && strings.Trim(segment, "0123456789") == "" {
+		return true
+	}
+	hex := 0 // words of a UUID
+	for word := range strings.FieldsFuncSeq(segment, func(r rune) bool { return strings.ContainsRune("-_.:~%@=+ ", r) }) {
+		digits := strings.ContainsAny(word, "0123456789")
+		letters := strings.Trim(word, "0123456789") != ""
+		if digits && letters && len(word) >= 10 || len(word) >= 40 {
+			return true
+		}
+		if len(word) >= 4 && strings.Trim(word, "0123456789abcdefABCDEF") == "" {
+			hex++
+		}
+	}
+	return hex >= 3
+}
+
+// budgets are what retries at a provider may cost, by route.
+type budgets struct {
+	mu     sync.Mutex
+	spec   limit.BudgetSpec
+	routes map[string]*limit.Budget
+	names  []string // in the order in which they came
+}
+
+// of returns the budget of a route.
+func (b *budgets) of(route string) *limit.Budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if budget := b.routes[route]; budget != nil {
+		return budget
+	}
+	if len(b.names) >= maxRoutes {
+		route = otherRoute
+		if budget := b.routes[route]; budget != nil {
+			return budget
+		}
+	}
+	budget, err := limit.NewBudget(b.spec)
+	if err != nil {
+		return nil // has been validated; and without one everything is granted
+	}
+	if b.routes == nil {
+		b.routes = map[string]*limit.Budget{}
+	}
+	b.routes[route] = budget
+	b.names = append(b.names, route)
+	return budget
+}
+
+// list returns what is left.
+func (b *budgets) list() []Budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []Budget{}
+	for _, name := range b.names {
+		budget := b.routes[name]
+		if spec := budget.Spec(); spec.Max > 0 {
+			list = append(list, Budget{Route: name, Tokens: budget.Tokens(), Max: spec.Max})
+		}
+	}
+	return list
+}

@@ -1,0 +1,248 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// ServeHTTP implements [http.Handler].
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := g.admission.admit(r); p != nil {
+		p.write(w)
+		return
+	}
+	p, path, bad := g.find(r)
+	if bad != nil {
+		bad.write(w)
+		return
+	}
+	class, bad := priorityOf(r, p)
+	if bad != nil {
+		bad.write(w)
+		return
+	}
+	if !g.traffic.enter() {
+		(&problem{
+			status: http.StatusServiceUnavailable, code: codeEnding, provider: p.spec.Name,
+			message: "the gateway is ending", after: time.Second,
+		}).write(w)
+		return
+	}
+	defer g.traffic.leave()
+	ctx := r.Context()
+	if n := retryhttp.PriorRetries(r.Header); n > 0 {
+		ctx = retryhttp.WithPriorRetries(ctx, n)
+	}
+	if left, ok := retryhttp.TimeLeft(r.Header); ok {
+		limited, cancel := context.WithTimeout(ctx, left)
+		defer cancel()
+		ctx = limited
+	}
+	t := g.newTrip(ctx, p, r.Method, path, r.URL.RawQuery, class)
+	defer t.finish()
+	if max := p.spec.MaxBody; max > 0 && r.ContentLength > max {
+		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, "the body has %d bytes, and %d are allowed", r.ContentLength, max))
+		return
+	}
+	if ctx.Err() != nil { // of no time at all
+		t.asked.tally.late.Add(1)
+		bad := t.refuse(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
+		bad.final = true
+		t.answer(w, bad)
+		return
+	}
+	r = r.WithContext(t.context())
+	t.watchBody(w, r)
+	g.proxy.ServeHTTP(w, r)
+}
+
+// find returns the provider that the request asks for, and the path below it.
+func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
+	escaped := r.URL.EscapedPath()
+	name, path, ok := cutPath(escaped)
+	table := g.table.Load()
+	p := table.providers[name]
+	switch {
+	case !ok:
+		return nil, "", &problem{status: http.StatusNotFound, code: codePath, message: "the path has no provider: " + prefix + "<provider>/…, with one of " + table.list()}
+	case p == nil:
+		return nil, "", &problem{status: http.StatusNotFound, code: codeProvider, message: "there is no such provider; there are " + table.list()}
+	case hasDots(path):
+		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: name, message: "the path has a segment that leads upwards"}
+	}
+	return p, path, nil
+}
+
+// priorityOf returns the request's priority.
+func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
+	v := r.Header.Get(headerPriority)
+	if v == "" {
+		return p.spec.Priority, nil
+	}
+	class, err := limit.ParsePriority(v)
+	if err != nil {
+		return 0, &problem{
+			status: http.StatusBadRequest, code: codePriority, provider: p.spec.Name,
+			message: headerPriority + ": want lowest, low, normal, high or highest",
+		}
+	}
+	return class, nil
+}
+
+// newProxy returns what passes requests and answers on.
+func (g *Gateway) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			t := tripOf(r.In.Context())
+			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
+			r.Out.Host = ""
+			for _, name := range betweenUs {
+				r.Out.Header.Del(name)
+			}
+		},
+		Transport:      outbound{},
+		FlushInterval:  -1, // an event that waits for company is late
+		BufferPool:     &buffers{},
+		ModifyResponse: func(resp *http.Response) error { return tripOf(resp.Request.Context()).passOn(resp) },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r.Context()).failed(w, err) },
+		ErrorLog:       log.New(&quiet{g}, "", 0),
+	}
+}
+
+// betweenUs are the headers that are for us, and that we set anew: what a caller
+// says of its time is out of date when we send it on.
+var betweenUs = []string{
+	headerPriority, headerToken,
+	"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms",
+}
+
+// outbound sends the request by the policy of the provider that was asked for.
+type outbound struct{}
+
+// RoundTrip implements [http.RoundTripper].
+func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
+	t := tripOf(req.Context())
+	return t.asked.lane(req.Method, t.route).RoundTrip(req)
+}
+
+// passOn looks at the answer that the caller will get.
+func (t *trip) passOn(resp *http.Response) error {
+	gave, gaveUp := retryhttp.GaveUp(resp)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if gaveUp {
+		t.gaveUp = reasonOf(gave).String()
+		resp.Header.Set(shouldRetry, "false")
+	}
+	t.answered = true
+	if len(resp.Trailer) > 0 {
+		// HTTP/1 has trailers only behind bodies of unknown length.
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
+	}
+	return nil
+}
+
+// failed answers a request that brought no answer.
+func (t *trip) failed(w http.ResponseWriter, err error) {
+	if errors.Is(t.caller.Err(), context.Canceled) {
+		w.WriteHeader(statusGone) // which nobody sees
+		return
+	}
+	t.answer(w, t.problemOf(err))
+}
+
+// statusGone is nginx's for a caller that went away.
+const statusGone = 499
+
+// answer sends one of our own answers.
+func (t *trip) answer(w http.ResponseWriter, p *problem) {
+	t.mu.Lock()
+	if t.gaveUp = p.reason; t.gaveUp == "" {
+		t.gaveUp = p.code
+	}
+	t.mu.Unlock()
+	p.write(w)
+}
+
+// finish counts what became of the trip.
+func (t *trip) finish() {
+	t.end()
+	t.mu.Lock()
+	answered, why := t.answered, t.gaveUp
+	t.mu.Unlock()
+	n := t.asked.tally
+	switch {
+	case why != "":
+		n.failed.Add(1)
+		n.giveUps.add(why, 1)
+	case t.cut.Load():
+		n.cutShort.Add(1)
+		t.g.log.Warn("an answer broke off", "provider", t.asked.spec.Name, "route", t.route)
+	case errors.Is(t.caller.Err(), context.Canceled) || !answered:
+		n.canceled.Add(1)
+	default:
+		n.succeeded.Add(1)
+	}
+}
+
+// watchBody limits the request's body, and notes if it can't be read: that is no
+// fault of the provider's.
+func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	if max := t.asked.spec.MaxBody; max > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, max)
+	}
+	r.Body = &watchedBody{r.Body, t}
+}
+
+type watchedBody struct {
+	io.ReadCloser
+	t *trip
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) { //nolint:errorlint // the end of a body is never wrapped
+		b.t.body.CompareAndSwap(nil, &err)
+	}
+	return n, err
+}
+
+// buffers are for copying.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+// Get implements [httputil.BufferPool].
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements [httputil.BufferPool].
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// quiet takes what the proxy says by itself: callers that went away, answers that
+// broke off. Both are counted elsewhere.
+type quiet struct{ g *Gateway }
+
+// Write implements [io.Writer].
+func (q *quiet) Write(p []byte) (int, error) {
+	q.g.log.Debug(q.g.redact(string(bytes.TrimSpace(p))))
+	return len(p), nil
+}

@@ -1,0 +1,237 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+)
+
+// FieldError is one thing that is wrong with a [Spec].
+type FieldError struct {
+	Provider string // its name
+	Field    string // the key in the file, such as rate.requests; "" means the provider as a whole
+	Err      error
+}
+
+// Error names the provider and the field.
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("provider %q: %v", e.Provider, e.Err)
+	}
+	return fmt.Sprintf("provider %q: %s: %v", e.Provider, e.Field, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// checker collects what is wrong with one spec.
+type checker struct {
+	name string
+	errs []error
+}
+
+func (c *checker) bad(field, format string, args ...any) {
+	c.add(field, fmt.Errorf(format, args...))
+}
+
+// add notes an error, or each of several that were joined.
+func (c *checker) add(field string, err error) {
+	if err == nil {
+		return
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what errors.Join has made
+		for _, e := range several.Unwrap() {
+			c.add(field, e)
+		}
+		return
+	}
+	c.errs = append(c.errs, &FieldError{Provider: c.name, Field: field, Err: err})
+}
+
+var (
+	validName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+	validHeader = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	validMethod = regexp.MustCompile(`^[A-Z]+$`)
+)
+
+// Validate reports everything that is wrong with the spec by itself, each problem
+// a [*FieldError].
+func (s Spec) Validate() error {
+	c := &checker{name: s.Name}
+	if !validName.MatchString(s.Name) {
+		c.bad("", "the name is not 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit")
+	}
+	if !slices.Contains(Presets, s.Preset) {
+		c.bad("preset", "%q is none of %s", s.Preset, strings.Join(Presets, ", "))
+	} else if s.Preset != Generic && s.Format != s.Preset {
+		c.bad("format", "%q is not that of the preset %s; one of its own needs the preset %s", s.Format, s.Preset, Generic)
+	}
+	c.address(&s)
+	c.credentials(&s)
+	c.retries(&s)
+	c.limits(&s)
+	return errors.Join(c.errs...)
+}
+
+func (c *checker) address(s *Spec) {
+	switch u := s.BaseURL; {
+	case u == nil:
+		c.bad("base-url", "is missing")
+	case u.Scheme != "http" && u.Scheme != "https":
+		c.bad("base-url", "does not start with http:// or https://")
+	case u.Hostname() == "":
+		c.bad("base-url", "has no host")
+	case u.User != nil:
+		c.bad("base-url", "has a user in it; credentials belong in auth")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || hasDots(u.EscapedPath()):
+		c.bad("base-url", "has more than a path behind the host; requests go below it")
+	}
+}
+
+func (c *checker) credentials(s *Spec) {
+	if s.Keyless && len(s.Keys) > 0 {
+		c.bad("auth", "there are keys, and none are to be sent")
+	}
+	if len(s.Keys) > health.MaxTargets {
+		c.bad("auth", "%d keys are more than %d", len(s.Keys), health.MaxTargets)
+	}
+	seen := map[string]bool{}
+	for i, k := range s.Keys {
+		switch {
+		case !validName.MatchString(k.Name):
+			c.bad("auth", "key %d: %q is not a name for a key", i+1, k.Name)
+		case seen[k.Name]:
+			c.bad("auth", "there are two keys %q", k.Name)
+		case k.Value.IsZero():
+			c.bad("auth", "key %q is empty", k.Name)
+		case !sendable(k.Value.Reveal()):
+			c.bad("auth", "key %q can't stand in a header", k.Name)
+		}
+		seen[k.Name] = true
+	}
+	if len(s.Keys) > 0 && !validHeader.MatchString(s.AuthHeader) {
+		c.bad("auth-header", "%q is not the name of a header", s.AuthHeader)
+	}
+	if s.AuthScheme != "" && !validHeader.MatchString(s.AuthScheme) {
+		c.bad("auth-scheme", "%q is not the name of a scheme, such as Bearer", s.AuthScheme)
+	}
+	for _, h := range s.Headers {
+		switch {
+		case !validHeader.MatchString(h.Name):
+			c.bad("headers", "%q is not the name of a header", h.Name)
+		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(h.Name)):
+			c.bad("headers", "%s is set by the client itself", h.Name)
+		case !sendable(h.Value.Reveal()):
+			c.bad("headers", "the value of %s can't stand in a header", h.Name)
+		}
+	}
+}
+
+// ownHeaders are those that net/http sets itself.
+var ownHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection", "Trailer", "Host"}
+
+// sendable reports whether the text can be the value of a header.
+func sendable(s string) bool {
+	return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+func (c *checker) retries(s *Spec) {
+	c.add("policy", s.Policy.Validate())
+	c.add("policy", s.Policy.Refuse("the gateway", "reset-after"))
+	if !slices.Contains([]string{PostsNever, PostsAnswered, PostsUnanswered}, s.Posts) {
+		c.bad("retry-posts", "%q is none of %s, %s and %s", s.Posts, PostsNever, PostsAnswered, PostsUnanswered)
+	}
+	for _, r := range s.Repeats {
+		if !validMethod.MatchString(r.Method) || !strings.HasPrefix(r.Path, "/") {
+			c.bad("repeatable", "%q is not a method and a path such as POST /v1/search", r.Method+" "+r.Path)
+		}
+	}
+	c.add("breaker", s.Breaker.Validate())
+	if s.OpenFor < 0 {
+		c.bad("breaker.open-for", "%v is negative", s.OpenFor)
+	}
+	if s.FallbackAfter < 1 {
+		c.bad("fallback-after", "%d is below 1", s.FallbackAfter)
+	}
+}
+
+func (c *checker) limits(s *Spec) {
+	if s.Rate != (limit.Frequency{}) {
+		c.add("rate.requests", limit.RateConfig{Rate: s.Rate, Burst: max(s.Burst, 0)}.Validate())
+	} else if s.Burst != 0 {
+		c.bad("rate.burst", "there is no rate.requests that it could be a burst of")
+	}
+	for _, f := range []struct {
+		field string
+		value int
+	}{{"rate.burst", s.Burst}, {"rate.concurrent", s.Concurrent}} {
+		if f.value < 0 {
+			c.bad(f.field, "%d is negative", f.value)
+		}
+	}
+	if s.Queue < 1 {
+		c.bad("rate.queue", "%d is below 1", s.Queue)
+	}
+	c.add("priority", s.Priority.Validate())
+}
+
+// ValidateAll reports everything that is wrong with the specs, by themselves and
+// with each other, each problem a [*FieldError].
+//
+// Fallbacks are not followed any further: of two providers each may stand in for
+// the other.
+func ValidateAll(specs []Spec) error {
+	var errs []error
+	byName := map[string]*Spec{}
+	for i := range specs {
+		s := &specs[i]
+		if byName[s.Name] != nil {
+			errs = append(errs, &FieldError{Provider: s.Name, Err: errors.New("there are two of that name")})
+		}
+		byName[s.Name] = s
+		errs = append(errs, s.Validate())
+	}
+	for i := range specs {
+		errs = append(errs, fallbacks(&specs[i], byName)...)
+	}
+	return errors.Join(errs...)
+}
+
+// fallbacks checks those who take over for the provider.
+func fallbacks(s *Spec, known map[string]*Spec) []error {
+	c := &checker{name: s.Name}
+	seen := map[string]bool{}
+	for _, name := range s.Fallback {
+		other := known[name]
+		switch {
+		case seen[name]:
+			c.bad("fallback", "%q is given twice", name)
+		case name == s.Name:
+			c.bad("fallback", "%q can't take over from itself", name)
+		case other == nil:
+			c.bad("fallback", "there is no provider %q", name)
+		case s.Format == "" || other.Format == "":
+			c.bad("fallback", "the wire format of %q is not known; give it one with format", unnamed(s, other))
+		case other.Format != s.Format:
+			c.bad("fallback", "%q speaks %s, and %q speaks %s; there is no translation", s.Name, s.Format, name, other.Format)
+		case !other.ours():
+			c.bad("fallback", "%q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", name)
+		}
+		seen[name] = true
+	}
+	return c.errs
+}
+
+// unnamed returns which of the two has no format.
+func unnamed(a, b *Spec) string {
+	if a.Format == "" {
+		return a.Name
+	}
+	return b.Name
+}

@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+)
+
+// Status returns where all providers are, in the order of the configuration.
+func (g *Gateway) Status() []Status {
+	t := g.table.Load()
+	list := make([]Status, 0, len(t.names))
+	for _, name := range t.names {
+		list = append(list, t.providers[name].status())
+	}
+	return list
+}
+
+// status returns where the provider is.
+func (p *provider) status() Status {
+	now := time.Now()
+	gate := p.door.gate.Stats()
+	st := Status{
+		Name: p.spec.Name, Preset: p.spec.Preset, Format: p.spec.Format, BaseURL: shown(p.spec.BaseURL),
+		Policy: p.spec.Policy.String(), Fallback: append([]string{}, p.spec.Fallback...),
+		Breaker:  p.door.breaker.State().String(),
+		InFlight: int(p.inFlight.Load()),
+		Totals:   p.tally.totals(),
+		TTFB:     p.pace.mean(), Pressure: p.errors.Pressure(),
+		Rate: p.limitsNow(), Quotas: p.quotas.list(now), Budgets: p.budgets.list(),
+	}
+	st.Outages, st.Failovers = p.history.lists()
+	var closed time.Time
+	st.Keys, closed = p.ring.info(now)
+	st.Waiting, st.ByClass = p.waitingNow(&gate)
+	var since time.Time
+	if st.State, since = p.state(&gate, closed, now); !since.IsZero() {
+		st.Since = &since
+	}
+	st.Held = p.hand.get() == heldByHand
+	if gate.State == health.GateClosed {
+		st.Recovery = p.expected(&gate, now)
+	}
+	return st
+}
+
+// state returns the worst that can be said, and since when it is so.
+func (p *provider) state(gate *health.GateStats, closed, now time.Time) (string, time.Time) {
+	switch m, since := p.hand.said(); m {
+	case openedByHand:
+		return Opened, since
+	case draining:
+		return Draining, since
+	default:
+	}
+	switch {
+	case gate.State == health.GateClosed && gate.Probing:
+		return Probing, now.Add(-gate.Since)
+	case gate.State == health.GateClosed:
+		return Down, now.Add(-gate.Since)
+	case gate.State == health.GateReleasing:
+		if o, ok := p.history.last(); ok {
+			return Recovering, o.Ended
+		}
+		return Recovering, now
+	case !closed.IsZero():
+		return Throttled, closed
+	}
+	return Up, time.Time{}
+}
+
+// expected returns what is expected of the outage.
+func (p *provider) expected(gate *health.GateStats, now time.Time) *Recovery {
+	r := &Recovery{Probes: gate.Failed, Outages: p.recovery.Predict(gate.Since).Outages}
+	if !gate.Probing {
+		at := now.Add(gate.Next)
+		r.Next = &at
+	}
+	if gate.Expected > 0 {
+		at := now.Add(gate.Expected)
+		r.Expected = &at
+	}
+	return r
+}
+
+// limitsNow returns what is allowed, nil if nothing limits it.
+func (p *provider) limitsNow() *Limits {
+	l := Limits{Concurrent: p.spec.Concurrent}
+	if p.rate != nil {
+		l.PerSecond = float64(p.spec.Rate.Events) / p.spec.Rate.Per.Seconds()
+	}
+	if p.send != nil {
+		if s := p.send.Stats(); s.Limited && (l.PerSecond == 0 || s.Rate < l.PerSecond) {
+			l.PerSecond, l.Adaptive = s.Rate, true
+		}
+	}
+	if l == (Limits{}) && !p.spec.Adaptive {
+		return nil
+	}
+	return &l
+}
+
+// waitingNow returns how many requests wait, for whatever it is.
+func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[string]int) {
+	counts := gate.ByClass
+	if p.slots != nil {
+		for i, n := range p.slots.Stats().ByClass {
+			counts[i] += n
+		}
+	}
+	byClass = make(map[string]int, limit.Classes)
+	for i := range counts {
+		counts[i] += int(p.waiting[i].Load())
+		sum += counts[i]
+		byClass[(limit.Lowest + limit.Priority(i)).String()] = counts[i]
+	}
+	return sum, byClass
+}
+
+func (t *tally) totals() Totals {
+	n := Totals{
+		Requests: t.requests.Load(), Attempts: t.attempts.Load(), Retries: uint64(t.retries.total()),
+		Succeeded: t.succeeded.Load(), Failed: t.failed.Load(), Canceled: t.canceled.Load(), Throttled: t.throttled.Load(),
+		Failovers: t.failovers.Load(), Probes: t.probes.Load(), Hedges: t.hedges.Load(),
+		CutShort: t.cutShort.Load(), NotKept: t.notKept.Load(),
+	}
+	if n.Requests > 0 {
+		n.Amplified = float64(t.sent.Load()) / float64(n.Requests)
+	}
+	return n
+}
+
+// Names returns the names of the providers, sorted.
+func (g *Gateway) Names() []string { return slices.Sorted(slices.Values(g.table.Load().names)) }

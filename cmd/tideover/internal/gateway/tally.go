@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"maps"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tally counts what happened to a provider since the start. It belongs to the
+// provider's name, and so outlives every reload.
+type tally struct {
+	requests, succeeded, failed, canceled, cutShort atomic.Uint64
+	attempts                                        atomic.Uint64 // sent to it, for itself or for another
+	sent                                            atomic.Uint64 // sent anywhere for its callers
+	throttled, failovers, probes, hedges, notKept   atomic.Uint64
+	outages, late                                   atomic.Uint64
+
+	retries labelled // by who set the wait
+	waits   labelled // seconds, by what was waited for
+	giveUps labelled // by reason
+	to      labelled // failovers, by who took over
+	ttfb    histogram
+
+	mu   sync.Mutex
+	keys map[string]*keyTally
+}
+
+// key returns the counts of a key.
+func (t *tally) key(name string) *keyTally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.keys[name]
+	if k == nil {
+		k = new(keyTally)
+		if t.keys == nil {
+			t.keys = map[string]*keyTally{}
+		}
+		t.keys[name] = k
+	}
+	return k
+}
+
+// keyTally counts the attempts with one key, by what they brought.
+type keyTally struct{ by [len(classes)]atomic.Uint64 }
+
+// classes are what attempts bring: classes of statuses, and what is none.
+var classes = [...]string{"1xx", "2xx", "3xx", "4xx", "429", "5xx", "error", "canceled"}
+
+// The places in classes that are no classes of statuses.
+const (
+	class429 = 4 + iota
+	class5xx
+	classError
+	classCanceled
+)
+
+// classOf returns the place of a status.
+func classOf(code int) int {
+	switch {
+	case code == 429:
+		return class429
+	case code >= 500:
+		return class5xx
+	default:
+		return max(code/100, 1) - 1
+	}
+}
+
+// labelled is a sum for each of a few words.
+type labelled struct {
+	mu   sync.Mutex
+	sums map[string]float64
+}
+
+func (l *labelled) add(label string, n float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sums == nil {
+		l.sums = map[string]float64{}
+	}
+	l.sums[label] += n
+}
+
+func (l *labelled) all() map[string]float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.sums)
+}
+
+func (l *labelled) total() (sum float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.sums {
+		sum += n
+	}
+	return sum
+}
+
+// bounds are the upper ends of the histogram's buckets, in seconds: from a cache
+// to a model that thinks.
+var bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+
+// histogram counts times to first byte.
+type histogram struct {
+	buckets [len(bounds) + 1]atomic.Uint64
+	nanos   atomic.Int64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	i := 0
+	for i < len(bounds) && d.Seconds() > bounds[i] {
+		i++
+	}
+	h.buckets[i].Add(1)
+	h.nanos.Add(int64(d))
+}
+
+// snapshot returns the counts as Prometheus wants them: each bucket with all that
+// are below it.
+func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(bounds))
+	for i := range h.buckets {
+		n += h.buckets[i].Load()
+		if i < len(bounds) {
+			buckets[bounds[i]] = n
+		}
+	}
+	return n, time.Duration(h.nanos.Load()).Seconds(), buckets
+}
+
+// seconds returns a wait as a header states it: whole seconds, never less than it
+// is, and at least one.
+func seconds(d time.Duration) int64 { return int64(max(math.Ceil(d.Seconds()), 1)) }

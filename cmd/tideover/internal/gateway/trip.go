@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+)
+
+// trip is a request on its way: which providers it has been to, and why it left
+// them.
+type trip struct {
+	g      *Gateway
+	asked  *provider
+	path   string // below the provider, as it was written
+	query  string
+	route  string
+	once   bool // whoever asked retries by himself
+	class  limit.Priority
+	began  time.Time
+	caller context.Context
+
+	body    atomic.Pointer[error] // how reading the request's body failed
+	sent    atomic.Int32          // attempts
+	cut     atomic.Bool           // the answer broke off after the caller had seen some of it
+	notKept atomic.Bool           // the body was too long to be sent again
+
+	mu     sync.Mutex
+	visits []visit // one for each of asked.order
+	at     *visit  // where the last attempt went; nil before the first
+	why    string  // why the next one goes elsewhere
+	legs   []*leg  // under way, or the last
+	won    bool    // one of them brought the answer
+	prev   time.Duration
+
+	// What became of it.
+	answered bool // the caller gets an answer of the provider's
+	gaveUp   string
+}
+
+// visit is what a trip has to do with one provider. The trip's lock guards it.
+type visit struct {
+	p       *provider
+	made    int          // attempts
+	left    bool         // another one took over
+	refused *health.Call // the last call, if its key was refused
+	doubted []*key       // answered 403: their fault only if another key is let in
+	began   bool         // account is open
+	granted bool         // it has paid for a retry that has not started
+	account limit.Call   // of retries
+	success bool         // the caller's answer came from here
+}
+
+type tripKey struct{}
+
+// tripOf returns the trip that the context belongs to, or nil.
+func tripOf(ctx context.Context) *trip {
+	t, _ := ctx.Value(tripKey{}).(*trip)
+	return t
+}
+
+// newTrip begins a trip.
+func (g *Gateway) newTrip(ctx context.Context, p *provider, method, path, query string, class limit.Priority) *trip {
+	t := &trip{
+		g: g, asked: p, path: path, query: query, class: class,
+		route: routeOf(method, path), began: time.Now(), caller: ctx,
+	}
+	t.visits = make([]visit, len(p.order))
+	for i, o := range p.order {
+		t.visits[i].p = o
+	}
+	p.tally.requests.Add(1)
+	return t
+}
+
+// context returns the context under which the trip's attempts are made.
+func (t *trip) context() context.Context {
+	ctx := t.caller
+	if t.class != limit.Normal {
+		ctx = limit.WithPriority(ctx, t.class)
+	}
+	return context.WithValue(ctx, tripKey{}, t)
+}
+
+// ranked returns where the next attempt may go, the best first: providers in the
+// order of the configuration, behind them those that have had their chances, the
+// least asked first.
+func (t *trip) ranked() []*visit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*visit, len(t.visits))
+	for i := range t.visits {
+		list[i] = &t.visits[i]
+	}
+	if len(list) > 1 {
+		slices.SortStableFunc(list, func(a, b *visit) int { return t.chances(a) - t.chances(b) })
+	}
+	return list
+}
+
+// chances returns how many a provider has had, once it has had all; before that 0.
+func (t *trip) chances(v *visit) int {
+	if v.left || v.made >= t.asked.spec.FallbackAfter {
+		return max(v.made, 1)
+	}
+	return 0
+}
+
+// ready reports whether a provider would take the request at once.
+func (t *trip) ready(v *visit) bool {
+	if !v.p.hand.lets(t.began) || v.p.ring.closed() > 0 {
+		return false
+	}
+	found, _ := v.p.door.look()
+	return found != closed
+}
+
+// elsewhere reports whether another provider than that of the visit, one that has
+// not had its chances yet, would take the request at once. It needs the lock.
+func (t *trip) elsewhere(v *visit) bool {
+	for i := range t.visits {
+		if o := &t.visits[i]; o != v && t.chances(o) == 0 && t.ready(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// soonest returns how long it will be until any provider has a key that may be
+// used.
+func (t *trip) soonest() time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	for i := range t.visits {
+		if v := &t.visits[i]; v.p.hand.lets(t.began) {
+			wait = min(wait, v.p.ring.closed())
+		}
+	}
+	return wait
+}
+
+// gone reports whether the caller is no longer there, or has no more time.
+func (t *trip) gone() bool { return t.caller.Err() != nil }
+
+// lost reports whether another attempt of the same request has brought the answer:
+// one that ran beside it.
+func (t *trip) lost() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.won
+}
+
+// legOf returns the leg that the request belongs to.
+func (t *trip) legOf(req *http.Request) *leg {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.legs {
+		if l.req == req {
+			return l
+		}
+	}
+	return nil
+}
+
+// end closes the accounts.
+func (t *trip) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.visits {
+		v := &t.visits[i]
+		if v.granted {
+			v.account.Cancel()
+		}
+		if v.began {
+			v.account.End(v.success && t.answered)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// shouldRetry is the header with which a server says whether its answer is worth
+// a retry, whatever its status.
+const shouldRetry = "X-Should-Retry"
+
+// wire is what attempts are sent through. An answer that refuses one of our keys
+// is none to the caller while there is another key, or another provider: it then
+// says of itself that it is worth a retry.
+type wire struct{ base http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.base.RoundTrip(req)
+	if err != nil || resp.StatusCode < http.StatusBadRequest {
+		return resp, err
+	}
+	if t := tripOf(req.Context()); t != nil && !t.once {
+		if l := t.legOf(req); l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
+			resp.Header.Set(shouldRetry, "true")
+		}
+	}
+	return resp, nil
+}
+
+// other reports whether there is another target for the leg's request.
+func (t *trip) other(l *leg) bool {
+	if l.p.ring.another(&l.call) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.elsewhere(l.visit)
+}
+
+// CloseIdleConnections lets a transport above close them.
+func (w wire) CloseIdleConnections() {
+	if c, ok := w.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// newTransport returns the transport to all providers.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, addr)
+		},
+		Protocols:             protocols,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // what the caller did not ask for is not undone
+	}
+}
