@@ -39,6 +39,47 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 		"workflows: {w: {steps: [{id: a, http: {get: 'https://a.example', headers: §}}]}}": {
 			[]string{"{A: x, x-b: 5}"}, []string{"{a b: x}", "{'': x}", "{content-length: 5}", "{Connection: x}", "{TRANSFER-encoding: x}", "null"},
 		},
+		"gateway: §":           {[]string{"null", "{}", "{token: '${env:HOOK}'}"}, []string{"[]", "5", "{token: 5}", "{token: x}", "{token: null}", "{hosts: []}"}},
+		"gateway: {listen: §}": {[]string{"localhost:80", "'[::1]:0'"}, []string{"localhost", "localhost:65536", "'::1:80'", "null"}},
+		"providers: §":         {[]string{"null", "{}", "{openai: }", "{openai: {}}"}, []string{"[]", "5", "{openai: []}", "{Openai: {}}", "{openai: 5}"}},
+		"providers: {openai: {preset: §}}": {
+			[]string{"openai", "anthropic", "gemini"}, []string{"null", "other", "OpenAI", "5"},
+		},
+		"providers: {g: {base-url: 'https://a.example', format: §}}": {[]string{"mine", "a.b", "5"}, []string{"Mine", "''", "null", "a b"}},
+		"providers: {openai: {auth: §}}": {
+			[]string{"none", "'${env:HOOK}'", "['${env:HOOK}', '${env:SPARE_KEY}']", "[{name: a, key: '${env:HOOK}'}]", "[{key: '${env:HOOK}'}]"},
+			[]string{"null", "[]", "x", "5", "true", "'Bearer ${env:HOOK}'", "'${env:HOOK}x'", "'${env:}'", "'${HOOK}'", "[none]", "[x]", "[[]]", "[null]", "[{}]", "[{name: a}]",
+				"[{name: A, key: '${env:HOOK}'}]", "[{name: a, key: x}]", "{key: '${env:HOOK}'}", "[{key: '${env:HOOK}', more: 1}]"},
+		},
+		"providers: {g: {base-url: 'https://a.example', auth: '${env:HOOK}', auth-header: §}}": {
+			[]string{"X-Key", "authorization"}, []string{"X Key", "''", "null", "Connection", "content-LENGTH", "HOST", "[]"},
+		},
+		"providers: {g: {base-url: 'https://a.example', auth: '${env:HOOK}', auth-header: X-Key, auth-scheme: §}}": {
+			[]string{"Token", "Bearer"}, []string{"a b", "''", "null"},
+		},
+		"providers: {openai: {retry-posts: §}}": {[]string{"never", "answered", "unanswered"}, []string{"null", "always", "true"}},
+		"providers: {openai: {repeatable: §}}": {
+			[]string{"[POST /a]", "[POST /, PATCH /a/b/]"}, []string{"null", "POST /a", "[POST a]", "[post /a]", "[/a]", "[POST  /a]", "[POST /a, POST /a]", "['POST /a?b']", "['POST /a b']", "[POST]", "[5]"},
+		},
+		"providers: {openai: {idempotency-keys: §}}":             {[]string{"true", "false"}, []string{"null", "yes", "1", "'true'"}},
+		"providers: {openai: {headers: §}}":                      {[]string{"{}", "{A: x, b: 5}"}, []string{"null", "[]", "{a b: x}", "{Content-Length: 5}", "{host: x}", "{Trailer: x}", "{A: null}", "{A: []}"}},
+		"providers: {openai: {rate: §}}":                         {[]string{"{}", "{concurrent: 1}", "{queue: '5'}", "{adaptive: false}"}, []string{"null", "50/min", "{concurrent: 0}", "{queue: 0}", "{adaptive: 1}", "{rps: 1}"}},
+		"providers: {openai: {rate: {requests: §}}}":             {[]string{"50/min", "1/s", "007/h", "5/d", "5/2d", "1/1.5s", "2/1h30m"}, []string{"0/s", "00/min", "5", "/s", "5/", "-1/s", "5/w", "5/0d", "5/1d12h", "1.5/s", "null", "5/m"}},
+		"providers: {openai: {rate: {requests: 1/s, burst: §}}}": {[]string{"1", `"5"`}, []string{"0", "-1", "many", "null"}},
+		"providers: {openai: {priority: §}}":                     {[]string{"lowest", "low", "normal", "high", "highest"}, []string{"null", "0", "urgent", "Normal"}},
+		"providers: {openai: {breaker: §}}": {
+			[]string{"{}", "{consecutive: 0}", "{of-last: 5}", "{window: 5s, of-last: 5}", "{open-for: 1m}", "{slow: 5s}", "{slow: 5s, slow-rate: 1%}"},
+			[]string{"null", "off", "{consecutive: -1}", "{of-last: 0}", "{window: 0s}", "{open-for: 5}", "{slow: 0s}", "{slow: 5s, slow-rate: 0%}", "{other: 1}"},
+		},
+		"providers: {openai: {breaker: {failures: §}}}": {
+			[]string{"50%", "100%", "0.5%", ".5%", "5.%", "007%", "100.00%", "99.99%"}, []string{"0%", "0.0%", "50", "0.5", "101%", "100.1%", "1000%", "-5%", "'%'", "'50 %'", "null", "'.%'"},
+		},
+		"providers: {openai: {fallback: §}}":                                                           {[]string{"[]"}, []string{"null", "openai", "[[]]", "[Up]"}},
+		"providers: {openai: {fallback: [b], fallback-after: §}, b: {preset: openai, auth: none}}":     {[]string{"1", `"2"`}, []string{"0", "-1", "null", "x"}},
+		"providers: {openai: {stream: §}}":                                                             {[]string{"{}", "{hold: 1s}", "{idle: 5m}", "{hold: none, idle: none}"}, []string{"null", "{hold: 0s}", "{hold: None}", "{idle: [none]}", "{idle: 5}", "{wait: 1s}", "[]"}},
+		"providers: {openai: {max-body: §}}":                                                           {[]string{"1", "64MiB", `"5"`, "none"}, []string{"0", "0KiB", "-1", "x", "null", "nonesuch"}},
+		"providers: {openai: }\nworkflows: {w: {steps: [{id: a, http: {get: /v1, provider: §}}]}}":     {[]string{"openai"}, []string{"null", "[]", "OpenAI"}},
+		"providers: {openai: }\nworkflows: {w: {steps: [{id: a, http: {provider: openai, post: §}}]}}": {[]string{"/v1", "/", "'/{{ .run.id }}?a=b'", "'/v1?key=${env:HOOK}'"}, []string{"null", "[]"}},
 		"audit: §":              {[]string{"null", "{}", "{keep: 5}", `{keep: "5"}`, "{keep: 0}", "{file: 5}"}, []string{"[]", "{keep: -1}", `{keep: "-1"}`, "5"}},
 		"server: §":             {[]string{"null", "{}", `{concurrency: "5"}`}, []string{"[]", "{concurrency: 0}", `{concurrency: "0"}`}},
 		"server: {listen: §}":   {[]string{"localhost:80", "127.0.0.1:0", "'[::1]:80'", "localhost:00080"}, []string{"localhost", "'::1:80'", "localhost:65536", "'localhost:'", "localhost:x"}},

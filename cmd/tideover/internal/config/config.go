@@ -16,15 +16,18 @@ type Config struct {
 	Notifiers map[string]*Notifier
 	Packs     map[string]*detect.Pack // of the file; others are built in
 	Sessions  map[string]*Session
+	Providers map[string]*Provider
+	Gateway   Gateway
 	Server    Server
 	Audit     Audit
 
-	names    []string // of the workflows, in the file's order
-	sessions []string // the same of the sessions
-	dir      string   // where relative paths of references start
-	values   []Value
-	secrets  secret.Resolver
-	digest   digest
+	names     []string // of the workflows, in the file's order
+	sessions  []string // the same of the sessions
+	providers []string // the same of the providers
+	dir       string   // where relative paths of references start
+	values    []Value
+	secrets   secret.Resolver
+	digest    digest
 }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
@@ -80,5 +83,6 @@ type Value struct {
 }
 
 // Values returns every setting in effect with its origin, section by section:
-// policies, workflows, notifiers, then the server and the audit trail.
+// policies, notifiers, providers, the gateway, workflows, then the server, the
+// audit trail and the sessions.
 func (c *Config) Values() []Value { return c.values }

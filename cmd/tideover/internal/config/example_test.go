@@ -31,3 +31,30 @@ workflows:
 	// ["echo" "hello world"] <nil>
 	// [{TOKEN ***}] <nil>
 }
+
+func ExampleConfig_ProviderSpecs() {
+	cfg, err := config.Load(config.Source{
+		Path: "/etc/tideover.yaml",
+		Data: []byte(`version: 1
+providers:
+  anthropic:
+    auth: [ "${env:FIRST}", {name: work, key: "${env:SECOND}"} ]
+    rate: {requests: 50/min, concurrent: 8}
+`),
+		Environ: []string{"HOME=/home/me", "FIRST=s3cr3t", "SECOND=s3cr3t-too"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	specs, err := cfg.ProviderSpecs()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range specs {
+		fmt.Println(s.Name, s.BaseURL, s.Rate, s.Keys)
+	}
+	// Output:
+	// anthropic https://api.anthropic.com 50/min [{key-1 ***} {work ***}]
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -33,7 +34,11 @@ func excerpt(lines []string, line, col int) string {
 	}
 	// All of the line is masked before a part of it is cut out: what names the
 	// secret may be outside of the part.
-	masked := []rune(maskLine(string(runes)))
+	text := string(runes)
+	if inAuth(lines, line) {
+		text = maskAuth(text, authItem)
+	}
+	masked := []rune(maskLine(text))
 	caret := 0
 	for end := min(max(col, 1)-1, len(runes), len(masked)); caret < end && runes[caret] == masked[caret]; {
 		caret++ // and so a caret that would point into a mask points at its start
@@ -48,6 +53,10 @@ func excerpt(lines []string, line, col int) string {
 }
 
 var (
+	authPair   = regexp.MustCompile(`(?:^|[\s{,])["']?(?:auth|key)["']?:\s*(\S.*)$`)
+	authItem   = regexp.MustCompile(`^\s*-\s+(\S.*)$`)
+	authHead   = regexp.MustCompile(`^\s*["']?auth["']?:\s*$`)
+	notSecret  = regexp.MustCompile(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
 	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
 	userInfo   = regexp.MustCompile(`://[^\s:/@]*:[^\s"']+@`)
 	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
@@ -56,6 +65,7 @@ var (
 // maskLine takes what may be a secret out of a line that is quoted in an error.
 // It would rather take too much.
 func maskLine(line string) string {
+	line = maskAuth(line, authPair)
 	if m := secretPair.FindStringSubmatchIndex(line); m != nil {
 		value, _, _ := strings.Cut(line[m[4]:], ",")
 		if !strings.Contains(value, "${") {
@@ -70,6 +80,41 @@ func maskLine(line string) string {
 		return w
 	})
 }
+
+// maskAuth takes out what is no reference where a provider's keys are expected,
+// which the pattern finds.
+func maskAuth(line string, pattern *regexp.Regexp) string {
+	m := pattern.FindStringSubmatchIndex(line)
+	if m == nil {
+		return line
+	}
+	value, end := line[m[2]:], ","
+	if strings.HasPrefix(value, "[") {
+		end = "]"
+	}
+	if pattern == authPair {
+		value, _, _ = strings.Cut(value, end)
+	}
+	if !strings.ContainsFunc(notSecret.ReplaceAllString(value, ""), wordRune) {
+		return line
+	}
+	return line[:m[2]] + secret.Mask
+}
+
+// inAuth reports whether the line is an item of a list of keys.
+func inAuth(lines []string, line int) bool {
+	if !authItem.MatchString(lines[line-1]) {
+		return false
+	}
+	for _, above := range slices.Backward(lines[:line-1]) {
+		if above = strings.TrimSpace(above); above != "" && !strings.HasPrefix(above, "#") && !strings.HasPrefix(above, "- ") {
+			return authHead.MatchString(above)
+		}
+	}
+	return false
+}
+
+func wordRune(r rune) bool { return letter(r) || unicode.IsDigit(r) || r > 0x7f }
 
 // maskText takes what is a secret out of a text that is quoted in an error: one of a
 // known form, or the password of a URL, which need not be one that can be read.

@@ -144,7 +144,7 @@ func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
 // table brings the places where the same table is used together.
 var table = strings.NewReplacer(
 	".workflows.*.steps[].policy.", ".policies.*.", ".workflows.*.on-give-up.policy.", ".policies.*.",
-	".notify.*.policy.", ".policies.*.", ".sessions.*.policy.", ".policies.*.",
+	".notify.*.policy.", ".policies.*.", ".sessions.*.policy.", ".policies.*.", ".providers.*.policy.", ".policies.*.",
 	".workflows.*.on-give-up.http.", ".workflows.*.steps[].http.",
 	".on.rate-limit.", ".on.unknown.", ".on.overloaded.", ".on.unknown.", ".on.context-full.", ".on.unknown.",
 	".on.user-exit.", ".on.unknown.", ".on.crashed.", ".on.unknown.",
@@ -207,6 +207,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
 		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
 		"session-reserved", "give-up-notify-nobody", "notify-limits", "step-run-empty",
+		"provider-values", "provider-unknown-keys", "provider-auth", "provider-literals", "gateway-list", "gateway-values", "http-provider",
 	} {
 		data, err := os.ReadFile("testdata/bad/" + name + ".yaml")
 		if err != nil {

@@ -34,6 +34,9 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("a value without origin: %+v", v)
 			}
 		}
+		if _, err := cfg.ProviderSpecs(); err != nil {
+			t.Errorf("accepted, and yet: %v", err)
+		}
 		for _, w := range cfg.Workflows {
 			for _, s := range w.Steps {
 				stored, err := json.Marshal(s)
@@ -65,6 +68,11 @@ func FuzzSecretsInErrors(f *testing.F) {
 			"version: 1\nserver: {token: " + string(q) + ", lisen: x}\n",
 			"version: 1\nworkflows: {w: {steps: [{id: a, run: [x], zz: 1, env: {API_KEY: " + string(q) + "}}]}}\n",
 			"version: 1\nserver:\n  token: " + string(q) + "\n  listen: [\n",
+			"version: 1\nproviders: {openai: {auth: " + string(q) + ", zz: 1}}\n",
+			"version: 1\nproviders: {openai: {zz: 1, auth: ['${env:HOOK}', {name: b, key: " + string(q) + "}, " + string(q) + "]}}\n",
+			"version: 1\nproviders: {openai: {zz: 1, headers: {X-Api-Key: " + string(q) + "}}}\n",
+			"version: 1\nproviders:\n  openai:\n    auth: " + string(q) + " [\n",
+			"version: 1\nproviders:\n  openai:\n    auth:\n      - " + string(q) + " [\n",
 		} {
 			err := config.Check(config.Source{Path: "x.yaml", Data: []byte(text), Environ: environ})
 			if err != nil && strings.Contains(err.Error(), "PLANTED") && !strings.Contains(s, "${") && !strings.Contains(s, "{{") {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -37,10 +38,24 @@ func (l *loader) http(at place, d *stepDraft) {
 }
 
 var httpKeys = func() []key[stepDraft] {
-	var keys []key[stepDraft]
+	keys := []key[stepDraft]{{ // before the methods, whose URLs it makes paths
+		name: "provider", doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", schema: nameSchema,
+		set: func(l *loader, at place, d *stepDraft) {
+			s, ok := l.scalar(at)
+			d.Provider = cmp.Or(s, "?") // whatever it is, the URL is meant to be a path
+			if !ok {
+				return
+			}
+			if l.cfg.Providers[s] == nil {
+				l.bad(at, "%s", l.noProvider(s))
+				return
+			}
+			l.value(at, s)
+		},
+	}}
 	for _, m := range methods {
 		keys = append(keys, key[stepDraft]{
-			name: m, doc: "URL of a " + strings.ToUpper(m) + " request, a template that may have references.", schema: textSchema,
+			name: m, doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", schema: textSchema,
 			set: func(l *loader, at place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
 				d.url = l.url(at, d)
@@ -83,15 +98,62 @@ func (l *loader) url(at place, d *stepDraft) *text {
 	if t == nil {
 		return nil
 	}
-	if t.constant() {
-		if msg := badURL(t.lit); msg != "" {
-			l.bad(at, "%q %s", t.src, msg)
-			return nil
-		}
+	msg := ""
+	switch {
+	case d.Provider != "" && !t.constant():
+		msg = badStart(t.src)
+	case t.constant():
+		msg = d.badTarget(t.lit)
+	}
+	if msg != "" {
+		l.bad(at, "%q %s", t.src, msg)
+		return nil
 	}
 	l.value(at, t.src)
 	return t
 }
+
+// badTarget says what is wrong with where a request goes: a URL, or a path below
+// the provider. It does not repeat it, because it may hold a secret.
+func (s *Step) badTarget(target string) string {
+	if s.Provider != "" {
+		return badPath(target)
+	}
+	return badURL(target)
+}
+
+// badPath says what is wrong with a path below a provider.
+func badPath(s string) string {
+	if msg := badStart(s); msg != "" {
+		return msg
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return "is not a path"
+	}
+	for part := range strings.FieldsFuncSeq(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if part == "." || part == ".." {
+			return "is a path with dots, which could lead out of the provider"
+		}
+	}
+	return ""
+}
+
+// badStart is badPath for what is not written out yet. The first slash must be
+// there already, so that whoever reads the file sees a path.
+func badStart(s string) string {
+	switch {
+	case fullURL.MatchString(s):
+		return "is a whole URL; with provider it is a path below it, such as /v1/models"
+	case !strings.HasPrefix(s, "/"):
+		return "does not start with /; with provider it is a path below it, such as /v1/models"
+	case strings.HasPrefix(s, "//"):
+		return "starts with //, as the name of another host does; with provider it is a path below it, such as /v1/models"
+	}
+	return ""
+}
+
+var fullURL = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // badURL says what is wrong with a URL. It does not repeat the URL, which may
 // hold a secret.

@@ -31,8 +31,9 @@ func TestTheNearestLayerWins(t *testing.T) {
 		Environ: []string{
 			"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=127.0.0.1:2", "TIDEOVER_SERVER_RETENTION=2d", "TIDEOVER_SERVER_MAX_BODY=2MiB",
 			"TIDEOVER_SERVER_TOKEN=PLANTED", "TIDEOVER_SERVER_DURABILITY=", "TIDEOVER_ATTEMPT=3", "TIDEOVER_SERVERS=x",
+			"TIDEOVER_GATEWAY_LISTEN=127.0.0.1:4", "TIDEOVER_GATEWAY_TOKEN=PLANTED",
 		},
-		Flags: map[string]string{"listen": "127.0.0.1:3", "dead-retention": "3d"},
+		Flags: map[string]string{"listen": "127.0.0.1:3", "dead-retention": "3d", "gateway.listen": "127.0.0.1:5"},
 	})
 	for path, want := range map[string]string{
 		"server.listen":         "127.0.0.1:3 from flag --listen",
@@ -44,6 +45,8 @@ func TestTheNearestLayerWins(t *testing.T) {
 		"server.data":           "/file from /etc/tideover.yaml:5",
 		"server.socket":         "/file/tideover.sock from default",
 		"server.durability":     "full from default",
+		"gateway.token":         "${env:TIDEOVER_GATEWAY_TOKEN} from env TIDEOVER_GATEWAY_TOKEN",
+		"gateway.listen":        "127.0.0.1:5 from flag --listen",
 	} {
 		if got[path] != want {
 			t.Errorf("%s = %s, want %s", path, got[path], want)
@@ -55,6 +58,7 @@ func TestWithoutAFileThereAreDefaults(t *testing.T) {
 	got := origins(t, config.Source{Environ: []string{"HOME=/home/me"}})
 	want := []string{
 		"audit.file = /home/me/.local/state/tideover/audit.jsonl from default", "audit.keep = 5 from default", "audit.max-size = 10MB from default",
+		"gateway.listen = 127.0.0.1:7878 from default",
 		"server.concurrency = 64 from default", "server.data = /home/me/.local/state/tideover from default",
 		"server.dead-retention = 90d from default", "server.durability = full from default",
 		"server.listen = 127.0.0.1:7878 from default", "server.max-body = 1MiB from default",
@@ -106,6 +110,9 @@ func TestBadLayers(t *testing.T) {
 		{"open without a token", []string{"TIDEOVER_SERVER_LISTEN=:80"}, nil, `env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, and there is no token; set server.token, or listen on 127.0.0.1
 env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1`},
 		{"a bad host", []string{"TIDEOVER_SERVER_HOSTS=a.example, b:80"}, nil, `env TIDEOVER_SERVER_HOSTS: server.hosts[1]: "b:80" is not a host name such as tideover.example.com or an IP address, without port`},
+		{"unknown variable of the gateway", []string{"TIDEOVER_GATEWAY_LISEN=x"}, nil, `env TIDEOVER_GATEWAY_LISEN: key "lisen" is unknown; did you mean "listen"?`},
+		{"unknown flag of the gateway", nil, map[string]string{"gateway.port": "x"}, `flag --port: key "port" is unknown; use listen`},
+		{"an open gateway without a token", []string{"TIDEOVER_GATEWAY_LISTEN=:80"}, nil, `env TIDEOVER_GATEWAY_LISTEN: gateway.listen: ":80" is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1`},
 		{"a secret on the command line", nil, map[string]string{"token": "PLANTED"}, `flag --token: server.token: a secret must not stand in the file; write a reference: ${env:…} or ${file:…}`},
 		{"no home", []string{"HOME="}, nil, "default: server.data: there is no home folder for the data; set server.data"},
 	} {

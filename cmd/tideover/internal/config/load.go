@@ -24,7 +24,7 @@ type Source struct {
 	Path     string            // of the file; empty means that there is none
 	Data     []byte            // the file's content, if it has been read already; relative paths in it start at Path's folder
 	Environ  []string          // as from os.Environ; nil means the process's
-	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}
+	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}; or by the gateway's: "gateway.listen"
 	Redactor *secret.Redactor  // learns the value of every secret that is looked up; may be nil
 }
 
@@ -133,7 +133,7 @@ func newLoader(src Source) (*loader, error) {
 		l.dir = abs
 	}
 	l.cfg = &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*Workflow{}, Notifiers: map[string]*Notifier{},
-		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, dir: l.dir,
+		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, Providers: map[string]*Provider{}, dir: l.dir,
 	}
 	l.cfg.secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
 	return l, nil
@@ -153,7 +153,7 @@ func (l *loader) file(data []byte) {
 		}
 		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
 	}
-	for _, section := range []string{"server", "audit"} {
+	for _, section := range []string{"server", "audit", "gateway"} {
 		// They are there also when the file does not speak of them.
 		if root.kind == mapKind && root.get(section) == nil {
 			root.pairs = append(root.pairs, pair{given(section, "default"), &node{kind: mapKind}})
@@ -187,6 +187,16 @@ var rootKeys = []key[Config]{
 		set: func(l *loader, at place, c *Config) {
 			l.named(at, "notifier", func(name string, at place) { c.Notifiers[name] = l.notifier(name, at) })
 		},
+	},
+	{ // before the workflows, whose steps use them
+		name: "providers", doc: "Remote APIs that the gateway and steps use, by name: /p/name/ at the gateway.",
+		schema: func() *jsonschema.Schema { return namedSchema(orNull(describe(providerKeys))) },
+		set:    func(l *loader, at place, _ *Config) { l.providers(at) },
+	},
+	{
+		name: "gateway", doc: "How callers reach the providers. Each key is also a variable, TIDEOVER_GATEWAY_LISTEN for listen.",
+		schema: func() *jsonschema.Schema { return orNull(describe(gatewayKeys)) },
+		set:    func(l *loader, at place, c *Config) { l.gateway(at, &c.Gateway) },
 	},
 	{
 		name: "workflows", doc: "Workflows by name.",
@@ -238,7 +248,7 @@ var rootKeys = []key[Config]{
 			})
 		},
 	},
-	{name: "providers", soon: true}, {name: "nip90", soon: true},
+	{name: "nip90", soon: true},
 }
 
 // reserved refuses names that end like those of the alarms.

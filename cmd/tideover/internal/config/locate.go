@@ -43,7 +43,7 @@ func (l *loader) locate(root *node) {
 		l.bad(at, "%v, where a map is expected", section.kind)
 		return
 	}
-	at.node = l.layers(section)
+	at.node = layers(l, at, serverKeys)
 	l.problems = nil // of variables that are about something else
 	var keys []key[Server]
 	for _, k := range serverKeys {

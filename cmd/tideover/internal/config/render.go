@@ -66,7 +66,9 @@ func (s *Step) Stdin(d Data) (string, error) {
 }
 
 // Request returns the request of a step, new for each attempt. Its URL and
-// headers may hold secrets: pass what is printed of it through the redactor.
+// headers may hold secrets: pass what is printed of it through the redactor. If
+// the step has a provider, its URL is the path below that, with neither scheme nor
+// host.
 func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	sc, err := s.scope(d)
 	if err != nil {
@@ -76,7 +78,7 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if msg := badURL(target); msg != "" { // http would quote it, secrets included
+	if msg := s.badTarget(target); msg != "" { // http would quote it, secrets included
 		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.url.src, msg)
 	}
 	body, err := s.part(s.body, sc, "http.body", "")

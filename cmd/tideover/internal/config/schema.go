@@ -14,7 +14,7 @@ import (
 // same keys, and the same values as far as a schema can tell them.
 //
 // Only the loader knows what depends on several values, such as needs, names of
-// notifiers and headers in two spellings; what a text means that has a grammar of
+// notifiers and providers, and headers in two spellings; what a text means that has a grammar of
 // its own: policies, templates, schedules, URLs, addresses, time zones; which secrets
 // are written out; and what JSON does not keep of a number, which is how it is
 // written: 3.0 and 0x3 are no counts to the loader.

@@ -108,10 +108,15 @@ func markedSecret(name, value string) (literal string, found bool) {
 
 // refuseLiteral records a secret that stands in the file, without repeating it.
 func (l *loader) refuseLiteral(at place, literal string, mode refMode) {
+	l.refuse(at, literal, writeReference[mode])
+}
+
+// refuse is refuseLiteral with what to do about it.
+func (l *loader) refuse(at place, literal, what string) {
 	if len(l.problems) < maxProblems {
 		l.literals = append(l.literals, literal, at.node.text)
 	}
-	l.bad(at, "%s", writeReference[mode])
+	l.bad(at, "%s", what)
 }
 
 // text reads a text with templates, and checks that its references lead

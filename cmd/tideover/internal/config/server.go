@@ -13,7 +13,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-const envPrefix = "TIDEOVER_SERVER_"
+// defaultListen is where it listens unless said.
+const defaultListen = "127.0.0.1:7878"
 
 // maxSocket is how long the path of a unix socket may be, on the system that
 // allows least.
@@ -25,7 +26,7 @@ func (l *loader) server(at place, s *Server) {
 		at.node = &node{kind: mapKind}
 	}
 	if at.node.kind == mapKind {
-		at.node = l.layers(at.node)
+		at.node = layers(l, at, serverKeys)
 	}
 	found, _ := object(l, at, serverKeys, s)
 	l.defaultPlaces(at, found, s)
@@ -44,52 +45,10 @@ func (l *loader) open(listen place, found map[string]place, s *Server) {
 	}
 }
 
-// layers returns the section with what variables and flags say in it.
-func (l *loader) layers(section *node) *node {
-	n := *section
-	n.pairs = slices.Clone(section.pairs)
-	var names []string
-	for _, k := range serverKeys {
-		names = append(names, k.name)
-		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(k.name, "-", "_"))
-		if v := l.env[variable]; v != "" { // an empty one is as good as none
-			n.override(k.name, given(v, "env "+variable))
-		}
-	}
-	for _, v := range l.env.withPrefix(envPrefix) {
-		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, envPrefix)), "_", "-")
-		if !slices.Contains(names, name) {
-			l.bad(place{"", given("", "env "+v)}, "%s", unknown(name, names))
-		}
-	}
-	flags := make([]string, 0, len(l.flags))
-	for name := range l.flags {
-		flags = append(flags, name)
-	}
-	slices.Sort(flags)
-	for _, name := range flags {
-		value := given(l.flags[name], "flag --"+name)
-		if !slices.Contains(names, name) {
-			l.bad(place{"", value}, "%s", unknown(name, names))
-			continue
-		}
-		n.override(name, value)
-	}
-	return &n
-}
-
-// override sets the value of a key.
-func (n *node) override(name string, val *node) {
-	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key.text == name })
-	n.pairs = append(n.pairs, pair{given(name, val.origin), val})
-}
-
 var serverKeys = []key[Server]{
 	{
-		name: "listen", def: "127.0.0.1:7878", doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
-		schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
-		},
+		name: "listen", def: defaultListen, doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
+		schema: listenSchema,
 		set: func(l *loader, at place, s *Server) {
 			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
 				s.Listen = text
@@ -123,7 +82,7 @@ var serverKeys = []key[Server]{
 	},
 	{
 		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
-		schema: func() *jsonschema.Schema { s := textSchema(); s.Pattern = `\$\{(env|file):[^}]+\}`; return s },
+		schema: referenceSchema,
 		set:    func(l *loader, at place, s *Server) { s.Token = l.secretText(at) },
 	},
 	{
@@ -149,6 +108,10 @@ var serverKeys = []key[Server]{
 	},
 }
 
+func listenSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
+}
+
 func (l *loader) checkListen(at place, text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -166,9 +129,10 @@ func (l *loader) checkListen(at place, text string) bool {
 // than localhost may resolve to anything, and no host means all interfaces.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
+	return err == nil && loopbackHost(host)
+}
+
+func loopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

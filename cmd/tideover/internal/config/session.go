@@ -177,8 +177,8 @@ func noNotifier(name string, c *Config) string {
 	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// sessionPolicy reads the policy of a session.
-func (l *loader) sessionPolicy(at place) (p retry.Policy) {
+// shownPolicy reads a policy and records it.
+func (l *loader) shownPolicy(at place) (p retry.Policy) {
 	p, ok := l.policy(at)
 	if ok {
 		l.value(at, p.String())

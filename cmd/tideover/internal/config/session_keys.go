@@ -59,7 +59,7 @@ var sessionKeys = []key[Session]{
 	},
 	{
 		name: "policy", def: session.DefaultPolicy, doc: "When it is tried again: a text, the name of a policy, or a map.", schema: policySchema,
-		set: func(l *loader, at place, d *Session) { d.Policy = l.sessionPolicy(at) },
+		set: func(l *loader, at place, d *Session) { d.Policy = l.shownPolicy(at) },
 	},
 	{
 		name: "windows", def: "10", doc: "How many stated resets are waited for.", schema: count(1),

@@ -29,6 +29,7 @@ type Step struct {
 	OutputLimit   int64  // bytes that are kept of stdout, and of stderr
 	Concurrency   int    // attempts of this step at once, all runs together; 0 means no limit
 	Method        string // of a request; empty for a command
+	Provider      string // that a request goes to; empty means that its URL says where
 	Expect        Codes  // statuses of a request that are a success; nil means 200-299
 
 	run     []*text

@@ -29,6 +29,7 @@ type storedStep struct {
 	OutputLimit   int64             `json:"output_limit"`
 	Concurrency   int               `json:"concurrency,omitempty"`
 	Method        string            `json:"method,omitempty"`
+	Provider      string            `json:"provider,omitempty"`
 	URL           *string           `json:"url,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	Body          *string           `json:"body,omitempty"`
@@ -41,7 +42,7 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	st := storedStep{
 		ID: s.ID, Needs: s.Needs, After: s.after, GiveUp: s.giveUp, Policy: s.Policy, Base: s.base, Dir: s.Dir,
 		RetryExit: s.RetryExit, PermanentExit: s.PermanentExit, OutputLimit: s.OutputLimit, Concurrency: s.Concurrency,
-		Method: s.Method, Expect: s.Expect,
+		Method: s.Method, Provider: s.Provider, Expect: s.Expect,
 		Env: sources(s.env), Headers: sources(s.headers), Stdin: source(s.stdin), URL: source(s.url), Body: source(s.body),
 	}
 	for _, t := range s.run {
@@ -78,7 +79,7 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	out := Step{
 		ID: st.ID, Needs: st.Needs, after: st.After, giveUp: st.GiveUp, Policy: st.Policy, base: st.Base, Dir: st.Dir,
 		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
-		Method: st.Method, Expect: st.Expect,
+		Method: st.Method, Provider: st.Provider, Expect: st.Expect,
 		env: p.named("env", st.Env), headers: p.named("headers", st.Headers),
 		stdin: p.text("stdin", st.Stdin, withoutRefs), url: p.text("url", st.URL, withRefs), body: p.text("body", st.Body, withoutRefs),
 	}

@@ -13,6 +13,7 @@ var hints = map[string]string{
 	"timeout": "the policy's attempt-timeout or total-timeout", "attempt-timeout": "policy", "total-timeout": "policy",
 	"cron": "schedule", "every": "schedule", "name": "id", "cwd": "dir", "workdir": "dir", "working-directory": "dir",
 	"environment": "env", "url": "one of get, post, put, patch, delete, head", "method": "one of get, post, put, patch, delete, head",
+	"api-key": "auth", "api_key": "auth", "apikey": "auth", "key": "auth", "keys": "auth", "token": "auth",
 	"address": "listen", "port": "listen", "bind": "listen", "state": "data", "on-failure": "on-give-up",
 }
 

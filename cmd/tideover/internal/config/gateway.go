@@ -1,0 +1,39 @@
+package config
+
+// Gateway is how callers reach the providers.
+type Gateway struct {
+	Token  *SecretText // callers must bring it; nil means that only this machine may ask
+	Listen string      // host:port of a gateway that runs alone; serve has Server.Listen
+}
+
+// gateway reads the section with the variables and the flags over it.
+func (l *loader) gateway(at place, g *Gateway) {
+	if at.node.kind == nullKind {
+		at.node = &node{kind: mapKind}
+	}
+	if at.node.kind == mapKind {
+		at.node = layers(l, at, gatewayKeys)
+	}
+	found, _ := object(l, at, gatewayKeys, g)
+	listen, said := found["listen"]
+	if _, token := found["token"]; said && !token && g.Listen != "" && !loopback(g.Listen) {
+		l.bad(listen, "%q is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1", g.Listen)
+	}
+}
+
+var gatewayKeys = []key[Gateway]{
+	{
+		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", schema: referenceSchema,
+		set: func(l *loader, at place, g *Gateway) { g.Token = l.secretText(at) },
+	},
+	{
+		name: "listen", def: defaultListen, doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
+		schema: listenSchema,
+		set: func(l *loader, at place, g *Gateway) {
+			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
+				g.Listen = text
+				l.value(at, text)
+			}
+		},
+	},
+}

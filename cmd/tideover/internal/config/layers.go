@@ -1,0 +1,56 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// layers returns a section with what variables and flags say in it. The variable
+// of server.max-body is TIDEOVER_SERVER_MAX_BODY.
+func layers[T any](l *loader, at place, keys []key[T]) *node {
+	n := *at.node
+	n.pairs = slices.Clone(at.node.pairs)
+	prefix := "TIDEOVER_" + strings.ToUpper(at.path) + "_"
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+		variable := prefix + strings.ToUpper(strings.ReplaceAll(k.name, "-", "_"))
+		if v := l.env[variable]; v != "" { // an empty one is as good as none
+			n.override(k.name, given(v, "env "+variable))
+		}
+	}
+	for _, v := range l.env.withPrefix(prefix) {
+		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, prefix)), "_", "-")
+		if !slices.Contains(names, name) {
+			l.bad(place{"", given("", "env "+v)}, "%s", unknown(name, names))
+		}
+	}
+	for _, f := range l.flagsOf(at.path) {
+		if !slices.Contains(names, f.key.text) {
+			l.bad(place{"", f.val}, "%s", unknown(f.key.text, names))
+			continue
+		}
+		n.override(f.key.text, f.val)
+	}
+	return &n
+}
+
+// flagsOf returns the flags of a section, sorted. Those without a section are the
+// server's.
+func (l *loader) flagsOf(section string) (flags []pair) {
+	for flag, value := range l.flags {
+		name, ofGateway := strings.CutPrefix(flag, "gateway.")
+		if ofGateway == (section == "gateway") {
+			origin := "flag --" + name
+			flags = append(flags, pair{given(name, origin), given(value, origin)})
+		}
+	}
+	slices.SortFunc(flags, func(a, b pair) int { return strings.Compare(a.key.text, b.key.text) })
+	return flags
+}
+
+// override sets the value of a key.
+func (n *node) override(name string, val *node) {
+	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key.text == name })
+	n.pairs = append(n.pairs, pair{given(name, val.origin), val})
+}

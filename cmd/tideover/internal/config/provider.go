@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// Provider is a remote API that the gateway and steps use. Its Spec is without
+// what may be secret, the keys and the headers; see [Provider.Resolve].
+type Provider struct {
+	gateway.Spec
+	Auth    []NamedSecret // the keys; none means that callers bring their own, unless it is Keyless
+	Headers []NamedSecret // set on every request, sorted by name
+}
+
+// ProviderNames returns the names of the providers in the order of the file.
+func (c *Config) ProviderNames() []string { return c.providers }
+
+// ProviderSpecs returns all providers with their secrets, in the order of the file.
+func (c *Config) ProviderSpecs() ([]gateway.Spec, error) {
+	var errs []error
+	specs := make([]gateway.Spec, 0, len(c.providers))
+	for _, name := range c.providers {
+		s, err := c.Providers[name].Resolve(c.secrets)
+		specs, errs = append(specs, s), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return specs, nil
+}
+
+// Resolve returns the provider with its keys and headers, as the references lead
+// to them now.
+func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
+	s := p.Spec
+	if s.BaseURL != nil {
+		base := *s.BaseURL
+		s.BaseURL = &base
+	}
+	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	var errs []error
+	for _, k := range p.Auth {
+		v, err := sendable(k.Value, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("provider %q: auth: %s: %w", p.Name, k.Name, err))
+		}
+		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: v})
+	}
+	for _, h := range p.Headers {
+		v, err := sendable(h.Value, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("provider %q: headers: %s: %w", p.Name, h.Name, err))
+		}
+		s.Headers = append(s.Headers, gateway.Header{Name: h.Name, Value: v})
+	}
+	return s, errors.Join(errs...)
+}
+
+// sendable resolves what goes into a header, and refuses what would break it.
+func sendable(s *SecretText, r secret.Resolver) (secret.String, error) {
+	v, err := s.Resolve(r)
+	if err != nil {
+		return v, err
+	}
+	if text := v.Reveal(); strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return v, fmt.Errorf("what %q makes can't stand in a header: there is a line break in it, or a space at an end", s)
+	}
+	return v, nil
+}
+
+// providerDraft is a provider while it is read, with what can only be checked
+// when all are known.
+type providerDraft struct {
+	*Provider
+	at         place
+	found      map[string]place // also those inside of others, such as rate.burst
+	open       bool             // callers bring their own credentials
+	formatRead bool             // nothing is wrong with what is said of the format
+	fallbacks  []place
+}
+
+// providers reads the section.
+func (l *loader) providers(at place) {
+	var drafts []*providerDraft
+	l.named(at, "provider", func(name string, at place) {
+		d := l.provider(name, at)
+		l.cfg.providers = append(l.cfg.providers, name)
+		l.cfg.Providers[name] = d.Provider
+		drafts = append(drafts, d)
+	})
+	for _, d := range drafts {
+		l.fallbacks(d, drafts)
+	}
+	l.together(at, drafts)
+}
+
+// provider reads one of them.
+func (l *loader) provider(name string, at place) *providerDraft {
+	if at.node.kind == nullKind { // a preset needs no more than its name
+		at.node = &node{kind: mapKind, line: at.node.line, col: at.node.col}
+	}
+	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]place{}}
+	if object(l, at, providerKeys, d); at.node.kind != mapKind {
+		return d
+	}
+	d.open = !d.has("auth")
+	if !d.has("preset") {
+		d.Preset = gateway.Generic
+		if slices.Contains(gateway.Presets, name) {
+			d.Preset = name
+		}
+		l.value(at.child("preset", given("", "default")), d.Preset)
+	}
+	if d.Preset != "" {
+		d.Spec = d.Fill()
+		l.providerDefaults(d)
+	}
+	l.checkProvider(d)
+	d.formatRead = d.Preset != "" && !l.wrong(at.path+".format")
+	return d
+}
+
+func (d *providerDraft) has(name string) bool { return d.found[name].node != nil }
+
+// baseURL reads where the requests go. It is shown to everybody, and so has
+// neither references nor credentials.
+func (l *loader) baseURL(at place) *url.URL {
+	s, ok := l.scalar(at)
+	if !ok {
+		return nil
+	}
+	literal, found := urlSecret(s)
+	if !found {
+		literal, found = knownSecret(s)
+	}
+	if found {
+		l.refuse(at, literal, "a secret must not stand in the file; credentials belong in auth")
+		return nil
+	}
+	msg := badURL(s)
+	u, err := url.Parse(s)
+	switch {
+	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
+		msg = "has a reference or a template, which can't be used here: it is shown to everybody"
+	case msg != "" || err != nil:
+	case u.User != nil:
+		msg = "has a user in it; credentials belong in auth"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		msg = "has more than a path behind the host; requests go below it"
+	}
+	if msg != "" {
+		l.bad(at, "%q %s", s, msg)
+		return nil
+	}
+	l.value(at, s)
+	return u
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+)
+
+// checkProvider checks what is to be said of a provider by itself.
+func (l *loader) checkProvider(d *providerDraft) {
+	l.keysWithout(d)
+	l.inTheClear(d)
+	l.keyHeader(d)
+	if d.Preset == "" {
+		return // the gateway could say nothing more
+	}
+	spec, _ := d.Resolve(l.cfg.secrets) // what is wrong with secrets has been said
+	for _, err := range joined(spec.Validate()) {
+		l.providerProblem(d, err)
+	}
+}
+
+// providerProblem records what the gateway finds wrong, where it stands. Of what
+// could not be read it has nothing new to say.
+func (l *loader) providerProblem(d *providerDraft, err error) {
+	f, ok := errors.AsType[*gateway.FieldError](err)
+	if !ok {
+		l.bad(d.at, "%s", oneLine(err))
+		return
+	}
+	switch here, found := d.found[f.Field]; {
+	case found && !l.wrong(here.path):
+		l.bad(here, "%s", oneLine(f.Err))
+	case found, f.Field == "" && !validName.MatchString(d.Name):
+	case f.Field == "":
+		l.bad(d.at, "%s", oneLine(f.Err))
+	case f.Field == "base-url":
+		l.bad(d.at, "%q is missing; the preset %s has none of its own", f.Field, d.Preset)
+	default:
+		l.bad(d.at, "%s: %s", f.Field, oneLine(f.Err))
+	}
+}
+
+// wrong reports whether there is a problem at the path, or inside of it.
+func (l *loader) wrong(path string) bool {
+	return slices.ContainsFunc(l.problems, func(p *FieldError) bool {
+		rest, ok := strings.CutPrefix(p.Path, path)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// keysWithout refuses keys that are nothing without others.
+func (l *loader) keysWithout(d *providerDraft) {
+	for _, c := range []struct {
+		key    string
+		needed bool
+		why    string
+	}{
+		{"auth-scheme", len(d.Auth) > 0 || l.wrong(d.at.path+".auth"), "there is no key in auth that it could stand before"},
+		{"breaker.slow-rate", d.has("breaker.slow"), "there is no breaker.slow, which says what is slow"},
+		{"fallback-after", len(d.fallbacks) > 0 || l.wrong(d.at.path+".fallback"), "there is no fallback that could take over"},
+	} {
+		if d.has(c.key) && !c.needed && !l.wrong(d.found[c.key].path) {
+			l.bad(d.found[c.key], "%s", c.why)
+		}
+	}
+}
+
+// inTheClear refuses to send secrets over a network without encryption.
+func (l *loader) inTheClear(d *providerDraft) {
+	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) {
+		return
+	}
+	what := ""
+	if len(d.Auth) > 0 {
+		what = "the key"
+	}
+	for _, h := range d.Headers {
+		if len(h.Value.text.refs) > 0 && what == "" {
+			what = fmt.Sprintf("the secret of the header %s", h.Name)
+		}
+	}
+	if what != "" {
+		l.bad(d.found["base-url"], "%s would cross the network in the clear; use https, or a provider on this machine", what)
+	}
+}
+
+// keyHeader refuses a header that would take the place of the key.
+func (l *loader) keyHeader(d *providerDraft) {
+	for _, h := range d.Headers {
+		if len(d.Auth) > 0 && http.CanonicalHeaderKey(h.Name) == http.CanonicalHeaderKey(d.AuthHeader) {
+			at := d.found["headers"]
+			l.bad(at.child(h.Name, at.node.get(h.Name)), "%s is the header in which the key is sent", h.Name)
+		}
+	}
+}

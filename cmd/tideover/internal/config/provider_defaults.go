@@ -1,0 +1,51 @@
+package config
+
+import "strconv"
+
+// providerDefaults records what is used for keys that are not said.
+func (l *loader) providerDefaults(d *providerDraft) {
+	b, base := &d.Breaker, ""
+	if d.BaseURL != nil {
+		base = d.BaseURL.String()
+	}
+	for _, v := range []struct {
+		key  string
+		used bool
+		text string
+	}{
+		{"base-url", base != "", base},
+		{"format", d.Format != "", d.Format},
+		{"auth-header", !d.Keyless, d.AuthHeader},
+		{"auth-scheme", len(d.Auth) > 0 && d.AuthScheme != "", d.AuthScheme},
+		{"policy", true, d.Policy.String()},
+		{"retry-posts", true, d.Posts},
+		{"rate.queue", true, strconv.Itoa(d.Queue)},
+		{"priority", true, d.Priority.String()},
+		{"breaker.failures", true, strconv.FormatFloat(100*b.FailureRate, 'g', 6, 64) + "%"},
+		{"breaker.window", b.WindowCalls == 0, formatDuration(b.Window)},
+		{"breaker.of-last", b.WindowCalls == 0, strconv.Itoa(b.MinCalls)},
+		{"breaker.consecutive", true, strconv.Itoa(b.ConsecutiveFailures)},
+		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // which package breaker fills in
+		{"fallback-after", len(d.Fallback) > 0, strconv.Itoa(d.FallbackAfter)},
+		{"stream.hold", true, formatDuration(d.Hold)},
+		{"stream.idle", true, formatDuration(d.Idle)},
+		{"max-body", true, formatSize(d.MaxBody)},
+	} {
+		if v.used && !d.has(v.key) {
+			l.value(d.at.child(v.key, given("", "default")), v.text)
+		}
+	}
+}
+
+// formatSize writes a number of bytes in the largest unit that it fills.
+func formatSize(n int64) string {
+	for _, u := range []struct {
+		bytes int64
+		unit  string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.unit
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+)
+
+// fallbacks checks the providers that take over for one, when all are known.
+func (l *loader) fallbacks(d *providerDraft, all []*providerDraft) {
+	seen := map[string]bool{}
+	for _, at := range d.fallbacks {
+		name := at.node.text
+		i := slices.IndexFunc(all, func(o *providerDraft) bool { return o.Name == name })
+		switch {
+		case seen[name]:
+			l.bad(at, "%q is given already", name)
+		case name == d.Name:
+			l.bad(at, "provider %q can't take over from itself", name)
+		case i < 0:
+			l.bad(at, "%s", l.noProvider(name))
+		default:
+			l.fallback(at, d, all[i])
+		}
+		seen[name] = true
+	}
+}
+
+// fallback checks one of them. What is wrong with its own keys has been said.
+func (l *loader) fallback(at place, d, o *providerDraft) {
+	switch {
+	case !d.formatRead || !o.formatRead:
+	case d.Format == "":
+		l.bad(at, "provider %q does not say what its wire format is, which %q must share; give it one with format", d.Name, o.Name)
+	case o.Format == "":
+		l.bad(at, "provider %q does not say what its wire format is, and %q speaks %q; give it one with format", o.Name, d.Name, d.Format)
+	case d.Format != o.Format:
+		l.bad(at, "provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
+	}
+	if o.open {
+		l.bad(at, "provider %q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", o.Name)
+	}
+}
+
+// noProvider says that there is no provider of the name, and which may be meant.
+func (l *loader) noProvider(name string) string {
+	names := l.cfg.providers
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("there is no provider %q; did you mean %q?", name, near)
+	}
+	const most = 10
+	return fmt.Sprintf("there is no provider %q in the section providers; there are %s",
+		name, cmp.Or(strings.Join(names[:min(len(names), most)], ", "), "none"))
+}
+
+// together has the gateway look at all providers, once nothing is wrong with any.
+func (l *loader) together(at place, drafts []*providerDraft) {
+	if l.wrong(at.path) {
+		return
+	}
+	specs, err := l.cfg.ProviderSpecs()
+	if err != nil { // the secrets have just been there
+		l.bad(at, "%s", oneLine(err))
+		return
+	}
+	for _, err := range joined(gateway.ValidateAll(specs)) {
+		f, _ := errors.AsType[*gateway.FieldError](err)
+		i := slices.IndexFunc(drafts, func(d *providerDraft) bool { return f != nil && d.Name == f.Provider })
+		if i < 0 {
+			l.bad(at, "%s", oneLine(err))
+			continue
+		}
+		l.providerProblem(drafts[i], err)
+	}
+}
