@@ -1,0 +1,173 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// prefixes are how the names of headers begin that an answer may have. A name
+// that is none of these is a mistake more often than not.
+var prefixes = []string{"x-", "ratelimit-", "anthropic-ratelimit-"}
+
+// otherHeaders are the further ones.
+var otherHeaders = []string{"retry-after", "retry-after-ms", "date", "connection", "content-type", "location", "server", "set-cookie", "www-authenticate"}
+
+func isHeader(name string) bool {
+	if slices.Contains(otherHeaders, name) {
+		return true
+	}
+	for _, p := range prefixes {
+		if rest, ok := strings.CutPrefix(name, p); ok && rest != "" && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func headerNames() string {
+	return strings.Join(otherHeaders, ", ") + ", " + strings.Join(prefixes, "..., ") + "..."
+}
+
+// isWait reports whether the header says when to come back, so that its value may
+// be computed. Date may be too, for a clock that is wrong.
+func isWait(name string) bool {
+	return name == "date" || strings.Contains(name, "retry-after") || strings.Contains(name, "ratelimit") && strings.Contains(name, "reset")
+}
+
+// waitForm is a form in which a wait is stated: FORM:DURATION.
+type waitForm struct {
+	name  string
+	point bool // a point in time, in whole seconds
+	write func(d time.Duration, now time.Time) string
+}
+
+var waitForms = []waitForm{
+	{"seconds", false, func(d time.Duration, _ time.Time) string { return strconv.FormatInt(ceilSeconds(d), 10) }},
+	{"decimal", false, func(d time.Duration, _ time.Time) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }},
+	{"ms", false, func(d time.Duration, _ time.Time) string {
+		return strconv.FormatInt(int64(math.Ceil(float64(d)/float64(time.Millisecond))), 10)
+	}},
+	{"duration", false, func(d time.Duration, _ time.Time) string { return d.String() }},
+	{"imf", true, dated(http.TimeFormat)},
+	{"rfc850", true, dated("Monday, 02-Jan-06 15:04:05 GMT")},
+	{"asctime", true, dated(time.ANSIC)},
+	{"rfc3339", true, dated(time.RFC3339)},
+	{"epoch", true, func(d time.Duration, now time.Time) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }},
+	{"epoch-ms", false, func(d time.Duration, now time.Time) string {
+		return strconv.FormatInt(now.Add(d+time.Millisecond-1).UnixMilli(), 10)
+	}},
+}
+
+func dated(layout string) func(time.Duration, time.Time) string {
+	return func(d time.Duration, now time.Time) string { return now.Add(d).UTC().Format(layout) }
+}
+
+// nonsense are values that servers send and that must not be believed.
+var nonsense = map[string]string{"garbage": "soon", "negative": "-5", "huge": "10000000000"}
+
+// due stands for the time until there is room again.
+const due = "due"
+
+func usesDue(value string) bool { return value == due || strings.HasSuffix(value, ":"+due) }
+
+// cutForm returns the form of a wait and its duration, if it is stated in one.
+func cutForm(value string) (form waitForm, span string, ok bool) {
+	for _, f := range waitForms {
+		if span, ok := strings.CutPrefix(value, f.name+":"); ok {
+			return f, span, true
+		}
+	}
+	return waitForm{}, "", false
+}
+
+// parseSpan reads the duration of a form, which may be negative.
+func parseSpan(text string) (time.Duration, error) {
+	rest, negative := strings.CutPrefix(text, "-")
+	d, err := parseDuration(rest)
+	if negative {
+		d = -d
+	}
+	return d, err
+}
+
+// checkHeader says what is wrong with the value of a header.
+func checkHeader(name, value string) error {
+	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) || strings.TrimSpace(value) != value {
+		return fmt.Errorf("%q can't be the value of a header", value)
+	}
+	if _, span, ok := cutForm(value); ok && isWait(name) && span != due {
+		_, err := parseSpan(span)
+		return err
+	}
+	return nil
+}
+
+// headerValue returns the value to send. left is what due stands for.
+func headerValue(h Header, now time.Time, left time.Duration) string {
+	if !isWait(h.Name) {
+		return h.Value
+	}
+	if text, ok := nonsense[h.Value]; ok {
+		return text
+	}
+	value := h.Value
+	if value == due {
+		value = ownForm(h.Name) + ":" + due
+	}
+	form, span, ok := cutForm(value)
+	switch {
+	case !ok:
+		return h.Value
+	case span != due:
+		left, _ = parseSpan(span) // was checked
+	case form.point: // not a part of a second too early
+		left = now.Add(left + time.Second - 1).Truncate(time.Second).Sub(now)
+	}
+	return form.write(left, now)
+}
+
+// ownForm returns the form that servers use in the header.
+func ownForm(name string) string {
+	switch {
+	case name == "date":
+		return "imf"
+	case strings.HasSuffix(name, "-ms"):
+		return "ms"
+	case strings.HasPrefix(name, "anthropic-"):
+		return "rfc3339"
+	case strings.HasPrefix(name, "x-ratelimit-reset-"):
+		return "duration"
+	case name == "x-ratelimit-reset":
+		return "epoch"
+	}
+	return "seconds"
+}
+
+// writeHeaders adds the headers of an answer. A limit whose reset is stated is
+// used up, unless the answer says what remains. Points in time count from the
+// answer's own Date, which is that of a clock that may be wrong.
+func writeHeaders(to http.Header, list []Header, now time.Time, left time.Duration) {
+	for _, h := range list {
+		if _, span, ok := cutForm(h.Value); h.Name == "date" && ok && span != due {
+			skew, _ := parseSpan(span)
+			to.Set("Date", headerValue(h, now, left))
+			now = now.Add(skew)
+		}
+		if isWait(h.Name) && strings.Contains(h.Name, "reset") {
+			to.Set(strings.Replace(h.Name, "reset", "remaining", 1), "0")
+		}
+	}
+	if to.Get("Date") == "" {
+		to.Set("Date", now.UTC().Format(http.TimeFormat))
+	}
+	for _, h := range list {
+		if _, _, formed := cutForm(h.Value); h.Name != "date" || !formed {
+			to.Set(h.Name, headerValue(h, now, left))
+		}
+	}
+}

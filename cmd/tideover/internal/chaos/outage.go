@@ -1,0 +1,117 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// parseOutage reads what follows the word down: "30s every 5m", with "from 10s" if
+// the first is not after 5m, or "from 10s to 25s", with "after start" for those who
+// like it; then "as" and an answer.
+func parseOutage(list []string) (o Outage, rest []string, err error) {
+	o.As = Answer{Status: 503}
+	next := func() string {
+		if len(list) == 0 {
+			return ""
+		}
+		word := list[0]
+		list = list[1:]
+		return word
+	}
+	is := func(word string) bool {
+		if len(list) > 0 && list[0] == word {
+			list = list[1:]
+			return true
+		}
+		return false
+	}
+	span := func(after string) (d time.Duration) {
+		word := next()
+		if err != nil {
+			return 0
+		}
+		if d, err = parseDuration(word); err != nil {
+			err = fmt.Errorf("down: after %q: %w; want down 30s every 5m, or down from 10s to 25s", after, err)
+		}
+		return d
+	}
+	if is("from") {
+		o.From = span("from")
+		if err == nil && !is("to") {
+			err = fmt.Errorf("down: %q where there should be to; want down from 10s to 25s", next())
+		}
+		o.For = span("to") - o.From
+		if is("after") && !is("start") && err == nil {
+			err = fmt.Errorf("down: after %q: want start", next())
+		}
+	} else {
+		o.For = span("down")
+		if err == nil && !is("every") {
+			err = fmt.Errorf("down: %q where there should be every; want down 30s every 5m", next())
+		}
+		o.Every = span("every")
+		o.From = o.Every
+		if is("from") {
+			o.From = span("from")
+		}
+		if err == nil && o.Every == 0 {
+			err = errors.New("down: every 0s is always")
+		}
+	}
+	if err == nil && is("as") {
+		o.As, err = parseAnswer(next())
+	}
+	if err == nil {
+		if problems := o.problems(); len(problems) > 0 {
+			err = fmt.Errorf("down: %w", problems[0])
+		}
+	}
+	return o, list, err
+}
+
+// String returns the outage as a spec has it, without the word down.
+func (o Outage) String() string {
+	text := "from " + formatDuration(o.From) + " to " + formatDuration(o.From+o.For)
+	if o.Every != 0 {
+		text = formatDuration(o.For) + " every " + formatDuration(o.Every)
+		if o.From != o.Every {
+			text += " from " + formatDuration(o.From)
+		}
+	}
+	if as := o.As.String(); !o.As.zero() && as != "503" {
+		text += " as " + as
+	}
+	return text
+}
+
+func (o Outage) problems() (list []error) {
+	if o.For <= 0 {
+		list = append(list, errors.New("it ends before it begins"))
+	}
+	if o.Every != 0 && o.For >= o.Every {
+		list = append(list, errors.New("it begins again before it ends"))
+	}
+	if o.From < 0 || o.From > maxDuration || o.For > maxDuration || o.Every < 0 || o.Every > maxDuration {
+		list = append(list, errors.New("its times are out of range"))
+	}
+	return list
+}
+
+// when returns whether it is down after so much time since the start, and how long
+// until that changes; 0 means that it does not.
+func (o Outage) when(elapsed time.Duration) (down bool, left time.Duration) {
+	since := elapsed - o.From
+	if since >= 0 && o.Every > 0 {
+		since %= o.Every
+	}
+	switch {
+	case since < 0:
+		return false, -since
+	case since < o.For:
+		return true, o.For - since
+	case o.Every > 0:
+		return false, o.Every - since
+	}
+	return false, 0
+}

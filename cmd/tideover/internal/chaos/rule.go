@@ -1,0 +1,274 @@
+package chaos
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tideover/tideover/limit"
+)
+
+// The most of what is kept in memory for each rule.
+const (
+	maxConcurrent = 1_000_000
+	maxRate       = 100_000
+)
+
+// key is something of a rule that has a value. They are written in the order of
+// the table.
+type key struct {
+	name string
+	set  func(r *Rule, value string) error
+	get  func(r *Rule) string // "" means that it is not given
+}
+
+func keys() []key {
+	return []key{
+		{"per", setPer, func(r *Rule) string { return r.Per }},
+		{"delay", func(r *Rule, v string) (err error) { r.Delay, err = parseDelay(v); return }, func(r *Rule) string { return r.Delay.String() }},
+		{"body", func(r *Rule, v string) (err error) { r.Body, err = parseBody(v); return }, func(r *Rule) string { return r.Body.String() }},
+		{"concurrent", func(r *Rule, v string) (err error) { r.Concurrent, err = parseCount(v, maxConcurrent); return }, func(r *Rule) string { return someCount(r.Concurrent) }},
+		{"rate", func(r *Rule, v string) (err error) { r.Rate, err = limit.ParseRate(v); return }, rateText},
+		{"service", func(r *Rule, v string) (err error) { r.Service, err = parseService(v); return }, func(r *Rule) string { return r.Service.String() }},
+		{"over", func(r *Rule, v string) (err error) { r.Over, err = parseAnswer(v); return }, overText},
+	}
+}
+
+func rateText(r *Rule) string {
+	if r.Rate == (limit.Frequency{}) {
+		return ""
+	}
+	return r.Rate.String()
+}
+
+func overText(r *Rule) string {
+	if r.Over.zero() {
+		return ""
+	}
+	return r.Over.String()
+}
+
+var headerForm = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+func setPer(r *Rule, v string) error {
+	if r.Per = strings.ToLower(v); !headerForm.MatchString(r.Per) {
+		return fmt.Errorf("%q is not the name of a header", v)
+	}
+	return nil
+}
+
+// parseRule reads a rule: [MATCH:] words.
+func parseRule(text string) (r Rule, err error) {
+	parts, err := split(text, func(rest string) bool {
+		return rest[0] == ':' && (len(rest) == 1 || strings.IndexByte(" \t\r\n", rest[1]) >= 0)
+	})
+	if err != nil {
+		return r, err
+	}
+	rest := text
+	if len(parts) > 1 {
+		if r.Match, err = parseMatch(parts[0]); err != nil {
+			return r, err
+		}
+		rest = text[len(parts[0])+1:]
+	}
+	list, err := words(rest)
+	if err != nil {
+		return r, err
+	}
+	seen := map[string]bool{}
+	for len(list) > 0 {
+		if list, err = r.take(list, seen); err != nil {
+			return r, err
+		}
+	}
+	r.fill()
+	return r, nil
+}
+
+// fill spells out what a rule leaves unsaid.
+func (r *Rule) fill() {
+	if len(r.Script) == 0 {
+		r.Script = []Step{{Answer{Status: 200}, 1}}
+	}
+}
+
+// take reads what the first of the words begins, and returns the others.
+func (r *Rule) take(list []string, seen map[string]bool) ([]string, error) {
+	word := list[0]
+	name, value, valued := cutWord(word)
+	switch {
+	case word == "down":
+		o, rest, err := parseOutage(list[1:])
+		r.Down = append(r.Down, o)
+		return rest, err
+	case valued && !slices.Contains(keyNames(), name):
+		return list[1:], r.chance(name, value, word)
+	case word != "cycle" && !valued:
+		name = "script"
+	}
+	if seen[name] {
+		return nil, fmt.Errorf("%q: %s is given already; a script is one word, with commas between the answers", word, name)
+	}
+	seen[name] = true
+	return list[1:], r.set(name, cmp.Or(value, word))
+}
+
+// set sets a key. The script and cycle are two of them here.
+func (r *Rule) set(name, value string) (err error) {
+	switch name {
+	case "cycle":
+		r.Cycle = true
+		return nil
+	case "script":
+		r.Script, err = parseScript(value)
+		return err
+	}
+	for _, k := range keys() {
+		if k.name == name {
+			err = k.set(r, value)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// chance adds an answer that comes now and then.
+func (r *Rule) chance(name, value, word string) error {
+	a, err := parseAnswer(name)
+	if err != nil {
+		if strings.Contains(name, "(") { // it can't be meant as a key
+			return err
+		}
+		return fmt.Errorf("%q: %q is neither a key nor an answer; want one of %s, or the share of an answer such as fail=20%% or 429(retry-after=2)=5%%",
+			word, name, strings.Join(keyNames(), ", "))
+	}
+	percent, err := parsePercent(value)
+	if err != nil {
+		return fmt.Errorf("%q: %w", word, err)
+	}
+	r.Random = append(r.Random, Chance{a, percent})
+	return nil
+}
+
+func keyNames() (names []string) {
+	for _, k := range keys() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// parseScript reads answers with commas between.
+func parseScript(word string) (steps []Step, err error) {
+	parts, err := split(word, at(","))
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		if part == "" {
+			return nil, fmt.Errorf("%q has a comma without an answer", word)
+		}
+		s, err := parseStep(part)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+func (r *Rule) script() string {
+	var list []string
+	for _, s := range r.Script {
+		list = append(list, s.String())
+	}
+	return strings.Join(list, ",")
+}
+
+// words returns all but the match.
+func (r *Rule) words() (list []string) {
+	if r.Cycle {
+		list = append(list, "cycle")
+	}
+	for _, k := range keys() {
+		if v := k.get(r); v != "" {
+			list = append(list, k.name+"="+v)
+		}
+	}
+	for _, c := range r.Random {
+		list = append(list, c.String())
+	}
+	for _, o := range r.Down {
+		list = append(list, "down "+o.String())
+	}
+	if script := cmp.Or(r.script(), "200"); script != "200" || len(list) == 0 {
+		list = slices.Insert(list, 0, script)
+	}
+	return list
+}
+
+// String returns the chance as a spec has it.
+func (c Chance) String() string { return c.Answer.String() + "=" + formatPercent(c.Percent) }
+
+// String returns the rule as a spec has it.
+func (r Rule) String() string { return r.Match.String() + ": " + strings.Join(r.words(), " ") }
+
+// problems returns what is wrong with a rule, as far as no single word is to
+// blame.
+func (r *Rule) problems() (list []error) {
+	bad := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Errorf(format, args...))
+		}
+	}
+	check := func(a *Answer, room, whole bool) {
+		for _, err := range a.problems() {
+			list = append(list, fmt.Errorf("%q: %w", a.String(), err))
+		}
+		bad(!room && a.usesDue(), "%q: due is known to over= and down, where something is waited for; here, state a time", a.String())
+		bad(!whole && a.Act == Refuse, "%q: refuse is for down, in a rule for all requests: it closes the door to everybody; for some, use reset", a.String())
+	}
+	for _, s := range r.Script {
+		check(&s.Answer, false, false)
+	}
+	total := 0.0
+	for _, c := range r.Random {
+		check(&c.Answer, false, false)
+		total += c.Percent
+	}
+	bad(total > 100+1e-9, "the shares add up to %s", formatPercent(total))
+	for _, o := range r.Down {
+		check(&o.As, true, r.Match == Match{})
+	}
+	limited := r.Concurrent != 0 || rateText(r) != ""
+	bad(!r.Over.zero() && !limited, "over= is for requests above concurrent= or rate=, of which there is neither")
+	bad(r.Rate.Events > maxRate, "rate: %d requests are more than %d", r.Rate.Events, maxRate)
+	bad(limited && r.Rate.Per > maxDuration, "rate: the span is above %s", formatDuration(maxDuration))
+	if !r.Over.zero() {
+		check(&r.Over, true, false)
+	}
+	return list
+}
+
+// oneLine joins the problems of a rule.
+func oneLine(list []error) error {
+	var texts []string
+	for _, err := range list {
+		texts = append(texts, err.Error())
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// quote quotes a text, shortened if it is long.
+func quote(text string) string {
+	if len(text) > 80 {
+		text = strings.ToValidUTF8(text[:77], "") + "..."
+	}
+	return strconv.Quote(text)
+}

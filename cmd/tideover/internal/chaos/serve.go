@@ -1,0 +1,113 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// How a visit ends that has no proper end.
+var (
+	errGone  = errors.New("the client is gone")
+	errEnd   = errors.New("the server ends")
+	errFault = errors.New("the connection was ended on purpose")
+)
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, controlPath) {
+		s.control.ServeHTTP(w, r)
+		return
+	}
+	v := s.arrive(w, r)
+	err := errEnd
+	defer func() { s.depart(v, err) }()
+	if err = v.handle(); err != nil {
+		// Anything else would have the server add an end to what must not have one.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// arrive decides what is done with a request.
+func (s *Server) arrive(w http.ResponseWriter, r *http.Request) *visit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	v := &visit{server: s, state: s.state, verdict: s.state.decide(r.Method, r.URL.Path, r.Header, now), w: w, r: r, upload: newUpload()}
+	a := Arrival{
+		Number: v.number, At: now.Sub(s.state.born), Method: r.Method, Path: r.URL.Path, Proto: r.Proto,
+		Rule: v.rule + 1, Nth: v.nth, Answer: v.text, Status: v.answer.Status, By: v.by,
+	}
+	s.stats.count(a)
+	s.handlers++
+	s.active++
+	s.stats.Peak = max(s.stats.Peak, s.active)
+	if s.options.observer != nil {
+		s.options.observer(a)
+	}
+	return v
+}
+
+// leave makes room for others. It is called before the client can see the end of
+// the answer: whoever asks one after the other is never in progress twice.
+func (s *Server) leave(v *visit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !v.left {
+		v.left = true
+		v.state.leave(v.verdict)
+		s.active--
+	}
+}
+
+// depart is the end of a visit.
+func (s *Server) depart(v *visit, err error) {
+	s.leave(v)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(err, errGone) && s.state == v.state {
+		s.stats.Gone++
+	}
+	s.handlers--
+	s.idle.Broadcast()
+}
+
+// pause waits, unless the client goes or the server ends.
+func (s *Server) pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return errGone
+	case <-s.ctx.Done():
+		return errEnd
+	}
+}
+
+// hang waits until the client goes or the server ends.
+func (s *Server) hang(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return errGone
+	case <-s.ctx.Done():
+		return errEnd
+	}
+}
+
+// lost tells why a connection does not work.
+func (s *Server) lost(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.ctx.Err() != nil:
+		return errEnd
+	}
+	return errGone
+}

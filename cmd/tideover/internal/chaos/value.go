@@ -1,0 +1,218 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+const day = 24 * time.Hour
+
+// maxDuration keeps sums of durations inside an int64.
+const maxDuration = 366 * day
+
+// parseDuration reads a duration as policies have it.
+func parseDuration(text string) (time.Duration, error) {
+	p, err := retry.Policy{}.With("base", text) // of a fixed schedule, which may be 0
+	if err != nil {
+		return 0, errors.Unwrap(err)
+	}
+	if p.Base > maxDuration {
+		return 0, fmt.Errorf("%q is above %s", text, formatDuration(maxDuration))
+	}
+	return p.Base, nil
+}
+
+// parsePositive reads a duration above zero.
+func parsePositive(text string) (time.Duration, error) {
+	d, err := parseDuration(text)
+	if err == nil && d == 0 {
+		err = fmt.Errorf("%q is not above zero", text)
+	}
+	return d, err
+}
+
+// formatDuration writes a duration without zero parts.
+func formatDuration(d time.Duration) string {
+	if d != 0 && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := strings.ReplaceAll(d.String(), "µ", "u")
+	if t, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = t + "m"
+	}
+	if t, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = t + "h"
+	}
+	return s
+}
+
+// maxSize is what a body or a header may have at most: they are made in memory.
+const maxSize = 64 << 20
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
+
+func parseSize(text string) (int64, error) {
+	for _, u := range sizeUnits {
+		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
+			n, err := strconv.ParseUint(digits, 10, 32)
+			if err == nil && int64(n)*u.bytes <= maxSize {
+				return int64(n) * u.bytes, nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q is not a number of bytes such as 500 or 64KiB, up to %s", text, formatSize(maxSize))
+}
+
+func formatSize(n int64) string {
+	for _, u := range sizeUnits {
+		if n != 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func parseCount(text string, most int) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n < 1 || int(n) > most {
+		return 0, fmt.Errorf("%q is not a number from 1 to %d", text, most)
+	}
+	return int(n), nil
+}
+
+func parsePercent(text string) (float64, error) {
+	digits, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || strings.Trim(digits, "0123456789.") != "" || n <= 0 || n > 100 {
+		return 0, fmt.Errorf("%q is not a share such as 20%% or 0.5%%, up to 100%%", text)
+	}
+	return n, nil
+}
+
+func formatPercent(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) + "%" }
+
+// parsePace reads so many bytes in so much time: 10/100ms.
+func parsePace(text string) (p Pace, err error) {
+	bytes, every, ok := strings.Cut(text, "/")
+	if !ok {
+		return p, fmt.Errorf("%q is not so many bytes in so much time, such as 10/100ms or 1KiB/50ms", text)
+	}
+	if p.Bytes, err = parseSize(bytes); err != nil {
+		return p, err
+	}
+	if p.Bytes == 0 {
+		return p, fmt.Errorf("%q gets nowhere; use stall for a body that stops", text)
+	}
+	p.Every, err = parsePositive(every)
+	return p, err
+}
+
+// String returns the pace as a spec has it.
+func (p Pace) String() string {
+	if p == (Pace{}) {
+		return ""
+	}
+	return formatSize(p.Bytes) + "/" + formatDuration(p.Every)
+}
+
+// parseService reads 50ms or 50ms+10ms.
+func parseService(text string) (s Service, err error) {
+	base, more, grows := strings.Cut(text, "+")
+	if s.Base, err = parseDuration(base); err == nil && grows {
+		s.More, err = parseDuration(more)
+	}
+	if err == nil && s == (Service{}) {
+		err = fmt.Errorf("%q is not above zero", text)
+	}
+	return s, err
+}
+
+// String returns the service time as a spec has it.
+func (s Service) String() string {
+	switch {
+	case s == (Service{}):
+		return ""
+	case s.More == 0:
+		return formatDuration(s.Base)
+	}
+	return formatDuration(s.Base) + "+" + formatDuration(s.More)
+}
+
+// parsePosition reads 100, 1KiB, 50% or event:3.
+func parsePosition(text string) (p Position, err error) {
+	bad := fmt.Errorf("%q is not a place in a body, such as 100, 1KiB, 50%% or event:3", text)
+	if digits, ok := strings.CutSuffix(text, "%"); ok {
+		n, err := strconv.ParseUint(digits, 10, 7)
+		if err != nil || n > 100 {
+			return p, bad
+		}
+		return Position{int64(n), "%"}, nil
+	}
+	if digits, ok := strings.CutPrefix(text, "event:"); ok {
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || n > maxEvents {
+			return p, bad
+		}
+		return Position{int64(n), "event"}, nil
+	}
+	if p.N, err = parseSize(text); err != nil {
+		return p, bad
+	}
+	return p, nil
+}
+
+// String returns the place as a spec has it.
+func (p Position) String() string {
+	switch p.Unit {
+	case "%":
+		return strconv.FormatInt(p.N, 10) + "%"
+	case "event":
+		return "event:" + strconv.FormatInt(p.N, 10)
+	}
+	return formatSize(p.N)
+}
+
+// bodies are those that have a name and nothing else.
+var bodies = []string{Echo, Empty, OpenAI, Responses, Anthropic}
+
+func parseBody(text string) (Body, error) {
+	switch {
+	case text == "auto":
+		return Body{}, nil
+	case slices.Contains(bodies, text):
+		return Body{Kind: text}, nil
+	case strings.HasPrefix(text, `"`):
+		t, err := unquote(text)
+		return Body{Kind: Text, Text: t}, err
+	}
+	n, err := parseSize(text)
+	if err != nil {
+		return Body{}, fmt.Errorf("%q is not a body; want auto, %s, a text in quotes or a size such as 64KiB", text, strings.Join(bodies, ", "))
+	}
+	return Body{Kind: Filler, Size: n}, nil
+}
+
+// String returns the body as a spec has it.
+func (b Body) String() string {
+	switch b.Kind {
+	case Text:
+		return strconv.QuoteToASCII(b.Text)
+	case Filler:
+		return formatSize(b.Size)
+	}
+	return b.Kind
+}
+
+// ceilSeconds rounds up to whole seconds.
+func ceilSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }

@@ -1,0 +1,213 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// visit is a request that is being dealt with.
+type visit struct {
+	verdict
+	server *Server
+	state  *state
+	w      http.ResponseWriter
+	r      *http.Request
+	upload *upload
+	left   bool // guarded by the server's lock
+}
+
+// handle does what the verdict says. An error means that there is no proper end
+// to the answer.
+func (v *visit) handle() error {
+	if !v.answer.Early {
+		if err := v.receive(); err != nil {
+			return err
+		}
+	}
+	if err := v.server.pause(context.Background(), v.work); err != nil { // work goes on, whoever waits
+		return err
+	}
+	if err := v.server.pause(v.r.Context(), v.delay); err != nil {
+		return err
+	}
+	switch v.answer.Act {
+	case "":
+		return v.respond()
+	case Hang:
+		return v.server.hang(v.r.Context())
+	}
+	v.server.leave(v)
+	switch v.answer.Act {
+	case Malformed:
+		_, _ = io.WriteString(connOf(v.r.Context()), malformed(v.r.ProtoMajor))
+		v.hangUp()
+	case Close:
+		v.hangUp()
+	default: // Reset, and Refuse for who slipped in
+		kill(connOf(v.r.Context()))
+	}
+	return errFault
+}
+
+// hangUp says to the client that nothing more comes. On HTTP/2 the client may be
+// sending something just now; closing both directions at once would be answered
+// with a RST, which is another fault, so it is given time to close its own.
+func (v *visit) hangUp() {
+	closeWrite(connOf(v.r.Context()))
+	if v.r.ProtoMajor == 2 {
+		_ = v.server.pause(v.r.Context(), 5*time.Second)
+	}
+}
+
+// malformed returns what is not HTTP: a status line without a status, or data for
+// a stream that can't have any.
+func malformed(major int) string {
+	if major == 2 {
+		return "\x00\x00\x04\x00\x00\x00\x00\x00\x00oops" // length 4, DATA, no flags, stream 0
+	}
+	return "HTTP/1.1 banana\r\nContent-Length: 0\r\n\r\n"
+}
+
+// receive reads the body of the request at its pace.
+func (v *visit) receive() error {
+	pace := v.answer.Read
+	if pace == (Pace{}) {
+		_, err := io.Copy(v.upload, v.r.Body)
+		return v.server.lost(err)
+	}
+	for {
+		_, err := io.CopyN(v.upload, v.r.Body, pace.Bytes)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return v.server.lost(err)
+		}
+		// A client that goes while it uploads is noticed by the next read.
+		if err := v.server.pause(context.Background(), pace.Every); err != nil {
+			return err
+		}
+	}
+}
+
+// respond writes an answer that has a status.
+func (v *visit) respond() error {
+	a := &v.answer
+	o := &occasion{verdict: v.verdict, request: v.r, upload: v.upload, ask: v.upload.asked(), now: time.Now()}
+	p := o.compose()
+	total := p.length()
+	if a.End.Kind != "" {
+		sent := p.offset(a.End.At)
+		p.cut(sent)
+		total = max(total, sent+1) // so that something is missing in any case
+	}
+	p.dribble(a.Dribble)
+	if !bodyAllowed(a.Status) || v.r.Method == http.MethodHead {
+		p.chunks = nil
+	}
+	counted := !p.stream && !a.Chunked
+	o.head(v.w.Header(), &p)
+	if counted && bodyAllowed(a.Status) {
+		v.w.Header().Set("Content-Length", strconv.FormatInt(total, 10))
+	}
+	if err := v.write(p, a.End.Kind == "" && counted && len(p.chunks) < 2); err != nil {
+		return err
+	}
+	if a.Early {
+		if err := v.receive(); err != nil {
+			return err
+		}
+	}
+	return v.finish(counted)
+}
+
+func bodyAllowed(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// head sets the headers.
+func (o *occasion) head(h http.Header, p *page) {
+	if p.kind != "" {
+		h.Set("Content-Type", p.kind)
+	}
+	if p.stream {
+		h.Set("Cache-Control", "no-cache")
+	}
+	h.Set("X-Request-Id", o.id("req_"))
+	for i, piece := range padding(o.verdict.answer.Padding) {
+		h.Set(fmt.Sprintf("X-Padding-%04d", i), piece)
+	}
+	writeHeaders(h, o.verdict.answer.Headers, o.now, o.verdict.due)
+}
+
+// padding returns the values of headers that have so many bytes together.
+func padding(size int64) (list []string) {
+	const most = 8 << 10 // clients have limits for one header, too
+	for ; size > 0; size -= most {
+		list = append(list, strings.Repeat("x", int(min(size, most))))
+	}
+	return list
+}
+
+// write sends the headers and the body; whole is one that is sent at once.
+func (v *visit) write(p page, whole bool) error {
+	rc := http.NewResponseController(v.w)
+	if v.answer.Early {
+		_ = rc.EnableFullDuplex() // HTTP/2 has it anyway
+	}
+	last := func(rest int) {
+		if rest == 0 && !v.answer.Early && v.answer.End.Kind != Stall {
+			v.server.leave(v)
+		}
+	}
+	last(len(p.chunks))
+	v.w.WriteHeader(v.answer.Status)
+	if !whole || v.answer.Early {
+		_ = rc.Flush()
+	}
+	for i, c := range p.chunks {
+		if err := v.server.pause(v.r.Context(), c.pause); err != nil {
+			return err
+		}
+		last(len(p.chunks) - 1 - i)
+		if _, err := v.w.Write(c.data); err != nil {
+			return v.server.lost(err)
+		}
+		if whole && !v.answer.Early {
+			continue
+		}
+		if err := rc.Flush(); err != nil {
+			return v.server.lost(err)
+		}
+	}
+	return nil
+}
+
+// settle is how long HTTP/2 may take to send what it has.
+const settle = 20 * time.Millisecond
+
+// finish ends an answer as it is to end.
+func (v *visit) finish(counted bool) error {
+	switch v.answer.End.Kind {
+	case Stall:
+		return v.server.hang(v.r.Context())
+	case Reset:
+		if v.r.ProtoMajor == 2 { // whose frames are sent a moment later than Flush says
+			_ = v.server.pause(v.r.Context(), settle)
+		}
+		kill(connOf(v.r.Context()))
+		return errFault
+	case Cut:
+		if v.r.ProtoMajor == 2 && counted {
+			return nil // the stream ends, and less came than was announced
+		}
+		return errFault
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+)
+
+// chaosOptions is what the flags of chaos say.
+type chaosOptions struct {
+	listen string
+	remote bool
+	seed   uint64
+	file   string
+	preset string
+	tls    bool
+	cert   string
+	quiet  bool
+	json   bool
+}
+
+const chaosLong = `Runs a server that fails on purpose, to try clients on: it answers HTTP/1.1 and
+HTTP/2 on one port, with the faults that SPEC says. Its URL is the first line that
+it prints, then comes one line for each request. SIGINT or SIGTERM ends it with a
+summary. Without SPEC, --file and --preset it answers everything with 200.
+
+A SPEC is rules, with semicolons between them; the first that matches a request
+counts. A rule is [MATCH:] and words:
+  503,503,200             a script: the answers in order; the last is repeated
+  429x3,200 cycle         a number of times; from the start again
+  fail=20% reset=1%       chances, drawn from the seed
+  delay=50ms..200ms       before the answer; or p50:100ms..p99:2s
+  concurrent=8 rate=20/s  above it over=429(retry-after=due); service=50ms+10ms
+                          is how long one takes, and more for each other at once
+  down 30s every 5m       or down from 10s to 25s; as refuse, 503, hang, reset ...
+  per=x-request-id        a script for each value of the header
+MATCH is * or a method, the beginning of a path, and header(NAME=VALUE).
+
+An answer is a status, or hang, reset, close, malformed, fail, and in parentheses
+what belongs to it:
+  429(retry-after=2)      or imf:2s, rfc850:2s, epoch:2s, garbage, huge ...
+  200(body="hi")          or echo, openai, anthropic, 64KiB; auto goes by the path
+  200(cut=50%)            or stall=50%, reset=50%, dribble=10/100ms, chunked
+  200(stream=openai events=20 every=50ms error-at=first)
+  413(early)              read=1KiB/100ms, padding=16MiB, delay=2s, error=CODE
+docs/chaos.md has all of them.
+
+Presets, for --preset:
+PRESETS
+
+The server is asked about itself below /_chaos/, by this machine only: GET stats,
+GET spec, POST spec with other rules, POST reset.
+
+With --json each line is an object: the first has url, control, spec and
+certificate, then follow the requests, with number, at_ns, method, path, proto,
+rule, nth, answer, status and by, and the last has summary, as GET stats has it.
+
+Exit codes: 0 a signal ended it, 125 nothing was started.`
+
+const chaosExample = `  tideover chaos 503,503,200
+  tideover chaos '/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms'
+  tideover chaos --preset flaky-llm --listen 127.0.0.1:8080
+  tideover chaos --file chaos.yaml --seed 7 --quiet
+  tideover chaos --tls --cert chaos.pem 200     # curl --cacert chaos.pem ...
+  curl -d '503x2,200' http://127.0.0.1:8080/_chaos/spec
+  curl -s http://127.0.0.1:8080/_chaos/stats | jq .requests`
+
+func newChaos(io Streams) *cobra.Command {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:                   "chaos [flags] [SPEC...]",
+		Short:                 "Run a server that fails on purpose, to try clients on",
+		Long:                  strings.Replace(chaosLong, "PRESETS\n", chaosPresets(), 1),
+		Example:               chaosExample,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := o.spec(args)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("seed") {
+				spec.Seed = o.seed
+			}
+			return o.run(cmd.Context(), io, spec)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.preset, "preset", "", "the rules of the preset `NAME`, after those of SPEC")
+	f.StringVarP(&o.file, "file", "f", "", "the rules in `FILE`, after those of SPEC: YAML if its name says so, text otherwise")
+	f.Uint64Var(&o.seed, "seed", 0, "draw from seed `N`: the same one draws the same faults")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "`address` to listen on; port 0 is any that is free")
+	f.BoolVar(&o.remote, "allow-remote", false, "listen on an address that other machines can reach")
+	f.BoolVar(&o.tls, "tls", false, "speak TLS, with a certificate made for the occasion")
+	f.StringVar(&o.cert, "cert", "", "write that certificate to `FILE`, for clients to trust")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no line for each request")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json", "txt")
+	_ = cmd.MarkFlagFilename("cert", "pem")
+	for _, name := range []string{"listen", "seed"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("preset", func(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+		for name, use := range chaos.Presets {
+			list = append(list, cobra.CompletionWithDesc(name, use))
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+// chaosPresets lists the presets for the help.
+func chaosPresets() string {
+	var b strings.Builder
+	for name, use := range chaos.Presets {
+		fmt.Fprintf(&b, "  %-10s", name)
+		column := 12
+		for word := range strings.FieldsSeq(use) {
+			if column+1+len(word) > 80 {
+				b.WriteString("\n" + strings.Repeat(" ", 12))
+				column = 12
+			}
+			b.WriteString(" " + word)
+			column += 1 + len(word)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// spec returns the rules of the arguments, then those of the file or the preset.
+func (o *chaosOptions) spec(args []string) (spec chaos.Spec, err error) {
+	if o.cert != "" && !o.tls {
+		return spec, errors.New("--cert is of --tls, which is not given")
+	}
+	if o.file != "" && o.preset != "" {
+		return spec, errors.New("--file and --preset both have rules for the rest; give one of them")
+	}
+	if len(args) > 0 {
+		if spec, err = chaos.Parse(strings.Join(args, "\n")); err != nil {
+			return spec, quoteRule(args, err)
+		}
+	}
+	var more chaos.Spec
+	switch {
+	case o.preset != "":
+		more, err = chaos.Preset(o.preset)
+		if err != nil {
+			return spec, fmt.Errorf("--preset: %w", err)
+		}
+	case o.file != "":
+		if more, err = readChaos(o.file); err != nil {
+			return spec, fmt.Errorf("--file: %w", err)
+		}
+	case len(args) == 0:
+		more = chaos.MustParse("200")
+	}
+	spec.Seed = cmp.Or(spec.Seed, more.Seed)
+	spec.Rules = append(spec.Rules, more.Rules...)
+	return spec, spec.Validate()
+}
+
+// quoteRule helps those who forgot the quotes around a rule.
+func quoteRule(args []string, err error) error {
+	for i, arg := range args {
+		if i > 0 && !strings.Contains(arg, ": ") && !strings.HasSuffix(arg, ":") {
+			return fmt.Errorf("%w; a rule is one argument, in quotes: '%s'", err, args[i-1]+" "+arg)
+		}
+	}
+	return err
+}
+
+// readChaos reads rules from a file.
+func readChaos(name string) (spec chaos.Spec, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return spec, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, 1<<20)) // which is more than is read of a spec
+	if err != nil {
+		return spec, err
+	}
+	parse := func() (chaos.Spec, error) { return chaos.Parse(string(text)) }
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))) {
+		parse = func() (chaos.Spec, error) { return chaos.ParseYAML(text) }
+	}
+	if spec, err = parse(); err != nil {
+		return spec, fmt.Errorf("%s: %w", name, err)
+	}
+	return spec, nil
+}
+
+// run serves until a signal.
+func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) error {
+	p := &chaosPrinter{out: io.Out, json: o.json, screen: screenOf(io.Out), several: len(spec.Rules) > 1}
+	options := []chaos.Option{}
+	if !o.quiet {
+		options = append(options, chaos.WithObserver(p.request))
+	}
+	if o.tls {
+		options = append(options, chaos.WithTLS())
+	}
+	if o.remote {
+		options = append(options, chaos.WithRemote())
+	}
+	server, err := chaos.New(spec, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close() }()
+	signal.Ignore(syscall.SIGPIPE) // a reader of the lines that goes away is no reason to end
+	ctx, stop := signal.NotifyContext(cmp.Or(ctx, context.Background()), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := server.Start(o.listen); errors.Is(err, chaos.ErrRemote) {
+		return fmt.Errorf("--listen: %q can be reached from other machines; add --allow-remote if that is wanted", o.listen)
+	} else if err != nil {
+		return err
+	}
+	certificate, err := o.certificate(server)
+	if err != nil {
+		return err
+	}
+	p.begin(server, certificate)
+	<-ctx.Done()
+	stop() // a second signal does not wait
+	stats := server.Stats()
+	_ = server.Close()
+	p.end(stats)
+	return nil
+}
+
+// certificate returns the one that clients are to trust, and writes it where it is
+// wanted.
+func (o *chaosOptions) certificate(server *chaos.Server) (string, error) {
+	cert := server.Certificate()
+	if cert == nil {
+		return "", nil
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	if o.cert != "" {
+		if err := os.WriteFile(o.cert, text, 0o600); err != nil {
+			return "", fmt.Errorf("--cert: %w", err)
+		}
+	}
+	return string(text), nil
+}
+
+// chaosPrinter prints what happens. The URL comes first, whoever asks when.
+type chaosPrinter struct {
+	out     *os.File
+	json    bool
+	several bool // rules
+	screen  screen
+
+	mu      sync.Mutex
+	begun   bool
+	waiting []string
+}
+
+// begin prints where the server is.
+func (p *chaosPrinter) begin(server *chaos.Server, certificate string) {
+	url, first := server.URL(), server.URL()
+	if p.json {
+		first = jsonLine(struct {
+			URL         string `json:"url"`
+			Control     string `json:"control"`
+			Spec        string `json:"spec"`
+			Certificate string `json:"certificate,omitempty"`
+		}{url, url + "/_chaos/", server.Spec().String(), certificate})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun = true
+	for _, text := range append([]string{first}, p.waiting...) {
+		fmt.Fprintln(p.out, text)
+	}
+}
+
+// jsonLine writes a value on a line. Everything that is given to it has a form.
+func jsonLine(v any) string {
+	text, _ := json.Marshal(v)
+	return string(visibleJSON(text))
+}
+
+// request prints a request.
+func (p *chaosPrinter) request(a chaos.Arrival) {
+	write := p.text
+	if p.json {
+		write = func(a chaos.Arrival) string { return jsonLine(a) }
+	}
+	text := write(a)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.begun {
+		p.waiting = append(p.waiting, text)
+		return
+	}
+	fmt.Fprintln(p.out, text)
+}
+
+// text writes a request for people.
+func (p *chaosPrinter) text(a chaos.Arrival) string {
+	answer := a.Answer
+	if answer == chaos.Fail {
+		answer = fmt.Sprintf("fail (%d)", a.Status)
+	}
+	why := ""
+	if a.By != chaos.ByScript {
+		why = "  " + a.By
+	}
+	if p.several && a.Rule > 0 {
+		why += fmt.Sprintf("  rule %d", a.Rule)
+	}
+	colour := "33"
+	if a.Status >= 200 && a.Status < 400 && a.By == chaos.ByScript {
+		colour = "32"
+	}
+	return fmt.Sprintf("%9.3fs %5d  %s %s  %s%s", a.At.Seconds(), a.Number, visible(a.Method), visible(a.Path), p.screen.paint(colour, answer), p.screen.paint("2", why))
+}
+
+// end prints the summary.
+func (p *chaosPrinter) end(s chaos.Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.json {
+		s.Log = nil
+		fmt.Fprintln(p.out, jsonLine(map[string]chaos.Stats{"summary": s}))
+		return
+	}
+	gone := ""
+	if s.Gone > 0 {
+		gone = fmt.Sprintf("; of %d nobody waited for the end", s.Gone)
+	}
+	fmt.Fprintf(p.out, "%s in %s, at most %d at once, on %s%s\n",
+		plural(s.Requests, "request", "requests"), span(time.Since(s.Since)), s.Peak, plural(s.Connections, "connection", "connections"), gone)
+	t := &table{heads: []string{"RULE", "REQUESTS", "ANSWERS"}}
+	for _, r := range s.Rules {
+		match, _, _ := strings.Cut(r.Rule, ": ")
+		t.add(plain(match), plain(fmt.Sprint(r.Requests)), plain(tally(r.Answers)))
+	}
+	if s.Unmatched > 0 {
+		t.add(plain("(none)"), plain(fmt.Sprint(s.Unmatched)), plain("404"))
+	}
+	fmt.Fprintln(p.out, strings.Join(t.render(&p.screen), "\n"))
+}
+
+// tally writes how often there was what.
+func tally(m map[string]int) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, fmt.Sprintf("%s × %d", name, m[name]))
+	}
+	return strings.Join(list, ", ")
+}

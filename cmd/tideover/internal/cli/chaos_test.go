@@ -1,0 +1,338 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+)
+
+// chaotic is a `tideover chaos` that runs.
+type chaotic struct {
+	*started
+	out *syncBuffer
+	url string
+}
+
+// startChaos starts it and waits for its URL.
+func startChaos(t *testing.T, args ...string) *chaotic {
+	t.Helper()
+	c := &chaotic{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
+	c.Cmd, c.mark = command(t, append([]string{"chaos"}, args...)...)
+	c.Stdout, c.Stderr = c.out, &c.stderr
+	c.begin()
+	eventually(t, "the URL is printed", func() bool { return strings.Contains(c.out.String(), "\n") })
+	c.url, _, _ = strings.Cut(c.out.String(), "\n")
+	return c
+}
+
+// ask makes a request and returns the status, 0 if there is none.
+func (c *chaotic) ask(path string) int {
+	c.t.Helper()
+	resp, err := http.Get(c.url + path)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// stop ends it and returns all that it printed.
+func (c *chaotic) stop() string {
+	c.t.Helper()
+	c.signal(syscall.SIGINT)
+	wantCode(c.t, c.end(), 0)
+	return c.out.String()
+}
+
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	c := startChaos(t, "/v1/messages: 429(retry-after=2),200; /b: fail")
+	for _, want := range []struct {
+		path   string
+		status int
+	}{{"/v1/messages?key=hunter2", 429}, {"/v1/messages", 200}, {"/%1b[31m/a%E2%80%AE", 404}} {
+		if got := c.ask(want.path); got != want.status {
+			t.Errorf("GET %q = %d, want %d", want.path, got, want.status)
+		}
+	}
+	if got := c.ask("/b"); got < 500 {
+		t.Errorf("GET /b = %d", got)
+	}
+	out := c.stop()
+	for _, part := range []string{
+		"http://127.0.0.1:", "     1  GET /v1/messages  429(retry-after=2)  rule 1\n", "     2  GET /v1/messages  200  rule 1\n", "  fail (50", "  unmatched\n",
+		"4 requests in ", "at most 1 at once, on ", "\nRULE          REQUESTS  ANSWERS\n/v1/messages  2         200 × 1, 429(retry-after=2) × 1\n", "/b            1         fail × 1", "(none)        1         404",
+	} {
+		wantIn(t, "stdout", out, part)
+	}
+	if strings.ContainsAny(out, "\x1b\u202e") || strings.Contains(out, "hunter2") {
+		t.Errorf("stdout = %q", out)
+	}
+	if c.stderr.Len() > 0 {
+		t.Errorf("stderr = %q", c.stderr.String())
+	}
+}
+
+func TestChaosAsJSON(t *testing.T) {
+	t.Parallel()
+	c := startChaos(t, "--json", "--seed", "7", "503,200")
+	var first struct{ URL, Control, Spec string }
+	if err := json.Unmarshal([]byte(c.url), &first); err != nil || first.Control != first.URL+"/_chaos/" || first.Spec != "seed=7; *: 503,200" {
+		t.Fatalf("the first line is %s: %v", c.url, err)
+	}
+	c.url = first.URL
+	if c.ask("/a") != 503 || c.ask("/b") != 200 {
+		t.Error("the script is not played")
+	}
+	lines := strings.Split(strings.TrimSpace(c.stop()), "\n")
+	var arrival chaos.Arrival
+	var last struct{ Summary chaos.Stats }
+	if len(lines) != 4 || json.Unmarshal([]byte(lines[2]), &arrival) != nil || json.Unmarshal([]byte(lines[3]), &last) != nil {
+		t.Fatalf("printed %q", lines)
+	}
+	if arrival.Path != "/b" || arrival.Status != 200 || arrival.Number != 2 || last.Summary.Requests != 2 || last.Summary.Answers["503"] != 1 {
+		t.Errorf("arrival %+v, summary %+v", arrival, last.Summary)
+	}
+}
+
+func TestChaosQuietly(t *testing.T) {
+	t.Parallel()
+	c := startChaos(t, "--quiet")
+	if c.ask("/a") != 200 {
+		t.Error("without a spec it does not answer")
+	}
+	resp, err := http.Post(c.url+"/_chaos/spec", "text/plain", strings.NewReader("418"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := c.ask("/a"); got != 418 {
+		t.Errorf("after other rules: %d", got)
+	}
+	c.signal(syscall.SIGTERM)
+	wantCode(t, c.end(), 0)
+	lines := strings.Split(c.out.String(), "\n")
+	if lines[0] != c.url || !strings.HasPrefix(lines[1], "1 request in ") {
+		t.Errorf("stdout = %q", lines)
+	}
+}
+
+func TestChaosOverTLS(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "chaos.pem")
+	c := startChaos(t, "--tls", "--cert", file, "200")
+	eventually(t, "the certificate is there", func() bool { return lines(file) > 2 })
+	text, _ := os.ReadFile(file)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Get(c.url)
+	if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || !strings.HasPrefix(c.url, "https://") {
+		t.Fatalf("got %v, %v at %s", resp, err, c.url)
+	}
+	resp.Body.Close()
+	c.stop()
+}
+
+func TestChaosOfFilesAndPresets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir+"/chaos.yaml", "rules: [{match: /b, script: 502}]\n")
+	write(t, dir+"/chaos.txt", "/b: 504\n*: 200\n")
+	for name, tt := range map[string]struct {
+		args []string
+		want map[string]int
+	}{
+		"a file of YAML":             {[]string{"--file", dir + "/chaos.yaml", "/a: 503"}, map[string]int{"/a": 503, "/b": 502, "/c": 404}},
+		"a file of text":             {[]string{"-f", dir + "/chaos.txt", "/a: 503"}, map[string]int{"/a": 503, "/b": 504, "/c": 200}},
+		"several arguments":          {[]string{"/a: 501", "/b: 502; /c: 503"}, map[string]int{"/a": 501, "/b": 502, "/c": 503}},
+		"a preset, and rules before": {[]string{"--preset", "overload", "/a: 503"}, map[string]int{"/a": 503, "/b": 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startChaos(t, tt.args...)
+			for path, want := range tt.want {
+				if got := c.ask(path); got != want {
+					t.Errorf("GET %s = %d, want %d", path, got, want)
+				}
+			}
+			c.stop()
+		})
+	}
+}
+
+// TestChaosRefuses starts nothing.
+func TestChaosRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir+"/bad.yaml", "rules: [{scrpt: 503}]\n")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a word that is none":          {[]string{"503,5O3"}, `chaos: rule 1 "503,5O3": "5O3" is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of hang, reset`},
+		"a key that is none":           {[]string{"fial=20%"}, `"fial" is neither a key nor an answer; want one of per, delay`},
+		"a rule without quotes":        {[]string{"503,200", "delay=50ms"}, `a rule is one argument, in quotes: '503,200 delay=50ms'`},
+		"a preset that is none":        {[]string{"--preset", "flaky"}, `--preset: there is no preset "flaky"; want flaky-llm, outage, overload, slow, streams`},
+		"a preset that nobody reaches": {[]string{"--preset", "slow", "200"}, "no request gets here"},
+		"a file that is not there":     {[]string{"--file", dir + "/none.yaml"}, "--file: open "},
+		"a file with a mistake":        {[]string{"--file", dir + "/bad.yaml"}, `key "scrpt" is unknown; want match, script`},
+		"a file and a preset":          {[]string{"--file", dir + "/bad.yaml", "--preset", "slow"}, "give one of them"},
+		"an address that all can see":  {[]string{"--listen", "0.0.0.0:0"}, `--listen: "0.0.0.0:0" can be reached from other machines; add --allow-remote`},
+		"an address that is none":      {[]string{"--listen", "nowhere"}, "listen tcp"},
+		"a certificate without TLS":    {[]string{"--cert", dir + "/x.pem"}, "--cert is of --tls"},
+		"a certificate without place":  {[]string{"--tls", "--cert", dir + "/none/x.pem"}, "--cert: open "},
+		"a seed that is none":          {[]string{"--seed", "x"}, "invalid argument"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tideover(t, append([]string{"chaos"}, tt.args...)...)
+			wantCode(t, got, codeOwn)
+			wantIn(t, "stderr", got.stderr, tt.want)
+			if got.out != "" {
+				t.Errorf("stdout = %q", got.out)
+			}
+		})
+	}
+}
+
+func TestChaosForOthersWhenWanted(t *testing.T) {
+	t.Parallel()
+	c := startChaos(t, "--listen", "0.0.0.0:0", "--allow-remote", "200")
+	c.url = strings.NewReplacer("0.0.0.0", "127.0.0.1", "[::]", "127.0.0.1").Replace(c.url)
+	if got := c.ask("/"); got != 200 {
+		t.Errorf("GET / = %d", got)
+	}
+	c.stop()
+}
+
+// TestChaosGoesOnWithoutAReader has its output closed after the URL.
+func TestChaosGoesOnWithoutAReader(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chaotic{started: &started{t: t, dir: t.TempDir()}}
+	c.Cmd, c.mark = command(t, "chaos", "200")
+	c.Stdout, c.Stderr = w, &c.stderr
+	c.begin()
+	_ = w.Close()
+	buf := make([]byte, 100)
+	n, err := r.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	c.url = strings.TrimSpace(string(buf[:n]))
+	for range 3 {
+		if got := c.ask("/"); got != 200 {
+			t.Errorf("GET / = %d", got)
+		}
+	}
+	c.signal(syscall.SIGINT)
+	wantCode(t, c.end(), 0)
+}
+
+func TestChaosHelpAndCompletion(t *testing.T) {
+	t.Parallel()
+	help := tideover(t, "chaos", "--help")
+	wantCode(t, help, 0)
+	completion := tideover(t, "__complete", "chaos", "--preset", "")
+	for name, use := range chaos.Presets {
+		wantIn(t, "help", help.out, "\n  "+name+" ")
+		wantIn(t, "completion", completion.out, name+"\t"+use)
+	}
+	for _, part := range []string{"Exit codes:", "Examples:", "tideover chaos 503,503,200", "--allow-remote", "fail=20% reset=1%", "/_chaos/"} {
+		wantIn(t, "help", help.out, part)
+	}
+	for text := range strings.Lines(help.out) {
+		if long := strings.HasPrefix(text, "  "); !long && len(text) > 84 || strings.Contains(text, "%!") || strings.Contains(text, "PRESETS") {
+			t.Errorf("help has the line %q", text)
+		}
+	}
+}
+
+// chaosKitchen is newKitchen for docs/chaos.md.
+func chaosKitchen(t *testing.T, heading string) *kitchen {
+	t.Helper()
+	needs(t, "curl", "jq")
+	_, section, found := strings.Cut(page(t, "chaos.md"), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/chaos.md has no recipe %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	k := emptyKitchen(t)
+	k.recipe = fencedIn(section)
+	for _, b := range k.recipe {
+		if name, ok := strings.CutPrefix(b.text, "# "); ok && b.language != "sh" {
+			name, _, _ = strings.Cut(name, "\n")
+			k.write(k.path(name), b.text, 0o600)
+		}
+	}
+	return k
+}
+
+func TestRecipeTwoRetries(t *testing.T) {
+	t.Parallel()
+	k := chaosKitchen(t, "Exactly two retries")
+	got := k.run(0)
+	wantCode(t, got, 0)
+	wantIn(t, "stderr", got.stderr, "attempt 3/5 succeeded")
+	body, err := os.ReadFile(k.path("prices.json"))
+	if err != nil || !bytes.Contains(body, []byte(`"path":"/prices"`)) {
+		t.Errorf("prices.json = %s, %v", body, err)
+	}
+}
+
+func TestRecipeClientsAndALimit(t *testing.T) {
+	t.Parallel()
+	k := chaosKitchen(t, "Clients and a limit")
+	got := k.run(0)
+	wantCode(t, got, 0)
+	dec := json.NewDecoder(strings.NewReader(got.out))
+	var by map[string]int
+	var counts []int
+	if err := dec.Decode(&by); err != nil {
+		t.Fatalf("%v in %q", err, got.out)
+	}
+	if err := dec.Decode(&counts); err != nil {
+		t.Fatalf("%v in %q", err, got.out)
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	if by["script"] != 10 || total != by["script"]+by["over"] {
+		t.Errorf("by = %v, %d arrivals", by, total)
+	}
+}
+
+func TestRecipeOutage(t *testing.T) {
+	t.Parallel()
+	k := chaosKitchen(t, "An outage, and rules in a file")
+	begin := time.Now()
+	got := k.run(0)
+	wantCode(t, got, 0)
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("orders were taken after %v, during the outage", took)
+	}
+	if got.out != `{"201":3,"503":3}`+"\n" {
+		t.Errorf("stdout = %q", got.out)
+	}
+}
