@@ -7,7 +7,7 @@
 // [NewServer] and [ListenUnix] make what both are served with. [Dial] is the
 // other side.
 //
-// It decides nothing about runs, which is the engine's, nor about [Sessions]. It
-// is not for other machines, unless a listener with a token and TLS is put up on
-// purpose.
+// It decides nothing about runs, which is the engine's, nor about [Sessions] or
+// [Providers]. It is not for other machines, unless a listener with a token and
+// TLS is put up on purpose.
 package api

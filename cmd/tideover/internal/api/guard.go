@@ -21,11 +21,15 @@ const DefaultMaxBody = 1 << 20
 
 // Options says what is served, and to whom.
 type Options struct {
-	// Engine does what is asked for.
+	// Engine does what is asked for. nil means that there is none: whatever needs
+	// one is answered with 404.
 	Engine *engine.Engine
 
 	// Sessions are what can be asked for by name. nil means that there are none.
 	Sessions Sessions
+
+	// Providers are those of the gateway. nil means that there are none.
+	Providers Providers
 
 	// Token is what requests over TCP must have. Without one there is no way in
 	// over TCP; the unix socket needs none.

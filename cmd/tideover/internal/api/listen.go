@@ -35,6 +35,10 @@ func NewServer(h http.Handler) *http.Server {
 			return ctx
 		},
 	}
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true) // callers on this machine have no TLS
 	s.RegisterOnShutdown(stop)
 	return s
 }

@@ -73,7 +73,8 @@ type fixture struct {
 	failed  map[string]int // how often a run has failed
 	calls   int
 
-	sessions Sessions
+	sessions  Sessions
+	providers Providers
 }
 
 type job struct {
@@ -178,7 +179,7 @@ func (f *fixture) listen(address string) {
 	f.tcp = tcp.Addr().String()
 	f.server = NewServer(New(Options{
 		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
-		Sessions: f.sessions,
+		Sessions: f.sessions, Providers: f.providers,
 	}))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {

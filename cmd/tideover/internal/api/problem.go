@@ -28,6 +28,7 @@ const (
 	CodeTooLarge     = "too-large"
 	CodeMediaType    = "media-type"
 	CodeHost         = "unknown-host"
+	CodeNoEngine     = "no-engine"
 	CodeBusy         = "busy"
 	CodeClosed       = "closed"
 	CodeInternal     = "internal"

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
@@ -28,21 +29,26 @@ type server struct {
 	logger  *slog.Logger
 	streams chan struct{} // has a place for each stream there may be
 
-	sessions Sessions
+	sessions  Sessions
+	providers Providers
 }
 
 // maxStreams is how many streams of events there may be at once.
 const maxStreams = 256
 
 // New returns the handler of everything under [Prefix], behind a [Guard]. From
-// then on the engine keeps its latest events for those who come late.
+// then on the engine keeps its latest events for those who come late. Without an
+// engine there are only providers and healthz.
 func New(o Options) http.Handler {
 	s := &server{
 		engine: o.Engine, version: versionOf(o.Version), data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
-		sessions: cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
+		sessions:  cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
+		providers: cmp.Or[Providers](o.Providers, noProviders{}),
 	}
-	s.latest() // a reader makes it keep them
+	if s.engine != nil {
+		s.latest() // a reader makes it keep them
+	}
 	return Guard(o, s)
 }
 
@@ -54,7 +60,7 @@ func versionOf(text string) string {
 }
 
 // handler does what a request asks for. The id is the part of the path that names
-// a run or a session. An error is answered as a [Problem].
+// a run, a session or a provider. An error is answered as a [Problem].
 type handler func(s *server, w http.ResponseWriter, r *http.Request, id string) error
 
 type route struct {
@@ -91,7 +97,18 @@ func routes() []route {
 		{"POST", "sessions/{id}/retry-now", (*server).retrySession},
 		{"POST", "sessions/{id}/stop", (*server).stopSession},
 		{"POST", "sessions/{id}/reset", (*server).resetSession},
+		{"GET", "providers", (*server).listProviders},
+		{"GET", "providers/{id}", (*server).showProvider},
+		{"POST", "providers/{id}/open", tellProvider(gateway.Open)},
+		{"POST", "providers/{id}/close", tellProvider(gateway.Close)},
+		{"POST", "providers/{id}/reset", tellProvider(gateway.Reset)},
+		{"POST", "providers/{id}/drain", tellProvider(gateway.Drain)},
 	}
+}
+
+// needsEngine reports whether there is nothing at the path without an engine.
+func (t *route) needsEngine() bool {
+	return t.path != "healthz" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
 }
 
 // match reports whether the path is the route's, and what it names. The path
@@ -139,6 +156,8 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
 		id, ok := t.match(path)
 		switch {
 		case !ok:
+		case s.engine == nil && t.needsEngine():
+			return &Problem{Status: http.StatusNotFound, Code: CodeNoEngine, Message: "there is no engine here", Hint: "this is a gateway alone; ask a tideover serve"}
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		default:
@@ -215,6 +234,9 @@ func (s *server) get(ctx context.Context, text string) (*engine.Info, error) {
 
 func (s *server) health(w http.ResponseWriter, _ *http.Request, _ string) error {
 	h := Health{OK: true}
+	if s.engine == nil {
+		return answer(w, http.StatusOK, h) // a gateway works as long as it answers
+	}
 	for _, t := range s.engine.Troubles() {
 		h.Troubles = append(h.Troubles, t.What)
 	}

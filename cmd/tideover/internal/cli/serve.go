@@ -22,7 +22,8 @@ import (
 )
 
 const serveLong = `Runs everything that lives long and is in the configuration file: workflows and
-their schedules, the control API and the page.
+their schedules, sessions, the gateway to the providers, the control API and the
+page.
 
 The state is in one folder, and survives the end of the process: runs that were
 accepted go on when serve is started again. One serve at a time can use a folder.
@@ -118,10 +119,16 @@ func newServe(io Streams) *cobra.Command {
 	}
 	o.source.add(cmd)
 	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does: an unreliable service, workflows and new runs, in a temporary folder")
-	cmd.Flags().StringVar(&o.level, "log-level", "", "debug, info, warn or error (default info; warn for the demo)")
+	o.logs(cmd)
+	cmd.Flags().Lookup("log-level").Usage += "; warn for the demo"
+	return cmd
+}
+
+// logs adds the flags for what is logged.
+func (o *serveOptions) logs(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.level, "log-level", "", "debug, info, warn or error; info unless said")
 	cmd.Flags().BoolVar(&o.asJSON, "log-json", false, "log JSON lines")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
 }
 
 func runServe(ctx context.Context, io Streams, o *serveOptions) error {

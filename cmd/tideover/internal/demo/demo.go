@@ -1,5 +1,6 @@
 // Package demo is what `tideover serve --demo` shows: an unreliable service in
-// this process, and workflows that get through it, or have reason not to.
+// this process, and workflows that get through it, or have reason not to; and
+// unreliable providers behind the gateway, with clients that ask them.
 package demo
 
 import (
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -19,9 +22,11 @@ const every = 4 * time.Second
 // Demo is the service and its workflows.
 type Demo struct {
 	Workflows []*engine.Workflow
+	Providers []gateway.Spec
 
-	listener net.Listener
-	client   *http.Client
+	listener  net.Listener
+	client    *http.Client
+	upstreams []*chaos.Server
 }
 
 // New returns a demo. Its service listens on loopback until Run ends.
@@ -34,15 +39,28 @@ func New(ctx context.Context) (*Demo, error) {
 	if d.Workflows, err = d.workflows(); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
+	if err := d.models(); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
 	return d, nil
 }
 
-// Run serves, and starts runs, until the context ends.
-func (d *Demo) Run(ctx context.Context, e *engine.Engine) error {
+// Run serves, starts runs and asks the gateway at the address, until the context
+// ends.
+func (d *Demo) Run(ctx context.Context, e *engine.Engine, address string) error {
 	srv := &http.Server{Handler: service(), ReadHeaderTimeout: time.Second}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(d.listener) }()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		d.ask(ctx, address)
+	}()
 	defer func() {
+		<-asked
+		for _, up := range d.upstreams {
+			_ = up.Close()
+		}
 		_ = srv.Close()
 		<-served
 		d.client.CloseIdleConnections()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -15,6 +16,9 @@ func (s *server) observe(ev retry.Event) {
 		s.trail.Observe(ev)
 	}
 	s.outbox.Observe(ev)
+	if strings.HasPrefix(ev.Name, gatewayEvents) {
+		return // which logs by itself
+	}
 	level, text := slog.LevelDebug, ev.Kind.String()
 	switch ev.Kind {
 	case retry.Waiting:

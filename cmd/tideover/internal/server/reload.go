@@ -46,6 +46,25 @@ func (s *server) watch(ctx context.Context) error {
 // reload takes over the new configuration, whole or not at all. Runs in progress
 // go on as they began.
 func (s *server) reload(ctx context.Context, cfg *config.Config) error {
+	providers, err := s.providers(cfg)
+	if err != nil {
+		return err
+	}
+	if s.engine != nil {
+		if err := s.reloadEngine(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	if err := s.gateway.Become(providers); err != nil {
+		return err
+	}
+	s.restartOnly(cfg)
+	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows), "sessions", len(cfg.Sessions), "providers", len(providers))
+	return nil
+}
+
+// reloadEngine takes over what the engine does.
+func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 	p, err := s.planned(cfg)
 	if err != nil {
 		return err
@@ -62,21 +81,25 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("schedules: %w", err)
 	}
 	s.outbox.Become(p.outbox)
-	was := map[string]string{}
-	for _, v := range s.config().Values() {
-		was[v.Path] = v.Text
-	}
 	s.mu.Lock()
 	s.current = cfg
 	s.mu.Unlock()
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		s.Log.Error("not all sessions of the configuration have begun", "error", err)
 	}
+	return nil
+}
+
+// restartOnly says which changes have no effect yet, and makes the configuration
+// the one that is in effect.
+func (s *server) restartOnly(cfg *config.Config) {
 	for _, v := range cfg.Values() {
-		if section, _, _ := strings.Cut(v.Path, "."); (section == "server" || section == "audit") && was[v.Path] != v.Text {
+		section, _, _ := strings.Cut(v.Path, ".")
+		if (section == "server" || section == "audit" || section == "gateway") && s.inEffect[v.Path] != v.Text {
 			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
 		}
 	}
-	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows))
-	return nil
+	s.mu.Lock()
+	s.current = cfg
+	s.mu.Unlock()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
@@ -36,6 +37,7 @@ const Grace = 15 * time.Second
 // Options says what to serve.
 type Options struct {
 	Source  config.Source // its Redactor must be set
+	Gateway bool          // serve the gateway alone
 	Demo    bool          // serve the demo beside what is configured
 	AnyPort bool          // take another port if that of the configuration is taken
 	Version string
@@ -51,24 +53,28 @@ type Options struct {
 
 // Page is where the page is, and what it wants.
 type Page struct {
-	Address string
-	Token   secret.String
-	TokenAt string // where the token can be read
+	Address   string
+	Token     secret.String
+	TokenAt   string   // where the token can be read
+	Providers []string // that the gateway serves, by name
 }
 
 // server is a server that runs.
 type server struct {
 	Options
-	cfg    *config.Config
-	engine *engine.Engine
-	token  secret.String
-	demo   *demo.Demo
+	cfg     *config.Config
+	engine  *engine.Engine // nil for a gateway alone
+	gateway *gateway.Gateway
+	token   secret.String
+	demo    *demo.Demo
 
 	outbox   *outbox.Outbox
 	sessions *session.Manager
 	runner   *session.Runner // of the sessions
 	ready    chan struct{}   // closed when they may begin
 	trail    *audit.Sink     // nil if there is none
+
+	inEffect map[string]string // values that hold until the end
 
 	mu      sync.Mutex
 	current *config.Config // cfg is the one that was loaded first
@@ -82,7 +88,10 @@ func Run(ctx, hurry context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &server{Options: o, cfg: cfg, current: cfg, ready: make(chan struct{})}
+	s := &server{Options: o, cfg: cfg, current: cfg, ready: make(chan struct{}), inEffect: map[string]string{}}
+	for _, v := range cfg.Values() {
+		s.inEffect[v.Path] = v.Text
+	}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
 	}
@@ -100,6 +109,13 @@ func Run(ctx, hurry context.Context, o Options) error {
 	}
 	if s.trail != nil {
 		defer func() { err = errors.Join(err, s.trail.Close()) }()
+	}
+	if err := s.openGateway(); err != nil {
+		return err
+	}
+	if o.Gateway {
+		err = s.serve(ctx, hurry)
+		return err
 	}
 	if err := s.openEngine(ctx); err != nil {
 		return err
@@ -132,7 +148,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := guard.SweepLocks(locks); err != nil {
 		return err
 	}
-	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor}
+	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper}
 	s.sessions = s.newSessions(self, locks)
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())
@@ -187,12 +203,12 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		return err
 	}
 	var lc net.ListenConfig
-	tcp, err := lc.Listen(ctx, "tcp", s.cfg.Server.Listen)
+	tcp, err := lc.Listen(ctx, "tcp", s.listen())
 	if err != nil && s.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		tcp, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("server.listen: %w", err), unix.Close())
+		return errors.Join(fmt.Errorf("%s: %w", s.listenKey(), err), unix.Close())
 	}
 	address := "http://" + s.publicAddress(tcp.Addr()) + "/"
 	s.mu.Lock()
@@ -211,29 +227,35 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	run("socket", func() error { return httpServer.Serve(unix) })
 	run("listen", func() error { return httpServer.Serve(tcp) })
-	run("engine", func() error {
-		select {
-		case <-s.engine.Done():
-			return s.engine.Err()
-		case <-ctx.Done():
-			return nil
-		}
-	})
+	if s.engine != nil {
+		run("engine", func() error {
+			select {
+			case <-s.engine.Done():
+				return s.engine.Err()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	run("gateway", func() error { return s.gateway.Run(ctx) })
 	run("config", func() error { return s.watch(ctx) })
 	run("memory", func() error { tidy.Run(ctx); return nil })
 	if s.demo != nil {
-		run("demo", func() error { return s.demo.Run(ctx, s.engine) })
+		run("demo", func() error { return s.demo.Run(ctx, s.engine, address) })
 	}
 	if s.Ready != nil {
-		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token")}
+		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token"), s.gateway.Names()}
 		if t := s.cfg.Server.Token; t != nil {
 			p.TokenAt = t.String()
 		}
 		s.Ready(p)
 	}
 	<-ctx.Done()
-	s.runner.End()
+	if s.runner != nil {
+		s.runner.End()
+	}
 	s.Log.Info("ending")
+	s.drain(hurry)
 	limit, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	stop := context.AfterFunc(hurry, done)
@@ -261,17 +283,28 @@ func (s *server) publicAddress(addr net.Addr) string {
 // handler returns the API and the page.
 func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{
-		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.cfg.Server.Listen}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Sessions: s.sessions,
+		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway,
+	}
+	pages := web.Options{Engine: s.engine, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
+	if s.sessions != nil {
+		o.Sessions, pages.Sessions = s.sessions, s.sessions
 	}
 	rest := api.New(o)
-	page := api.Guard(o, web.New(web.Options{Engine: s.engine, Sessions: s.sessions, Redact: s.Source.Redactor.String, Version: s.Version}))
+	page := api.Guard(o, web.New(pages))
+	metrics := api.Guard(o, s.metrics())
+	providers := patient(s.gateway, silence)
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/healthz" {
+		switch path := r.URL.Path; {
+		case strings.HasPrefix(path, "/p/"):
+			providers.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/api/") || path == "/healthz":
 			rest.ServeHTTP(w, r)
-			return
+		case path == "/metrics":
+			metrics.ServeHTTP(w, r)
+		default:
+			page.ServeHTTP(w, r)
 		}
-		page.ServeHTTP(w, r)
 	})
 }

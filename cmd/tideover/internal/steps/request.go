@@ -21,7 +21,6 @@ const requestTimeout = 5 * time.Minute
 // client makes the requests of all steps. It follows no redirects: they would take
 // the headers of a step, which may hold secrets, to wherever an answer says.
 var client = &http.Client{
-	Timeout:       requestTimeout,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -36,7 +35,9 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 		// The same for all attempts: a server that knows the header does the work once.
 		req.Header.Set("Idempotency-Key", t.Run+"/"+t.Step)
 	}
-	resp, err := client.Do(req)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := r.send(req.WithContext(ctx), s.Provider)
 	if err != nil {
 		return result{}, unanswered(ctx, req, err)
 	}
@@ -59,6 +60,14 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 		return res, retry.Permanent(fmt.Errorf("%s to %s: redirects are not followed", resp.Status, r.Redactor.String(to)))
 	}
 	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
+}
+
+// send sends the request where it goes: to the provider, or where its URL says.
+func (r *Runner) send(req *http.Request, provider string) (*http.Response, error) {
+	if provider == "" {
+		return client.Do(req)
+	}
+	return r.Provider(provider).RoundTrip(req)
 }
 
 // outcomeError is an error with what it means for the next attempt.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ type Runner struct {
 	Self    string                 // the path of this program, for the guard
 	Locks   string                 // an existing folder for the locks of commands
 	Secrets func() secret.Resolver // resolves references as they are now
+
+	// Provider returns the way to a provider of the configuration, with its keys,
+	// gates and limits. It makes one attempt: the engine retries.
+	Provider func(name string) http.RoundTripper
 
 	// Redactor hides the values of secrets in whatever is kept of outputs.
 	Redactor *secret.Redactor

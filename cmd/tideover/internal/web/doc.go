@@ -1,5 +1,6 @@
 // Package web is the page of tideover serve: the runs of an engine, one run with
-// everything that happened to it, the dead letters, and the sessions.
+// everything that happened to it, the dead letters, the sessions, and the
+// providers of the gateway, which are all there is without an engine.
 //
 // It is HTML from the server. Every page and every action works without
 // JavaScript; with it, pages follow what happens through a stream of events

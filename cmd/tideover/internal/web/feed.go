@@ -23,9 +23,12 @@ type reader struct {
 	dirty chan struct{}
 }
 
-// follow reads events until the engine is closed.
+// follow reads events until the engine is closed. There are none without one.
 func follow(e *engine.Engine) *feed {
 	f := &feed{done: make(chan struct{}), readers: map[*reader]struct{}{}}
+	if e == nil {
+		return f
+	}
 	go func() {
 		defer close(f.done)
 		for ev, missed := range e.Events(context.Background(), 0) {

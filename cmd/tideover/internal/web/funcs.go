@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"html/template"
 	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 )
 
 // glyphs stand beside the names of states and outcomes, so that colour is not
@@ -12,6 +14,7 @@ var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥",
 	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",
+	gateway.Up: "●", gateway.Throttled: "◐", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
 }
 
 func (h *handler) funcs() template.FuncMap {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/tideover/tideover/engine"
 )
 
 // maxStreams bounds how many pages are followed at once.
@@ -20,6 +18,7 @@ type part struct {
 	data     page
 	behind   bool // what is shown is not the newest yet
 	moving   bool // it changes without events
+	polled   bool // nobody tells when it has changed: somebody must look
 }
 
 // stream sends the part of a page whenever it has changed, but not more often
@@ -53,6 +52,7 @@ type stream struct {
 	at     time.Time // of last
 	behind bool      // of last
 	moving bool
+	polled bool
 }
 
 // follow ends with the reader, or with the engine.
@@ -84,7 +84,10 @@ func (s *stream) follow(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if again = nil; s.behind || looks > 0 {
+		switch again = nil; {
+		case s.polled:
+			again = time.After(s.h.pace)
+		case s.behind || looks > 0:
 			again, patience = time.After(patience), min(2*patience, s.h.beat)
 		}
 		select {
@@ -114,13 +117,13 @@ func (s *stream) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.last, s.at, s.behind, s.moving = b, now, p.behind, p.moving
+	s.last, s.at, s.behind, s.moving, s.polled = b, now, p.behind, p.moving, p.polled
 	return s.send("", b)
 }
 
 func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error) {
 	p, err := s.look(ctx, now)
-	if errors.Is(err, engine.ErrNotFound) {
+	if err != nil && statusOf(err) == http.StatusNotFound {
 		_ = s.send("gone", nil) // the time for which it was kept is over
 	}
 	if err != nil {

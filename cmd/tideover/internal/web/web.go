@@ -2,9 +2,11 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,12 +20,14 @@ import (
 
 // Options say what the page shows and for whom.
 type Options struct {
-	Engine  *engine.Engine
+	Engine  *engine.Engine             // nil means that there is none: the page has providers only
 	Redact  func(string) string        // applied to all text that is shown; nil means none
 	Version string                     // shown at the bottom of every page
 	Actor   func(*http.Request) string // who asks, for the history of a run; nil means "page"
 
-	Sessions api.Sessions // have a page of their own; nil means that there is none
+	Sessions  api.Sessions  // have a page of their own; nil means that there is none
+	Providers api.Providers // of the gateway; nil means that there are none
+	Logger    *slog.Logger  // is told who told a provider what; nil means slog.Default
 }
 
 // policy lets a page load what this package serves, and nothing else.
@@ -47,6 +51,7 @@ type handler struct {
 var templates embed.FS
 
 // New returns the page. It reads the engine's events until the engine is closed.
+// Without an engine there are only providers.
 func New(o Options) http.Handler { return newHandler(o) }
 
 func newHandler(o Options) *handler {
@@ -57,6 +62,7 @@ func newHandler(o Options) *handler {
 	if h.Actor == nil {
 		h.Actor = func(*http.Request) string { return "page" }
 	}
+	h.Logger = cmp.Or(h.Logger, slog.Default())
 	h.templates = template.Must(template.New("").Funcs(h.funcs()).ParseFS(templates, "templates/*.html"))
 	h.feed = follow(o.Engine)
 	h.routes()
@@ -64,7 +70,27 @@ func newHandler(o Options) *handler {
 }
 
 func (h *handler) routes() {
-	h.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/runs", http.StatusSeeOther) })
+	h.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.home(), http.StatusSeeOther) })
+	if h.Engine != nil {
+		h.engineRoutes()
+	}
+	h.mux.HandleFunc("GET /providers", h.providers)
+	h.mux.HandleFunc("GET /providers/{provider}", h.provider)
+	h.mux.HandleFunc("GET /providers/{provider}/{action}", h.askProvider)
+	h.mux.HandleFunc("POST /providers/{provider}/{action}", h.actProvider)
+	h.mux.HandleFunc("GET /live/providers", h.liveProviders)
+	h.mux.HandleFunc("GET /live/providers/{provider}", h.liveProvider)
+	h.mux.Handle("GET /static/", h.assets)
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		text := "there is no such page"
+		if h.Engine == nil {
+			text += ": there is no engine here, only providers"
+		}
+		h.fail(w, r, http.StatusNotFound, errors.New(text))
+	})
+}
+
+func (h *handler) engineRoutes() {
 	h.mux.HandleFunc("GET /runs", h.runs)
 	h.mux.HandleFunc("GET /runs/{id}", h.run)
 	h.mux.HandleFunc("GET /runs/{id}/{action}", h.ask)
@@ -83,10 +109,14 @@ func (h *handler) routes() {
 		h.mux.HandleFunc("POST /sessions/{session}/{action}", h.actSession)
 		h.mux.HandleFunc("GET /live/sessions", h.liveSessions)
 	}
-	h.mux.Handle("GET /static/", h.assets)
-	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, http.StatusNotFound, errors.New("there is no such page"))
-	})
+}
+
+// home returns the address of the first page.
+func (h *handler) home() string {
+	if h.Engine == nil {
+		return "/providers"
+	}
+	return "/runs"
 }
 
 // maxBody bounds what a form may send: the largest payload of an engine, which
@@ -113,12 +143,15 @@ type page struct {
 	Now     time.Time
 	Dead    int  // dead letters, for the navigation
 	Keeps   bool // there is a page for sessions
+	Alone   bool // there are providers only
+	Home    string
 	Body    any
 }
 
 // show answers with a page.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Version, p.Keeps = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Sessions != nil
+	p.Version, p.Keeps = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Sessions != nil && h.Engine != nil
+	p.Alone, p.Home = h.Engine == nil, h.home()
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
@@ -155,12 +188,15 @@ type problem struct {
 
 // fail answers with what went wrong.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
-	p := problem{Status: status, Text: h.Redact(err.Error()), Back: "/runs"}
+	p := problem{Status: status, Text: h.Redact(err.Error()), Back: h.home()}
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
 		p.Back = runURL(id)
 	}
 	if r.PathValue("session") != "" {
 		p.Back = "/sessions"
+	}
+	if r.PathValue("provider") != "" {
+		p.Back = "/providers"
 	}
 	name := "problem"
 	if fromHTMX(r) {

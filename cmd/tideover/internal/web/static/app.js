@@ -50,6 +50,8 @@
 	document.addEventListener("htmx:sse:after:message", found);
 	document.addEventListener("beat", (e) => server(Number(e.detail.data)));
 	document.addEventListener("htmx:sse:close", (e) => { if (e.detail.reason === "message") say("gone", "no longer kept"); });
+	// Nobody waits for what the extension itself has ended.
+	addEventListener("unhandledrejection", (e) => { if (e.reason?.name === "AbortError") e.preventDefault(); });
 	// The extension makes a connection again, but not the first one.
 	const retry = (e) => {
 		if (e.target !== source || e.detail.ctx?.response?.status < 400) return;

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/server"
+)
+
+const gatewayLong = `Stands before remote APIs that throttle, time out and fall over, for clients in
+any language: they point their base URL at
+
+  http://127.0.0.1:7878/p/<provider>/
+
+and go on as before. The gateway retries by the provider's policy, rotates keys,
+waits as long as the server asks, spares a provider that is down, and goes to
+another one where the configuration says so.
+
+With names of presets (openai, anthropic, gemini) it needs no configuration. Keys
+are then taken from OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; without
+one, callers bring their own. Otherwise the section "providers" of the
+configuration says what there is; docs/gateway.md has all of it.
+
+"tideover serve" has the same gateway beside everything else. "tideover providers"
+shows how they are doing, and /metrics has the numbers for Prometheus.
+
+SIGTERM or SIGINT lets requests end, for 30 s at most; a second signal does not
+wait. SIGHUP, and any change of the file, loads the configuration again, and no
+request is lost.`
+
+const gatewayExample = `  # two APIs, with keys from the environment
+  tideover gateway openai anthropic
+
+  # any client: only its base URL changes
+  OPENAI_BASE_URL=http://127.0.0.1:7878/p/openai/v1 python ask.py
+
+  # what is in a file
+  tideover gateway --config tideover.yaml
+
+  # in another window
+  tideover providers --watch`
+
+// gatewayKeys are the variables that hold the key of a preset.
+var gatewayKeys = map[string]string{
+	gateway.OpenAI: "OPENAI_API_KEY", gateway.Anthropic: "ANTHROPIC_API_KEY", gateway.Gemini: "GEMINI_API_KEY",
+}
+
+func newGateway(io Streams) *cobra.Command {
+	o := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:     "gateway [flags] [preset…]",
+		Short:   "Stand before remote APIs, for clients in any language",
+		Long:    gatewayLong,
+		Example: gatewayExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return runGateway(cmd.Context(), io, o, args) },
+		ValidArgsFunction: cobra.FixedCompletions(
+			[]cobra.Completion{gateway.OpenAI, gateway.Anthropic, gateway.Gemini}, cobra.ShellCompDirectiveNoFileComp),
+	}
+	o.source.add(cmd)
+	cmd.Flags().Lookup("listen").Usage = "`address` of the gateway (default 127.0.0.1:7878)"
+	o.logs(cmd)
+	return cmd
+}
+
+func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []string) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	redactor := new(secret.Redactor)
+	log, err := newLogger(io, o, redactor)
+	if err != nil {
+		return err
+	}
+	src, err := gatewaySource(o, presets, redactor)
+	if err != nil {
+		return err
+	}
+	ctx, hurry, reload, stop := serveSignals(ctx, log)
+	defer stop()
+	err = server.Run(ctx, hurry, server.Options{
+		Source: src, Gateway: true, Version: thisBuild().String(), Log: log, Reload: reload,
+		Ready: func(p server.Page) { announceGateway(io, p) },
+	})
+	if err != nil {
+		return fmt.Errorf("gateway: %s", redactor.String(err.Error()))
+	}
+	return nil
+}
+
+// gatewaySource returns the configuration: the file's, or one for the presets.
+func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor) (config.Source, error) {
+	if len(presets) > 0 && o.source.path != "" {
+		return config.Source{}, errors.New("gateway: presets and --config can't be used together; write the presets under providers: in the file")
+	}
+	src, err := o.source.source(redactor)
+	if err != nil {
+		return src, err
+	}
+	if listen, ok := src.Flags["listen"]; ok {
+		delete(src.Flags, "listen")
+		src.Flags["gateway.listen"] = listen
+	}
+	if len(presets) > 0 {
+		src.Path = ""
+		src.Data, err = presetConfig(presets)
+		return src, err
+	}
+	if src.Path == "" {
+		return src, errors.New("gateway: there is no configuration: name one with --config, or name presets: openai, anthropic, gemini")
+	}
+	return src, nil
+}
+
+// presetConfig returns a configuration for the presets.
+func presetConfig(presets []string) ([]byte, error) {
+	text := "version: 1\nproviders:\n"
+	for i, name := range presets {
+		variable, ok := gatewayKeys[name]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("gateway: %q is not a preset that needs no configuration; want openai, anthropic or gemini", name)
+		case slices.Contains(presets[:i], name):
+			return nil, fmt.Errorf("gateway: %q is given twice", name)
+		}
+		text += "  " + name + ":\n    preset: " + name + "\n"
+		if os.Getenv(variable) != "" {
+			text += "    auth: ${env:" + variable + "}\n"
+		}
+	}
+	return []byte(text), nil
+}
+
+// announceGateway says where the providers are.
+func announceGateway(io Streams, p server.Page) {
+	if len(p.Providers) == 0 {
+		fmt.Fprintln(io.Out, "tideover: there are no providers; add some under providers: in the configuration")
+	}
+	for _, name := range p.Providers {
+		fmt.Fprintf(io.Out, "tideover: %s is at %sp/%s/\n", name, p.Address, name)
+	}
+	if process.IsTerminal(io.Out) {
+		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
+	} else {
+		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", strings.TrimSpace(p.Address), p.TokenAt)
+	}
+}

@@ -1,0 +1,373 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+)
+
+// gatewayFile starts a `tideover gateway` with the file, and waits until it serves.
+func gatewayFile(t *testing.T, text string, env ...string) *served {
+	t.Helper()
+	dir := shortDir(t)
+	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	write(t, s.file, text)
+	s.Cmd, s.mark = command(t, "gateway", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
+	s.Env = append(s.Env, env...)
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	eventually(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	return s
+}
+
+// address is where it serves.
+func (s *served) address() string {
+	page, _, _ := strings.Cut(s.page(), "?")
+	return page
+}
+
+// provider returns the status of a provider, as the verb shows it.
+func (s *served) provider(name string) (st gateway.Status) {
+	s.t.Helper()
+	o := s.ask("providers", "show", name, "--json")
+	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
+		s.t.Fatalf("providers show: %v in %q; %q", err, o.out, o.stderr)
+	}
+	return st
+}
+
+// upstream is a server that answers with the statuses, the last again and again.
+func upstream(t *testing.T, asked *atomic.Int32, statuses ...int) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int(asked.Add(1))
+		b, _ := io.ReadAll(r.Body)
+		w.WriteHeader(statuses[min(n, len(statuses))-1])
+		fmt.Fprintf(w, "%s %s %s", r.Header.Get("Authorization"), r.URL, b)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func fetch(t *testing.T, method, url, body string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+func TestGatewayGetsRequestsThrough(t *testing.T) {
+	t.Parallel()
+	var get, post, plain atomic.Int32
+	s := gatewayFile(t, fmt.Sprintf(`version: 1
+providers:
+  get: {base-url: %s, auth: "${env:KEY}", policy: fixed(1ms) attempts=3}
+  openai: {base-url: %s, auth: "${env:KEY}", policy: fixed(1ms) attempts=3}
+  plain: {base-url: %s, auth: "${env:KEY}", policy: fixed(1ms) attempts=3}
+`, upstream(t, &get, 503, 503, 200), upstream(t, &post, 503, 503, 200), upstream(t, &plain, 503, 200)), "KEY=hush-hush-key")
+	resp, text := fetch(t, "GET", s.address()+"p/get/a/b?c=d", "")
+	if resp.StatusCode != 200 || text != "Bearer hush-hush-key /a/b?c=d " || get.Load() != 3 {
+		t.Errorf("GET: %s %q after %d", resp.Status, text, get.Load())
+	}
+	resp, text = fetch(t, "POST", s.address()+"p/openai/v1/chat/completions", "{}")
+	if resp.StatusCode != 200 || text != "Bearer hush-hush-key /v1/chat/completions {}" || post.Load() != 3 {
+		t.Errorf("POST to a preset: %s %q after %d", resp.Status, text, post.Load())
+	}
+	resp, _ = fetch(t, "POST", s.address()+"p/plain/x", "{}")
+	if resp.StatusCode != 503 || plain.Load() != 1 || resp.Header.Get("X-Should-Retry") != "false" {
+		t.Errorf("POST: %s after %d, should retry %q", resp.Status, plain.Load(), resp.Header.Get("X-Should-Retry"))
+	}
+	if st := s.provider("get"); st.Totals.Retries != 2 || st.Totals.Succeeded != 1 || st.State != gateway.Up {
+		t.Errorf("status %+v, want two retries and a success", st.Totals)
+	}
+	for _, args := range [][]string{{"providers"}, {"providers", "--json"}, {"providers", "show", "get"}} {
+		if o := s.ask(args...); o.code != 0 || !strings.Contains(o.out, "get") || strings.Contains(o.out, "hush-hush") {
+			t.Errorf("%v: exit %d, %s%s", args, o.code, o.out, o.stderr)
+		}
+	}
+	if o := s.ask("runs"); o.code == 0 || !strings.Contains(o.stderr, "no engine here") {
+		t.Errorf("runs: exit %d, %q", o.code, o.stderr)
+	}
+	if strings.Contains(s.out.String(), "hush-hush") {
+		t.Errorf("a key is in the log: %s", s.out)
+	}
+}
+
+func TestGatewayMetricsWantTheToken(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	s := gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+upstream(t, &n, 200)+"}}\n")
+	fetch(t, "GET", s.address()+"p/up/", "")
+	if resp, _ := fetch(t, "GET", s.address()+"metrics", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without the token: %s", resp.Status)
+	}
+	token, err := os.ReadFile(filepath.Join(s.data, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.address()+"metrics", nil)
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	for _, want := range []string{`tideover_gateway_requests_total{outcome="succeeded",provider="up"} 1`, `tideover_gateway_provider_state{provider="up",state="up"} 1`, "go_goroutines"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics have no %q", want)
+		}
+	}
+}
+
+func TestGatewayRefusesToStart(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		file string
+		args []string
+		want string
+	}{
+		{"without anything", "", nil, "name one with --config, or name presets"},
+		{"a preset that is none", "", []string{"mistral"}, `"mistral" is not a preset that needs no configuration`},
+		{"a preset twice", "", []string{"openai", "openai"}, `"openai" is given twice`},
+		{"a fallback of another format", "version: 1\nproviders:\n  openai: {auth: \"${env:PATH}\", fallback: [anthropic]}\n  anthropic: {auth: \"${env:PATH}\"}\n", nil, ":3:"},
+		{"open to others without a token", "version: 1\ngateway: {listen: 0.0.0.0:0}\nproviders: {openai: }\n", nil, "gateway.token"},
+		{"a key in the file", "version: 1\nproviders: {openai: {auth: sk-1234567890abcdef1234567890}}\n", nil, "must not stand in the file"},
+	} {
+		dir := shortDir(t)
+		args := append([]string{"gateway", "--data", dir}, tt.args...)
+		if tt.file != "" {
+			write(t, filepath.Join(dir, "t.yaml"), tt.file)
+			args = append(args, "--config", filepath.Join(dir, "t.yaml"))
+		}
+		cmd, _ := command(t, args...)
+		cmd.Dir = dir
+		cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG=", "XDG_CONFIG_HOME="+dir)
+		if o := finish(t, cmd); o.code == 0 || !strings.Contains(o.stderr, tt.want) {
+			t.Errorf("%s: exit %d, %q, want %q", tt.name, o.code, o.stderr, tt.want)
+		}
+	}
+}
+
+func TestGatewayReloadsUnderLoadAndDrains(t *testing.T) {
+	t.Parallel()
+	var n, served atomic.Int32
+	up := upstream(t, &n, 200)
+	file := func(attempts int) string {
+		return fmt.Sprintf("version: 1\nproviders: {up: {base-url: %s, policy: fixed(1ms) attempts=%d}}\n", up, attempts)
+	}
+	s := gatewayFile(t, file(2))
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				resp, err := http.Get(s.address() + "p/up/x")
+				if err != nil {
+					t.Errorf("a request was lost: %v", err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Errorf("a request was answered with %s", resp.Status)
+					return
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for i := 3; i < 8; i++ {
+		write(t, s.file, file(i))
+		_ = s.Process.Signal(syscall.SIGHUP)
+		eventually(t, "the file is loaded", func() bool { return strings.Contains(s.provider("up").Policy, fmt.Sprintf("attempts=%d", i)) })
+	}
+	write(t, s.file, "version: 1\nproviders: {up: {base-url: nowhere}}\n")
+	_ = s.Process.Signal(syscall.SIGHUP)
+	eventually(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	if p := s.provider("up").Policy; !strings.Contains(p, "attempts=7") {
+		t.Errorf("policy %q after a file that is wrong", p)
+	}
+	close(stop)
+	callers.Wait()
+	if served.Load() == 0 {
+		t.Error("nothing was served")
+	}
+}
+
+func TestGatewayLetsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan struct{}), make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: first\n\n")
+		w.(http.Flusher).Flush()
+		close(began)
+		<-let
+		_, _ = io.WriteString(w, "data: last\n\n")
+	}))
+	t.Cleanup(up.Close)
+	s := gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+up.URL+"}}\n")
+	resp, err := http.Get(s.address() + "p/up/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-began
+	_ = s.Process.Signal(syscall.SIGTERM)
+	eventually(t, "it is ending", func() bool { return strings.Contains(s.out.String(), "ending") })
+	close(let)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || string(text) != "data: first\n\ndata: last\n\n" {
+		t.Errorf("read %q, %v, want the whole stream", text, err)
+	}
+	if err := s.Wait(); err != nil {
+		t.Errorf("the gateway ended with %v: %s", err, s.out)
+	}
+}
+
+// TestGatewayRefusesWhatIsNotHTTP speaks to the gateway's own port, byte by byte.
+func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
+	t.Parallel()
+	var seen sync.Map // how often each case was seen
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := seen.LoadOrStore(r.URL.RawQuery, new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(up.Close)
+	s := gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+up.URL+", max-body: 1KiB}}\n")
+	host := strings.TrimSuffix(strings.TrimPrefix(s.address(), "http://"), "/")
+	head := "POST /p/up/x?CASE HTTP/1.1\r\nHost: " + host + "\r\n"
+	for i, tt := range []struct {
+		name, send string
+		want       string // the beginning of the status line; "" means that the connection is closed
+		reaches    int32  // how often the provider is asked
+	}{
+		{"a length and chunks", head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\nGET /p/up/smuggled?smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 200", 1},
+		{"two lengths", head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", "HTTP/1.1 400", 0},
+		{"a length that is no number", head + "Content-Length: +5\r\n\r\nhello", "HTTP/1.1 400", 0},
+		{"a coding that nobody knows", head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 501", 0},
+		{"chunked said oddly", head + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 4", 0},
+		{"a chunk whose size is no number", head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", "HTTP/1.1 400", 0},
+		{"a chunk that is longer than it says", head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nhello\r\n0\r\n\r\n", "HTTP/1.1 400", 0},
+		{"a space before the colon", head + "X-A : b\r\n\r\n", "HTTP/1.1 400", 0},
+		{"a line that goes on", head + "X-A: b\r\n c\r\nConnection: close\r\n\r\n", "HTTP/1.1 200", 1},
+		{"a line break in a header", head + "X-A: b\rX-B: c\r\n\r\n", "HTTP/1.1 400", 0},
+		{"two hosts", head + "Host: other\r\n\r\n", "HTTP/1.1 400", 0},
+		{"another host", "GET /p/up/x?CASE HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 421", 0},
+		{"an absolute URL", "GET http://evil.example/p/up/x?CASE HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 421", 0},
+		{"CONNECT", "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n", "HTTP/1.1 4", 0},
+		{"headers without end", head + "X-A: " + strings.Repeat("a", 80<<10) + "\r\n\r\n", "HTTP/1.1 431", 0},
+		{"many headers", head + strings.Repeat("X-Aaaaaaaaaaaaaaaa: b\r\n", 5000) + "\r\n", "HTTP/1.1 431", 0},
+		{"a body that is too long", head + "Content-Length: 2000\r\nConnection: close\r\n\r\n" + strings.Repeat("a", 2000), "HTTP/1.1 413", 0},
+		{"chunks that are too long", head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + strings.Repeat("100\r\n"+strings.Repeat("a", 256)+"\r\n", 8) + "0\r\n\r\n", "HTTP/1.1 413", 0},
+		{"a path that leads upwards", "GET /p/up/../../api/v1/status HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 4", 0},
+		{"one that is encoded", "GET /p/up/%2e%2e/%2e%2e/x HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 400", 0},
+		{"no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "HTTP/1.1 400", 0},
+	} {
+		own := fmt.Sprint("case=", i)
+		if got := raw(t, host, strings.Replace(tt.send, "CASE", own, 1)); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+			t.Errorf("%s: answered %q, want %q", tt.name, got, tt.want)
+		}
+		most := tt.reaches
+		if strings.Contains(tt.name, "chunk") {
+			most = 1 // what is wrong in the middle of a body has been begun
+		}
+		if n, ok := seen.Load(own); ok && n.(*atomic.Int32).Load() > most {
+			t.Errorf("%s: the provider was asked %d times, want %d", tt.name, n.(*atomic.Int32).Load(), most)
+		}
+	}
+	if _, ok := seen.Load("smuggled"); ok {
+		t.Error("a request was smuggled in")
+	}
+}
+
+// raw sends bytes and returns the status line of what comes back.
+func raw(t *testing.T, host, send string) string {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	go func() { _, _ = io.Copy(c, strings.NewReader(send)) }() // it may not take all
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil && line == "" {
+		return ""
+	}
+	return strings.TrimSpace(line)
+}
+
+func TestServeHasTheGatewayBesideTheRest(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	up := upstream(t, &n, 503, 200)
+	s := serveFile(t, `version: 1
+providers:
+  up: {base-url: `+up+`, auth: "${env:KEY}", policy: fixed(1ms) attempts=1}
+workflows:
+  ask:
+    steps:
+      - {id: ask, http: {provider: up, post: "/v1/ask?who={{ .input.who }}", body: hello}, policy: fixed(1ms) attempts=3}
+`, "", "KEY=hush-hush-key")
+	o := s.ask("run", "ask", "--input", `{"who":"me"}`, "--wait")
+	if o.code != 0 {
+		t.Fatalf("run: exit %d, %s%s", o.code, o.out, o.stderr)
+	}
+	st := s.provider("up")
+	if n.Load() != 2 || st.Totals.Attempts != 2 || st.Totals.Requests != 2 {
+		t.Errorf("asked %d times, status %+v, want one attempt for each of the engine's", n.Load(), st.Totals)
+	}
+	resp, text := fetch(t, "GET", s.address()+"p/up/direct", "")
+	if resp.StatusCode != 200 || !strings.Contains(text, "Bearer hush-hush-key /direct") {
+		t.Errorf("through the gateway of serve: %s %q", resp.Status, text)
+	}
+	for _, action := range []string{"open", "reset", "drain", "reset", "close", "reset"} {
+		if o := s.ask("providers", action, "up"); o.code != 0 {
+			t.Errorf("providers %s: exit %d, %s", action, o.code, o.stderr)
+		}
+		resp, _ := fetch(t, "GET", s.address()+"p/up/x", "")
+		want := http.StatusOK
+		if action == "open" || action == "drain" {
+			want = http.StatusServiceUnavailable
+		}
+		if resp.StatusCode != want {
+			t.Errorf("after %s: %s, want %d", action, resp.Status, want)
+		}
+	}
+}

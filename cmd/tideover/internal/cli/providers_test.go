@@ -1,0 +1,355 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// fleet is a gateway whose providers are what a test says.
+type fleet struct {
+	mu   sync.Mutex
+	list []gateway.Status
+}
+
+// Status implements [api.Providers].
+func (f *fleet) Status() []gateway.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.list)
+}
+
+// Control implements [api.Providers].
+func (f *fleet) Control(name, action string) error {
+	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
+	if state == "" {
+		return fmt.Errorf("%w: %q", gateway.ErrUnknownAction, action)
+	}
+	if !f.change(name, func(st *gateway.Status) { st.State, st.Held, st.Recovery = state, action == gateway.Close, nil }) {
+		return fmt.Errorf("%w: %q", gateway.ErrUnknownProvider, name)
+	}
+	return nil
+}
+
+func (f *fleet) change(name string, do func(*gateway.Status)) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.list {
+		if f.list[i].Name == name {
+			do(&f.list[i])
+			return true
+		}
+	}
+	return false
+}
+
+// port is a gateway alone, without an engine, in a home of its own.
+type port struct {
+	*home
+	fleet *fleet
+	tcp   string
+	close func()
+}
+
+func newPort(t *testing.T, list ...gateway.Status) *port {
+	t.Helper()
+	p := &port{home: newHome(t), fleet: &fleet{list: list}}
+	unix, err := api.ListenUnix(p.serveSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.tcp = "http://" + tcp.Addr().String()
+	server := api.NewServer(api.New(api.Options{Providers: p.fleet, Token: secret.New(testToken), Logger: slog.New(slog.DiscardHandler)}))
+	var serving sync.WaitGroup
+	for _, l := range []net.Listener{unix, tcp} {
+		serving.Go(func() { _ = server.Serve(l) })
+	}
+	p.close = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		serving.Wait()
+	})
+	t.Cleanup(p.close)
+	return p
+}
+
+// verb runs a verb to its end.
+func (p *port) verb(args ...string) outcome {
+	p.t.Helper()
+	cmd, _ := command(p.t, append([]string{"providers"}, args...)...)
+	return finish(p.t, p.env(cmd))
+}
+
+// want runs a verb that must succeed, and returns what it prints.
+func (p *port) want(args ...string) string {
+	p.t.Helper()
+	got := p.verb(args...)
+	if got.code != 0 || got.stderr != "" {
+		p.t.Fatalf("tideover providers %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
+	}
+	return got.out
+}
+
+// exampleNow moves the example to this moment.
+func exampleNow() []gateway.Status {
+	all := exampleProviders()
+	in := time.Now().Add(time.Hour)
+	all[0].Recovery.Next, all[0].Keys[1].CoolUntil = &in, &in
+	return all
+}
+
+func TestProvidersAreListedAndShown(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()...)
+	list := p.want()
+	for _, part := range []string{"NAME ", "ATTEMPTS/REQ", "anthropic ", " down ", "probe in 59m", "1.84s", "1.34", "up, held", `x\x1b]0;owned\x07`} {
+		wantIn(t, "providers", list, part)
+	}
+	if n := strings.Count(list, "\n"); n != 8 {
+		t.Errorf("%d lines: %s", n, list)
+	}
+	if got := p.want("openai"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "openai") {
+		t.Errorf("providers openai: %q", got)
+	}
+	var all struct{ Providers []gateway.Status }
+	if err := json.Unmarshal([]byte(p.want("--json")), &all); err != nil || len(all.Providers) != 7 || all.Providers[0].Totals.Requests != 1000 {
+		t.Errorf("providers --json: %+v, %v", all, err)
+	}
+	if err := json.Unmarshal([]byte(p.want("openai", "--json")), &all); err != nil || len(all.Providers) != 1 || all.Providers[0].Name != "openai" {
+		t.Errorf("providers openai --json: %+v, %v", all, err)
+	}
+	shown := p.want("show", "anthropic")
+	for _, part := range []string{
+		"anthropic  down  anthropic at https://api.anthropic.com", "nobody passes until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
+		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
+	} {
+		wantIn(t, "show", shown, part)
+	}
+	var one gateway.Status
+	if err := json.Unmarshal([]byte(p.want("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 3 || one.Keys[1].Reason != "429\x1b[2J" {
+		t.Errorf("show --json: %+v, %v", one, err)
+	}
+	for _, args := range [][]string{nil, {"show", "anthropic"}, {"--json"}, {"show", "anthropic", "--json"}} {
+		if got := p.want(args...); strings.ContainsAny(got, "\x1b\x07\u202e") {
+			t.Errorf("providers %q lets something through to the terminal: %q", args, got)
+		}
+	}
+}
+
+func TestProvidersAreToldWhatToDo(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()...)
+	for _, c := range []struct{ action, want, state string }{
+		{"open", "openai opened: nobody passes until it is closed or reset\n", gateway.Opened},
+		{"close", "openai up: it counts as up whatever happens, until it is reset\n", gateway.Up},
+		{"drain", "openai draining: requests under way are finished, new ones go elsewhere or are refused\n", gateway.Draining},
+		{"reset", "openai up: everybody passes\n", gateway.Up},
+	} {
+		if got := p.want(c.action, "openai"); got != c.want {
+			t.Errorf("%s: %q, want %q", c.action, got, c.want)
+		}
+		if st, err := api.FindProvider(p.fleet, "openai"); err != nil || st.State != c.state {
+			t.Errorf("after %s: %+v, %v", c.action, st, err)
+		}
+	}
+	wantIn(t, "open --json", p.want("open", "openai", "--json"), `"state":"opened"`)
+	cmd, _ := command(t, "providers", "reset", "openai", "--server", p.tcp)
+	p.env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken)
+	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: everybody passes\n" {
+		t.Errorf("over TCP: %+v", got)
+	}
+}
+
+func TestProvidersThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()[1:3]...)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		err  string
+	}{
+		{"one that does not exist", []string{"show", "nobody"}, codeNoRun, `no such provider: "nobody"; there are openai, internal`},
+		{"one that does not exist, in the list", []string{"nobody"}, codeNoRun, `no such provider: "nobody"`},
+		{"one that does not exist, to watch", []string{"nobody", "--watch"}, codeNoRun, `no such provider: "nobody"`},
+		{"one that is hostile", []string{"open", "x\x1b[2J"}, codeNoRun, `no such provider: "x\x1b[2J"`},
+		{"no name", []string{"open"}, codeOwn, "open: which provider?"},
+		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "one provider at a time"},
+		{"two names to list", []string{"openai", "internal"}, codeOwn, "one provider at a time"},
+		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},
+		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name another with --server"},
+		{"over TCP without a token", []string{"--server", p.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := p.verb(c.args...)
+			wantCode(t, got, c.code)
+			wantIn(t, "stderr", got.stderr, c.err)
+			if got.out != "" {
+				t.Errorf("stdout %q", got.out)
+			}
+		})
+	}
+}
+
+func TestWithoutProviders(t *testing.T) {
+	t.Parallel()
+	p := newPort(t)
+	if got := p.want(); got != "no providers: add some under providers: in the configuration; docs/gateway.md\n" {
+		t.Errorf("providers: %q", got)
+	}
+	if got := p.want("--json"); got != `{"providers":[]}`+"\n" {
+		t.Errorf("providers --json: %q", got)
+	}
+	got := p.verb("show", "openai")
+	wantCode(t, got, codeNoRun)
+	wantIn(t, "stderr", got.stderr, `no such provider: "openai"; there are none`)
+
+	p.close()
+	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"open", "x"}} {
+		got := p.verb(args...)
+		wantCode(t, got, codeOwn)
+		if want := "tideover: no gateway at " + p.serveSocket() + ": start one with `tideover serve` or `tideover gateway`, or name another with --server\n"; got.stderr != want {
+			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+		}
+	}
+}
+
+// Verbs that need an engine say so where there is none.
+func TestAGatewayAloneHasNoRuns(t *testing.T) {
+	t.Parallel()
+	p := newPort(t)
+	for _, verb := range []string{"runs", "status", "workflows"} {
+		cmd, _ := command(t, verb)
+		got := finish(t, p.env(cmd))
+		wantCode(t, got, codeOwn)
+		wantIn(t, "stderr", got.stderr, "there is no engine here")
+	}
+}
+
+func TestProvidersAreWatched(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()[:2]...)
+	cmd, mark := command(t, "providers", "--watch")
+	s := startSession(t, p.env(cmd), mark)
+	s.expect("probe in 59m")
+	s.expect("\x1b[4F") // it is drawn in place: heads, a line each, and what comes next below one
+	p.want("drain", "openai")
+	s.expect("draining")
+	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
+	s.expect("4711")
+	s.write("\x03")
+	if code := s.end(); code != 130 {
+		t.Errorf("exit code %d after Ctrl-C", code)
+	}
+}
+
+func TestProvidersAreWatchedInAPipe(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name         string
+		args         []string
+		before, then string
+	}{
+		{"lines", []string{"--watch"}, "openai up in-flight=12", "openai draining in-flight="},
+		{"one", []string{"openai", "--watch"}, "openai up in-flight=12", "openai draining in-flight="},
+		{"JSON", []string{"--watch", "--json"}, `"name":"openai"`, `"state":"draining"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPort(t, exampleNow()[:2]...)
+			x := &started{t: t, dir: t.TempDir()}
+			x.Cmd, x.mark = command(t, append([]string{"providers"}, c.args...)...)
+			out, err := os.Create(filepath.Join(x.dir, "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			p.env(x.Cmd).Stdout, x.Stderr = out, &x.stderr
+			x.begin()
+			printed := func() string { b, _ := os.ReadFile(out.Name()); return string(b) }
+			eventually(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
+			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // no reason for a line
+			p.want("drain", "openai")
+			eventually(t, "the change", func() bool { return strings.Contains(printed(), c.then) })
+			if err := x.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			if got := x.end(); got.code != 130 || got.stderr != "" {
+				t.Errorf("after an interrupt: %+v", got)
+			}
+			if text := printed(); strings.Count(text, "\n") > 3 {
+				t.Errorf("printed %s", text)
+			}
+		})
+	}
+}
+
+// What is watched may go away and come back.
+func TestAWatchedGatewayThatGoesAway(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()[1])
+	cmd, mark := command(t, "providers", "--watch")
+	s := startSession(t, p.env(cmd), mark)
+	s.expect("openai")
+	p.close()
+	s.expect("no gateway at")
+	s.write("\x03")
+	if code := s.end(); code != 130 {
+		t.Errorf("exit code %d after Ctrl-C", code)
+	}
+}
+
+func TestTheNamesOfProvidersAreCompleted(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, exampleNow()[:3]...)
+	for line, want := range map[string][]string{
+		"": {"anthropic", "internal", "openai", "show", "drain"}, "show ": {"anthropic", "internal", "openai"}, "open o": {"openai"}, "drain openai ": nil, "in": {"internal"},
+	} {
+		cmd, _ := command(t, append([]string{"__complete", "providers"}, strings.Split(line, " ")...)...)
+		got := finish(t, p.env(cmd))
+		for _, name := range []string{"anthropic", "internal", "openai", "show", "drain"} {
+			if has := strings.Contains("\n"+got.out, "\n"+name+"\t"); has != slices.Contains(want, name) {
+				t.Errorf("%q: offers %s: %v\n%s", line, name, has, got.out)
+			}
+		}
+	}
+	p.close()
+	cmd, _ := command(t, "__complete", "providers", "show", "")
+	if got := finish(t, p.env(cmd)); got.code != 0 || strings.Contains(got.out, "openai") {
+		t.Errorf("without a server: %+v", got)
+	}
+}
+
+func TestTheHelpOnProviders(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for _, args := range [][]string{{}, {"show"}, {"open"}, {"close"}, {"reset"}, {"drain"}} {
+		got := tideover(t, append(append([]string{"providers"}, args...), "--help")...)
+		wantCode(t, got, 0)
+		fmt.Fprintf(&all, "$ tideover %s\n%s\n", strings.Join(append(append([]string{"providers"}, args...), "--help"), " "), got.out)
+	}
+	golden(t, "providers-help.txt", all.String())
+}

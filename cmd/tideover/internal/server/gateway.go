@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// drainTime is how long requests of the gateway may take to end when the server is
+// told to.
+const drainTime = 30 * time.Second
+
+// gatewayEvents is what the names of events begin with that are of the gateway.
+const gatewayEvents = "gateway/"
+
+// openGateway makes the gateway, also when there are no providers: a reload may
+// bring some.
+func (s *server) openGateway() error {
+	specs, err := s.providers(s.cfg)
+	if err != nil {
+		return err
+	}
+	var token secret.String
+	if t := s.cfg.Gateway.Token; t != nil {
+		if token, err = t.Resolve(s.cfg.Secrets()); err != nil {
+			return err
+		}
+	}
+	s.gateway, err = gateway.New(specs, gateway.Options{
+		Token: token, Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
+		Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"),
+	})
+	return err
+}
+
+// providers returns those of the configuration, and of the demo.
+func (s *server) providers(cfg *config.Config) ([]gateway.Spec, error) {
+	specs, err := cfg.ProviderSpecs()
+	if err != nil {
+		return nil, err
+	}
+	if s.demo != nil {
+		specs = append(specs, s.demo.Providers...)
+	}
+	return specs, gateway.ValidateAll(specs)
+}
+
+// hosts are the names under which the gateway may be asked.
+func (s *server) hosts() []string {
+	hosts := s.cfg.Server.Hosts
+	if host, _, err := net.SplitHostPort(s.listen()); err == nil && host != "" {
+		hosts = append(hosts[:len(hosts):len(hosts)], host)
+	}
+	return hosts
+}
+
+// tell puts an event of the gateway where those of the engine go.
+func (s *server) tell(ev retry.Event) {
+	if s.engine != nil {
+		s.engine.Tell(ev)
+	} else if s.trail != nil {
+		s.trail.Observe(ev)
+	}
+}
+
+// listen returns the address to listen on.
+func (s *server) listen() string {
+	if s.Gateway {
+		return s.cfg.Gateway.Listen
+	}
+	return s.cfg.Server.Listen
+}
+
+// listenKey is where that is configured.
+func (s *server) listenKey() string {
+	if s.Gateway {
+		return "gateway.listen"
+	}
+	return "server.listen"
+}
+
+// drain lets the requests of the gateway end.
+func (s *server) drain(hurry context.Context) {
+	limit, cancel := context.WithTimeout(hurry, drainTime)
+	defer cancel()
+	if err := s.gateway.Drain(limit); err != nil {
+		s.Log.Warn("the gateway was not done", "error", err)
+	}
+}
+
+// metrics returns what Prometheus reads.
+func (s *server) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(s.gateway.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}

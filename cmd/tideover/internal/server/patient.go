@@ -1,0 +1,88 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// silence is how long a caller of the gateway may send nothing of its body, or
+// take nothing of its answer, before its connection is given up.
+const silence = time.Minute
+
+// patient lifts the server's limits on whole requests, which are for the API, from
+// a handler whose uploads and streams may last. Instead, each single read and
+// write has one: who does nothing for long is gone.
+func patient(next http.Handler, silence time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		own := &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), silence: silence, alone: r.ProtoMajor > 1}
+		if r.Body == nil || r.Body == http.NoBody {
+			_ = own.rc.SetReadDeadline(time.Time{}) // a writer without deadlines needs none lifted
+		} else {
+			r.Body = &patientBody{r.Body, own.rc, silence}
+		}
+		_ = own.rc.SetWriteDeadline(time.Time{})
+		next.ServeHTTP(own, r)
+	})
+}
+
+// patientBody is a request's body of which every piece has its time.
+type patientBody struct {
+	io.ReadCloser
+	rc      *http.ResponseController
+	silence time.Duration
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = b.rc.SetReadDeadline(time.Now().Add(b.silence))
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.rc.SetReadDeadline(time.Time{}) // the server goes on reading, to know when the caller leaves
+	}
+	return n, err
+}
+
+// patientWriter is an answer of which every piece has its time.
+type patientWriter struct {
+	http.ResponseWriter
+	rc      *http.ResponseController
+	silence time.Duration
+	alone   bool      // a deadline that passes between two writes does harm: HTTP/2 resets the stream
+	until   time.Time // of the deadline that is set
+}
+
+// begin gives the next write its time. A stream of many small events need not set
+// a deadline for each.
+func (w *patientWriter) begin() {
+	now := time.Now()
+	if w.until.Sub(now) > w.silence {
+		return
+	}
+	w.until = now.Add(2 * w.silence)
+	_ = w.rc.SetWriteDeadline(w.until)
+}
+
+// end is called when the write is over.
+func (w *patientWriter) end() {
+	if w.alone {
+		w.until = time.Time{}
+		_ = w.rc.SetWriteDeadline(w.until)
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (w *patientWriter) Write(p []byte) (int, error) {
+	w.begin()
+	defer w.end()
+	return w.ResponseWriter.Write(p)
+}
+
+// FlushError is what an [http.ResponseController] calls to flush.
+func (w *patientWriter) FlushError() error {
+	w.begin()
+	defer w.end()
+	return w.rc.Flush()
+}
+
+// Unwrap lets an [http.ResponseController] find what else the writer can do.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,270 @@
+package web
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+)
+
+// Not parallel: one browser at a time is enough for a small machine.
+func TestProvidersInABrowser(t *testing.T) { //nolint:paralleltest // see above
+	browser := browse(t)
+	for _, c := range []struct {
+		name string
+		do   func(visitor)
+	}{
+		{"a provider goes down and comes back", visitor.providerFollows},
+		{"opened, closed, drained, reset", visitor.providerObeys},
+		{"without scripts", visitor.providerPlain},
+		{"by keyboard", visitor.providerKeys},
+		{"nothing planted runs", visitor.providerHostile},
+		{"without an engine", visitor.providerAlone},
+		{"pictures", visitor.providerPictures},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, browser}) })
+	}
+}
+
+func (v visitor) providerFollows() {
+	p := newPort(v.T, []gateway.Status{fine("openai")})
+	x := open(v.browser, v.T, p.bed)
+	x.live("/runs")
+	x.click(`nav a[href="/providers"]`)
+	x.wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
+	x.seen("#p-openai .state", "up")
+	p.fleet.change("openai", func(st *gateway.Status) { *st = sick("openai") })
+	x.seen("#p-openai .state", "down")
+	x.seen("#p-openai .next", "nobody passes until the next probe")
+	x.seen("#p-openai .cools", "402 insufficient_quota")
+	x.seen("#p-openai .meters", "predicted 50.0 s")
+	x.wait("there is a countdown", `/^in 2 h 59 min$/.test([...document.querySelectorAll("#p-openai .cools time[data-in]")].at(-1).textContent)`)
+
+	// The bars are as long as they should be: the longest outage is the second that is over.
+	widths := eval[[]float64](x, `[...document.querySelectorAll("#p-openai .lasted:not(.swatch)")].map(r => r.getBoundingClientRect().width / r.closest("svg").getBoundingClientRect().width)`)
+	if len(widths) != 4 || widths[2] < 0.59 || widths[2] > 0.61 || widths[1] < 0.30 || widths[1] > 0.32 {
+		v.Errorf("widths of the bars: %v", widths)
+	}
+	x.exec(`window.texts = new Set(); const note = () => texts.add(document.querySelector("#p-openai .next strong time")?.textContent);
+		new MutationObserver(note).observe(document.getElementById("live"), {childList: true, subtree: true, characterData: true});`)
+	x.wait("it counts down", `texts.size >= 3`)
+	x.click(`#p-openai a[href="/providers/openai"]`)
+	x.seen("#keys", "team-f")
+	x.wait("the page of the provider is live", `document.getElementById("link").dataset.state === "live"`)
+	p.fleet.change("openai", func(st *gateway.Status) { *st = fine("openai") })
+	x.seen("#said .state", "up")
+	x.wait("there is nothing left of it", `!document.getElementById("outages")`)
+	p.fleet.remove("openai")
+	x.seen("#link", "no longer kept")
+	x.quiet()
+}
+
+func (v visitor) providerObeys() {
+	p := newPort(v.T, []gateway.Status{fine("openai"), sick("anthropic")})
+	x := open(v.browser, v.T, p.bed)
+	x.live("/providers")
+	do := func(action, question, said, state string) {
+		v.Helper()
+		x.click(fmt.Sprintf(`#p-openai a[href$="/%s"]`, action))
+		x.seen("#dialog[open]", question)
+		x.click("#dialog button:not([data-close])")
+		x.seen("#flash", said)
+		x.wait("the dialog is closed", `!document.getElementById("dialog").open`)
+		x.seen("#p-openai .state", state)
+	}
+	x.click(`#p-openai a[href$="/open"]`)
+	x.seen("#dialog[open]", "Open openai?")
+	x.click("#dialog [data-close]")
+	x.wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	if st := p.state("openai"); st.State != gateway.Up {
+		v.Errorf("it is %s", st.State)
+	}
+	do("drain", "Drain openai?", "It is being drained.", "draining")
+	do("open", "Open openai?", "Opened: nobody passes.", "opened")
+	do("close", "Close openai?", "Closed: it counts as up", "held by hand")
+	do("reset", "Reset openai?", "It goes by its rules again.", "up")
+	x.wait("nobody holds it", `!document.querySelector("#p-openai .held")`)
+	if st := p.state("anthropic"); st.State != gateway.Down {
+		v.Errorf("the other one is %s", st.State)
+	}
+	if n := eval[int](x, "performance.getEntriesByType('navigation').length"); n != 1 {
+		v.Errorf("the page was loaded %d times", n)
+	}
+	x.live("/providers/anthropic")
+	x.click(`#title a[href$="/open"]`)
+	x.seen("#dialog[open]", "Requests go to backup, bedrock, or are refused.")
+	p.fleet.remove("anthropic")
+	x.click("#dialog button.danger")
+	x.seen("#dialog[open]", "no such provider")
+	x.refused("404")
+}
+
+func (v visitor) providerPlain() {
+	p := newPort(v.T, []gateway.Status{fine("openai"), sick("anthropic")})
+	x := open(v.browser, v.T, p.bed)
+	x.scripts(false)
+	x.visit("/providers")
+	x.seen("#link", "not live")
+	x.seen("#p-anthropic .cools", "usable again in 1 min ")
+	x.click(`#p-openai a[href$="/drain"]`)
+	x.seen("form.question", "Drain openai?")
+	x.click("form.question button")
+	x.seen("#flash", "It is being drained.")
+	x.seen("#p-openai .state", "draining")
+	x.scripts(true)
+	x.quiet()
+}
+
+func (v visitor) providerKeys() {
+	p := newPort(v.T, []gateway.Status{fine("openai")})
+	x := open(v.browser, v.T, p.bed)
+	x.live("/providers")
+	x.do(chromedp.Focus(chromedp.CSS(`#p-openai a[href$="/drain"]`)))
+	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
+	x.seen("#p-openai", "4711")
+	if !eval[bool](x, `document.activeElement.matches('#p-openai a[href$="/drain"]')`) {
+		v.Error("the focus was lost by an update")
+	}
+	x.do(chromedp.KeyEvent("\r"))
+	x.seen("#dialog[open]", "Drain openai?")
+	if !eval[bool](x, `document.getElementById("dialog").contains(document.activeElement)`) {
+		v.Error("the focus is not in the dialog")
+	}
+	x.do(chromedp.KeyEvent("\u001b"))
+	x.wait("Escape closes it", `!document.getElementById("dialog").open`)
+	if st := p.state("openai"); st.State != gateway.Up {
+		v.Errorf("it is %s", st.State)
+	}
+	x.quiet()
+}
+
+func (v visitor) providerHostile() {
+	var list []gateway.Status
+	for i, h := range hostile {
+		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
+		list = append(list, poisoned(fmt.Sprintf("h%02d", i), text))
+	}
+	p := newPort(v.T, list)
+	x := open(v.browser, v.T, p.bed)
+	check := func(what string) {
+		v.Helper()
+		if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
+			v.Errorf("%s: what was planted has come to life", what)
+		}
+	}
+	x.live("/providers")
+	x.seen("#p-h00 .cools", "m1<script>window.planted=1</script>")
+	x.seen("#p-h01 .handed", "m2<img src=x onerror=window.planted=1>")
+	check("the list")
+	x.live("/providers/h00")
+	x.seen("#keys .error", "m1<script>window.planted=1</script>")
+	x.seen("#outages td", "m1<script>window.planted=1</script>")
+	check("the page")
+	p.fleet.change("h00", func(st *gateway.Status) {
+		st.Keys = slices.Clone(st.Keys)
+		st.Keys[1].Reason = "m99<img src=x onerror=window.planted=1>"
+	})
+	x.seen("#keys .error", "m99<img src=x onerror=window.planted=1>")
+	check("the stream")
+	x.quiet()
+	x.visit("/providers/%22%3E%3Cscript%3Ewindow.planted=1%3C%2Fscript%3E/open")
+	x.seen("main", "no such provider")
+	check("the refusal")
+	x.refused("404")
+}
+
+func (v visitor) providerAlone() {
+	p := newPortAlone(v.T, []gateway.Status{fine("openai")})
+	x := open(v.browser, v.T, p.bed)
+	x.visit("/")
+	x.wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
+	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers" {
+		v.Errorf("the navigation has %q", got)
+	}
+	p.fleet.change("openai", func(st *gateway.Status) { st.State = gateway.Throttled })
+	x.seen("#p-openai .state", "throttled")
+	x.click(`#p-openai a[href$="/drain"]`)
+	x.seen("#dialog[open]", "Drain openai?")
+	x.click("#dialog button:not([data-close])")
+	x.seen("#flash", "It is being drained.")
+	x.seen("#p-openai .state", "draining")
+	x.quiet()
+}
+
+// gallery is a provider in every state.
+func gallery() []gateway.Status {
+	throttled := fine("gemini")
+	throttled.Preset, throttled.BaseURL, throttled.State, throttled.Since, throttled.Waiting = gateway.Gemini, "https://generativelanguage.googleapis.com", gateway.Throttled, near(-12*time.Second), 3
+	throttled.ByClass, throttled.Keys = map[string]int{"normal": 3}, []gateway.KeyInfo{{Name: "free", CoolUntil: near(40 * time.Second), Reason: "429", Failures: 2}}
+	recovering := fine("recovering")
+	recovering.State, recovering.Since, recovering.Waiting, recovering.ByClass = gateway.Recovering, near(-3*time.Second), 40, map[string]int{"high": 12, "normal": 20, "low": 8}
+	recovering.Breaker = "half-open"
+	probing := sick("a-provider-with-a-very-long-name-that-somebody-chose-for-whatever-reason")
+	probing.State, probing.Breaker, probing.Failovers, probing.Quotas = gateway.Probing, "half-open", nil, nil
+	probing.Keys[1].Reason = "401 " + strings.Repeat("and it goes on and on ", 20)
+	probing.BaseURL = "https://a-very-long-name-of-a-host.in-some-region.of-a-cloud.example.com/with/a/path"
+	opened, draining, held := fine("opened"), fine("draining"), fine("held")
+	opened.State, opened.Breaker, draining.State = gateway.Opened, "forced-open", gateway.Draining
+	held.Held, held.Breaker, held.Totals = true, "forced-closed", gateway.Totals{}
+	return []gateway.Status{sick("anthropic"), fine("openai"), throttled, recovering, probing, opened, draining, held}
+}
+
+// providerPictures looks at the pages in sizes and colours, as pictures does.
+func (v visitor) providerPictures() {
+	dir := os.Getenv("TIDEOVER_PICTURES")
+	full, empty := newPort(v.T, gallery()), newPort(v.T, nil)
+	for _, c := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 390, 844}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844}} {
+		for _, shot := range []struct {
+			name, path string
+			b          *bed
+		}{
+			{"providers", "/providers", full.bed}, {"provider", "/providers/anthropic", full.bed}, {"provider-up", "/providers/openai", full.bed},
+			{"provider-dialog", "/providers/anthropic", full.bed}, {"providers-none", "/providers", empty.bed},
+		} {
+			if dir == "" && (c.name == "dark" || c.name == "phone") {
+				continue
+			}
+			x := open(v.browser, v.T, shot.b)
+			x.do(chromedp.EmulateViewport(c.width, c.height))
+			x.colours(c.scheme)
+			x.live(shot.path)
+			if strings.HasSuffix(shot.name, "dialog") {
+				x.click(`a[href$="/open"]`)
+				x.seen("#dialog[open]", "Open")
+			}
+			if w := eval[int64](x, "document.documentElement.scrollWidth"); w > c.width {
+				v.Errorf("%s, %s: %d wide", shot.name, c.name, w)
+			}
+			if dark := eval[string](x, "getComputedStyle(document.body).backgroundColor") != "rgb(251, 252, 252)"; dark != (c.scheme == "dark") {
+				v.Errorf("%s, %s: dark is %v", shot.name, c.name, dark)
+			}
+			x.keep(dir, shot.name+"-"+c.name)
+			x.quiet()
+		}
+	}
+}
+
+// keep writes a picture of the whole page to a folder, if there is one.
+func (x *tab) keep(dir, name string) {
+	x.Helper()
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(x.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		x.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+		x.Error(err)
+	}
+}

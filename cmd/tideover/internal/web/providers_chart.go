@@ -1,0 +1,121 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/limit"
+)
+
+// gauge is a bar that says how much of something there is.
+type gauge struct {
+	Name  string
+	Of    string // whose it is
+	Text  string
+	W     string     // in percent; "" if nobody knows of how much
+	Class string     // good, wait or bad
+	Reset *time.Time // when it is full again
+}
+
+// classes returns how many wait with which priority, the most urgent first.
+func classes(counts map[string]int) (list []gauge) {
+	most := 1
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	for c := limit.Highest; c >= limit.Lowest; c-- {
+		if n := counts[c.String()]; n > 0 {
+			list = append(list, gauge{Name: c.String(), Text: fmt.Sprint(n), W: percent(100 * float64(n) / float64(most)), Class: "wait"})
+		}
+	}
+	return list
+}
+
+// level is how good it is that so much is left.
+func level(part float64) string {
+	switch {
+	case part < 0.1:
+		return "bad"
+	case part < 0.3:
+		return "wait"
+	}
+	return "good"
+}
+
+func quotas(list []gateway.Quota) (out []gauge) {
+	for _, q := range list {
+		g := gauge{Name: q.Name, Of: q.Key, Text: fmt.Sprintf("%d left", q.Remaining), Reset: q.Reset}
+		if q.Limit > 0 {
+			part := min(max(float64(q.Remaining)/float64(q.Limit), 0), 1)
+			g.Text, g.W, g.Class = fmt.Sprintf("%d of %d left", q.Remaining, q.Limit), percent(100*part), level(part)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+func budgets(list []gateway.Budget) (out []gauge) {
+	for _, b := range list {
+		g := gauge{Name: b.Route, Text: fmt.Sprintf("%.0f left", b.Tokens)}
+		if b.Max > 0 {
+			part := min(max(b.Tokens/b.Max, 0), 1)
+			g.Text, g.W, g.Class = fmt.Sprintf("%.0f of %.0f left", b.Tokens, b.Max), percent(100*part), level(part)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// outage is how long one lasted, and how long it was expected to.
+type outage struct {
+	Began  time.Time
+	Lasted string
+	Wanted string // "" if nobody could know
+	W, P   string // widths of both, in percent
+	Probes int
+	Cause  string
+	Now    bool // it goes on
+}
+
+// course returns the outages of a provider, newest first, with the one that goes
+// on. All bars have the same scale.
+func course(st *gateway.Status, now time.Time) (list []outage) {
+	all := st.Outages
+	if r := recovery(st); r != nil && st.Since != nil {
+		o := gateway.Outage{Began: *st.Since, Seconds: max(now.Sub(*st.Since).Seconds(), 0), Probes: r.Probes}
+		if r.Expected != nil {
+			o.Predicted = max(r.Expected.Sub(*st.Since).Seconds(), 0)
+		}
+		all = append([]gateway.Outage{o}, all...)
+		list = make([]outage, 0, len(all))
+	}
+	longest := 0.0
+	for _, o := range all {
+		longest = max(longest, o.Seconds, o.Predicted)
+	}
+	for i, o := range all {
+		list = append(list, outage{
+			Began: o.Began, Lasted: cmp.Or(seconds(o.Seconds), "0 s"), Wanted: seconds(o.Predicted), W: share(o.Seconds, longest), P: share(o.Predicted, longest),
+			Probes: o.Probes, Cause: o.Cause, Now: i == 0 && len(all) > len(st.Outages),
+		})
+	}
+	return list
+}
+
+// share is a part of the whole in percent, wide enough to be seen unless it is 0.
+func share(part, whole float64) string {
+	if part <= 0 || whole <= 0 {
+		return percent(0)
+	}
+	return percent(max(100*min(part/whole, 1), 2*thinnest))
+}
+
+// seconds writes a number of them. Nothing is known of 0.
+func seconds(f float64) string {
+	if f <= 0 {
+		return ""
+	}
+	return exact(time.Duration(f * float64(time.Second)))
+}

@@ -1,0 +1,434 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+)
+
+// fleet is a gateway whose providers are what a test says.
+type fleet struct {
+	mu   sync.Mutex
+	list []gateway.Status
+}
+
+// Status implements [api.Providers].
+func (f *fleet) Status() []gateway.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.list)
+}
+
+// Control implements [api.Providers].
+func (f *fleet) Control(name, action string) error {
+	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
+	if state == "" {
+		return fmt.Errorf("%w: %q", gateway.ErrUnknownAction, action)
+	}
+	if !f.change(name, func(st *gateway.Status) {
+		st.State, st.Held, st.Recovery, st.Since = state, action == gateway.Close, nil, nil
+	}) {
+		return fmt.Errorf("%w: %q", gateway.ErrUnknownProvider, name)
+	}
+	return nil
+}
+
+func (f *fleet) change(name string, do func(*gateway.Status)) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.list, func(st gateway.Status) bool { return st.Name == name })
+	if i >= 0 {
+		do(&f.list[i])
+	}
+	return i >= 0
+}
+
+func (f *fleet) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = slices.DeleteFunc(f.list, func(st gateway.Status) bool { return st.Name == name })
+}
+
+// near returns a time from now, or before.
+func near(d time.Duration) *time.Time { t := time.Now().Add(d); return &t }
+
+// sick is a provider that is down, of which there is much to tell.
+func sick(name string) gateway.Status {
+	return gateway.Status{
+		Name: name, Preset: gateway.Anthropic, Format: gateway.Anthropic, BaseURL: "https://api.anthropic.com", Policy: "exponential(1s..2m) jitter=full attempts=6",
+		Fallback: []string{"backup", "bedrock"}, State: gateway.Down, Since: near(-65 * time.Second), Breaker: "open", InFlight: 2, Waiting: 9,
+		ByClass: map[string]int{"highest": 1, "normal": 6, "lowest": 2}, TTFB: 1.844, Pressure: 0.123, Rate: &gateway.Limits{PerSecond: 0.8333, Adaptive: true, Concurrent: 8},
+		Totals: gateway.Totals{Requests: 1000, Attempts: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, Amplified: 1.34},
+		Keys: []gateway.KeyInfo{
+			{Name: "team-a", InFlight: 2, Score: 1.9}, {Name: "team-b", CoolUntil: near(90 * time.Second), Reason: "429", Failures: 3, Score: 12.5},
+			{Name: "team-c", CoolUntil: near(3 * time.Hour), Reason: "402 insufficient_quota", Failures: 1}, {Name: "team-d", CoolUntil: near(-time.Hour), Reason: "429"},
+			{Name: "team-e"}, {Name: "team-f"},
+		},
+		Recovery: &gateway.Recovery{Next: near(8 * time.Second), Expected: near(40 * time.Second), Probes: 3, Outages: 4.25},
+		Outages: []gateway.Outage{
+			{Began: *near(-time.Hour), Ended: *near(-59 * time.Minute), Seconds: 62, Predicted: 50, Probes: 4, Cause: "consecutive"},
+			{Began: *near(-30 * time.Hour), Ended: *near(-29 * time.Hour), Seconds: 120, Predicted: 200, Probes: 9, Cause: "rate"},
+			{Began: *near(-50 * time.Hour), Ended: *near(-50 * time.Hour), Seconds: 0.3, Probes: 1, Cause: "consecutive"},
+			{Began: *near(-70 * time.Hour), Ended: *near(-70 * time.Hour), Seconds: 31, Predicted: 30, Probes: 3, Cause: "consecutive"},
+		},
+		Failovers: []gateway.Failover{
+			{Time: *near(-time.Minute), From: name, To: "backup", Why: "down"}, {Time: *near(-2 * time.Minute), From: name, To: "backup", Why: "429 on all keys"},
+			{Time: *near(-time.Hour), From: name, To: "bedrock", Why: "503"}, {Time: *near(-time.Hour), From: name, To: "bedrock", Why: "502"},
+		},
+		Quotas: []gateway.Quota{
+			{Name: "requests", Key: "team-a", Limit: 4000, Remaining: 3991, Reset: near(20 * time.Second)},
+			{Name: "input-tokens", Key: "team-a", Limit: 400000, Remaining: 71000, Reset: near(31 * time.Second)},
+			{Name: "output-tokens", Key: "team-b", Limit: 80000, Remaining: 0, Reset: near(50 * time.Second)}, {Name: "credits", Key: "team-c", Remaining: 12},
+		},
+		Budgets: []gateway.Budget{{Route: "POST /v1/messages", Tokens: 214.4, Max: 500}, {Route: "GET /v1/models", Tokens: 500, Max: 500}},
+	}
+}
+
+// fine is a provider about which there is nothing to say.
+func fine(name string) gateway.Status {
+	return gateway.Status{
+		Name: name, Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Up, Breaker: "closed", TTFB: 0.42, InFlight: 3,
+		Keys: []gateway.KeyInfo{{Name: "only", InFlight: 3}}, Totals: gateway.Totals{Requests: 40, Attempts: 41, Amplified: 1.025},
+	}
+}
+
+// port is a page with providers, and with an engine unless it is alone.
+type port struct {
+	*bed
+	fleet *fleet
+}
+
+func newPort(t *testing.T, list []gateway.Status, change ...func(*Options)) *port {
+	t.Helper()
+	f := &fleet{list: list}
+	return &port{newBed(t, append([]func(*Options){func(o *Options) { o.Providers, o.Logger = f, slog.New(slog.DiscardHandler) }}, change...)...), f}
+}
+
+// newPortAlone serves providers without an engine.
+func newPortAlone(t *testing.T, list []gateway.Status) *port {
+	t.Helper()
+	p := &port{&bed{T: t}, &fleet{list: list}}
+	p.h = newHandler(Options{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	p.srv = httptest.NewServer(p.h)
+	t.Cleanup(func() {
+		p.srv.CloseClientConnections()
+		p.srv.Close()
+	})
+	return p
+}
+
+// tell does something with a provider.
+func (p *port) tell(name, action string) {
+	p.Helper()
+	if a := p.request("POST", "/providers/"+url.PathEscape(name)+"/"+action, url.Values{}); a.to != "/providers?did="+action {
+		p.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
+	}
+}
+
+func (p *port) state(name string) gateway.Status {
+	p.Helper()
+	return must(api.FindProvider(p.fleet, name))
+}
+
+func TestProvidersPage(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, []gateway.Status{fine("openai"), sick("anthropic")})
+	body := p.page("/providers")
+	has(t, "/providers", body, `aria-current="page">Providers</a>`, "1 up, 1 down.", `id="p-anthropic"`, `<a href="/providers/anthropic">anthropic</a>`, "https://api.anthropic.com",
+		"nobody passes until the next probe", "Next probe <strong><time", "Expected back <time", "<dd>1.84 s</dd>", "<dd>1.34</dd>", "<dd>41</dd>",
+		`aria-label="6"`, `width="100.00%"`, "highest", "402 insufficient_quota", "usable again <strong><time", "3991 of 4000 left", `class="fill bad" width="0.00%"`,
+		"12 left", "1 min 02 s, ", "predicted 50.0 s", "not predicted", "so far", "429 on all keys", "Details, and 3 more",
+		`href="/providers/anthropic/drain" data-dialog`, `class="button danger" href="/providers/anthropic/open"`, "1.02")
+	hasNot(t, "/providers", body, "team-f", "502")
+	if strings.Index(body, `id="p-anthropic"`) < strings.Index(body, `id="p-openai"`) {
+		t.Error("they are not in the order of the configuration")
+	}
+	has(t, "another page", p.page("/runs"), `<a href="/providers">Providers</a>`)
+	has(t, "the stream", p.message("/live/providers"), `hx-target="#live"`, `hx-target="#nav-dead"`, "team-b")
+	has(t, "what was done", p.page("/providers?did=open"), "Opened: nobody passes.")
+}
+
+func TestAProviderHasAPage(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
+	body := p.page("/providers/anthropic")
+	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "nobody passes until the next probe", "exponential(1s..2m)",
+		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
+		"4.25 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502", "POST /v1/messages", "214 of 500 left",
+		"<dt>requests</dt><dd>1000</dd>", `href="/providers/anthropic/close" data-dialog`)
+	has(t, "the stream", p.message("/live/providers/anthropic"), `hx-target="#live"`, "402 insufficient_quota")
+	hasNot(t, "one that is up", p.page("/providers/openai"), "Outages", "Failovers", "class=\"next")
+	has(t, "one with a strange name", p.page("/providers/a%2Fb%3Fc"), `<h1 class="text">a/b?c</h1>`, `href="/providers/a%2Fb%3Fc/open"`, `connect="/live/providers/a%2Fb%3Fc"`)
+	has(t, "its stream", p.message("/live/providers/a%2Fb%3Fc"), "a/b?c")
+	for _, path := range []string{"/providers/nobody", "/live/providers/nobody", "/providers/nobody/open", "/providers/openai/explode"} {
+		if a := p.request("GET", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("GET %s: %d", path, a.status)
+		}
+	}
+}
+
+func TestWithoutProviders(t *testing.T) {
+	t.Parallel()
+	b := newBed(t) // and without a gateway
+	has(t, "no gateway", b.page("/providers"), "There are no providers", "providers:\n  anthropic:\n", "${env:ANTHROPIC_API_KEY}", "docs/gateway.md")
+	has(t, "the stream", b.message("/live/providers"), "There are no providers")
+	if a := b.request("POST", "/providers/x/open", url.Values{}); a.status != http.StatusNotFound {
+		t.Errorf("POST /providers/x/open: %d", a.status)
+	}
+	has(t, "no providers", newPort(t, nil).page("/providers"), "There are no providers")
+}
+
+func TestProviderActions(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	p := newPort(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *Options) {
+		o.Actor, o.Logger = func(*http.Request) string { return "alice" }, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	has(t, "the question", p.page("/providers/anthropic/open"), "Open anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
+		"Requests go to backup, bedrock, or are refused.", `<button class="danger">Open: let nobody pass</button>`)
+	has(t, "the question", p.page("/providers/openai/drain"), "Drain openai?", "there are 3.", "It has no fallback")
+	has(t, "the question", p.page("/providers/openai/close"), "Close openai?", "It counts as up whatever happens")
+	has(t, "the question", p.page("/providers/openai/reset"), "Reset openai?")
+	if st := p.state("anthropic"); st.State != gateway.Down {
+		t.Error("asking did it")
+	}
+	for _, c := range []struct{ action, state, offers string }{
+		{"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset close drain open"},
+	} {
+		p.tell("anthropic", c.action)
+		st := p.state("anthropic")
+		var got []string
+		for _, o := range providerOffers(&st) {
+			got = append(got, o.Name)
+		}
+		if st.State != c.state || strings.Join(got, " ") != c.offers {
+			t.Errorf("after %s: %s, which offers %q, want %s and %q", c.action, st.State, got, c.state, c.offers)
+		}
+		if want := "action=" + c.action + " by=alice"; !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, log.String())
+		}
+	}
+	a := p.request("POST", "/providers/anthropic/close", url.Values{}, htmx...)
+	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "Closed: it counts as up") {
+		t.Errorf("in a dialog: %d %s", a.status, a.body)
+	}
+	has(t, "the page after it", p.page("/providers"), "held by hand", "it counts as up whatever happens, until it is reset")
+	for path, want := range map[string]int{"/providers/anthropic/explode": 404, "/providers/nobody/open": 404, "/providers/nobody/explode": 404} {
+		for _, method := range []string{"GET", "POST"} {
+			a := p.request(method, path, url.Values{}, htmx...)
+			if a.status != want {
+				t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
+			}
+			hasNot(t, "the refusal", a.body, "<html")
+		}
+	}
+}
+
+// Nobody tells when a provider has changed.
+func TestTheProvidersFollow(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]*port{"with an engine": newPort(t, []gateway.Status{fine("openai")}), "alone": newPortAlone(t, []gateway.Status{fine("openai")})} {
+		t.Run(name, func(t *testing.T) {
+			p.h.pace = 20 * time.Millisecond
+			list, one := p.listen("/live/providers"), p.listen("/live/providers/openai")
+			hear(t, list, "", `id="p-openai"`, "state up")
+			hear(t, one, "", "state up")
+			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
+			hear(t, list, "", "<dd>4711</dd>")
+			hear(t, one, "", "<dd>4711</dd>")
+			p.tell("openai", "drain")
+			hear(t, list, "", "state draining")
+			hear(t, one, "", "state draining")
+			p.fleet.remove("openai")
+			hear(t, list, "", "There are no providers")
+			hear(t, one, "gone")
+		})
+	}
+}
+
+// What has not changed is not sent, however often it is looked at.
+func TestProvidersThatStayAreNotSent(t *testing.T) {
+	t.Parallel()
+	p := newPortAlone(t, []gateway.Status{fine("openai"), sick("anthropic")})
+	p.h.pace, p.h.beat = time.Millisecond, 100*time.Millisecond
+	p.fleet.change("anthropic", func(st *gateway.Status) { *st = fine("anthropic") })
+	m := p.listen("/live/providers")
+	hear(t, m, "", `id="p-openai"`)
+	for range 3 {
+		if n := hear(t, m, "beat"); n > 0 {
+			t.Errorf("%d messages, though nothing happened", n)
+		}
+	}
+}
+
+// trembling is a gateway that works out its times anew whenever somebody looks, as
+// the real one does.
+type trembling struct {
+	*fleet
+	looks atomic.Int64
+}
+
+// Status implements [api.Providers].
+func (f *trembling) Status() []gateway.Status {
+	list := f.fleet.Status()
+	late := time.Duration(f.looks.Add(1)%50) * time.Millisecond
+	for i := range list {
+		since, next := list[i].Since.Add(late), list[i].Recovery.Next.Add(late)
+		list[i].Since, list[i].Recovery = &since, &gateway.Recovery{Next: &next, Expected: &next}
+	}
+	return list
+}
+
+func TestTimesThatTremble(t *testing.T) {
+	t.Parallel()
+	down := sick("anthropic")
+	since, next := time.Now().Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Hour)
+	down.Since, down.Recovery.Next = &since, &next
+	f := &trembling{fleet: &fleet{list: []gateway.Status{down}}}
+	b := newBed(t, func(o *Options) { o.Providers = f })
+	b.h.pace = time.Millisecond
+	m := b.listen("/live/providers")
+	poll(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
+	if n := len(m); n > 5 {
+		t.Errorf("%d messages, though nothing happened", n)
+	}
+}
+
+func TestProvidersAlone(t *testing.T) {
+	t.Parallel()
+	p := newPortAlone(t, []gateway.Status{sick("anthropic")})
+	if a := p.request("GET", "/", nil); a.to != "/providers" {
+		t.Errorf("GET / leads to %q", a.to)
+	}
+	body := p.page("/providers")
+	has(t, "the page", body, `id="p-anthropic"`, `<a class="brand" href="/providers">`)
+	hasNot(t, "the page", body, `href="/runs"`, `href="/dead"`, "nav-dead", "Sessions")
+	hasNot(t, "the stream", p.message("/live/providers"), "nav-dead")
+	has(t, "the question", p.page("/providers/anthropic/drain"), "Drain anthropic?")
+	for _, path := range []string{"/runs", "/dead", "/live/runs", "/sessions", "/nothing"} {
+		a := p.request("GET", path, nil)
+		if a.status != http.StatusNotFound || !strings.Contains(a.body, "there is no engine here") || !strings.Contains(a.body, `href="/providers" data-close`) {
+			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// poisoned is a provider whose every text is the one given, except what is made
+// by the gateway alone.
+func poisoned(name, text string) gateway.Status {
+	st := sick(name)
+	st.Preset, st.Format, st.BaseURL, st.Policy, st.Fallback, st.Breaker = text, text+"x", text, text, []string{text}, text
+	st.ByClass = map[string]int{text: 3, "high": 1}
+	for i := range st.Keys {
+		st.Keys[i].Name, st.Keys[i].Reason = text, text
+	}
+	for i := range st.Outages {
+		st.Outages[i].Cause = text
+	}
+	for i := range st.Failovers {
+		st.Failovers[i].From, st.Failovers[i].To, st.Failovers[i].Why = text, text, text
+	}
+	for i := range st.Quotas {
+		st.Quotas[i].Name, st.Quotas[i].Key = text, text
+	}
+	for i := range st.Budgets {
+		st.Budgets[i].Route = text
+	}
+	return st
+}
+
+func TestHostileProviders(t *testing.T) {
+	t.Parallel()
+	for _, x := range hostile {
+		t.Run(x.name, func(t *testing.T) {
+			p := newPortAlone(t, []gateway.Status{poisoned("victim", x.text), poisoned(x.text, x.text), {Name: "odd", State: x.text}})
+			for _, path := range []string{"/providers", "/providers/victim"} {
+				body := p.page(path)
+				if n := strings.Count(body, x.shown); n < 10 {
+					t.Errorf("%s shows it %d times", path, n)
+				}
+				p.message("/live" + path)
+			}
+			own := "/providers/" + url.PathEscape(x.text)
+			for _, path := range []string{own, own + "/open", "/providers/victim/open", "/providers/victim/" + url.PathEscape(x.text), "/providers?did=" + url.QueryEscape(x.text)} {
+				audit(t, path, p.request("GET", path, nil).body)
+				audit(t, path, p.request("POST", path, url.Values{}, htmx...).body)
+			}
+		})
+	}
+}
+
+func TestSecretsOfProvidersAreNotShown(t *testing.T) {
+	t.Parallel()
+	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	st := sick("anthropic")
+	st.BaseURL, st.Keys[1].Reason, st.Outages[0].Cause, st.Failovers[0].Why = "https://x/hunter2", "401 hunter2", "hunter2", "hunter2"
+	st.Quotas[0].Name, st.Budgets[0].Route = "hunter2", "GET /hunter2"
+	p := newPort(t, []gateway.Status{st}, hide)
+	for _, path := range []string{"/providers", "/providers/anthropic"} {
+		body := p.page(path)
+		hasNot(t, path, body, "hunter2")
+		has(t, path, body, "401 ***")
+	}
+	if p.state("anthropic").Keys[1].Reason != "401 hunter2" {
+		t.Error("the gateway's own list was changed")
+	}
+}
+
+func TestEveryStateOfAProviderHasItsLook(t *testing.T) {
+	t.Parallel()
+	css := string(must(static.ReadFile("static/page.css")))
+	for _, s := range gateway.States {
+		if glyphs[s] == "" {
+			t.Errorf("%s has no glyph", s)
+		}
+		if !strings.Contains(css, ".state."+s) {
+			t.Errorf("%s has no colour", s)
+		}
+		if api.ProviderMeaning(&gateway.Status{State: s}) == "" {
+			t.Errorf("%s has no meaning", s)
+		}
+	}
+}
+
+func TestTheCourseOfOutages(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	began := now.Add(-30 * time.Second)
+	expected := began.Add(100 * time.Second)
+	st := gateway.Status{
+		State: gateway.Down, Since: &began, Recovery: &gateway.Recovery{Expected: &expected, Probes: 2},
+		Outages: []gateway.Outage{{Seconds: 50, Predicted: 25}, {Seconds: 0.001, Predicted: 0}, {Seconds: 200, Predicted: 1000}},
+	}
+	list := course(&st, now)
+	want := []outage{
+		{Now: true, W: "3.00%", P: "10.00%"}, {W: "5.00%", P: "2.50%"}, {W: "0.60%", P: "0.00%"}, {W: "20.00%", P: "100.00%"},
+	}
+	if len(list) != len(want) {
+		t.Fatalf("course() = %+v", list)
+	}
+	for i, w := range want {
+		if got := list[i]; got.Now != w.Now || got.W != w.W || got.P != w.P {
+			t.Errorf("outage %d: %+v, want %+v", i, got, w)
+		}
+	}
+	st.State = gateway.Opened
+	if list := course(&st, now); len(list) != 3 || list[0].Now {
+		t.Errorf("since somebody opened it: %+v", list)
+	}
+	if list := course(&gateway.Status{}, now); len(list) != 0 {
+		t.Errorf("none: %+v", list)
+	}
+}
