@@ -1,0 +1,3 @@
+// Package examples is one runnable program for each way of using tideover, and
+// the test that runs them.
+package examples
