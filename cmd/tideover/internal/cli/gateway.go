@@ -123,7 +123,8 @@ func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor)
 
 // presetConfig returns a configuration for the presets.
 func presetConfig(presets []string) ([]byte, error) {
-	text := "version: 1\nproviders:\n"
+	var text strings.Builder
+	text.WriteString("version: 1\nproviders:\n")
 	for i, name := range presets {
 		variable, ok := gatewayKeys[name]
 		switch {
@@ -132,12 +133,12 @@ func presetConfig(presets []string) ([]byte, error) {
 		case slices.Contains(presets[:i], name):
 			return nil, fmt.Errorf("gateway: %q is given twice", name)
 		}
-		text += "  " + name + ":\n    preset: " + name + "\n"
+		fmt.Fprintf(&text, "  %s:\n    preset: %s\n", name, name)
 		if os.Getenv(variable) != "" {
-			text += "    auth: ${env:" + variable + "}\n"
+			fmt.Fprintf(&text, "    auth: ${env:%s}\n", variable)
 		}
 	}
-	return []byte(text), nil
+	return []byte(text.String()), nil
 }
 
 // announceGateway says where the providers are.

@@ -207,14 +207,15 @@ func (w *providersWatcher) changes(all []gateway.Status, away error) error {
 
 // providerMark is what has to change for a line.
 func providerMark(st *gateway.Status) string {
-	mark := fmt.Sprintln(st.State, st.Held, st.Breaker, st.Totals.Failovers)
+	var mark strings.Builder
+	fmt.Fprintln(&mark, st.State, st.Held, st.Breaker, st.Totals.Failovers)
 	if r := recovery(st); r != nil {
-		mark += fmt.Sprintln(r.Probes)
+		fmt.Fprintln(&mark, r.Probes)
 	}
 	for _, k := range st.Keys {
-		mark += fmt.Sprintln(k.Name, k.CoolUntil, k.Reason)
+		fmt.Fprintln(&mark, k.Name, k.CoolUntil, k.Reason)
 	}
-	return mark
+	return mark.String()
 }
 
 // providerLine says where a provider is.
