@@ -1,0 +1,67 @@
+package tideover_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	ruleTest = regexp.MustCompile(`(?m)^func (Test([A-I][0-9]+)[A-Z]\w*)\(`)
+	ruleRow  = regexp.MustCompile("(?m)^\\| ([A-I][0-9]+) \\|.*$")
+	quoted   = regexp.MustCompile("`(Test\\w+)`")
+)
+
+// TestEveryRuleOfHTTPHasItsTests compares the table of docs/http.md with the tests
+// there are.
+func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
+	t.Parallel()
+	var have, listed []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range ruleTest.FindAllSubmatch(text, -1) {
+			have = append(have, string(m[2])+" "+string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []string
+	for _, row := range ruleRow.FindAllStringSubmatch(string(page), -1) {
+		rules = append(rules, row[1])
+		for _, name := range quoted.FindAllStringSubmatch(row[0], -1) {
+			listed = append(listed, row[1]+" "+name[1])
+		}
+	}
+	want := strings.Fields("A1 A2 A3 B1 B2 B3 B4 B5 B6 B7 B8 B9 B10 B11 C4 C5 C6 C7 C8 D9 D10 D11 E12 E13 F14 F15 G16 H17 H18 I1 I2 I3 I4 I5 I6 I7 I8 I9 I10")
+	if !slices.Equal(rules, want) {
+		t.Errorf("docs/http.md has the rules %v, want %v", rules, want)
+	}
+	for _, rule := range want {
+		if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, rule+" ") }) {
+			t.Errorf("no test is named after %s", rule)
+		}
+	}
+	for _, l := range listed {
+		if !slices.Contains(have, l) {
+			t.Errorf("docs/http.md names %s, which is not there", l)
+		}
+	}
+	for _, h := range have {
+		if !slices.Contains(listed, h) {
+			t.Errorf("docs/http.md does not name %s", h)
+		}
+	}
+}
