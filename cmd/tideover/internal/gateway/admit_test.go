@@ -71,7 +71,7 @@ func TestAdmission(t *testing.T) {
 				req.Header.Set(tt.headers[i], tt.headers[i+1])
 			}
 			w := httptest.NewRecorder()
-			r.Gateway.ServeHTTP(w, req)
+			r.ServeHTTP(w, req)
 			if w.Code != tt.code {
 				t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.code)
 			}
@@ -140,7 +140,7 @@ func TestPaths(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, tt.path, nil)
 		req.Host, req.RemoteAddr = "localhost", "127.0.0.1:1"
 		w := httptest.NewRecorder()
-		r.Gateway.ServeHTTP(w, req)
+		r.ServeHTTP(w, req)
 		if w.Code != tt.code {
 			t.Errorf("%s: got %d %s, want %d", tt.path, w.Code, w.Body, tt.code)
 		}

@@ -101,7 +101,7 @@ func (t *trip) refuse(status int, code string, after time.Duration, format strin
 }
 
 // tooLong returns the problem of a provider that will not be back in time.
-func (t *trip) tooLong(o obstacle) *problem {
+func (t *trip) tooLong(o *obstacle) *problem {
 	name := o.v.p.spec.Name
 	if !inTime(t.caller, o.wait) {
 		t.asked.tally.late.Add(1)
@@ -120,7 +120,7 @@ func (t *trip) tooLong(o obstacle) *problem {
 func (t *trip) hopeless(met []obstacle) error {
 	for _, o := range met {
 		if o.err != nil {
-			return t.turnedAway(o)
+			return t.turnedAway(o.v, o.err)
 		}
 	}
 	for _, o := range met {
@@ -138,23 +138,25 @@ func (t *trip) hopeless(met []obstacle) error {
 
 // turnedAway returns the problem of a request that a gate or a limit did not let
 // wait.
-func (t *trip) turnedAway(o obstacle) error {
-	name := o.v.p.spec.Name
-	shut, _ := errors.AsType[*health.ClosedError](o.err)
-	rate, _ := errors.AsType[*limit.RateError](o.err)
+func (t *trip) turnedAway(v *visit, err error) error {
+	name := v.p.spec.Name
+	shut, _ := errors.AsType[*health.ClosedError](err)
+	rate, _ := errors.AsType[*limit.RateError](err)
 	switch {
 	case shut != nil:
 		t.asked.tally.late.Add(1)
 		return t.refuse(http.StatusServiceUnavailable, codeDown, max(shut.Next, shut.Expected), "provider %s is down, and the next look is in %v", name, short(shut.Next))
-	case rate != nil:
+	case rate != nil && !inTime(t.caller, rate.Wait):
 		t.asked.tally.late.Add(1)
+		return t.refuse(http.StatusGatewayTimeout, codeDeadline, rate.Wait, "the rate of provider %s leaves no room for %v, and the caller can't wait so long", name, short(rate.Wait))
+	case rate != nil:
 		return t.refuse(http.StatusServiceUnavailable, codeRate, rate.Wait, "the rate of provider %s leaves no room for %v", name, short(rate.Wait))
-	case errors.Is(o.err, limit.ErrQueueFull):
+	case errors.Is(err, limit.ErrQueueFull):
 		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, "too many requests wait for provider %s", name)
-	case errors.Is(o.err, limit.ErrShed):
+	case errors.Is(err, limit.ErrShed):
 		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, "the request had to make room for a more urgent one at provider %s", name)
 	}
-	return o.err // the context's own
+	return err // the context's own
 }
 
 // problemOf returns how an error of the transport is told.

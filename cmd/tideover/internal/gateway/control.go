@@ -3,9 +3,9 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
@@ -43,9 +43,10 @@ var modes = map[string]mode{Open: openedByHand, Close: heldByHand, Drain: draini
 // hand is what somebody said of a provider, and when. It belongs to the provider's
 // name, and so outlives every reload.
 type hand struct {
-	mu    sync.Mutex
-	mode  mode
-	since time.Time
+	spoken atomic.Bool // somebody said something: nearly all callers need to know no more
+	mu     sync.Mutex
+	mode   mode
+	since  time.Time
 }
 
 func (h *hand) get() mode {
@@ -64,11 +65,15 @@ func (h *hand) set(m mode, now time.Time) {
 	defer h.mu.Unlock()
 	if h.mode != m {
 		h.mode, h.since = m, now
+		h.spoken.Store(m != automatic)
 	}
 }
 
 // lets reports whether a request may go to the provider that came in at the time.
 func (h *hand) lets(began time.Time) bool {
+	if !h.spoken.Load() {
+		return true
+	}
 	switch m, since := h.said(); m {
 	case openedByHand:
 		return false
@@ -109,25 +114,12 @@ func (g *Gateway) Control(name, action string) error {
 	p.hand.set(m, time.Now())
 	err := p.hand.apply(p.door.breaker)
 	if m == heldByHand {
-		p.door.open()
+		p.door.gate.Open()
+		p.recovered()
 	}
 	if m == heldByHand || m == automatic {
 		err = errors.Join(err, p.ring.reset())
 	}
 	p.watchers.wake(byHand)
 	return err
-}
-
-// table is the providers of one configuration. It never changes.
-type table struct {
-	names     []string // in the order of the configuration
-	providers map[string]*provider
-}
-
-// list returns the names for a sentence.
-func (t *table) list() string {
-	if len(t.names) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(slices.Values(t.names)), ", ")
 }

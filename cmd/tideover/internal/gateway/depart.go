@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/tideover/tideover/health"
@@ -26,16 +24,24 @@ const (
 	noOther               // the request has been to all its keys
 	cooling               // all its keys were told to wait
 	down                  // its gate is closed
-	full                  // a limit turns the request away
+	full                  // a gate or a limit turns the request away
+	changed               // none any more: it is time to look again
 )
+
+// passing reports whether the obstacle goes away by itself.
+func (o *obstacle) passing() bool { return o.kind == cooling || o.kind == down }
 
 // depart returns the leg on which the request may go. It waits while no provider
 // would take it.
 func (t *trip) depart(ctx context.Context) (*leg, error) {
 	for {
 		list := t.ranked()
-		met := make([]obstacle, 0, len(list))
-		for _, v := range list {
+		var met []obstacle
+		for i := range t.visits {
+			v := &t.visits[i]
+			if list != nil {
+				v = list[i]
+			}
 			l, o := t.try(ctx, v)
 			if l != nil {
 				return l, nil
@@ -68,7 +74,7 @@ func (t *trip) try(ctx context.Context, v *visit) (*leg, *obstacle) {
 	case filing:
 		var err error
 		if pass, err = t.queue(ctx, v, nil); err != nil {
-			return nil, &obstacle{v: v, kind: down, err: err}
+			return nil, turned(v, err)
 		}
 	case passes:
 	}
@@ -119,140 +125,6 @@ func (t *trip) enter(ctx context.Context, v *visit, pass health.Pass) (*leg, *ob
 		}
 	}
 	return l, nil
-}
-
-// errWake is why a wait ends early: something changed.
-var errWake = errors.New("something changed")
-
-// await waits until the first of the obstacles goes away. It returns a leg if
-// that was a gate; without an error or a leg it is time to look again.
-func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
-	if met[0].kind == full {
-		return nil, t.hopeless(met[:1]) // it is up, and there are too many already
-	}
-	first := -1
-	for i, o := range met {
-		if o.kind != cooling && o.kind != down || o.err != nil && !errors.Is(o.err, errWake) {
-			continue
-		}
-		if errors.Is(o.err, errWake) {
-			return nil, nil
-		}
-		if first < 0 || o.wait < met[first].wait {
-			first = i
-		}
-	}
-	if first < 0 {
-		return nil, t.hopeless(met)
-	}
-	o := met[first]
-	if o.wait > o.v.p.serverWait() || !inTime(ctx, o.wait) {
-		return nil, t.tooLong(o)
-	}
-	if o.kind == cooling {
-		return nil, t.sleep(ctx, o)
-	}
-	pass, err := t.queue(ctx, o.v, met)
-	switch {
-	case errors.Is(err, errWake):
-		return nil, nil
-	case err != nil:
-		o.err = err
-		return nil, t.hopeless([]obstacle{o})
-	}
-	if !o.v.p.hand.lets(t.began) {
-		pass.Done(health.Canceled)
-		return nil, nil
-	}
-	l, behind := t.enter(ctx, o.v, pass)
-	if l == nil && behind.kind == full {
-		return nil, t.hopeless([]obstacle{*behind})
-	}
-	return l, nil
-}
-
-// inTime reports whether the wait ends before the context does.
-func inTime(ctx context.Context, wait time.Duration) bool {
-	at, ok := ctx.Deadline()
-	return !ok || wait < time.Until(at)
-}
-
-// watched returns a context that also ends when something changes at one of the
-// providers that the request may go to. at is the one it waits for.
-func (t *trip) watched(ctx context.Context, at *visit) (own context.Context, wake, stop func()) {
-	own, cancel := context.WithCancelCause(ctx)
-	wake = func() { cancel(errWake) }
-	var remove []func()
-	for i := range t.visits {
-		v := &t.visits[i]
-		w := &watcher{here: v == at, choices: len(t.visits) > 1, wake: wake}
-		remove = append(remove, v.p.watchers.add(w))
-	}
-	return own, wake, func() {
-		cancel(nil)
-		for _, f := range remove {
-			f()
-		}
-	}
-}
-
-// queue waits at the gate of a provider, unless another one is back before, or
-// has a key again. The error is then errWake.
-func (t *trip) queue(ctx context.Context, v *visit, met []obstacle) (health.Pass, error) {
-	began := clock.Now()
-	ctx, wake, stop := t.watched(ctx, v)
-	defer stop()
-	for _, o := range met {
-		if o.v == v {
-			continue
-		}
-		if t.ready(o.v) && o.kind != noOther && o.kind != full {
-			return health.Pass{}, errWake // while we began to watch
-		}
-		if o.kind == cooling {
-			timer := time.AfterFunc(o.wait, wake)
-			defer timer.Stop()
-		}
-	}
-	pass, err := v.p.door.wait(ctx)
-	t.waited("gate", began)
-	if err != nil && errors.Is(context.Cause(ctx), errWake) {
-		return pass, errWake
-	}
-	return pass, err
-}
-
-// sleep waits until a key may be used again, and a little longer: all who were
-// told the same moment would come at it.
-func (t *trip) sleep(ctx context.Context, o obstacle) error {
-	p := o.v.p
-	if n := p.queued(); n >= p.spec.Queue {
-		return t.hopeless([]obstacle{{v: o.v, kind: full, err: limit.ErrQueueFull}})
-	}
-	began := clock.Now()
-	ctx, _, stop := t.watched(ctx, nil)
-	defer stop()
-	if p.ring.closed() == 0 || !p.hand.lets(t.began) {
-		return nil // while we began to watch
-	}
-	p.waiting[t.class.Class()].Add(1)
-	defer p.waiting[t.class.Class()].Add(-1)
-	defer t.waited("key", began)
-	spread := min(o.wait/5, 30*time.Second)
-	if at, ok := ctx.Deadline(); ok {
-		spread = min(spread, max(time.Until(at)-o.wait, 0)/2)
-	}
-	timer := time.NewTimer(o.wait + time.Duration(rand.Float64()*float64(spread)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		if cause := context.Cause(ctx); !errors.Is(cause, errWake) {
-			return cause
-		}
-		return nil
-	}
 }
 
 // waited counts the time since then.

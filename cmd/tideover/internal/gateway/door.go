@@ -26,6 +26,7 @@ type door struct {
 	changed  func(breaker.Event, health.GateStats) // told of each change of the breaker
 
 	asked atomic.Int64 // reading of the clock up to which the server asked to be left alone
+	calm  atomic.Bool  // the gate is open: all that nearly all callers need to know
 	mu    sync.Mutex   // held while the gate is closed, so that its news come in order
 }
 
@@ -62,15 +63,10 @@ func (d *door) shut(cause string) {
 	if before.State == health.GateClosed {
 		return
 	}
+	d.calm.Store(false)
 	d.gate.Shut(max(d.openFor, time.Duration(d.asked.Load())-clock.Now()))
 	d.history.began(time.Now(), cause, d.gate.Stats().Expected)
 	d.watchers.wake(shutAgain)
-}
-
-// open opens the gate by hand.
-func (d *door) open() {
-	d.gate.Open()
-	d.reopened()
 }
 
 // reopened notes that the destination is back.
@@ -100,7 +96,13 @@ const (
 // nobody passes; a probe that is due makes the newcomer pass. 0 means that a probe
 // is under way, which may end any moment.
 func (d *door) look() (standing, time.Duration) {
+	if d.calm.Load() {
+		return passes, 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	s := d.gate.Stats()
+	d.calm.Store(s.State == health.GateOpen) // only we close it, with the lock held
 	switch {
 	case s.State == health.GateReleasing:
 		return filing, 0
@@ -113,6 +115,11 @@ func (d *door) look() (standing, time.Duration) {
 // try passes if that needs no waiting: the gate is open, or it is time for a
 // probe, which is then the caller's.
 func (d *door) try(ctx context.Context) (pass health.Pass, found standing, next time.Duration) {
+	if d.calm.Load() {
+		if pass, err := d.gate.Enter(impatient{}); err == nil {
+			return pass, passes, 0
+		}
+	}
 	if found, next = d.look(); found != passes {
 		return pass, found, next
 	}
@@ -133,6 +140,20 @@ func (d *door) try(ctx context.Context) (pass health.Pass, found standing, next 
 	}
 	return pass, passes, 0
 }
+
+// impatient is the context of a caller that waits for nothing.
+type impatient struct{}
+
+func (impatient) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (impatient) Done() <-chan struct{}       { return noTime }
+func (impatient) Err() error                  { return nil }
+func (impatient) Value(any) any               { return nil }
+
+var noTime = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // wait passes when it is the caller's turn.
 func (d *door) wait(ctx context.Context) (health.Pass, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -81,11 +83,8 @@ func TestFailover(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			address := ""
-			primary := new(upstream)
-			if tt.down {
-				address = nobody(t)
-			} else {
+			primary, address := new(upstream), nobody
+			if !tt.down {
 				primary = newUpstream(t, tt.handle)
 				address = primary.URL
 			}
@@ -124,9 +123,40 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// A provider that dies under load takes nobody with it: that another one takes over
+// costs nothing of the budget for retries, which so many would empty.
+func TestAWaveFailsOver(t *testing.T) {
+	all := make(chan struct{})
+	var there atomic.Int32
+	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if there.Add(1) == 100 {
+			close(all)
+		}
+		<-all // so that nobody knows before all are on their way
+		fails(503)(n, w, r)
+	})
+	spare := newUpstream(t, says("the spare"))
+	r := newRig(t, []Spec{
+		spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=10s", 1))),
+		spec(t, "spare", Anthropic, spare.URL),
+	})
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() {
+			if got := r.ask(http.MethodPost, "/p/main/v1/messages", chat); got.body != "the spare" {
+				t.Errorf("got %d %q, %v", got.code, got.body, got.err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := r.settled("main").Totals; n.Succeeded != 100 || n.Failovers != 100 {
+		t.Errorf("totals: %+v", n)
+	}
+}
+
 // After the first content nothing is tried again, and the caller sees that the
 // answer is not whole.
-func TestAnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
+func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	for _, tt := range []struct {
@@ -170,7 +200,7 @@ func TestAnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	}
 }
 
-func TestEveryEventIsFlushed(t *testing.T) {
+func TestF15EveryEventIsFlushed(t *testing.T) {
 	next := make(chan struct{})
 	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		sse(w, evStart, evContent)
@@ -178,7 +208,7 @@ func TestEveryEventIsFlushed(t *testing.T) {
 		sse(w, evContent)
 	})
 	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL)})
-	resp, err := r.Client().Post(r.Server.URL+"/p/main/v1/messages", "application/json", strings.NewReader(chat))
+	resp, err := r.Client().Post(r.URL+"/p/main/v1/messages", "application/json", strings.NewReader(chat))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ type sick struct {
 }
 
 func newSick(t testing.TB, code int) *sick {
+	t.Helper()
 	s := new(sick)
 	s.upstream = newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if s.well.Load() {
@@ -35,7 +36,7 @@ func newSick(t testing.TB, code int) *sick {
 // takeDown makes the provider's breaker open, as five failures in a row do.
 func takeDown(r *rig, name string) {
 	r.t.Helper()
-	b := r.Gateway.table.Load().providers[name].door.breaker
+	b := r.table.Load().providers[name].door.breaker
 	for range 5 {
 		if permit, err := b.Allow(); err == nil {
 			permit.Done(breaker.Failure)
@@ -47,7 +48,7 @@ func takeDown(r *rig, name string) {
 }
 
 // Many callers of a sick provider find out together when it is back.
-func TestFiftyCallersOfASickProvider(t *testing.T) {
+func TestI9FiftyCallersOfASickProvider(t *testing.T) {
 	t.Parallel()
 	u := newSick(t, 503)
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
@@ -89,7 +90,7 @@ func TestFiftyCallersOfASickProvider(t *testing.T) {
 }
 
 // Callers that can go elsewhere do not wait; one at a time looks whether it is back.
-func TestADownProviderIsPassedOver(t *testing.T) {
+func TestI2ADownProviderIsPassedOver(t *testing.T) {
 	t.Parallel()
 	u, spare := newSick(t, 503), newUpstream(t, says("the spare"))
 	r := newRig(t, []Spec{spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
@@ -165,7 +166,7 @@ func TestADownProviderIsNotWaitedForInVain(t *testing.T) {
 }
 
 // Under scarcity the urgent come first, and the others still come.
-func TestPriorities(t *testing.T) {
+func TestI8Priorities(t *testing.T) {
 	var order []string
 	var mu sync.Mutex
 	first := make(chan struct{})
@@ -247,7 +248,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-func TestAdaptiveRate(t *testing.T) {
+func TestI4AdaptiveRate(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n%2 == 0 {

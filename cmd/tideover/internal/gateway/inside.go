@@ -58,7 +58,9 @@ func (i *inside) send(req *http.Request) (*http.Response, error) {
 	}
 	t := i.g.newTrip(req.Context(), p, req.Method, path, req.URL.RawQuery, class)
 	t.once = true
-	resp, err := p.single.RoundTrip(req.WithContext(t.context()))
+	own := req.WithContext(t.context())
+	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
+	resp, err := p.single.RoundTrip(own)
 	if err != nil {
 		i.over(t, err)
 		return nil, unwrapped(err)
@@ -85,6 +87,7 @@ func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
 	t.answered = true
 	resp.Request = req
 	end := &ending{ReadCloser: resp.Body, end: func() {
+		t.whole = true
 		t.finish()
 		i.g.traffic.leave()
 	}}

@@ -70,7 +70,7 @@ func TestInsideOneAttemptIsMade(t *testing.T) {
 }
 
 func TestInsideErrorsAreThoseOfTheAttempt(t *testing.T) {
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, nobody(t))})
+	r := newRig(t, []Spec{spec(t, "it", Anthropic, nobody)})
 	req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader("body"))
 	_, err := r.RoundTripper("it").RoundTrip(req)
 	if o := retry.OutcomeOf(err); err == nil || o.Class != retry.ClassTransient || o.Final {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/clock"
 )
 
 // How long a key is left alone whose server did not say for how long.
@@ -29,6 +30,7 @@ type ring struct {
 	keys []*key
 	own  bool // what is told of a key is about us: the caller's is none of our business
 	pool atomic.Pointer[health.Pool]
+	cold atomic.Int64 // reading of the clock up to which a key was told to wait
 }
 
 // key is one of them.
@@ -110,6 +112,12 @@ func (r *ring) cool(k *key, wait time.Duration, reason string) {
 	k.reason, k.cooled = reason, time.Now()
 	k.mu.Unlock()
 	r.pool.Load().Cool(k.name, wait)
+	for until := int64(clock.Later(clock.Now(), wait)); ; {
+		was := r.cold.Load()
+		if was >= until || r.cold.CompareAndSwap(was, until) {
+			return
+		}
+	}
 }
 
 // told returns what closed the key last, and when.
@@ -144,7 +152,12 @@ func (r *ring) another(call *health.Call) bool {
 }
 
 // closed returns how long it will be until a key may be used: 0 if one may now.
-func (r *ring) closed() time.Duration { return r.pool.Load().Recovery() }
+func (r *ring) closed() time.Duration {
+	if int64(clock.Now()) >= r.cold.Load() {
+		return 0
+	}
+	return r.pool.Load().Recovery()
+}
 
 // throttled reports whether it is "too many requests" that closed the keys, or one
 // of them.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -30,7 +31,7 @@ func cold(st Status) map[string]string {
 	return list
 }
 
-func TestAnotherKeyAtOnce(t *testing.T) {
+func TestI7AnotherKeyAtOnce(t *testing.T) {
 	for _, code := range []int{401, 402, 403, 429} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +66,37 @@ func TestAnotherKeyAtOnce(t *testing.T) {
 	}
 }
 
+// Of two keys the one that answers sooner gets more to do, and the other is still
+// used.
+func TestI6TheBetterKeyGetsMore(t *testing.T) {
+	u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") == "slow" {
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("slow", "fast"))})
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for range 25 {
+				r.get("/p/it/x")
+			}
+		})
+	}
+	callers.Wait()
+	by := map[string]int{}
+	for _, s := range u.requests() {
+		by[s.header.Get("X-Api-Key")]++
+	}
+	if by["fast"] < 2*by["slow"] || by["slow"] == 0 {
+		t.Errorf("sent %v, want most with the fast key", by)
+	}
+	st := r.settled("it")
+	if st.TTFB <= 0 || len(st.Keys) != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // One request that no key is good for must not close all keys to everybody.
 func TestARequestThatIsForbiddenWithAllKeysClosesNone(t *testing.T) {
 	u := newUpstream(t, fails(403))
@@ -78,7 +110,7 @@ func TestARequestThatIsForbiddenWithAllKeysClosesNone(t *testing.T) {
 	}
 }
 
-func TestAllKeysCooling(t *testing.T) {
+func TestH18AllKeysCooling(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		handle  func(int, http.ResponseWriter, *http.Request)

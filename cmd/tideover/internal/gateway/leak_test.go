@@ -93,12 +93,12 @@ func TestNothingLeaks(t *testing.T) {
 		callers.Wait()
 		for _, name := range []string{"main", "spare"} {
 			eventually(t, name+" has nothing under way", func() bool {
-				p := r.Gateway.table.Load().providers[name]
+				p := r.table.Load().providers[name]
 				st := r.settled(name)
 				return st.InFlight == 0 && st.Waiting == 0 && p.slots.Stats().InUse == 0 && len(st.Keys) > 0 && st.Keys[0].InFlight == 0
 			})
 		}
-		if n := r.Gateway.traffic.count(); n != 0 {
+		if n := r.traffic.count(); n != 0 {
 			t.Errorf("%d requests are under way", n)
 		}
 		r.Client().CloseIdleConnections()
@@ -108,7 +108,7 @@ func TestNothingLeaks(t *testing.T) {
 			defer mu.Unlock()
 			return len(open) == 0
 		})
-		r.Server.Close()
+		r.Close()
 	}()
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
@@ -125,7 +125,7 @@ func misuse(r *rig) {
 	if rand.IntN(2) == 0 {
 		method, body = http.MethodPost, io.MultiReader(strings.NewReader(strings.Repeat("y", rand.IntN(64<<10))))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.Server.URL+"/p/main/v1/x", body)
+	req, err := http.NewRequestWithContext(ctx, method, r.URL+"/p/main/v1/x", body)
 	if err != nil {
 		r.t.Error(err)
 		return

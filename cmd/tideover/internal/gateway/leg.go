@@ -28,6 +28,7 @@ type leg struct {
 	flying atomic.Bool    // is counted as under way
 	sent   time.Duration
 	result result
+	final  bool // the caller gets its answer
 }
 
 // release gives back the leg's place among those that are under way.
@@ -46,6 +47,7 @@ func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.
 	l.result = l.judge(resp, failure, o)
 	l.report(resp)
 	if failure == nil {
+		l.final = true
 		l.trip.arrived(l)
 		return o
 	}
@@ -59,7 +61,7 @@ func (l *leg) Closed(err error) {
 	if l.result.kind != fine {
 		return
 	}
-	if err == nil || l.trip.gone() {
+	if err == nil || !l.final || l.trip.gone() {
 		l.call.Done(health.Succeeded)
 		return
 	}
@@ -101,23 +103,33 @@ func (l *leg) report(resp *http.Response) {
 		l.settle(breaker.Failure, health.FailedFor(r.wait))
 	case throttled:
 		p.tally.throttled.Add(1)
-		p.errors.Add(false)
 		l.call.Done(health.RefusedFor(0))
-		l.cool(r.wait)
-		if p.ring.own && p.ring.closed() > 0 {
-			p.door.askedFor(r.wait)
-			l.settle(breaker.Failure, health.FailedFor(r.wait))
-		} else if l.pass.Probe() { // whoever is told to wait has not been let in
-			l.settle(breaker.Canceled, health.FailedFor(r.wait))
-		} else {
-			l.settle(breaker.Canceled, health.Canceled)
-		}
+		l.throttled(r.wait)
 	case refused:
 		l.call.Done(health.RefusedFor(0))
 		if r.code != http.StatusForbidden {
 			l.cool(r.wait)
 		}
 		l.settle(breaker.Canceled, health.Succeeded) // the server is there
+	}
+}
+
+// throttled reports that the key was one too many. It is the provider's failure if
+// it has no other key; and what is told to callers about their own is theirs.
+func (l *leg) throttled(wait time.Duration) {
+	own := l.p.ring.own
+	if own {
+		l.p.errors.Add(false)
+		l.cool(wait)
+	}
+	switch {
+	case own && l.p.ring.closed() > 0:
+		l.p.door.askedFor(wait)
+		l.settle(breaker.Failure, health.FailedFor(wait))
+	case l.pass.Probe(): // whoever is told to wait has not been let in
+		l.settle(breaker.Canceled, health.FailedFor(wait))
+	default:
+		l.settle(breaker.Canceled, health.Canceled)
 	}
 }
 
@@ -134,9 +146,5 @@ func (l *leg) settle(b breaker.Result, o health.Outcome) {
 	}
 }
 
-// cool leaves the leg's key alone, if it is ours.
-func (l *leg) cool(wait time.Duration) {
-	if l.p.ring.own {
-		l.p.ring.cool(l.key, wait, l.result.why)
-	}
-}
+// cool leaves the leg's key alone.
+func (l *leg) cool(wait time.Duration) { l.p.ring.cool(l.key, wait, l.result.why) }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -93,16 +92,9 @@ func fails(code int, headers ...string) func(int, http.ResponseWriter, *http.Req
 	}
 }
 
-// nobody returns an address at which nobody listens.
-func nobody(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
-}
+// nobody is an address at which nobody listens: not a port that was free a moment
+// ago, which anybody may be given.
+const nobody = "http://127.0.0.1:1"
 
 func policy(t testing.TB, text string) retry.Policy {
 	t.Helper()
@@ -150,6 +142,7 @@ func keys(values ...string) func(*Spec) {
 }
 
 func withPolicy(t testing.TB, text string) func(*Spec) {
+	t.Helper()
 	return func(s *Spec) { s.Policy = policy(t, text) }
 }
 
@@ -196,7 +189,7 @@ func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
 	r.Gateway = g
 	r.Server = httptest.NewServer(g)
 	t.Cleanup(func() {
-		r.Server.Close()
+		r.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := g.Drain(ctx); err != nil {
@@ -243,7 +236,7 @@ type reply struct {
 // ask sends a request to the gateway. Headers come in pairs.
 func (r *rig) ask(method, path, body string, headers ...string) reply {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), method, r.Server.URL+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(context.Background(), method, r.URL+path, strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -257,7 +250,7 @@ func (r *rig) ask(method, path, body string, headers ...string) reply {
 }
 
 func (r *rig) do(req *http.Request) reply {
-	resp, err := r.Server.Client().Do(req)
+	resp, err := r.Client().Do(req)
 	if err != nil {
 		return reply{err: err}
 	}

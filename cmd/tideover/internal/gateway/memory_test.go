@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestWhatWasLearnedIsKept(t *testing.T) {
+func TestI10WhatWasLearnedIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "recovery.json")
 	keep := func(o *Options) { o.Memory = path }
 	u := newUpstream(t, says("ok"))
@@ -35,7 +35,7 @@ func TestWhatWasLearnedIsKept(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	outages := func(r *rig, name string) float64 {
-		return r.Gateway.table.Load().providers[name].recovery.Predict(0).Outages
+		return r.table.Load().providers[name].recovery.Predict(0).Outages
 	}
 	again := newRig(t, specs, keep)
 	if n := outages(again, "it"); n != outages(r, "it") || n == 0 {

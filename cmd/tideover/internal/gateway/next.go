@@ -113,13 +113,11 @@ func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
 	if d.Stop != 0 {
 		return o
 	}
-	granted := false
+	ask := v.account.Retry
 	if o.Class == retry.ClassThrottled {
-		granted = v.account.RetryThrottled()
-	} else {
-		granted = v.account.Retry()
+		ask = v.account.RetryThrottled
 	}
-	if !granted {
+	if !ask() {
 		if t.elsewhere(v) {
 			v.left = true
 			return atOnce

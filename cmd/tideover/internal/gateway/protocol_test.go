@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-func TestHTTP2AndTrailersPassThrough(t *testing.T) {
+func TestG16HTTP2AndTrailersPassThrough(t *testing.T) {
 	u := unstarted(func(_ int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
 		fmt.Fprintf(w, "over %s", r.Proto)
@@ -29,7 +29,7 @@ func TestHTTP2AndTrailersPassThrough(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(u.Certificate())
 	r.base.TLSClientConfig = &tls.Config{RootCAs: roots}
-	resp, err := r.Client().Get(r.Server.URL + "/p/it/x")
+	resp, err := r.Client().Get(r.URL + "/p/it/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestACertificateOfAnotherFailsOver(t *testing.T) {
 	}
 }
 
-func TestUpgradePassesThrough(t *testing.T) {
+func TestG16UpgradePassesThrough(t *testing.T) {
 	u := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -99,7 +99,7 @@ func TestUploads(t *testing.T) {
 	u := newUpstream(t, shaky(1, 503))
 	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, func(s *Spec) { s.MaxBody = 2 << 20 })})
 	t.Run("of unknown length, twice", func(t *testing.T) {
-		req, _ := http.NewRequest(http.MethodPost, r.Server.URL+"/p/it/files", io.MultiReader(bytes.NewReader(big)))
+		req, _ := http.NewRequest(http.MethodPost, r.URL+"/p/it/files", io.MultiReader(bytes.NewReader(big)))
 		if got := r.do(req); got.body != "done" {
 			t.Errorf("got %d %q, %v", got.code, got.body, got.err)
 		}
@@ -117,7 +117,7 @@ func TestUploads(t *testing.T) {
 		}
 	})
 	t.Run("longer than allowed, of unknown length", func(t *testing.T) {
-		req, _ := http.NewRequest(http.MethodPost, r.Server.URL+"/p/it/files", io.MultiReader(strings.NewReader(strings.Repeat("x", 3<<20))))
+		req, _ := http.NewRequest(http.MethodPost, r.URL+"/p/it/files", io.MultiReader(strings.NewReader(strings.Repeat("x", 3<<20))))
 		got := r.do(req)
 		if got.code != 413 || got.errorCode(t) != codeTooLarge {
 			t.Errorf("got %d %q, %v", got.code, got.body, got.err)
@@ -129,7 +129,7 @@ func TestUploads(t *testing.T) {
 	t.Run("too long to be kept", func(t *testing.T) {
 		bad := newUpstream(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, bad.URL)})
-		req, _ := http.NewRequest(http.MethodPost, r.Server.URL+"/p/it/files", io.MultiReader(strings.NewReader(strings.Repeat("x", 17<<20))))
+		req, _ := http.NewRequest(http.MethodPost, r.URL+"/p/it/files", io.MultiReader(strings.NewReader(strings.Repeat("x", 17<<20))))
 		if got := r.do(req); got.code != 503 || bad.count() != 1 {
 			t.Errorf("got %d after %d requests, want the 503 after one", got.code, bad.count())
 		}
@@ -139,7 +139,7 @@ func TestUploads(t *testing.T) {
 	})
 }
 
-func TestACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
+func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	gone := make(chan struct{})
 	u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -147,7 +147,7 @@ func TestACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	})
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 	ctx, cancel := context.WithCancel(context.Background())
-	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.Server.URL+"/p/it/x", nil)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/p/it/x", nil)
 	go func() {
 		eventually(t, "it is under way", func() bool { return u.count() == 1 })
 		cancel()
@@ -162,13 +162,13 @@ func TestACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	}
 	eventually(t, "it is counted", func() bool { return r.status("it").Totals.Canceled == 1 })
 	st := r.status("it")
-	counts := r.Gateway.table.Load().providers["it"].door.breaker.Counts()
+	counts := r.table.Load().providers["it"].door.breaker.Counts()
 	if st.Totals.Failed != 0 || counts.Failures != 0 || st.InFlight != 0 || u.count() != 1 {
 		t.Errorf("%+v, %+v", st, counts)
 	}
 }
 
-func TestDeadlines(t *testing.T) {
+func TestE13Deadlines(t *testing.T) {
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
@@ -214,15 +214,49 @@ func TestDeadlines(t *testing.T) {
 		})
 	}
 	// A caller's impatience says nothing about the provider.
-	if c := r.Gateway.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
+	if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
 		t.Errorf("the breaker has counted %+v", c)
 	}
-	if c := r.Gateway.table.Load().providers["short"].door.breaker.Counts(); c.Failures != 1 {
+	if c := r.table.Load().providers["short"].door.breaker.Counts(); c.Failures != 1 {
 		t.Errorf("the breaker has counted %+v, want our own timeout", c)
 	}
 }
 
-func TestHedging(t *testing.T) {
+// A deadline is for the beginning of an answer: a stream goes on as long as there is
+// somebody to read it.
+func TestE13ADeadlineDoesNotCutAStream(t *testing.T) {
+	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		sse(w, evContent)
+		time.Sleep(250 * time.Millisecond)
+		sse(w, evContent)
+	})
+	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
+	got := r.ask(http.MethodPost, "/p/it/v1/messages", chat, "X-Stainless-Timeout", "0.2")
+	if got.err != nil || strings.Count(got.body, "hello") != 2 {
+		t.Errorf("got %q, %v", got.body, got.err)
+	}
+	if n := r.settled("it").Totals; n.Succeeded != 1 {
+		t.Errorf("totals: %+v", n)
+	}
+}
+
+func TestARateThatLeavesNoRoomInTime(t *testing.T) {
+	u := newUpstream(t, says("ok"))
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Rate.Events, s.Rate.Per = 1, 10*time.Second })})
+	r.get("/p/it/x")
+	began := time.Now()
+	got := r.get("/p/it/x", "X-Request-Timeout-Ms", "5000")
+	if got.code != 504 || got.errorCode(t) != codeDeadline || got.header.Get("Retry-After") != "10" || time.Since(began) > 3*time.Second {
+		t.Errorf("got %d %q, Retry-After %q", got.code, got.body, got.header.Get("Retry-After"))
+	}
+	r = newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2 total-timeout=2s"), func(s *Spec) { s.Rate.Events, s.Rate.Per = 1, 10*time.Second })})
+	r.get("/p/it/x")
+	if got := r.get("/p/it/x"); got.code != 503 || got.errorCode(t) != codeRate || got.header.Get("Retry-After") != "10" {
+		t.Errorf("got %d %q, Retry-After %q", got.code, got.body, got.header.Get("Retry-After"))
+	}
+}
+
+func TestI5Hedging(t *testing.T) {
 	first := make(chan struct{})
 	t.Cleanup(func() { close(first) })
 	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -245,7 +279,7 @@ func TestHedging(t *testing.T) {
 		t.Errorf("totals: %+v", st.Totals)
 	}
 	eventually(t, "the one that lost is gone", func() bool { return r.status("it").InFlight == 0 })
-	if c := r.Gateway.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
+	if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
 		t.Errorf("the one that lost counts as %+v", c)
 	}
 	// What costs money is not done twice.

@@ -171,6 +171,9 @@ func (p *provider) serverWait() time.Duration {
 // configuration is right.
 func (p *provider) takeOver() error {
 	p.g.tallies[p.spec.Name], p.g.hands[p.spec.Name] = p.tally, p.hand
+	if p.door.gate.Stats().State == health.GateOpen {
+		p.history.ended(time.Now()) // of a door that is no longer there
+	}
 	if p.slots != nil {
 		return p.slots.SetMax(p.spec.Concurrent)
 	}
@@ -216,7 +219,7 @@ func (p *provider) forgive() {
 	}
 }
 
-// recovered does what follows a probe that succeeded.
+// recovered does what follows when the gate is open again.
 func (p *provider) recovered() {
 	if o, was := p.door.reopened(); was {
 		p.tally.outages.Add(1)

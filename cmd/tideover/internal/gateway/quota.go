@@ -18,7 +18,8 @@ type quotas struct {
 	known map[[2]string]Quota // by key and name
 }
 
-// quotaHeader is a limit that an API tells with its answers.
+// quotaHeader is a limit that an API tells with its answers: names of headers in
+// their canonical form.
 type quotaHeader struct{ name, limit, remaining, reset string }
 
 var quotaHeaders = []quotaHeader{
@@ -35,12 +36,12 @@ var quotaHeaders = []quotaHeader{
 // read takes over what the headers of an answer say of the key's limits.
 func (q *quotas) read(key string, h http.Header, now time.Time) {
 	for _, header := range quotaHeaders {
-		remaining, ok := count(h.Get(header.remaining))
+		remaining, ok := count(h[header.remaining])
 		if !ok {
 			continue
 		}
 		one := Quota{Name: header.name, Key: key, Remaining: remaining, Reset: reset(h, header.reset, now)}
-		one.Limit, _ = count(h.Get(header.limit))
+		one.Limit, _ = count(h[header.limit])
 		q.mu.Lock()
 		if q.known == nil {
 			q.known = map[[2]string]Quota{}
@@ -51,8 +52,11 @@ func (q *quotas) read(key string, h http.Header, now time.Time) {
 }
 
 // count reads a number, of which a list of limits has the first in front.
-func count(v string) (int64, bool) {
-	v, _, _ = strings.Cut(v, ",")
+func count(values []string) (int64, bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	v, _, _ := strings.Cut(values[0], ",")
 	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 	return n, err == nil && n >= 0
 }
@@ -72,14 +76,15 @@ func reset(h http.Header, name string, now time.Time) *time.Time {
 	return &at
 }
 
-// list returns what is known of the keys that there are. A limit that has begun
-// anew says nothing any more.
-func (q *quotas) list(now time.Time) []Quota {
+// list returns what is known of the keys. A limit that has begun anew says nothing
+// any more, nor does that of a key which is gone.
+func (q *quotas) list(now time.Time, keys []*key) []Quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := []Quota{}
 	for at, one := range q.known {
-		if one.Reset != nil && now.After(*one.Reset) {
+		gone := !slices.ContainsFunc(keys, func(k *key) bool { return k.name == one.Key })
+		if gone || one.Reset != nil && now.After(*one.Reset) {
 			delete(q.known, at)
 			continue
 		}

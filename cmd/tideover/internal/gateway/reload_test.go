@@ -87,7 +87,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, base())
 			r.get("/p/it/x")
-			old := r.Gateway.table.Load().providers["it"]
+			old := r.table.Load().providers["it"]
 			old.ring.cool(old.ring.keys[0], time.Hour, "402")
 			if err := r.Control("it", Close); err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 			if err := r.Become(base(tt.change)); err != nil {
 				t.Fatal(err)
 			}
-			p := r.Gateway.table.Load().providers["it"]
+			p := r.table.Load().providers["it"]
 			for part, same := range map[string]bool{
 				"door": p.door == old.door, "ring": p.ring == old.ring, "site": p.site == old.site, "rate": p.rate == old.rate,
 				"slots": p.slots == old.slots, "send": p.send == old.send, "budgets": p.budgets == old.budgets,

@@ -21,7 +21,7 @@ func shaky(times, code int, headers ...string) func(int, http.ResponseWriter, *h
 	}
 }
 
-func TestWhatIsSentAgain(t *testing.T) {
+func TestA1WhatIsSentAgain(t *testing.T) {
 	keyed := func(s *Spec) { s.Keyed = true }
 	for _, tt := range []struct {
 		name   string
@@ -100,7 +100,7 @@ func breaksOff(n int, w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, "done")
 }
 
-func TestTheLastAnswerComesBackAsItWas(t *testing.T) {
+func TestH18TheLastAnswerComesBackAsItWas(t *testing.T) {
 	u := newUpstream(t, fails(503, "X-Own", "yes", "Content-Type", "text/odd"))
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"))})
 	got := r.get("/p/it/x")
@@ -117,7 +117,7 @@ func TestTheLastAnswerComesBackAsItWas(t *testing.T) {
 
 // A retry at the same provider costs a part of its budget; that another provider
 // takes over costs nothing.
-func TestBudget(t *testing.T) {
+func TestI1Budget(t *testing.T) {
 	u := newUpstream(t, fails(503))
 	spare := newUpstream(t, says("the spare"))
 	small := "fixed(1ms) attempts=4 budget=refund(5,1,10)"
@@ -150,13 +150,13 @@ func TestBudget(t *testing.T) {
 }
 
 func giveUps(r *rig, name string) map[string]float64 {
-	return r.Gateway.table.Load().providers[name].tally.giveUps.all()
+	return r.table.Load().providers[name].tally.giveUps.all()
 }
 
-func TestPressureStretchesDelays(t *testing.T) {
+func TestI3PressureStretchesDelays(t *testing.T) {
 	u := newUpstream(t, shaky(1, 503))
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(10ms..200ms) attempts=2"))})
-	p := r.Gateway.table.Load().providers["it"]
+	p := r.table.Load().providers["it"]
 	for range 1000 {
 		p.errors.Add(false)
 	}
@@ -172,7 +172,25 @@ func TestPressureStretchesDelays(t *testing.T) {
 	}
 }
 
-func TestWhoeverIsRetriedAlreadyIsRetriedLess(t *testing.T) {
+func TestEachProviderHasItsPolicy(t *testing.T) {
+	u := newUpstream(t, fails(500))
+	r := newRig(t, []Spec{
+		spec(t, "once", Generic, u.URL, withPolicy(t, "fixed(1ms)")),
+		spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), patient),
+	})
+	for name, want := range map[string]int{"once": 1, "often": 5} {
+		before := u.count()
+		r.get("/p/" + name + "/x")
+		if n := u.count() - before; n != want {
+			t.Errorf("%s: sent %d times, want %d", name, n, want)
+		}
+		if st := r.settled(name); st.Policy != r.table.Load().providers[name].spec.Policy.String() {
+			t.Errorf("%s: its policy is %q", name, st.Policy)
+		}
+	}
+}
+
+func TestH18WhoeverIsRetriedAlreadyIsRetriedLess(t *testing.T) {
 	u := newUpstream(t, fails(503))
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 	r.get("/p/it/x", "X-Stainless-Retry-Count", "1")

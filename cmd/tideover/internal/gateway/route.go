@@ -17,37 +17,46 @@ const (
 // routeOf returns the route that a request belongs to: its method and its path,
 // in which {id} stands for what names one thing among many.
 func routeOf(method, path string) string {
-	var b strings.Builder
-	b.WriteString(method)
-	b.WriteByte(' ')
-	for i, segment := range strings.Split(path, "/") {
-		if i > 0 {
-			b.WriteByte('/')
-		}
-		if isID(segment) {
-			segment = "{id}"
-		}
-		b.WriteString(segment)
+	if strings.ContainsAny(path, "0123456789") || len(path) > maxLabel {
+		path = withoutIDs(path)
 	}
-	label := strings.ToValidUTF8(b.String(), "?")
+	label := strings.ToValidUTF8(method+" "+path, "?")
 	if len(label) > maxLabel {
 		return otherRoute
 	}
 	return label
 }
 
+func withoutIDs(path string) string {
+	segments := strings.Split(path, "/")
+	some := false
+	for i, s := range segments {
+		if isID(s) {
+			segments[i], some = "{id}", true
+		}
+	}
+	if !some {
+		return path
+	}
+	return strings.Join(segments, "/")
+}
+
 // isID reports whether a segment is a number, or has a word in it that nobody
 // would have made up: long, with digits among its letters. Versions, names of
 // models and their dates are none.
 func isID(segment string) bool {
+	if len(segment) >= minWord && !strings.ContainsAny(segment, "-_.:~%@=+ ") {
+		return isWord(segment)
+	}
 	if segment != "" && strings.Trim(segment, "0123456789") == "" {
 		return true
 	}
+	if len(segment) < minWord {
+		return false
+	}
 	hex := 0 // words of a UUID
 	for word := range strings.FieldsFuncSeq(segment, func(r rune) bool { return strings.ContainsRune("-_.:~%@=+ ", r) }) {
-		digits := strings.ContainsAny(word, "0123456789")
-		letters := strings.Trim(word, "0123456789") != ""
-		if digits && letters && len(word) >= 10 || len(word) >= 40 {
+		if isWord(word) {
 			return true
 		}
 		if len(word) >= 4 && strings.Trim(word, "0123456789abcdefABCDEF") == "" {
@@ -55,6 +64,15 @@ func isID(segment string) bool {
 		}
 	}
 	return hex >= 3
+}
+
+const (
+	minWord = 10 // letters and digits that name one thing
+	maxWord = 40 // letters that nobody reads
+)
+
+func isWord(s string) bool {
+	return len(s) >= maxWord || len(s) >= minWord && strings.ContainsAny(s, "0123456789")
 }
 
 // budgets are what retries at a provider may cost, by route.

@@ -21,7 +21,6 @@ func TestRoutes(t *testing.T) {
 		"/v1beta/models/gemini-2.5-pro:generateContent":                  "/v1beta/models/gemini-2.5-pro:generateContent",
 		"/users/12345/posts/9":                                           "/users/{id}/posts/{id}",
 		"/things/0b4b9a5e-ad6e-4a5f-8a56-b3ff6f4b1d11":                   "/things/{id}",
-		"/things/deadbeef-dead-beef-dead-beefdeadbeef":                   "/things/{id}",
 		"/bot123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/send":             "/{id}/send",
 		"":                                "",
 		"/":                               "/",
@@ -97,6 +96,7 @@ func TestQuotas(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
 	var q quotas
+	keys := []*key{{name: "key-1"}, {name: "key-2"}}
 	q.read("key-1", http.Header{
 		"X-Ratelimit-Limit-Requests": {"500"}, "X-Ratelimit-Remaining-Requests": {"499"}, "X-Ratelimit-Reset-Requests": {"1m30s"},
 		"X-Ratelimit-Limit-Tokens": {"odd"}, "X-Ratelimit-Remaining-Tokens": {"7"}, "X-Ratelimit-Reset-Tokens": {"6ms"},
@@ -126,10 +126,13 @@ func TestQuotas(t *testing.T) {
 		}
 		return true
 	}
-	if got := q.list(now); !same(got, want) {
+	if got := q.list(now, keys); !same(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := q.list(now.Add(20 * time.Second)); !same(got, want[:1]) {
+	if got := q.list(now.Add(20*time.Second), keys); !same(got, want[:1]) {
 		t.Errorf("later: got %+v, want %+v", got, want[:1])
+	}
+	if got := q.list(now, keys[1:]); len(got) != 0 {
+		t.Errorf("of keys that are gone: %+v", got)
 	}
 }

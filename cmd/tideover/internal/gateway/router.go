@@ -94,7 +94,8 @@ func (t *trip) failedOver(from, to *provider, why string) {
 	})
 }
 
-// credentials are the headers in which callers bring theirs.
+// credentials are the headers in which callers bring theirs, in their canonical
+// form.
 var credentials = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Proxy-Authorization", "Cookie",
 }
@@ -105,7 +106,7 @@ func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	query := t.query
 	if p.ring.own || p != t.asked {
 		for _, name := range credentials {
-			req.Header.Del(name)
+			delete(req.Header, name)
 		}
 		req.Header.Del(t.asked.spec.AuthHeader)
 		query = withoutKey(query)
@@ -120,8 +121,9 @@ func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	for _, h := range p.spec.Headers {
 		req.Header.Set(h.Name, h.Value.Reveal())
 	}
-	req.URL = below(p.spec.BaseURL, t.path, query)
-	req.Host = ""
+	if req.Host = ""; p != t.asked || query != t.query {
+		req.URL = below(p.spec.BaseURL, t.path, query) // otherwise it is that already
+	}
 }
 
 // withoutKey returns the query without the parameter in which Google's APIs take a

@@ -55,7 +55,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		spec(t, "main", Anthropic, main.URL, keys("sk-main-first", "sk-main-second"), fallback("spare"), patient, func(s *Spec) {
 			s.Headers = []Header{{"X-Extra", secret.New("header-value")}}
 		}),
-		spec(t, "spare", Anthropic, nobody(t), keys("sk-spare-only"), patient),
+		spec(t, "spare", Anthropic, nobody, keys("sk-spare-only"), patient),
 	}, func(o *Options) { o.Token = secret.New("gateway-token") })
 	var answers strings.Builder
 	ask := func(method, path string) {
@@ -73,7 +73,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 	for what, text := range map[string]string{
 		"the status": string(status), "the metrics": metrics(t, r.Gateway), "logs and events": r.told(), "our answers": answers.String(),
-		"the providers": fmt.Sprintf("%+v %v", r.Gateway.table.Load().providers["main"].spec, r.Gateway.options),
+		"the providers": fmt.Sprintf("%+v %v", r.table.Load().providers["main"].spec, r.options),
 	} {
 		for _, s := range secrets {
 			if i := strings.Index(text, s); i >= 0 {

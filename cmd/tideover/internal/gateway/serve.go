@@ -43,15 +43,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := retryhttp.PriorRetries(r.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
 	}
+	var limited *until
 	if left, ok := retryhttp.TimeLeft(r.Header); ok {
-		limited, cancel := context.WithTimeout(ctx, left)
+		var cancel func()
+		limited, cancel = withDeadline(ctx, left)
 		defer cancel()
 		ctx = limited
 	}
 	t := g.newTrip(ctx, p, r.Method, path, r.URL.RawQuery, class)
+	t.deadline = limited
 	defer t.finish()
-	if max := p.spec.MaxBody; max > 0 && r.ContentLength > max {
-		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, "the body has %d bytes, and %d are allowed", r.ContentLength, max))
+	if most := p.spec.MaxBody; most > 0 && r.ContentLength > most {
+		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, "the body has %d bytes, and %d are allowed", r.ContentLength, most))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
@@ -64,6 +67,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(t.context())
 	t.watchBody(w, r)
 	g.proxy.ServeHTTP(w, r)
+	t.whole = true
 }
 
 // find returns the provider that the request asks for, and the path below it.
@@ -107,7 +111,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
 			r.Out.Host = ""
 			for _, name := range betweenUs {
-				r.Out.Header.Del(name)
+				delete(r.Out.Header, name)
 			}
 		},
 		Transport:      outbound{},
@@ -119,8 +123,8 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// betweenUs are the headers that are for us, and that we set anew: what a caller
-// says of its time is out of date when we send it on.
+// betweenUs are the headers that are for us, and that we set anew, in their
+// canonical form. What a caller says of its time is out of date when we send it on.
 var betweenUs = []string{
 	headerPriority, headerToken,
 	"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms",
@@ -138,6 +142,9 @@ func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
 // passOn looks at the answer that the caller will get.
 func (t *trip) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
+	if t.deadline != nil {
+		t.deadline.callOff()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if gaveUp {
@@ -189,10 +196,10 @@ func (t *trip) finish() {
 	case t.cut.Load():
 		n.cutShort.Add(1)
 		t.g.log.Warn("an answer broke off", "provider", t.asked.spec.Name, "route", t.route)
-	case errors.Is(t.caller.Err(), context.Canceled) || !answered:
-		n.canceled.Add(1)
-	default:
+	case answered && t.whole: // even if the caller is gone by now
 		n.succeeded.Add(1)
+	default:
+		n.canceled.Add(1)
 	}
 }
 
@@ -202,8 +209,8 @@ func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	if max := t.asked.spec.MaxBody; max > 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, max)
+	if most := t.asked.spec.MaxBody; most > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 	}
 	r.Body = &watchedBody{r.Body, t}
 }
@@ -215,7 +222,7 @@ type watchedBody struct {
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) { //nolint:errorlint // the end of a body is never wrapped
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.t.body.CompareAndSwap(nil, &err)
 	}
 	return n, err

@@ -45,7 +45,7 @@ func (c *checker) add(field string, err error) {
 	if err == nil {
 		return
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what errors.Join has made
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range several.Unwrap() {
 			c.add(field, e)
 		}

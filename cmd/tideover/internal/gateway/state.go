@@ -29,7 +29,7 @@ func (p *provider) status() Status {
 		InFlight: int(p.inFlight.Load()),
 		Totals:   p.tally.totals(),
 		TTFB:     p.pace.mean(), Pressure: p.errors.Pressure(),
-		Rate: p.limitsNow(), Quotas: p.quotas.list(now), Budgets: p.budgets.list(),
+		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.ring.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = p.history.lists()
 	var closed time.Time

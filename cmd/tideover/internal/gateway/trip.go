@@ -16,15 +16,16 @@ import (
 // trip is a request on its way: which providers it has been to, and why it left
 // them.
 type trip struct {
-	g      *Gateway
-	asked  *provider
-	path   string // below the provider, as it was written
-	query  string
-	route  string
-	once   bool // whoever asked retries by himself
-	class  limit.Priority
-	began  time.Time
-	caller context.Context
+	g        *Gateway
+	asked    *provider
+	path     string // below the provider, as it was written
+	query    string
+	route    string
+	once     bool // whoever asked retries by himself
+	class    limit.Priority
+	began    time.Time
+	caller   context.Context
+	deadline *until // the caller's; nil means none
 
 	body    atomic.Pointer[error] // how reading the request's body failed
 	sent    atomic.Int32          // attempts
@@ -33,15 +34,17 @@ type trip struct {
 
 	mu     sync.Mutex
 	visits []visit // one for each of asked.order
-	at     *visit  // where the last attempt went; nil before the first
-	why    string  // why the next one goes elsewhere
-	legs   []*leg  // under way, or the last
-	won    bool    // one of them brought the answer
+	room   [2]visit
+	at     *visit // where the last attempt went; nil before the first
+	why    string // why the next one goes elsewhere
+	legs   []*leg // under way, or the last
+	won    bool   // one of them brought the answer
 	prev   time.Duration
 
 	// What became of it.
-	answered bool // the caller gets an answer of the provider's
-	gaveUp   string
+	answered bool   // the caller gets an answer of the provider's
+	whole    bool   // and got all of it
+	gaveUp   string // why it does not get a better one; "" means that it is the best
 }
 
 // visit is what a trip has to do with one provider. The trip's lock guards it.
@@ -71,7 +74,10 @@ func (g *Gateway) newTrip(ctx context.Context, p *provider, method, path, query 
 		g: g, asked: p, path: path, query: query, class: class,
 		route: routeOf(method, path), began: time.Now(), caller: ctx,
 	}
-	t.visits = make([]visit, len(p.order))
+	if t.visits = t.room[:]; len(p.order) > len(t.room) {
+		t.visits = make([]visit, len(p.order))
+	}
+	t.visits = t.visits[:len(p.order)]
 	for i, o := range p.order {
 		t.visits[i].p = o
 	}
@@ -90,17 +96,19 @@ func (t *trip) context() context.Context {
 
 // ranked returns where the next attempt may go, the best first: providers in the
 // order of the configuration, behind them those that have had their chances, the
-// least asked first.
+// least asked first. nil means the order of the configuration, as long as nothing
+// has been sent.
 func (t *trip) ranked() []*visit {
+	if t.sent.Load() == 0 {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := make([]*visit, len(t.visits))
 	for i := range t.visits {
 		list[i] = &t.visits[i]
 	}
-	if len(list) > 1 {
-		slices.SortStableFunc(list, func(a, b *visit) int { return t.chances(a) - t.chances(b) })
-	}
+	slices.SortStableFunc(list, func(a, b *visit) int { return t.chances(a) - t.chances(b) })
 	return list
 }
 
