@@ -14,14 +14,13 @@ const writeTimeout = time.Minute
 
 // NewServer returns a server for the handler, for any number of listeners. It
 // knows which connections come over a unix socket, has limits for clients that
-// are slow, and ends streams when it is shut down.
+// are slow, and ends streams when it is shut down. Limits on the time of whole
+// requests cost a little for each of them, and are left to [Timely].
 func NewServer(h http.Handler) *http.Server {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -41,6 +40,22 @@ func NewServer(h http.Handler) *http.Server {
 	s.Protocols.SetUnencryptedHTTP2(true) // callers on this machine have no TLS
 	s.RegisterOnShutdown(stop)
 	return s
+}
+
+// readTimeout is how long a request may take to come in.
+const readTimeout = 30 * time.Second
+
+// Timely gives every request of the handler its time: to come in, and to be
+// answered.
+func Timely(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = rc.SetReadDeadline(time.Now().Add(readTimeout)) // not all writers have one
+		}
+		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		h.ServeHTTP(w, r)
+	})
 }
 
 // patient returns the request's context, which ends when the server is shut down

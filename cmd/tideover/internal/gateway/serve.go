@@ -115,13 +115,18 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 			}
 		},
 		Transport:      outbound{},
-		FlushInterval:  -1, // an event that waits for company is late
+		// Event streams, and all that has no length, are flushed piece by piece in any
+		// case. For the rest a flush of its own would be a second write for every answer.
+		FlushInterval:  flushAfter,
 		BufferPool:     &buffers{},
 		ModifyResponse: func(resp *http.Response) error { return tripOf(resp.Request.Context()).passOn(resp) },
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r.Context()).failed(w, err) },
 		ErrorLog:       log.New(&quiet{g}, "", 0),
 	}
 }
+
+// flushAfter is how long a part of an answer waits for more of it.
+const flushAfter = 100 * time.Millisecond
 
 // betweenUs are the headers that are for us, and that we set anew, in their
 // canonical form. What a caller says of its time is out of date when we send it on.

@@ -10,18 +10,18 @@ import (
 // take nothing of its answer, before its connection is given up.
 const silence = time.Minute
 
-// patient lifts the server's limits on whole requests, which are for the API, from
-// a handler whose uploads and streams may last. Instead, each single read and
-// write has one: who does nothing for long is gone.
+// patient is for a handler whose uploads and streams may last: not the whole
+// request has a limit, but each single read and write. Who does nothing for long is
+// gone.
 func patient(next http.Handler, silence time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		own := &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), silence: silence, alone: r.ProtoMajor > 1}
-		if r.Body == nil || r.Body == http.NoBody {
-			_ = own.rc.SetReadDeadline(time.Time{}) // a writer without deadlines needs none lifted
-		} else {
-			r.Body = &patientBody{r.Body, own.rc, silence}
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &patientBody{ReadCloser: r.Body, rc: own.rc, silence: silence}
 		}
-		_ = own.rc.SetWriteDeadline(time.Time{})
+		if !own.alone {
+			own.begin() // whatever request was there before on this connection
+		}
 		next.ServeHTTP(own, r)
 	})
 }
@@ -31,10 +31,14 @@ type patientBody struct {
 	io.ReadCloser
 	rc      *http.ResponseController
 	silence time.Duration
+	until   time.Time // of the deadline that is set
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.rc.SetReadDeadline(time.Now().Add(b.silence))
+	if now := time.Now(); b.until.Sub(now) < b.silence {
+		b.until = now.Add(2 * b.silence)
+		_ = b.rc.SetReadDeadline(b.until) // a writer without deadlines has none that end
+	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		_ = b.rc.SetReadDeadline(time.Time{}) // the server goes on reading, to know when the caller leaves
@@ -51,15 +55,12 @@ type patientWriter struct {
 	until   time.Time // of the deadline that is set
 }
 
-// begin gives the next write its time. A stream of many small events need not set
-// a deadline for each.
+// begin gives the next write its time, and those that follow it soon.
 func (w *patientWriter) begin() {
-	now := time.Now()
-	if w.until.Sub(now) > w.silence {
-		return
+	if now := time.Now(); w.until.Sub(now) < w.silence {
+		w.until = now.Add(2 * w.silence)
+		_ = w.rc.SetWriteDeadline(w.until)
 	}
-	w.until = now.Add(2 * w.silence)
-	_ = w.rc.SetWriteDeadline(w.until)
 }
 
 // end is called when the write is over.

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// hasty is a server whose limits are shorter than what the tests do.
+// hasty is a server whose limits are short.
 func hasty(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(patient(h, 300*time.Millisecond))
-	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -290,9 +290,9 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	if s.sessions != nil {
 		o.Sessions, pages.Sessions = s.sessions, s.sessions
 	}
-	rest := api.New(o)
-	page := api.Guard(o, web.New(pages))
-	metrics := api.Guard(o, s.metrics())
+	rest := api.Timely(api.New(o))
+	page := api.Timely(api.Guard(o, web.New(pages)))
+	metrics := api.Timely(api.Guard(o, s.metrics()))
 	providers := patient(s.gateway, silence)
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -220,7 +220,7 @@ func (w *Watch) about() error {
 // serve serves the control API on a socket. A session is watched without one, if
 // the path is too long for a socket.
 func (w *Watch) serve() {
-	w.server = api.NewServer(api.New(api.Options{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir}))
+	w.server = api.NewServer(api.Timely(api.New(api.Options{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})))
 	l, err := api.ListenUnix(filepath.Join(w.Dir, Socket))
 	if err != nil {
 		w.Say("this session can't be seen from elsewhere: %v", err)
