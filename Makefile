@@ -8,7 +8,7 @@ KILLS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting lint fuzz build clean crash soak
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway lint fuzz build clean crash soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,6 +37,9 @@ bench-durable: ## the engine beside River and Asynq; writes docs/durable-benchma
 
 bench-waiting: ## the engine with a million runs that wait; writes docs/durable-benchmarks.md
 	bash bench/durable/waiting.sh
+
+bench-gateway: ## the gateway beside proxies; ROUNDS, SECONDS; writes docs/gateway-benchmarks.md
+	ROUNDS='$(ROUNDS)' SECONDS_EACH='$(SECONDS)' bash bench/gateway/run.sh
 
 crash: ## thousands of runs, the process killed again and again
 	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)

@@ -1,6 +1,7 @@
 package tideover_test
 
 import (
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ var (
 	ruleRow  = regexp.MustCompile("(?m)^\\| ([A-I][0-9]+) \\|.*$")
 	quoted   = regexp.MustCompile("`(Test\\w+)`")
 )
+
+var update = flag.Bool("update", false, "write the names of the tests into docs/http.md")
 
 // TestEveryRuleOfHTTPHasItsTests compares the table of docs/http.md with the tests
 // there are.
@@ -34,9 +37,25 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slices.Sort(have)
 	page, err := os.ReadFile("docs/http.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *update {
+		page = ruleRow.ReplaceAllFunc(page, func(row []byte) []byte {
+			cells := strings.Split(string(row), " | ")
+			var names []string
+			for _, h := range have {
+				if name, ok := strings.CutPrefix(h, strings.TrimPrefix(cells[0], "| ")+" "); ok {
+					names = append(names, "`"+name+"`")
+				}
+			}
+			return []byte(cells[0] + " | " + cells[1] + " | " + strings.Join(names, ", ") + " |")
+		})
+		if err := os.WriteFile("docs/http.md", page, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var rules []string
 	for _, row := range ruleRow.FindAllStringSubmatch(string(page), -1) {

@@ -49,10 +49,11 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	return c.retry(ctx, op, err)
 }
 
-// again goes on after the first attempt of a direct runner has failed.
+// again goes on after a first attempt that was made already has failed.
 func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
 	var c call
 	c.r, c.state.Attempt = r, 1
+	c.begin() // which is nothing in a direct runner
 	defer c.end()
 	c.judge(ctx, err)
 	return c.retry(ctx, op, err)

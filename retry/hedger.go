@@ -55,6 +55,18 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 // Policy returns the hedger's policy.
 func (h *Hedger) Policy() Policy { return h.r.policy }
 
+// Runner returns the runner that makes the hedger's attempts, for calls that must
+// not be hedged: it starts no second attempt.
+func (h *Hedger) Runner() *Runner { return h.r }
+
+// WithAttempts is [Runner.WithAttempts] for a hedger. The share of calls that may
+// be hedged, and what is known of their latency, are shared too.
+func (h *Hedger) WithAttempts(n int) *Hedger {
+	own := *h
+	own.r = h.r.WithAttempts(n)
+	return &own
+}
+
 // Hedged is [Value] with a second attempt beside a slow one. The first attempt
 // runs on the caller's goroutine and is never abandoned; one that lost and
 // ignores its context is waited for. When both succeed, the value of the second

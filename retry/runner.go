@@ -24,7 +24,7 @@ type Runner struct {
 	queued   bool // attempts wait for limits
 	policy   Policy
 	settings
-	calls atomic.Uint64 // numbers the calls, when somebody observes
+	calls *atomic.Uint64 // numbers the calls, when somebody observes
 }
 
 // settings is what options set.
@@ -89,7 +89,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	if s.random == nil {
 		s.random = rand.Uint64
 	}
-	r := &Runner{policy: p, settings: s, observed: len(s.observers) > 0, draws: p.Random()}
+	r := &Runner{policy: p, settings: s, calls: new(atomic.Uint64), observed: len(s.observers) > 0, draws: p.Random()}
 	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
 	r.queued = s.concurrency != nil || s.adaptive != nil || s.rate != nil
 	r.bare = s.breaker == nil && !r.queued && !r.observed && !r.confined
@@ -126,22 +126,22 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 // timeout of the runner, which counts it all the same; it is meant for runners
 // that have none.
 func (r *Runner) Continue(ctx context.Context, failed error, op func(context.Context) error) error {
-	switch {
-	case failed == nil:
+	if failed == nil {
 		return nil
-	case r == nil || op == nil || ctx == nil:
-		return r.run(ctx, State{}, op)
-	case r.direct:
-		return r.again(ctx, op, failed)
 	}
-	first := true
-	return r.run(ctx, State{}, func(ctx context.Context) error {
-		if first {
-			first = false
-			return failed
-		}
-		return op(ctx)
-	})
+	if err := r.misuse(ctx, op); err != nil {
+		return err
+	}
+	return r.again(ctx, op, failed)
+}
+
+// WithAttempts returns a runner that makes so many attempts and shares
+// everything else with this one: budget, breaker, limits, observers, the numbers
+// of calls. Less than 1 makes one attempt.
+func (r *Runner) WithAttempts(n int) *Runner {
+	own := *r
+	own.policy.Attempts = max(n, 1)
+	return &own
 }
 
 // Value is [Runner.Do] for an operation with a result. The result must not

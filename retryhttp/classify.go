@@ -162,8 +162,7 @@ func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 
 // last reports whether the policy allows no further attempt.
 func (x *exchange) last() bool {
-	r := x.t.policy.Retries()
-	return r != retry.Unlimited && int(x.sent.Load()) > r
+	return x.retries != retry.Unlimited && x.before.Attempt+int(x.rounds.Load()) > x.retries
 }
 
 // takeOnce reports whether the status has its one retry left, and takes it.

@@ -77,6 +77,10 @@ func refusal(constructor string, err error) error {
 
 // ServeHTTP implements [http.Handler].
 func (d *Deadline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d == nil || d.next == nil {
+		notMade(w, "Deadline")
+		return
+	}
 	late := d.of(r.Header)
 	ctx := r.Context()
 	switch {
@@ -153,6 +157,11 @@ func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
 // Timeout implements the interface of net.Error.
 func (e *DeadlineError) Timeout() bool { return true }
 
+// notMade answers for a handler that was not made by its constructor.
+func notMade(w http.ResponseWriter, kind string) {
+	http.Error(w, "retryhttp: the "+kind+" was not made by New"+kind, http.StatusInternalServerError)
+}
+
 // gatewayTimeout answers 504, without what the handler may have said about an
 // answer that did not come.
 func gatewayTimeout(w http.ResponseWriter, cause error) {
@@ -160,7 +169,7 @@ func gatewayTimeout(w http.ResponseWriter, cause error) {
 	if e, ok := errors.AsType[*DeadlineError](cause); ok {
 		text = e.Error() // a cause of somebody else is not for everybody to read
 	}
-	for _, name := range [...]string{"Cache-Control", "Expires", "Etag", "Last-Modified"} {
+	for _, name := range [...]string{"Cache-Control", "Content-Encoding", "Expires", "Etag", "Last-Modified", "Set-Cookie", "Trailer"} {
 		w.Header().Del(name)
 	}
 	http.Error(w, text, http.StatusGatewayTimeout)

@@ -21,16 +21,19 @@ type exchange struct {
 	before     retry.State
 	began      time.Time // only with a total timeout
 
-	sent atomic.Int32   // attempts, hedges included
-	resp *http.Response // what the last attempt brought, if it was answered
-	err  error          // how the last attempt failed
-	once [2]atomic.Bool // a status that allows one retry has had it: 421, 425
+	retries int            // that its lane allows
+	rounds  atomic.Int32   // attempts of the runner
+	sent    atomic.Int32   // requests, hedges included
+	over    bool           // finish was called
+	resp    *http.Response // what the last attempt brought, if it was answered
+	err     error          // how the last attempt failed
+	once    [2]atomic.Bool // a status that allows one retry has had it: 421, 425
 }
 
 // newExchange returns the exchange of a request of which the state tells what
 // was done for it before, when it follows a redirect.
-func newExchange(t *Transport, req *http.Request, before retry.State) *exchange {
-	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before}
+func newExchange(t *Transport, l *lane, req *http.Request, before retry.State) *exchange {
+	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, retries: l.runner.Policy().Retries()}
 	if t.keys && !x.idempotent {
 		x.key, x.idempotent = newKey(), true
 	}
@@ -46,30 +49,31 @@ func newExchange(t *Transport, req *http.Request, before retry.State) *exchange 
 // first takes over after a first attempt that went out as it came.
 func (x *exchange) first(resp *http.Response, err error) error {
 	x.sent.Store(1)
-	x.resp, x.err = x.judge(resp, err, nil)
+	x.rounds.Store(1)
+	x.resp, x.err = x.judge(resp, err, x.req, nil)
 	return x.err
 }
 
 // attempt sends the request.
 func (x *exchange) attempt(ctx context.Context) error {
-	if x.sent.Load() > 0 {
-		if x.replayable() != nil {
-			return x.err // a classifier of the user's wanted what can't be done
-		}
-		x.discard(x.resp)
+	if x.sent.Load() > 0 && x.replayable() != nil {
+		return x.err // a classifier of the user's wanted what can't be done
 	}
-	x.resp, x.err = x.send(ctx)
+	x.rounds.Add(1)
+	n := int(x.sent.Add(1))
+	req, s, err := x.prepare(ctx, n)
+	if err != nil { // the answer before this one is still good
+		x.err = x.failure(retry.Permanent(err), x.req, s)
+		return x.err
+	}
+	x.discard(x.resp)
+	x.resp, x.err = x.send(req, s, n)
 	return x.err
 }
 
-// send makes one attempt. It returns the answer beside the failure that the
+// send makes the n-th attempt. It returns the answer beside the failure that the
 // answer is.
-func (x *exchange) send(ctx context.Context) (*http.Response, error) {
-	n := int(x.sent.Add(1))
-	req, s, err := x.prepare(ctx, n)
-	if err != nil {
-		return x.judge(nil, retry.Permanent(err), s)
-	}
+func (x *exchange) send(req *http.Request, s *span, n int) (resp *http.Response, err error) {
 	var leg Leg
 	if x.t.router != nil {
 		if leg, err = x.t.router.Route(req, n); err != nil {
@@ -77,17 +81,32 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 			return nil, x.unrouted(err, s)
 		}
 	}
+	returned := false
+	defer func() {
+		if !returned { // the transport below panicked, and the panic goes on
+			s.drop()
+			if leg != nil {
+				told(leg, nil, errPanic)
+			}
+		}
+	}()
 	s.begin(req, x.t)
-	resp, err := x.t.next.RoundTrip(req)
+	resp, err = x.t.next.RoundTrip(req)
 	if resp, err = s.answered(resp, err); resp != nil {
 		resp.Request = x.req
 	}
-	resp, err = x.judge(resp, err, s)
+	resp, err = x.judge(resp, err, req, s)
+	if late := s.close(resp); late != nil {
+		resp, err = nil, x.failure(late, req, s)
+	}
+	returned = true
 	if leg != nil {
 		err = told(leg, resp, err)
 	}
 	return resp, err
 }
+
+var errPanic = errors.New("the transport panicked")
 
 // prepare returns the request of the n-th attempt: the caller's own where that
 // will do, otherwise a shallow copy, which shares the trailers that are still
@@ -111,7 +130,7 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, er
 
 // judge says how the attempt went: without an error it is a success, and an
 // answer that no retry would change is one too.
-func (x *exchange) judge(resp *http.Response, err error, s *span) (*http.Response, error) {
+func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *span) (*http.Response, error) {
 	if err == nil && resp != nil {
 		var e error
 		if e, err = x.status(resp); e != nil {
@@ -122,7 +141,7 @@ func (x *exchange) judge(resp *http.Response, err error, s *span) (*http.Respons
 		if resp != nil && resp.Body != nil {
 			_ = resp.Body.Close()
 		}
-		return nil, x.failure(err, s)
+		return nil, x.failure(err, req, s)
 	}
 	return resp, nil
 }
@@ -143,6 +162,7 @@ func (x *exchange) discard(resp *http.Response) {
 
 // finish ends the exchange, with the runner's error.
 func (x *exchange) finish(err error) (*http.Response, error) {
+	x.over = true
 	if err != nil && x.req.Context().Err() != nil {
 		x.discard(x.resp)
 		x.resp = nil
@@ -164,6 +184,14 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 		x.note(gaveUpKey{}, surrender{x.resp, e})
 	}
 	return x.resp, nil
+}
+
+// abandon lets go of the request's body when a panic keeps the exchange from its
+// end.
+func (x *exchange) abandon() {
+	if !x.over && x.body != nil {
+		x.body.end(false)
+	}
 }
 
 // note puts a value into the context of the answer's request, where it survives

@@ -51,16 +51,17 @@ func (f *failure) Is(target error) bool { return f.late && target == context.Dea
 // RetryOutcome implements [retry.Classified].
 func (f *failure) RetryOutcome() retry.Outcome { return f.outcome }
 
-// failure returns the error of an attempt, with what it means.
-func (x *exchange) failure(err error, s *span) error {
+// failure returns the error of an attempt, with what it means. The request is the
+// attempt's own.
+func (x *exchange) failure(err error, req *http.Request, s *span) error {
 	f := &failure{err: err, late: s.isLate()}
 	switch {
-	case canceled(x.req):
+	case canceled(x.req) || x.req.Context().Err() != nil || s != nil && s.lost:
 		f.outcome.Class = retry.ClassCanceled
 	case x.body != nil && x.body.failed() != nil:
 		f.outcome.Class = retry.ClassPermanent
 	default:
-		f.outcome = outcomeOf(x.req, err)
+		f.outcome = outcomeOf(req, err)
 	}
 	if f.outcome.Class < retry.ClassPermanent {
 		f.why = x.forbidden(s.unsent() || unprocessed(err) || x.t.answered && is[*brokenStream](err))
@@ -82,7 +83,8 @@ func canceled(req *http.Request) bool {
 
 // Classify returns what an error of a transport, or of a client, means for the
 // next attempt: an unknown host, a certificate or an address that is wrong is
-// permanent. It is for a runner around the whole exchange, as Check is.
+// permanent. It is for a runner around the whole exchange, as Check is. The
+// request, if it is there, tells what else is wrong that no retry cures.
 func Classify(req *http.Request, err error) retry.Outcome { return outcomeOf(req, err) }
 
 // outcomeOf says what an error of a transport means, by its type. Where
@@ -91,7 +93,7 @@ func outcomeOf(req *http.Request, err error) retry.Outcome {
 	if c, ok := errors.AsType[retry.Classified](err); ok {
 		return c.RetryOutcome()
 	}
-	if unknownHost(err) || untrusted(err) || misconfigured(err) || !network(err) && !sendable(req) {
+	if unknownHost(err) || untrusted(err) || misconfigured(err) || !network(err) && req != nil && !sendable(req) {
 		return retry.Outcome{Class: retry.ClassPermanent}
 	}
 	return retry.Outcome{}

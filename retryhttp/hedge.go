@@ -22,9 +22,10 @@ type race struct {
 }
 
 // hedged makes the request with a hedger.
-func (t *Transport) hedged(h *retry.Hedger, req *http.Request) (*http.Response, error) {
-	r := &race{exchange: newExchange(t, req, retry.State{})}
-	won, err := retry.Hedged(req.Context(), h, r.run)
+func (t *Transport) hedged(l *lane, req *http.Request) (*http.Response, error) {
+	r := &race{exchange: newExchange(t, l, req, retry.State{})}
+	defer r.abandon()
+	won, err := retry.Hedged(req.Context(), l.hedger, r.run)
 	r.settle(won)
 	r.resp = won
 	return r.finish(err)
@@ -36,10 +37,11 @@ func (r *race) run(ctx context.Context) (*http.Response, error) {
 	r.mu.Lock()
 	if r.attempt != ctx {
 		r.attempt = ctx
+		r.rounds.Add(1)
 		r.drop(nil)
 	}
 	r.mu.Unlock()
-	resp, err := r.send(ctx)
+	resp, err := r.next(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resp == nil {
@@ -51,6 +53,16 @@ func (r *race) run(ctx context.Context) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, err
+}
+
+// next makes one more attempt.
+func (r *race) next(ctx context.Context) (*http.Response, error) {
+	n := int(r.sent.Add(1))
+	req, s, err := r.prepare(ctx, n)
+	if err != nil {
+		return nil, r.failure(retry.Permanent(err), r.req, s)
+	}
+	return r.send(req, s, n)
 }
 
 // settle lets go of everything but the answer that counts.

@@ -161,6 +161,10 @@ func (l *Limiter) Stats() LimiterStats {
 
 // ServeHTTP implements [http.Handler].
 func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l == nil || l.next == nil {
+		notMade(w, "Limiter")
+		return
+	}
 	ctx, changed := l.prioritised(r)
 	v := visit{l: l, ctx: ctx, load: limit.Ignored} // what a panic leaves
 	if err := v.enter(); err != nil {

@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"context"
 	"crypto/rand"
 	"net/http"
 	"strconv"
@@ -28,6 +29,10 @@ func (x *exchange) mark(req *http.Request, n int) {
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = http.Header{}
 	}
+	if x.t.router != nil {
+		u := *req.URL
+		req.URL = &u // to be changed in place, perhaps
+	}
 	if x.key != "" {
 		req.Header.Set(keyHeader, x.key)
 	}
@@ -46,11 +51,13 @@ const maxLayers = 256
 // markDeadline says how long the attempt may take, in every header that was
 // asked for. Without a limit it says nothing, and nothing is passed on: what a
 // caller further up wrote is out of date.
-func markDeadline(req *http.Request, names []string, limit time.Duration) {
+func markDeadline(req *http.Request, names []string, limit time.Duration, call context.Context) {
 	left, limited := limit, limit > 0
-	if at, ok := req.Context().Deadline(); ok {
-		if d := max(time.Until(at), 0); !limited || d < left {
-			left, limited = d, true
+	for _, ctx := range []context.Context{req.Context(), call} {
+		if at, ok := ctx.Deadline(); ok {
+			if d := max(time.Until(at), 0); !limited || d < left {
+				left, limited = d, true
+			}
 		}
 	}
 	for _, name := range names {

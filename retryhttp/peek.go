@@ -107,5 +107,15 @@ func (p *peeked) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	return p.body.Close()
+	select {
+	case <-p.done:
+		return p.body.Close()
+	default:
+		// The body of a compressed answer can't be closed while it is read. A server
+		// that says nothing more must not hold up the caller, so this is left to
+		// another goroutine, which ends with the read: when the request's context does,
+		// or the server sends something.
+		go func() { _ = p.body.Close() }()
+		return nil
+	}
 }

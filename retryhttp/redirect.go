@@ -16,7 +16,7 @@ func (x *exchange) redirected() {
 	if x.resp == nil || x.resp.StatusCode/100 != 3 || x.resp.Header.Get("Location") == "" {
 		return
 	}
-	spent := retry.State{Attempt: x.before.Attempt + int(x.sent.Load()) - 1, Elapsed: x.before.Elapsed}
+	spent := retry.State{Attempt: x.before.Attempt + int(x.rounds.Load()) - 1, Elapsed: x.before.Elapsed}
 	if !x.began.IsZero() {
 		spent.Elapsed += time.Since(x.began)
 	}

@@ -120,8 +120,10 @@ func TestD10GetBodyComesFirst(t *testing.T) {
 	s = newSite(t, statuses(503)...)
 	req = request(t, "PUT", s.URL, strings.NewReader("hello"))
 	req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
-	if _, err := newRig(t, quick).RoundTrip(req); !errors.Is(err, gone) || !errors.Is(err, retry.StopPermanent) || s.asked() != 1 {
-		t.Errorf("a GetBody that fails: %v after %d requests", err, s.asked())
+	resp, body := newRig(t, quick).send(t, req)
+	wantStatus(t, resp, 503, s, 1)
+	if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, gone) || body != "body of 503" {
+		t.Errorf("a GetBody that fails: %v, %q, want the last answer", e, body)
 	}
 }
 

@@ -79,16 +79,13 @@ func told(leg Leg, resp *http.Response, err error) error {
 // unrouted returns the failure of an attempt that was not sent.
 func (x *exchange) unrouted(err error, s *span) error {
 	f := &failure{err: err, outcome: retry.OutcomeOf(err)}
-	switch {
-	case x.req.Context().Err() != nil:
+	if s != nil && s.cancel != nil && s.end(err) != nil {
+		f.late = s.late
+	}
+	if x.req.Context().Err() != nil || s != nil && s.lost {
 		f.outcome.Class = retry.ClassCanceled
-	case s.over():
-		f.late = true
 	}
-	if s != nil && s.cancel != nil {
-		s.stop()
-		s.cancel(nil)
-	}
+	s.drop()
 	return f
 }
 

@@ -22,7 +22,11 @@ type span struct {
 	limit  time.Duration           // of this attempt, where the runner has none; 0 means none
 	timer  *time.Timer             // of the limit
 	idle   time.Duration           // the longest silence in a body; 0 means any
-	late   bool
+	held   bool                    // the answer's body is there, and the limits still hold
+	late   bool                    // a limit was reached
+	lost   bool                    // another attempt has won, or the call is over
+	own    context.Context         // the request's
+	call   context.Context         // the runner's attempt
 	sent   *sent
 }
 
@@ -33,7 +37,7 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 	if !x.t.timed && x.idempotent {
 		return nil, own
 	}
-	s := &span{caller: own, limit: x.t.limit, idle: x.t.streams.Idle}
+	s := &span{caller: own, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle}
 	if x.t.timed {
 		own, s.cancel = context.WithCancelCause(own)
 		s.stop = func() bool { return true }
@@ -44,6 +48,7 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 			}
 		}
 	}
+	s.own = own
 	if !x.idempotent {
 		s.sent = new(sent)
 		own = httptrace.WithClientTrace(own, s.sent.trace())
@@ -54,35 +59,35 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 // begin starts the attempt's own time: it goes out now.
 func (s *span) begin(req *http.Request, t *Transport) {
 	if len(t.deadlines) > 0 {
-		markDeadline(req, t.deadlines, t.policy.AttemptTimeout)
+		call := req.Context()
+		if s != nil {
+			call = s.call
+		}
+		markDeadline(req, t.deadlines, t.policy.AttemptTimeout, call)
 	}
 	if s != nil && s.cancel != nil && s.limit > 0 {
 		s.timer = time.AfterFunc(s.limit, func() { s.cancel(&retry.TimeoutError{Limit: s.limit}) })
 	}
 }
 
-// over reports whether a limit has been reached.
-func (s *span) over() bool { return s != nil && s.cancel != nil && !s.stop() }
-
-// answered ends the span. The limit no longer holds for what comes after the
-// headers; the context ends when the body has been read or closed.
+// answered takes the answer. Its context ends when the body has been read or
+// closed; the limits hold until it is clear how the body begins.
 func (s *span) answered(resp *http.Response, err error) (*http.Response, error) {
 	if s == nil || s.cancel == nil {
 		return resp, err
 	}
-	own := s.timer != nil && !s.timer.Stop()
-	inTime := s.stop() && !own
-	if err == nil && (resp == nil || resp.Body == nil || resp.Body == http.NoBody) {
-		s.cancel(nil)
-		return resp, nil // it is complete, however late
-	}
-	if !inTime {
-		return nil, s.expired(resp, err, own)
-	}
 	if err != nil {
+		if late := s.end(err); late != nil {
+			err = late
+		}
 		s.cancel(nil)
 		return resp, err
 	}
+	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
+		s.drop() // it is complete, however late
+		return resp, nil
+	}
+	s.held = true
 	h := held{ReadCloser: resp.Body, release: s.cancel, idle: s.idle}
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = &upgraded{&h, w}
@@ -92,24 +97,55 @@ func (s *span) answered(resp *http.Response, err error) (*http.Response, error) 
 	return resp, nil
 }
 
-// expired returns the error of an attempt whose time is up, also when its
-// answer came at the same moment: the context of that body has ended.
-func (s *span) expired(resp *http.Response, err error, own bool) error {
-	s.cancel(nil)
-	if resp != nil && resp.Body != nil {
-		_ = resp.Body.Close()
+// close ends the limits of an answer. If one was reached, the answer's context has
+// ended and the answer is of no use.
+func (s *span) close(resp *http.Response) error {
+	if s == nil || !s.held {
+		return nil
+	}
+	late := s.end(nil)
+	if late != nil {
+		s.cancel(nil)
+		if resp != nil && resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+	}
+	return late
+}
+
+// end ends the limits, and returns the error of an attempt that has reached one:
+// what it met, if that says more.
+func (s *span) end(err error) error {
+	own := s.timer != nil && !s.timer.Stop()
+	if s.stop() && !own {
+		return nil
 	}
 	if s.caller.Err() != nil {
 		return cmp.Or(err, context.Cause(s.caller))
 	}
-	s.late = true
+	limit, reached := errors.AsType[*retry.TimeoutError](context.Cause(s.own))
+	if s.late, s.lost = reached, !reached; s.lost {
+		return cmp.Or(err, context.Canceled)
+	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = context.DeadlineExceeded // the runner knows which limit it was
 	}
 	if own {
-		return &retry.TimeoutError{Limit: s.limit, Err: err}
+		return &retry.TimeoutError{Limit: limit.Limit, Err: err}
 	}
 	return err
+}
+
+// drop ends everything.
+func (s *span) drop() {
+	if s == nil || s.cancel == nil {
+		return
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.stop()
+	s.cancel(nil)
 }
 
 func (s *span) isLate() bool { return s != nil && s.late }
@@ -171,8 +207,10 @@ func (h *held) listen() {
 	})
 }
 
+// Close ends the context first: a Close may have to wait for a Read, which ends
+// with the context.
 func (h *held) Close() error {
-	defer h.release(nil)
+	h.release(nil)
 	return h.ReadCloser.Close()
 }
 
@@ -183,8 +221,11 @@ type SilenceError struct{ For time.Duration }
 // Error says how long it was silent.
 func (e *SilenceError) Error() string { return "the answer went silent for " + e.For.String() }
 
-// Timeout implements the interface of net.Error and os.IsTimeout.
+// Timeout implements [net.Error].
 func (*SilenceError) Timeout() bool { return true }
+
+// Temporary implements [net.Error].
+func (*SilenceError) Temporary() bool { return true }
 
 // upgraded is the connection after a 101. Its end of input is not its end.
 type upgraded struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -48,13 +49,17 @@ var eventError = map[string]int{
 	"timeout_error":         http.StatusGatewayTimeout,
 }
 
-// streams reports whether the answer is a stream that is held.
+// holds reports whether the answer is a stream that is held. One that is encoded
+// says nothing to us.
 func (t *Transport) holds(resp *http.Response) bool {
 	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
 		return false
 	}
+	if code := resp.Header.Get("Content-Encoding"); code != "" && code != "identity" {
+		return false
+	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return err == nil && kind == "text/event-stream"
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && kind == "text/event-stream"
 }
 
 // opening holds a stream until it is clear how it begins. It returns the failure
@@ -70,10 +75,14 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	switch {
 	case o.problem != nil:
 		return x.eventFailure(o), nil
-	case !o.known && err != nil && err != io.EOF: //nolint:errorlint // the end of a body is never wrapped
-		return nil, &brokenStream{err}
+	case o.known || err == nil:
+		return nil, nil
+	case err == io.EOF && !o.begun: //nolint:errorlint // the end of a body is never wrapped
+		return nil, nil // a stream of nothing
+	case err == io.EOF: //nolint:errorlint // the same
+		err = io.ErrUnexpectedEOF
 	}
-	return nil, nil
+	return nil, &brokenStream{err}
 }
 
 // eventFailure returns the failure that an error event is, nil if no retry would
@@ -105,6 +114,7 @@ func (e *brokenStream) Unwrap() error { return e.error }
 
 // opening is what is known of how a stream begins.
 type opening struct {
+	begun   bool     // there was an event before that
 	known   bool     // there is content or an error
 	problem *problem // of an error event; nil means none
 	kind    string   // what it calls itself
@@ -112,7 +122,7 @@ type opening struct {
 }
 
 // openingOf reads the beginning of an event stream.
-func openingOf(head []byte) opening {
+func openingOf(head []byte) (o opening) {
 	for len(head) > 0 {
 		event, rest, whole := cutEvent(head)
 		if !whole {
@@ -123,20 +133,59 @@ func openingOf(head []byte) opening {
 		if len(data) == 0 {
 			continue // a comment, which keeps the connection alive
 		}
-		var body struct {
-			Type  string          `json:"type"`
-			Error json.RawMessage `json:"error"`
-		}
-		_ = json.Unmarshal(data, &body) // what is no JSON is content
-		kind := cmp.Or(body.Type, name)
+		var e streamEvent
+		_ = json.Unmarshal(data, &e) // what is no JSON is content
+		kind := cmp.Or(e.Type, name)
 		switch {
-		case kind == "error" || kind == "response.failed" || name == "error" || len(body.Error) > 0 && string(body.Error) != "null":
+		case kind == "error" || kind == "response.failed" || name == "error" || e.failed():
 			return errorEvent(kind, data)
-		case !prelude[kind]:
+		case !prelude[kind] && !e.empty():
 			return opening{known: true}
 		}
+		o.begun = true
 	}
-	return opening{}
+	return o
+}
+
+// streamEvent is what tells whether an event is content.
+type streamEvent struct {
+	Type    string          `json:"type"`
+	Object  string          `json:"object"`
+	Error   json.RawMessage `json:"error"`
+	Choices []struct {
+		Delta  map[string]json.RawMessage `json:"delta"`
+		Finish json.RawMessage            `json:"finish_reason"`
+	} `json:"choices"`
+}
+
+// failed reports whether the event is an error: an object with something in it, or
+// a text.
+func (e *streamEvent) failed() bool {
+	switch text := string(bytes.Join(bytes.Fields(e.Error), nil)); text {
+	case "", "null", `""`, "{}":
+		return false
+	default:
+		return text[0] == '{' || text[0] == '"'
+	}
+}
+
+// empty reports whether it is a piece of a chat completion with nothing in it, as
+// the first one is: it says who speaks.
+func (e *streamEvent) empty() bool {
+	if e.Object != "chat.completion.chunk" {
+		return false
+	}
+	for _, c := range e.Choices {
+		for name, value := range c.Delta {
+			if v := string(value); name != "role" && v != "null" && v != `""` {
+				return false
+			}
+		}
+		if f := string(c.Finish); f != "" && f != "null" {
+			return false
+		}
+	}
+	return true
 }
 
 // errorEvent reads an event that is an error.

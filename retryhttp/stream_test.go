@@ -19,6 +19,7 @@ const (
 	created  = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n"
 	content  = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"hi\"}}\n\n"
 	overload = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"
+	speaks   = "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n"
 	isEvents = "Content-Type: text/event-stream; charset=utf-8"
 )
 
@@ -44,6 +45,12 @@ func TestB10StreamThatBeginsWithAnErrorIsThatError(t *testing.T) {
 		{"content that is no JSON", "data: error\n\n", 0, false},
 		{"an error after content is content's", created + content + overload, 0, false},
 		{"an empty stream", "", 0, false},
+		{"an error that is false", "data: {\"error\":false}\n\n", 0, false},
+		{"an error that is empty", "data: {\"error\":{ },\"x\":1}\n\n", 0, false},
+		{"an error that is a text", "data: {\"error\":\"no room\"}\n\n", 500, true},
+		{"OpenAI chat, after the piece that says who speaks", speaks + "data: {\"error\":{\"type\":\"server_error\"}}\n\n", 500, true},
+		{"OpenAI chat, after a piece of content", speaks + strings.Replace(speaks, "\"\"", "\"hi\"", 1) + "data: {\"error\":{\"type\":\"server_error\"}}\n\n", 0, false},
+		{"OpenAI chat that calls a tool", strings.Replace(speaks, "\"content\":\"\"", "\"tool_calls\":[{\"index\":0}]", 1), 0, false},
 	} {
 		good := answer{200, isEvents, created + content}
 		s := newSite(t, answer{200, isEvents, tt.first}, good)
@@ -185,6 +192,14 @@ func TestF15StreamCutBeforeContentIsRetriedAndAfterItIsAnError(t *testing.T) {
 	}
 	if g.count(retry.Waiting) != 1 {
 		t.Errorf("%d retries, want 1", g.count(retry.Waiting))
+	}
+}
+
+func TestF15StreamThatEndsBeforeContentIsRetried(t *testing.T) {
+	s := newSite(t, answer{200, isEvents, created}, answer{200, isEvents, created + content})
+	g := newRig(t, quick, holding, retryhttp.WithAnswered())
+	if resp, body := g.send(t, request(t, "POST", s.URL, strings.NewReader("{}"))); body != created+content || s.asked() != 2 {
+		t.Errorf("%s %q after %d requests, want the second", resp.Status, body, s.asked())
 	}
 }
 

@@ -58,37 +58,38 @@ func (t *Transport) build() error {
 	p, opts := t.policy, t.retry
 	refused := p.Refuse("an HTTP transport", "reset-after")
 	p.ResetAfter = 0 // said once
-	if b := p.Budget; b != (limit.BudgetSpec{}) && b.Validate() == nil {
-		budget, err := limit.NewBudget(b) // one for all lanes, unless there is one already
-		if err != nil {
-			return err
-		}
-		opts = append([]retry.Option{retry.WithBudget(budget)}, opts...)
-	}
 	if t.router != nil {
 		t.limit, p.AttemptTimeout = p.AttemptTimeout, 0
 	}
-	var err error
-	if t.whole, err = newLane(p, opts); err != nil || refused != nil {
+	err := t.whole.make(p, opts)
+	if err != nil || refused != nil {
 		return errors.Join(refused, err)
 	}
 	t.half = t.whole
 	if p.Attempts > 1 {
-		p.Attempts = (p.Attempts + 1) / 2
-		t.half, err = newLane(p, opts)
+		t.half = t.whole.withAttempts((p.Attempts + 1) / 2)
+	}
+	return nil
+}
+
+// make makes the lane.
+func (l *lane) make(p retry.Policy, opts []retry.Option) (err error) {
+	if p.Hedge == (retry.Hedge{}) {
+		l.runner, err = retry.New(p, opts...)
+		return err
+	}
+	if l.hedger, err = retry.NewHedger(p, opts...); err == nil {
+		l.runner = l.hedger.Runner()
 	}
 	return err
 }
 
-func newLane(p retry.Policy, opts []retry.Option) (l lane, err error) {
-	if p.Hedge != (retry.Hedge{}) {
-		if l.hedger, err = retry.NewHedger(p, opts...); err != nil {
-			return l, err
-		}
-		p.Hedge = retry.Hedge{}
+func (l lane) withAttempts(n int) lane {
+	if l.hedger == nil {
+		return lane{runner: l.runner.WithAttempts(n)}
 	}
-	l.runner, err = retry.New(p, opts...)
-	return l, err
+	h := l.hedger.WithAttempts(n)
+	return lane{h.Runner(), h}
 }
 
 // Policy returns the transport's policy.
@@ -97,6 +98,9 @@ func (t *Transport) Policy() retry.Policy { return t.policy }
 // CloseIdleConnections closes the idle connections of the transport below, if
 // it can. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
+	if t == nil {
+		return
+	}
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -123,9 +127,11 @@ func (t *Transport) after(req *http.Request, resp *http.Response, err error) (*h
 	if err == nil && t.plain(resp) {
 		return resp, nil
 	}
-	x := newExchange(t, req, retry.State{})
+	l := t.lane(req)
+	x := newExchange(t, l, req, retry.State{})
 	failed := x.first(resp, err)
-	return x.finish(t.lane(req).runner.Continue(req.Context(), failed, x.attempt))
+	defer x.abandon()
+	return x.finish(l.runner.Continue(req.Context(), failed, x.attempt))
 }
 
 // lane returns the lane for the request.
@@ -158,7 +164,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil && t.plain(resp) {
 			return nil
 		}
-		x = newExchange(t, req, retry.State{})
+		x = newExchange(t, l, req, retry.State{})
 		return x.first(resp, err)
 	})
 	switch {
@@ -175,9 +181,10 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) exchange(l *lane, req *http.Request) (*http.Response, error) {
 	before := spentBefore(req)
 	if l.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
-		return t.hedged(l.hedger, req)
+		return t.hedged(l, req)
 	}
-	x := newExchange(t, req, before)
+	x := newExchange(t, l, req, before)
+	defer x.abandon()
 	return x.finish(l.runner.Resume(req.Context(), before, x.attempt))
 }
 

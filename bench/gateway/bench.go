@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Bench is how the systems are measured.
+type Bench struct {
+	Dir         string        // for configurations and what the processes print
+	Core        string        // that the proxies share; empty gives each GOMAXPROCS=1 instead
+	Length      time.Duration // of each measurement
+	Connections int           // of all scenarios but that of streams
+	Rate        int           // requests that fall due in a second
+
+	// Own makes the command of a process that calls [Child].
+	Own func(part, upstream string) Command
+
+	Caddy, Tideover string // paths of the programs; needed when they are measured
+}
+
+// The systems that are measured, by name.
+const (
+	Direct   = "direct"
+	Bare     = barePart
+	Tuned    = tunedPart
+	Caddy    = "caddy"
+	Tideover = "tideover"
+)
+
+// scenario is one thing that is measured, for a time.
+type scenario struct {
+	name    string
+	measure func(*Bench, context.Context, *tally, endpoint, time.Duration) error
+}
+
+// scenarios are in the order in which they are measured.
+var scenarios = []scenario{
+	{"get", func(b *Bench, ctx context.Context, t *tally, e endpoint, length time.Duration) error {
+		return b.closed(ctx, t, e, e.get(), length)
+	}},
+	{"post", func(b *Bench, ctx context.Context, t *tally, e endpoint, length time.Duration) error {
+		return b.closed(ctx, t, e, e.post(smallPath), length)
+	}},
+	{"steady", (*Bench).steady},
+	{"stream", (*Bench).stream},
+}
+
+const (
+	// warmUp is how long a process works before it is measured, at most.
+	warmUp = 500 * time.Millisecond
+
+	// slice is how long a system is measured before it is the turn of the next,
+	// at most. What else the machine does lasts longer, and meets them all.
+	slice = 500 * time.Millisecond
+)
+
+// Round measures every scenario with every system, on fresh processes.
+func (b *Bench) Round(ctx context.Context, round int, systems []string, report func(Result) error) error {
+	st := &stage{systems: systems, at: map[string]endpoint{}}
+	defer st.stop()
+	if err := b.startAll(ctx, st); err != nil {
+		return err
+	}
+	var memory []Result
+	for _, s := range systems {
+		values := map[string]float64{}
+		if err := b.warm(ctx, st.at[s], values); err != nil {
+			return fmt.Errorf("warm-up of %s: %w%s", s, err, st.said(s))
+		}
+		memory = append(memory, Result{Scenario: "memory", System: s, Values: values})
+	}
+	for _, what := range scenarios {
+		tallies, err := b.slices(ctx, what, round, st)
+		if err != nil {
+			return err
+		}
+		for i, s := range systems {
+			r, err := tallies[i].result(what.name, s, st.at[s])
+			if err != nil {
+				return fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.said(s))
+			}
+			if err := report(r); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range memory {
+		e := st.at[r.System]
+		if e.pid == 0 {
+			continue
+		}
+		if err := e.memory(r.Values, "loaded"); err != nil {
+			return err
+		}
+		if err := report(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slices measures a scenario with all systems, slice by slice. Each slice begins
+// with another system, so that none is always the one that comes after the slowest.
+func (b *Bench) slices(ctx context.Context, what scenario, round int, st *stage) ([]*tally, error) {
+	n := len(st.systems)
+	tallies := make([]*tally, n)
+	for i := range tallies {
+		tallies[i] = newTally()
+	}
+	slices := max(1, int(b.Length/slice))
+	for turn := range slices * n {
+		i := (round - 1 + turn + turn/n) % n
+		s := st.systems[i]
+		err := what.measure(b, ctx, tallies[i], st.at[s], b.Length/time.Duration(slices))
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // what was measured meanwhile is of no interest, nor why it was not
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.said(s))
+		}
+	}
+	return tallies, nil
+}
+
+// warm notes what the process takes before it has done anything, and has it do
+// something.
+func (b *Bench) warm(ctx context.Context, e endpoint, memory map[string]float64) error {
+	if e.pid != 0 {
+		if err := e.memory(memory, "started"); err != nil {
+			return err
+		}
+	}
+	return b.closed(ctx, newTally(), e, e.get(), min(b.Length, warmUp))
+}

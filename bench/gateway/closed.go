@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// closed measures the throughput of a closed loop: each connection sends the
+// next request when it has the last answer.
+func (b *Bench) closed(ctx context.Context, t *tally, e endpoint, text []byte, length time.Duration) error {
+	clients, err := dialAll(b.Connections, e.addr, text, length)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	return t.count(e, func() (outcome, error) { return loop(ctx, clients, length, (*client).exchange), nil })
+}
+
+// each lets every client work and adds up what they report.
+func each(clients []*client, work func(*client) outcome) (sum outcome) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, c := range clients {
+		group.Go(func() {
+			o := work(c)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(o)
+		})
+	}
+	group.Wait()
+	return sum
+}
+
+// loop has every client do its work again and again for a time.
+func loop(ctx context.Context, clients []*client, length time.Duration, work func(*client) error) outcome {
+	var over atomic.Bool
+	timer := time.AfterFunc(length, func() { over.Store(true) })
+	defer timer.Stop()
+	defer context.AfterFunc(ctx, func() { over.Store(true) })()
+	return each(clients, func(c *client) (o outcome) {
+		for !over.Load() {
+			o.note(work(c))
+		}
+		return o
+	})
+}

@@ -1,0 +1,3 @@
+module github.com/tideover/tideover/bench/gateway
+
+go 1.26.0

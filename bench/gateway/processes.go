@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Command is a program with its arguments, and what is added to its environment.
+type Command struct {
+	Args []string
+	Env  []string
+}
+
+// process is one that was started and has to be stopped.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	addr string        // where it says it is, if it says so
+	log  string        // file with what it has printed on stderr
+	done chan struct{} // closed when it has ended
+}
+
+type processes []*process
+
+// start starts a process, the upstream beside us and everything else on the core
+// of the proxies. The command of one that speaks prints its address first.
+func (b *Bench) start(ctx context.Context, st *stage, name string, c Command, speaks bool) (*process, error) {
+	args := c.Args
+	if name != upstreamPart && b.Core != "" {
+		args = append([]string{"taskset", "-c", b.Core}, args...)
+	}
+	p := &process{name: name, log: filepath.Join(b.Dir, name+".log"), done: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	p.cmd.Dir = b.Dir
+	p.cmd.Env = append(b.environment(name), c.Env...)
+	log, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd.Stderr = log
+	// Our own processes end when this pipe does, even if we are killed.
+	if _, err := p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	st.processes = append(st.processes, p)
+	r := bufio.NewReader(out)
+	if speaks {
+		p.addr, err = r.ReadString('\n')
+		p.addr = strings.TrimSpace(p.addr)
+	}
+	go func() {
+		defer close(p.done)
+		_, _ = io.Copy(io.Discard, r)
+		_ = p.cmd.Wait() // it is killed at the end
+	}()
+	return p, err
+}
+
+// environment is ours without what would make one process unlike the others, or
+// have it read or write what belongs to the user.
+func (b *Bench) environment(name string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GOMAXPROCS=") || strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") ||
+			strings.HasPrefix(v, "TIDEOVER_") || strings.HasPrefix(v, "XDG_")
+	})
+	if name != upstreamPart && b.Core == "" {
+		env = append(env, "GOMAXPROCS=1")
+	}
+	return append(env, "HOME="+b.Dir)
+}
+
+// readyWithin is how long a process may take to answer.
+const readyWithin = 20 * time.Second
+
+// ready waits until the system answers, and as it should.
+func (all *processes) ready(ctx context.Context, name string, e endpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	ended := make(chan struct{}) // never, where there is no process
+	for _, p := range *all {
+		if p.name == name {
+			ended = p.done
+		}
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c := &client{addr: e.addr, text: e.get(), end: time.Now().Add(readyWithin), r: bufio.NewReader(nil)}
+		err := c.exchange()
+		c.close()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// said returns the end of what a process has printed, for an error.
+func (all *processes) said(name string) string {
+	for _, p := range *all {
+		if p.name != name {
+			continue
+		}
+		text, err := os.ReadFile(p.log)
+		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {
+			return fmt.Sprintf("; it said:\n%s", text[max(0, len(text)-2000):])
+		}
+	}
+	return ""
+}
+
+// stop ends the processes that there are when it is called, and waits for that.
+func (all *processes) stop() {
+	for _, p := range *all {
+		_ = p.cmd.Process.Kill() // it may have ended
+	}
+	for _, p := range *all {
+		<-p.done
+	}
+}
