@@ -37,13 +37,21 @@ func (x *exchange) mark(req *http.Request, n int) {
 		req.Header.Set(keyHeader, x.key)
 	}
 	if layer := x.t.layer; layer != "" {
-		req.Header.Set(attemptHeader, strconv.Itoa(n))
+		if n == 1 {
+			req.Header[attemptHeader] = firstAttempt
+		} else {
+			req.Header.Set(attemptHeader, strconv.Itoa(n))
+		}
 		if above := req.Header.Get(layerHeader); above != "" && len(above) < maxLayers {
 			layer = above + ", " + layer
 		}
 		req.Header.Set(layerHeader, layer)
 	}
 }
+
+// firstAttempt is what nearly all requests say. Nobody changes it: whoever sets the
+// header replaces it.
+var firstAttempt = []string{"1"}
 
 // maxLayers keeps a loop of layers from growing a header without end.
 const maxLayers = 256

@@ -147,13 +147,3 @@ type dated struct {
 
 // Deadline implements [context.Context].
 func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }
-
-// withDeadlineOf returns the context with the deadline of the other, if that is
-// earlier than its own.
-func withDeadlineOf(ctx, other context.Context) context.Context {
-	at, ok := other.Deadline()
-	if own, has := ctx.Deadline(); !ok || has && !at.Before(own) {
-		return ctx
-	}
-	return &dated{ctx, at}
-}

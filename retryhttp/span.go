@@ -5,55 +5,83 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/retry"
 )
 
-// span is the time of one attempt up to the headers of its answer. A nil span
-// has no limit and knows nothing.
+// span is the time of one attempt: up to the beginning of its answer the limits of
+// the policy hold, then the one on silences. One context and one timer do for both.
+// A nil span has no limit and knows nothing.
 type span struct {
 	caller context.Context
-	cancel context.CancelCauseFunc // nil where there is no limit
-	stop   func() bool             // ends the runner's limit; false when it was reached before
-	limit  time.Duration           // of this attempt, where the runner has none; 0 means none
-	timer  *time.Timer             // of the limit
-	idle   time.Duration           // the longest silence in a body; 0 means any
-	held   bool                    // the answer's body is there, and the limits still hold
-	late   bool                    // a limit was reached
-	lost   bool                    // another attempt has won, or the call is over
-	own    context.Context         // the request's
 	call   context.Context         // the runner's attempt
-	sent   *sent
+	own    dated                   // the request's
+	cancel context.CancelCauseFunc // of own; nil where there is no limit
+	stop   func() bool             // ends the watch over call; false when it has ended before; nil without one
+
+	limit time.Duration // of this attempt, where the runner has none; 0 means none
+	mine  bool          // the timer is for that
+	idle  time.Duration // the longest silence in a body; 0 means any
+	timer *time.Timer   // nil if there is no limit at all
+
+	mu        sync.Mutex // held while it is decided what the timer is for
+	listening bool       // for silences
+	reading   bool       // somebody reads
+	silent    bool       // for too long
+	held      bool       // the answer's body is there, and the limits still hold
+	late      bool       // a limit was reached
+	lost      bool       // another attempt has won, or the call is over
+	sent      *sent
 }
 
 // newSpan returns the span of an attempt and the context of its request, which
 // outlives the attempt's by the time that the body is read.
 func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
-	own := x.req.Context()
+	caller := x.req.Context()
 	if !x.t.timed && x.idempotent {
-		return nil, own
+		return nil, caller
 	}
-	s := &span{caller: own, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle}
+	s := &span{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle}
+	own := caller
 	if x.t.timed {
-		own, s.cancel = context.WithCancelCause(own)
-		s.stop = func() bool { return true }
-		if attempt != s.caller {
-			s.stop = context.AfterFunc(attempt, func() { s.cancel(context.Cause(attempt)) })
-			if x.t.router != nil {
-				own = withDeadlineOf(own, attempt)
-			}
-		}
+		s.own.Context, s.cancel = context.WithCancelCause(caller)
+		own = s.watch(attempt, x.t)
 	}
-	s.own = own
 	if !x.idempotent {
 		s.sent = new(sent)
 		own = httptrace.WithClientTrace(own, s.sent.trace())
 	}
 	return s, own
+}
+
+// watch makes the limits of the runner's attempt those of the request. Its context
+// is not asked for Done, which would cost another context and another timer, unless
+// it may end for another reason than its time.
+func (s *span) watch(attempt context.Context, t *Transport) context.Context {
+	at, ok := attempt.Deadline()
+	if theirs, has := s.caller.Deadline(); attempt == s.caller || has && !at.Before(theirs) {
+		ok = false // the caller's comes first
+	}
+	switch {
+	case ok:
+		s.timer = time.AfterFunc(time.Until(at), s.fire)
+	case s.limit > 0 || s.idle > 0:
+		s.timer = time.AfterFunc(never, s.fire)
+	}
+	if t.whole.hedger != nil && attempt != s.caller {
+		s.stop = context.AfterFunc(attempt, func() { s.cancel(context.Cause(attempt)) })
+	}
+	if !ok || t.router == nil {
+		return s.own.Context
+	}
+	s.own.deadline = at
+	return &s.own
 }
 
 // begin starts the attempt's own time: it goes out now.
@@ -65,9 +93,52 @@ func (s *span) begin(req *http.Request, t *Transport) {
 		}
 		markDeadline(req, t.deadlines, t.policy.AttemptTimeout, call)
 	}
-	if s != nil && s.cancel != nil && s.limit > 0 {
-		s.timer = time.AfterFunc(s.limit, func() { s.cancel(&retry.TimeoutError{Limit: s.limit}) })
+	if s == nil || s.cancel == nil || s.limit == 0 {
+		return
 	}
+	if at, ok := s.call.Deadline(); ok && time.Until(at) <= s.limit {
+		return // the whole call has less
+	}
+	if s.timer.Stop() { // or it is over already
+		s.timer.Reset(s.limit)
+		s.mine = true
+	}
+}
+
+// never is later than anything.
+const never = math.MaxInt64
+
+// fire is what the timer does.
+func (s *span) fire() {
+	s.mu.Lock()
+	s.silent = s.listening
+	s.mu.Unlock()
+	s.cancel(nil)
+}
+
+// listen makes the timer one for silences. A read may have begun before.
+func (s *span) listen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listening = true; s.reading && s.idle > 0 {
+		s.timer.Reset(s.idle)
+	}
+}
+
+// read says that somebody reads from now on, or no longer. It returns whether the
+// silence was too long.
+func (s *span) read(begins bool) bool {
+	if s.idle == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading = begins; s.listening && begins {
+		s.timer.Reset(s.idle)
+	} else if s.listening {
+		s.timer.Stop()
+	}
+	return s.silent
 }
 
 // answered takes the answer. Its context ends when the body has been read or
@@ -88,11 +159,11 @@ func (s *span) answered(resp *http.Response, err error) (*http.Response, error) 
 		return resp, nil
 	}
 	s.held = true
-	h := held{ReadCloser: resp.Body, release: s.cancel, idle: s.idle}
+	h := &held{resp.Body, s}
 	if w, ok := resp.Body.(io.Writer); ok {
-		resp.Body = &upgraded{&h, w}
+		resp.Body = &upgraded{h, w}
 	} else {
-		resp.Body = &h
+		resp.Body = h
 	}
 	return resp, nil
 }
@@ -104,11 +175,13 @@ func (s *span) close(resp *http.Response) error {
 		return nil
 	}
 	late := s.end(nil)
-	if late != nil {
-		s.cancel(nil)
-		if resp != nil && resp.Body != nil {
-			_ = resp.Body.Close()
-		}
+	if late == nil {
+		s.listen()
+		return nil
+	}
+	s.cancel(nil)
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
 	}
 	return late
 }
@@ -116,22 +189,22 @@ func (s *span) close(resp *http.Response) error {
 // end ends the limits, and returns the error of an attempt that has reached one:
 // what it met, if that says more.
 func (s *span) end(err error) error {
-	own := s.timer != nil && !s.timer.Stop()
-	if s.stop() && !own {
+	fired := s.timer != nil && !s.timer.Stop()
+	if ended := s.stop != nil && !s.stop(); !ended && !fired {
 		return nil
 	}
 	if s.caller.Err() != nil {
 		return cmp.Or(err, context.Cause(s.caller))
 	}
-	limit, reached := errors.AsType[*retry.TimeoutError](context.Cause(s.own))
-	if s.late, s.lost = reached, !reached; s.lost {
+	if s.late = fired || is[*retry.TimeoutError](context.Cause(s.call)); !s.late {
+		s.lost = true
 		return cmp.Or(err, context.Canceled)
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = context.DeadlineExceeded // the runner knows which limit it was
 	}
-	if own {
-		return &retry.TimeoutError{Limit: limit.Limit, Err: err}
+	if s.mine && fired {
+		return &retry.TimeoutError{Limit: s.limit, Err: err}
 	}
 	return err
 }
@@ -144,7 +217,9 @@ func (s *span) drop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.stop()
+	if s.stop != nil {
+		s.stop()
+	}
 	s.cancel(nil)
 }
 
@@ -171,46 +246,28 @@ func (s *sent) trace() *httptrace.ClientTrace {
 // held is a response body with the context that it needs.
 type held struct {
 	io.ReadCloser
-	release context.CancelCauseFunc
-	idle    time.Duration // the longest silence; 0 means any
-	timer   *time.Timer   // of the silence
-	silent  atomic.Bool   // it was too long
+	s *span
 }
 
+// Read ends with the silence that is too long. It counts only while somebody
+// reads: a slow reader is not a silent server.
 func (h *held) Read(p []byte) (int, error) {
-	if h.idle > 0 {
-		h.listen()
-	}
+	h.s.read(true)
 	n, err := h.ReadCloser.Read(p)
-	if h.idle > 0 {
-		h.timer.Stop()
-	}
+	silent := h.s.read(false)
 	if err != nil {
-		h.release(nil)
-		if h.silent.Load() {
-			err = &SilenceError{h.idle}
+		h.s.cancel(nil)
+		if silent {
+			err = &SilenceError{h.s.idle}
 		}
 	}
 	return n, err
 }
 
-// listen starts to measure the silence. It counts only while somebody reads:
-// a slow reader is not a silent server.
-func (h *held) listen() {
-	if h.timer != nil {
-		h.timer.Reset(h.idle)
-		return
-	}
-	h.timer = time.AfterFunc(h.idle, func() {
-		h.silent.Store(true)
-		h.release(nil)
-	})
-}
-
 // Close ends the context first: a Close may have to wait for a Read, which ends
 // with the context.
 func (h *held) Close() error {
-	h.release(nil)
+	h.s.cancel(nil)
 	return h.ReadCloser.Close()
 }
 

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"io"
-	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -58,8 +57,10 @@ func (t *Transport) holds(resp *http.Response) bool {
 	if code := resp.Header.Get("Content-Encoding"); code != "" && code != "identity" {
 		return false
 	}
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && kind == "text/event-stream"
+	const events = "text/event-stream"
+	kind := resp.Header.Get("Content-Type")
+	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
+		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }
 
 // opening holds a stream until it is clear how it begins. It returns the failure

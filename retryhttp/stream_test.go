@@ -236,6 +236,21 @@ func TestE12SilenceInABodyEndsIt(t *testing.T) {
 	<-gone // the server was told
 }
 
+func TestE12SilenceAfterAHoldEndsTheBodyToo(t *testing.T) {
+	s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}}, 200, "")
+	g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: 20 * time.Millisecond, Idle: 50 * time.Millisecond}))
+	resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "reading a stream that was held and says nothing", func() {
+		if _, err := io.ReadAll(resp.Body); !errors.As(err, new(*retryhttp.SilenceError)) {
+			t.Errorf("reading ends with %v, want the silence", err)
+		}
+	})
+	_ = resp.Body.Close()
+}
+
 func TestE12IdleLeavesUpgradedConnectionsAlone(t *testing.T) {
 	addr := listen(t, func(_ int, c net.Conn) {
 		r := bufio.NewReader(c)
