@@ -312,7 +312,7 @@ func (c *call) event(k EventKind, err error) Event {
 
 // emit is small enough to be inlined: nobody observing costs nothing.
 func (c *call) emit(k EventKind, err error) {
-	if c.r.observed {
+	if c.r.observed && (c.r.chatty || !smooth(k, c.state.Attempt)) {
 		c.show(k, err)
 	}
 }

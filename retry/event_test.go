@@ -172,3 +172,30 @@ func checkSchema(t *testing.T, e Event) {
 		t.Errorf("%s: kind or time is missing", data)
 	}
 }
+
+func TestTroubleObserverSeesOnlyTrouble(t *testing.T) {
+	t.Parallel()
+	for _, chatty := range []bool{false, true} {
+		var seen []string
+		opts := []Option{WithTroubleObserver(func(e Event) { seen = append(seen, e.Kind.String()) })}
+		all := 0
+		if chatty {
+			opts = append(opts, WithObserver(func(Event) { all++ }))
+		}
+		r := Must("fixed(0s) attempts=2", opts...)
+		_ = r.Do(t.Context(), func(context.Context) error { return nil })
+		if len(seen) != 0 || chatty != (all == 2) {
+			t.Errorf("a call that succeeds at once: %v, and %d for who wants all", seen, all)
+		}
+		n := 0
+		_ = r.Do(t.Context(), func(context.Context) error {
+			if n++; n == 1 {
+				return errors.New("x")
+			}
+			return nil
+		})
+		if want := []string{"attempt-failed", "waiting", "attempt-started", "succeeded"}; !slices.Equal(seen, want) {
+			t.Errorf("a call that does not: %v, want %v", seen, want)
+		}
+	}
+}

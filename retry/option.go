@@ -86,7 +86,22 @@ func WithOnRetry(hook func(context.Context, Event) error) Option {
 // WithObserver shows the events of all calls to the function, in the order of
 // each call, on the goroutine of the call. It may be given several times.
 func WithObserver(observe func(Event)) Option {
-	return given(observe != nil, "WithObserver", func(s *settings) { s.observers = append(s.observers, observe) })
+	return given(observe != nil, "WithObserver", func(s *settings) {
+		s.observers, s.chatty = append(s.observers, observe), true
+	})
+}
+
+// WithTroubleObserver is [WithObserver] for what does not go right at once: of a
+// call that succeeds at its first attempt it shows nothing, and costs next to
+// nothing.
+func WithTroubleObserver(observe func(Event)) Option {
+	return given(observe != nil, "WithTroubleObserver", func(s *settings) {
+		s.observers = append(s.observers, func(e Event) {
+			if !e.smooth() {
+				observe(e)
+			}
+		})
+	})
 }
 
 // WithLogger logs one line for each retry, with the attempt, the delay, who set

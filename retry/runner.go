@@ -39,6 +39,7 @@ type settings struct {
 	schedule    func(State, Outcome) time.Duration
 	onRetry     []func(context.Context, Event) error
 	observers   []func(Event)
+	chatty      bool // one of them wants to see everything
 	random      func() uint64
 	grace       time.Duration
 	hedging     bool

@@ -11,11 +11,14 @@ import (
 	"time"
 )
 
-// A process may take as much again as it uses before it cleans up, which is right
-// for a small one. With a million runs that wait it would be hundreds of
+// A process may take as much again as it uses before it cleans up. One that uses
+// next to nothing would clean up all the time while it has much to do, so it may
+// take smallHeap in any case. With a million runs that wait it would be hundreds of
 // megabytes for nothing: then it cleans up earlier, except while there is so much
 // to do that cleaning up would be most of it.
 const (
+	smallHeap  = 32 << 20
+	mostGC     = 800
 	largeHeap  = 150 << 20
 	largeGC    = 25
 	manyGC     = 2 // in every: there is much to do
@@ -42,7 +45,7 @@ func (m *memory) look(live, cycles uint64) (percent int, release bool) {
 	switch {
 	case live <= largeHeap:
 		m.busy = false
-		return 100, false
+		return small(live), false
 	case n >= manyGC:
 		m.busy = true
 	case m.busy && m.quiet >= quietTicks:
@@ -53,6 +56,16 @@ func (m *memory) look(live, cycles uint64) (percent int, release bool) {
 		return 100, false
 	}
 	return largeGC, false
+}
+
+// small returns the percentage at which a process of that size takes smallHeap,
+// in few steps: each change stops everybody for a moment.
+func small(live uint64) int {
+	percent := 100
+	for percent < mostGC && live*uint64(2*percent/100) <= smallHeap {
+		percent *= 2
+	}
+	return percent
 }
 
 // Run sets how much memory may be taken before it is cleaned up, unless

@@ -14,7 +14,10 @@ func TestPercentage(t *testing.T) {
 		percent int
 		release bool // at the last of the times
 	}{
-		{"a small process takes as much again", 1 << 20, 50, 3, 100, false},
+		{"a tiny process takes some megabytes", 1 << 20, 50, 3, mostGC, false},
+		{"one of eight", 8 << 20, 50, 3, 400, false},
+		{"one of twelve", 12 << 20, 50, 3, 200, false},
+		{"a small one takes as much again", smallHeap, 50, 3, 100, false},
 		{"a large one that does little takes less", large, 0, 2, largeGC, false},
 		{"cleaning up now and then is little", large, manyGC - 1, 10, largeGC, false},
 		{"much to do", large, manyGC, 1, 100, false},
@@ -23,7 +26,7 @@ func TestPercentage(t *testing.T) {
 		{"something again", large, 1, 1, 100, false},
 		{"the end, and memory is given back", large, 0, quietTicks, largeGC, true},
 		{"once", large, 0, 10, largeGC, false},
-		{"small again while much is done", 1 << 20, 50, 1, 100, false},
+		{"small again while much is done", smallHeap, 50, 1, 100, false},
 	} {
 		for n := range tt.times {
 			cycles += tt.cycles
