@@ -312,12 +312,16 @@ func (c *call) event(k EventKind, err error) Event {
 
 // emit is small enough to be inlined: nobody observing costs nothing.
 func (c *call) emit(k EventKind, err error) {
-	if c.r.observed && (c.r.chatty || !smooth(k, c.state.Attempt)) {
+	if c.r.observed {
 		c.show(k, err)
 	}
 }
 
-func (c *call) show(k EventKind, err error) { c.r.tell(c.event(k, err)) }
+func (c *call) show(k EventKind, err error) {
+	if c.r.chatty || !smooth(k, c.state.Attempt) {
+		c.r.tell(c.event(k, err))
+	}
+}
 
 // tell shows the event to all observers. One that panics does not keep the
 // others from seeing it, nor the call from going on.
