@@ -16,6 +16,10 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
+// MetricsPath is where Prometheus reads. What is there wants the token as the API
+// does, and is no page.
+const MetricsPath = "/metrics"
+
 // DefaultMaxBody is the largest body of a request when nothing is said.
 const DefaultMaxBody = 1 << 20
 
@@ -73,6 +77,7 @@ type guard struct {
 	hosts   []string
 	maxBody int64
 	cross   *http.CrossOriginProtection
+	command string // that serves
 }
 
 // Guard lets through to the handler only requests of those who may ask: over the
@@ -87,6 +92,10 @@ type guard struct {
 func Guard(o Options, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
+		command: "tideover serve",
+	}
+	if o.Engine == nil {
+		g.command = "tideover gateway"
 	}
 	for _, h := range o.Hosts {
 		g.hosts = append(g.hosts, canonicalHost(h))
@@ -151,24 +160,32 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	} else if cookie, err := r.Cookie(g.cookieName()); err == nil && g.validSession(cookie.Value, time.Now()) {
 		return context.WithValue(ctx, sessionKey, true), true
 	}
-	refuse(w, isAPI)
+	g.refuse(w, r)
 	return ctx, false
 }
 
 // valid compares in constant time, and knows no empty token.
 func (g *guard) valid(token string) bool { return !g.token.IsZero() && g.token.Equal(token) }
 
+// tokenPlace is where the token is. Who has none need not learn where our folders
+// are.
+const tokenPlace = "in the file 'token' of the data folder (server.data), unless server.token refers to another"
+
 // refuse answers somebody without a token.
-func refuse(w http.ResponseWriter, isAPI bool) {
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="tideover"`)
-	if isAPI {
+	switch path := r.URL.Path; {
+	case strings.HasPrefix(path, "/api/"):
 		(&Problem{
 			Status: http.StatusUnauthorized, Code: CodeUnauthorized, Message: "the request has no valid token",
 			Hint: "send Authorization: Bearer TOKEN, or use the unix socket",
 		}).write(w)
-		return
+	case path == MetricsPath:
+		http.Error(w, "The request has no valid token: send Authorization: Bearer TOKEN. The token is "+tokenPlace+".", http.StatusUnauthorized)
+	default:
+		http.Error(w, "This page needs a token.\n\nFollow the link that '"+g.command+"' has printed, or put ?token=TOKEN behind the address. The token is "+tokenPlace+".",
+			http.StatusUnauthorized)
 	}
-	http.Error(w, "This page needs a token.\n\nFollow the link that 'tideover serve' has printed; the token is also in the file 'token' of its data folder.", http.StatusUnauthorized)
 }
 
 // login begins a session for whoever follows a link with the token, and leads on
@@ -176,7 +193,7 @@ func refuse(w http.ResponseWriter, isAPI bool) {
 func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if len(q["token"]) != 1 || !g.valid(q.Get("token")) {
-		refuse(w, false)
+		g.refuse(w, r)
 		return
 	}
 	http.SetCookie(w, g.session(time.Now(), r.TLS != nil))

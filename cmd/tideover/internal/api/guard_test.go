@@ -2,11 +2,13 @@ package api
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
 )
 
 // cookie begins a session as a browser does, and returns its cookie.
@@ -116,8 +118,38 @@ func TestALinkBeginsASession(t *testing.T) {
 		})
 	}
 	for _, path := range []string{"/?token=wrong", "/?token=", "/?token=" + token + "&token=" + token, "/"} {
-		if got := f.ask(true, "GET", path, ""); got.status != 401 || got.header.Get("Set-Cookie") != "" || !strings.Contains(got.text, "tideover serve") {
+		if got := f.ask(true, "GET", path, ""); got.status != 401 || got.header.Get("Set-Cookie") != "" || !strings.Contains(got.text, "'tideover serve'") {
 			t.Errorf("GET %s: %d %q %v", path, got.status, got.text, got.header)
+		}
+	}
+}
+
+func TestWhoHasNoTokenIsToldWhereItIs(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	for _, c := range []struct {
+		name   string
+		engine *engine.Engine
+		path   string
+		want   []string
+		not    string
+	}{
+		{"a page of a server", f.engine, "/runs", []string{"This page needs a token", "'tideover serve'", "?token=TOKEN", "server.token"}, "gateway"},
+		{"a page of a gateway", nil, "/providers", []string{"This page needs a token", "'tideover gateway'", "the file 'token' of the data folder"}, "serve'"},
+		{"metrics", f.engine, MetricsPath, []string{"Authorization: Bearer TOKEN", "the file 'token' of the data folder", "server.token"}, "page"},
+		{"the API", nil, Prefix + "providers", []string{`"code":"unauthorized"`, "Authorization: Bearer TOKEN"}, "page"},
+	} {
+		g := Guard(Options{Engine: c.engine, Token: secret.New(token), Data: "/somewhere"}, http.NotFoundHandler())
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost"+c.path, nil))
+		text := w.Body.String()
+		for _, want := range c.want {
+			if w.Code != 401 || !strings.Contains(text, want) {
+				t.Errorf("%s: %d %q, want %q in it", c.name, w.Code, text, want)
+			}
+		}
+		if strings.Contains(text, c.not) || strings.Contains(text, "/somewhere") {
+			t.Errorf("%s: %q", c.name, text)
 		}
 	}
 }

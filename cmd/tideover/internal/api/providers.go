@@ -31,7 +31,10 @@ func ProviderMeaning(st *gateway.Status) string {
 		}
 		return "everybody passes"
 	case gateway.Throttled:
-		return "all its keys were told to wait"
+		if ProviderRefused(st) {
+			return st.Why + ": they are tried only where nobody else takes a request"
+		}
+		return cmp.Or(st.Why, "its keys were told to wait")
 	case gateway.Recovering:
 		return "those who waited are let through one after the other"
 	case gateway.Probing:
@@ -44,6 +47,22 @@ func ProviderMeaning(st *gateway.Status) string {
 		return "requests under way are finished, new ones go elsewhere or are refused"
 	}
 	return ""
+}
+
+// ProviderRefused reports whether the provider is throttled because all its keys were
+// refused: no time passes after which they will do.
+func ProviderRefused(st *gateway.Status) bool {
+	if st.State != gateway.Throttled {
+		return false
+	}
+	refused := false
+	for _, k := range st.Keys {
+		if k.CoolUntil != nil && !k.Refused {
+			return false
+		}
+		refused = refused || k.Refused
+	}
+	return refused
 }
 
 // noProviders is a gateway that is not there.

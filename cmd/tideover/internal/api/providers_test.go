@@ -295,3 +295,30 @@ func TestAGatewayAlone(t *testing.T) {
 		t.Errorf("what there is nowhere: %v", err)
 	}
 }
+
+func TestWhatTheStateOfAProviderMeans(t *testing.T) {
+	t.Parallel()
+	soon := time.Now().Add(time.Minute)
+	for _, tt := range []struct {
+		st      gateway.Status
+		want    string
+		refused bool
+	}{
+		{gateway.Status{State: gateway.Up}, "everybody passes", false},
+		{gateway.Status{State: gateway.Throttled}, "its keys were told to wait", false},
+		{gateway.Status{
+			State: gateway.Throttled, Why: "its keys were told to wait (429)", Keys: []gateway.KeyInfo{{CoolUntil: &soon}},
+		}, "its keys were told to wait (429)", false},
+		{gateway.Status{
+			State: gateway.Throttled, Why: "its keys were refused (401)", Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}},
+		}, "its keys were refused (401): they are tried only where nobody else takes a request", true},
+		{gateway.Status{
+			State: gateway.Throttled, Why: "its keys were refused (401) or told to wait (429)", Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}, {CoolUntil: &soon}},
+		}, "its keys were refused (401) or told to wait (429)", false},
+		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "everybody passes", false},
+	} {
+		if got, refused := ProviderMeaning(&tt.st), ProviderRefused(&tt.st); got != tt.want || refused != tt.refused {
+			t.Errorf("%+v: %q, refused: %v, want %q, %v", tt.st, got, refused, tt.want, tt.refused)
+		}
+	}
+}

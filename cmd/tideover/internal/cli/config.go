@@ -72,7 +72,7 @@ func contents(cfg *config.Config) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{len(cfg.Sessions), "session"}, {len(cfg.Notifiers), "notifier"}, {len(cfg.Packs), "pack"}} {
+	}{{len(cfg.Sessions), "session"}, {len(cfg.Providers), "provider"}, {len(cfg.Notifiers), "notifier"}, {len(cfg.Packs), "pack"}} {
 		if p.n > 0 {
 			parts = append(parts, plural(p.n, p.word, p.word+"s"))
 		}

@@ -28,8 +28,16 @@ another one where the configuration says so.
 
 With names of presets (openai, anthropic, gemini) it needs no configuration. Keys
 are then taken from OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; without
-one, callers bring their own. Otherwise the section "providers" of the
-configuration says what there is; docs/gateway.md has all of it.
+one, or if it is empty, callers bring their own. Otherwise the section "providers"
+of the configuration says what there is; docs/gateway.md has all of it.
+
+At the start it prints, on standard output, where each provider is and whose key it
+gets, and the address of the page: a link with the token in it if that is a
+terminal, otherwise with the name of the file that has the token. The log is on
+standard error.
+
+It has a folder for its token, its socket and what it learned (--data), which one
+gateway or serve at a time can use.
 
 "tideover serve" has the same gateway beside everything else. "tideover providers"
 shows how they are doing, and /metrics has the numbers for Prometheus.
@@ -89,7 +97,7 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	defer stop()
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Gateway: true, Version: thisBuild().String(), Log: log, Reload: reload,
-		Ready: func(p server.Page) { announceGateway(io, p) },
+		Ready: func(p server.Page) { announceGateway(io, presets, p) },
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %s", redactor.String(err.Error()))
@@ -134,24 +142,49 @@ func presetConfig(presets []string) ([]byte, error) {
 			return nil, fmt.Errorf("gateway: %q is given twice", name)
 		}
 		fmt.Fprintf(&text, "  %s:\n    preset: %s\n", name, name)
-		if os.Getenv(variable) != "" {
+		key := os.Getenv(variable)
+		if err := config.Sendable(key); err != nil {
+			return nil, fmt.Errorf("gateway: what is in %s %w", variable, err)
+		}
+		if key != "" {
 			fmt.Fprintf(&text, "    auth: ${env:%s}\n", variable)
 		}
 	}
 	return []byte(text.String()), nil
 }
 
-// announceGateway says where the providers are.
-func announceGateway(io Streams, p server.Page) {
-	if len(p.Providers) == 0 {
-		fmt.Fprintln(io.Out, "tideover: there are no providers; add some under providers: in the configuration")
-	}
-	for _, name := range p.Providers {
-		fmt.Fprintf(io.Out, "tideover: %s is at %sp/%s/\n", name, p.Address, name)
+// announceGateway says where the providers are, and whose keys they get.
+func announceGateway(io Streams, presets []string, p server.Page) {
+	for _, one := range p.Providers {
+		fmt.Fprintf(io.Out, "tideover: %s is at %sp/%s/ (%s)\n", one.Name, p.Address, one.Name, keySource(one, presets))
 	}
 	if process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
 	} else {
-		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", strings.TrimSpace(p.Address), p.TokenAt)
+		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
 	}
+}
+
+// keySource says where the key of a provider comes from.
+func keySource(p server.Provider, presets []string) string {
+	var from []string
+	for _, ref := range p.Keys {
+		_, name, _ := strings.Cut(strings.TrimSuffix(ref, "}"), ":") // of ${env:NAME} or ${file:path}
+		from = append(from, name)
+	}
+	switch {
+	case p.Keyless:
+		return "no credentials are sent"
+	case len(from) > 1:
+		return "keys from " + strings.Join(from, ", ")
+	case len(from) == 1:
+		return "key from " + from[0]
+	}
+	text := "callers bring their own key"
+	if variable := gatewayKeys[p.Name]; slices.Contains(presets, p.Name) {
+		if _, set := os.LookupEnv(variable); set {
+			text += "; " + variable + " is empty"
+		}
+	}
+	return text
 }

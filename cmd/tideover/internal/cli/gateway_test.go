@@ -160,6 +160,9 @@ func TestGatewayRefusesToStart(t *testing.T) {
 		{"a preset twice", "", []string{"openai", "openai"}, `"openai" is given twice`},
 		{"a fallback of another format", "version: 1\nproviders:\n  openai: {auth: \"${env:PATH}\", fallback: [anthropic]}\n  anthropic: {auth: \"${env:PATH}\"}\n", nil, ":3:"},
 		{"open to others without a token", "version: 1\ngateway: {listen: 0.0.0.0:0}\nproviders: {openai: }\n", nil, "gateway.token"},
+		{"without providers", "version: 1\nproviders:\n", nil, "gateway: there are no providers: name some under providers: in "},
+		{"with a token that is short", "version: 1\ngateway: {token: \"${env:TIDEOVER_TEST_ROLE}\"}\nproviders: {openai: }\n", nil, "characters, at least 16 are needed"},
+		{"to a host that hears callers' keys", "version: 1\nproviders: {up: {base-url: \"http://a.example\"}}\n", nil, "in the clear"},
 		{"a key in the file", "version: 1\nproviders: {openai: {auth: sk-1234567890abcdef1234567890}}\n", nil, "must not stand in the file"},
 	} {
 		dir := shortDir(t)

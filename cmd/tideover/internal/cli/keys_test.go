@@ -47,6 +47,11 @@ var runners = map[string]func(retry.Policy) error{
 		}
 		return errors.Join(err1, err2)
 	},
+	"providers of the gateway": func(p retry.Policy) error {
+		_, err := config.Load(config.Source{Environ: []string{"HOME=/home/x"}, Data: fmt.Appendf(nil,
+			"version: 1\nproviders: {p: {base-url: 'http://localhost/', policy: %q}}\n", p)})
+		return err
+	},
 	"sessions": func(p retry.Policy) error {
 		_, err := config.Load(config.Source{Environ: []string{"HOME=/home/x"}, Data: fmt.Appendf(nil,
 			"version: 1\nsessions: {s: {start: [x], policy: %q}}\n", p)})

@@ -17,8 +17,8 @@ type providersOptions struct{ remote }
 
 const providersLong = `Lists the providers of the gateway: where they are, how many requests they work on
 and how many wait, the mean time to the first byte of late, how many attempts a
-request takes, and how many requests another provider took over. NEXT is when
-somebody looks whether it is back, or when a key of it may be used again.
+request takes, here or elsewhere, and how often another provider took one over. NEXT
+is when somebody looks whether it is back, or when a key of it may be used again.
 
 With --watch the list stays up to date: on a terminal in place, otherwise as a
 line for each provider whose state, failovers, probes or keys have changed.`
@@ -111,7 +111,8 @@ keeps requests from it.`,
 		{
 			gateway.Reset, "Have a provider go by its rules again",
 			`Has a provider go by its rules again: what was said by open, close or drain counts no
-more, and what was told of its keys is forgotten.`,
+more, and what was told of its keys is forgotten. If it is down, the next request
+looks at once whether it still is.`,
 		},
 		{
 			gateway.Drain, "Finish the requests to a provider, and take no new ones",

@@ -91,6 +91,9 @@ func comingUp(st *gateway.Status, s *screen) string {
 	if st.State != gateway.Throttled {
 		return ""
 	}
+	if api.ProviderRefused(st) {
+		return "keys refused"
+	}
 	var first *time.Time
 	for i := range st.Keys {
 		if t := st.Keys[i].CoolUntil; t != nil && (first == nil || t.Before(*first)) {

@@ -15,19 +15,21 @@ func exampleProviders() []gateway.Status {
 			Fallback: []string{"anthropic-backup", "bedrock"}, State: gateway.Down, Since: later(-2 * time.Minute), Breaker: "open", InFlight: 2, Waiting: 7,
 			ByClass: map[string]int{"high": 4, "lowest": 3}, TTFB: 1.844, Pressure: 0.12, Rate: &gateway.Limits{PerSecond: 0.833333, Adaptive: true, Concurrent: 8},
 			Totals: gateway.Totals{
-				Requests: 1000, Attempts: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, CutShort: 2, NotKept: 1, Amplified: 1.34,
+				Requests: 1000, Attempts: 1290, Sent: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, CutShort: 2, NotKept: 1, Amplified: 1.34,
 			},
 			Keys: []gateway.KeyInfo{
 				{Name: "team-a", InFlight: 2, Score: 1.9},
 				{Name: "team-b", CoolUntil: later(90 * time.Second), Reason: "429\x1b[2J", Failures: 3, Score: 12.5},
-				{Name: "team-c", CoolUntil: later(3 * time.Hour), Reason: "402 insufficient_quota", Failures: 1},
+				{Name: "team-c", CoolUntil: later(3 * time.Hour), Refused: true, Reason: "402 insufficient_quota", Failures: 1},
 				{Name: "team-d", CoolUntil: later(-time.Hour), Reason: "429", Failures: 0, Score: 0.4},
 			},
-			Recovery: &gateway.Recovery{Next: later(8 * time.Second), Expected: later(40 * time.Second), Probes: 3, Outages: 4.25},
+			Recovery: &gateway.Recovery{Next: later(8 * time.Second), Expected: later(40 * time.Second), Probes: 3, Outages: 4.25, Predicted: 95},
 			Outages: []gateway.Outage{
 				{Began: at(-time.Hour), Ended: at(-time.Hour + 12*time.Second), Seconds: 12.25, Predicted: 10, Probes: 4, Cause: "consecutive"},
 				{Began: at(-30 * time.Hour), Ended: at(-29 * time.Hour), Seconds: 3600, Predicted: 4000, Probes: 60, Cause: "rate\u202e of failures"},
 				{Began: at(-50 * time.Hour), Ended: at(-50*time.Hour + time.Second), Seconds: 1, Probes: 1, Cause: "consecutive"},
+				{Began: at(-60 * time.Hour), Ended: at(-55 * time.Hour), Seconds: 3, AtLeast: true, Predicted: 10, Probes: 2, Cause: "consecutive"},
+				{Began: at(-70 * time.Hour), Ended: at(-69 * time.Hour), AtLeast: true, Probes: 1, Cause: "consecutive"},
 			},
 			Failovers: []gateway.Failover{
 				{Time: at(-time.Minute), From: "anthropic", To: "anthropic-backup", Why: "down"},
@@ -45,7 +47,11 @@ func exampleProviders() []gateway.Status {
 			Name: "gemini", State: gateway.Throttled, Since: later(-time.Second), Waiting: 3,
 			Keys: []gateway.KeyInfo{{Name: "1", CoolUntil: later(70 * time.Second)}, {Name: "2", CoolUntil: later(12 * time.Second)}, {Name: "3"}},
 		},
-		{Name: "slow", State: gateway.Probing, Recovery: &gateway.Recovery{Next: later(-time.Second)}, TTFB: 14.2},
+		{
+			Name: "unpaid", Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Throttled, Why: "its keys were refused (402)",
+			Breaker: "closed", Keys: []gateway.KeyInfo{{Name: "1", CoolUntil: later(70 * time.Second), Refused: true, Reason: "402"}},
+		},
+		{Name: "slow", Breaker: "open", State: gateway.Probing, Recovery: &gateway.Recovery{Next: later(-time.Second)}, TTFB: 14.2},
 		{Name: "x\x1b]0;owned\x07", State: gateway.Opened, Breaker: "forced-open"},
 		{Name: "leaving", State: gateway.Draining, InFlight: 1},
 	}
@@ -64,6 +70,8 @@ func TestHowProvidersLook(t *testing.T) {
 	golden(t, "providers-show.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC}))
 	golden(t, "providers-show-80.txt", renderProvider(&all[0], &screen{now: noon, zone: time.UTC, terminal: true, width: 80, colour: true}))
 	golden(t, "providers-show-held.txt", renderProvider(&all[2], &screen{now: noon, zone: time.UTC}))
+	golden(t, "providers-show-refused.txt", renderProvider(&all[4], &screen{now: noon, zone: time.UTC}))
+	golden(t, "providers-show-first.txt", renderProvider(&all[5], &screen{now: noon, zone: time.UTC}))
 	if got := renderProviders(nil, &screen{}); len(got) != 1 || got[0] != "no providers: add some under providers: in the configuration; docs/gateway.md" {
 		t.Errorf("no providers: %q", got)
 	}
@@ -100,7 +108,7 @@ func TestALineForAProvider(t *testing.T) {
 func TestWhatAnEstimateRestsOn(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[float64]string{
-		0: "a guess: no outage was seen yet", 0.04: "a guess: no outage was seen yet", 1: "learned from 1 outage", 0.5: "learned from 0.5 outages", 12: "learned from 12 outages",
+		0.04: "learned from outages long ago", 1: "learned from 1 outage", 0.5: "learned from 0.5 outages", 12: "learned from 12 outages",
 	} {
 		if got := learned(n); got != want {
 			t.Errorf("learned(%v) = %q, want %q", n, got, want)

@@ -18,7 +18,9 @@ const providersShowLong = `Shows a provider: what its state means, since when, a
 requests and what became of them; its keys, which of them may not be used for now and
 why; the quotas that it told of; its latest outages, how long they lasted and how
 long they were expected to; the requests that others took over; and what is left for
-retries.`
+retries. Attempts are those of its own requests, wherever they were sent; sent here are
+those that it got, also of the requests of others. An outage whose end nobody was there
+to see lasted at least until its last failure.`
 
 const providersShowExample = `  tideover providers show anthropic
   tideover providers show anthropic --json | jq '.outages[] | {seconds, predicted_seconds}'`
@@ -73,12 +75,26 @@ func (p *portrait) providerState(st *gateway.Status) {
 	p.fact("since", p.moment(st.Since))
 	if r := recovery(st); r != nil {
 		p.fact("next probe", p.moment(r.Next))
-		if r.Expected != nil {
-			p.fact("expected", p.moment(r.Expected)+", "+learned(r.Outages))
-		}
+		p.fact("expected", p.expected(r))
 		p.fact("probes", fmt.Sprintf("%d that failed", r.Probes))
 	}
 	p.fact("breaker", st.Breaker)
+}
+
+// expected tells when it is thought to be back, now that the outage has lasted so
+// long, and what was thought when it began.
+func (p *portrait) expected(r *gateway.Recovery) string {
+	switch {
+	case r.Outages == 0:
+		return "nobody knows: no outage was seen before"
+	case r.Expected == nil:
+		return ""
+	}
+	text := p.moment(r.Expected) + ", " + learned(r.Outages)
+	if r.Predicted > 0 {
+		text += "; predicted " + latency(r.Predicted) + " when it began"
+	}
+	return text
 }
 
 // learned says what an estimate rests on. Old outages count less than one.
@@ -86,7 +102,7 @@ func learned(outages float64) string {
 	text := strings.TrimSuffix(strconv.FormatFloat(outages, 'f', 1, 64), ".0")
 	switch text {
 	case "0":
-		return "a guess: no outage was seen yet"
+		return "learned from outages long ago"
 	case "1":
 		return "learned from 1 outage"
 	}
@@ -103,12 +119,13 @@ func (p *portrait) providerWork(st *gateway.Status) {
 	p.fact("waiting", waiting)
 	p.fact("first byte", latency(st.TTFB))
 	t := &st.Totals
-	p.fact("requests", counts(t.Requests, t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to be sent again"))
-	attempts := counts(t.Attempts, t.Retries, "retried", t.Throttled, "throttled", t.Probes, "probing", t.Hedges, "hedged")
+	p.fact("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to be sent again"))
+	attempts := counts(t.Sent, " of its own requests", t.Retries, "retried", t.Hedges, "hedged")
 	if text := ratio(st); text != "" {
 		attempts += "; " + text + " per request"
 	}
 	p.fact("attempts", attempts)
+	p.fact("sent here", counts(t.Attempts, ", also for others", t.Throttled, "throttled", t.Probes, "probing"))
 	p.fact("failovers", strconv.FormatUint(t.Failovers, 10))
 	if st.Pressure > 0 {
 		p.fact("in vain", strconv.FormatFloat(100*st.Pressure, 'f', 0, 64)+"% of what is sent")
@@ -127,10 +144,10 @@ func byClass(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts writes a total and the parts of it that are not 0, in which numbers and
-// names take turns.
-func counts(total uint64, parts ...any) string {
-	text := strconv.FormatUint(total, 10)
+// counts writes a total, what it is of, and the parts of it that are not 0, in which
+// numbers and names take turns.
+func counts(total uint64, of string, parts ...any) string {
+	text := strconv.FormatUint(total, 10) + of
 	var list []string
 	for i := 0; i+1 < len(parts); i += 2 {
 		if n, _ := parts[i].(uint64); n > 0 {
@@ -183,6 +200,9 @@ func (p *portrait) keys(list []gateway.KeyInfo) {
 		cools := ""
 		if k.CoolUntil != nil && k.CoolUntil.After(p.now) {
 			cools = "for " + p.until(k.CoolUntil)
+			if k.Refused {
+				cools = "avoided " + cools
+			}
 		}
 		t.add(plain(k.Name), plain(strconv.Itoa(k.InFlight)), plain(strconv.Itoa(k.Failures)), plain(latency(k.Score)), cell{cools, "33"}, plain(k.Reason))
 	}
@@ -212,13 +232,24 @@ func (p *portrait) quotas(list []gateway.Quota) {
 func (p *portrait) outages(list []gateway.Outage) {
 	t := &table{heads: []string{"BEGAN", "LASTED", "PREDICTED", "OFF BY", "PROBES", "CAUSE"}}
 	for _, o := range list {
-		predicted, off := "", ""
+		lasted, predicted, off := latency(o.Seconds), "", ""
 		if o.Predicted > 0 {
 			predicted, off = latency(o.Predicted), offBy(o.Seconds-o.Predicted)
 		}
-		t.add(plain(p.stamp(o.Began)), plain(latency(o.Seconds)), plain(predicted), plain(off), plain(strconv.Itoa(o.Probes)), plain(o.Cause))
+		if o.AtLeast {
+			lasted, off = atLeast(lasted), ""
+		}
+		t.add(plain(p.stamp(o.Began)), plain(lasted), plain(predicted), plain(off), plain(strconv.Itoa(o.Probes)), plain(o.Cause))
 	}
 	p.section("outages", t)
+}
+
+// atLeast writes how long an outage lasted whose end nobody saw.
+func atLeast(lasted string) string {
+	if lasted == "" {
+		return "unknown"
+	}
+	return "at least " + lasted
 }
 
 // offBy writes how much longer something took than was expected.

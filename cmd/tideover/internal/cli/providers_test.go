@@ -127,14 +127,14 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 	for _, part := range []string{"NAME ", "ATTEMPTS/REQ", "anthropic ", " down ", "probe in 59m", "1.84s", "1.34", "up, held", `x\x1b]0;owned\x07`} {
 		wantIn(t, "providers", list, part)
 	}
-	if n := strings.Count(list, "\n"); n != 8 {
+	if n := strings.Count(list, "\n"); n != 9 {
 		t.Errorf("%d lines: %s", n, list)
 	}
 	if got := p.want("openai"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "openai") {
 		t.Errorf("providers openai: %q", got)
 	}
 	var all struct{ Providers []gateway.Status }
-	if err := json.Unmarshal([]byte(p.want("--json")), &all); err != nil || len(all.Providers) != 7 || all.Providers[0].Totals.Requests != 1000 {
+	if err := json.Unmarshal([]byte(p.want("--json")), &all); err != nil || len(all.Providers) != 8 || all.Providers[0].Totals.Requests != 1000 {
 		t.Errorf("providers --json: %+v, %v", all, err)
 	}
 	if err := json.Unmarshal([]byte(p.want("openai", "--json")), &all); err != nil || len(all.Providers) != 1 || all.Providers[0].Name != "openai" {
@@ -143,12 +143,12 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 	shown := p.want("show", "anthropic")
 	for _, part := range []string{
 		"anthropic  down  anthropic at https://api.anthropic.com", "nobody passes until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
-		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
+		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 of its own requests: ", "1290, also for others: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
 	} {
 		wantIn(t, "show", shown, part)
 	}
 	var one gateway.Status
-	if err := json.Unmarshal([]byte(p.want("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 3 || one.Keys[1].Reason != "429\x1b[2J" {
+	if err := json.Unmarshal([]byte(p.want("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 5 || one.Keys[1].Reason != "429\x1b[2J" {
 		t.Errorf("show --json: %+v, %v", one, err)
 	}
 	for _, args := range [][]string{nil, {"show", "anthropic"}, {"--json"}, {"show", "anthropic", "--json"}} {

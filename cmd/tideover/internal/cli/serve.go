@@ -26,11 +26,14 @@ their schedules, sessions, the gateway to the providers, the control API and the
 page.
 
 The state is in one folder, and survives the end of the process: runs that were
-accepted go on when serve is started again. One serve at a time can use a folder.
+accepted go on when serve is started again. One serve or gateway at a time can use
+a folder, whatever its socket and its address.
 
 The API is on a socket in that folder, for this user only, and on a loopback
-address for whoever has the token. The page's address, with the token in it, is
-printed at the start.
+address for whoever has the token. The page's address is printed at the start, on
+standard output: a link with the token in it if that is a terminal. Otherwise it
+may end up in somebody's log, and says in which file the token is. The log is on
+standard error.
 
 SIGTERM or SIGINT ends everything in order: attempts are told to end and begin
 again next time; a second signal does not wait for them. SIGHUP, and any change of

@@ -297,7 +297,9 @@ func TestTheFileIsLoadedAgain(t *testing.T) {
 	}
 	write(t, s.file, "version: 1\nworkflows: {two: {stepz: []}}\n")
 	s.signal(syscall.SIGHUP)
-	eventually(t, "the error is said", func() bool { return strings.Contains(s.out.String(), "stepz") })
+	eventually(t, "the error is said", func() bool {
+		return strings.Contains(s.out.String(), `workflows.two: \"steps\" is missing" more=1 hint="tideover config check `+s.file)
+	})
 	wantCode(t, s.ask("run", "two", "--wait"), 0)
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 0)

@@ -39,7 +39,7 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 		"workflows: {w: {steps: [{id: a, http: {get: 'https://a.example', headers: §}}]}}": {
 			[]string{"{A: x, x-b: 5}"}, []string{"{a b: x}", "{'': x}", "{content-length: 5}", "{Connection: x}", "{TRANSFER-encoding: x}", "null"},
 		},
-		"gateway: §":           {[]string{"null", "{}", "{token: '${env:HOOK}'}"}, []string{"[]", "5", "{token: 5}", "{token: x}", "{token: null}", "{hosts: []}"}},
+		"gateway: §":           {[]string{"null", "{}", "{token: '${env:PROVIDER_KEY}'}"}, []string{"[]", "5", "{token: 5}", "{token: x}", "{token: null}", "{hosts: []}"}},
 		"gateway: {listen: §}": {[]string{"localhost:80", "'[::1]:0'"}, []string{"localhost", "localhost:65536", "'::1:80'", "null"}},
 		"providers: §":         {[]string{"null", "{}", "{openai: }", "{openai: {}}"}, []string{"[]", "5", "{openai: []}", "{Openai: {}}", "{openai: 5}"}},
 		"providers: {openai: {preset: §}}": {

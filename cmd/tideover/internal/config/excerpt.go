@@ -59,6 +59,7 @@ var (
 	notSecret  = regexp.MustCompile(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
 	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
 	userInfo   = regexp.MustCompile(`://[^\s:/@]*:[^\s"']+@`)
+	queryKey   = regexp.MustCompile(`(?i)[?&]key=[^\s&#"']+`)
 	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
 )
 
@@ -117,9 +118,17 @@ func inAuth(lines []string, line int) bool {
 func wordRune(r rune) bool { return letter(r) || unicode.IsDigit(r) || r > 0x7f }
 
 // maskText takes what is a secret out of a text that is quoted in an error: one of a
-// known form, or the password of a URL, which need not be one that can be read.
+// known form, or the password or the key of a URL, which need not be one that can
+// be read.
 func maskText(text string) string {
-	return userInfo.ReplaceAllStringFunc(maskKnown(text), func(s string) string {
+	text = queryKey.ReplaceAllStringFunc(maskKnown(text), func(s string) string {
+		name, value, _ := strings.Cut(s, "=")
+		if strings.HasPrefix(value, "${") || strings.HasPrefix(value, "{{") {
+			return s
+		}
+		return name + "=" + secret.Mask
+	})
+	return userInfo.ReplaceAllStringFunc(text, func(s string) string {
 		if strings.Contains(s, "${") {
 			return s
 		}

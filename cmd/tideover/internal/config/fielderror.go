@@ -74,6 +74,21 @@ func (ps FieldErrors) Unwrap() []error {
 	return errs
 }
 
+// Brief returns the first problem of an error of [Load], or of any other, in one
+// line, and how many more there are: for a log.
+func Brief(err error) (first string, more int) {
+	if ps, ok := errors.AsType[FieldErrors](err); ok && len(ps) > 0 {
+		p := *ps[0]
+		p.Excerpt = ""
+		return oneLine(&p), len(ps) - 1
+	}
+	list := joined(err)
+	if len(list) == 0 {
+		return "", 0
+	}
+	return oneLine(list[0]), len(list) - 1
+}
+
 // bad records a problem at a place.
 func (l *loader) bad(at place, format string, args ...any) {
 	if len(l.problems) == maxProblems {

@@ -1,5 +1,7 @@
 package config
 
+import "unicode/utf8"
+
 // Gateway is how callers reach the providers.
 type Gateway struct {
 	Token  *SecretText // callers must bring it; nil means that only this machine may ask
@@ -21,10 +23,31 @@ func (l *loader) gateway(at place, g *Gateway) {
 	}
 }
 
+// MinToken is how many characters a token must have.
+const MinToken = 16
+
+// token reads a secret by which callers are let in.
+func (l *loader) token(at place) *SecretText {
+	s := l.secretText(at)
+	if s == nil {
+		return nil
+	}
+	token, err := s.Resolve(l.cfg.secrets)
+	if err != nil {
+		l.bad(at, "%s", oneLine(err))
+		return nil
+	}
+	if n := utf8.RuneCountInString(token.Reveal()); n < MinToken {
+		l.bad(at, "%v has %d characters, at least %d are needed", s, n, MinToken)
+		return nil
+	}
+	return s
+}
+
 var gatewayKeys = []key[Gateway]{
 	{
 		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", schema: referenceSchema,
-		set: func(l *loader, at place, g *Gateway) { g.Token = l.secretText(at) },
+		set: func(l *loader, at place, g *Gateway) { g.Token = l.token(at) },
 	},
 	{
 		name: "listen", def: defaultListen, doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",

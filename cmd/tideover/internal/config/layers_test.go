@@ -30,8 +30,8 @@ func TestTheNearestLayerWins(t *testing.T) {
 		Path: "/etc/tideover.yaml", Data: file,
 		Environ: []string{
 			"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=127.0.0.1:2", "TIDEOVER_SERVER_RETENTION=2d", "TIDEOVER_SERVER_MAX_BODY=2MiB",
-			"TIDEOVER_SERVER_TOKEN=PLANTED", "TIDEOVER_SERVER_DURABILITY=", "TIDEOVER_ATTEMPT=3", "TIDEOVER_SERVERS=x",
-			"TIDEOVER_GATEWAY_LISTEN=127.0.0.1:4", "TIDEOVER_GATEWAY_TOKEN=PLANTED",
+			"TIDEOVER_SERVER_TOKEN=token-of-PLANTED-1", "TIDEOVER_SERVER_DURABILITY=", "TIDEOVER_ATTEMPT=3", "TIDEOVER_SERVERS=x",
+			"TIDEOVER_GATEWAY_LISTEN=127.0.0.1:4", "TIDEOVER_GATEWAY_TOKEN=token-of-PLANTED-2",
 		},
 		Flags: map[string]string{"listen": "127.0.0.1:3", "dead-retention": "3d", "gateway.listen": "127.0.0.1:5"},
 	})
@@ -113,6 +113,9 @@ env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, who ask for 
 		{"unknown variable of the gateway", []string{"TIDEOVER_GATEWAY_LISEN=x"}, nil, `env TIDEOVER_GATEWAY_LISEN: key "lisen" is unknown; did you mean "listen"?`},
 		{"unknown flag of the gateway", nil, map[string]string{"gateway.port": "x"}, `flag --port: key "port" is unknown; use listen`},
 		{"an open gateway without a token", []string{"TIDEOVER_GATEWAY_LISTEN=:80"}, nil, `env TIDEOVER_GATEWAY_LISTEN: gateway.listen: ":80" is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1`},
+		{"a token that is short", []string{"TIDEOVER_GATEWAY_TOKEN=fifteen-PLANTED", "TIDEOVER_SERVER_TOKEN=PLANTED"}, nil,
+			"env TIDEOVER_GATEWAY_TOKEN: gateway.token: ${env:TIDEOVER_GATEWAY_TOKEN} has 15 characters, at least 16 are needed\n" +
+				"env TIDEOVER_SERVER_TOKEN: server.token: ${env:TIDEOVER_SERVER_TOKEN} has 7 characters, at least 16 are needed"},
 		{"a secret on the command line", nil, map[string]string{"token": "PLANTED"}, `flag --token: server.token: a secret must not stand in the file; write a reference: ${env:…} or ${file:…}`},
 		{"no home", []string{"HOME="}, nil, "default: server.data: there is no home folder for the data; set server.data"},
 	} {
@@ -127,7 +130,7 @@ env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, who ask for 
 
 func TestOpenWithATokenAndHostsIsAllowed(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:80", "[::]:80", "example.com:80"} {
-		env := []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen, "TIDEOVER_SERVER_TOKEN=x", "TIDEOVER_SERVER_HOSTS=a.example, 192.0.2.1"}
+		env := []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen, "TIDEOVER_SERVER_TOKEN=0123456789abcdef", "TIDEOVER_SERVER_HOSTS=a.example, 192.0.2.1"}
 		cfg, err := config.Load(config.Source{Environ: env})
 		if err != nil || !slices.Equal(cfg.Server.Hosts, []string{"a.example", "192.0.2.1"}) {
 			t.Errorf("%s with a token and hosts: %+v, %v", listen, cfg, err)

@@ -69,10 +69,18 @@ func sendable(s *SecretText, r secret.Resolver) (secret.String, error) {
 	if err != nil {
 		return v, err
 	}
-	if text := v.Reveal(); strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return v, fmt.Errorf("what %q makes can't stand in a header: there is a line break in it, or a space at an end", s)
+	if err := Sendable(v.Reveal()); err != nil {
+		return v, fmt.Errorf("what %q makes %w", s, err)
 	}
 	return v, nil
+}
+
+// Sendable returns why the text would break a header, if it would.
+func Sendable(text string) error {
+	if strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return errors.New("can't stand in a header: there is a line break in it, or a space at an end")
+	}
+	return nil
 }
 
 // providerDraft is a provider while it is read, with what can only be checked
@@ -148,17 +156,42 @@ func (l *loader) baseURL(at place) *url.URL {
 	u, err := url.Parse(s)
 	switch {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		msg = "has a reference or a template, which can't be used here: it is shown to everybody"
+		l.bad(at, "%q has a reference or a template, which can't be used here: it is shown to everybody", s)
+		return nil
 	case msg != "" || err != nil:
 	case u.User != nil:
 		msg = "has a user in it; credentials belong in auth"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		msg = "has more than a path behind the host; requests go below it"
+		msg = "has more than a path behind the host; requests go below it, and credentials belong in auth"
 	}
-	if msg != "" {
+	if msg == "" {
+		l.value(at, s)
+		return u
+	}
+	if plain := plainURL(s); plain != s {
+		l.refuse(at, s, fmt.Sprintf("%q %s", plain, msg))
+	} else {
 		l.bad(at, "%q %s", s, msg)
-		return nil
 	}
-	l.value(at, s)
-	return u
+	return nil
+}
+
+// plainURL returns the text of a URL, or of what should be one, without the parts
+// that may be a key: the user, and all that is behind the path.
+func plainURL(s string) string {
+	if i := strings.IndexAny(s, "?#"); i >= 0 {
+		s = s[:i+1] + secret.Mask
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return s
+	}
+	authority, path, more := strings.Cut(rest, "/")
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		authority = secret.Mask + authority[i:]
+	}
+	if more {
+		path = "/" + path
+	}
+	return scheme + "://" + authority + path
 }

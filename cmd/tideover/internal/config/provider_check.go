@@ -70,12 +70,13 @@ func (l *loader) keysWithout(d *providerDraft) {
 	}
 }
 
-// inTheClear refuses to send secrets over a network without encryption.
+// inTheClear refuses to send secrets over a network without encryption, also those
+// that callers bring.
 func (l *loader) inTheClear(d *providerDraft) {
 	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) {
 		return
 	}
-	what := ""
+	what, instead := "", "or a provider on this machine"
 	if len(d.Auth) > 0 {
 		what = "the key"
 	}
@@ -84,8 +85,11 @@ func (l *loader) inTheClear(d *providerDraft) {
 			what = fmt.Sprintf("the secret of the header %s", h.Name)
 		}
 	}
+	if d.open && what == "" {
+		what, instead = "there is no auth, so callers bring their own credentials, which", "a provider on this machine, or auth: none to send no credentials"
+	}
 	if what != "" {
-		l.bad(d.found["base-url"], "%s would cross the network in the clear; use https, or a provider on this machine", what)
+		l.bad(d.found["base-url"], "%s would cross the network in the clear; use https, %s", what, instead)
 	}
 }
 

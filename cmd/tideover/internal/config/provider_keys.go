@@ -96,7 +96,13 @@ var providerKeys = located("", []key[providerDraft]{
 	{
 		name: "rate", doc: "How much is asked of it.",
 		schema: func() *jsonschema.Schema { return describe(rateKeys) },
-		set:    func(l *loader, at place, d *providerDraft) { object(l, at, rateKeys, d) },
+		set: func(l *loader, at place, d *providerDraft) {
+			if at.node.scalar() {
+				l.bad(at, "%v, where a map is expected; write rate: {requests: %s}", at.node.kind, rateExample(at.node.text))
+				return
+			}
+			object(l, at, rateKeys, d)
+		},
 	},
 	{
 		name: "priority", doc: "Class of requests that say nothing of it, from lowest to highest.",

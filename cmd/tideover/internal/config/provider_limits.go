@@ -46,6 +46,14 @@ var rateKeys = located("rate.", []key[providerDraft]{
 	},
 })
 
+// rateExample returns the text if it is a rate, or else one that is.
+func rateExample(text string) string {
+	if _, err := limit.ParseRate(text); err != nil {
+		return "50/min"
+	}
+	return text
+}
+
 const frequencyPattern = `^0*[1-9][0-9]*/(s|min|h|d|0*[1-9][0-9]*d|(` + hoursPattern + `)+)$`
 
 var breakerKeys = located("breaker.", []key[providerDraft]{

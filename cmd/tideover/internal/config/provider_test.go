@@ -71,7 +71,7 @@ func TestProvidersAreReadAsTheyAreMeant(t *testing.T) {
 		{"fallback", fmt.Sprint(main.Fallback, main.FallbackAfter, len(backup.Fallback)), "[anthropic-backup local] 2 0"},
 		{"stream", fmt.Sprint(main.Hold, main.Idle), "10s 5m0s"},
 		{"largest body", fmt.Sprint(main.MaxBody), "67108864"},
-		{"gateway", fmt.Sprint(cfg.Gateway.Token, cfg.Gateway.Listen), "${env:HOOK}127.0.0.1:7879"},
+		{"gateway", fmt.Sprint(cfg.Gateway.Token, cfg.Gateway.Listen), "${env:PROVIDER_KEY}127.0.0.1:7879"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, c.got, c.want)
@@ -147,7 +147,7 @@ func TestOriginsOfProviders(t *testing.T) {
 	const file = "testdata/full.yaml:"
 	got := origins(t, config.Source{Path: "testdata/full.yaml", Environ: environ})
 	for _, c := range []struct{ path, text, origin string }{
-		{"gateway.token", "${env:HOOK}", file},
+		{"gateway.token", "${env:PROVIDER_KEY}", file},
 		{"gateway.listen", "127.0.0.1:7879", file},
 		{"providers.anthropic.auth[0]", "${env:PROVIDER_KEY}", file},
 		{"providers.anthropic.auth[1].name", "work", file},
@@ -246,8 +246,11 @@ func TestHTTPIsForThisMachineOrWithoutSecrets(t *testing.T) {
 		"base-url: 'http://localhost:1', auth: '${env:HOOK}'":         true,
 		"base-url: 'http://[::1]:1', headers: {A: '${env:HOOK}'}":     true,
 		"base-url: 'http://a.example', auth: none":                    true,
-		"base-url: 'http://a.example', headers: {A: b}":               true,
-		"base-url: 'http://a.example'":                                true,
+		"base-url: 'http://a.example', auth: none, headers: {A: b}":   true,
+		"base-url: 'http://a.example', headers: {A: b}":               false, // callers bring their keys
+		"base-url: 'http://a.example'":                                false,
+		"base-url: 'http://127.0.0.1'":                                true,
+		"base-url: 'https://a.example'":                               true,
 		"base-url: 'http://a.example', auth: '${env:HOOK}'":           false,
 		"base-url: 'http://a.example', headers: {A: '${env:HOOK}'}":   false,
 		"base-url: 'http://localhost.example', auth: '${env:HOOK}'":   false,

@@ -83,7 +83,7 @@ var serverKeys = []key[Server]{
 	{
 		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
 		schema: referenceSchema,
-		set:    func(l *loader, at place, s *Server) { s.Token = l.secretText(at) },
+		set:    func(l *loader, at place, s *Server) { s.Token = l.token(at) },
 	},
 	{
 		name: "retention", def: "14d", doc: "How long ended runs are kept.", schema: durationSchema,

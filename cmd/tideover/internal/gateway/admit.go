@@ -15,6 +15,7 @@ import (
 const (
 	headerToken    = "X-Tideover-Token"
 	headerPriority = "X-Tideover-Priority"
+	headerProvider = "X-Tideover-Provider" // of an answer: whose it is
 )
 
 // tokenHeaders are those in which clients of the providers send a key, which is

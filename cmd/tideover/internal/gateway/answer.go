@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,8 +48,9 @@ type problem struct {
 	message  string
 	after    time.Duration // when to come again; 0 means that nobody knows
 	final    bool          // we have given up: coming again at once is no use
-	outcome  retry.Outcome
-	reason   string // for the metrics; "" means the code
+	outcome  retry.Outcome // to the loop that makes the attempts: it is over
+	later    retry.Outcome // to one who retries by himself
+	reason   string        // for the metrics; "" means the code
 }
 
 // Error returns the message.
@@ -65,13 +67,13 @@ func (p *problem) write(w http.ResponseWriter) {
 		Message  string `json:"message"`
 		Provider string `json:"provider,omitempty"`
 	}
-	text, err := json.Marshal(map[string]body{"error": {"tideover_error", p.code, p.message, p.provider}})
-	if err != nil {
-		text = []byte(`{}`) // of strings; can't be
-	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // people read it too
+	_ = enc.Encode(map[string]body{"error": {"tideover_error", p.code, p.message, p.provider}})
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	h.Set("Content-Length", strconv.Itoa(text.Len()))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if p.after > 0 {
@@ -81,97 +83,104 @@ func (p *problem) write(w http.ResponseWriter) {
 		h.Set(shouldRetry, "false")
 	}
 	w.WriteHeader(p.status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text.Bytes())
 }
 
 // refuse returns the problem of a request that is not sent. Trying again at once
 // is no use; whoever retries by himself is told when it is.
-func (t *trip) refuse(status int, code string, after time.Duration, format string, args ...any) *problem {
+func (t *trip) refuse(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
-		status: status, code: code, provider: t.asked.spec.Name, after: after, message: fmt.Sprintf(format, args...),
-		outcome: retry.Outcome{Class: retry.ClassPermanent},
+		status: status, code: code, provider: t.asked.spec.Name, after: after, message: message,
+		outcome: retry.Outcome{Class: retry.ClassPermanent}, later: retry.Outcome{After: after},
 	}
-	if t.once {
-		p.outcome = retry.Outcome{After: after}
-		if status == http.StatusTooManyRequests {
-			p.outcome.Class = retry.ClassThrottled
-		}
+	if status == http.StatusTooManyRequests {
+		p.later.Class = retry.ClassThrottled
 	}
 	return p
 }
 
 // tooLong returns the problem of a provider that will not be back in time.
-func (t *trip) tooLong(o *obstacle) *problem {
-	name := o.v.p.spec.Name
+func (t *trip) tooLong(o *obstacle, met []obstacle) *problem {
 	if !inTime(t.caller, o.wait) {
 		t.asked.tally.late.Add(1)
 	}
-	if o.kind == down {
-		return t.refuse(http.StatusServiceUnavailable, codeDown, o.wait, "provider %s is down, and the next look is in %v", name, short(o.wait))
+	status, code := http.StatusServiceUnavailable, codeDown
+	if o.kind != down {
+		code = codeCooling
+		if why := o.v.p.ring.closure(); why.throttled() {
+			status = http.StatusTooManyRequests
+		}
 	}
-	status, what := http.StatusServiceUnavailable, "no key of provider %s is let in for %v"
-	if o.v.p.ring.throttled() {
-		status, what = http.StatusTooManyRequests, "all keys of provider %s were told to wait, the first for %v"
-	}
-	return t.refuse(status, codeCooling, o.wait, what, name, short(o.wait))
+	return t.refuse(status, code, o.wait, t.story(met))
 }
+
+// byHandFor is when to come again to a provider that somebody has closed: nobody
+// knows, but it is soon enough.
+const byHandFor = 5 * time.Second
 
 // hopeless returns the problem of a request that nobody takes, whatever it waits.
 func (t *trip) hopeless(met []obstacle) error {
-	for _, o := range met {
-		if o.err != nil {
-			return t.turnedAway(o.v, o.err)
-		}
-	}
-	for _, o := range met {
-		if o.kind == forbidden && o.v.p == t.asked && o.v.p.hand.get() == openedByHand {
-			return t.refuse(http.StatusServiceUnavailable, codeOpened, 0, "provider %s is opened by hand", o.v.p.spec.Name)
+	for i := range met {
+		if met[i].err != nil {
+			return t.turnedAway(&met[i], met)
 		}
 	}
 	for _, o := range met {
 		if o.kind == forbidden && o.v.p == t.asked {
-			return t.refuse(http.StatusServiceUnavailable, codeDraining, 0, "provider %s is draining", o.v.p.spec.Name)
+			code := codeDraining
+			if o.mode == openedByHand {
+				code = codeOpened
+			}
+			return t.refuse(http.StatusServiceUnavailable, code, byHandFor, t.story(met))
 		}
 	}
-	return t.refuse(http.StatusServiceUnavailable, codeCooling, 0, "no key of provider %s is let in", t.asked.spec.Name)
+	return t.refuse(http.StatusServiceUnavailable, codeCooling, 0, t.story(met))
 }
 
 // turnedAway returns the problem of a request that a gate or a limit did not let
 // wait.
-func (t *trip) turnedAway(v *visit, err error) error {
-	name := v.p.spec.Name
-	shut, _ := errors.AsType[*health.ClosedError](err)
-	rate, _ := errors.AsType[*limit.RateError](err)
+func (t *trip) turnedAway(o *obstacle, met []obstacle) error {
+	shut, _ := errors.AsType[*health.ClosedError](o.err)
+	rate, _ := errors.AsType[*limit.RateError](o.err)
 	switch {
 	case shut != nil:
 		t.asked.tally.late.Add(1)
-		return t.refuse(http.StatusServiceUnavailable, codeDown, max(shut.Next, shut.Expected), "provider %s is down, and the next look is in %v", name, short(shut.Next))
+		after := shut.Next
+		if o.v.p.door.learned() > 0 {
+			after = max(after, shut.Expected)
+		}
+		return t.refuse(http.StatusServiceUnavailable, codeDown, after, t.story(met))
 	case rate != nil && !inTime(t.caller, rate.Wait):
 		t.asked.tally.late.Add(1)
-		return t.refuse(http.StatusGatewayTimeout, codeDeadline, rate.Wait, "the rate of provider %s leaves no room for %v, and the caller can't wait so long", name, short(rate.Wait))
+		return t.refuse(http.StatusGatewayTimeout, codeDeadline, rate.Wait, t.story(met)+", and the caller can't wait so long")
 	case rate != nil:
-		return t.refuse(http.StatusServiceUnavailable, codeRate, rate.Wait, "the rate of provider %s leaves no room for %v", name, short(rate.Wait))
-	case errors.Is(err, limit.ErrQueueFull):
-		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, "too many requests wait for provider %s", name)
-	case errors.Is(err, limit.ErrShed):
-		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, "the request had to make room for a more urgent one at provider %s", name)
+		return t.refuse(http.StatusServiceUnavailable, codeRate, rate.Wait, t.story(met))
+	case errors.Is(o.err, limit.ErrQueueFull), errors.Is(o.err, limit.ErrShed):
+		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, t.story(met))
 	}
-	return err // the context's own
+	return o.err // the context's own
 }
 
 // problemOf returns how an error of the transport is told.
 func (t *trip) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		p.reason = p.code
-		p.final = t.sent.Load() > 0
+		if p.final = t.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
+			p.after = 0 // coming again is no use, and there is no word of when it would be
+		}
 		return p
 	}
-	p := &problem{provider: t.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: t.g.redact(err.Error())}
+	p := &problem{provider: t.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: t.g.clean(err)}
 	gave, _ := errors.AsType[*retry.Error](err)
 	if gave != nil {
 		p.reason = reasonOf(gave).String()
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
+		}
+		if story := t.story(nil); len(t.visits) > 1 && story != "" && !t.gone() {
+			told := *gave
+			told.Last = errors.New(story)
+			p.message = t.g.clean(&told)
 		}
 	}
 	tooBig, _ := errors.AsType[*http.MaxBytesError](t.unread())
@@ -203,8 +212,13 @@ func (t *trip) unread() error {
 
 // reasonOf returns why the transport gave up.
 func reasonOf(e *retry.Error) retry.Reason {
-	if e.Reason == retry.StopPermanent && retry.OutcomeOf(e.Last).Delay == overBudget {
-		return retry.StopBudget
+	if e.Reason == retry.StopPermanent {
+		switch retry.OutcomeOf(e.Last).Delay {
+		case overBudget:
+			return retry.StopBudget
+		case leftToCaller:
+			return retry.StopAttempts
+		}
 	}
 	return e.Reason
 }

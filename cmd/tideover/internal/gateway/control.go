@@ -22,7 +22,7 @@ const (
 	Open  = "open"  // nobody passes until told otherwise
 	Close = "close" // it counts as up whatever happens
 	Drain = "drain" // requests under way are finished, new ones go elsewhere or are refused
-	Reset = "reset" // back to its rules, and what was told of its keys is forgotten
+	Reset = "reset" // back to its rules, and what was told of its keys is forgotten; if it is down, the next request looks whether it still is
 )
 
 // Actions are all of them.
@@ -119,6 +119,11 @@ func (g *Gateway) Control(name, action string) error {
 	}
 	if m == heldByHand || m == automatic {
 		err = errors.Join(err, p.ring.reset())
+	}
+	if m == automatic {
+		p.door.probeNow()
+		p.watchers.wake(reopened) // not those at its own gate, one of whom looks now
+		return err
 	}
 	p.watchers.wake(byHand)
 	return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/retry"
 )
 
 func TestControlRefusesWhatItDoesNotKnow(t *testing.T) {
@@ -38,8 +40,8 @@ func TestOpenedByHand(t *testing.T) {
 	if st := r.status("main"); st.Failovers[0].Why != "opened by hand" {
 		t.Errorf("failed over because of %q", st.Failovers[0].Why)
 	}
-	if got := r.get("/p/alone/x"); got.code != 503 || got.errorCode(t) != codeOpened {
-		t.Errorf("got %d %q", got.code, got.body)
+	if got := r.get("/p/alone/x"); got.code != 503 || got.errorCode(t) != codeOpened || got.header.Get("Retry-After") != "5" {
+		t.Errorf("got %d %q, Retry-After %q", got.code, got.body, got.header.Get("Retry-After"))
 	}
 	for _, name := range []string{"main", "alone"} {
 		if err := r.Control(name, Reset); err != nil {
@@ -80,11 +82,11 @@ func TestClosedByHandCountsAsUp(t *testing.T) {
 }
 
 func TestResetForgetsWhatWasToldOfKeys(t *testing.T) {
-	u := newUpstream(t, shaky(1, 401))
+	u := newUpstream(t, shaky(1, 429, "Retry-After", "300"))
 	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
 	r.get("/p/it/x")
-	if got := r.get("/p/it/x"); got.code != 503 {
-		t.Fatalf("got %d, want that the key is left alone", got.code)
+	if got := r.get("/p/it/x"); got.code != 429 || u.count() != 1 {
+		t.Fatalf("got %d after %d requests, want that the key is left alone", got.code, u.count())
 	}
 	if err := r.Control("it", Reset); err != nil {
 		t.Fatal(err)
@@ -119,8 +121,8 @@ func TestDrainAProvider(t *testing.T) {
 	if a := r.get("/p/main/x"); a.body != "the spare" {
 		t.Errorf("a new request got %d %q, want the spare", a.code, a.body)
 	}
-	if a := r.get("/p/alone/x"); a.code != 503 || a.errorCode(t) != codeDraining {
-		t.Errorf("a new request got %d %q", a.code, a.body)
+	if a := r.get("/p/alone/x"); a.code != 503 || a.errorCode(t) != codeDraining || a.header.Get("Retry-After") != "5" || a.header.Get(shouldRetry) != "" {
+		t.Errorf("a new request got %d %q, %v", a.code, a.body, a.header)
 	}
 	close(hold)
 	if a := <-got; a.body != "main" {
@@ -144,5 +146,98 @@ func TestWaitersAreTurnedAwayByHand(t *testing.T) {
 	}
 	if a := <-got; a.code != 503 || a.errorCode(t) != codeOpened {
 		t.Errorf("got %d %q", a.code, a.body)
+	}
+}
+
+// Who has been sent, and then finds the provider opened, is told not to come again,
+// and so not when.
+func TestARequestUnderWayIsGivenUpByHand(t *testing.T) {
+	var r *rig
+	u := newUpstream(t, func(n int, w http.ResponseWriter, req *http.Request) {
+		if err := r.Control("it", Open); err != nil {
+			t.Error(err)
+		}
+		fails(503)(n, w, req)
+	})
+	r = newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	got := r.get("/p/it/x")
+	if got.code != 503 || got.errorCode(t) != codeOpened || got.header.Get(shouldRetry) != "false" || got.header.Get("Retry-After") != "" {
+		t.Errorf("got %d %q, %v", got.code, got.body, got.header)
+	}
+}
+
+// After a reset nobody waits for the next probe: somebody says that it is worth one.
+func TestResetProbesAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		waiting int
+	}{{"nobody waits", 0}, {"some wait", 3}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			u := newUpstream(t, says("done"))
+			r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), func(s *Spec) { s.OpenFor = 60 * time.Second })})
+			takeDown(r, "it")
+			got := make(chan reply)
+			for range tt.waiting {
+				go func() { got <- r.get("/p/it/x") }()
+			}
+			eventually(t, "all wait", func() bool { return r.status("it").Waiting == tt.waiting })
+			began := time.Now()
+			if err := r.Control("it", Reset); err != nil {
+				t.Fatal(err)
+			}
+			for range tt.waiting {
+				if a := <-got; a.body != "done" {
+					t.Errorf("who waited got %d %q", a.code, a.body)
+				}
+			}
+			if a := r.get("/p/it/x"); a.body != "done" || time.Since(began) > 10*time.Second {
+				t.Errorf("got %d %q after %v", a.code, a.body, time.Since(began))
+			}
+			eventually(t, "it is up", func() bool { return r.status("it").State == Up })
+			if st := r.settled("it"); st.Totals.Probes != 1 || st.Breaker != "closed" || len(st.Outages) != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// A probe by hand that fails leaves the provider as down as it was.
+func TestResetOfOneThatIsStillDown(t *testing.T) {
+	u := newUpstream(t, fails(503))
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"), func(s *Spec) { s.OpenFor = 60 * time.Second })})
+	takeDown(r, "it")
+	if err := r.Control("it", Reset); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.get("/p/it/x"); got.code != 503 || u.count() != 1 {
+		t.Errorf("got %d after %d requests, want the probe's answer", got.code, u.count())
+	}
+	st := r.settled("it")
+	if st.State != Down || st.Recovery == nil || st.Recovery.Probes != 1 {
+		t.Errorf("%+v", st)
+	}
+	if got := r.get("/p/it/x", "X-Request-Timeout-Ms", "50"); got.errorCode(t) != codeDown || u.count() != 1 {
+		t.Errorf("got %d %q after %d requests, want that it is left alone", got.code, got.body, u.count())
+	}
+}
+
+func TestClosingWhatIsClosedIsNoNews(t *testing.T) {
+	r := newRig(t, []Spec{spec(t, "it", Generic, nobody)})
+	for _, action := range []string{Reset, Close, Reset, Close, Close, Reset} {
+		if err := r.Control("it", action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.kinds(retry.BreakerClosed) + r.kinds(retry.BreakerOpened); n != 0 {
+		t.Errorf("%d changes are told, want none: everybody passed all the time", n)
+	}
+	for _, action := range []string{Open, Close, Reset} {
+		if err := r.Control("it", action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o, c := r.kinds(retry.BreakerOpened), r.kinds(retry.BreakerClosed); o != 1 || c != 1 {
+		t.Errorf("%d openings and %d closings are told, want one of each", o, c)
 	}
 }

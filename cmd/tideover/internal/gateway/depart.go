@@ -15,6 +15,7 @@ type obstacle struct {
 	kind kind
 	wait time.Duration // how long it will be there, for those that go away by themselves
 	err  error         // what a limit said
+	mode mode          // what somebody said
 }
 
 type kind uint8
@@ -23,6 +24,7 @@ const (
 	forbidden kind = iota // somebody said so
 	noOther               // the request has been to all its keys
 	cooling               // all its keys were told to wait
+	shunned               // all its keys were refused: a last resort
 	down                  // its gate is closed
 	full                  // a gate or a limit turns the request away
 	changed               // none any more: it is time to look again
@@ -42,7 +44,7 @@ func (t *trip) depart(ctx context.Context) (*leg, error) {
 			if list != nil {
 				v = list[i]
 			}
-			l, o := t.try(ctx, v)
+			l, o := t.try(ctx, v, false)
 			if l != nil {
 				return l, nil
 			}
@@ -58,14 +60,19 @@ func (t *trip) depart(ctx context.Context) (*leg, error) {
 }
 
 // try returns the leg to a provider that would take the request now, or what keeps
-// it from that. It waits only for the limits of a provider that is up.
-func (t *trip) try(ctx context.Context, v *visit) (*leg, *obstacle) {
+// it from that. It waits only for the limits of a provider that is up. As a last
+// resort it takes a key that was refused.
+func (t *trip) try(ctx context.Context, v *visit, last bool) (*leg, *obstacle) {
 	p := v.p
 	if !p.hand.lets(t.began) {
-		return nil, &obstacle{v: v, kind: forbidden}
+		return nil, t.forbidden(v)
 	}
-	if wait := p.ring.closed(); wait > 0 {
-		return nil, &obstacle{v: v, kind: cooling, wait: wait}
+	if wait := p.ring.closed(); wait > 0 && !last {
+		o := t.keyless(v, wait)
+		if found, next := p.door.look(); o.kind == shunned && found == closed {
+			o.kind, o.wait = down, next // nobody passes, whatever the key
+		}
+		return nil, o
 	}
 	pass, found, next := p.door.try(ctx)
 	switch found {
@@ -81,7 +88,26 @@ func (t *trip) try(ctx context.Context, v *visit) (*leg, *obstacle) {
 	return t.enter(ctx, v, pass)
 }
 
+// forbidden returns the obstacle that somebody's word is.
+func (t *trip) forbidden(v *visit) *obstacle {
+	return &obstacle{v: v, kind: forbidden, mode: v.p.hand.get()}
+}
+
+// keyless returns the obstacle that closed keys are. To a request that has been
+// refused there, refused keys are no resort any more.
+func (t *trip) keyless(v *visit, wait time.Duration) *obstacle {
+	o := &obstacle{v: v, kind: cooling, wait: wait}
+	t.mu.Lock()
+	fresh := len(v.denied) == 0
+	t.mu.Unlock()
+	if fresh && v.p.ring.shunned() {
+		o.kind = shunned
+	}
+	return o
+}
+
 // enter passes what is behind the gate: keys, limits and the breaker.
+// Who has come so far has nowhere else to go, so that a refused key will do.
 func (t *trip) enter(ctx context.Context, v *visit, pass health.Pass) (*leg, *obstacle) {
 	p := v.p
 	l := &leg{trip: t, visit: v, p: p, pass: pass}
@@ -105,26 +131,39 @@ func (t *trip) enter(ctx context.Context, v *visit, pass health.Pass) (*leg, *ob
 	t.mu.Lock()
 	refused := v.refused
 	t.mu.Unlock()
-	var ok bool
-	var wait time.Duration
-	if l.call, l.key, wait, ok = p.ring.pick(refused); !ok {
+	if o := l.pick(refused); o != nil {
 		l.back()
-		if wait == 0 {
-			return nil, &obstacle{v: v, kind: noOther}
-		}
-		return nil, &obstacle{v: v, kind: cooling, wait: wait}
+		return nil, o
 	}
 	if !l.pass.Probe() {
 		if l.permit, err = p.door.breaker.Allow(); err != nil {
 			l.back()
 			if !p.hand.lets(t.began) {
-				return nil, &obstacle{v: v, kind: forbidden}
+				return nil, t.forbidden(v)
 			}
 			p.door.shut("breaker") // it has opened just now
 			return nil, &obstacle{v: v, kind: down}
 		}
 	}
 	return l, nil
+}
+
+// pick chooses the leg's key, or returns what keeps it from that.
+func (l *leg) pick(refused *health.Call) *obstacle {
+	var ok bool
+	var wait time.Duration
+	if l.call, l.key, wait, ok = l.p.ring.pick(refused, false); ok {
+		return nil
+	}
+	if wait == 0 {
+		return &obstacle{v: l.visit, kind: noOther}
+	}
+	o := l.trip.keyless(l.visit, wait)
+	if o.kind == shunned {
+		l.call, l.key, _, _ = l.p.ring.pick(nil, true)
+		return nil
+	}
+	return o
 }
 
 // waited counts the time since then.
@@ -178,7 +217,7 @@ func (l *leg) limits(ctx context.Context) (waited bool, err error) {
 
 // back gives back what the leg has got so far: it will not go.
 func (l *leg) back() {
-	l.pass.Done(health.Canceled)
+	l.p.door.done(l.pass, health.Canceled)
 	l.call.Done(health.Canceled)
 	l.release()
 }

@@ -27,6 +27,7 @@ type door struct {
 
 	asked atomic.Int64 // reading of the clock up to which the server asked to be left alone
 	calm  atomic.Bool  // the gate is open: all that nearly all callers need to know
+	hurry atomic.Bool  // somebody wants the next probe to be made at once
 	mu    sync.Mutex   // held while the gate is closed, so that its news come in order
 }
 
@@ -64,9 +65,45 @@ func (d *door) shut(cause string) {
 		return
 	}
 	d.calm.Store(false)
+	d.hurry.Store(false)
 	d.gate.Shut(max(d.openFor, time.Duration(d.asked.Load())-clock.Now()))
-	d.history.began(time.Now(), cause, d.gate.Stats().Expected)
+	s := d.gate.Stats()
+	d.history.began(time.Now(), cause, d.expected(&s), s.Next)
 	d.watchers.wake(shutAgain)
+}
+
+// expected returns how long it will be until recovery, by what was learned; 0 when
+// no outage was seen before: a guess is none that anybody should be shown.
+func (d *door) expected(s *health.GateStats) time.Duration {
+	if d.learned() == 0 {
+		return 0
+	}
+	return s.Expected
+}
+
+// learned returns how many outages an expectation rests on.
+func (d *door) learned() float64 { return d.recovery.Predict(0).Outages }
+
+// done reports what became of a call.
+func (d *door) done(pass health.Pass, o health.Outcome) {
+	pass.Done(o)
+	if !pass.Probe() || o == health.Succeeded {
+		return
+	}
+	d.history.reported(time.Now(), o.Result == breaker.Failure, d.gate.Stats().Next)
+}
+
+// probeNow lets one caller look whether the destination is back, however recently
+// somebody did: the most urgent of those who wait, or the next that comes.
+func (d *door) probeNow() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.gate.Stats()
+	if s.State != health.GateClosed || s.Probing {
+		return
+	}
+	d.gate.AdvanceAt(clock.Later(clock.Now(), s.Next)) // to the gate it is as late as it has to be
+	d.hurry.Store(!d.gate.Stats().Probing)
 }
 
 // reopened notes that the destination is back.
@@ -106,7 +143,7 @@ func (d *door) look() (standing, time.Duration) {
 	switch {
 	case s.State == health.GateReleasing:
 		return filing, 0
-	case s.State == health.GateClosed && (s.Probing || s.Next > 0):
+	case s.State == health.GateClosed && (s.Probing || s.Next > 0 && !d.hurry.Load()):
 		return closed, s.Next
 	}
 	return passes, 0
@@ -123,7 +160,11 @@ func (d *door) try(ctx context.Context) (pass health.Pass, found standing, next 
 	if found, next = d.look(); found != passes {
 		return pass, found, next
 	}
-	now := clock.Now()
+	early := time.Duration(0)
+	if d.hurry.CompareAndSwap(true, false) {
+		early = d.gate.Stats().Next
+	}
+	now := clock.Later(clock.Now(), early)
 	turn, err := d.gate.EnterAt(now, limit.PriorityFrom(ctx), 0)
 	if err != nil { // a queue: it was closed since we looked
 		return pass, closed, 0
@@ -136,7 +177,7 @@ func (d *door) try(ctx context.Context) (pass health.Pass, found standing, next 
 		pass, _, _ = turn.Result() // let through at the same moment
 	}
 	if pass.Probe() {
-		d.history.probed()
+		d.history.probed(time.Now())
 	}
 	return pass, passes, 0
 }
@@ -159,7 +200,7 @@ var noTime = func() <-chan struct{} {
 func (d *door) wait(ctx context.Context) (health.Pass, error) {
 	pass, err := d.gate.Enter(ctx)
 	if err == nil && pass.Probe() {
-		d.history.probed()
+		d.history.probed(time.Now())
 	}
 	return pass, err
 }

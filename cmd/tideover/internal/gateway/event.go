@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -19,12 +20,12 @@ func (p *provider) observe(ev retry.Event) {
 			return // what goes right at once is no news
 		}
 	case retry.Waiting:
-		by := ev.By.String()
-		if ev.Delay <= atOnce.Delay {
-			by = "at-once"
+		if ev.Delay == atOnce.Delay && ev.By == retry.BySchedule {
+			p.tally.retries.add("at-once", 1)
+			return // no wait; that another provider takes over is told by itself
 		}
-		p.tally.retries.add(by, 1)
-		p.tally.waits.add(by, ev.Delay.Seconds())
+		p.tally.retries.add(ev.By.String(), 1)
+		p.tally.waits.add(ev.By.String(), ev.Delay.Seconds())
 	case retry.HedgeStarted:
 		p.tally.hedges.Add(1)
 	case retry.GaveUp:
@@ -43,7 +44,7 @@ func (p *provider) observe(ev retry.Event) {
 func (g *Gateway) emit(ev retry.Event) {
 	if ev.Err != nil {
 		// Not wrapped: whoever looks inside would find what was taken out.
-		ev.Err = errors.New(g.redact(ev.Err.Error()))
+		ev.Err = errors.New(g.clean(ev.Err))
 	}
 	g.logEvent(&ev)
 	if g.options.Observer != nil {
@@ -52,12 +53,17 @@ func (g *Gateway) emit(ev retry.Event) {
 }
 
 func (g *Gateway) logEvent(ev *retry.Event) {
-	level := slog.LevelInfo
+	level, more := slog.LevelInfo, 0
 	switch ev.Kind {
 	case retry.BreakerOpened, retry.GaveUp, retry.HookFailed:
 		level = slog.LevelWarn
 	case retry.AttemptFailed, retry.Succeeded, retry.HedgeStarted:
 		level = slog.LevelDebug
+	case retry.Waiting, retry.FailedOver:
+		var first bool
+		if first, more = g.often.first(ev); !first {
+			level = slog.LevelDebug
+		}
 	default:
 	}
 	ctx := context.Background()
@@ -71,12 +77,61 @@ func (g *Gateway) logEvent(ev *retry.Event) {
 		}
 	}
 	add(ev.Attempt > 0, slog.Int("attempt", ev.Attempt))
-	add(ev.Delay > 1, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
+	add(ev.Delay > 0, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
 	add(ev.Kind == retry.Waiting, slog.String("by", ev.By.String()))
 	add(ev.Reason != 0, slog.String("reason", ev.Reason.String()))
 	add(ev.Note != "", slog.String("note", ev.Note))
 	if ev.Err != nil {
 		attrs = append(attrs, slog.String("error", ev.Err.Error()))
 	}
+	add(more > 0, slog.Int("suppressed", more))
 	g.log.LogAttrs(ctx, level, ev.Kind.String(), attrs...)
+}
+
+// How often the same thing is worth a line, and how many things are told apart.
+const (
+	sayEvery = 10 * time.Second
+	maxSaid  = 1000
+)
+
+// often is what was said of late. Under load the same is told of every request, of
+// which one in a while is enough.
+type often struct {
+	mu   sync.Mutex
+	said map[saying]*silent
+}
+
+// saying is what makes two events the same.
+type saying struct {
+	kind retry.EventKind
+	name string // whose request it is
+	why  string
+}
+
+// silent is when a thing was said, and how often it would have been since.
+type silent struct {
+	at   time.Time
+	more int
+}
+
+// first reports whether the event is the first of its like for a while, and how
+// many were not since the one before.
+func (o *often) first(ev *retry.Event) (first bool, more int) {
+	like := saying{ev.Kind, ev.Name, ev.Note}
+	if ev.Kind == retry.Waiting {
+		like.why = ev.By.String() // errors have ports and times in them
+	}
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := o.said[like]; s != nil && now.Sub(s.at) < sayEvery {
+		s.more++
+		return false, 0
+	} else if s != nil {
+		more = s.more
+	} else if o.said == nil || len(o.said) >= maxSaid {
+		o.said = map[saying]*silent{}
+	}
+	o.said[like] = &silent{at: now}
+	return true, more
 }

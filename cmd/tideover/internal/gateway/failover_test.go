@@ -68,7 +68,7 @@ func TestFailover(t *testing.T) {
 		{name: "its key is not valid", method: http.MethodPost, asked: 1, why: "401", handle: fails(401)},
 		{name: "its key is not paid", method: http.MethodPost, asked: 1, why: "402", handle: fails(402)},
 		{name: "its key may not", method: http.MethodPost, asked: 1, why: "403", handle: fails(403)},
-		{name: "it hangs before the headers", asked: 2, why: "timeout", handle: func(_ int, _ http.ResponseWriter, r *http.Request) {
+		{name: "it hangs before the headers", asked: 1, why: "timeout", handle: func(_ int, _ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-r.Context().Done():
 			case <-release:
@@ -161,19 +161,20 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	for _, tt := range []struct {
 		name   string
+		begins string // what the caller has seen by then; what has a length is not flushed piece by piece
 		handle func(n int, w http.ResponseWriter, r *http.Request)
 	}{
-		{"a stream is cut", func(_ int, w http.ResponseWriter, _ *http.Request) {
+		{"a stream is cut", "hello", func(_ int, w http.ResponseWriter, _ *http.Request) {
 			hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"+fmt.Sprintf("%x\r\n%s\r\n", len(evContent), evContent))
 		}},
-		{"a stream falls silent", func(_ int, w http.ResponseWriter, r *http.Request) {
+		{"a stream falls silent", "hello", func(_ int, w http.ResponseWriter, r *http.Request) {
 			sse(w, evContent)
 			select {
 			case <-r.Context().Done():
 			case <-release:
 			}
 		}},
-		{"a body is cut", func(_ int, w http.ResponseWriter, _ *http.Request) {
+		{"a body is cut", "", func(_ int, w http.ResponseWriter, _ *http.Request) {
 			hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello")
 		}},
 	} {
@@ -186,7 +187,7 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 				spec(t, "spare", Anthropic, spare.URL),
 			})
 			got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
-			if got.err == nil || !strings.Contains(got.body, "hello") {
+			if got.err == nil || !strings.Contains(got.body, tt.begins) {
 				t.Errorf("got %q, %v, want the beginning and an error", got.body, got.err)
 			}
 			if u.count() != 1 || spare.count() != 0 {

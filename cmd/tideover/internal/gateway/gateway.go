@@ -31,7 +31,8 @@ type Options struct {
 	// while it works. nil means nobody.
 	Observer func(retry.Event)
 
-	// Logger gets a line for each retry, failover and outage. nil means slog.Default.
+	// Logger gets a line for each outage, and one in a while for retries and failovers
+	// that are alike; the others are there for debugging. nil means slog.Default.
 	Logger *slog.Logger
 
 	// Redact takes out secrets of what others wrote. The gateway knows its own: keys,
@@ -48,6 +49,7 @@ type Options struct {
 type Gateway struct {
 	options   Options
 	log       *slog.Logger
+	often     often
 	secrets   secret.Redactor
 	admission *admission
 	memory    *memory
@@ -120,6 +122,12 @@ func (g *Gateway) Become(specs []Spec) error {
 		for _, name := range p.spec.Fallback {
 			p.order = append(p.order, next.providers[name])
 		}
+		if err := p.makeTransports(); err != nil {
+			errs = append(errs, &FieldError{Provider: p.spec.Name, Err: err})
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("gateway: %w", err)
 	}
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())

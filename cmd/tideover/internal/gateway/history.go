@@ -12,26 +12,58 @@ const kept = 20
 // history is what happened to a provider of late.
 type history struct {
 	mu        sync.Mutex
-	current   *Outage // nil unless it is down
+	current   *current // nil unless it is down
 	outages   []Outage
 	failovers []Failover
 }
 
+// current is an outage that goes on.
+type current struct {
+	Outage
+	failed time.Time     // when it was last seen to be down
+	looked time.Time     // when somebody last looked
+	step   time.Duration // from then to the next probe
+	busy   bool          // a probe is under way
+	silent bool          // before it, nobody had looked for long
+}
+
+// silence is how many steps without a probe are more than chance: nobody asked, so
+// that nobody knows when in this time the provider came back.
+const silence = 3
+
 // began notes that the provider is down. predicted is for how long, by what was
-// learned.
-func (h *history) began(now time.Time, cause string, predicted time.Duration) {
+// learned; step is how long it will be until the first probe.
+func (h *history) began(now time.Time, cause string, predicted, step time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.end(now) // one that went down again while it was being let in
-	h.current = &Outage{Began: now, Cause: cause, Predicted: predicted.Seconds()}
+	h.current = &current{
+		Outage: Outage{Began: now, Cause: cause, Predicted: predicted.Seconds()},
+		failed: now, looked: now, step: step,
+	}
 }
 
 // probed notes a probe.
-func (h *history) probed() {
+func (h *history) probed(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current != nil {
-		h.current.Probes++
+	if c := h.current; c != nil {
+		c.Probes++
+		c.silent = !c.busy && now.Sub(c.looked) > silence*c.step
+		c.looked, c.busy = now, true
+	}
+}
+
+// reported notes that a probe failed, or was given up. step is how long it will be
+// until the next one.
+func (h *history) reported(now time.Time, failed bool, step time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.current; c != nil {
+		if failed {
+			c.failed = now
+		}
+		c.looked, c.step, c.busy, c.silent = now, step, false, false
 	}
 }
 
@@ -43,14 +75,28 @@ func (h *history) ended(now time.Time) (Outage, bool) {
 }
 
 func (h *history) end(now time.Time) (Outage, bool) {
+	c := h.current
+	if c == nil {
+		return Outage{}, false
+	}
+	h.current = nil
+	o := c.Outage
+	o.Ended, o.Seconds = now, now.Sub(o.Began).Seconds()
+	if c.silent || !c.busy && now.Sub(c.looked) > silence*c.step {
+		o.AtLeast, o.Seconds = true, c.failed.Sub(o.Began).Seconds()
+	}
+	h.outages = push(h.outages, o)
+	return o, true
+}
+
+// now returns the outage that goes on.
+func (h *history) now() (Outage, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.current == nil {
 		return Outage{}, false
 	}
-	o := *h.current
-	h.current = nil
-	o.Ended, o.Seconds = now, now.Sub(o.Began).Seconds()
-	h.outages = push(h.outages, o)
-	return o, true
+	return h.current.Outage, true
 }
 
 func (h *history) failedOver(f Failover) {

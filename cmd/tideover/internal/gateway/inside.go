@@ -1,24 +1,33 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// RoundTripper returns a transport to the provider for use inside of this process:
-// the same gates, keys and limits, and the same fallbacks, but one attempt, for
-// those who retry by themselves. Its errors are what that attempt met, and know
-// when to come again (see [retry.OutcomeOf]).
+// RoundTripper returns a transport to the provider for use inside of this process,
+// for those who retry by themselves: the same gates, keys and limits, and the same
+// fallbacks, but only the attempts that need no wait between them. A key that is not
+// let in makes way for another one, and a provider that fails for the next one that
+// is ready, each at most once; waiting is up to the caller.
+//
+// Its errors are what the last attempt met, and know when to come again (see
+// [retry.OutcomeOf]). So do its answers, to whoever reads them as
+// [retryhttp.Check] does: Retry-After is the soonest time of any key, and what keys
+// were refused for is permanent only if no key is left.
 //
 // The URL of a request is the provider's: one below its base URL, or one without a
 // host, whose path is then below the base URL. The name is looked up with each
@@ -60,31 +69,66 @@ func (i *inside) send(req *http.Request) (*http.Response, error) {
 	t.once = true
 	own := req.WithContext(t.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
-	resp, err := p.single.RoundTrip(own)
+	resp, err := t.best(p.single.RoundTrip(own))
 	if err != nil {
-		i.over(t, err)
-		return nil, unwrapped(err)
+		return nil, i.over(t, err)
 	}
 	i.arrive(t, req, resp)
 	return resp, nil
 }
 
-// over ends a trip without an answer.
-func (i *inside) over(t *trip, err error) {
+// over ends a trip without an answer. It returns what the last attempt met, which
+// knows more than that there was no other.
+func (i *inside) over(t *trip, err error) error {
 	if !errors.Is(t.caller.Err(), context.Canceled) {
 		t.gaveUp = t.problemOf(err).reason
 	}
 	t.finish()
 	i.g.traffic.leave()
+	if own, ok := errors.AsType[*problem](err); ok {
+		own.outcome = own.later
+		return own
+	}
+	e, ok := errors.AsType[*retry.Error](err)
+	if !ok || e.Last == nil {
+		return err
+	}
+	if t.caller.Err() != nil {
+		return e.Last
+	}
+	t.mu.Lock()
+	means := t.means
+	t.mu.Unlock()
+	return &unanswered{e.Last, cmp.Or(t.story(nil), i.g.clean(e.Last)), means}
 }
+
+// unanswered is how the last attempt failed, with what that means to one who
+// retries by himself.
+type unanswered struct {
+	error
+	text  string // with all that was tried
+	means retry.Outcome
+}
+
+// Error says what was tried.
+func (e *unanswered) Error() string { return e.text }
+
+// Unwrap returns the failure.
+func (e *unanswered) Unwrap() error { return e.error }
+
+// RetryOutcome implements [retry.Classified].
+func (e *unanswered) RetryOutcome() retry.Outcome { return e.means }
 
 // arrive lets the trip end with the body of its answer.
 func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
-	gave, ok := retryhttp.GaveUp(resp)
-	if ok {
+	t.mu.Lock()
+	if gave, ok := retryhttp.GaveUp(resp); ok {
 		t.gaveUp = reasonOf(gave).String()
 	}
 	t.answered = true
+	t.advise(resp.Header)
+	resp.Header[headerProvider] = t.last.p.named
+	t.mu.Unlock()
 	resp.Request = req
 	end := &ending{ReadCloser: resp.Body, end: func() {
 		t.whole = true
@@ -98,16 +142,45 @@ func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
 	}
 }
 
-// unwrapped returns what the one attempt met, which knows more than that there was
-// no other.
-func unwrapped(err error) error {
-	if p, ok := errors.AsType[*problem](err); ok {
-		return p
+// advise makes an answer say when to come again, and whether, by what is known of
+// all keys. It needs the lock.
+func (t *trip) advise(h http.Header) {
+	kind := t.last.result.kind
+	if kind != refused && kind != throttled || !t.last.p.ring.own {
+		return
 	}
-	if e, ok := errors.AsType[*retry.Error](err); ok && e.Last != nil {
-		return e.Last
+	wait, ok := t.later()
+	if kind == refused {
+		h.Set(shouldRetry, strconv.FormatBool(ok))
 	}
-	return err
+	if !ok {
+		return
+	}
+	// The most exact of the forms, which comes before all others.
+	h.Del("Retry-After")
+	h.Set("Retry-After-Ms", strconv.FormatInt(int64((wait+time.Millisecond-1)/time.Millisecond), 10))
+	if wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(seconds(wait), 10))
+	}
+}
+
+// later returns how long it will be until a provider takes the request that may: 0
+// if one would now, false if none ever will. It needs the lock.
+func (t *trip) later() (wait time.Duration, ok bool) {
+	for i := range t.visits {
+		v := &t.visits[i]
+		if !t.hope(v, nil) {
+			continue
+		}
+		w := v.p.ring.closed()
+		if found, next := v.p.door.look(); found == closed {
+			w = max(w, next)
+		}
+		if !ok || w < wait {
+			wait, ok = w, true
+		}
+	}
+	return wait, ok
 }
 
 // pathBelow returns the path of a URL below the base.

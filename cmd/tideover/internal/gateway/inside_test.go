@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
 )
 
+// With one key and nobody who takes over, there is one attempt.
 func TestInsideOneAttemptIsMade(t *testing.T) {
 	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		switch n {
@@ -106,5 +108,205 @@ func TestInsideFallbacksTakeOver(t *testing.T) {
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); string(text) != "the spare" {
 		t.Errorf("got %q", text)
+	}
+}
+
+// step makes the attempt of a step: a POST that may be sent twice. It returns the
+// answer, and the failure that its reader would see.
+func step(t *testing.T, r *rig, name string) (reply, error) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader(chat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", "run/step")
+	resp, err := r.RoundTripper(name).RoundTrip(req)
+	if err != nil {
+		return reply{err: err}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(text), err}, retryhttp.Check(resp)
+}
+
+// slowly is a policy whose waits a test would notice.
+const slowly = "fixed(1h) attempts=9 attempt-timeout=150ms"
+
+// What needs no wait is done within the attempt of a step.
+func TestInsideMovesThatNeedNoWait(t *testing.T) {
+	hang := func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for _, tt := range []struct {
+		name string
+		main func(int, http.ResponseWriter, *http.Request) // nil means that nobody listens
+		keys []string
+		want string
+		sent int // to main, at most
+	}{
+		{"a key is refused", byKey(map[string]int{"one": 401}), []string{"one", "two"}, "with two", 2},
+		{"a key is not paid", byKey(map[string]int{"one": 402}), []string{"one", "two"}, "with two", 2},
+		{"a key may not", byKey(map[string]int{"one": 403}), []string{"one", "two"}, "with two", 2},
+		{"a key is throttled", byKey(map[string]int{"one": 429}, "Retry-After", "60"), []string{"one", "two"}, "with two", 2},
+		{"all but the last are refused", byKey(map[string]int{"one": 401, "two": 403, "three": 429}), []string{"one", "two", "three", "four"}, "with four", 4},
+		{"it answers with 503", fails(503), []string{"one", "two"}, "the spare", 1},
+		{"it wants to be left alone", fails(503, "Retry-After", "60"), []string{"one"}, "the spare", 1},
+		{"it hangs", hang, []string{"one"}, "the spare", 1},
+		{"nobody listens", nil, []string{"one"}, "the spare", 0},
+		{"all its keys are refused", fails(401), []string{"one", "two", "three"}, "the spare", 3},
+		{"all its keys are throttled", fails(429, "Retry-After", "60"), []string{"one", "two"}, "the spare", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			u, address := new(upstream), nobody
+			if tt.main != nil {
+				u = newUpstream(t, tt.main)
+				address = u.URL
+			}
+			spare := newUpstream(t, says("the spare"))
+			for range 4 { // a key is chosen by chance
+				before := u.count()
+				r := newRig(t, []Spec{
+					spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, slowly)),
+					spec(t, "spare", Anthropic, spare.URL),
+				})
+				got, err := step(t, r, "main")
+				if err != nil || got.body != tt.want {
+					t.Fatalf("got %d %q, %v, want %q", got.code, got.body, err, tt.want)
+				}
+				from := "main"
+				if tt.want == "the spare" {
+					from = "spare"
+				}
+				if h := got.header.Get("X-Tideover-Provider"); h != from {
+					t.Errorf("the answer is said to be from %q, want %q", h, from)
+				}
+				if n := u.count() - before; n > tt.sent {
+					t.Errorf("main was asked %d times, want at most %d", n, tt.sent)
+				}
+				st := r.settled("main")
+				if st.Totals.Succeeded != 1 || st.InFlight != 0 || r.traffic.count() != 0 {
+					t.Errorf("totals: %+v", st.Totals)
+				}
+				if n := r.kinds(retry.Waiting); n != 0 {
+					t.Errorf("%d waits are told, and there were none", n)
+				}
+			}
+		})
+	}
+}
+
+// What comes to nothing says when it is worth another attempt, of all that is known.
+func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
+	// The times of the two keys, which are tried in any order.
+	times := func(one, two string) func(int, http.ResponseWriter, *http.Request) {
+		return func(n int, w http.ResponseWriter, r *http.Request) {
+			after := one
+			if r.Header.Get("X-Api-Key") == "two" {
+				after = two
+			}
+			if after == "" {
+				fails(401)(n, w, r)
+				return
+			}
+			fails(429, "Retry-After", after)(n, w, r)
+		}
+	}
+	quota := func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(429)
+		fmt.Fprint(w, noQuota)
+	}
+	for _, tt := range []struct {
+		name        string
+		main, spare func(int, http.ResponseWriter, *http.Request) // spare nil means that there is none
+		after       time.Duration                                 // about
+		class       retry.Class
+		code        int // of the answer; 0 means an error
+	}{
+		{"both keys are throttled", times("300", "40"), nil, 40 * time.Second, retry.ClassThrottled, 429},
+		{"both keys are refused", fails(401), nil, 0, retry.ClassPermanent, 401},
+		{"both keys may not", fails(403), nil, 0, retry.ClassPermanent, 403},
+		{"both keys have no quota", quota, nil, 0, retry.ClassPermanent, 429},
+		{"one is refused, the other throttled", times("", "40"), nil, 40 * time.Second, retry.ClassThrottled, 429},
+		{"the keys of both providers are refused", fails(401), fails(401), 0, retry.ClassPermanent, 401},
+		{"refused here, throttled there", fails(401), fails(429, "Retry-After", "40"), 40 * time.Second, retry.ClassThrottled, 429},
+		{"throttled here, refused there", fails(429, "Retry-After", "40"), fails(401), 40 * time.Second, retry.ClassThrottled, 429},
+		{"throttled here, failing there", fails(429, "Retry-After", "40"), fails(503), 0, retry.ClassTransient, 503},
+		{"failing here, throttled there", fails(503), fails(429, "Retry-After", "40"), 0, retry.ClassThrottled, 429},
+		{"failing here, refused there", fails(503), fails(401), 0, retry.ClassTransient, 503},
+		{"a plain no", fails(400), fails(500), 0, retry.ClassPermanent, 400},
+		{"both break off", breaksOffAlways, breaksOffAlways, 0, retry.ClassTransient, 0},
+		{"failing here, nobody there", fails(503), nil, 0, retry.ClassTransient, 503},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for range 4 { // a key is chosen by chance
+				u := newUpstream(t, tt.main)
+				specs := []Spec{spec(t, "main", Anthropic, u.URL, keys("one", "two"), withPolicy(t, slowly))}
+				most := 2
+				spare := new(upstream)
+				if tt.spare != nil {
+					spare = newUpstream(t, tt.spare)
+					specs[0].Fallback = []string{"spare"}
+					specs = append(specs, spec(t, "spare", Anthropic, spare.URL))
+					most++
+				}
+				r := newRig(t, specs)
+				got, err := step(t, r, "main")
+				if err == nil {
+					t.Fatalf("got %d %q, want a failure", got.code, got.body)
+				}
+				o := retry.OutcomeOf(err)
+				if got.code != tt.code || o.Class != tt.class || o.Final {
+					t.Errorf("got %d, %+v, want %d, %v: %v", got.code, o, tt.code, tt.class, err)
+				}
+				if o.After > tt.after || o.After < tt.after-2*time.Second {
+					t.Errorf("told to come in %v, want %v", o.After, tt.after)
+				}
+				if n := u.count() + spare.count(); n > most {
+					t.Errorf("%d attempts, want no more than there are keys", n)
+				}
+				if r.traffic.count() != 0 {
+					t.Error("the request is still under way")
+				}
+			}
+		})
+	}
+}
+
+func breaksOffAlways(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") }
+
+// One who is refused while a fallback is down may come again.
+func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
+	u, spare := newUpstream(t, fails(401)), newUpstream(t, says("the spare"))
+	r := newRig(t, []Spec{
+		spec(t, "main", Anthropic, u.URL, fallback("spare")),
+		spec(t, "spare", Anthropic, spare.URL, func(s *Spec) { s.OpenFor = 30 * time.Second }),
+	})
+	takeDown(r, "spare")
+	got, err := step(t, r, "main")
+	if o := retry.OutcomeOf(err); got.code != 401 || o.Class != retry.ClassTransient || o.After < 20*time.Second {
+		t.Errorf("got %d, %v, %+v, want to come again when somebody looks", got.code, err, o)
+	}
+}
+
+// What may be sent once only is sent once only.
+func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
+	u, spare := newUpstream(t, breaksOffAlways), newUpstream(t, says("the spare"))
+	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
+	req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader(chat))
+	_, err := r.RoundTripper("main").RoundTrip(req)
+	if o := retry.OutcomeOf(err); !errors.Is(err, retryhttp.ErrNotIdempotent) || !o.Final || spare.count() != 0 {
+		t.Errorf("got %v, %+v after %d requests to the fallback", err, o, spare.count())
+	}
+}
+
+// An error names all that was tried.
+func TestInsideErrorsNameBoth(t *testing.T) {
+	r := newRig(t, []Spec{spec(t, "main", Anthropic, nobody, fallback("spare")), spec(t, "spare", Anthropic, nobody)})
+	_, err := step(t, r, "main")
+	if err == nil || !strings.Contains(err.Error(), "provider main: dial") || !strings.Contains(err.Error(), "; fallback spare: dial") {
+		t.Errorf("got %v", err)
+	}
+	if gave := giveUps(r, "main"); gave["attempts"] != 1 {
+		t.Errorf("given up: %v", gave)
 	}
 }

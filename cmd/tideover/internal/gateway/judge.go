@@ -19,6 +19,7 @@ type result struct {
 	kind resultKind
 	code int           // the status, or the one that an error event stands for; 0 without an answer
 	wait time.Duration // how long the server, or the key, wants to be left alone
+	told bool          // it is the server that said so
 	gone bool          // quota or credit is gone, and no wait of ours helps
 	why  string        // in a few words
 }
@@ -30,7 +31,7 @@ const (
 	neutral                     // the caller went away, or its body could not be read
 	failed                      // the provider did not do its job
 	throttled                   // the key was one too many
-	refused                     // the key is not wanted
+	refused                     // the key is not wanted, or has nothing left
 )
 
 // judge says what the attempt was.
@@ -49,10 +50,13 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 	case resp == nil:
 		r.kind = failed
 	case r.code == http.StatusTooManyRequests && failure != nil:
-		r.kind, r.wait = throttled, cmp.Or(o.After, coolThrottled)
+		r.kind, r.wait, r.told = throttled, cmp.Or(o.After, coolThrottled), true
 		if status != nil && status.Quota != "" {
-			r.gone, r.wait = true, cmp.Or(o.After, coolUnpaid)
+			r.gone, r.wait, r.told = true, cmp.Or(o.After, coolUnpaid), o.After > 0
 			r.why += " " + status.Quota
+			if l.p.ring.own {
+				r.kind = refused // to come more slowly is no help
+			}
 		}
 	case l.key.refusable(r.code):
 		r.kind, r.wait = refused, coolRefused
@@ -60,7 +64,7 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 			r.wait = coolUnpaid
 		}
 		if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
-			r.wait = told
+			r.wait, r.told = told, true
 		}
 	case failure != nil && r.code != http.StatusNotImplemented && r.code != http.StatusHTTPVersionNotSupported &&
 		r.code != http.StatusTooEarly && r.code != http.StatusMisdirectedRequest && r.code != http.StatusConflict:
@@ -79,6 +83,9 @@ func (k *key) refusable(code int) bool {
 	return false
 }
 
+// whyTimeout is the reason of an attempt that took too long.
+const whyTimeout = "timeout"
+
 // reason returns in a few words why an attempt failed. They are shown, and have
 // nothing of the request in them.
 func (l *leg) reason(failure error, code int) string {
@@ -88,7 +95,7 @@ func (l *leg) reason(failure error, code int) string {
 	case failure == nil:
 		return ""
 	case errors.Is(failure, context.DeadlineExceeded) || timedOut(failure):
-		return "timeout"
+		return whyTimeout
 	case unreachable(failure):
 		return "unreachable"
 	default:

@@ -30,7 +30,8 @@ type ring struct {
 	keys []*key
 	own  bool // what is told of a key is about us: the caller's is none of our business
 	pool atomic.Pointer[health.Pool]
-	cold atomic.Int64 // reading of the clock up to which a key was told to wait
+	cold atomic.Int64 // reading of the clock up to which a key is closed
+	mu   sync.Mutex   // held while keys are closed, or the pool is made anew
 }
 
 // key is one of them.
@@ -38,6 +39,8 @@ type key struct {
 	name  string
 	value secret.String // empty if it is none of ours
 	tally *keyTally
+
+	shun atomic.Int64 // reading of the clock up to which it is avoided because it was refused; see ring.shunned
 
 	mu     sync.Mutex
 	reason string // what closed it last
@@ -56,11 +59,11 @@ func newRing(s *Spec, t *tally) (*ring, error) {
 		}
 		r.keys = append(r.keys, &key{name: name, tally: t.key(name)})
 	}
-	return r, r.reset()
+	return r, r.renew()
 }
 
-// reset forgets what was told about the keys.
-func (r *ring) reset() error {
+// renew makes a pool of which nothing is known.
+func (r *ring) renew() error {
 	targets := make([]health.Target, len(r.keys))
 	for i, k := range r.keys {
 		targets[i] = health.Target{Name: k.name, Provider: "it"}
@@ -92,7 +95,7 @@ func (r *ring) inherit(old *ring) {
 		was := old.keys[i]
 		if k := r.named(was.name); k != nil && st.Closed > 0 && k.value.Equal(was.value.Reveal()) {
 			reason, _ := was.told()
-			r.cool(k, st.Closed, reason)
+			r.cool(k, st.Closed, reason, was.shunned())
 		}
 	}
 }
@@ -106,18 +109,22 @@ func (r *ring) named(name string) *key {
 	return nil
 }
 
-// cool leaves the key alone for so long.
-func (r *ring) cool(k *key, wait time.Duration, reason string) {
+// cool leaves the key alone for so long. refused says that nobody but us set the
+// time, because the key is not wanted.
+func (r *ring) cool(k *key, wait time.Duration, reason string, refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k.mu.Lock()
 	k.reason, k.cooled = reason, time.Now()
 	k.mu.Unlock()
-	r.pool.Load().Cool(k.name, wait)
-	for until := int64(clock.Later(clock.Now(), wait)); ; {
-		was := r.cold.Load()
-		if was >= until || r.cold.CompareAndSwap(was, until) {
-			return
-		}
+	until := int64(clock.Later(clock.Now(), wait))
+	if refused {
+		k.shun.Store(until)
+	} else {
+		k.shun.Store(0) // a server's word is kept
 	}
+	r.pool.Load().Cool(k.name, wait)
+	r.cold.Store(max(r.cold.Load(), until))
 }
 
 // told returns what closed the key last, and when.
@@ -129,14 +136,15 @@ func (k *key) told() (reason string, at time.Time) {
 
 // pick chooses a key. After a call whose key was refused it is one that the same
 // request has not been to; ok is false if there is none. wait is how long the
-// first of them is closed when all are; the call is then none.
-func (r *ring) pick(refused *health.Call) (call health.Call, k *key, wait time.Duration, ok bool) {
+// first of them is closed when all are; the call is then none. As a last resort the
+// first of them is chosen all the same.
+func (r *ring) pick(refused *health.Call, last bool) (call health.Call, k *key, wait time.Duration, ok bool) {
 	pool := r.pool.Load()
 	if refused != nil {
 		if call, ok = pool.Next(refused); !ok {
 			return call, nil, pool.Recovery(), false
 		}
-	} else if call = pool.Pick(); call.Wait() > 0 {
+	} else if call = pool.Pick(); call.Wait() > 0 && !last {
 		return call, nil, call.Wait(), false
 	}
 	return call, r.named(call.Target().Name), 0, true
@@ -159,17 +167,6 @@ func (r *ring) closed() time.Duration {
 	return r.pool.Load().Recovery()
 }
 
-// throttled reports whether it is "too many requests" that closed the keys, or one
-// of them.
-func (r *ring) throttled() bool {
-	for _, k := range r.keys {
-		if reason, _ := k.told(); len(reason) >= 3 && reason[:3] == "429" {
-			return true
-		}
-	}
-	return false
-}
-
 // info returns the keys as they are shown, and since when all are closed: zero if
 // they are not. Callers' own are not shown.
 func (r *ring) info(now time.Time) (list []KeyInfo, since time.Time) {
@@ -181,7 +178,7 @@ func (r *ring) info(now time.Time) (list []KeyInfo, since time.Time) {
 		if st.Closed > 0 {
 			until := now.Add(st.Closed)
 			reason, at := k.told()
-			one.CoolUntil, one.Reason = &until, reason
+			one.CoolUntil, one.Reason, one.Refused = &until, reason, k.shunned()
 			if at.After(since) {
 				since = at
 			}

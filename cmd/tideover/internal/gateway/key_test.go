@@ -117,15 +117,16 @@ func TestH18AllKeysCooling(t *testing.T) {
 		first   int
 		then    int
 		after   string
-		state   string
 		reasons string
+		why     string
 	}{
-		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "300", Throttled, "429"},
-		{"refused", fails(401), 401, 503, "300", Throttled, "401"},
-		{"quota gone", func(_ int, w http.ResponseWriter, _ *http.Request) {
+		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "300", "429", "its keys were told to wait (429)"},
+		{"refused for a time", fails(401, "Retry-After", "200"), 401, 503, "200", "401", "its keys were told to wait (401)"},
+		{"quota gone for a time", func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "600")
 			w.WriteHeader(429)
 			fmt.Fprint(w, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`)
-		}, 429, 429, "600", Throttled, "429 insufficient_quota"},
+		}, 429, 429, "600", "429 insufficient_quota", "its keys were told to wait (429 insufficient_quota)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,6 +143,9 @@ func TestH18AllKeysCooling(t *testing.T) {
 			if got.code != tt.then || got.errorCode(t) != codeCooling || got.header.Get("Retry-After") != tt.after {
 				t.Errorf("then: %d %q, Retry-After %q, want %d and %s", got.code, got.body, got.header.Get("Retry-After"), tt.then, tt.after)
 			}
+			if !strings.Contains(got.body, "provider it: "+tt.why) {
+				t.Errorf("then: %q, want that it names the reason", got.body)
+			}
 			if got.header.Get(shouldRetry) != "" {
 				t.Errorf("%s: %q on an answer that says when to come again", shouldRetry, got.header.Get(shouldRetry))
 			}
@@ -149,8 +153,8 @@ func TestH18AllKeysCooling(t *testing.T) {
 				t.Errorf("asked %d times, want no more", n)
 			}
 			st := r.settled("it")
-			if st.State != tt.state || st.Since == nil {
-				t.Errorf("state %s since %v, want %s", st.State, st.Since, tt.state)
+			if st.State != Throttled || st.Since == nil || st.Why != tt.why {
+				t.Errorf("state %s since %v, %q, want throttled, %q", st.State, st.Since, st.Why, tt.why)
 			}
 			for _, k := range []string{"key-1", "key-2"} {
 				if cold(st)[k] != tt.reasons {

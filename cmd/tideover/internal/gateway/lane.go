@@ -10,6 +10,7 @@ import (
 )
 
 // makeTransports makes what sends requests, and shows that the policy can be kept.
+// It needs to know who takes over.
 func (p *provider) makeTransports() (err error) {
 	policy := p.spec.Policy
 	hedge := policy.Hedge
@@ -17,12 +18,20 @@ func (p *provider) makeTransports() (err error) {
 	if p.plain, err = p.transport(policy); err != nil {
 		return err
 	}
-	policy.Attempts = 1
+	policy.Attempts = p.targets()
 	if p.single, err = p.transport(policy); err != nil || hedge == (retry.Hedge{}) {
 		return err
 	}
 	_, err = p.transport(p.spec.Policy)
 	return err
+}
+
+// targets returns how many keys there are for its requests, at all providers.
+func (p *provider) targets() (n int) {
+	for _, o := range p.order {
+		n += len(o.ring.keys)
+	}
+	return n
 }
 
 // transport returns one that keeps the policy.
@@ -33,7 +42,7 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 	known := presets[p.spec.Preset]
 	opts := []retryhttp.Option{
 		retryhttp.WithRouter(router{}),
-		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithObserver(p.observe)),
+		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe)),
 		retryhttp.WithStreams(retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0)}),
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),

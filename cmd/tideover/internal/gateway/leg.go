@@ -52,7 +52,11 @@ func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.
 		return o
 	}
 	l.release() // during the wait, others may use its place
-	return l.trip.next(l, failure, o)
+	o = l.trip.next(l, failure, o)
+	if o == atOnce && l.p == l.trip.asked && resp != nil {
+		l.trip.keep(l, resp)
+	}
+	return o
 }
 
 // Closed implements [retryhttp.Leg].
@@ -83,6 +87,9 @@ func (l *leg) report(resp *http.Response) {
 	if p.send != nil && r.kind != neutral {
 		p.send.Report(r.kind == throttled)
 	}
+	if (r.kind == fine || r.kind == throttled) && p.ring.welcome(l.key) {
+		p.watchers.wake(reopened)
+	}
 	switch r.kind {
 	case neutral:
 		l.key.tally.by[classCanceled].Add(1)
@@ -106,6 +113,9 @@ func (l *leg) report(resp *http.Response) {
 		l.call.Done(health.RefusedFor(0))
 		l.throttled(r.wait)
 	case refused:
+		if r.code == http.StatusTooManyRequests {
+			p.tally.throttled.Add(1)
+		}
 		l.call.Done(health.RefusedFor(0))
 		if r.code != http.StatusForbidden {
 			l.cool(r.wait)
@@ -139,7 +149,7 @@ func (l *leg) settle(b breaker.Result, o health.Outcome) {
 	if back {
 		l.p.forgive() // before the gate opens, or those who waited would find it open
 	}
-	l.pass.Done(o)
+	l.p.door.done(l.pass, o)
 	l.permit.Done(b)
 	if back {
 		l.p.recovered()
@@ -147,4 +157,6 @@ func (l *leg) settle(b breaker.Result, o health.Outcome) {
 }
 
 // cool leaves the leg's key alone.
-func (l *leg) cool(wait time.Duration) { l.p.ring.cool(l.key, wait, l.result.why) }
+func (l *leg) cool(wait time.Duration) {
+	l.p.ring.cool(l.key, wait, l.result.why, !l.result.told)
+}

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/breaker"
@@ -21,15 +19,15 @@ var (
 	metricRetries    = metric("retries_total", "Retries of requests, by who set the wait.", "by")
 	metricWaits      = metric("wait_seconds_total", "Time that requests have waited, by what for.", "by")
 	metricGiveUps    = metric("giveups_total", "Requests that were given up, by reason.", "reason")
-	metricFailovers  = prometheus.NewDesc("tideover_gateway_failovers_total", "Requests that another provider took over.", []string{"from", "to"}, nil)
+	metricFailovers  = prometheus.NewDesc("tideover_gateway_failovers_total", "Moves of requests from one provider to another.", []string{"from", "to"}, nil)
 	metricState      = metric("provider_state", "1 for the state that the provider is in.", "state")
 	metricBreaker    = metric("breaker_state", "1 for the state that the provider's breaker is in.", "state")
 	metricWaiting    = metric("waiting", "Requests that wait for their turn, or for recovery.", "class")
 	metricInFlight   = metric("in_flight", "Attempts under way at the provider.")
 	metricProbes     = metric("probes_total", "Attempts that looked whether the provider is back.")
 	metricOutages    = metric("outages_total", "Outages that are over.")
-	metricPredicted  = metric("recovery_predicted_seconds", "How long the last outage was expected to last when it began.")
-	metricActual     = metric("recovery_actual_seconds", "How long the last outage lasted.")
+	metricPredicted  = metric("recovery_predicted_seconds", "How long the last outage was expected to last when it began; absent if nobody could know.")
+	metricActual     = metric("recovery_actual_seconds", "How long the last outage lasted, up to its last failure if nobody asked for long after it.")
 	metricPressure   = metric("error_pressure", "How much of what is sent to the provider is in vain.")
 	metricSendRate   = metric("send_rate", "Requests a second that are allowed; 0 if nothing limits them.")
 	metricBudget     = metric("budget_tokens", "What is left for retries of a route.", "route")
@@ -38,7 +36,7 @@ var (
 	metricCutShort   = metric("cut_short_total", "Answers that broke off after the caller had seen some of them.")
 	metricNotKept    = metric("bodies_not_kept_total", "Bodies of requests that were too long to be sent again.")
 	metricLate       = metric("deadline_rejected_total", "Requests whose deadline could not be kept.")
-	metricAmplified  = metric("amplification", "Attempts per request.")
+	metricAmplified  = metric("amplification", "Attempts of the provider's own requests, here or elsewhere, for each of them.")
 	metricThrottled  = metric("throttled_total", "Answers of the provider that say too many requests.")
 	metricKeyCooling = metric("key_cooling", "1 while a key is left alone.", "key")
 )
@@ -70,6 +68,9 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	t := c.g.table.Load()
+	for pair, n := range t.failovers() {
+		ch <- prometheus.MustNewConstMetric(metricFailovers, prometheus.CounterValue, n, pair.from, pair.to)
+	}
 	for _, name := range t.names {
 		s := scrape{ch, name}
 		p := t.providers[name]
@@ -140,16 +141,6 @@ func (s scrape) labelled(p *provider) {
 	for reason, n := range t.giveUps.all() {
 		s.counter(metricGiveUps, n, reason)
 	}
-	// From the start, so that the first failover is an increase.
-	to := t.to.all()
-	for _, name := range p.spec.Fallback {
-		s.counter(metricFailovers, to[name], name)
-	}
-	for name, n := range to {
-		if !slices.Contains(p.spec.Fallback, name) {
-			s.counter(metricFailovers, n, name)
-		}
-	}
 }
 
 func (s scrape) states(st *Status) {
@@ -180,7 +171,9 @@ func (s scrape) gauges(p *provider, st *Status) {
 		s.gauge(metricBudget, b.Tokens, b.Route)
 	}
 	if o, ok := p.history.last(); ok {
-		s.gauge(metricPredicted, o.Predicted)
 		s.gauge(metricActual, o.Seconds)
+		if o.Predicted > 0 {
+			s.gauge(metricPredicted, o.Predicted)
+		}
 	}
 }

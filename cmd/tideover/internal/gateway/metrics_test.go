@@ -85,7 +85,18 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := samples(t, r.Gateway)
+	if _, known := got[`recovery_predicted_seconds{provider="main"}`]; got[`recovery_actual_seconds{provider="main"}`] <= 0 || known {
+		t.Errorf("the first outage was predicted by nobody: %v", got)
+	}
+	if err := r.Control("main", Reset); err != nil {
+		t.Fatal(err)
+	}
+	takeDown(r, "main")
+	if err := r.Control("main", Close); err != nil {
+		t.Fatal(err)
+	}
+	got = samples(t, r.Gateway)
 	if got[`recovery_actual_seconds{provider="main"}`] <= 0 || got[`recovery_predicted_seconds{provider="main"}`] <= 0 {
-		t.Errorf("the outage is not told: %v", got)
+		t.Errorf("the second outage is not told: %v", got)
 	}
 }

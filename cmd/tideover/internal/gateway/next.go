@@ -14,9 +14,12 @@ import (
 // atOnce is a failure after which somebody else can be asked without delay.
 var atOnce = retry.Outcome{Class: retry.ClassTransient, Delay: 1}
 
-// overBudget marks an outcome as final because there is nothing left for retries.
-// The policy does not look at the delay of what is final.
-const overBudget time.Duration = -1
+// The delays of outcomes that are final for a reason of ours. The policy does not
+// look at the delay of what is final.
+const (
+	overBudget   time.Duration = -1 // there is nothing left for retries
+	leftToCaller time.Duration = -2 // who retries by himself waits by himself
+)
 
 // next says what follows a failed attempt: the same provider again by the policy's
 // delay, another of its keys at once, or another provider at once.
@@ -30,7 +33,11 @@ func (t *trip) next(l *leg, failure error, o retry.Outcome) retry.Outcome {
 	if v.began {
 		v.account.Fail()
 	}
-	if r.kind == neutral || o.Final || t.once {
+	v.failure, t.means = failure, o
+	if !t.won {
+		t.last = l
+	}
+	if r.kind == neutral || o.Final {
 		return o
 	}
 	t.why = r.why
@@ -47,11 +54,10 @@ func (t *trip) next(l *leg, failure error, o retry.Outcome) retry.Outcome {
 // afterRefusal goes on after a key was not let in.
 func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
 	v, r := l.visit, &l.result
-	if r.code == http.StatusForbidden && !slices.Contains(v.doubted, l.key) {
-		v.doubted = append(v.doubted, l.key)
-	}
+	t.deny(l)
 	v.refused = &l.call
 	if l.p.ring.another(&l.call) && t.ready(v) {
+		v.made-- // it was the key's chance, not the provider's
 		return atOnce
 	}
 	if len(l.p.ring.keys) > 1 {
@@ -63,15 +69,36 @@ func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
 	}
 	v.refused = nil
 	switch {
-	case r.kind == refused || r.gone && o.Class >= retry.ClassPermanent:
-		return retry.Outcome{Class: retry.ClassPermanent}
-	case o.Class >= retry.ClassPermanent:
+	case r.kind == throttled && o.Class >= retry.ClassPermanent:
 		return o
+	case r.kind == throttled:
+		if l.p.ring.own && o.After > 0 {
+			o.After = max(t.soonest(), 1) // which may be another key's time
+		}
+		return t.again(l, o)
+	case r.gone && o.Class < retry.ClassPermanent:
+		return t.again(l, o) // the server knows better
+	case t.hope(v, nil): // another key of it was told to wait
+		return t.again(l, retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonest(), 1)})
+	case l.p != t.asked && t.hope(&t.visits[0], nil):
+		// A fallback with a bad key must not make a failure final that would be tried
+		// again without the fallback.
+		v.left = true
+		return t.again(l, retry.Outcome{})
 	}
-	if l.p.ring.own && o.After > 0 {
-		o.After = max(t.soonest(), 1) // which may be another key's time
+	return retry.Outcome{Class: retry.ClassPermanent}
+}
+
+// deny notes that the leg's key was refused. It needs the lock.
+func (t *trip) deny(l *leg) {
+	v := l.visit
+	if l.result.kind != refused || slices.Contains(v.denied, l.key) {
+		return
 	}
-	return t.again(l, o)
+	v.denied = append(v.denied, l.key)
+	if l.result.code == http.StatusForbidden {
+		v.doubted = append(v.doubted, l.key)
+	}
 }
 
 // afterFailure goes on after the provider did not do its job.
@@ -86,12 +113,21 @@ func (t *trip) afterFailure(l *leg, failure error, o retry.Outcome) retry.Outcom
 		}
 		return o
 	}
-	found, _ := l.p.door.look()
-	if (v.made >= t.asked.spec.FallbackAfter || found == closed || t.toldToWait(l, o)) && t.elsewhere(v) {
+	if t.hadEnough(l, o) && t.elsewhere(v) {
 		v.left = true
 		return atOnce
 	}
 	return t.again(l, o)
+}
+
+// hadEnough reports whether it is time for another provider: this one has had its
+// chances, or took too long for another one, or is not to be asked now.
+func (t *trip) hadEnough(l *leg, o retry.Outcome) bool {
+	if l.visit.made >= t.allowed() || l.result.why == whyTimeout {
+		return true
+	}
+	found, _ := l.p.door.look()
+	return found == closed || t.toldToWait(l, o)
 }
 
 // toldToWait reports whether the server asks for a longer wait than the policy
@@ -109,6 +145,10 @@ func (t *trip) toldToWait(l *leg, o retry.Outcome) bool {
 // waits longer the more of what it is sent is in vain.
 func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
 	v, policy := l.visit, &t.asked.spec.Policy
+	if t.once {
+		t.means = o
+		return retry.Outcome{Class: o.Class, Final: true, After: o.After, Delay: leftToCaller}
+	}
 	d := retry.Decide(*policy, retry.State{Attempt: l.n, Prev: t.prev}, o, retry.Gates{}, rand.Uint64())
 	if d.Stop != 0 {
 		return o
@@ -135,14 +175,18 @@ func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
 func (t *trip) arrived(l *leg) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.won {
+		t.last = l
+	}
 	l.visit.success, t.won = l.result.kind == fine, true
 	if l.result.kind != fine {
+		t.deny(l)
 		return
 	}
 	// Another key was let in, so it was the keys that were at fault before.
 	for _, k := range l.visit.doubted {
 		if k != l.key {
-			l.p.ring.cool(k, coolRefused, "403")
+			l.p.ring.cool(k, coolRefused, "403", true)
 		}
 	}
 	l.visit.doubted = nil

@@ -23,6 +23,7 @@ type provider struct {
 	spec  Spec
 	g     *Gateway
 	order []*provider // itself, then those who take over
+	named []string    // its name as the value of a header, which nobody changes
 
 	// What belongs to the name.
 	tally *tally
@@ -39,7 +40,7 @@ type provider struct {
 	budgets *budgets
 
 	plain  *retryhttp.Transport // by the policy, without hedging
-	single *retryhttp.Transport // one attempt, for those who retry by themselves
+	single *retryhttp.Transport // one attempt at each target, without a wait, for those who retry by themselves
 
 	mu     sync.Mutex
 	hedged map[string]*retryhttp.Transport // by route
@@ -78,7 +79,7 @@ func (p *pace) mean() float64 {
 // newProvider makes a provider, with all parts of the old one that are still
 // right. old may be nil. Nothing of the old one is changed.
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
-	p := &provider{spec: s, g: g, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
+	p := &provider{spec: s, g: g, named: []string{s.Name}, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
 	p.tally, p.hand = cmp.Or(p.tally, new(tally)), cmp.Or(p.hand, new(hand))
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
 		old = nil // another destination, of which nothing is known
@@ -100,10 +101,7 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	if err := p.makeDoor(old); err != nil {
 		return nil, err
 	}
-	if err := p.makeLimits(old); err != nil {
-		return nil, err
-	}
-	return p, p.makeTransports()
+	return p, p.makeLimits(old)
 }
 
 func (p *provider) makeDoor(old *provider) (err error) {
@@ -191,8 +189,12 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// breakerChanged tells of a change of the breaker.
+// breakerChanged tells of a change of the breaker. That one which lets everybody
+// pass now does so for another reason is no news.
 func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
+	if lets(e.From) && lets(e.To) {
+		return
+	}
 	ev := retry.Event{Time: time.Now(), Name: p.title()}
 	switch e.To {
 	case breaker.Open:
@@ -212,6 +214,9 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	p.g.emit(ev)
 }
 
+// lets reports whether a breaker in the state lets everybody pass.
+func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.ForcedClosed }
+
 // forgive makes the breaker forget what it has counted.
 func (p *provider) forgive() {
 	if m := p.hand.get(); m == automatic || m == draining {
@@ -224,6 +229,10 @@ func (p *provider) recovered() {
 	if o, was := p.door.reopened(); was {
 		p.tally.outages.Add(1)
 		p.g.memory.touch()
-		p.g.log.Info("provider is back", "provider", p.spec.Name, "after", fmt.Sprintf("%.1fs", o.Seconds), "probes", o.Probes)
+		after := fmt.Sprintf("%.1fs", o.Seconds)
+		if o.AtLeast {
+			after = "at least " + after
+		}
+		p.g.log.Info("provider is back", "provider", p.spec.Name, "after", after, "probes", o.Probes)
 	}
 }

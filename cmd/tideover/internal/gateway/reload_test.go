@@ -88,11 +88,11 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 			r := newRig(t, base())
 			r.get("/p/it/x")
 			old := r.table.Load().providers["it"]
-			old.ring.cool(old.ring.keys[0], time.Hour, "402")
+			old.ring.cool(old.ring.keys[0], time.Hour, "402", true)
 			if err := r.Control("it", Close); err != nil {
 				t.Fatal(err)
 			}
-			old.ring.cool(old.ring.keys[0], time.Hour, "402")
+			old.ring.cool(old.ring.keys[0], time.Hour, "402", true)
 			if err := r.Become(base(tt.change)); err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
@@ -73,42 +72,42 @@ func (p *provider) trouble(began time.Time) string {
 		return "opened by hand"
 	case !p.hand.lets(began):
 		return "draining"
-	case p.ring.closed() > 0 && p.ring.throttled():
-		return "429 on all keys"
 	case p.ring.closed() > 0:
-		return "no key is let in"
+		why := p.ring.closure()
+		return why.brief()
 	default:
 		return "down"
 	}
 }
 
-// failedOver tells that another provider takes the request over.
+// failedOver tells that another provider takes the request over. It is the
+// provider that was asked for whose request moves, whichever it leaves.
 func (t *trip) failedOver(from, to *provider, why string) {
 	now := time.Now()
-	from.tally.failovers.Add(1)
-	from.tally.to.add(to.spec.Name, 1)
-	from.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
+	own := t.asked
+	own.tally.moved(from.spec.Name, to.spec.Name)
+	if to != own { // it may be back where it began
+		own.tally.failovers.Add(1)
+	}
+	own.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
 	t.g.emit(retry.Event{
 		Kind: retry.FailedOver, Time: now, Name: t.asked.title(),
 		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
 	})
 }
 
-// credentials are the headers in which callers bring theirs, in their canonical
-// form.
-var credentials = []string{
-	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Proxy-Authorization", "Cookie",
-}
-
 // dress gives the request the address of the provider, and the credentials that it
 // may see there: ours, or those of a caller who asked for this very provider.
 func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	query := t.query
-	if p.ring.own || p != t.asked {
-		for _, name := range credentials {
-			delete(req.Header, name)
+	if own := p == t.asked; p.ring.own || !own {
+		for name := range req.Header {
+			if credential(name) && !(own && session(name)) {
+				delete(req.Header, name)
+			}
 		}
 		req.Header.Del(t.asked.spec.AuthHeader)
+		req.Header.Del(p.spec.AuthHeader)
 		query = withoutKey(query)
 	}
 	if !k.value.IsZero() {
@@ -124,30 +123,4 @@ func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	if req.Host = ""; p != t.asked || query != t.query {
 		req.URL = below(p.spec.BaseURL, t.path, query) // otherwise it is that already
 	}
-}
-
-// withoutKey returns the query without the parameter in which Google's APIs take a
-// key. All the rest stays as it was written.
-func withoutKey(query string) string {
-	if !strings.Contains(strings.ToLower(query), "key") && !strings.Contains(query, "%") {
-		return query
-	}
-	var b strings.Builder
-	cut := false
-	for rest := query; len(rest) > 0; {
-		part, sep := rest, ""
-		if end := strings.IndexAny(rest, "&;"); end >= 0 { // to some servers the latter is the same
-			part, sep = rest[:end], rest[end:end+1]
-		}
-		rest = rest[len(part)+len(sep):]
-		if name, _, _ := strings.Cut(part, "="); strings.EqualFold(unescaped(name), "key") {
-			cut = true
-			continue
-		}
-		b.WriteString(part + sep)
-	}
-	if !cut {
-		return query
-	}
-	return strings.TrimRight(b.String(), "&;")
 }

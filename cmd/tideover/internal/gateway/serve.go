@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -54,7 +55,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.deadline = limited
 	defer t.finish()
 	if most := p.spec.MaxBody; most > 0 && r.ContentLength > most {
-		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, "the body has %d bytes, and %d are allowed", r.ContentLength, most))
+		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", r.ContentLength, most)))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
@@ -114,7 +115,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 				delete(r.Out.Header, name)
 			}
 		},
-		Transport:      outbound{},
+		Transport: outbound{},
 		// Event streams, and all that has no length, are flushed piece by piece in any
 		// case. For the rest a flush of its own would be a second write for every answer.
 		FlushInterval:  flushAfter,
@@ -141,7 +142,7 @@ type outbound struct{}
 // RoundTrip implements [http.RoundTripper].
 func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := tripOf(req.Context())
-	return t.asked.lane(req.Method, t.route).RoundTrip(req)
+	return t.best(t.asked.lane(req.Method, t.route).RoundTrip(req))
 }
 
 // passOn looks at the answer that the caller will get.
@@ -154,8 +155,11 @@ func (t *trip) passOn(resp *http.Response) error {
 	defer t.mu.Unlock()
 	if gaveUp {
 		t.gaveUp = reasonOf(gave).String()
+	}
+	if t.gaveUp != "" {
 		resp.Header.Set(shouldRetry, "false")
 	}
+	resp.Header[headerProvider] = t.last.p.named
 	t.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.

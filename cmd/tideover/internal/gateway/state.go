@@ -39,6 +39,11 @@ func (p *provider) status() Status {
 	if st.State, since = p.state(&gate, closed, now); !since.IsZero() {
 		st.Since = &since
 	}
+	if st.State == Throttled {
+		if why := p.ring.closure(); len(why.refused)+len(why.told) > 0 {
+			st.Why = "its keys were " + why.String()
+		}
+	}
 	st.Held = p.hand.get() == heldByHand
 	if gate.State == health.GateClosed {
 		st.Recovery = p.expected(&gate, now)
@@ -73,13 +78,16 @@ func (p *provider) state(gate *health.GateStats, closed, now time.Time) (string,
 
 // expected returns what is expected of the outage.
 func (p *provider) expected(gate *health.GateStats, now time.Time) *Recovery {
-	r := &Recovery{Probes: gate.Failed, Outages: p.recovery.Predict(gate.Since).Outages}
+	r := &Recovery{Probes: gate.Failed, Outages: p.door.learned()}
+	if o, ok := p.history.now(); ok {
+		r.Predicted = o.Predicted
+	}
 	if !gate.Probing {
 		at := now.Add(gate.Next)
 		r.Next = &at
 	}
-	if gate.Expected > 0 {
-		at := now.Add(gate.Expected)
+	if left := p.door.expected(gate); left > 0 {
+		at := now.Add(left)
 		r.Expected = &at
 	}
 	return r
@@ -121,13 +129,13 @@ func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 
 func (t *tally) totals() Totals {
 	n := Totals{
-		Requests: t.requests.Load(), Attempts: t.attempts.Load(), Retries: uint64(t.retries.total()),
+		Requests: t.requests.Load(), Attempts: t.attempts.Load(), Sent: t.sent.Load(), Retries: uint64(t.retries.total()),
 		Succeeded: t.succeeded.Load(), Failed: t.failed.Load(), Canceled: t.canceled.Load(), Throttled: t.throttled.Load(),
 		Failovers: t.failovers.Load(), Probes: t.probes.Load(), Hedges: t.hedges.Load(),
 		CutShort: t.cutShort.Load(), NotKept: t.notKept.Load(),
 	}
 	if n.Requests > 0 {
-		n.Amplified = float64(t.sent.Load()) / float64(n.Requests)
+		n.Amplified = float64(n.Sent) / float64(n.Requests)
 	}
 	return n
 }

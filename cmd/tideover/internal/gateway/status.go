@@ -5,7 +5,7 @@ import "time"
 // The states of a provider, from good to bad.
 const (
 	Up         = "up"         // everybody passes
-	Throttled  = "throttled"  // all its keys were told to wait
+	Throttled  = "throttled"  // all its keys were told to wait, or were refused
 	Recovering = "recovering" // those who waited are let through one after the other
 	Probing    = "probing"    // one request finds out for all whether it is back
 	Down       = "down"       // nobody passes until the next probe
@@ -26,6 +26,7 @@ type Status struct {
 	Fallback []string `json:"fallback"`
 
 	State   string     `json:"state"`
+	Why     string     `json:"why,omitempty"`   // it is throttled, such as "its keys were refused (401)"
 	Held    bool       `json:"held,omitempty"`  // by hand: it counts as up whatever happens
 	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
@@ -50,18 +51,19 @@ type Status struct {
 // Totals are counts since the start.
 type Totals struct {
 	Requests  uint64  `json:"requests"` // of callers
-	Attempts  uint64  `json:"attempts"` // sent to this provider, for itself or for another
+	Attempts  uint64  `json:"attempts"` // sent to this provider, for its own requests or for those of others
+	Sent      uint64  `json:"sent"`     // attempts of its own requests, here or elsewhere
 	Retries   uint64  `json:"retries"`
 	Succeeded uint64  `json:"succeeded"`
 	Failed    uint64  `json:"failed"`        // answered by us with an error, or with the last failure
 	Canceled  uint64  `json:"canceled"`      // callers that went away
 	Throttled uint64  `json:"throttled"`     // answers "too many requests"
-	Failovers uint64  `json:"failovers"`     // requests that another provider took over
+	Failovers uint64  `json:"failovers"`     // of its own requests, to another provider
 	Probes    uint64  `json:"probes"`        // attempts that looked whether it is back
 	Hedges    uint64  `json:"hedges"`        // second attempts beside a slow one
 	CutShort  uint64  `json:"cut_short"`     // answers that broke off after the caller had seen some of them
 	NotKept   uint64  `json:"not_kept"`      // bodies too long to be sent again
-	Amplified float64 `json:"amplification"` // attempts per request
+	Amplified float64 `json:"amplification"` // attempts of its own requests, for each of them
 }
 
 // Limits is what is allowed now.
@@ -76,6 +78,7 @@ type KeyInfo struct {
 	Name      string     `json:"name"`
 	InFlight  int        `json:"in_flight"`
 	CoolUntil *time.Time `json:"cool_until,omitempty"` // its server said so, or it was refused
+	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
 	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "429" or "402 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
 	Score     float64    `json:"score"`                // seconds; lower is better
@@ -84,9 +87,13 @@ type KeyInfo struct {
 // Recovery is what is expected of an outage.
 type Recovery struct {
 	Next     *time.Time `json:"next_probe,omitempty"`
-	Expected *time.Time `json:"expected,omitempty"` // by the estimate's median
+	Expected *time.Time `json:"expected,omitempty"` // by the estimate's median, now that it has lasted so long; none if nothing was learned
 	Probes   int        `json:"probes"`             // that failed so far
 	Outages  float64    `json:"learned_from"`       // outages that the estimate rests on
+
+	// Predicted is for how long, when it began: what will stand in the list of
+	// outages. 0 means that nobody could know.
+	Predicted float64 `json:"predicted_seconds,omitempty"`
 }
 
 // Outage is one that is over.
@@ -94,7 +101,8 @@ type Outage struct {
 	Began     time.Time `json:"began"`
 	Ended     time.Time `json:"ended"`
 	Seconds   float64   `json:"seconds"`
-	Predicted float64   `json:"predicted_seconds"` // when it began; 0 if nobody could know
+	AtLeast   bool      `json:"at_least,omitempty"` // nobody asked for long before it was seen to be over: Seconds is up to the last failure
+	Predicted float64   `json:"predicted_seconds"`  // when it began; 0 if nobody could know
 	Probes    int       `json:"probes"`
 	Cause     string    `json:"cause"` // what closed the gate, such as "consecutive"
 }

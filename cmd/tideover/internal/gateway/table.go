@@ -18,3 +18,24 @@ func (t *table) list() string {
 	}
 	return strings.Join(slices.Sorted(slices.Values(t.names)), ", ")
 }
+
+// pair is two providers, one of which took over from the other.
+type pair struct{ from, to string }
+
+// failovers returns how often requests went from one provider to another, whoever
+// was asked for. Those that the configuration has in mind are there from the start,
+// so that the first failover is an increase.
+func (t *table) failovers() map[pair]float64 {
+	sums := map[pair]float64{}
+	for name, p := range t.providers {
+		for _, to := range p.spec.Fallback {
+			sums[pair{name, to}] += 0
+		}
+		p.tally.mu.Lock()
+		for moved, n := range p.tally.moves {
+			sums[moved] += float64(n)
+		}
+		p.tally.mu.Unlock()
+	}
+	return sums
+}

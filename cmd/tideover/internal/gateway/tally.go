@@ -20,11 +20,21 @@ type tally struct {
 	retries labelled // by who set the wait
 	waits   labelled // seconds, by what was waited for
 	giveUps labelled // by reason
-	to      labelled // failovers, by who took over
 	ttfb    histogram
 
-	mu   sync.Mutex
-	keys map[string]*keyTally
+	mu    sync.Mutex
+	keys  map[string]*keyTally
+	moves map[pair]uint64 // of its own requests, from one provider to another
+}
+
+// moved counts a move of one of its requests.
+func (t *tally) moved(from, to string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moves == nil {
+		t.moves = map[pair]uint64{}
+	}
+	t.moves[pair{from, to}]++
 }
 
 // key returns the counts of a key.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
 )
 
 // trip is a request on its way: which providers it has been to, and why it left
@@ -38,21 +39,28 @@ type trip struct {
 	at     *visit // where the last attempt went; nil before the first
 	why    string // why the next one goes elsewhere
 	legs   []*leg // under way, or the last
+	last   *leg   // the one that was judged last, or brought the answer
 	won    bool   // one of them brought the answer
 	prev   time.Duration
+	means  retry.Outcome // the last failure to one who retries by himself
+
+	left atomic.Pointer[answer] // of the provider that was asked for, when it was left
 
 	// What became of it.
 	answered bool   // the caller gets an answer of the provider's
 	whole    bool   // and got all of it
+	over     bool   // nothing more will come of it
 	gaveUp   string // why it does not get a better one; "" means that it is the best
 }
 
 // visit is what a trip has to do with one provider. The trip's lock guards it.
 type visit struct {
 	p       *provider
-	made    int          // attempts
+	made    int          // attempts, without those after which another key is asked at once
 	left    bool         // another one took over
-	refused *health.Call // the last call, if its key was refused
+	failure error        // how the last attempt failed
+	refused *health.Call // the last call, if its key was not let in
+	denied  []*key       // refused to this request
 	doubted []*key       // answered 403: their fault only if another key is let in
 	began   bool         // account is open
 	granted bool         // it has paid for a retry that has not started
@@ -114,10 +122,28 @@ func (t *trip) ranked() []*visit {
 
 // chances returns how many a provider has had, once it has had all; before that 0.
 func (t *trip) chances(v *visit) int {
-	if v.left || v.made >= t.asked.spec.FallbackAfter {
+	if v.left || v.made >= t.allowed() {
 		return max(v.made, 1)
 	}
 	return 0
+}
+
+// allowed returns how many attempts a provider has before another one takes over.
+// Whoever retries by himself has only those that need no wait, so that the first
+// failure is the time for the next one.
+func (t *trip) allowed() int {
+	if t.once {
+		return 1
+	}
+	return t.asked.spec.FallbackAfter
+}
+
+// hope reports whether the provider has a key, other than that, which may take the
+// request now or later: one that was not refused. It needs the lock.
+func (t *trip) hope(v *visit, but *key) bool {
+	return v.p.hand.lets(t.began) && slices.ContainsFunc(v.p.ring.keys, func(k *key) bool {
+		return k != but && !k.shunned() && !slices.Contains(v.denied, k)
+	})
 }
 
 // ready reports whether a provider would take the request at once.
@@ -179,6 +205,8 @@ func (t *trip) legOf(req *http.Request) *leg {
 func (t *trip) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.over = true
+	t.left.Load().close()
 	for i := range t.visits {
 		v := &t.visits[i]
 		if v.granted {

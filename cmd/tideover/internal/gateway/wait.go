@@ -23,49 +23,81 @@ func turned(v *visit, err error) *obstacle {
 }
 
 // await waits until the first of the obstacles goes away. It returns a leg if
-// that was a gate; without an error or a leg it is time to look again.
+// that was a gate; without an error or a leg it is time to look again. What the
+// keys of the provider that was asked for are told now is worth more to the caller
+// than a wait for another one.
 func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
+	if l := t.resort(ctx, met, func(o *obstacle) bool { return o.v.p == t.asked }); l != nil {
+		return l, nil
+	}
 	var first *obstacle
 	for i := range met {
 		switch o := &met[i]; {
 		case o.kind == changed:
 			return nil, nil
 		case o.kind == full && i == 0:
-			return nil, t.hopeless(met[:1]) // it is up, and there are too many already
+			return nil, t.hopeless(met) // it is up, and there are too many already
 		case o.passing() && (first == nil || o.wait < first.wait):
 			first = o
+		}
+	}
+	tooLong := first != nil && (first.wait > first.v.p.serverWait() || !inTime(ctx, first.wait))
+	if first == nil || tooLong {
+		if l := t.resort(ctx, met, func(*obstacle) bool { return true }); l != nil {
+			return l, nil
 		}
 	}
 	switch {
 	case first == nil:
 		return nil, t.hopeless(met)
-	case first.wait > first.v.p.serverWait() || !inTime(ctx, first.wait):
-		return nil, t.tooLong(first)
+	case tooLong:
+		return nil, t.tooLong(first, met)
 	case first.kind == cooling:
-		return nil, t.sleep(ctx, first)
+		return nil, t.sleep(ctx, first, met)
 	}
 	pass, err := t.queue(ctx, first.v, met)
 	if err != nil {
-		return nil, t.after(turned(first.v, err))
+		return nil, t.after(turned(first.v, err), met)
 	}
 	if !first.v.p.hand.lets(t.began) {
-		pass.Done(health.Canceled)
+		first.v.p.door.done(pass, health.Canceled)
 		return nil, nil
 	}
 	l, behind := t.enter(ctx, first.v, pass)
 	if l == nil {
-		return nil, t.after(behind)
+		return nil, t.after(behind, met)
 	}
 	return l, nil
 }
 
-// after returns what an obstacle means that was met after waiting: an error only if
-// looking again would not help.
-func (t *trip) after(o *obstacle) error {
-	if o.kind == full {
-		return t.hopeless([]obstacle{*o})
+// resort returns the leg on which the request goes out with a refused key, to one of
+// the providers that may be, or nil. What is met instead replaces the obstacle.
+func (t *trip) resort(ctx context.Context, met []obstacle, may func(*obstacle) bool) *leg {
+	for i := range met {
+		if met[i].kind != shunned || !may(&met[i]) {
+			continue
+		}
+		l, o := t.try(ctx, met[i].v, true)
+		if l != nil {
+			return l
+		}
+		met[i] = *o
 	}
 	return nil
+}
+
+// after returns what an obstacle means that was met after waiting: an error only if
+// looking again would not help.
+func (t *trip) after(o *obstacle, met []obstacle) error {
+	if o.kind != full {
+		return nil
+	}
+	for i := range met {
+		if met[i].v == o.v {
+			met[i] = *o
+		}
+	}
+	return t.turnedAway(o, met)
 }
 
 // inTime reports whether the wait ends before the context does.
@@ -121,10 +153,11 @@ func (t *trip) queue(ctx context.Context, v *visit, met []obstacle) (health.Pass
 
 // sleep waits until a key may be used again, and a little longer: all who were
 // told the same moment would come at it.
-func (t *trip) sleep(ctx context.Context, o *obstacle) error {
+func (t *trip) sleep(ctx context.Context, o *obstacle, met []obstacle) error {
 	p := o.v.p
 	if p.queued() >= p.spec.Queue {
-		return t.turnedAway(o.v, limit.ErrQueueFull)
+		o.kind, o.err = full, limit.ErrQueueFull
+		return t.turnedAway(o, met)
 	}
 	began := clock.Now()
 	ctx, _, stop := t.watched(ctx, nil)

@@ -22,7 +22,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode < http.StatusBadRequest {
 		return resp, err
 	}
-	if t := tripOf(req.Context()); t != nil && !t.once {
+	if t := tripOf(req.Context()); t != nil {
 		if l := t.legOf(req); l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
 			resp.Header.Set(shouldRetry, "true")
 		}
@@ -30,14 +30,18 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// other reports whether there is another target for the leg's request.
+// other reports whether there is another target for the leg's request: now, or, for
+// one who waits here, later.
 func (t *trip) other(l *leg) bool {
 	if l.p.ring.another(&l.call) {
 		return true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.elsewhere(l.visit)
+	if t.elsewhere(l.visit) {
+		return true
+	}
+	return !t.once && (t.hope(l.visit, l.key) || l.p != t.asked && t.hope(&t.visits[0], nil))
 }
 
 // CloseIdleConnections lets a transport above close them.

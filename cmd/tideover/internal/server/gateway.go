@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,7 +61,7 @@ func (s *server) providers(cfg *config.Config) ([]gateway.Spec, error) {
 func (s *server) hosts() []string {
 	hosts := s.cfg.Server.Hosts
 	if host, _, err := net.SplitHostPort(s.listen()); err == nil && host != "" {
-		hosts = append(hosts[:len(hosts):len(hosts)], host)
+		hosts = append(slices.Clip(hosts), host)
 	}
 	return hosts
 }

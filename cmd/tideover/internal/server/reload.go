@@ -34,7 +34,7 @@ func (s *server) watch(ctx context.Context) error {
 			err = s.reload(ctx, cfg)
 		}
 		if err != nil {
-			s.Log.Error("the configuration stays as it was", "error", err)
+			s.keep(err)
 		}
 	})
 	if ctx.Err() != nil {
@@ -43,9 +43,22 @@ func (s *server) watch(ctx context.Context) error {
 	return err
 }
 
+// keep says in one line why the configuration stays as it was.
+func (s *server) keep(err error) {
+	first, more := config.Brief(err)
+	attrs := []any{"error", first}
+	if more > 0 {
+		attrs = append(attrs, "more", more)
+	}
+	s.Log.Error("the configuration stays as it was", append(attrs, "hint", "tideover config check "+s.Source.Path)...)
+}
+
 // reload takes over the new configuration, whole or not at all. Runs in progress
 // go on as they began.
 func (s *server) reload(ctx context.Context, cfg *config.Config) error {
+	if err := s.enough(cfg); err != nil {
+		return err
+	}
 	providers, err := s.providers(cfg)
 	if err != nil {
 		return err

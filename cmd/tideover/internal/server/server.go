@@ -55,8 +55,8 @@ type Options struct {
 type Page struct {
 	Address   string
 	Token     secret.String
-	TokenAt   string   // where the token can be read
-	Providers []string // that the gateway serves, by name
+	TokenAt   string     // where the token can be read
+	Providers []Provider // of the configuration, in its order
 }
 
 // server is a server that runs.
@@ -83,7 +83,7 @@ type server struct {
 
 // Run serves until the context ends, and then ends everything in order. hurry is
 // for whoever can't wait for that.
-func Run(ctx, hurry context.Context, o Options) error {
+func Run(ctx, hurry context.Context, o Options) (err error) {
 	cfg, err := config.Load(o.Source)
 	if err != nil {
 		return err
@@ -92,9 +92,17 @@ func Run(ctx, hurry context.Context, o Options) error {
 	for _, v := range cfg.Values() {
 		s.inEffect[v.Path] = v.Text
 	}
+	if err := s.enough(cfg); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
 	}
+	unlock, err := lockData(cfg.Server.Data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if s.token, err = loadToken(cfg); err != nil {
 		return err
 	}
@@ -114,8 +122,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 		return err
 	}
 	if o.Gateway {
-		err = s.serve(ctx, hurry)
-		return err
+		return s.serve(ctx, hurry)
 	}
 	if err := s.openEngine(ctx); err != nil {
 		return err
@@ -129,8 +136,7 @@ func Run(ctx, hurry context.Context, o Options) error {
 			err = errors.Join(err, e)
 		}
 	}()
-	err = s.serve(ctx, hurry)
-	return err
+	return s.serve(ctx, hurry)
 }
 
 // openEngine opens the engine with the workflows of the configuration.
@@ -208,7 +214,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		tcp, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", s.listenKey(), err), unix.Close())
+		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.listenKey(), err)
+		return errors.Join(err, unix.Close())
 	}
 	address := "http://" + s.publicAddress(tcp.Addr()) + "/"
 	s.mu.Lock()
@@ -244,7 +251,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		run("demo", func() error { return s.demo.Run(ctx, s.engine, address) })
 	}
 	if s.Ready != nil {
-		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token"), s.gateway.Names()}
+		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token"), providersOf(s.cfg)}
 		if t := s.cfg.Server.Token; t != nil {
 			p.TokenAt = t.String()
 		}
@@ -291,9 +298,11 @@ func (s *server) handler(addr net.Addr) http.Handler {
 		o.Sessions, pages.Sessions = s.sessions, s.sessions
 	}
 	rest := api.Timely(api.New(o))
-	page := api.Timely(api.Guard(o, web.New(pages)))
+	site := web.New(pages)
+	page := api.Timely(api.Guard(o, site))
 	metrics := api.Timely(api.Guard(o, s.metrics()))
 	providers := patient(s.gateway, silence)
+	lost := api.Timely(s.gateway) // which says what its paths are
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
@@ -301,10 +310,17 @@ func (s *server) handler(addr net.Addr) http.Handler {
 			providers.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/api/") || path == "/healthz":
 			rest.ServeHTTP(w, r)
-		case path == "/metrics":
+		case path == api.MetricsPath:
 			metrics.ServeHTTP(w, r)
-		default:
+		case byBrowser(r) || site.Has(r):
 			page.ServeHTTP(w, r)
+		default: // a client whose base URL names no provider
+			lost.ServeHTTP(w, r)
 		}
 	})
+}
+
+// byBrowser reports whether somebody wants to see a page.
+func byBrowser(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
-// minToken is how long a token must be, in characters.
-const minToken = 16
-
 // loadToken returns the token of the configuration, or the one in the data
 // folder, which is made if there is none.
 func loadToken(cfg *config.Config) (secret.String, error) {
@@ -24,9 +21,6 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 		token, err := t.Resolve(cfg.Secrets())
 		if err != nil {
 			return token, fmt.Errorf("server.token: %w", err)
-		}
-		if n := len(token.Reveal()); n < minToken {
-			return token, fmt.Errorf("server.token: %v has %d characters, at least %d are needed", t, n, minToken)
 		}
 		return token, nil
 	}
@@ -40,8 +34,8 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 		return secret.String{}, fmt.Errorf("token: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
-	if len(token) < minToken {
-		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete it and a new one is made", path, len(token), minToken)
+	if len(token) < config.MinToken {
+		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete it and a new one is made", path, len(token), config.MinToken)
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return secret.String{}, fmt.Errorf("token: others may read %s (%v): chmod 600 it, or delete it and a new one is made", path, info.Mode().Perm())

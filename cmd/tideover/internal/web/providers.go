@@ -153,7 +153,7 @@ func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	}
 	for _, k := range st.Keys {
 		x := key{KeyInfo: k, Cools: k.CoolUntil != nil && k.CoolUntil.After(now), Rank: seconds(k.Score)}
-		if x.Cools && st.State == gateway.Throttled && (r.Next == nil || k.CoolUntil.Before(*r.Next)) {
+		if x.Cools && !x.Refused && st.State == gateway.Throttled && (r.Next == nil || k.CoolUntil.Before(*r.Next)) {
 			r.Next = k.CoolUntil
 		}
 		r.Cooling = append(r.Cooling, x)
@@ -216,7 +216,7 @@ func (h *handler) cleanProvider(st gateway.Status) gateway.Status {
 		r.Next, r.Expected = whole(r.Next), whole(r.Expected)
 		st.Recovery = &r
 	}
-	st.BaseURL = h.Redact(st.BaseURL)
+	st.BaseURL, st.Why = h.Redact(st.BaseURL), h.Redact(st.Why)
 	st.Keys, st.Outages, st.Failovers = slices.Clone(st.Keys), slices.Clone(st.Outages), slices.Clone(st.Failovers)
 	st.Quotas, st.Budgets = slices.Clone(st.Quotas), slices.Clone(st.Budgets)
 	for i := range st.Keys {

@@ -22,7 +22,8 @@ func providerOffers(st *gateway.Status) (list []offer) {
 	add := func(action, label string) {
 		list = append(list, offer{action, label, providerURL(st.Name, action), action == gateway.Open})
 	}
-	if told := st.Held || st.State == gateway.Opened || st.State == gateway.Draining; told || slices.ContainsFunc(st.Keys, cools) {
+	told := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
+	if told || st.State == gateway.Down || slices.ContainsFunc(st.Keys, cools) {
 		add(gateway.Reset, "Reset")
 	}
 	if !st.Held {
@@ -66,7 +67,7 @@ func (h *handler) providerQuestion(r *http.Request) (*question, error) {
 		q.Text = "It counts as up whatever happens, until somebody opens or resets it. No failure keeps requests from it."
 	case gateway.Reset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
-		q.Text = "It goes by its rules again: what was said by hand counts no more, and what was told of its keys is forgotten."
+		q.Text = "It goes by its rules again: what was said by hand counts no more, and what was told of its keys is forgotten. If it is down, the next request looks whether it still is."
 	case gateway.Drain:
 		q.Title, q.Button = "Drain "+name+"?", "Drain"
 		q.Text = fmt.Sprintf("Requests under way are finished; there are %d. Until somebody resets it, no new ones pass. %s", st.InFlight, elsewhere(&st))

@@ -84,10 +84,7 @@ type outage struct {
 func course(st *gateway.Status, now time.Time) (list []outage) {
 	all := st.Outages
 	if r := recovery(st); r != nil && st.Since != nil {
-		o := gateway.Outage{Began: *st.Since, Seconds: max(now.Sub(*st.Since).Seconds(), 0), Probes: r.Probes}
-		if r.Expected != nil {
-			o.Predicted = max(r.Expected.Sub(*st.Since).Seconds(), 0)
-		}
+		o := gateway.Outage{Began: *st.Since, Seconds: max(now.Sub(*st.Since).Seconds(), 0), Predicted: r.Predicted, Probes: r.Probes}
 		all = append([]gateway.Outage{o}, all...)
 		list = make([]outage, 0, len(all))
 	}
@@ -96,8 +93,15 @@ func course(st *gateway.Status, now time.Time) (list []outage) {
 		longest = max(longest, o.Seconds, o.Predicted)
 	}
 	for i, o := range all {
+		lasted := cmp.Or(seconds(o.Seconds), "0 s")
+		switch {
+		case o.AtLeast && o.Seconds <= 0:
+			lasted = "unknown"
+		case o.AtLeast:
+			lasted = "at least " + lasted
+		}
 		list = append(list, outage{
-			Began: o.Began, Lasted: cmp.Or(seconds(o.Seconds), "0 s"), Wanted: seconds(o.Predicted), W: share(o.Seconds, longest), P: share(o.Predicted, longest),
+			Began: o.Began, Lasted: lasted, Wanted: seconds(o.Predicted), W: share(o.Seconds, longest), P: share(o.Predicted, longest),
 			Probes: o.Probes, Cause: o.Cause, Now: i == 0 && len(all) > len(st.Outages),
 		})
 	}

@@ -70,16 +70,16 @@ func sick(name string) gateway.Status {
 		Name: name, Preset: gateway.Anthropic, Format: gateway.Anthropic, BaseURL: "https://api.anthropic.com", Policy: "exponential(1s..2m) jitter=full attempts=6",
 		Fallback: []string{"backup", "bedrock"}, State: gateway.Down, Since: near(-65 * time.Second), Breaker: "open", InFlight: 2, Waiting: 9,
 		ByClass: map[string]int{"highest": 1, "normal": 6, "lowest": 2}, TTFB: 1.844, Pressure: 0.123, Rate: &gateway.Limits{PerSecond: 0.8333, Adaptive: true, Concurrent: 8},
-		Totals: gateway.Totals{Requests: 1000, Attempts: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, Amplified: 1.34},
+		Totals: gateway.Totals{Requests: 1000, Attempts: 1290, Sent: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, Amplified: 1.34},
 		Keys: []gateway.KeyInfo{
 			{Name: "team-a", InFlight: 2, Score: 1.9}, {Name: "team-b", CoolUntil: near(90 * time.Second), Reason: "429", Failures: 3, Score: 12.5},
 			{Name: "team-c", CoolUntil: near(3 * time.Hour), Reason: "402 insufficient_quota", Failures: 1}, {Name: "team-d", CoolUntil: near(-time.Hour), Reason: "429"},
 			{Name: "team-e"}, {Name: "team-f"},
 		},
-		Recovery: &gateway.Recovery{Next: near(8 * time.Second), Expected: near(40 * time.Second), Probes: 3, Outages: 4.25},
+		Recovery: &gateway.Recovery{Next: near(8 * time.Second), Expected: near(40 * time.Second), Probes: 3, Outages: 4.25, Predicted: 95},
 		Outages: []gateway.Outage{
 			{Began: *near(-time.Hour), Ended: *near(-59 * time.Minute), Seconds: 62, Predicted: 50, Probes: 4, Cause: "consecutive"},
-			{Began: *near(-30 * time.Hour), Ended: *near(-29 * time.Hour), Seconds: 120, Predicted: 200, Probes: 9, Cause: "rate"},
+			{Began: *near(-30 * time.Hour), Ended: *near(-29 * time.Hour), Seconds: 120, AtLeast: true, Predicted: 200, Probes: 9, Cause: "rate"},
 			{Began: *near(-50 * time.Hour), Ended: *near(-50 * time.Hour), Seconds: 0.3, Probes: 1, Cause: "consecutive"},
 			{Began: *near(-70 * time.Hour), Ended: *near(-70 * time.Hour), Seconds: 31, Predicted: 30, Probes: 3, Cause: "consecutive"},
 		},
@@ -149,7 +149,7 @@ func TestProvidersPage(t *testing.T) {
 	has(t, "/providers", body, `aria-current="page">Providers</a>`, "1 up, 1 down.", `id="p-anthropic"`, `<a href="/providers/anthropic">anthropic</a>`, "https://api.anthropic.com",
 		"nobody passes until the next probe", "Next probe <strong><time", "Expected back <time", "<dd>1.84 s</dd>", "<dd>1.34</dd>", "<dd>41</dd>",
 		`aria-label="6"`, `width="100.00%"`, "highest", "402 insufficient_quota", "usable again <strong><time", "3991 of 4000 left", `class="fill bad" width="0.00%"`,
-		"12 left", "1 min 02 s, ", "predicted 50.0 s", "not predicted", "so far", "429 on all keys", "Details, and 3 more",
+		"12 left", "1 min 02 s, ", "predicted 50.0 s", "predicted 1 min 35 s", "at least 2 min", "not predicted", "so far", "429 on all keys", "Details, and 3 more",
 		`href="/providers/anthropic/drain" data-dialog`, `class="button danger" href="/providers/anthropic/open"`, "1.02")
 	hasNot(t, "/providers", body, "team-f", "502")
 	if strings.Index(body, `id="p-anthropic"`) < strings.Index(body, `id="p-openai"`) {
@@ -205,9 +205,11 @@ func TestProviderActions(t *testing.T) {
 		t.Error("asking did it")
 	}
 	for _, c := range []struct{ action, state, offers string }{
-		{"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset close drain open"},
+		{"", gateway.Down, "reset close drain open"}, {"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset close drain open"},
 	} {
-		p.tell("anthropic", c.action)
+		if c.action != "" {
+			p.tell("anthropic", c.action)
+		}
 		st := p.state("anthropic")
 		var got []string
 		for _, o := range providerOffers(&st) {
@@ -216,7 +218,7 @@ func TestProviderActions(t *testing.T) {
 		if st.State != c.state || strings.Join(got, " ") != c.offers {
 			t.Errorf("after %s: %s, which offers %q, want %s and %q", c.action, st.State, got, c.state, c.offers)
 		}
-		if want := "action=" + c.action + " by=alice"; !strings.Contains(log.String(), want) {
+		if want := "action=" + c.action + " by=alice"; c.action != "" && !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q: %s", want, log.String())
 		}
 	}
@@ -387,6 +389,20 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 	}
 }
 
+// That keys were refused is said as such, and not as a wait.
+func TestProvidersWhoseKeysWereRefused(t *testing.T) {
+	t.Parallel()
+	st := fine("openai")
+	st.State, st.Since, st.Why = gateway.Throttled, near(-time.Minute), "its keys were refused (401 hunter2)"
+	st.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
+	p := newPort(t, []gateway.Status{st}, func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
+	for _, path := range []string{"/providers", "/providers/openai"} {
+		body := p.page(path)
+		has(t, path, body, "its keys were refused (401 ***): they are tried only where nobody else takes a request", "refused, tried again <strong><time")
+		hasNot(t, path, body, "hunter2", "Next key", "usable again")
+	}
+}
+
 func TestEveryStateOfAProviderHasItsLook(t *testing.T) {
 	t.Parallel()
 	css := string(must(static.ReadFile("static/page.css")))
@@ -407,25 +423,26 @@ func TestTheCourseOfOutages(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	began := now.Add(-30 * time.Second)
-	expected := began.Add(100 * time.Second)
+	expected := began.Add(70 * time.Second) // by now; what was predicted is another number
 	st := gateway.Status{
-		State: gateway.Down, Since: &began, Recovery: &gateway.Recovery{Expected: &expected, Probes: 2},
-		Outages: []gateway.Outage{{Seconds: 50, Predicted: 25}, {Seconds: 0.001, Predicted: 0}, {Seconds: 200, Predicted: 1000}},
+		State: gateway.Down, Since: &began, Recovery: &gateway.Recovery{Expected: &expected, Predicted: 100, Probes: 2},
+		Outages: []gateway.Outage{{Seconds: 50, Predicted: 25}, {AtLeast: true, Seconds: 0.001, Predicted: 0}, {Seconds: 200, Predicted: 1000}, {AtLeast: true}},
 	}
 	list := course(&st, now)
 	want := []outage{
-		{Now: true, W: "3.00%", P: "10.00%"}, {W: "5.00%", P: "2.50%"}, {W: "0.60%", P: "0.00%"}, {W: "20.00%", P: "100.00%"},
+		{Now: true, W: "3.00%", P: "10.00%", Lasted: "30.0 s"}, {W: "5.00%", P: "2.50%", Lasted: "50.0 s"}, {W: "0.60%", P: "0.00%", Lasted: "at least 1 ms"},
+		{W: "20.00%", P: "100.00%", Lasted: "3 min 20 s"}, {W: "0.00%", P: "0.00%", Lasted: "unknown"},
 	}
 	if len(list) != len(want) {
 		t.Fatalf("course() = %+v", list)
 	}
 	for i, w := range want {
-		if got := list[i]; got.Now != w.Now || got.W != w.W || got.P != w.P {
+		if got := list[i]; got.Now != w.Now || got.W != w.W || got.P != w.P || got.Lasted != w.Lasted {
 			t.Errorf("outage %d: %+v, want %+v", i, got, w)
 		}
 	}
 	st.State = gateway.Opened
-	if list := course(&st, now); len(list) != 3 || list[0].Now {
+	if list := course(&st, now); len(list) != 4 || list[0].Now {
 		t.Errorf("since somebody opened it: %+v", list)
 	}
 	if list := course(&gateway.Status{}, now); len(list) != 0 {

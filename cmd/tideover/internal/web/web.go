@@ -50,9 +50,18 @@ type handler struct {
 //go:embed templates
 var templates embed.FS
 
+// Site is the page, and knows what belongs to it.
+type Site interface {
+	http.Handler
+
+	// Has reports whether there is something for the request, be it only a question
+	// whether what is named in it is there.
+	Has(r *http.Request) bool
+}
+
 // New returns the page. It reads the engine's events until the engine is closed.
 // Without an engine there are only providers.
-func New(o Options) http.Handler { return newHandler(o) }
+func New(o Options) Site { return newHandler(o) }
 
 func newHandler(o Options) *handler {
 	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), pace: 500 * time.Millisecond, beat: 10 * time.Second}
@@ -69,6 +78,9 @@ func newHandler(o Options) *handler {
 	return h
 }
 
+// nowhere is the pattern of all that is at no page.
+const nowhere = "/"
+
 func (h *handler) routes() {
 	h.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.home(), http.StatusSeeOther) })
 	if h.Engine != nil {
@@ -81,7 +93,7 @@ func (h *handler) routes() {
 	h.mux.HandleFunc("GET /live/providers", h.liveProviders)
 	h.mux.HandleFunc("GET /live/providers/{provider}", h.liveProvider)
 	h.mux.Handle("GET /static/", h.assets)
-	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	h.mux.HandleFunc(nowhere, func(w http.ResponseWriter, r *http.Request) {
 		text := "there is no such page"
 		if h.Engine == nil {
 			text += ": there is no engine here, only providers"
@@ -109,6 +121,12 @@ func (h *handler) engineRoutes() {
 		h.mux.HandleFunc("POST /sessions/{session}/{action}", h.actSession)
 		h.mux.HandleFunc("GET /live/sessions", h.liveSessions)
 	}
+}
+
+// Has implements [Site].
+func (h *handler) Has(r *http.Request) bool {
+	_, pattern := h.mux.Handler(r)
+	return pattern != "" && pattern != nowhere
 }
 
 // home returns the address of the first page.

@@ -567,3 +567,39 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	alone := newHandler(Options{})
+	for _, c := range []struct {
+		method, path string
+		has, alone   bool // with an engine, and without
+	}{
+		{"GET", "/", true, true},
+		{"HEAD", "/", true, true},
+		{"GET", "/runs", true, false},
+		{"GET", "/runs/nobody", true, false},
+		{"POST", "/runs/nobody/cancel", true, false},
+		{"GET", "/live/runs", true, false},
+		{"GET", "/providers", true, true},
+		{"POST", "/providers/openai/drain", true, true},
+		{"GET", "/live/providers", true, true},
+		{"GET", "/static/nothing.js", true, true},
+		{"POST", "/", false, false},
+		{"POST", "/runs", false, false},
+		{"POST", "/v1/chat/completions", false, false},
+		{"GET", "/v1/models", false, false},
+		{"GET", "//v1/models", false, false},
+		{"GET", "/p", false, false},
+		{"OPTIONS", "/v1/models", false, false},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
+		if got := b.h.Has(r); got != c.has {
+			t.Errorf("%s %s: %v, want %v", c.method, c.path, got, c.has)
+		}
+		if got := alone.Has(r); got != c.alone {
+			t.Errorf("%s %s without an engine: %v, want %v", c.method, c.path, got, c.alone)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asks sends a request with the headers, as pairs, and returns the answer.
+func asks(t *testing.T, method, url string, header ...string) (status int, kind, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Content-Type"), string(b)
+}
+
+const bothProviders = "version: 1\nproviders: {openai: {auth: none}, anthropic: {auth: none}}\n"
+
+// TestABaseURLWithoutAProviderIsTold asks as an SDK does whose base URL lacks the
+// provider, and as a person does.
+func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
+	t.Parallel()
+	for command, s := range map[string]*served{
+		"tideover gateway": gatewayFile(t, bothProviders),
+		"tideover serve":   serveFile(t, bothProviders, ""),
+	} {
+		const own = "Bearer sk-what-an-SDK-has"
+		for _, tt := range []struct {
+			name, method, path string
+			header             []string
+			status             int
+			kind, says         string
+		}{
+			{"an SDK", "POST", "v1/chat/completions", []string{"Authorization", own, "Accept", "application/json"}, 404, "application/json", "bad_path"},
+			{"a provider without /p/", "POST", "openai/v1/x", []string{"Authorization", own}, 404, "application/json", "bad_path"},
+			{"/p alone", "GET", "p", nil, 404, "application/json", "bad_path"},
+			{"no path at all", "POST", "", []string{"X-Api-Key", "x"}, 404, "application/json", "bad_path"},
+			{"a list of models", "GET", "v1/models", []string{"Accept", "*/*"}, 404, "application/json", "bad_path"},
+			{"a browser that posts", "POST", "v1/x", []string{"Accept", "text/html,*/*"}, 404, "application/json", "bad_path"},
+			{"a page of another site", "POST", "v1/x", []string{"Sec-Fetch-Site", "cross-site"}, 403, "application/json", "cross_site"},
+			{"a provider that there is not", "POST", "p/mistral/v1/x", nil, 404, "application/json", "unknown_provider"},
+			{"a browser", "GET", "v1/models", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "Follow the link that '" + command + "' has printed"},
+			{"a page without a browser", "GET", "providers", nil, 401, "text/plain; charset=utf-8", "'" + command + "'"},
+			{"the metrics", "GET", "metrics", nil, 401, "text/plain; charset=utf-8", "send Authorization: Bearer TOKEN. The token is in the file 'token' of the data folder"},
+			{"the metrics in a browser", "GET", "metrics", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
+		} {
+			status, kind, text := asks(t, tt.method, s.address()+tt.path, tt.header...)
+			if status != tt.status || kind != tt.kind || !strings.Contains(text, tt.says) {
+				t.Errorf("%s: %s: %s /%s: %d %s %q, want %d %s %q", command, tt.name, tt.method, tt.path, status, kind, text, tt.status, tt.kind, tt.says)
+			}
+			if tt.says != "bad_path" {
+				continue
+			}
+			var body struct {
+				Error struct{ Type, Message string }
+			}
+			err := json.Unmarshal([]byte(text), &body)
+			if err != nil || body.Error.Type != "tideover_error" || !strings.Contains(body.Error.Message, "/p/<provider>/") || !strings.Contains(body.Error.Message, "anthropic, openai") {
+				t.Errorf("%s: %s: %q (%v) does not say where the providers are", command, tt.name, text, err)
+			}
+		}
+	}
+}
+
+// TestOneProcessServesFromAFolder starts others with an address and a socket of
+// their own.
+func TestOneProcessServesFromAFolder(t *testing.T) {
+	t.Parallel()
+	first := gatewayFile(t, bothProviders)
+	for _, args := range [][]string{
+		{"gateway", "openai"},
+		{"gateway", "openai", "--socket", filepath.Join(first.dir, "other.sock")},
+		{"serve", "--config", first.file, "--socket", filepath.Join(first.dir, "other.sock")},
+	} {
+		o := tideover(t, append(args, "--data", first.data, "--listen", "127.0.0.1:0")...)
+		wantCode(t, o, 125)
+		wantIn(t, "error", o.stderr, fmt.Sprintf("the folder %s is in use by another tideover (pid %d): stop that one, or name another folder with --data or server.data", first.data, first.Process.Pid))
+	}
+	if st := first.provider("openai"); st.Name != "openai" {
+		t.Errorf("the first is not there any more: %+v", st)
+	}
+	first.signal(syscall.SIGKILL)
+	first.end()
+	again := serveFile(t, bothProviders, first.dir)
+	o := tideover(t, "gateway", "openai", "--data", again.data, "--listen", "127.0.0.1:0", "--socket", filepath.Join(again.dir, "other.sock"))
+	wantCode(t, o, 125)
+	wantIn(t, "error", o.stderr, "is in use by another tideover (pid ")
+	again.signal(syscall.SIGTERM)
+	wantCode(t, again.end(), 0)
+}
+
+func TestAnAddressThatIsTakenNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := shortDir(t)
+	file := filepath.Join(dir, "tideover.yaml")
+	write(t, file, bothProviders)
+	for command, key := range map[string]string{"serve": "server.listen", "gateway": "gateway.listen"} {
+		o := tideover(t, command, "--config", file, "--data", filepath.Join(dir, command), "--listen", l.Addr().String())
+		wantCode(t, o, 125)
+		wantIn(t, "error", o.stderr, key+": listen tcp "+l.Addr().String()+": bind: address already in use: name another address with --listen or "+key)
+	}
+}
+
+// TestGatewaySaysWhoseKeysItSends reads what it prints at the start.
+func TestGatewaySaysWhoseKeysItSends(t *testing.T) {
+	t.Parallel()
+	s := &served{started: &started{t: t, dir: shortDir(t)}, out: new(syncBuffer)}
+	s.Cmd, s.mark = command(t, "gateway", "openai", "anthropic", "gemini", "--data", s.dir, "--listen", "127.0.0.1:0")
+	s.Env = append(s.Env, "OPENAI_API_KEY=hush-hush-key", "ANTHROPIC_API_KEY=")
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	eventually(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	at := s.address() + "p/"
+	for _, want := range []string{
+		"tideover: openai is at " + at + "openai/ (key from OPENAI_API_KEY)\n",
+		"tideover: anthropic is at " + at + "anthropic/ (callers bring their own key; ANTHROPIC_API_KEY is empty)\n",
+		"tideover: gemini is at " + at + "gemini/ (callers bring their own key)\n",
+		"?token=, followed by the token in " + filepath.Join(s.dir, "token") + "\n",
+	} {
+		wantIn(t, "output", s.out.String(), want)
+	}
+
+	two := filepath.Join(s.dir, "two.key")
+	write(t, two, "hush-hush-too")
+	f := gatewayFile(t, `version: 1
+providers:
+  openai: {auth: ["${env:ONE}", {name: two, key: "${file:`+two+`}"}]}
+  gemini: {auth: none}
+  anthropic:
+`, "ONE=hush-hush-key", "ANTHROPIC_API_KEY=") // which is of no use with a file
+	for _, want := range []string{"p/openai/ (keys from ONE, " + two + ")\n", "p/gemini/ (no credentials are sent)\n", "p/anthropic/ (callers bring their own key)\n"} {
+		wantIn(t, "output", f.out.String(), want)
+	}
+	if strings.Contains(s.out.String()+f.out.String(), "hush-hush") {
+		t.Error("a key is printed")
+	}
+}
+
+func TestAKeyThatBreaksAHeaderNamesItsVariable(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"hush-hush\nkey", "hush-hush-key\n", " "} {
+		cmd, _ := command(t, "gateway", "openai", "--data", shortDir(t), "--listen", "127.0.0.1:0")
+		cmd.Env = append(cmd.Env, "OPENAI_API_KEY="+key)
+		o := finish(t, cmd)
+		wantCode(t, o, 125)
+		wantIn(t, "error", o.stderr, "gateway: what is in OPENAI_API_KEY can't stand in a header: there is a line break in it, or a space at an end")
+		if strings.Contains(o.stderr, "config:") || strings.Contains(o.stderr, "hush-hush") {
+			t.Errorf("with %q: %q", key, o.stderr)
+		}
+	}
+}
+
+// TestARefusedFileIsOneLineOfTheLog has a file with three problems.
+func TestARefusedFileIsOneLineOfTheLog(t *testing.T) {
+	t.Parallel()
+	s := gatewayFile(t, bothProviders)
+	refused := func(text, want string) {
+		t.Helper()
+		write(t, s.file, text)
+		s.signal(syscall.SIGHUP)
+		eventually(t, "the file is refused: "+want, func() bool { return strings.Contains(s.out.String(), want) })
+		for line := range strings.Lines(s.out.String()) {
+			if strings.Contains(line, want) && (!strings.Contains(line, "level=ERROR") || !strings.Contains(line, `hint="tideover config check `+s.file+`"`) || strings.Contains(line, `\n`)) {
+				t.Errorf("logged %q", line)
+			}
+		}
+		if strings.Contains(s.out.String(), "^") {
+			t.Errorf("there is an excerpt in %q", s.out)
+		}
+	}
+	refused("version: 1\nproviders: {openai: {rate: 50/min, priority: urgent, max-body: much}}\n", "write rate: {requests: 50/min}\" more=2")
+	refused("version: 1\nproviders: {openai: {priority: urgent}}\n", "lowest, low, normal, high, highest\" hint")
+	refused("version: 1\nproviders:\n", "there are no providers: name some under providers: in "+s.file)
+	if st := s.provider("anthropic"); st.Name != "anthropic" {
+		t.Errorf("what was served is gone: %+v", st)
+	}
+}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"net/http"
+	"testing"
+)
+
+func TestWhatIsACredential(t *testing.T) {
+	for _, tt := range []struct {
+		want  bool
+		names []string
+	}{
+		{true, []string{
+			"Authorization", "Proxy-Authorization", "X-Authorization", "X-Forwarded-Authorization", "Authentication", "X-Auth",
+			"X-Api-Key", "Api-Key", "Apikey", "X-Goog-Api-Key", "X-Rapidapi-Key", "Dd-Api-Key", "Api_key", "X-Auth-Key", "X-Access-Key",
+			"Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Private-Key",
+			"X-Auth-Token", "Private-Token", "X-Access-Token", "X-Amz-Security-Token", "X-Goog-Iam-Authorization-Token", "X-Csrf-Token",
+			"X-Xsrf-Token", "X-Session-Token", "X-Vault-Token", "Token", "X-Token", "X-Authtoken", "X-Token-Id", "X_auth_token",
+			"Cookie", "Cookie2", "X-Session-Id", "Mcp-Session-Id", "X-Client-Secret", "X-Password", "X-Amz-Credential", "X-Jwt-Assertion",
+			"x-auth-token", "AUTHORIZATION", "x-auth-key",
+		}},
+		{false, []string{
+			"Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent", "Idempotency-Key", "X-Idempotency-Key",
+			"Anthropic-Version", "Anthropic-Beta", "Openai-Organization", "Openai-Project", "X-Goog-Api-Client", "X-Goog-User-Project",
+			"X-Ratelimit-Limit-Tokens", "Anthropic-Ratelimit-Tokens-Remaining", "Max-Tokens", "X-Max-Output-Tokens", "X-Tokenizer",
+			"Page-Token", "X-Next-Page-Token", "Continuation-Token", "Idempotency-Token", "Sec-Websocket-Key", "Sec-Websocket-Version",
+			"X-Stainless-Lang", "X-Request-Id", "Traceparent", "X-Tideover-Attempt", "Range", "If-None-Match", "Origin", "",
+		}},
+	} {
+		for _, name := range tt.names {
+			if got := credential(name); got != tt.want {
+				t.Errorf("credential(%q) = %v, want %v", name, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestTellingCredentialsCostsNothing(t *testing.T) {
+	names := []string{"Accept", "X-Stainless-Helper-Method", "Anthropic-Dangerous-Direct-Browser-Access", "X-Ratelimit-Limit-Tokens"}
+	if n := testing.AllocsPerRun(100, func() {
+		for _, name := range names {
+			credential(name)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// What looks like a credential goes to nobody but the provider that was asked for,
+// and there only if we have none; what does not goes everywhere.
+func TestWhereHeadersGo(t *testing.T) {
+	none := func(s *Spec) { s.Keys = nil }
+	for _, tt := range []struct {
+		name          string
+		change        func(*Spec)
+		asked, spared bool // the asked one sees credentials, and its session
+	}{
+		{"callers bring their own", none, true, true},
+		{"we have keys", func(*Spec) {}, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+			r := newRig(t, []Spec{
+				spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL),
+			})
+			secrets := []string{"X-Auth-Token", "Private-Token", "X-Access-Token", "X-Amz-Security-Token", "X-Client-Secret", "X-Authorization"}
+			plain := []string{"X-Max-Tokens", "Idempotency-Key", "X-Request-Id", "Anthropic-Beta"}
+			var headers []string
+			for _, name := range append(append([]string{"Mcp-Session-Id"}, secrets...), plain...) {
+				headers = append(headers, name, "it")
+			}
+			got := r.ask(http.MethodGet, "/p/main/x?q=1&access_token=it&page_token=2&api_key=it", "", headers...)
+			if got.body != "the spare" {
+				t.Fatalf("got %d %q", got.code, got.body)
+			}
+			check := func(who string, s seen, secret, session bool) {
+				for _, name := range secrets {
+					if (s.header.Get(name) != "") != secret {
+						t.Errorf("%s: %s is there: %v, want %v", who, name, !secret, secret)
+					}
+				}
+				for _, name := range plain {
+					if s.header.Get(name) != "it" {
+						t.Errorf("%s: %s is gone", who, name)
+					}
+				}
+				if (s.header.Get("Mcp-Session-Id") != "") != session {
+					t.Errorf("%s: the session is there: %v, want %v", who, !session, session)
+				}
+				want := "q=1&page_token=2"
+				if secret {
+					want = "q=1&access_token=it&page_token=2&api_key=it"
+				}
+				if s.query != want {
+					t.Errorf("%s: asked for ?%s, want ?%s", who, s.query, want)
+				}
+			}
+			check("main", main.requests()[0], tt.asked, tt.spared)
+			check("spare", spare.requests()[0], false, false)
+		})
+	}
+}

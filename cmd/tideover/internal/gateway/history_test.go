@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The time in which nobody asked is no part of an outage that is known of.
+func TestHowLongAnOutageLasted(t *testing.T) {
+	const step = 2 * time.Second
+	type look struct {
+		at  int // seconds after the beginning
+		how string
+	}
+	for _, tt := range []struct {
+		name    string
+		looks   []look
+		back    int
+		seconds float64
+		atLeast bool
+		probes  int
+	}{
+		{"a probe after one step", []look{{2, "start"}}, 3, 3, false, 1},
+		{"a probe that takes long", []look{{2, "start"}}, 60, 60, false, 1},
+		{"a probe fails, the next does not", []look{{2, "start"}, {3, "failed"}, {5, "start"}}, 6, 6, false, 2},
+		{"nobody asks for an hour", []look{{3600, "start"}}, 3601, 0, true, 1},
+		{"a probe fails, and nobody asks for an hour", []look{{2, "start"}, {3, "failed"}, {3600, "start"}}, 3601, 3, true, 2},
+		{"nobody asks for an hour, and then it still fails", []look{{3600, "start"}, {3601, "failed"}, {3603, "start"}}, 3604, 3604, false, 2},
+		{"a probe is given up", []look{{2, "start"}, {3, "canceled"}, {5, "start"}}, 6, 6, false, 2},
+		{"a probe is given up, and nobody asks", []look{{2, "start"}, {3, "canceled"}, {3600, "start"}}, 3601, 0, true, 2},
+		{"a probe hangs until the next is due", []look{{2, "start"}, {34, "start"}}, 35, 35, false, 2},
+		{"somebody says so in time", nil, 5, 5, false, 0},
+		{"somebody says so after an hour", nil, 3600, 0, true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var h history
+			began := time.Now()
+			at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+			h.began(began, "test", 0, step)
+			for _, l := range tt.looks {
+				switch l.how {
+				case "start":
+					h.probed(at(l.at))
+				default:
+					h.reported(at(l.at), l.how == "failed", step)
+				}
+			}
+			o, was := h.ended(at(tt.back))
+			if !was || o.Seconds != tt.seconds || o.AtLeast != tt.atLeast || o.Probes != tt.probes || !o.Ended.Equal(at(tt.back)) {
+				t.Errorf("got %+v, want %vs, at least: %v, %d probes", o, tt.seconds, tt.atLeast, tt.probes)
+			}
+		})
+	}
+}
+
+// Before the first outage nobody knows how long one lasts; after it the same number
+// stands where it is expected and where it is kept.
+func TestPredictions(t *testing.T) {
+	u := newUpstream(t, says("done"))
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	for i := range 2 {
+		learned := i > 0
+		takeDown(r, "it")
+		st := r.status("it")
+		if st.Recovery == nil {
+			t.Fatalf("outage %d: %+v", i+1, st)
+		}
+		rec := *st.Recovery
+		if (rec.Expected != nil) != learned || (rec.Predicted > 0) != learned || (rec.Outages > 0) != learned {
+			t.Errorf("outage %d: %+v, want a prediction: %v", i+1, rec, learned)
+		}
+		if got := r.get("/p/it/x"); got.body != "done" {
+			t.Fatalf("got %d %q", got.code, got.body)
+		}
+		eventually(t, "it is up", func() bool { return r.status("it").State == Up })
+		o := r.status("it").Outages[0]
+		if o.Predicted != rec.Predicted || o.AtLeast || o.Seconds <= 0 {
+			t.Errorf("outage %d: %+v, want what was predicted while it was down: %v", i+1, o, rec.Predicted)
+		}
+	}
+}
+
+// A caller who can't wait is told when the next look is, not what we guess.
+func TestRetryAfterIsNoGuess(t *testing.T) {
+	u := newSick(t, 503)
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	takeDown(r, "it")
+	at := *r.status("it").Recovery.Next
+	most := seconds(time.Until(at))
+	got := r.get("/p/it/x", "X-Request-Timeout-Ms", "100")
+	least := seconds(time.Until(at))
+	if after := got.header.Get("Retry-After"); got.errorCode(t) != codeDown || after != fmt.Sprint(most) && after != fmt.Sprint(least) {
+		t.Errorf("Retry-After %q, want that of the next look, %d or %d", after, least, most)
+	}
+}

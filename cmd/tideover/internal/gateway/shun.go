@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/internal/clock"
+)
+
+// A key that its server refuses without a word of time is avoided, and no more:
+// while another key, or another provider, can take a request, that is better. When
+// there is none the request goes out with the refused key all the same. Its caller
+// then sees what the provider says and not what we think, and a key that is wanted
+// again is noticed by the next request.
+
+// shunned reports whether the key is avoided because it was refused.
+func (k *key) shunned() bool {
+	until := k.shun.Load()
+	return until != 0 && int64(clock.Now()) < until
+}
+
+// shunned reports whether all keys are avoided because they were refused, and none
+// because a server said for how long.
+func (r *ring) shunned() bool {
+	return !slices.ContainsFunc(r.keys, func(k *key) bool { return !k.shunned() })
+}
+
+// welcome forgets that the key was refused: it was let in.
+func (r *ring) welcome(k *key) (was bool) {
+	if k.shun.Load() == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k.shun.Swap(0) == 0 {
+		return false
+	}
+	// A pool opens no target before its time, so there is a new one. What it does not
+	// know is how fast the keys are, which it learns from the next few calls.
+	old := r.pool.Load().Status()
+	if r.renew() != nil {
+		return false // of targets that have been one before; can't be
+	}
+	for i, st := range old {
+		if st.Closed > 0 && r.keys[i] != k {
+			r.pool.Load().Cool(st.Name, st.Closed)
+		}
+	}
+	return true
+}
+
+// reset forgets what was told about the keys.
+func (r *ring) reset() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.keys {
+		k.shun.Store(0)
+	}
+	return r.renew()
+}
+
+// closure is why keys are closed: the reasons, each once.
+type closure struct {
+	refused []string // of those that were refused
+	told    []string // of those whose server said how long to wait
+}
+
+// closure returns why those keys are closed that are.
+func (r *ring) closure() (c closure) {
+	for i, st := range r.pool.Load().Status() {
+		if st.Closed <= 0 {
+			continue
+		}
+		list := &c.told
+		if r.keys[i].shunned() {
+			list = &c.refused
+		}
+		if reason, _ := r.keys[i].told(); !slices.Contains(*list, reason) {
+			*list = append(*list, reason)
+		}
+	}
+	return c
+}
+
+// throttled reports whether it is "too many requests" that closed a key.
+func (c *closure) throttled() bool {
+	return slices.ContainsFunc(c.told, func(reason string) bool { return strings.HasPrefix(reason, "429") })
+}
+
+// brief is the closure as the reason for a failover.
+func (c *closure) brief() string {
+	all := append(slices.Clone(c.refused), c.told...)
+	if len(all) == 0 {
+		return "no key is let in"
+	}
+	return strings.Join(all, ", ") + " on all keys"
+}
+
+// String is the closure in words that follow "its keys were".
+func (c *closure) String() string {
+	var parts []string
+	if len(c.refused) > 0 {
+		parts = append(parts, "refused ("+strings.Join(c.refused, ", ")+")")
+	}
+	if len(c.told) > 0 {
+		parts = append(parts, "told to wait ("+strings.Join(c.told, ", ")+")")
+	}
+	return strings.Join(parts, " or ")
+}

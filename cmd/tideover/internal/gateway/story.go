@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+)
+
+// story says what kept the request from each of the providers that it may go to:
+// how they have failed, and what was met before them.
+func (t *trip) story(met []obstacle) string {
+	t.mu.Lock()
+	failures := make([]error, len(t.visits))
+	for i := range t.visits {
+		failures[i] = t.visits[i].failure
+	}
+	t.mu.Unlock()
+	var list []string
+	for i := range t.visits {
+		v, parts := &t.visits[i], []string(nil)
+		if failures[i] != nil {
+			parts = append(parts, t.g.clean(failures[i]))
+		}
+		for j := range met {
+			if met[j].v == v {
+				parts = append(parts, met[j].String())
+			}
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		role := "fallback "
+		if i == 0 {
+			role = "provider "
+		}
+		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
+	}
+	return strings.Join(list, "; ")
+}
+
+// String says what is in the way, behind the name of the provider.
+func (o *obstacle) String() string {
+	switch o.kind {
+	case forbidden:
+		if o.mode == openedByHand {
+			return "opened by hand"
+		}
+		return "draining"
+	case noOther:
+		return "none of its keys was let in"
+	case cooling, shunned:
+		why := o.v.p.ring.closure()
+		if text := why.String(); text != "" {
+			return "its keys were " + text + ", the first for " + short(o.wait).String()
+		}
+		return "its keys were told to wait" // a moment ago
+	case full:
+		return fullness(o.err)
+	default:
+		return "down, and the next look is in " + short(o.wait).String()
+	}
+}
+
+// fullness says what a gate or a limit did.
+func fullness(err error) string {
+	if shut, ok := errors.AsType[*health.ClosedError](err); ok {
+		return "down, and the next look is in " + short(shut.Next).String()
+	}
+	if rate, ok := errors.AsType[*limit.RateError](err); ok {
+		return "its rate leaves no room for " + short(rate.Wait).String()
+	}
+	switch {
+	case errors.Is(err, limit.ErrQueueFull):
+		return "too many requests wait for it"
+	case errors.Is(err, limit.ErrShed):
+		return "the request had to make room for a more urgent one"
+	}
+	return "the wait was given up"
+}
+
+// clean returns the text of an error as it may be shown: without secrets, and with
+// nothing said twice.
+func (g *Gateway) clean(err error) string { return undoubled(g.redact(err.Error())) }
+
+// undoubled takes out of a chain of causes what repeats the one before it, or says
+// once more that a context has ended.
+func undoubled(text string) string {
+	const sep = ": "
+	if !strings.Contains(text, sep) {
+		return text
+	}
+	parts := strings.Split(text, sep)
+	list := parts[:1]
+	for _, p := range parts[1:] {
+		ended := (p == "context deadline exceeded" || p == "context canceled") && strings.Contains(strings.Join(list, sep), p)
+		if p != list[len(list)-1] && !ended {
+			list = append(list, p)
+		}
+	}
+	return strings.Join(list, sep)
+}
