@@ -216,7 +216,9 @@ func providerMark(st *gateway.Status) string {
 		fmt.Fprintln(&mark, r.Probes)
 	}
 	for _, k := range st.Keys {
-		fmt.Fprintln(&mark, k.Name, k.CoolUntil, k.Reason)
+		// Not until when: that is worked out anew whenever somebody looks, and moves with
+		// each refusal.
+		fmt.Fprintln(&mark, k.Name, k.CoolUntil != nil, k.Refused, k.Reason)
 	}
 	return mark.String()
 }

@@ -103,6 +103,10 @@ func TestALineForAProvider(t *testing.T) {
 	if got := providerMark(&all[0]); got == before {
 		t.Error("a key that cools makes no line")
 	}
+	before, in = providerMark(&all[0]), in.Add(time.Millisecond)
+	if got := providerMark(&all[0]); got != before {
+		t.Errorf("looking again makes a line: %q after %q", got, before)
+	}
 }
 
 func TestWhatAnEstimateRestsOn(t *testing.T) {

@@ -1,13 +1,9 @@
 package gateway
 
 import (
-	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -27,52 +23,6 @@ func TestMovesAreNoWaits(t *testing.T) {
 	}
 	if r.kinds(retry.FailedOver) != 1 || st.Totals.Retries != 2 {
 		t.Errorf("%d failovers are told, %+v", r.kinds(retry.FailedOver), st.Totals)
-	}
-}
-
-// Under load one line in a while says what happens, and how often.
-func TestTheLogIsNotFlooded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b strings.Builder
-		g := &Gateway{log: slog.New(slog.NewTextHandler(&b, nil))}
-		say := func(kind retry.EventKind, name, note string, by retry.Source) {
-			g.emit(retry.Event{Kind: kind, Name: name, Note: note, By: by, Delay: time.Second, Err: fmt.Errorf("port %d", b.Len())})
-		}
-		for range 100 {
-			say(retry.FailedOver, "gateway/a", "a → b: 503", 0)
-			say(retry.FailedOver, "gateway/a", "a → b: down", 0)
-			say(retry.FailedOver, "gateway/c", "c → b: 503", 0)
-			say(retry.Waiting, "gateway/a", "", retry.ByServer)
-		}
-		if n := strings.Count(b.String(), "\n"); n != 4 {
-			t.Errorf("%d lines, want one for each: %s", n, b.String())
-		}
-		time.Sleep(sayEvery)
-		b.Reset()
-		say(retry.FailedOver, "gateway/a", "a → b: 503", 0)
-		say(retry.FailedOver, "gateway/a", "a → b: 503", 0)
-		if text := b.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "suppressed=99") {
-			t.Errorf("after a while: %s", text)
-		}
-		b.Reset()
-		for range 5 {
-			say(retry.GaveUp, "gateway/a", "", 0)
-		}
-		if n := strings.Count(b.String(), "\n"); n != 5 {
-			t.Errorf("%d lines, want one for each request that failed", n)
-		}
-	})
-}
-
-func TestWhatWasSaidIsForgotten(t *testing.T) {
-	var o often
-	for i := range 3 * maxSaid {
-		if first, _ := o.first(&retry.Event{Kind: retry.FailedOver, Note: fmt.Sprint(i)}); !first {
-			t.Fatalf("%d was said before", i)
-		}
-	}
-	if len(o.said) > maxSaid {
-		t.Errorf("%d are remembered", len(o.said))
 	}
 }
 

@@ -130,7 +130,7 @@ func step(t *testing.T, r *rig, name string) (reply, error) {
 }
 
 // slowly is a policy whose waits a test would notice.
-const slowly = "fixed(1h) attempts=9 attempt-timeout=150ms"
+const slowly = "fixed(1h) attempts=9 attempt-timeout=20s"
 
 // What needs no wait is done within the attempt of a step.
 func TestInsideMovesThatNeedNoWait(t *testing.T) {
@@ -162,10 +162,14 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 				address = u.URL
 			}
 			spare := newUpstream(t, says("the spare"))
+			policy := slowly
+			if tt.name == "it hangs" {
+				policy = strings.Replace(slowly, "20s", "500ms", 1)
+			}
 			for range 4 { // a key is chosen by chance
 				before := u.count()
 				r := newRig(t, []Spec{
-					spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, slowly)),
+					spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, policy)),
 					spec(t, "spare", Anthropic, spare.URL),
 				})
 				got, err := step(t, r, "main")

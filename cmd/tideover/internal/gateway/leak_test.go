@@ -43,7 +43,7 @@ func chaos(n int, w http.ResponseWriter, r *http.Request) {
 		sse(w, evContent)
 		hijackAfter(w)
 	case 9:
-		fails(403)(n, w, r)
+		fails([]int{401, 402, 403}[n/12%3])(n, w, r)
 	case 10:
 		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
 	default:
@@ -113,7 +113,7 @@ func TestNothingLeaks(t *testing.T) {
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// misuse makes one request, and sometimes goes away.
+// misuse makes one request, from outside or from inside, and sometimes goes away.
 func misuse(r *rig) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -125,10 +125,23 @@ func misuse(r *rig) {
 	if rand.IntN(2) == 0 {
 		method, body = http.MethodPost, io.MultiReader(strings.NewReader(strings.Repeat("y", rand.IntN(64<<10))))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.URL+"/p/main/v1/x", body)
+	inside := rand.IntN(3) == 0
+	address := r.URL + "/p/main/v1/x"
+	if inside {
+		address = "/v1/x"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
-	r.do(req)
+	if !inside {
+		r.do(req)
+		return
+	}
+	req.Header.Set("Idempotency-Key", "it")
+	if resp, err := r.RoundTripper("main").RoundTrip(req); err == nil {
+		_, _ = io.CopyN(io.Discard, resp.Body, int64(rand.IntN(1<<20)))
+		_ = resp.Body.Close()
+	}
 }
