@@ -26,7 +26,7 @@ type Runner struct {
 	Secrets func() secret.Resolver // resolves references as they are now
 
 	// Provider returns the way to a provider of the configuration, with its keys,
-	// gates and limits. It makes one attempt: the engine retries.
+	// gates and limits. It never waits for a retry, which is the engine's business.
 	Provider func(name string) http.RoundTripper
 
 	// Redactor hides the values of secrets in whatever is kept of outputs.
