@@ -13,7 +13,7 @@ import (
 
 var (
 	ruleTest = regexp.MustCompile(`(?m)^func (Test([A-I][0-9]+)[A-Z]\w*)\(`)
-	ruleRow  = regexp.MustCompile("(?m)^\\| ([A-I][0-9]+) \\|.*$")
+	ruleRow  = regexp.MustCompile(`(?m)^\| ([A-I][0-9]+) \|.*$`)
 	quoted   = regexp.MustCompile("`(Test\\w+)`")
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,9 +30,7 @@ func stalls(t *testing.T, silent int32, head http.Header, status int, then strin
 			_, _ = io.WriteString(w, then)
 			return
 		}
-		for name, v := range head {
-			w.Header()[name] = v
-		}
+		maps.Copy(w.Header(), head)
 		w.WriteHeader(status)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()

@@ -86,7 +86,7 @@ func (x *exchange) send(req *http.Request, s *span, n int) (resp *http.Response,
 		if !returned { // the transport below panicked, and the panic goes on
 			s.drop()
 			if leg != nil {
-				told(leg, nil, errPanic)
+				_ = told(leg, nil, errPanic)
 			}
 		}
 	}()

@@ -59,7 +59,7 @@ const maxLayers = 256
 // markDeadline says how long the attempt may take, in every header that was
 // asked for. Without a limit it says nothing, and nothing is passed on: what a
 // caller further up wrote is out of date.
-func markDeadline(req *http.Request, names []string, limit time.Duration, call context.Context) {
+func markDeadline(call context.Context, req *http.Request, names []string, limit time.Duration) {
 	left, limited := limit, limit > 0
 	for _, ctx := range []context.Context{req.Context(), call} {
 		if at, ok := ctx.Deadline(); ok {

@@ -50,7 +50,7 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 	s := &span{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle}
 	own := caller
 	if x.t.timed {
-		s.own.Context, s.cancel = context.WithCancelCause(caller)
+		s.own.Context, s.cancel = context.WithCancelCause(caller) //nolint:fatcontext // the span is made for it
 		own = s.watch(attempt, x.t)
 	}
 	if !x.idempotent {
@@ -91,7 +91,7 @@ func (s *span) begin(req *http.Request, t *Transport) {
 		if s != nil {
 			call = s.call
 		}
-		markDeadline(req, t.deadlines, t.policy.AttemptTimeout, call)
+		markDeadline(call, req, t.deadlines, t.policy.AttemptTimeout)
 	}
 	if s == nil || s.cancel == nil || s.limit == 0 {
 		return

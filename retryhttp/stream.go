@@ -83,7 +83,7 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	case err == io.EOF: //nolint:errorlint // the same
 		err = io.ErrUnexpectedEOF
 	}
-	return nil, &brokenStream{err}
+	return nil, &streamBrokenError{err}
 }
 
 // eventFailure returns the failure that an error event is, nil if no retry would
@@ -105,13 +105,13 @@ func (x *exchange) eventFailure(o opening) *StatusError {
 	return e
 }
 
-// brokenStream is a stream that broke off before there was any content.
-type brokenStream struct{ error }
+// streamBrokenError is a stream that broke off before there was any content.
+type streamBrokenError struct{ error }
 
-func (e *brokenStream) Error() string {
+func (e *streamBrokenError) Error() string {
 	return "the stream broke off before its first content: " + e.error.Error()
 }
-func (e *brokenStream) Unwrap() error { return e.error }
+func (e *streamBrokenError) Unwrap() error { return e.error }
 
 // opening is what is known of how a stream begins.
 type opening struct {

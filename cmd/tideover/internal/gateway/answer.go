@@ -213,10 +213,10 @@ func (t *trip) unread() error {
 // reasonOf returns why the transport gave up.
 func reasonOf(e *retry.Error) retry.Reason {
 	if e.Reason == retry.StopPermanent {
-		switch retry.OutcomeOf(e.Last).Delay {
-		case overBudget:
+		switch mark := retry.OutcomeOf(e.Last).Delay; {
+		case mark == overBudget:
 			return retry.StopBudget
-		case leftToCaller:
+		case mark == leftToCaller:
 			return retry.StopAttempts
 		}
 	}

@@ -36,10 +36,9 @@ func TestTheMostTellingAnswer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u, spare, address := newUpstream(t, tt.main), new(upstream), nobody
+			u, address := newUpstream(t, tt.main), nobody
 			if tt.spare != nil {
-				spare = newUpstream(t, tt.spare)
-				address = spare.URL
+				address = newUpstream(t, tt.spare).URL
 			}
 			r := newRig(t, []Spec{
 				spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=2")),
