@@ -113,7 +113,7 @@ workflows:
         policy: fixed(10ms) attempts=3
   limited:
     steps:
-      - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=100ms}
+      - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=1s}
   big:
     steps:
       - {id: talk, run: [sh, -c, 'head -c 3000000 /dev/zero | tr "\0" "\1"'], output-limit: 100KiB}
@@ -152,7 +152,7 @@ func TestCommandsAsSteps(t *testing.T) {
 
 	o = s.ask("run", "limited", "--wait")
 	wantCode(t, o, 1)
-	wantIn(t, "error", o.stderr, "timed out after 100ms")
+	wantIn(t, "error", o.stderr, "timed out after 1s")
 	if pid := s.sign("hang"); alive(pid) {
 		t.Errorf("process %s outlived its timeout", pid)
 	}
