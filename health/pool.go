@@ -192,6 +192,21 @@ func (p *Pool) CoolAt(now time.Duration, name string, wait time.Duration) bool {
 	return true
 }
 
+// Readmit lets the target with the name in again, whatever its server said and
+// however often it failed; for news that it is wanted after all. Its score, and an
+// open breaker, stay. It returns false if there is no such target.
+func (p *Pool) Readmit(name string) bool {
+	i, ok := p.names[name]
+	if !ok {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &p.targets[i]
+	t.cool, t.failures, t.ejections, t.ejectFor, t.out = 0, 0, 0, 0, 0
+	return true
+}
+
 // Recovery returns how long it will be until a target is in: 0 when one is now.
 // It is what to answer as Retry-After when all are cooling.
 func (p *Pool) Recovery() time.Duration { return p.RecoveryAt(clock.Now()) }

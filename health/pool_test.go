@@ -460,3 +460,21 @@ func TestPoolAllocatesNothing(t *testing.T) {
 		t.Errorf("a call allocates %v times", n)
 	}
 }
+
+func TestReadmittedTargetIsInAgain(t *testing.T) {
+	p, err := NewPool(PoolConfig{Failures: 1}, []Target{{Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.PickAt(0, 1)
+	c.DoneAt(0, 1, FailedFor(time.Hour))
+	if st := p.StatusAt(0)[0]; st.Closed != time.Hour || st.Ejected == 0 || st.Cost == 0 {
+		t.Fatalf("after a failure: %+v", st)
+	}
+	if !p.Readmit("a") || p.Readmit("b") {
+		t.Error("Readmit knows not which targets there are")
+	}
+	if st := p.StatusAt(0)[0]; st.Closed != 0 || st.Ejected != 0 || st.Failures != 0 || st.Cost == 0 {
+		t.Errorf("readmitted: %+v, want it in, with its score", st)
+	}
+}
