@@ -118,7 +118,7 @@ func (g *Gateway) Control(name, action string) error {
 		p.recovered()
 	}
 	if m == heldByHand || m == automatic {
-		err = errors.Join(err, p.ring.reset())
+		p.ring.reset()
 	}
 	if m == automatic {
 		p.door.probeNow()

@@ -45,7 +45,7 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 	}
 	r.why = l.reason(failure, r.code)
 	switch {
-	case resp == nil && (l.trip.gone() || l.trip.lost() || l.trip.unread() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
+	case resp == nil && (l.trip.gone() || l.trip.unread() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
 		r.kind = neutral
 	case resp == nil:
 		r.kind = failed

@@ -29,9 +29,9 @@ const (
 type ring struct {
 	keys []*key
 	own  bool // what is told of a key is about us: the caller's is none of our business
-	pool atomic.Pointer[health.Pool]
+	pool *health.Pool
 	cold atomic.Int64 // reading of the clock up to which a key is closed
-	mu   sync.Mutex   // held while keys are closed, or the pool is made anew
+	mu   sync.Mutex   // held while keys are closed, or let in again
 }
 
 // key is one of them.
@@ -59,21 +59,14 @@ func newRing(s *Spec, t *tally) (*ring, error) {
 		}
 		r.keys = append(r.keys, &key{name: name, tally: t.key(name)})
 	}
-	return r, r.renew()
-}
-
-// renew makes a pool of which nothing is known.
-func (r *ring) renew() error {
 	targets := make([]health.Target, len(r.keys))
 	for i, k := range r.keys {
 		targets[i] = health.Target{Name: k.name, Provider: "it"}
 	}
 	// Failures of the server eject no key: the provider's gate knows better.
-	pool, err := health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
-	if err == nil {
-		r.pool.Store(pool)
-	}
-	return err
+	var err error
+	r.pool, err = health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
+	return r, err
 }
 
 // same reports whether the other ring has the same keys.
@@ -91,7 +84,7 @@ func (r *ring) same(o *ring) bool {
 
 // inherit takes over what was told about keys that are in the old ring too.
 func (r *ring) inherit(old *ring) {
-	for i, st := range old.pool.Load().Status() {
+	for i, st := range old.pool.Status() {
 		was := old.keys[i]
 		if k := r.named(was.name); k != nil && st.Closed > 0 && k.value.Equal(was.value.Reveal()) {
 			reason, _ := was.told()
@@ -123,7 +116,7 @@ func (r *ring) cool(k *key, wait time.Duration, reason string, refused bool) {
 	} else {
 		k.shun.Store(0) // a server's word is kept
 	}
-	r.pool.Load().Cool(k.name, wait)
+	r.pool.Cool(k.name, wait)
 	r.cold.Store(max(r.cold.Load(), until))
 }
 
@@ -139,7 +132,7 @@ func (k *key) told() (reason string, at time.Time) {
 // first of them is closed when all are; the call is then none. As a last resort the
 // first of them is chosen all the same.
 func (r *ring) pick(refused *health.Call, last bool) (call health.Call, k *key, wait time.Duration, ok bool) {
-	pool := r.pool.Load()
+	pool := r.pool
 	if refused != nil {
 		if call, ok = pool.Next(refused); !ok {
 			return call, nil, pool.Recovery(), false
@@ -152,7 +145,7 @@ func (r *ring) pick(refused *health.Call, last bool) (call health.Call, k *key, 
 
 // another reports whether there is a key to which the call's request has not been.
 func (r *ring) another(call *health.Call) bool {
-	next, ok := r.pool.Load().Next(call)
+	next, ok := r.pool.Next(call)
 	if ok {
 		next.Done(health.Canceled)
 	}
@@ -164,7 +157,7 @@ func (r *ring) closed() time.Duration {
 	if int64(clock.Now()) >= r.cold.Load() {
 		return 0
 	}
-	return r.pool.Load().Recovery()
+	return r.pool.Recovery()
 }
 
 // info returns the keys as they are shown, and since when all are closed: zero if
@@ -172,7 +165,7 @@ func (r *ring) closed() time.Duration {
 func (r *ring) info(now time.Time) (list []KeyInfo, since time.Time) {
 	list = []KeyInfo{}
 	free := false
-	for i, st := range r.pool.Load().Status() {
+	for i, st := range r.pool.Status() {
 		k := r.keys[i]
 		one := KeyInfo{Name: k.name, InFlight: st.InFlight, Failures: st.Failures, Score: st.Cost}
 		if st.Closed > 0 {

@@ -32,31 +32,17 @@ func (r *ring) welcome(k *key) (was bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k.shun.Swap(0) == 0 {
-		return false
-	}
-	// A pool opens no target before its time, so there is a new one. What it does not
-	// know is how fast the keys are, which it learns from the next few calls.
-	old := r.pool.Load().Status()
-	if r.renew() != nil {
-		return false // of targets that have been one before; can't be
-	}
-	for i, st := range old {
-		if st.Closed > 0 && r.keys[i] != k {
-			r.pool.Load().Cool(st.Name, st.Closed)
-		}
-	}
-	return true
+	return k.shun.Swap(0) != 0 && r.pool.Readmit(k.name)
 }
 
 // reset forgets what was told about the keys.
-func (r *ring) reset() error {
+func (r *ring) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.keys {
 		k.shun.Store(0)
+		r.pool.Readmit(k.name)
 	}
-	return r.renew()
 }
 
 // closure is why keys are closed: the reasons, each once.
@@ -67,7 +53,7 @@ type closure struct {
 
 // closure returns why those keys are closed that are.
 func (r *ring) closure() (c closure) {
-	for i, st := range r.pool.Load().Status() {
+	for i, st := range r.pool.Status() {
 		if st.Closed <= 0 {
 			continue
 		}

@@ -181,14 +181,6 @@ func (t *trip) soonest() time.Duration {
 // gone reports whether the caller is no longer there, or has no more time.
 func (t *trip) gone() bool { return t.caller.Err() != nil }
 
-// lost reports whether another attempt of the same request has brought the answer:
-// one that ran beside it.
-func (t *trip) lost() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.won
-}
-
 // legOf returns the leg that the request belongs to.
 func (t *trip) legOf(req *http.Request) *leg {
 	t.mu.Lock()
