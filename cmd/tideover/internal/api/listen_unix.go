@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tideover/tideover/cmd/tideover/internal/flock"
 )
 
 // maxSocket is how long the path of a socket may be on every system.
@@ -58,12 +58,16 @@ func listenUnix(path string) (net.Listener, error) {
 // lockSocket makes sure that of several servers which start at once only one
 // takes the socket for left behind.
 func lockSocket(path string) (*os.File, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(errInUse, lock.Close())
+	held, err := flock.Try(lock)
+	if held {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/flock"
 )
 
 const sessionsRemoveLong = `Removes what a watch that does not run has left: its folder, with the history of the
@@ -104,7 +105,7 @@ func removeFolder(folder string) error {
 		return &codedError{err, codeOwn}
 	}
 	defer f.Close()
-	held, err := tryLock(f)
+	held, err := flock.Try(f)
 	if err != nil {
 		return &codedError{fmt.Errorf("lock %s: %w", f.Name(), err), codeOwn}
 	}

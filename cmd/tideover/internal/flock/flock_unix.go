@@ -1,6 +1,6 @@
 //go:build unix
 
-package server
+package flock
 
 import (
 	"errors"
@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const noFollow = unix.O_NOFOLLOW
+// NoFollow as a flag of [os.OpenFile] refuses a link in place of the file.
+const NoFollow = unix.O_NOFOLLOW
 
-// tryLock reports whether somebody else holds the lock.
-func tryLock(f *os.File) (held bool, err error) {
+// Try takes the lock, or reports that somebody else holds it.
+func Try(f *os.File) (held bool, err error) {
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EINTR) {

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package flock
+
+import (
+	"errors"
+	"os"
+)
+
+// NoFollow is nothing on systems without the flag.
+const NoFollow = 0
+
+// Try is for systems on which no server runs, and nothing is watched.
+func Try(*os.File) (held bool, err error) { return false, errors.ErrUnsupported }
