@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 )
@@ -74,7 +72,7 @@ func Local(ctx context.Context) bool { return ctx.Value(localKey) != nil }
 type guard struct {
 	next    http.Handler
 	token   secret.String
-	hosts   []string
+	hosts   hosts.Set
 	maxBody int64
 	cross   *http.CrossOriginProtection
 	command string // that serves
@@ -92,13 +90,10 @@ type guard struct {
 func Guard(o Options, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
-		command: "tideover serve",
+		command: "tideover serve", hosts: hosts.New(o.Hosts),
 	}
 	if o.Engine == nil {
 		g.command = "tideover gateway"
-	}
-	for _, h := range o.Hosts {
-		g.hosts = append(g.hosts, canonicalHost(h))
 	}
 	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		(&Problem{Status: http.StatusForbidden, Code: CodeForbidden, Message: "the request comes from the page of another site"}).write(w)
@@ -138,7 +133,7 @@ func forbid(h http.Header) {
 
 // admit decides about a request over TCP, and answers those it refuses.
 func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
-	if !g.knows(r.Host) {
+	if !g.hosts.Has(r.Host) {
 		(&Problem{
 			Status: http.StatusMisdirectedRequest, Code: CodeHost, Message: "this server is not " + short([]byte(r.Host)),
 			Hint: "use its address, or localhost",
@@ -202,34 +197,6 @@ func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()}
 	w.Header().Set("Location", to.String())
 	w.WriteHeader(http.StatusSeeOther)
-}
-
-// knows reports whether the host is one of ours.
-func (g *guard) knows(host string) bool {
-	full := canonicalHost(host)
-	name := withoutPort(full)
-	if name == "localhost" {
-		return true
-	}
-	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
-		return true
-	}
-	return full != "" && (slices.Contains(g.hosts, full) || slices.Contains(g.hosts, name))
-}
-
-func canonicalHost(host string) string {
-	host = strings.ToLower(host)
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		return net.JoinHostPort(strings.TrimSuffix(name, "."), port)
-	}
-	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-}
-
-func withoutPort(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return host
 }
 
 func isHealth(path string) bool { return path == "/healthz" || path == Prefix+"healthz" }

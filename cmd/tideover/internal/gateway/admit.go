@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
@@ -25,22 +25,14 @@ var tokenHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", head
 // admission says who may ask at all.
 type admission struct {
 	token secret.String
-	hosts []string
-}
-
-func newAdmission(token secret.String, hosts []string) *admission {
-	a := &admission{token: token}
-	for _, h := range hosts {
-		a.hosts = append(a.hosts, canonicalHost(h))
-	}
-	return a
+	hosts hosts.Set
 }
 
 // admit returns why the request is refused, or nil. It takes out the token, which
 // is nobody's business but ours.
 func (a *admission) admit(r *http.Request) *problem {
 	local := overSocket(r)
-	if !local && !a.knows(r.Host) {
+	if !local && !a.hosts.Has(r.Host) {
 		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "this gateway does not go by that host; use its address, or localhost"}
 	}
 	if a.foreign(r) {
@@ -111,30 +103,5 @@ func (a *admission) foreign(r *http.Request) bool {
 		return false
 	}
 	u, err := url.Parse(origin)
-	return err != nil || u.Host == "" || canonicalHost(u.Host) != canonicalHost(r.Host) && !slices.Contains(a.hosts, canonicalHost(u.Host))
-}
-
-// knows reports whether the host is one of ours. A page that has its own name lead
-// here, which is called rebinding, comes with that name.
-func (a *admission) knows(host string) bool {
-	full := canonicalHost(host)
-	name := full
-	if h, _, err := net.SplitHostPort(full); err == nil {
-		name = h
-	}
-	if name == "localhost" {
-		return true
-	}
-	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
-		return true
-	}
-	return full != "" && (slices.Contains(a.hosts, full) || slices.Contains(a.hosts, name))
-}
-
-func canonicalHost(host string) string {
-	host = strings.ToLower(host)
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		return net.JoinHostPort(strings.TrimSuffix(name, "."), port)
-	}
-	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	return err != nil || u.Host == "" || !hosts.Same(u.Host, r.Host) && !a.hosts.Names(u.Host)
 }

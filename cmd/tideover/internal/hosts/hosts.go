@@ -1,0 +1,52 @@
+// Package hosts knows by which names a server goes. A page of the web that has its
+// own name lead to this machine, which is called rebinding, comes with that name.
+package hosts
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Set is the names of a server beside those of the loopback interface.
+type Set []string
+
+// New returns the set of names, each with or without port.
+func New(names []string) Set {
+	s := make(Set, len(names))
+	for i, n := range names {
+		s[i] = canonical(n)
+	}
+	return s
+}
+
+// Has reports whether the Host of a request is one of ours.
+func (s Set) Has(host string) bool {
+	full := canonical(host)
+	name := full
+	if n, _, err := net.SplitHostPort(full); err == nil {
+		name = n
+	}
+	if name == "localhost" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(name); err == nil && ip.Unmap().IsLoopback() {
+		return true
+	}
+	return full != "" && (slices.Contains(s, full) || slices.Contains(s, name))
+}
+
+// Names reports whether the host is in the set as it was given, with its port.
+func (s Set) Names(host string) bool { return slices.Contains(s, canonical(host)) }
+
+// Same reports whether two hosts are one.
+func Same(a, b string) bool { return canonical(a) == canonical(b) }
+
+func canonical(host string) string {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return net.JoinHostPort(strings.TrimSuffix(name, "."), port)
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+}
