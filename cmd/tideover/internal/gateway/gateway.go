@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -68,7 +69,7 @@ type Gateway struct {
 // New returns a gateway for the providers, or everything that is wrong with them.
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
-		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: newAdmission(o.Token, o.Hosts),
+		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token, hosts.New(o.Hosts)},
 		tallies: map[string]*tally{}, hands: map[string]*hand{}, base: newTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
@@ -96,8 +97,19 @@ func (g *Gateway) redact(text string) string {
 // it is still about the same thing: its address, its keys, its limits. Totals, and
 // what somebody said by hand, belong to its name.
 func (g *Gateway) Become(specs []Spec) error {
+	take, err := g.Prepare(specs)
+	if err != nil {
+		return err
+	}
+	return take()
+}
+
+// Prepare is all of [Gateway.Become] that can fail for what is wrong with the
+// providers. take does the rest: for a configuration of which others have to
+// approve, too.
+func (g *Gateway) Prepare(specs []Spec) (take func() error, err error) {
 	if err := ValidateAll(specs); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +127,7 @@ func (g *Gateway) Become(specs []Spec) error {
 		next.providers[s.Name] = p
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	for _, p := range next.providers {
 		p.order = append(p.order, p)
@@ -127,8 +139,16 @@ func (g *Gateway) Become(specs []Spec) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
+	return func() error { return g.take(next) }, nil
+}
+
+// take makes the providers those that are asked from now on.
+func (g *Gateway) take(next *table) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())
 	}

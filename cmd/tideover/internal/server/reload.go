@@ -63,17 +63,30 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	take, err := s.gateway.Prepare(providers)
+	if err != nil {
+		return err
+	}
 	if s.engine != nil {
 		if err := s.reloadEngine(ctx, cfg); err != nil {
 			return err
 		}
+	} else {
+		s.use(cfg)
 	}
-	if err := s.gateway.Become(providers); err != nil {
+	if err := take(); err != nil {
 		return err
 	}
 	s.restartOnly(cfg)
 	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows), "sessions", len(cfg.Sessions), "providers", len(providers))
 	return nil
+}
+
+// use makes the configuration the one that is in effect.
+func (s *server) use(cfg *config.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = cfg
 }
 
 // reloadEngine takes over what the engine does.
@@ -94,17 +107,14 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("schedules: %w", err)
 	}
 	s.outbox.Become(p.outbox)
-	s.mu.Lock()
-	s.current = cfg
-	s.mu.Unlock()
+	s.use(cfg) // by which sessions begin
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		s.Log.Error("not all sessions of the configuration have begun", "error", err)
 	}
 	return nil
 }
 
-// restartOnly says which changes have no effect yet, and makes the configuration
-// the one that is in effect.
+// restartOnly says which changes have no effect yet.
 func (s *server) restartOnly(cfg *config.Config) {
 	for _, v := range cfg.Values() {
 		section, _, _ := strings.Cut(v.Path, ".")
@@ -112,7 +122,4 @@ func (s *server) restartOnly(cfg *config.Config) {
 			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
 		}
 	}
-	s.mu.Lock()
-	s.current = cfg
-	s.mu.Unlock()
 }
