@@ -374,3 +374,41 @@ workflows:
 		}
 	}
 }
+
+func TestServeTellsOfAProviderAndNotOfItsCallers(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(up.Close)
+	s := serveFile(t, `version: 1
+providers: {up: {base-url: `+up.URL+`, policy: fixed(1ms) attempts=2}}
+notify:
+  ops: {run: [sh, -c, 'echo "$1: $2" >> $DIR/told', sh, "{{ .event }}", "{{ .title }}"], on: [gave-up, waiting, resumed, recovered, breaker-open], dedupe: 0}
+`, "")
+	for range 2 { // four failures, and two requests that are given up
+		if resp, _ := fetch(t, "GET", s.address()+"p/up/x", ""); resp.StatusCode != http.StatusServiceUnavailable {
+			t.Fatalf("%s", resp.Status)
+		}
+	}
+	done := make(chan struct{})
+	go func() { // the fifth; then it waits until the provider is back
+		defer close(done)
+		fetch(t, "GET", s.address()+"p/up/x", "")
+	}()
+	eventually(t, "it is down", func() bool { return s.provider("up").State == gateway.Down })
+	well.Store(true)
+	<-done
+	eventually(t, "both are told", func() bool { return lines(filepath.Join(s.dir, "told")) >= 2 })
+	o := s.ask("runs", "--internal", "--json")
+	text, err := os.ReadFile(filepath.Join(s.dir, "told"))
+	if want := "breaker-open: provider up is failing\nrecovered: provider up works again\n"; err != nil || string(text) != want {
+		t.Errorf("told %q, %v, want %q; runs: %s", text, err, want, o.out)
+	}
+	if o := s.ask("events"); !strings.Contains(o.out, "gateway/up") || !strings.Contains(o.out, "gave up") {
+		t.Errorf("events has nothing of the gateway: %s%s", o.out, o.stderr)
+	}
+}

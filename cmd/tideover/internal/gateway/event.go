@@ -9,6 +9,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// EventPrefix is what the names of the gateway's events begin with; the name of the
+// provider follows.
+const EventPrefix = "gateway/"
+
 // observe reads the events of the requests that were made for the provider.
 func (p *provider) observe(ev retry.Event) {
 	switch ev.Kind {

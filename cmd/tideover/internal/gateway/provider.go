@@ -179,7 +179,7 @@ func (p *provider) takeOver() error {
 }
 
 // title is the provider's name in events.
-func (p *provider) title() string { return "gateway/" + p.spec.Name }
+func (p *provider) title() string { return EventPrefix + p.spec.Name }
 
 // shown returns an address as it may be shown: without credentials and query.
 func shown(u *url.URL) string {

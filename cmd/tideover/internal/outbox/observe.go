@@ -28,7 +28,7 @@ type waitState struct{ delay time.Duration }
 
 // Observe reads the event stream, and starts the messages that somebody wants.
 func (o *Outbox) Observe(ev retry.Event) {
-	if own(ev) {
+	if untold(ev) {
 		return
 	}
 	o.mu.Lock()

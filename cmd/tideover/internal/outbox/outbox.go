@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -156,13 +157,21 @@ func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, erro
 	return o.Alarm(workflow, alarmed)
 }
 
-// subject returns the name that people know a workflow by.
-func subject(workflow string) string { return strings.TrimPrefix(workflow, session.Prefix) }
+// subject returns the name that people know a workflow, or a provider, by.
+func subject(name string) string {
+	if provider, ok := strings.CutPrefix(name, gateway.EventPrefix); ok {
+		return "provider " + provider
+	}
+	return strings.TrimPrefix(name, session.Prefix)
+}
 
-// own reports whether the events are those of a message itself, of which nobody is
-// told: a notifier that does not work would tell of itself for ever.
-func own(ev retry.Event) bool {
-	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix)
+// untold reports whether nobody is told of an event. Those of a message itself are
+// not: a notifier that does not work would tell of itself for ever. Nor are those of
+// requests that belong to no run: of a provider that is down there is one message,
+// and not one for each of its callers.
+func untold(ev retry.Event) bool {
+	ofBreaker := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed
+	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofBreaker
 }
 
 // targets returns the notifiers that are told of a message about the workflow.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -16,7 +17,7 @@ func (s *server) observe(ev retry.Event) {
 		s.trail.Observe(ev)
 	}
 	s.outbox.Observe(ev)
-	if strings.HasPrefix(ev.Name, gatewayEvents) {
+	if strings.HasPrefix(ev.Name, gateway.EventPrefix) {
 		return // which logs by itself
 	}
 	level, text := slog.LevelDebug, ev.Kind.String()
