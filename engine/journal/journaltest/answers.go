@@ -1,0 +1,237 @@
+package journaltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var answerTests = []clusterTest{
+	{"an answer may be empty, and much larger than an entry", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		answer := func(request []byte, reply func([]byte)) {
+			var size int
+			if _, err := fmt.Sscan(string(request), &size); err != nil {
+				t.Error(err)
+			}
+			reply(pattern(size))
+		}
+		serve(t, members[0], answer)
+		takeAndServe(t, members[0], 0, answer)
+		for _, size := range []int{0, 1, journal.MaxEntry, journal.MaxEntry + 1, 3 << 20} {
+			want := string(pattern(size))
+			for _, m := range members {
+				wantSame(t, size, want, m, func(request []byte) ([]byte, error) { return reach(patient(t), m, 0, request) })
+				wantSame(t, size, want, m, func(request []byte) ([]byte, error) {
+					return reachMember(patient(t), m, members[0].Member(), request)
+				})
+			}
+		}
+	}},
+	{"many large answers at once are not mixed", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		takeAndServe(t, members[0], 0, func(request []byte, reply func([]byte)) {
+			reply(bytes.Repeat(request, 2_000_000/len(request)))
+		})
+		atOnce(t, 8, func(ctx context.Context, i int) error {
+			request := fmt.Sprintf("request %d;", i)
+			got, err := reach(ctx, members[1], 0, []byte(request))
+			if err != nil || string(got) != string(bytes.Repeat([]byte(request), 2_000_000/len(request))) {
+				return fmt.Errorf("Call(0, %q) returns %d bytes, %w; or others than were sent", request, len(got), err)
+			}
+			return nil
+		})
+	}},
+	{"a thousand calls at once all get their own answers", func(t *testing.T, c *cluster) {
+		members := c.join(t, 3)
+		for n := range clusterShards {
+			takeAndServe(t, members[n%3], n, prefixed(fmt.Sprint(n)))
+		}
+		atOnce(t, 1000, func(ctx context.Context, i int) error {
+			n := i % clusterShards
+			request, want := fmt.Sprintf("request %d", i), fmt.Sprintf("%d: request %d", n, i)
+			got, err := reach(ctx, members[i/7%3], n, []byte(request))
+			if err != nil || string(got) != want {
+				return fmt.Errorf("Call(%d, %q) = %q, %w; want %q", n, request, got, err, want)
+			}
+			return nil
+		})
+	}},
+	{"answers may come late, and in another order", func(t *testing.T, c *cluster) {
+		const count = 50
+		members := c.join(t, 2)
+		var waiting gatherer
+		takeAndServe(t, members[0], 0, waiting.answer)
+		var replies sync.WaitGroup
+		replies.Go(func() {
+			if waiting.wait(patient(t), count) {
+				waiting.replyBackwards()
+			}
+		})
+		atOnce(t, count, func(ctx context.Context, i int) error {
+			request := fmt.Sprintf("request %d", i)
+			got, err := reach(ctx, members[i%2], 0, []byte(request))
+			if err != nil || string(got) != request {
+				return fmt.Errorf("Call(0, %q) = %q, %w; want the same", request, got, err)
+			}
+			return nil
+		})
+		replies.Wait()
+	}},
+	{"who answers may call others first", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		ctx := patient(t)
+		var calls sync.WaitGroup
+		t.Cleanup(calls.Wait)
+		for n := range clusterShards - 1 {
+			m := members[n%2]
+			takeAndServe(t, m, n, func(request []byte, reply func([]byte)) {
+				request = fmt.Appendf(nil, "%s %d", request, n)
+				calls.Go(func() {
+					answer, err := reach(ctx, m, n+1, request)
+					if err != nil {
+						answer = []byte(err.Error())
+					}
+					reply(answer)
+				})
+			})
+		}
+		takeAndServe(t, members[0], clusterShards-1, prefixed("end"))
+		wantAnswer(t, members[1], 0, "path", "end: path 0 1 2")
+	}},
+	{"a call ends with its context, and its late answer harms nobody", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		var waiting gatherer
+		takeAndServe(t, members[0], 0, waiting.answer)
+		serve(t, members[0], waiting.answer)
+		ctx, cancel := context.WithCancel(patient(t))
+		defer cancel()
+		calls := []func() ([]byte, error){
+			func() ([]byte, error) { return reach(ctx, members[1], 0, []byte("canceled")) },
+			func() ([]byte, error) { return reachMember(ctx, members[1], members[0].Member(), []byte("canceled")) },
+		}
+		ended := make(chan error, len(calls))
+		for _, call := range calls {
+			go func() {
+				_, err := call()
+				ended <- err
+			}()
+		}
+		if !waiting.wait(patient(t), len(calls)) {
+			t.Fatal("the requests were not delivered")
+		}
+		cancel()
+		for range calls {
+			wantError(t, "a call whose context ends", await(t, "a canceled call", ended), context.Canceled)
+		}
+		for _, call := range calls {
+			_, err := call()
+			wantError(t, "a call whose context has ended", err, context.Canceled)
+		}
+		go func() {
+			if waiting.wait(patient(t), len(calls)+1) {
+				waiting.replyBackwards()
+			}
+		}()
+		wantAnswer(t, members[1], 0, "next", "next")
+	}},
+	{"requests and answers belong to whoever has them", func(t *testing.T, c *cluster) {
+		m := c.join(t, 1)[0]
+		answer := []byte("answer")
+		takeAndServe(t, m, 0, func(request []byte, reply func([]byte)) {
+			clear(request)
+			reply(answer)
+		})
+		for range 2 {
+			request := []byte("request")
+			got, err := reach(patient(t), m, 0, request)
+			if err != nil || string(got) != "answer" {
+				t.Fatalf("Call(0) = %q, %v; want %q", got, err, "answer")
+			}
+			if string(request) != "request" {
+				t.Errorf("the caller's request has become %q", request)
+			}
+			clear(got)
+		}
+		if string(answer) != "answer" {
+			t.Errorf("the answer of the owner has become %q", answer)
+		}
+	}},
+	{"an answer is what it was when it was given", func(t *testing.T, c *cluster) {
+		m := c.join(t, 1)[0]
+		takeAndServe(t, m, 0, func(_ []byte, reply func([]byte)) {
+			answer := []byte("answer")
+			reply(answer)
+			clear(answer)
+		})
+		wantAnswer(t, m, 0, "", "answer")
+	}},
+	{"a call fails when the owner lets go of the shard without an answer", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		var waiting gatherer
+		l := takeAndServe(t, members[0], 0, waiting.answer)
+		takeAndServe(t, members[0], 1, waiting.answer)
+		serve(t, members[0], waiting.answer)
+		asked := members[0].Member()
+		call := inBackground(func() error { return errorOf(reach(patient(t), members[1], 0, nil)) })
+		other := inBackground(func() error { return errorOf(reach(patient(t), members[1], 1, nil)) })
+		ask := inBackground(func() error { return errorOf(reachMember(patient(t), members[1], asked, nil)) })
+		if !waiting.wait(patient(t), 3) {
+			t.Fatal("the requests were not delivered")
+		}
+		release(t, l)
+		wantUnanswered(t, "Call, when the shard is released", await(t, "Call after Release", call))
+		c.close(t, members[0])
+		wantUnanswered(t, "Call, when the owner closes", await(t, "Call after Close", other))
+		wantUnanswered(t, "Ask, when the member closes", await(t, "Ask after Close", ask))
+	}},
+	{"a call of a member that closes meanwhile ends", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		var waiting gatherer
+		takeAndServe(t, members[0], 0, waiting.answer)
+		call := inBackground(func() error { return errorOf(reach(patient(t), members[1], 0, nil)) })
+		if !waiting.wait(patient(t), 1) {
+			t.Fatal("the request was not delivered")
+		}
+		c.close(t, members[1])
+		wantUnanswered(t, "Call, when the caller closes", await(t, "Call by a closed member", call))
+	}},
+}
+
+func wantSame(t *testing.T, size int, want string, m journal.Cluster, ask func([]byte) ([]byte, error)) {
+	t.Helper()
+	got, err := ask(fmt.Append(nil, size))
+	if err != nil || string(got) != want {
+		t.Fatalf("an answer of %d bytes to %s arrives as %d, %v; or with other contents", size, m.Member(), len(got), err)
+	}
+}
+
+// atOnce does something many times at once.
+func atOnce(t *testing.T, count int, do func(ctx context.Context, i int) error) {
+	t.Helper()
+	ctx := patient(t)
+	errs := make([]error, count)
+	var group sync.WaitGroup
+	for i := range count {
+		group.Go(func() { errs[i] = do(ctx, i) })
+	}
+	group.Wait()
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		t.Fatalf("%d of %d went wrong, such as: %v", len(failed), count, errors.Join(failed[:min(len(failed), 3)]...))
+	}
+}
+
+func inBackground(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
+func errorOf(_ []byte, err error) error { return err }

@@ -1,0 +1,260 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+const (
+	clusterShards = 4
+
+	// patience is how long a test waits for what must happen. It is much more
+	// than a real cluster on a busy machine needs to take over from the dead.
+	patience = time.Minute
+)
+
+// cluster is the cluster of one test.
+type cluster struct {
+	dir    string
+	open   ClusterOpener
+	killed map[Process]bool
+	closed map[Process]bool
+}
+
+// join makes members that stay until the end of the test, and waits until they
+// agree on who they are.
+func (c *cluster) join(t *testing.T, count int) (members []Process) {
+	t.Helper()
+	for range count {
+		m := c.open(t, c.dir, clusterShards)
+		t.Cleanup(func() { c.close(t, m) })
+		members = append(members, m)
+	}
+	wantAgreement(t, members...)
+	return members
+}
+
+// close is what happens to every member at last.
+func (c *cluster) close(t *testing.T, m Process) {
+	t.Helper()
+	if c.closed[m] {
+		return
+	}
+	if err := m.Close(); err != nil && !c.killed[m] {
+		t.Errorf("Close() = %v", err)
+	}
+	if c.closed == nil {
+		c.closed = map[Process]bool{}
+	}
+	c.closed[m] = true
+}
+
+func (c *cluster) kill(m Process) {
+	if c.killed == nil {
+		c.killed = map[Process]bool{}
+	}
+	c.killed[m] = true
+	m.Kill()
+}
+
+// patient returns a context for what must not take for ever.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until the check has nothing to say.
+func eventually(t *testing.T, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("after %v: %v", patience, err)
+		}
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // there is no event to wait for
+	}
+}
+
+// await waits for a channel to be closed, or for what it has to say.
+func await[T any](t *testing.T, what string, c <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-c:
+	case <-patient(t).Done():
+		t.Fatalf("%s: nothing happened for %v", what, patience)
+	}
+	return value
+}
+
+// wantAgreement waits until the members share all shards, evenly, by the rule.
+func wantAgreement(t *testing.T, members ...Process) {
+	t.Helper()
+	eventually(t, func(context.Context) error { return disagreement(members) })
+}
+
+// disagreement says why the members do not share all shards so.
+func disagreement(members []Process) error {
+	var all, counts []int
+	for _, m := range members {
+		shards, _ := m.Assigned()
+		if !slices.IsSorted(shards) {
+			return fmt.Errorf("%s: Assigned() = %d, which is not in order", m.Member(), shards)
+		}
+		all = append(all, shards...)
+		counts = append(counts, len(shards))
+	}
+	slices.Sort(all)
+	if len(all) != clusterShards || len(slices.Compact(all)) != clusterShards {
+		return fmt.Errorf("%d members are assigned %d; want each of %d shards once", len(members), all, clusterShards)
+	}
+	if slices.Max(counts)-slices.Min(counts) > 1 {
+		return fmt.Errorf("the members are assigned %d shards each; want about as many each", counts)
+	}
+	return deviation(members)
+}
+
+// deviation says who is assigned other shards than the rule says.
+func deviation(members []Process) error {
+	var ids []string
+	for _, m := range members {
+		ids = append(ids, m.Member())
+	}
+	owners := journal.Assign(ids, clusterShards)
+	for _, m := range members {
+		shards, _ := m.Assigned()
+		for _, n := range shards {
+			if owners[n] != m.Member() {
+				return fmt.Errorf("%s: Assigned() = %d; but shard %d is for %s", m.Member(), shards, n, owners[n])
+			}
+		}
+	}
+	return nil
+}
+
+// take leases a shard as soon as nobody has it.
+func take(t *testing.T, m journal.Cluster, shard int) (l journal.Shared) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		held, err := m.Lease(ctx, shard)
+		if errors.Is(err, journal.ErrLocked) {
+			return fmt.Errorf("Lease(%d) = %w", shard, err)
+		}
+		if err != nil {
+			t.Fatalf("Lease(%d) = %v", shard, err)
+		}
+		shared, ok := held.(journal.Shared)
+		if !ok {
+			t.Fatalf("Lease(%d) is a %T, which is not a journal.Shared", shard, held)
+		}
+		l = shared
+		return nil
+	})
+	return l
+}
+
+// takeAndServe leases a shard and has its requests answered.
+func takeAndServe(t *testing.T, m journal.Cluster, shard int, answer journal.Answer) journal.Shared {
+	t.Helper()
+	l := take(t, m, shard)
+	serve(t, l, answer)
+	return l
+}
+
+func serve(t *testing.T, s interface{ Serve(journal.Answer) error }, answer journal.Answer) {
+	t.Helper()
+	if err := s.Serve(answer); err != nil {
+		t.Fatalf("Serve() = %v", err)
+	}
+}
+
+// last returns the last sequence, because other tests may have appended too.
+func last(t *testing.T, l journal.Lease) uint64 {
+	t.Helper()
+	_, last, err := l.Bounds(patient(t))
+	if err != nil {
+		t.Fatalf("Bounds() = %v", err)
+	}
+	return last
+}
+
+// prefixed answers with its own name and with what it was asked.
+func prefixed(name string) journal.Answer {
+	return func(request []byte, reply func([]byte)) { reply(fmt.Appendf(nil, "%s: %s", name, request)) }
+}
+
+// reach calls a shard until somebody is there: whoever has begun to serve is not
+// known to all at once.
+func reach(ctx context.Context, m journal.Cluster, shard int, request []byte) ([]byte, error) {
+	return untilDelivered(ctx, func() ([]byte, error) { return m.Call(ctx, shard, request) })
+}
+
+// reachMember asks a member until it is there.
+func reachMember(ctx context.Context, m journal.Cluster, member string, request []byte) ([]byte, error) {
+	return untilDelivered(ctx, func() ([]byte, error) { return m.Ask(ctx, member, request) })
+}
+
+func untilDelivered(ctx context.Context, ask func() ([]byte, error)) ([]byte, error) {
+	for {
+		answer, err := ask()
+		if !errors.Is(err, journal.ErrNobody) {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string) {
+	t.Helper()
+	got, err := reach(patient(t), m, shard, []byte(request))
+	if err != nil || string(got) != want {
+		t.Fatalf("Call(%d, %q) = %q, %v; want %q", shard, request, got, err, want)
+	}
+}
+
+func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want string) {
+	t.Helper()
+	got, err := reachMember(patient(t), m, member, []byte(request))
+	if err != nil || string(got) != want {
+		t.Fatalf("Ask(%q, %q) = %q, %v; want %q", member, request, got, err, want)
+	}
+}
+
+// wantNobody waits until nobody is there: whoever has stopped to serve is not
+// known to have to all at once.
+func wantNobody(t *testing.T, call string, ask func(ctx context.Context) ([]byte, error)) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		answer, err := ask(ctx)
+		if !errors.Is(err, journal.ErrNobody) {
+			return fmt.Errorf("%s = %q, %w; want %w", call, answer, err, journal.ErrNobody)
+		}
+		return nil
+	})
+}
+
+// wantUnanswered checks the error of a request that was delivered.
+func wantUnanswered(t *testing.T, call string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, journal.ErrNobody) {
+		t.Errorf("%s = %v; want an error that is not %v", call, err, journal.ErrNobody)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s = %v; want an error that does not wait for the context", call, err)
+	}
+}

@@ -1,0 +1,93 @@
+package journaltest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var deathTests = []clusterTest{
+	{"the shards of a killed member are taken over, and its late append is stale", func(t *testing.T, c *cluster) {
+		members := c.join(t, 3)
+		dying, others := members[0], members[1:]
+		l := take(t, dying, 0)
+		appendN(t, l, 0, 5)
+		put(t, l, "left", "behind")
+		kept := take(t, others[1], 1)
+
+		c.kill(dying)
+		await(t, "Lost() of a killed member", l.Lost())
+		wantAgreement(t, others...)
+		next := take(t, others[0], 0)
+		if next.Epoch() <= l.Epoch() {
+			t.Errorf("Epoch() = %d after %d", next.Epoch(), l.Epoch())
+		}
+		wantLate(t, l, 5)
+		wantEntries(t, next, 1, 5)
+		wantBlob(t, next, "left", "behind")
+		appendN(t, next, 5, 3)
+		wantLate(t, l, 5)
+		wantLate(t, l, 8)
+		wantEntries(t, next, 1, 8)
+		appendN(t, kept, last(t, kept), 1)
+		for _, m := range others {
+			eventuallyStatus(t, m, func(s journal.Status) string {
+				if len(s.Members) != 2 || s.Shards[0].Owner != others[0].Member() {
+					return "two members are left, and the first has shard 0"
+				}
+				return ""
+			})
+		}
+	}},
+	{"a request to a killed member that was delivered ends with an error", func(t *testing.T, c *cluster) {
+		members := c.join(t, 3)
+		dying, caller := members[0], members[1]
+		id := dying.Member()
+		var waiting gatherer
+		takeAndServe(t, dying, 0, waiting.answer)
+		serve(t, dying, waiting.answer)
+		takeAndServe(t, caller, 1, waiting.answer)
+		call := inBackground(func() error { return errorOf(reach(patient(t), caller, 0, nil)) })
+		ask := inBackground(func() error { return errorOf(reachMember(patient(t), caller, id, nil)) })
+		own := inBackground(func() error { return errorOf(reach(patient(t), dying, 1, nil)) })
+		if !waiting.wait(patient(t), 3) {
+			t.Fatal("the requests were not delivered")
+		}
+		c.kill(dying)
+		wantUnanswered(t, "Call, when the owner is killed", await(t, "Call of a killed owner", call))
+		wantUnanswered(t, "Ask, when the member is killed", await(t, "Ask of a killed member", ask))
+		wantUnanswered(t, "Call, when the caller is killed", await(t, "Call by a killed member", own))
+		takeAndServe(t, members[2], 0, prefixed("next"))
+		wantAnswer(t, caller, 0, "x", "next: x")
+	}},
+	{"a process that is started again after its death is another member", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		id := members[0].Member()
+		var epochs []uint64
+		for n := range clusterShards {
+			epochs = append(epochs, take(t, members[0], n).Epoch())
+		}
+		c.kill(members[0])
+		again := c.open(t, c.dir, clusterShards)
+		t.Cleanup(func() { c.close(t, again) })
+		if again.Member() == id {
+			t.Errorf("Member() = %q, which is dead", id)
+		}
+		wantAgreement(t, members[1], again)
+		for n, old := range epochs {
+			if l := take(t, again, n); l.Epoch() <= old {
+				t.Errorf("shard %d: Epoch() = %d after %d", n, l.Epoch(), old)
+			}
+		}
+	}},
+}
+
+// wantLate checks that a lease that was taken over records nothing.
+func wantLate(t *testing.T, l journal.Lease, expected uint64) {
+	t.Helper()
+	_, err := l.Append(patient(t), expected, entryID(expected+1), []byte("late"))
+	if !errors.Is(err, journal.ErrStale) {
+		t.Errorf("Append(%d) by a killed member = %v; want %v", expected, err, journal.ErrStale)
+	}
+}

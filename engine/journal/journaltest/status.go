@@ -1,0 +1,125 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+var statusTests = []clusterTest{
+	{"the status names the members", func(t *testing.T, c *cluster) {
+		members := c.join(t, 3)
+		var want []string
+		for _, m := range members {
+			want = append(want, m.Member())
+		}
+		slices.Sort(want)
+		for _, m := range members {
+			eventuallyStatus(t, m, func(s journal.Status) string { return wrongMembers(s.Members, want) })
+		}
+	}},
+	{"the status tells who owns which shard, and what is in it", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		want := make([]journal.Shard, clusterShards)
+		for n := range want {
+			want[n] = journal.Shard{Number: n, First: 1}
+		}
+		for n := range 3 {
+			l := take(t, members[n%2], n)
+			appendN(t, l, 0, 10*n)
+			want[n] = journal.Shard{Number: n, Owner: members[n%2].Member(), Epoch: l.Epoch(), First: 1, Last: uint64(10 * n)}
+			if n == 2 {
+				truncate(t, l, 5)
+				want[n].First = 5
+			}
+		}
+		for _, m := range members {
+			eventuallyStatus(t, m, func(s journal.Status) string { return wrongShards(s.Shards, want) })
+		}
+	}},
+	{"the status forgets an owner that has released", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		l := take(t, members[0], 0)
+		release(t, l)
+		for _, m := range members {
+			eventuallyStatus(t, m, func(s journal.Status) string {
+				if len(s.Shards) != clusterShards || s.Shards[0].Owner != "" || s.Shards[0].Epoch < l.Epoch() {
+					return fmt.Sprintf("shard 0 has no owner, and had the epoch %d", l.Epoch())
+				}
+				return ""
+			})
+		}
+	}},
+	{"the status ends with its context, and with its member", func(t *testing.T, c *cluster) {
+		m := c.join(t, 1)[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := m.Status(ctx)
+		wantError(t, "Status with a canceled context", err, context.Canceled)
+		c.close(t, m)
+		if _, err := m.Status(patient(t)); err == nil {
+			t.Error("Status succeeds after Close")
+		}
+	}},
+}
+
+// eventuallyStatus waits until nothing is wrong with the status.
+func eventuallyStatus(t *testing.T, m journal.Cluster, wrong func(journal.Status) string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("Status() = %w", err)
+		}
+		if text := wrong(s); text != "" {
+			return errors.New(text + fmt.Sprintf("; Status() = %+v", s))
+		}
+		return nil
+	})
+}
+
+func wrongMembers(members []journal.Member, want []string) string {
+	var ids []string
+	for _, m := range members {
+		ids = append(ids, m.ID)
+		if m.Name == "" {
+			return m.ID + " has no name"
+		}
+		if age := time.Since(m.Joined); age > time.Hour || age < -time.Hour {
+			return fmt.Sprintf("%s joined at %v, not about now", m.ID, m.Joined)
+		}
+		if m.Silence < 0 || m.Silence > time.Hour {
+			return fmt.Sprintf("%s was not heard of for %v", m.ID, m.Silence)
+		}
+	}
+	if !slices.IsSortedFunc(members, func(a, b journal.Member) int { return strings.Compare(a.Name, b.Name) }) {
+		return "the members are not in the order of their names"
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, want) {
+		return fmt.Sprintf("the members are %q; want %q", ids, want)
+	}
+	return ""
+}
+
+// wrongShards compares all but the bytes, which a backend counts in its own way.
+func wrongShards(shards, want []journal.Shard) string {
+	if len(shards) != len(want) {
+		return fmt.Sprintf("there are %d shards; want %d", len(shards), len(want))
+	}
+	for n, s := range shards {
+		if empty := s.Last < s.First; empty != (s.Bytes == 0) {
+			return fmt.Sprintf("shard %d has the entries %d to %d, and %d bytes", n, s.First, s.Last, s.Bytes)
+		}
+		if s.Bytes = 0; s != want[n] {
+			return fmt.Sprintf("shard %d is %+v; want %+v, apart from the bytes", n, s, want[n])
+		}
+	}
+	return ""
+}

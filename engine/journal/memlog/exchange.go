@@ -1,0 +1,94 @@
+package memlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// errUnanswered is not ErrNobody: the request may have been carried out.
+var errUnanswered = errors.New("the process that was asked has gone without an answer")
+
+// exchange is a request and its answer.
+type exchange struct {
+	from     *Member
+	to       *server
+	answer   journal.Answer
+	request  []byte
+	answered chan []byte
+}
+
+// deliver hands the request to the process that it is for. A frozen one gets it
+// when it thaws; if there is none any more, it is lost.
+func (e *exchange) deliver() {
+	if e.to.member.take(e.deliver) {
+		e.answer(e.request, e.reply)
+	}
+}
+
+// reply sends the answer back. Only the first one counts.
+func (e *exchange) reply(answer []byte) {
+	answer = bytes.Clone(answer)
+	if !e.to.member.take(func() { e.reply(answer) }) || !e.from.hears() {
+		return
+	}
+	select {
+	case e.answered <- answer:
+	default:
+	}
+}
+
+// take reports whether the process can go on with something now. If it is frozen,
+// it will do so later.
+func (m *Member) take(later func()) bool {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	if m.reach() != nil {
+		return false
+	}
+	if m.thawed != nil {
+		m.inbox = append(m.inbox, later)
+		return false
+	}
+	return true
+}
+
+// hears reports whether messages reach the process.
+func (m *Member) hears() bool {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	return m.reach() == nil
+}
+
+// wait returns the answer, when it comes.
+func (e *exchange) wait(ctx context.Context) (answer []byte, err error) {
+	select {
+	case answer = <-e.answered:
+	case <-e.to.left:
+		answer, err = e.last()
+	case <-e.from.gone:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	unlock, lockErr := e.from.lock(ctx)
+	if lockErr != nil {
+		return nil, lockErr
+	}
+	defer unlock()
+	if isClosed(e.from.gone) {
+		return nil, e.from.reach()
+	}
+	return answer, err
+}
+
+// last returns the answer that came just before the process was gone.
+func (e *exchange) last() ([]byte, error) {
+	select {
+	case answer := <-e.answered:
+		return answer, nil
+	default:
+		return nil, errUnanswered
+	}
+}

@@ -1,0 +1,206 @@
+package memlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// lease is the right to record in a shard.
+type lease struct {
+	member *Member
+	number int // of the shard
+	shard  *shard
+	epoch  uint64
+	server *server // who answers requests to the shard
+
+	lost chan struct{} // closed when the owner knows that it is over
+}
+
+var _ journal.Shared = (*shared)(nil)
+
+// lease makes the process the owner of a shard.
+func (m *Member) lease(ctx context.Context, number int) (*lease, error) {
+	f := m.fault(Operation{Name: "lease", Shard: number})
+	if err := m.suffer(ctx, f); err != nil {
+		return nil, err
+	}
+	unlock, err := m.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if number < 0 || number >= len(m.store.shards) {
+		return nil, fmt.Errorf("memlog: there is no shard %d", number)
+	}
+	s := m.store.shards[number]
+	if s.owner != nil {
+		return nil, fmt.Errorf("memlog: %w", journal.ErrLocked)
+	}
+	s.epoch++
+	if f.After != nil {
+		return nil, f.After // nobody knows of the lease, so it is over
+	}
+	l := &lease{member: m, number: number, shard: s, epoch: s.epoch, server: newServer(m), lost: make(chan struct{})}
+	s.owner = l
+	m.leases[l] = true
+	return l, nil
+}
+
+func (l *lease) Epoch() uint64         { return l.epoch }
+func (l *lease) Lost() <-chan struct{} { return l.lost }
+
+// Release ends the lease. When the store can't be reached, it learns of that
+// later, or takes the whole member for dead.
+func (l *lease) Release() error {
+	unlock, err := l.member.lock(context.Background())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if isClosed(l.lost) {
+		return nil
+	}
+	l.lose()
+	if l.member.cut {
+		return fmt.Errorf("memlog: release shard %d: %w", l.number, errCut)
+	}
+	l.free()
+	return nil
+}
+
+// lose tells the owner that the lease is over.
+func (l *lease) lose() {
+	if !isClosed(l.lost) {
+		close(l.lost)
+	}
+	l.server.answer = nil
+}
+
+// free lets others have the shard.
+func (l *lease) free() {
+	delete(l.member.leases, l)
+	if l.shard.owner == l {
+		l.shard.owner = nil
+	}
+	l.server.leave()
+}
+
+// use takes the store for a while, if the lease still holds.
+func (l *lease) use(ctx context.Context) (unlock func(), err error) {
+	unlock, err = l.member.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isClosed(l.lost) || l.shard.owner != l {
+		unlock()
+		return nil, fmt.Errorf("memlog: %w: the lease of shard %d with epoch %d has ended", journal.ErrStale, l.number, l.epoch)
+	}
+	if l.member.cut {
+		unlock()
+		return nil, errCut
+	}
+	return unlock, nil
+}
+
+// do carries out an operation under the lease.
+func do[T any](ctx context.Context, l *lease, name string, operation func(*shard) (T, error)) (result T, err error) {
+	f := l.member.fault(Operation{Name: name, Shard: l.number})
+	if err := l.member.suffer(ctx, f); err != nil {
+		return result, err
+	}
+	unlock, err := l.use(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer unlock()
+	if f.After != nil && f.Late > 0 {
+		time.AfterFunc(f.Late, func() {
+			l.member.store.mu.Lock()
+			defer l.member.store.mu.Unlock()
+			_, _ = operation(l.shard) // nobody is there to be told
+		})
+		return result, f.After
+	}
+	done, err := operation(l.shard)
+	if f.After != nil {
+		return result, f.After
+	}
+	return done, err
+}
+
+func (l *lease) Bounds(ctx context.Context) (first, last uint64, err error) {
+	b, err := do(ctx, l, "bounds", func(s *shard) ([2]uint64, error) { return [2]uint64{s.first, s.last()}, nil })
+	return b[0], b[1], err
+}
+
+func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (uint64, error) {
+	if len(data) > journal.MaxEntry {
+		return 0, fmt.Errorf("memlog: %w: %d bytes", journal.ErrTooLarge, len(data))
+	}
+	data = bytes.Clone(data)
+	return do(ctx, l, "append", func(s *shard) (uint64, error) { return s.append(l.epoch, expected, id, data) })
+}
+
+func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	list, err := do(ctx, l, "read", func(s *shard) ([]journal.Entry, error) { return s.from(from) })
+	return func(yield func(journal.Entry, error) bool) {
+		if err != nil {
+			yield(journal.Entry{}, err)
+			return
+		}
+		for _, e := range list {
+			unlock, err := l.use(ctx)
+			if err != nil {
+				yield(journal.Entry{}, err)
+				return
+			}
+			unlock()
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *lease) Truncate(ctx context.Context, below uint64) error {
+	_, err := do(ctx, l, "truncate", func(s *shard) (none, error) {
+		s.truncate(below)
+		return none{}, nil
+	})
+	return err
+}
+
+// none is the result of what has none.
+type none = struct{}
+
+// shared is a lease of a cluster's log.
+type shared struct{ *lease }
+
+// Serve implements [journal.Shared].
+func (l shared) Serve(answer journal.Answer) error {
+	unlock, err := l.use(context.Background())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if l.server.answer != nil {
+		return errors.New("memlog: the shard is served already")
+	}
+	l.server.answer = answer
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

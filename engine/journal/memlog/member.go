@@ -1,0 +1,239 @@
+package memlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// Member is a process that shares the store. It implements [journal.Cluster].
+type Member struct {
+	store *Store
+	name  string
+
+	id       string // empty if it has not joined
+	joined   time.Time
+	assigned []int
+	changed  chan struct{}
+	leases   map[*lease]bool // that have not ended for the store and for the owner
+	server   *server         // who answers requests to the member
+
+	gone   chan struct{} // closed when the process has ended
+	killed bool
+	cut    bool
+	thawed chan struct{} // nil if it is not frozen
+	inbox  []func()      // what waits for it to thaw
+	silent *silence      // nil if it can be heard of
+
+	disturb func(Operation) Fault
+}
+
+var _ journal.Cluster = (*Member)(nil)
+
+var (
+	errClosed = errors.New("memlog: the log is closed")
+	errKilled = errors.New("memlog: the process was killed")
+	errCut    = errors.New("memlog: cut off from the store")
+)
+
+// Join makes a new member of the cluster that shares the store. The name is what
+// it calls itself; its id is the name and a number that no other has.
+func (s *Store) Join(name string) *Member {
+	m := s.newMember(cmp.Or(name, "member"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.join()
+	return m
+}
+
+func (s *Store) newMember(name string) *Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepare()
+	m := &Member{
+		store: s, name: name, leases: map[*lease]bool{},
+		changed: make(chan struct{}), gone: make(chan struct{}),
+	}
+	m.server = newServer(m)
+	return m
+}
+
+// join makes the process known to the others, under a new id.
+func (m *Member) join() {
+	s := m.store
+	s.joined++
+	m.id, m.joined = fmt.Sprintf("%s-%d", m.name, s.joined), time.Now()
+	m.server = &server{member: m, answer: m.server.answer, left: make(chan struct{})}
+	s.members = append(s.members, m)
+	s.assign()
+}
+
+// assign tells those who can hear it what they should own.
+func (s *Store) assign() {
+	var ids []string
+	for _, m := range s.members {
+		ids = append(ids, m.id)
+	}
+	owners := journal.Assign(ids, len(s.shards))
+	for _, m := range s.members {
+		if m.silent == nil {
+			m.assignOf(owners)
+		}
+	}
+}
+
+func (m *Member) assignOf(owners []string) {
+	var mine []int
+	for n, owner := range owners {
+		if owner == m.id {
+			mine = append(mine, n)
+		}
+	}
+	if slices.Equal(mine, m.assigned) {
+		return
+	}
+	m.assigned = mine
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Shards implements [journal.Cluster].
+func (m *Member) Shards() int { return max(m.store.Shards, 1) }
+
+// Member implements [journal.Cluster].
+func (m *Member) Member() string {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	return m.id
+}
+
+// Members implements [journal.Cluster].
+func (m *Member) Members() (ids []string) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	for _, other := range m.store.members {
+		ids = append(ids, other.id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Assigned implements [journal.Cluster].
+func (m *Member) Assigned() (shards []int, changed <-chan struct{}) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	return slices.Clone(m.assigned), m.changed
+}
+
+// Lease implements [journal.Log]. The lease is a [journal.Shared].
+func (m *Member) Lease(ctx context.Context, number int) (journal.Lease, error) {
+	held, err := m.lease(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	return shared{held}, nil
+}
+
+// lock takes the store for a while, when the process is not frozen.
+func (m *Member) lock(ctx context.Context) (unlock func(), err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m.store.mu.Lock()
+		thawed := m.thawed
+		if thawed == nil {
+			return m.store.mu.Unlock, nil
+		}
+		m.store.mu.Unlock()
+		select {
+		case <-thawed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// enter takes the store for a while, when the process can reach it.
+func (m *Member) enter(ctx context.Context) (unlock func(), err error) {
+	unlock, err = m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.reach(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// reach says why the process can't reach the store.
+func (m *Member) reach() error {
+	switch {
+	case m.killed:
+		return errKilled
+	case isClosed(m.gone):
+		return errClosed
+	case m.cut:
+		return errCut
+	}
+	return nil
+}
+
+// Close implements [journal.Log]. Of a member that is cut off the others don't
+// learn that it has left, and take it for dead later; a killed one has nothing
+// left to give up.
+func (m *Member) Close() error {
+	unlock, err := m.lock(context.Background())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if isClosed(m.gone) {
+		return nil
+	}
+	close(m.gone)
+	m.end()
+	if m.cut {
+		return errCut
+	}
+	m.leave()
+	return nil
+}
+
+// Status implements [journal.Cluster].
+func (m *Member) Status(ctx context.Context) (journal.Status, error) {
+	if err := m.suffer(ctx, m.fault(Operation{Name: "status", Shard: -1})); err != nil {
+		return journal.Status{}, err
+	}
+	unlock, err := m.enter(ctx)
+	if err != nil {
+		return journal.Status{}, err
+	}
+	defer unlock()
+	return m.store.status(), nil
+}
+
+func (s *Store) status() (status journal.Status) {
+	for _, m := range s.members {
+		status.Members = append(status.Members, journal.Member{
+			ID: m.id, Name: m.name, Joined: m.joined, Silence: m.silent.length(),
+		})
+	}
+	slices.SortFunc(status.Members, func(a, b journal.Member) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
+	for n, sh := range s.shards {
+		known := journal.Shard{Number: n, Epoch: sh.epoch, First: sh.first, Last: sh.last(), Bytes: sh.bytes}
+		if sh.owner != nil {
+			known.Owner = sh.owner.member.id
+		}
+		status.Shards = append(status.Shards, known)
+	}
+	return status
+}
