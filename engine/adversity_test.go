@@ -237,7 +237,7 @@ func TestSnapshotsThatFail(t *testing.T) {
 	w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
 	e := must(Open(t.Context(), Config{Log: log, Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: 2000}))
 	snapshots := func() (names []string) {
-		for _, b := range must(e.lease.Blobs(t.Context())) {
+		for _, b := range must(e.alone.lease.Blobs(t.Context())) {
 			names = append(names, b.Name)
 		}
 		return names
@@ -254,14 +254,14 @@ func TestSnapshotsThatFail(t *testing.T) {
 	}
 	work(func() bool { return len(snapshots()) >= 2 })
 	log.spoil.Store(true)
-	work(func() bool { return e.health.get(troubleSnapshot) != nil })
+	work(func() bool { return e.alone.health.get(troubleSnapshot) != nil })
 	good := snapshots()
 	work(func() bool { return n%200 == 0 })
 	if now := snapshots(); len(now) > len(good)+1 {
 		t.Errorf("snapshots that can't be read are kept: %v", now)
 	}
 	log.spoil.Store(false)
-	work(func() bool { return e.health.get(troubleSnapshot) == nil })
+	work(func() bool { return e.alone.health.get(troubleSnapshot) == nil })
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -294,12 +294,12 @@ func TestWhatEndedSurvivesAFailedSnapshot(t *testing.T) {
 	if err := os.Rename(blobs, blobs+".away"); err != nil {
 		t.Fatal(err)
 	}
-	work(func() bool { return e.health.get(troubleSnapshot) != nil })
+	work(func() bool { return e.alone.health.get(troubleSnapshot) != nil })
 	if err := os.Rename(blobs+".away", blobs); err != nil {
 		t.Fatal(err)
 	}
 	work(func() bool {
-		first, _, err := e.lease.Bounds(t.Context())
+		first, _, err := e.alone.lease.Bounds(t.Context())
 		return err == nil && first > 1
 	})
 	if err := e.Close(t.Context()); err != nil {
@@ -317,7 +317,7 @@ func TestWhatEndedSurvivesAFailedSnapshot(t *testing.T) {
 		ids[s.ID] = true
 	}
 	until(t, "the view is up to date", func() bool { return len(must(e.List(t.Context(), Filter{Limit: 5000})).Runs) == len(ids) })
-	if err := e.do(t.Context(), func(*turn) error { return e.rebuildView(errors.New("test")) }); err != nil {
+	if err := e.alone.do(t.Context(), func(*turn) error { return e.alone.rebuildView(errors.New("test")) }); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "all runs are there again", func() bool { return len(must(e.List(t.Context(), Filter{Limit: 5000})).Runs) == len(ids) })

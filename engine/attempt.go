@@ -44,7 +44,7 @@ type attemptKey struct {
 
 // attempt is one call of a handler.
 type attempt struct {
-	e       *Engine
+	sh      *shard
 	key     attemptKey
 	number  int
 	handler Handler
@@ -58,6 +58,8 @@ type attempt struct {
 	ended   atomic.Bool // the owner has been told how it ended
 	alive   *time.Timer // fires when there was no heartbeat
 	beat    atomic.Int64
+	told    atomic.Bool // that it has ended
+	left    atomic.Bool // its place was given back
 }
 
 // end tells the attempt to end.
@@ -66,9 +68,16 @@ func (a *attempt) end(cause error) {
 	a.grace(cause)
 }
 
+// leave gives back the place of the attempt.
+func (a *attempt) leave() {
+	if a.left.CompareAndSwap(false, true) {
+		a.sh.process.places.give()
+	}
+}
+
 // run makes the attempt and tells the owner how it ended.
 func (a *attempt) run() {
-	defer a.e.attempts.Done()
+	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
 	a.task.outputs, a.task.before, a.task.beat = a.output, a.before, a.heartbeat
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
@@ -86,7 +95,7 @@ func (a *attempt) run() {
 	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() { // also when the handler ends the goroutine
 		if !a.ended.CompareAndSwap(false, true) {
-			a.e.unstuck(zombie{a.key, a.number})
+			a.sh.unstuck(zombie{a.key, a.number})
 			return
 		}
 		a.tell(result)
@@ -134,14 +143,14 @@ func (a *attempt) grace(cause error) {
 	if errors.Is(cause, ErrShutdown) {
 		return // whoever closes the engine says for how long
 	}
-	time.AfterFunc(a.e.cfg.Grace, func() {
+	time.AfterFunc(a.sh.cfg.Grace, func() {
 		if !a.ended.CompareAndSwap(false, true) {
 			return
 		}
-		a.e.stuck.Add(1)
+		a.sh.stuck.Add(1)
 		a.tell(&machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
-			Error: fmt.Sprintf("still running %v after it was told to end: %v", a.e.cfg.Grace, cause),
+			Error: fmt.Sprintf("still running %v after it was told to end: %v", a.sh.cfg.Grace, cause),
 		})
 	})
 }
@@ -150,8 +159,8 @@ func (a *attempt) grace(cause error) {
 func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Result {
 	if err == nil {
 		switch {
-		case len(out) > a.e.cfg.MaxPayload:
-			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d are kept; store it elsewhere and return where", len(out), a.e.cfg.MaxPayload))
+		case len(out) > a.sh.cfg.MaxPayload:
+			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d are kept; store it elsewhere and return where", len(out), a.sh.cfg.MaxPayload))
 		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
 		default:
@@ -160,11 +169,11 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 	}
 	memo := a.memo(err)
 	if s, ok := errors.AsType[*snooze](err); ok {
-		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Error: a.e.text(s.note), Memo: memo}
+		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Error: a.sh.text(s.note), Memo: memo}
 	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrPaused) {
-		return &machine.Result{Release: true, Error: a.e.text(err.Error()), Memo: memo}
+		return &machine.Result{Release: true, Error: a.sh.text(err.Error()), Memo: memo}
 	}
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -175,13 +184,13 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 		// handler called that was canceled, and that may pass.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.e.text(err.Error()), Memo: memo}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.text(err.Error()), Memo: memo}
 }
 
 // text returns the text of an error as it is stored: without secrets, of
 // bounded length, valid UTF-8.
-func (e *Engine) text(s string) string {
-	s = e.cfg.Redact(s)
+func (sh *shard) text(s string) string {
+	s = sh.cfg.Redact(s)
 	if len(s) > maxError {
 		cut := maxError
 		for cut > 0 && !utf8.RuneStart(s[cut]) {
@@ -195,9 +204,13 @@ func (e *Engine) text(s string) string {
 // tell tells the owner how the attempt ended.
 func (a *attempt) tell(r *machine.Result) {
 	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
+	a.told.Store(true)
 	select {
-	case a.e.others <- &request{result: r}:
-	case <-a.e.done:
+	case a.sh.others <- &request{result: r}:
+	case <-a.sh.done:
+	}
+	if a.sh.dead.Load() {
+		a.leave() // nobody may have heard it
 	}
 }
 
@@ -236,20 +249,20 @@ func (a *attempt) heartbeat(progress any) error {
 	if now-last < int64(progressEvery) || !a.beat.CompareAndSwap(last, now) {
 		return nil
 	}
-	text, err := a.e.note(progress)
+	text, err := a.sh.note(progress)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
 	}
 	select {
-	case a.e.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
-	case <-a.e.done:
+	case a.sh.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
+	case <-a.sh.done:
 	case <-a.ctx.Done():
 	}
 	return nil
 }
 
 // note returns what an attempt says of itself as it is stored.
-func (e *Engine) note(v any) ([]byte, error) {
+func (sh *shard) note(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -257,7 +270,7 @@ func (e *Engine) note(v any) ([]byte, error) {
 	if len(text) > maxError {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
 	}
-	if text = []byte(e.cfg.Redact(string(text))); !json.Valid(text) {
+	if text = []byte(sh.cfg.Redact(string(text))); !json.Valid(text) {
 		text, _ = json.Marshal(string(text)) // a string can be
 	}
 	return text, nil
@@ -269,9 +282,9 @@ func (a *attempt) memo(err error) []byte {
 	if !ok {
 		return nil
 	}
-	text, err := a.e.note(k.memo)
+	text, err := a.sh.note(k.memo)
 	if err != nil {
-		a.e.cfg.Logger.Error("what an attempt keeps for the next can't be stored", "run", a.task.Run, "step", a.task.Step, "error", err)
+		a.sh.cfg.Logger.Error("what an attempt keeps for the next can't be stored", "run", a.task.Run, "step", a.task.Step, "error", err)
 		return nil
 	}
 	return text

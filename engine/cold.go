@@ -189,8 +189,8 @@ func (b *blockReader) fill() error {
 func (b *blockReader) close() { b.unzip.Close() }
 
 // readSnapshot restores a snapshot, and leaves in it what need not be in memory.
-func (e *Engine) readSnapshot(ctx context.Context, name string) (*machine.Machine, error) {
-	raw, err := e.lease.Get(ctx, name)
+func (sh *shard) readSnapshot(ctx context.Context, name string) (*machine.Machine, error) {
+	raw, err := sh.lease.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -201,11 +201,11 @@ func (e *Engine) readSnapshot(ctx context.Context, name string) (*machine.Machin
 		m, err := machine.Restore(in)
 		return m, errors.Join(err, raw.Close())
 	}
-	m, err := machine.RestoreCold(in, e.clock.last)
+	m, err := machine.RestoreCold(in, sh.clock.last)
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
-	e.cold.use(0, raw, in.blocks)
-	m.Cold(e.cold.load)
+	sh.cold.use(0, raw, in.blocks)
+	m.Cold(sh.cold.load)
 	return m, nil
 }

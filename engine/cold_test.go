@@ -14,8 +14,8 @@ import (
 // coldRuns returns how many runs are cold.
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
-	if err := e.do(context.Background(), func(*turn) error {
-		for _, r := range e.m.All() {
+	if err := e.alone.do(context.Background(), func(*turn) error {
+		for _, r := range e.alone.m.All() {
 			if r.IsCold() {
 				n++
 			}

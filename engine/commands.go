@@ -19,7 +19,7 @@ var (
 )
 
 func (t *turn) progress(key attemptKey, attempt int, progress json.RawMessage) error {
-	if rec, ok := t.e.m.Report(key.run, key.step, attempt, progress, t.now); ok {
+	if rec, ok := t.sh.m.Report(key.run, key.step, attempt, progress, t.now); ok {
 		t.must(&rec)
 	}
 	return nil
@@ -28,8 +28,13 @@ func (t *turn) progress(key attemptKey, attempt int, progress json.RawMessage) e
 // Cancel ends a run. Its steps are told, and what they still return is noted
 // and dropped. A dead run that is canceled is one that nobody will retry.
 func (e *Engine) Cancel(ctx context.Context, id, by string) error {
-	return e.with(ctx, "cancel", id, func(t *turn, run machine.ID) error {
-		rec, err := e.m.Cancel(run, name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opCancel, By: by})
+	return err
+}
+
+func (sh *shard) cancel(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "cancel", id, func(t *turn, run machine.ID) error {
+		rec, err := sh.m.Cancel(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -40,11 +45,16 @@ func (e *Engine) Cancel(ctx context.Context, id, by string) error {
 // Retry puts a dead run back to work: steps that failed get a new set of
 // attempts, what succeeded is kept.
 func (e *Engine) Retry(ctx context.Context, id, by string) error {
-	return e.with(ctx, "retry", id, func(t *turn, run machine.ID) error {
+	_, err := e.of(ctx, id, &call{Op: opRetry, By: by})
+	return err
+}
+
+func (sh *shard) retry(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "retry", id, func(t *turn, run machine.ID) error {
 		if err := t.stuck(run); err != nil {
 			return err
 		}
-		rec, err := e.m.Retry(run, name(by), t.now)
+		rec, err := sh.m.Retry(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -54,8 +64,8 @@ func (e *Engine) Retry(ctx context.Context, id, by string) error {
 
 // stuck refuses to begin again what has not ended yet.
 func (t *turn) stuck(id machine.ID) error {
-	for key := range t.e.zombies {
-		if key.run == id && !t.e.zombies[key] {
+	for key := range t.sh.zombies {
+		if key.run == id && !t.sh.zombies[key] {
 			return fmt.Errorf("%w: an attempt of run %s does not end and still runs in this process", ErrState, id)
 		}
 	}
@@ -64,8 +74,13 @@ func (t *turn) stuck(id machine.ID) error {
 
 // Wake ends the waits of a run, so that the next attempts begin now.
 func (e *Engine) Wake(ctx context.Context, id, by string) error {
-	return e.with(ctx, "wake", id, func(t *turn, run machine.ID) error {
-		recs, err := e.m.Wake(run, name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opWake, By: by})
+	return err
+}
+
+func (sh *shard) wake(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "wake", id, func(t *turn, run machine.ID) error {
+		recs, err := sh.m.Wake(run, name(by), t.now)
 		for i := range recs {
 			t.must(&recs[i])
 		}
@@ -76,8 +91,13 @@ func (e *Engine) Wake(ctx context.Context, id, by string) error {
 // Pause stops a run until Resume: nothing of it begins, and what runs is told to
 // end and will be made again. Waits keep their times.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
-	return e.with(ctx, "pause", id, func(t *turn, run machine.ID) error {
-		rec, err := e.m.Hold(run, name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opPause, By: by})
+	return err
+}
+
+func (sh *shard) pause(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "pause", id, func(t *turn, run machine.ID) error {
+		rec, err := sh.m.Hold(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -87,8 +107,13 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 
 // Resume lets a run go on that was paused.
 func (e *Engine) Resume(ctx context.Context, id, by string) error {
-	return e.with(ctx, "resume", id, func(t *turn, run machine.ID) error {
-		rec, err := e.m.Free(run, name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opResume, By: by})
+	return err
+}
+
+func (sh *shard) resume(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "resume", id, func(t *turn, run machine.ID) error {
+		rec, err := sh.m.Free(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -99,8 +124,13 @@ func (e *Engine) Resume(ctx context.Context, id, by string) error {
 // Postpone has a run wait until a time of the calendar. What runs is told to end,
 // and is made again then; it does not count.
 func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
-	return e.with(ctx, "postpone", id, func(t *turn, run machine.ID) error {
-		recs, err := e.m.Postpone(run, calendar(until), name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opPostpone, Until: until, By: by})
+	return err
+}
+
+func (sh *shard) postpone(ctx context.Context, id string, until time.Time, by string) error {
+	return sh.with(ctx, "postpone", id, func(t *turn, run machine.ID) error {
+		recs, err := sh.m.Postpone(run, calendar(until), name(by), t.now)
 		for i := range recs {
 			t.must(&recs[i])
 		}
@@ -110,8 +140,13 @@ func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by st
 
 // Reset forgets what a run has spent: attempts, windows and lost ones.
 func (e *Engine) Reset(ctx context.Context, id, by string) error {
-	return e.with(ctx, "reset", id, func(t *turn, run machine.ID) error {
-		rec, err := e.m.Forgive(run, name(by), t.now)
+	_, err := e.of(ctx, id, &call{Op: opReset, By: by})
+	return err
+}
+
+func (sh *shard) reset(ctx context.Context, id, by string) error {
+	return sh.with(ctx, "reset", id, func(t *turn, run machine.ID) error {
+		rec, err := sh.m.Forgive(run, name(by), t.now)
 		if err == nil {
 			t.must(&rec)
 		}
@@ -120,23 +155,23 @@ func (e *Engine) Reset(ctx context.Context, id, by string) error {
 }
 
 // with asks the owner to do something with a run.
-func (e *Engine) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
+func (sh *shard) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %q", what, ErrNotFound, id)
 	}
-	if err := e.do(ctx, func(t *turn) error { return f(t, run) }); err != nil {
-		return fmt.Errorf("%s: %w", what, e.ended(ctx, what, id, err))
+	if err := sh.do(ctx, func(t *turn) error { return f(t, run) }); err != nil {
+		return fmt.Errorf("%s: %w", what, sh.ended(ctx, what, id, err))
 	}
 	return nil
 }
 
 // ended makes an error clearer if the run is not in memory any more.
-func (e *Engine) ended(ctx context.Context, what, id string, err error) error {
+func (sh *shard) ended(ctx context.Context, what, id string, err error) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if i, e2 := e.Get(ctx, id); e2 == nil {
+	if i, e2 := sh.get(ctx, id); e2 == nil {
 		return fmt.Errorf("%w: run %s has %s, nothing to %s", ErrState, id, i.State, what)
 	}
 	return err
@@ -146,7 +181,11 @@ func (e *Engine) ended(ctx context.Context, what, id string, err error) error {
 // definition, with another input if it is not nil. A dead run is replaced by it,
 // and leaves the dead letters.
 func (e *Engine) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
-	return e.repeat(ctx, id, by, func(_ *machine.Run, s *machine.Start) error {
+	return e.started(e.of(ctx, id, &call{Op: opReplay, Input: input, By: by}))
+}
+
+func (sh *shard) again(ctx context.Context, id string, input json.RawMessage, by string) (*Started, error) {
+	return sh.repeat(ctx, id, by, func(_ *machine.Run, s *machine.Start) error {
 		if input != nil {
 			if !json.Valid(input) {
 				return errors.New("input: not JSON")
@@ -160,7 +199,11 @@ func (e *Engine) Replay(ctx context.Context, id string, input json.RawMessage, b
 // Rerun starts a new run in the place of one that has ended, which begins with
 // the step: what the steps before it returned is taken over.
 func (e *Engine) Rerun(ctx context.Context, id, step, by string) (Started, error) {
-	return e.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) error {
+	return e.started(e.of(ctx, id, &call{Op: opRerun, Step: step, By: by}))
+}
+
+func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, error) {
+	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) error {
 		i := r.Def.Index(step)
 		if i < 0 {
 			return fmt.Errorf("step: workflow %q has no %q", r.Def.Name, step)
@@ -176,34 +219,34 @@ func (e *Engine) Rerun(ctx context.Context, id, step, by string) (Started, error
 }
 
 // repeat starts a run like another one.
-func (e *Engine) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) error) (Started, error) {
-	r, err := e.load(ctx, id)
+func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) error) (*Started, error) {
+	r, err := sh.load(ctx, id)
 	if err != nil {
-		return Started{}, err
+		return nil, err
 	}
 	if !r.Closed() {
-		return Started{}, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
 	}
 	s := &machine.Start{Input: r.Input, Origin: r.ID, Source: name(by)}
 	if err := change(r, s); err != nil {
-		return Started{}, err
+		return nil, err
 	}
-	if len(s.Input) > e.cfg.MaxPayload {
-		return Started{}, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), e.cfg.MaxPayload)
+	if len(s.Input) > sh.cfg.MaxPayload {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), sh.cfg.MaxPayload)
 	}
 	s.Hash = r.Def.Hash()
-	err = e.do(ctx, func(t *turn) error { return t.repeat(r, s) })
+	err = sh.do(ctx, func(t *turn) error { return t.repeat(r, s) })
 	if err != nil {
-		return Started{}, err
+		return nil, err
 	}
-	return Started{ID: s.ID.String(), e: e}, nil
+	return &Started{ID: s.ID.String()}, nil
 }
 
 // repeat starts a run, and says of a dead one that the new one does its work. Both
 // or neither: of two who repeat a dead run at once, one is refused.
 func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
 	if r.Outcome == machine.Dead {
-		if _, err := t.e.m.Replace(r.ID, r.ID, t.now); err != nil {
+		if _, err := t.sh.m.Replace(r.ID, r.ID, t.now); err != nil {
 			return err
 		}
 	}
@@ -211,7 +254,7 @@ func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
 	if err != nil || r.Outcome != machine.Dead {
 		return err
 	}
-	rec, err := t.e.m.Replace(r.ID, next, t.now)
+	rec, err := t.sh.m.Replace(r.ID, next, t.now)
 	if err == nil {
 		t.must(&rec)
 	}

@@ -11,13 +11,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Config says how an engine works. Either Dir or Log must be set.
+// Config says how an engine works. Dir or Log must be set.
 type Config struct {
 	// Dir is the folder that keeps everything. It is made if it is not there.
 	// One process at a time can use it.
 	Dir string
 
-	// Log keeps the log instead of a folder.
+	// Log keeps the log instead of a folder. One that is a journal.Cluster is shared
+	// with other processes: then Dir is where this one keeps what it lists and
+	// searches, and may be lost.
 	Log journal.Log
 
 	// Durability says when something is stored. The zero value means on disk.
@@ -95,7 +97,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxPayload > maxPayload {
 		errs = append(errs, fmt.Errorf("MaxPayload: %d is more than %d", c.MaxPayload, maxPayload))
 	}
-	if (c.Dir == "") == (c.Log == nil) {
+	if _, cluster := c.Log.(journal.Cluster); !cluster && (c.Dir == "") == (c.Log == nil) {
 		errs = append(errs, errors.New("set either Dir or Log"))
 	}
 	c.Concurrency = cmp.Or(c.Concurrency, 256)

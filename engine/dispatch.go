@@ -14,48 +14,49 @@ import (
 const settle = 2 * time.Second
 
 // due takes what the time has brought: runs that are over, schedules.
-func (e *Engine) due() {
-	t := &e.turn
-	for _, run := range e.m.Due(t.now, dueAtOnce) {
-		rec := e.m.Expire(run, t.now)
+func (sh *shard) due() {
+	t := &sh.turn
+	for _, run := range sh.m.Due(t.now, dueAtOnce) {
+		rec := sh.m.Expire(run, t.now)
 		t.must(&rec)
 	}
-	e.fire()
-	e.purge()
-	e.unpark()
+	sh.fire()
+	sh.purge()
+	sh.unpark()
 }
 
 // must records what the machine has decided itself. That it could contradict the
 // state would be an error of this program, which stops the engine at the commit.
 func (t *turn) must(rec *machine.Record) {
 	if err := t.record(rec); err != nil {
-		t.e.health.broken(err)
+		t.sh.health.broken(err)
 	}
 }
 
 // dispatch begins attempts while there are places, one of each queue in turn.
-func (e *Engine) dispatch() {
-	for begun := true; begun && e.slots < e.cfg.Concurrency && e.entry.Size() < fullEntry; {
+func (sh *shard) dispatch() {
+	sh.turn.full = false
+	for begun := true; begun && !sh.turn.full && sh.entry.Size() < fullEntry; {
 		begun = false
-		queues := e.m.Busy()
+		queues := sh.m.Busy()
 		for i := range queues {
-			q := queues[(i+e.turn.offset)%len(queues)]
-			if e.slots >= e.cfg.Concurrency || e.entry.Size() >= fullEntry {
+			q := queues[(i+sh.turn.offset)%len(queues)]
+			if sh.turn.full || sh.entry.Size() >= fullEntry {
 				break
 			}
-			if e.dispatchFrom(q) {
+			if sh.dispatchFrom(q) {
 				begun = true
 			}
 		}
-		e.turn.offset++
+		sh.turn.offset++
 	}
-	e.turn.more = e.entry.Size() >= fullEntry
+	sh.turn.more = sh.entry.Size() >= fullEntry
 }
 
 // dispatchFrom begins an attempt from the queue, if there may be one.
-func (e *Engine) dispatchFrom(q *machine.Queue) bool {
-	t := &e.turn
-	runs, attempts := e.handlers.limits(q.Workflow.Name, q.Step)
+func (sh *shard) dispatchFrom(q *machine.Queue) bool {
+	t := &sh.turn
+	runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
 	if attempts > 0 && q.Running >= attempts {
 		return false
 	}
@@ -63,25 +64,29 @@ func (e *Engine) dispatchFrom(q *machine.Queue) bool {
 	if !ok {
 		return false
 	}
-	handler := e.handlers.handler(run.Def.Steps[step].Handler)
+	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
 	if handler == nil {
-		if time.Since(e.openedAt) < settle {
+		if time.Since(sh.openedAt) < settle {
 			return false
 		}
-		rec := e.m.Park(run, step, t.now)
+		rec := sh.m.Park(run, step, t.now)
 		t.must(&rec)
 		return true
 	}
-	rec := e.m.Attempt(run, step, t.now)
+	if !sh.process.places.take(sh) {
+		t.full = true
+		return false
+	}
+	rec := sh.m.Attempt(run, step, t.now)
 	t.must(&rec)
-	t.launches = append(t.launches, e.newAttempt(run, step, handler, &rec))
+	t.launches = append(t.launches, sh.newAttempt(run, step, handler, &rec))
 	return true
 }
 
-func (e *Engine) newAttempt(run *machine.Run, step int, handler Handler, rec *machine.Record) *attempt {
+func (sh *shard) newAttempt(run *machine.Run, step int, handler Handler, rec *machine.Record) *attempt {
 	def := &run.Def.Steps[step]
 	a := &attempt{
-		e: e, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, def: run.Def, silence: def.Heartbeat,
+		sh: sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, def: run.Def, silence: def.Heartbeat,
 		task: Task{
 			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name, Attempt: rec.Attempt,
 			Attempts: limit(def.Policy), Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
@@ -94,8 +99,7 @@ func (e *Engine) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 		a.timeout = max(time.Duration(rec.Deadline-rec.At), 1)
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
-	e.running[a.key] = a
-	e.slots++
+	sh.running[a.key] = a
 	return a
 }
 
@@ -108,22 +112,22 @@ func limit(p retry.Policy) int {
 }
 
 // concluded takes the end of an attempt.
-func (e *Engine) concluded(r *machine.Result) {
-	t := &e.turn
+func (sh *shard) concluded(r *machine.Result) {
+	t := &sh.turn
 	key := attemptKey{r.Run, r.Step}
-	if a := e.running[key]; a != nil && a.number == r.Attempt {
-		delete(e.running, key)
-		e.slots--
+	if a := sh.running[key]; a != nil && a.number == r.Attempt {
+		delete(sh.running, key)
+		a.leave()
 		if r.Outcome.Class == retry.ClassStuck {
 			z := zombie{key, r.Attempt}
-			if e.zombies[z] {
-				delete(e.zombies, z)
+			if sh.zombies[z] {
+				delete(sh.zombies, z)
 			} else {
-				e.zombies[z] = false
+				sh.zombies[z] = false
 			}
 		}
 	}
-	if rec, ok := e.m.Finish(r, t.now, e.random()); ok {
+	if rec, ok := sh.m.Finish(r, t.now, sh.random()); ok {
 		t.must(&rec)
 	}
 }
@@ -136,25 +140,25 @@ type zombie struct {
 
 // unstuck says that a handler which was given up has returned after all. The owner
 // may hear of that before it hears that the attempt was given up.
-func (e *Engine) unstuck(z zombie) {
-	e.stuck.Add(-1)
+func (sh *shard) unstuck(z zombie) {
+	sh.stuck.Add(-1)
 	select {
-	case e.others <- &request{do: func(*turn) error {
-		if _, known := e.zombies[z]; known {
-			delete(e.zombies, z)
+	case sh.others <- &request{do: func(*turn) error {
+		if _, known := sh.zombies[z]; known {
+			delete(sh.zombies, z)
 		} else {
-			e.zombies[z] = true
+			sh.zombies[z] = true
 		}
 		return nil
 	}}:
-	case <-e.done:
+	case <-sh.done:
 	}
 }
 
 // attemptsOf returns the attempts of the run that are being made.
-func (e *Engine) attemptsOf(run *machine.Run) (list []*attempt) {
+func (sh *shard) attemptsOf(run *machine.Run) (list []*attempt) {
 	for i := range run.Steps {
-		if a := e.running[attemptKey{run.ID, i}]; a != nil {
+		if a := sh.running[attemptKey{run.ID, i}]; a != nil {
 			list = append(list, a)
 		}
 	}
@@ -162,29 +166,29 @@ func (e *Engine) attemptsOf(run *machine.Run) (list []*attempt) {
 }
 
 // releaseAll tells all attempts that the engine is being closed.
-func (e *Engine) releaseAll() {
-	for _, a := range e.running {
+func (sh *shard) releaseAll() {
+	for _, a := range sh.running {
 		a.end(ErrShutdown)
 	}
 }
 
 // unpark lets steps go on whose handlers are known by now.
-func (e *Engine) unpark() {
-	e.handlers.mu.RLock()
-	version := e.handlers.version
-	e.handlers.mu.RUnlock()
-	if version == e.known {
+func (sh *shard) unpark() {
+	sh.handlers.mu.RLock()
+	version := sh.handlers.version
+	sh.handlers.mu.RUnlock()
+	if version == sh.known {
 		return
 	}
-	e.known = version
-	t := &e.turn
+	sh.known = version
+	t := &sh.turn
 	var recs []machine.Record
-	for name := range e.m.ParkedHandlers() {
-		if e.handlers.handler(name) == nil {
+	for name := range sh.m.ParkedHandlers() {
+		if sh.handlers.handler(name) == nil {
 			continue
 		}
-		e.m.Parked(name, func(run *machine.Run, step int) {
-			recs = append(recs, e.m.Unpark(run, step, t.now))
+		sh.m.Parked(name, func(run *machine.Run, step int) {
+			recs = append(recs, sh.m.Unpark(run, step, t.now))
 		})
 	}
 	for i := range recs {
@@ -193,20 +197,20 @@ func (e *Engine) unpark() {
 }
 
 // purgeEvery is how often it is looked for what is kept long enough.
-func (e *Engine) purgeEvery() time.Duration {
-	return min(time.Hour, e.cfg.Retention/20, e.cfg.DeadRetention/20)
+func (sh *shard) purgeEvery() time.Duration {
+	return min(time.Hour, sh.cfg.Retention/20, sh.cfg.DeadRetention/20)
 }
 
 // purge forgets what is kept long enough.
-func (e *Engine) purge() {
+func (sh *shard) purge() {
 	// A snapshot needs an entry to begin at.
-	idle := e.snapshots.log == 0 && e.snapshots.idle(e)
-	if now := time.Now(); idle || now.Sub(e.purgedAt) >= e.purgeEvery() {
-		e.purgedAt = now
-		t := &e.turn
-		if rec, ok := e.m.Purge(t.now-int64(e.cfg.Retention), t.now-int64(e.cfg.DeadRetention)); ok || idle {
+	idle := sh.snapshots.log == 0 && sh.snapshots.idle(sh)
+	if now := time.Now(); idle || now.Sub(sh.purgedAt) >= sh.purgeEvery() {
+		sh.purgedAt = now
+		t := &sh.turn
+		if rec, ok := sh.m.Purge(t.now-int64(sh.cfg.Retention), t.now-int64(sh.cfg.DeadRetention)); ok || idle {
 			t.must(&rec)
 		}
-		e.viewer.expire = true
+		sh.viewer.expire = true
 	}
 }

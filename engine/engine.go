@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
-	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -16,45 +14,41 @@ var ErrClosed = errors.New("the engine is closed")
 
 // Engine runs workflows. Its methods may be called by several goroutines.
 type Engine struct {
-	cfg   Config
-	log   journal.Log
-	lease journal.Lease
-	view  atomic.Pointer[view.View] // nil if nothing is ever forgotten
-	hub   hub
+	process
+	log     journal.Log
+	alone   *shard   // without a cluster there is one
+	cluster *cluster // nil without
 
-	starts chan *request // what may have to wait
-	others chan *request // what must not
-	stop   chan struct{} // closed by Close
-	kill   chan struct{} // closed when the end must not be waited for
-	done   chan struct{} // closed when the owner has returned
-	err    error         // why; valid after done
-	closed sync.Once
-	killed sync.Once
-
-	handlers  registry
-	attempts  sync.WaitGroup // handlers that run
-	observing chan struct{}  // closed when the observer has seen everything; nil without one
-	stuck     atomic.Int64
-
-	owner // the state; belongs to the goroutine of run
+	observing chan struct{} // closed when the observer has seen everything; nil without one
+	closed    sync.Once
+	stop      chan struct{} // closed by Close
+	done      chan struct{} // closed when nothing runs any more
+	err       error         // why; valid after done
 }
 
-// Open opens an engine, and goes on with everything that is not finished.
+// process is what all shards of a process share.
+type process struct {
+	cfg      Config
+	hub      hub
+	handlers registry
+	places   places
+}
+
+// Open opens an engine, and goes on with everything that is not finished. In a
+// cluster it does so with the shards that fall to this process, as they do.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e := &Engine{
-		cfg: cfg, starts: make(chan *request, 1024), others: make(chan *request, 1024),
-		stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
-	}
-	e.init(e)
+	e := &Engine{stop: make(chan struct{}), done: make(chan struct{})}
+	e.cfg = cfg
 	e.hub.init()
+	e.places.free = cfg.Concurrency
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	if err := e.open(ctx); err != nil {
+	if err := e.begin(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	if cfg.Observer != nil {
@@ -66,20 +60,51 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// begin opens what there is to open.
+func (e *Engine) begin(ctx context.Context) (err error) {
+	if e.log = e.cfg.Log; e.log == nil {
+		if e.log, err = openFolder(ctx, e.cfg); err != nil {
+			return err
+		}
+	}
+	if log, ok := e.log.(journal.Cluster); ok {
+		e.cluster, err = join(e, log)
+	} else {
+		e.alone = newShard(&e.process, 0, 1, e.cfg.Dir)
+		err = e.alone.open(ctx, e.log)
+	}
+	if err != nil {
+		return errors.Join(err, e.log.Close())
+	}
+	return nil
+}
+
+// run waits until nothing runs any more.
+func (e *Engine) run() {
+	if e.cluster != nil {
+		e.err = e.cluster.run()
+	} else {
+		e.alone.run()
+		e.err = e.alone.err
+	}
+	if err := e.log.Close(); err != nil {
+		e.cfg.Logger.Error("close the log", "error", err)
+	}
+	e.hub.close()
+	close(e.done)
+}
+
 // Close ends the engine: no attempt begins, those that run are told to end and
 // waited for until the context ends. What they have not finished begins again
-// when the engine is opened next.
+// when the engine is opened next, or at once by another process of the cluster.
 func (e *Engine) Close(ctx context.Context) error {
-	if ctx.Err() != nil { // there is no time for an orderly end, not even to begin one
-		e.killed.Do(func() { close(e.kill) })
-	}
 	e.closed.Do(func() { close(e.stop) })
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		e.killed.Do(func() { close(e.kill) })
-		<-e.done
+	if e.cluster != nil {
+		e.cluster.close(ctx)
+	} else {
+		e.alone.close(ctx)
 	}
+	<-e.done
 	if e.observing != nil {
 		select {
 		case <-e.observing:

@@ -9,22 +9,22 @@ import (
 )
 
 // load returns a copy of a run, from memory or from the view.
-func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
+func (sh *shard) load(ctx context.Context, id string) (*machine.Run, error) {
 	run, err := machine.ParseID(id)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
-	copied, err := ask(ctx, e, func(*turn) (*machine.Run, error) {
-		r, ok := e.m.Run(run)
+	copied, err := ask(ctx, sh, func(*turn) (*machine.Run, error) {
+		r, ok := sh.m.Run(run)
 		if !ok {
 			return nil, ErrNotFound
 		}
-		return e.m.Copy(r)
+		return sh.m.Copy(r)
 	})
 	if err == nil {
 		return copied, nil
 	}
-	v := e.view.Load()
+	v := sh.view.Load()
 	if !errors.Is(err, ErrNotFound) || v == nil {
 		return nil, fmt.Errorf("%w: %s", err, id)
 	}
@@ -35,7 +35,7 @@ func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
 	if !ok || len(row.Detail) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	copied, err = ask(ctx, e, func(*turn) (*machine.Run, error) { return e.m.Decode(row.Detail) })
+	copied, err = ask(ctx, sh, func(*turn) (*machine.Run, error) { return sh.m.Decode(row.Detail) })
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,12 @@ func (e *Engine) load(ctx context.Context, id string) (*machine.Run, error) {
 
 // Get returns a run with its whole history.
 func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
-	r, err := e.load(ctx, id)
+	a, err := e.of(ctx, id, &call{Op: opGet})
+	return a.Info, err
+}
+
+func (sh *shard) get(ctx context.Context, id string) (*Info, error) {
+	r, err := sh.load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +60,13 @@ func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
 // Wait waits for the outcome of a run. That the run is dead is not an error of
 // Wait.
 func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
-	run, err := machine.ParseID(id)
-	if err != nil {
-		return nil, fmt.Errorf("wait: %w: %q", ErrNotFound, id)
-	}
 	for {
-		if err := e.waitOnce(ctx, run); err != nil {
+		a, err := e.of(ctx, id, &call{Op: opWait})
+		if err != nil {
 			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if !a.Over {
+			continue // one who is asked from afar does not wait for long
 		}
 		if i, err := e.Get(ctx, id); err != nil || i.Finished() {
 			return i, err
@@ -70,43 +75,57 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 	}
 }
 
-// waitOnce waits until the run is closed, or gone.
-func (e *Engine) waitOnce(ctx context.Context, run machine.ID) error {
+// waitFor waits until the run is closed, or gone.
+func (sh *shard) waitFor(ctx context.Context, id string) (over bool, err error) {
+	run, err := machine.ParseID(id)
+	if err != nil {
+		return false, fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	err = sh.waitOnce(ctx, run)
+	return err == nil, err
+}
+
+// waitOnce waits until the run is closed.
+func (sh *shard) waitOnce(ctx context.Context, run machine.ID) error {
 	over := make(chan struct{})
-	err := e.do(ctx, func(*turn) error {
-		if r, ok := e.m.Run(run); !ok || r.Closed() {
-			close(over)
+	there, err := ask(ctx, sh, func(*turn) (bool, error) {
+		r, ok := sh.m.Run(run)
+		if ok && !r.Closed() {
+			sh.waiters[run] = append(sh.waiters[run], over)
 		} else {
-			e.waiters[run] = append(e.waiters[run], over)
+			close(over)
 		}
-		return nil
+		return ok, nil
 	})
+	if err == nil && !there { // it is over, or was never here
+		_, err = sh.load(ctx, run.String())
+	}
 	if err != nil {
 		return err
 	}
 	select {
 	case <-over:
-		return e.Err()
-	case <-e.stop:
+		return sh.over()
+	case <-sh.stop:
 		return ErrClosed
 	case <-ctx.Done():
-		e.unwait(run, over)
+		sh.unwait(run, over)
 		return context.Cause(ctx)
 	}
 }
 
 // unwait takes back a wait.
-func (e *Engine) unwait(id machine.ID, over chan struct{}) {
-	_ = e.do(context.Background(), func(*turn) error {
-		list := e.waiters[id]
+func (sh *shard) unwait(id machine.ID, over chan struct{}) {
+	_ = sh.do(context.Background(), func(*turn) error {
+		list := sh.waiters[id]
 		for i, w := range list {
 			if w == over {
 				list = append(list[:i], list[i+1:]...)
 				break
 			}
 		}
-		if e.waiters[id] = list; len(list) == 0 {
-			delete(e.waiters, id)
+		if sh.waiters[id] = list; len(list) == 0 {
+			delete(sh.waiters, id)
 		}
 		return nil
 	})

@@ -39,7 +39,7 @@ const giveUpRoom = 300 << 10
 
 // giveUp starts what is to be started when the run is dead.
 func (t *turn) giveUp(run *machine.Run) error {
-	w := t.e.handlers.workflow(run.Def.Name)
+	w := t.sh.handlers.workflow(run.Def.Name)
 	if w == nil || w.onGiveUp == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (t *turn) giveUp(run *machine.Run) error {
 		}
 	}
 	text, err := json.Marshal(g)
-	if err == nil && len(text) > min(t.e.cfg.MaxPayload, giveUpRoom/2) {
+	if err == nil && len(text) > min(t.sh.cfg.MaxPayload, giveUpRoom/2) {
 		g.Input, g.Outputs = nil, nil // that it happened matters more than with what
 		text, err = json.Marshal(g)
 	}

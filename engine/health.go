@@ -68,14 +68,14 @@ type Trouble struct {
 	Error string    `json:"error"`
 }
 
-// Troubles returns what keeps the engine from doing its work at the moment.
-func (e *Engine) Troubles() (list []Trouble) {
-	h := &e.health
+// troubles returns what keeps the shard from doing its work at the moment.
+func (sh *shard) troubles() (list []Trouble) {
+	h := &sh.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, what := range []string{"can't store what happens", "can't write the view", "can't write a snapshot"} {
 		if t := h.troubles[i]; t.err != nil {
-			list = append(list, Trouble{what, t.since, e.cfg.Redact(t.err.Error())})
+			list = append(list, Trouble{what, t.since, sh.cfg.Redact(t.err.Error())})
 		}
 	}
 	return list

@@ -16,6 +16,7 @@ import (
 type Event struct {
 	Seq uint64 // grows by one; from 1 in each process
 	retry.Event
+	Member string // the process of the cluster that it happened in; empty for this one
 }
 
 // backlog is how many events are kept for readers that come late or are slow.
@@ -24,8 +25,6 @@ const backlog = 8192
 // hub passes events on. It never waits for a reader: one that is too slow misses
 // some, and is told how many.
 type hub struct {
-	pending []retry.Event // of the turn that is not stored yet
-
 	mu      sync.Mutex
 	ring    []Event // the last ones
 	seq     uint64
@@ -39,16 +38,22 @@ func (h *hub) init() {
 	h.changed = make(chan struct{})
 }
 
+// news are the events of a turn that is not stored yet.
+type news struct {
+	hub     *hub
+	pending []retry.Event
+}
+
 // note makes the events of a record, to be published when it is stored.
-func (h *hub) note(rec *machine.Record, run *machine.Run) {
-	if !h.wanted.Load() {
+func (n *news) note(rec *machine.Record, run *machine.Run) {
+	if !n.hub.wanted.Load() {
 		return
 	}
 	ev := retry.Event{Time: time.Unix(0, rec.At), Name: run.Def.Name, Run: rec.Run.String()}
 	add := func(kind retry.EventKind) *retry.Event {
 		ev.Kind = kind
-		h.pending = append(h.pending, ev)
-		return &h.pending[len(h.pending)-1]
+		n.pending = append(n.pending, ev)
+		return &n.pending[len(n.pending)-1]
 	}
 	step := &run.Def.Steps[rec.Step]
 	inStep := func(kind retry.EventKind) *retry.Event {
@@ -65,12 +70,12 @@ func (h *hub) note(rec *machine.Record, run *machine.Run) {
 		inStep(retry.Succeeded)
 	case machine.Failed:
 		inStep(retry.AttemptFailed).Err = errors.New(rec.Text)
-		h.verdict(inStep, rec)
+		verdict(inStep, rec)
 	case machine.Lost:
 		inStep(retry.AttemptLost)
-		h.verdict(inStep, rec)
+		verdict(inStep, rec)
 	case machine.Snoozed, machine.Limited, machine.Postponed:
-		h.verdict(inStep, rec)
+		verdict(inStep, rec)
 	case machine.Progress:
 		inStep(retry.Progressed).Note = string(rec.Data)
 	case machine.Parked:
@@ -102,7 +107,7 @@ func (h *hub) note(rec *machine.Record, run *machine.Run) {
 }
 
 // verdict adds what follows an attempt.
-func (h *hub) verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
+func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	if rec.Reason != 0 {
 		p := add(retry.GaveUp)
 		p.Reason = rec.Reason
@@ -119,18 +124,19 @@ func (h *hub) verdict(add func(retry.EventKind) *retry.Event, rec *machine.Recor
 }
 
 // publish passes on what is stored now.
-func (h *hub) publish() {
-	if len(h.pending) == 0 {
+func (n *news) publish() {
+	if len(n.pending) == 0 {
 		return
 	}
+	h := n.hub
 	h.mu.Lock()
-	for _, ev := range h.pending {
-		h.add(ev)
+	for _, ev := range n.pending {
+		h.add(Event{Event: ev})
 	}
 	h.wake()
 	h.mu.Unlock()
-	clear(h.pending)
-	h.pending = h.pending[:0]
+	clear(n.pending)
+	n.pending = n.pending[:0]
 }
 
 // Tell puts an event of something beside the engine into the stream, so that
@@ -142,18 +148,19 @@ func (e *Engine) Tell(ev retry.Event) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if !e.hub.closed {
-		e.hub.add(ev)
+		e.hub.add(Event{Event: ev})
 		e.hub.wake()
 	}
 }
 
 // add puts an event at the end. It needs the lock.
-func (h *hub) add(ev retry.Event) {
+func (h *hub) add(ev Event) {
 	h.seq++
+	ev.Seq = h.seq
 	if len(h.ring) < backlog {
-		h.ring = append(h.ring, Event{h.seq, ev})
+		h.ring = append(h.ring, ev)
 	} else {
-		h.ring[(h.seq-1)%backlog] = Event{h.seq, ev}
+		h.ring[(h.seq-1)%backlog] = ev
 	}
 }
 
@@ -193,18 +200,26 @@ func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-c
 // that are still there (none are kept before there is a reader or an observer),
 // [Now] for those after the call. It ends with the context or the
 // engine. The number is how many were missed before the event because the reader
-// was too slow.
+// was too slow. In a cluster these are the events of all processes; of the others,
+// as many as can be followed.
 func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
-	e.hub.wanted.Store(true)
+	if e.cluster != nil {
+		e.cluster.watch()
+	}
+	return e.hub.events(ctx, after)
+}
+
+func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
+	h.wanted.Store(true)
 	if after == Now {
-		e.hub.mu.Lock()
-		after = e.hub.seq
-		e.hub.mu.Unlock()
+		h.mu.Lock()
+		after = h.seq
+		h.mu.Unlock()
 	}
 	return func(yield func(Event, uint64) bool) {
 		after := after
 		for {
-			list, missed, more, closed := e.hub.after(after, 256)
+			list, missed, more, closed := h.after(after, 256)
 			for _, ev := range list {
 				if !yield(ev, missed) {
 					return
@@ -232,11 +247,13 @@ const Now = ^uint64(0)
 // observe shows all events to the observer.
 func (e *Engine) observe() {
 	defer close(e.observing)
-	for ev, missed := range e.Events(context.Background(), 0) {
+	for ev, missed := range e.hub.events(context.Background(), 0) {
 		if missed > 0 {
 			e.cfg.Logger.Warn("the observer was too slow", "events_missed", missed)
 		}
-		e.show(ev.Event)
+		if ev.Member == "" {
+			e.show(ev.Event)
+		}
 	}
 }
 

@@ -37,23 +37,25 @@ type Page struct {
 	Runs   []Info `json:"runs"` // without steps; input and output may be cut
 	Next   string `json:"next,omitempty"`
 	Behind int    `json:"behind,omitempty"` // runs that a search has yet to learn of
+	Silent []int  `json:"silent,omitempty"` // shards that did not answer: their runs are missing
 }
 
-// List returns runs. It reads the view, which is a moment behind.
-func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
-	if v := e.view.Load(); v != nil {
+// list returns runs, and the cursor of each: the place after it.
+func (sh *shard) list(ctx context.Context, f Filter) (page *Page, cursors []string, err error) {
+	if v := sh.view.Load(); v != nil {
 		p, err := v.List(ctx, f.view())
 		if err != nil {
-			return Page{}, err
+			return nil, nil, err
 		}
-		page := Page{Next: p.Next, Behind: p.SearchBehind}
+		page := &Page{Next: p.Next, Behind: p.SearchBehind}
 		for i := range p.Runs {
 			page.Runs = append(page.Runs, summary(&p.Runs[i]))
 		}
-		return page, nil
+		return page, p.Cursors, nil
 	}
-	page, err := ask(ctx, e, func(*turn) (page Page, err error) {
-		for _, r := range e.m.All() {
+	page, err = ask(ctx, sh, func(*turn) (*Page, error) {
+		page := new(Page)
+		for _, r := range sh.m.All() {
 			row := row(r) // without a view there is no folder, and nothing is cold
 			if f.matches(&row) {
 				page.Runs = append(page.Runs, summary(&row))
@@ -61,8 +63,11 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 		}
 		return page, nil
 	})
+	if err != nil {
+		return nil, nil, err
+	}
 	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
-	return page, err
+	return page, nil, nil
 }
 
 func (f *Filter) view() view.Filter {
@@ -100,28 +105,24 @@ func summary(r *view.Run) Info {
 // Group is dead runs that failed alike.
 type Group = view.Group
 
-// DeadGroups returns the dead runs grouped by how they failed, the largest first.
-// Of the workflows that exclude describes, as in Filter, there are none.
-func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) ([]Group, error) {
-	v := e.view.Load()
+// groups returns the dead runs of the shard grouped by how they failed.
+func (sh *shard) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
+	v := sh.view.Load()
 	if v == nil {
 		return nil, errors.New("groups: this engine has no view")
 	}
 	return v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
 }
 
-// Find returns the ids of the runs that begin with the text, or have it as key.
-func (e *Engine) Find(ctx context.Context, text string, limit int) ([]string, error) {
-	if _, err := machine.ParseID(text); err == nil {
-		return []string{text}, nil
-	}
-	ids, err := ask(ctx, e, func(*turn) (ids []string, err error) {
-		if id, ok := e.m.ByKey(text); ok {
+// find returns the ids of the runs that begin with the text, or have it as key.
+func (sh *shard) find(ctx context.Context, text string, limit int) ([]string, error) {
+	ids, err := ask(ctx, sh, func(*turn) (ids []string, err error) {
+		if id, ok := sh.m.ByKey(text); ok {
 			ids = append(ids, id.String())
 		}
 		return ids, nil
 	})
-	v := e.view.Load()
+	v := sh.view.Load()
 	if err != nil || len(ids) > 0 || v == nil {
 		return ids, err
 	}
@@ -138,6 +139,7 @@ type Stats struct {
 	Behind    int             `json:"view_behind"`   // runs the view has yet to see
 	Next      *time.Time      `json:"next,omitempty"`
 	Troubles  []Trouble       `json:"troubles,omitempty"`
+	Silent    []int           `json:"silent,omitempty"` // shards that did not answer: they are not counted
 }
 
 // WorkflowStats is where the runs of a workflow are.
@@ -150,13 +152,13 @@ type WorkflowStats struct {
 // finished are the states of runs that leave the memory.
 var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
 
-// Stats returns where everything is. It costs the same however many runs there
-// are.
-func (e *Engine) Stats(ctx context.Context) (s Stats, err error) {
-	s, err = ask(ctx, e, func(*turn) (s Stats, err error) {
-		names := slices.Sorted(maps.Keys(e.m.Workflows()))
+// stats returns where everything of the shard is.
+func (sh *shard) stats(ctx context.Context) (*Stats, error) {
+	s, err := ask(ctx, sh, func(*turn) (s *Stats, err error) {
+		s = new(Stats)
+		names := slices.Sorted(maps.Keys(sh.m.Workflows()))
 		for _, name := range names {
-			w := e.m.Workflows()[name]
+			w := sh.m.Workflows()[name]
 			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: w.Totals}
 			for state, n := range w.Counts {
 				if n > 0 && !finished[machine.State(state)] {
@@ -165,21 +167,26 @@ func (e *Engine) Stats(ctx context.Context) (s Stats, err error) {
 			}
 			s.Workflows = append(s.Workflows, ws)
 		}
-		s.Waiting, s.Running, s.Missing = e.m.Waiting(), e.slots, e.m.ParkedHandlers()
-		s.Behind = e.viewer.behind(e.m)
-		if next := e.m.Next(); next != 1<<63-1 {
+		s.Waiting, s.Running, s.Missing = sh.m.Waiting(), len(sh.running), sh.m.ParkedHandlers()
+		s.Behind = sh.viewer.behind(sh.m)
+		if next := sh.m.Next(); next != 1<<63-1 {
 			s.Next = pointer(next)
 		}
 		return s, nil
 	})
-	s.Stuck, s.Troubles = e.stuck.Load(), e.Troubles()
+	if err == nil {
+		s.Stuck, s.Troubles = sh.stuck.Load(), sh.troubles()
+	}
 	return s, err
 }
 
 // Backup copies everything to a folder, while the engine goes on. The copy is
 // opened like the original.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
-	b, ok := e.lease.(journal.Backuper)
+	if e.alone == nil {
+		return errors.New("backup: of a cluster, copy its streams")
+	}
+	b, ok := e.alone.lease.(journal.Backuper)
 	if !ok {
 		return errors.New("backup: this log can't be copied")
 	}

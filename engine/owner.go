@@ -33,7 +33,6 @@ type owner struct {
 	running   map[attemptKey]*attempt
 	zombies   map[zombie]bool // handlers that were given up; true for those that have returned before that was known
 	patience  context.Context // for how long the disk is waited for
-	slots     int             // attempts that take part in Concurrency
 	waiters   map[machine.ID][]chan struct{}
 	schedules map[*machine.Schedule]Schedule // as read
 	known     int                            // version of the registry that parked steps were held against
@@ -44,6 +43,7 @@ type owner struct {
 	snapshots snapshots
 	cold      cold
 	health    health
+	news      news
 }
 
 // request is something that is asked of the owner.
@@ -57,14 +57,14 @@ type request struct {
 	err    error
 }
 
-func (o *owner) init(e *Engine) {
-	o.turn.e = e
+func (o *owner) init(sh *shard) {
+	o.turn.sh, o.news.hub = sh, &sh.hub
 	o.running = map[attemptKey]*attempt{}
 	o.zombies = map[zombie]bool{}
 	o.patience = context.Background()
 	o.schedules = map[*machine.Schedule]Schedule{}
 	o.waiters = map[machine.ID][]chan struct{}{}
-	if o.random = e.cfg.Rand; o.random == nil {
+	if o.random = sh.cfg.Rand; o.random == nil {
 		var seed [32]byte
 		_, _ = rand.Read(seed[:])
 		o.random = mathrand.New(mathrand.NewChaCha8(seed)).Uint64
@@ -73,29 +73,29 @@ func (o *owner) init(e *Engine) {
 
 // do asks the owner to do something, and waits until what follows is stored. If
 // the context ends first it may still be done: what f fills in must not be read then.
-func (e *Engine) do(ctx context.Context, f func(*turn) error) error {
+func (sh *shard) do(ctx context.Context, f func(*turn) error) error {
 	r := &request{do: f, done: make(chan struct{})}
 	select {
-	case e.others <- r:
-	case <-e.done:
-		return e.reason()
+	case sh.others <- r:
+	case <-sh.done:
+		return untaken{sh.reason()}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	select {
 	case <-r.done:
 		return r.err
-	case <-e.done:
-		return e.answered(r)
+	case <-sh.done:
+		return sh.answered(r)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // ask is do for what has an answer.
-func ask[T any](ctx context.Context, e *Engine, f func(*turn) (T, error)) (v T, err error) {
+func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, err error) {
 	answer := new(T) // not v: see do
-	err = e.do(ctx, func(t *turn) (err error) {
+	err = sh.do(ctx, func(t *turn) (err error) {
 		*answer, err = f(t)
 		return err
 	})
@@ -106,127 +106,132 @@ func ask[T any](ctx context.Context, e *Engine, f func(*turn) (T, error)) (v T, 
 }
 
 // answered returns the answer of a request, if the engine stopped after it.
-func (e *Engine) answered(r *request) error {
+func (sh *shard) answered(r *request) error {
 	select {
 	case <-r.done:
 		return r.err
 	default:
-		return e.reason()
+		return sh.reason()
 	}
 }
 
-func (e *Engine) reason() error {
-	if e.err != nil {
-		return e.err
+func (sh *shard) reason() error {
+	if sh.err != nil {
+		return sh.err
 	}
 	return ErrClosed
 }
 
 // run owns the state until the engine is closed.
-func (e *Engine) run() {
-	defer close(e.done)
-	err := e.serve()
+func (sh *shard) run() {
+	defer close(sh.done)
+	err := sh.serve()
 	if err != nil && !errors.Is(err, ErrClosed) {
-		e.cfg.Logger.Error("engine stopped", "error", err)
+		sh.cfg.Logger.Error("engine stopped", "error", err)
 	}
-	e.err = err
-	e.abandon()
-	e.hub.close()
+	sh.err = err
+	sh.abandon()
 	if !errors.Is(err, ErrClosed) || errors.Is(err, journal.ErrStale) {
-		e.viewer.stop()
-		e.shut()
+		sh.viewer.stop()
+		sh.shut()
 	}
 }
 
-func (e *Engine) serve() error {
+func (sh *shard) serve() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stop := e.stop
+	stop := sh.stop
 	for {
-		starts := e.starts
-		if e.stopping || e.viewer.behind(e.m) > farBehind {
+		starts := sh.starts
+		if sh.stopping || sh.viewer.behind(sh.m) > farBehind {
 			starts = nil
 		}
 		var first *request
+		woken := false
 		select {
-		case first = <-e.others:
+		case first = <-sh.others:
 		case first = <-starts:
 		case <-timer.C:
-		case <-e.viewer.wake(e.m):
-		case err := <-e.viewer.written:
-			if err := e.viewed(err); err != nil {
+		case <-sh.room:
+			woken = true
+		case <-sh.viewer.wake(sh.m):
+		case err := <-sh.viewer.written:
+			if err := sh.viewed(err); err != nil {
 				return err
 			}
-		case w := <-e.snapshots.wake():
-			e.snapshots.advance(e, w)
-		case <-e.lease.Lost():
+		case w := <-sh.snapshots.wake():
+			sh.snapshots.advance(sh, w)
+		case <-sh.lease.Lost():
 			return fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)
 		case <-stop:
 			select {
-			case <-e.kill:
-				return e.finish()
+			case <-sh.kill:
+				return sh.finish()
 			default:
 			}
 			stop = nil
-			e.stopping = true
-			e.releaseAll()
-		case <-e.kill:
-			return e.finish()
+			sh.stopping = true
+			sh.releaseAll()
+		case <-sh.kill:
+			return sh.finish()
 		}
-		if err := e.take(first, starts); err != nil {
+		if err := sh.take(first, starts); err != nil {
 			return err
 		}
-		if e.stopping && len(e.running) == 0 {
-			return e.finish()
+		if woken && !sh.turn.full {
+			sh.process.places.pass()
 		}
-		e.viewer.feed(e)
-		e.snapshots.moveCold(e)
-		e.snapshots.begin(e)
-		e.sleep(timer)
+		if sh.stopping && len(sh.running) == 0 {
+			return sh.finish()
+		}
+		sh.viewer.feed(sh)
+		sh.snapshots.moveCold(sh)
+		sh.snapshots.begin(sh)
+		sh.sleep(timer)
 	}
 }
 
 // sleep sets the timer to the next thing that is due.
-func (e *Engine) sleep(timer *time.Timer) {
-	wait := min(time.Minute, e.purgeEvery(), e.snapshots.age(e))
-	if e.snapshots.retains(e) {
-		wait = min(wait, time.Until(e.snapshots.rest))
+func (sh *shard) sleep(timer *time.Timer) {
+	wait := min(time.Minute, sh.purgeEvery(), sh.snapshots.age(sh))
+	if sh.snapshots.retains(sh) {
+		wait = min(wait, time.Until(sh.snapshots.rest))
 	}
-	if e.snapshots.chill || e.turn.more {
+	if sh.snapshots.chill || sh.turn.more {
 		wait = 0
 	}
-	if next := e.next(); next < e.clock.last+int64(wait) {
-		wait = time.Duration(next - e.clock.wall(time.Now()))
+	if next := sh.next(); next < sh.clock.last+int64(wait) {
+		wait = time.Duration(next - sh.clock.wall(time.Now()))
 	}
 	timer.Reset(max(wait, 0))
 }
 
 // next returns when something is due.
-func (e *Engine) next() int64 {
-	if e.stopping {
+func (sh *shard) next() int64 {
+	if sh.stopping {
 		return 1<<63 - 1
 	}
-	next := min(e.m.Next(), e.schedulesDue())
-	if hold := e.openedAt.Add(settle).UnixNano(); len(e.m.Busy()) > 0 && e.clock.last < hold {
+	next := min(sh.m.Next(), sh.schedulesDue())
+	if hold := sh.openedAt.Add(settle).UnixNano(); len(sh.m.Busy()) > 0 && sh.clock.last < hold {
 		next = min(next, hold)
 	}
 	return next
 }
 
 // take gathers what there is to do, stores what follows, and acts on it.
-func (e *Engine) take(first *request, starts chan *request) error {
-	t := &e.turn
-	if err := e.begin(); err != nil {
+func (sh *shard) take(first *request, starts chan *request) error {
+	t := &sh.turn
+	if err := sh.begin(); err != nil {
 		return err
 	}
-	e.handle(first)
-	for n := 0; n < fullTurn && e.entry.Size() < fullEntry; n++ {
+	sh.handle(first)
+	for n := 0; n < fullTurn && sh.entry.Size() < fullEntry; n++ {
 		var r *request
 		select {
-		case r = <-e.others:
+		case r = <-sh.others:
 		default:
 			select {
-			case r = <-e.others:
+			case r = <-sh.others:
 			case r = <-starts:
 			default:
 			}
@@ -234,16 +239,16 @@ func (e *Engine) take(first *request, starts chan *request) error {
 		if r == nil {
 			break
 		}
-		e.handle(r)
+		sh.handle(r)
 	}
-	if !e.stopping {
-		e.due()
-		e.dispatch()
+	if !sh.stopping {
+		sh.due()
+		sh.dispatch()
 	}
-	if err := e.health.fatal(); err != nil {
+	if err := sh.health.fatal(); err != nil {
 		return err
 	}
-	if err := e.commit(); err != nil {
+	if err := sh.commit(); err != nil {
 		return err
 	}
 	t.act()
@@ -252,19 +257,27 @@ func (e *Engine) take(first *request, starts chan *request) error {
 }
 
 // abandon answers everybody who still waits.
-func (e *Engine) abandon() {
-	for _, r := range e.turn.requests {
+func (sh *shard) abandon() {
+	for _, r := range sh.turn.requests {
 		if r.done != nil {
-			r.err = e.reason()
+			r.err = sh.reason()
 			close(r.done)
 		}
 	}
-	for _, list := range e.waiters {
+	for _, list := range sh.waiters {
 		for _, w := range list {
 			close(w)
 		}
 	}
-	for _, a := range e.running {
-		a.end(ErrClosed)
+	sh.dead.Store(true)
+	for _, a := range sh.turn.launches {
+		a.leave() // they did not begin
 	}
+	for _, a := range sh.running {
+		a.end(ErrClosed)
+		if a.told.Load() {
+			a.leave()
+		}
+	}
+	sh.process.places.leave(sh)
 }

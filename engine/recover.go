@@ -11,83 +11,69 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
 // open restores the state and records that somebody else has it now.
-func (e *Engine) open(ctx context.Context) (err error) {
+func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	defer func() {
 		if err != nil {
-			e.shut()
+			sh.shut()
 		}
 	}()
-	e.patience = ctx
-	defer func() { e.patience = context.Background() }()
+	sh.patience = ctx
+	defer func() { sh.patience = context.Background() }()
 	boot := sinceBoot
-	if e.log = e.cfg.Log; e.log == nil {
-		mode := sqlitelog.Full
-		if e.cfg.Durability == OS {
-			mode = sqlitelog.OS
-		}
-		if e.log, err = sqlitelog.Open(ctx, sqlitelog.Config{Dir: e.cfg.Dir, Durability: mode}); err != nil {
-			return err
-		}
-	} else {
+	if sh.cfg.Log != nil { // it may have been another machine that was there last
 		boot = func() (time.Duration, string) { return 0, "" }
 	}
-	if e.lease, err = e.log.Lease(ctx, 0); err != nil {
+	if sh.lease, err = log.Lease(ctx, sh.number); err != nil {
 		return err
 	}
-	e.clock = newClock(boot)
-	if err := e.restore(ctx); err != nil {
+	sh.clock = newClock(boot)
+	if err := sh.restore(ctx); err != nil {
 		return err
 	}
-	if e.cfg.Dir != "" {
-		if err := e.openView(ctx); err != nil {
+	if sh.dir != "" {
+		if err := sh.openView(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.replay(ctx); err != nil {
+	if err := sh.replay(ctx); err != nil {
 		return err
 	}
-	if err := e.takeOver(); err != nil {
+	if err := sh.takeOver(); err != nil {
 		return err
 	}
-	e.openedAt, e.purgedAt = time.Now(), time.Now()
-	if e.view.Load() != nil {
-		e.viewer.start(e)
+	sh.openedAt, sh.purgedAt = time.Now(), time.Now()
+	if sh.view.Load() != nil {
+		sh.viewer.start(sh)
 	}
 	return nil
 }
 
 // shut closes what was opened.
-func (e *Engine) shut() {
-	e.snapshots.abort()
-	e.cold.close()
-	if v := e.view.Load(); v != nil {
+func (sh *shard) shut() {
+	sh.snapshots.abort()
+	sh.cold.close()
+	if v := sh.view.Load(); v != nil {
 		if err := v.Close(); err != nil {
-			e.cfg.Logger.Error("close the view", "error", err)
+			sh.cfg.Logger.Error("close the view", "error", err)
 		}
 	}
-	if e.lease != nil {
-		if err := e.lease.Release(); err != nil {
-			e.cfg.Logger.Error("release the log", "error", err)
-		}
-	}
-	if e.log != nil {
-		if err := e.log.Close(); err != nil {
-			e.cfg.Logger.Error("close the log", "error", err)
+	if sh.lease != nil {
+		if err := sh.lease.Release(); err != nil {
+			sh.cfg.Logger.Error("release the log", "error", err)
 		}
 	}
 }
 
 // restore reads the last snapshot that can be read.
-func (e *Engine) restore(ctx context.Context) error {
-	blobs, err := e.lease.Blobs(ctx)
+func (sh *shard) restore(ctx context.Context) error {
+	blobs, err := sh.lease.Blobs(ctx)
 	if err != nil {
 		return err
 	}
-	first, last, err := e.lease.Bounds(ctx)
+	first, last, err := sh.lease.Bounds(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,33 +84,33 @@ func (e *Engine) restore(ctx context.Context) error {
 		if !ok || seq+1 < first || seq > last {
 			continue
 		}
-		m, err := e.readSnapshot(ctx, b.Name)
+		m, err := sh.readSnapshot(ctx, b.Name)
 		if errors.Is(err, machine.ErrFormat) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
 		if err == nil {
-			e.m, e.seq = m, m.Seq()
-			e.snapshots.size = b.Size
-			return e.discard(ctx, unreadable)
+			sh.m, sh.seq = m, m.Seq()
+			sh.snapshots.size = b.Size
+			return sh.discard(ctx, unreadable)
 		}
 		unreadable = append(unreadable, b.Name)
 		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
-		e.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
+		sh.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
 	}
 	if first > 1 {
 		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it; restore a backup", journal.ErrDamaged, first))
 		return errors.Join(bad...)
 	}
-	e.m = machine.New()
-	e.m.Cold(e.cold.load)
+	sh.m = machine.New()
+	sh.m.Cold(sh.cold.load)
 	return nil
 }
 
 // discard removes snapshots that can't be read, now that an older one was: they
 // must not be counted on when the log is cut off.
-func (e *Engine) discard(ctx context.Context, names []string) error {
+func (sh *shard) discard(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if err := e.lease.Delete(ctx, name); err != nil {
+		if err := sh.lease.Delete(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -132,31 +118,31 @@ func (e *Engine) discard(ctx context.Context, names []string) error {
 }
 
 // replay applies what the log has after the snapshot.
-func (e *Engine) replay(ctx context.Context) error {
-	known := e.viewer.cursor
-	if e.seq == known {
-		e.skipView(known)
+func (sh *shard) replay(ctx context.Context) error {
+	known := sh.viewer.cursor
+	if sh.seq == known {
+		sh.skipView(known)
 	}
-	for entry, err := range e.lease.Read(ctx, e.seq+1) {
+	for entry, err := range sh.lease.Read(ctx, sh.seq+1) {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
-		if err := e.replayEntry(entry); err != nil {
+		if err := sh.replayEntry(entry); err != nil {
 			if errors.Is(err, machine.ErrEncoding) {
 				err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
 			}
 			return fmt.Errorf("entry %d of the log: %w", entry.Seq, err)
 		}
-		e.seq = entry.Seq
-		e.snapshots.grown(len(entry.Data))
-		if e.seq == known {
-			e.skipView(known)
+		sh.seq = entry.Seq
+		sh.snapshots.grown(len(entry.Data))
+		if sh.seq == known {
+			sh.skipView(known)
 		}
 	}
 	return nil
 }
 
-func (e *Engine) replayEntry(entry journal.Entry) error {
+func (sh *shard) replayEntry(entry journal.Entry) error {
 	begun := false
 	h, err := machine.ReadHeader(entry.Data)
 	if err != nil {
@@ -165,60 +151,60 @@ func (e *Engine) replayEntry(entry journal.Entry) error {
 	_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
 		if !begun {
 			begun = true
-			e.m.Begin(entry.Seq, h)
+			sh.m.Begin(entry.Seq, h)
 		}
-		return e.m.Apply(rec)
+		return sh.m.Apply(rec)
 	})
 	return err
 }
 
 // skipView passes over changes that the view has already. Finished runs are
 // archived all the same: what had been archived of them is lost.
-func (e *Engine) skipView(known uint64) {
-	for _, r := range e.m.TakeChanged() {
+func (sh *shard) skipView(known uint64) {
+	for _, r := range sh.m.TakeChanged() {
 		if r.Version() > known {
-			e.m.Change(r) // as the snapshot knows it, it is ahead of the replay
+			sh.m.Change(r) // as the snapshot knows it, it is ahead of the replay
 			continue
 		}
 		r.Seen()
 		if r.Finished() {
-			e.snapshots.archive(r)
-			_ = e.m.Forget(r)
+			sh.snapshots.archive(r)
+			_ = sh.m.Forget(r)
 		}
 	}
-	e.m.TakePurged()
+	sh.m.TakePurged()
 }
 
 // takeOver records that this process goes on, what the clock did meanwhile, and
 // the attempts that were lost with the last one.
-func (e *Engine) takeOver() error {
-	t := &e.turn
-	head, bootWas := e.m.Clock()
-	if err := e.begin(); err != nil {
+func (sh *shard) takeOver() error {
+	t := &sh.turn
+	head, bootWas := sh.m.Clock()
+	if err := sh.begin(); err != nil {
 		return err
 	}
-	_, boot := e.clock.boot()
+	_, boot := sh.clock.boot()
 	if head.At != 0 {
-		if err := e.jump(e.clock.since(head.At, time.Duration(head.SinceBoot), bootWas)); err != nil {
+		if err := sh.jump(sh.clock.since(head.At, time.Duration(head.SinceBoot), bootWas)); err != nil {
 			return err
 		}
 	}
-	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(e.lease.Epoch())}); err != nil {
+	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(sh.lease.Epoch())}); err != nil {
 		return err
 	}
 	var orphans []attemptKey
-	e.m.Orphans(func(run *machine.Run, step int) { orphans = append(orphans, attemptKey{run.ID, step}) })
+	sh.m.Orphans(func(run *machine.Run, step int) { orphans = append(orphans, attemptKey{run.ID, step}) })
 	for _, o := range orphans {
-		run, _ := e.m.Run(o.run)
-		rec := e.m.Lose(run, o.step, t.now)
+		run, _ := sh.m.Run(o.run)
+		rec := sh.m.Lose(run, o.step, t.now)
 		if err := t.record(&rec); err != nil {
 			return err
 		}
 	}
 	if len(orphans) > 0 {
-		e.cfg.Logger.Warn("attempts were lost when the process ended last", "attempts", len(orphans))
+		sh.cfg.Logger.Warn("attempts were lost when the process ended last", "attempts", len(orphans))
 	}
-	if err := e.commit(); err != nil {
+	if err := sh.commit(); err != nil {
 		return err
 	}
 	t.act()
@@ -227,34 +213,34 @@ func (e *Engine) takeOver() error {
 
 // openView opens the view. If it is not as far as the snapshot, everything that
 // the snapshot and the archives have is written to it.
-func (e *Engine) openView(ctx context.Context) error {
-	v, err := view.Open(ctx, e.viewPath())
+func (sh *shard) openView(ctx context.Context) error {
+	v, err := view.Open(ctx, sh.viewPath())
 	if err != nil {
 		return fmt.Errorf("view: %w", err)
 	}
-	e.view.Store(v)
+	sh.view.Store(v)
 	if why := v.Rebuilt(); why != "" {
-		e.cfg.Logger.Warn("the view is made anew", "because", why)
+		sh.cfg.Logger.Warn("the view is made anew", "because", why)
 	}
-	_, last, err := e.lease.Bounds(ctx)
+	_, last, err := sh.lease.Bounds(ctx)
 	if err != nil {
 		return err
 	}
-	switch e.viewer.cursor = v.Cursor(); {
-	case e.viewer.cursor > last:
-		return e.rebuildView(fmt.Errorf("it is of entry %d, and the log ends at %d", e.viewer.cursor, last))
-	case e.viewer.cursor < e.m.Seq():
-		return e.fillView()
+	switch sh.viewer.cursor = v.Cursor(); {
+	case sh.viewer.cursor > last:
+		return sh.rebuildView(fmt.Errorf("it is of entry %d, and the log ends at %d", sh.viewer.cursor, last))
+	case sh.viewer.cursor < sh.m.Seq():
+		return sh.fillView()
 	}
 	return nil
 }
 
 // fillView writes to the view what is not in the log any more.
-func (e *Engine) fillView() error {
+func (sh *shard) fillView() error {
 	ctx := context.Background()
-	e.viewer.cursor = 0
-	e.soil()
-	blobs, err := e.lease.Blobs(ctx)
+	sh.viewer.cursor = 0
+	sh.soil()
+	blobs, err := sh.lease.Blobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -262,32 +248,32 @@ func (e *Engine) fillView() error {
 		if _, ok := blobSeq(b.Name, "archive-"); !ok {
 			continue
 		}
-		if err := e.fillFrom(ctx, b.Name); err != nil {
+		if err := sh.fillFrom(ctx, b.Name); err != nil {
 			// What ended is gone from the lists, what goes on is not touched.
-			e.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
+			sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
 		}
 	}
-	return e.snapshots.unstored(func(in io.Reader) error { return e.fillWith(ctx, in) })
+	return sh.snapshots.unstored(func(in io.Reader) error { return sh.fillWith(ctx, in) })
 }
 
-func (e *Engine) fillFrom(ctx context.Context, name string) error {
-	in, err := e.openBlob(ctx, name)
+func (sh *shard) fillFrom(ctx context.Context, name string) error {
+	in, err := sh.openBlob(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	return e.fillWith(ctx, in)
+	return sh.fillWith(ctx, in)
 }
 
 // fillWith writes the runs of an archive to the view.
-func (e *Engine) fillWith(ctx context.Context, in io.Reader) error {
+func (sh *shard) fillWith(ctx context.Context, in io.Reader) error {
 	var b view.Batch
 	flush := func() error {
-		err := e.view.Load().Write(ctx, b)
+		err := sh.view.Load().Write(ctx, b)
 		b.Put = b.Put[:0]
 		return err
 	}
-	err := e.m.ReadArchive(in, func(r *machine.Run) error {
+	err := sh.m.ReadArchive(in, func(r *machine.Run) error {
 		if b.Put = append(b.Put, row(r)); len(b.Put) >= viewBatch {
 			return flush()
 		}
@@ -297,31 +283,31 @@ func (e *Engine) fillWith(ctx context.Context, in io.Reader) error {
 }
 
 // finish ends the engine in order.
-func (e *Engine) finish() error {
-	e.viewer.flush(e)
-	e.shut()
+func (sh *shard) finish() error {
+	sh.viewer.flush(sh)
+	sh.shut()
 	return ErrClosed
 }
 
 // flush writes what the view has yet to see, and ends the writing.
-func (v *viewer) flush(e *Engine) {
+func (v *viewer) flush(sh *shard) {
 	if v.batches == nil {
 		return
 	}
 	for {
 		if v.busy {
-			if err := e.viewed(<-v.written); err != nil {
+			if err := sh.viewed(<-v.written); err != nil {
 				break
 			}
-			if e.health.view() != nil {
+			if sh.health.view() != nil {
 				break // it will be made up for when the engine is opened next
 			}
 		}
-		if v.behind(e.m) == 0 {
+		if v.behind(sh.m) == 0 {
 			break
 		}
 		v.last, v.retry = time.Time{}, time.Time{}
-		v.feed(e)
+		v.feed(sh)
 	}
 	v.stop()
 }

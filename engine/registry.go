@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -72,7 +71,7 @@ func (e *Engine) Register(workflows ...*Workflow) error {
 	if err := e.handlers.add(workflows, nil); err != nil {
 		return err
 	}
-	return e.do(context.Background(), func(*turn) error { return nil })
+	return e.look()
 }
 
 // Replace makes these all the workflows that new runs can follow. Runs in progress
@@ -89,7 +88,7 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 		}
 	}
 	e.handlers.mu.Unlock()
-	return e.do(context.Background(), func(*turn) error { return nil })
+	return e.look()
 }
 
 // Workflow returns the workflow of the name that new runs follow.

@@ -294,12 +294,12 @@ func TestTheClockIsSet(t *testing.T) {
 		e := opened(t, Config{})
 		s := started(t, e, w, 1)
 		set := func(d time.Duration) {
-			_ = e.do(context.Background(), func(*turn) error {
-				was := e.clock.wall
-				e.clock.wall = func(t time.Time) int64 { return was(t) + int64(d) }
+			_ = e.alone.do(context.Background(), func(*turn) error {
+				was := e.alone.clock.wall
+				e.alone.clock.wall = func(t time.Time) int64 { return was(t) + int64(d) }
 				return nil
 			})
-			_ = e.do(context.Background(), func(*turn) error { return nil }) // a look at the clock
+			_ = e.alone.do(context.Background(), func(*turn) error { return nil }) // a look at the clock
 		}
 		time.Sleep(time.Second)
 		set(24 * time.Hour)

@@ -45,7 +45,15 @@ func ParseCron(text string, after time.Time) (next time.Time, err error) {
 // SetSchedules makes these all the schedules there are. One that is known goes on
 // with its next start, unless it has changed.
 func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
-	wanted := map[string]Schedule{}
+	if err := e.checkSchedules(list); err != nil {
+		return err
+	}
+	return e.spread(ctx, list)
+}
+
+// checkSchedules says what is wrong with the schedules.
+func (e *Engine) checkSchedules(list []Schedule) error {
+	names := map[string]bool{}
 	var errs []error
 	for _, s := range list {
 		if _, err := ParseCron(s.Cron, time.Now()); err != nil {
@@ -57,22 +65,28 @@ func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
 		case len(s.Input) > 0 && !json.Valid(s.Input):
 			errs = append(errs, fmt.Errorf("schedule %q: input: not JSON", s.Name))
 		}
-		if _, twice := wanted[s.Name]; twice || s.Name == "" {
+		if names[s.Name] || s.Name == "" {
 			errs = append(errs, fmt.Errorf("schedule %q: needs a name of its own", s.Name))
 		}
+		names[s.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// setSchedules makes these all the schedules of the shard.
+func (sh *shard) setSchedules(ctx context.Context, list []Schedule) error {
+	wanted := map[string]Schedule{}
+	for _, s := range list {
 		wanted[s.Name] = s
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return e.do(ctx, func(t *turn) error {
-		for name := range e.m.Schedules() {
+	return sh.do(ctx, func(t *turn) error {
+		for name := range sh.m.Schedules() {
 			if _, keep := wanted[name]; !keep {
 				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
 			}
 		}
 		for _, s := range wanted {
-			if old, ok := e.m.Schedules()[s.Name]; !ok || string(old.Data) != string(s.data()) {
+			if old, ok := sh.m.Schedules()[s.Name]; !ok || string(old.Data) != string(s.data()) {
 				t.schedule(&s, time.Unix(0, t.now))
 			}
 		}
@@ -100,8 +114,8 @@ func (t *turn) schedule(s *Schedule, after time.Time) {
 // reschedule makes schedules due that the clock, when it was ahead, has put off.
 func (t *turn) reschedule() {
 	now := time.Unix(0, t.now)
-	for _, stored := range t.e.m.Schedules() {
-		s := t.e.scheduled(stored)
+	for _, stored := range t.sh.m.Schedules() {
+		s := t.sh.scheduled(stored)
 		if next, err := ParseCron(s.Cron, now); err == nil && next.Before(s.Next) {
 			t.schedule(&s, now)
 		}
@@ -109,10 +123,10 @@ func (t *turn) reschedule() {
 }
 
 // schedulesDue returns when the first schedule is due.
-func (e *Engine) schedulesDue() int64 {
+func (sh *shard) schedulesDue() int64 {
 	due := int64(math.MaxInt64)
-	for _, s := range e.m.Schedules() {
-		if e.handlers.workflow(e.scheduled(s).Workflow) != nil {
+	for _, s := range sh.m.Schedules() {
+		if sh.handlers.workflow(sh.scheduled(s).Workflow) != nil {
 			due = min(due, s.Due)
 		}
 	}
@@ -120,29 +134,29 @@ func (e *Engine) schedulesDue() int64 {
 }
 
 // scheduled reads a stored schedule.
-func (e *Engine) scheduled(s *machine.Schedule) (out Schedule) {
-	out, ok := e.schedules[s]
+func (sh *shard) scheduled(s *machine.Schedule) (out Schedule) {
+	out, ok := sh.schedules[s]
 	if !ok {
 		_ = json.Unmarshal(s.Data, &out) // as data wrote it
 		out.Next = time.Unix(0, s.Due)
-		if len(e.schedules) > 2*len(e.m.Schedules()) {
-			clear(e.schedules)
+		if len(sh.schedules) > 2*len(sh.m.Schedules()) {
+			clear(sh.schedules)
 		}
-		e.schedules[s] = out
+		sh.schedules[s] = out
 	}
 	return out
 }
 
 // fire starts what is due by the calendar. The key makes sure that no start is
 // made twice.
-func (e *Engine) fire() {
-	t := &e.turn
-	for _, stored := range e.m.Schedules() {
+func (sh *shard) fire() {
+	t := &sh.turn
+	for _, stored := range sh.m.Schedules() {
 		if stored.Due > t.now {
 			continue
 		}
-		s := e.scheduled(stored)
-		w := e.handlers.workflow(s.Workflow)
+		s := sh.scheduled(stored)
+		w := sh.handlers.workflow(s.Workflow)
 		if w == nil {
 			continue
 		}
@@ -153,7 +167,7 @@ func (e *Engine) fire() {
 				Key: "schedule/" + s.Name + "/" + s.Next.UTC().Format(time.RFC3339),
 			}
 			if err := t.startScheduled(start, w, s.Next); err != nil {
-				e.cfg.Logger.Error("a scheduled start was refused", "schedule", s.Name, "error", err)
+				sh.cfg.Logger.Error("a scheduled start was refused", "schedule", s.Name, "error", err)
 			}
 		}
 		t.schedule(&s, now)
@@ -164,18 +178,17 @@ func (t *turn) startScheduled(s *machine.Start, w *Workflow, at time.Time) (err 
 	if s.Input, err = w.prepared(s.Input, at); err != nil {
 		return err
 	}
-	if len(s.Input) > t.e.cfg.MaxPayload {
-		return fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), t.e.cfg.MaxPayload)
+	if len(s.Input) > t.sh.cfg.MaxPayload {
+		return fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), t.sh.cfg.MaxPayload)
 	}
 	_, err = t.start(s, w.def)
 	return err
 }
 
-// Schedules returns the schedules.
-func (e *Engine) Schedules(ctx context.Context) ([]Schedule, error) {
-	return ask(ctx, e, func(*turn) (list []Schedule, err error) {
-		for _, s := range e.m.Schedules() {
-			list = append(list, e.scheduled(s))
+func (sh *shard) listSchedules(ctx context.Context) ([]Schedule, error) {
+	return ask(ctx, sh, func(*turn) (list []Schedule, err error) {
+		for _, s := range sh.m.Schedules() {
+			list = append(list, sh.scheduled(s))
 		}
 		return list, nil
 	})

@@ -146,32 +146,32 @@ func (s *snapshots) unstored(yield func(io.Reader) error) error {
 }
 
 // due reports whether it is time for a snapshot.
-func (s *snapshots) due(e *Engine) bool {
-	if s.log == 0 || !s.free(e) {
+func (s *snapshots) due(sh *shard) bool {
+	if s.log == 0 || !s.free(sh) {
 		return false
 	}
-	return s.log >= max(e.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter ||
-		time.Since(s.since) >= s.age(e) || s.idle(e)
+	return s.log >= max(sh.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter ||
+		time.Since(s.since) >= s.age(sh) || s.idle(sh)
 }
 
 // free reports whether one may be begun.
-func (s *snapshots) free(e *Engine) bool { return s.done == nil && !s.chill && !e.stopping }
+func (s *snapshots) free(sh *shard) bool { return s.done == nil && !s.chill && !sh.stopping }
 
 // retains reports whether a snapshot would make enough of the log superfluous to
 // be worth it when there is nothing else to do.
-func (s *snapshots) retains(e *Engine) bool {
-	return s.free(e) && s.before+s.log >= e.cfg.snapshotAfter
+func (s *snapshots) retains(sh *shard) bool {
+	return s.free(sh) && s.before+s.log >= sh.cfg.snapshotAfter
 }
 
 // idle reports whether it would, and there is nothing else to do.
-func (s *snapshots) idle(e *Engine) bool { return s.retains(e) && !time.Now().Before(s.rest) }
+func (s *snapshots) idle(sh *shard) bool { return s.retains(sh) && !time.Now().Before(s.rest) }
 
 // age is how old a change may be that is not in a snapshot.
-func (s *snapshots) age(e *Engine) time.Duration { return min(snapshotAge, e.cfg.Retention/4) }
+func (s *snapshots) age(sh *shard) time.Duration { return min(snapshotAge, sh.cfg.Retention/4) }
 
 // begin begins a snapshot if it is time.
-func (s *snapshots) begin(e *Engine) {
-	if !s.due(e) {
+func (s *snapshots) begin(sh *shard) {
+	if !s.due(sh) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -179,12 +179,12 @@ func (s *snapshots) begin(e *Engine) {
 	s.frames, s.wants, s.done = make(chan frame, 1), make(chan wish), make(chan struct{})
 	archive := s.takeArchive()
 	newest := s.keptLast
-	s.current = e.m.Snapshot()
+	s.current = sh.m.Snapshot()
 	s.seq = s.current.Seq
 	s.taken, s.log = s.log, 0
 	go func(done chan struct{}) {
 		defer close(done)
-		w := e.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
+		w := sh.writeSnapshot(ctx, s.frames, s.wants, s.seq, archive, newest)
 		select {
 		case s.wants <- w:
 		case <-ctx.Done():
@@ -193,24 +193,24 @@ func (s *snapshots) begin(e *Engine) {
 }
 
 // advance does what the writing goroutine wishes.
-func (s *snapshots) advance(e *Engine, w wish) {
+func (s *snapshots) advance(sh *shard, w wish) {
 	if w.over {
 		s.current.Stop()
 		s.cancel()
 		s.done = nil
 		if w.err != nil {
-			e.health.snapshotting(w.err)
-			e.cfg.Logger.Error("can't write a snapshot; the log grows until it can", "error", w.err)
+			sh.health.snapshotting(w.err)
+			sh.cfg.Logger.Error("can't write a snapshot; the log grows until it can", "error", w.err)
 			s.before += s.taken
 			s.log = 1 // try again when the log has grown, or has grown old
 			s.since = time.Now()
-			s.rest = s.since.Add(s.age(e))
+			s.rest = s.since.Add(s.age(sh))
 			return
 		}
-		e.health.snapshotting(nil)
+		sh.health.snapshotting(nil)
 		s.kept, s.keptLast = nil, 0
 		s.size, s.before = w.size, s.taken
-		s.turnCold(e, w.blocks)
+		s.turnCold(sh, w.blocks)
 		return
 	}
 	data, more := s.current.Next(nil, snapshotRuns)
@@ -221,23 +221,23 @@ func (s *snapshots) advance(e *Engine, w wish) {
 }
 
 // turnCold begins to move runs out of memory into the snapshot.
-func (s *snapshots) turnCold(e *Engine, blocks []block) {
-	raw, err := e.lease.Get(context.Background(), fmt.Sprintf("snapshot-%020d", s.seq))
+func (s *snapshots) turnCold(sh *shard, blocks []block) {
+	raw, err := sh.lease.Get(context.Background(), fmt.Sprintf("snapshot-%020d", s.seq))
 	if err != nil {
-		e.cfg.Logger.Error("a snapshot can't be opened; what it has stays in memory", "error", err)
+		sh.cfg.Logger.Error("a snapshot can't be opened; what it has stays in memory", "error", err)
 		return
 	}
 	s.base ^= otherSnapshot
-	if s.chill = e.cold.use(s.base, raw, blocks); !s.chill {
+	if s.chill = sh.cold.use(s.base, raw, blocks); !s.chill {
 		_ = raw.Close() // it was only read
 	}
 }
 
 // moveCold goes on with it.
-func (s *snapshots) moveCold(e *Engine) {
-	if s.chill && !s.current.Chill(e.clock.last, s.base, chillRuns) {
+func (s *snapshots) moveCold(sh *shard) {
+	if s.chill && !s.current.Chill(sh.clock.last, s.base, chillRuns) {
 		s.chill = false
-		e.cold.drop(s.base ^ otherSnapshot)
+		sh.cold.drop(s.base ^ otherSnapshot)
 		if s.current.Chilled >= manyChilled {
 			go runtime.GC() // what they took is not needed again soon
 		}
@@ -255,11 +255,11 @@ func (s *snapshots) abort() {
 
 // writeSnapshot stores the archive and the snapshot, reads it back, and cuts off
 // what is not needed any more.
-func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (w wish) {
+func (sh *shard) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (w wish) {
 	w.over = true
 	if len(archive) > 0 {
 		name := fmt.Sprintf("archive-%020d-%d", seq, newest/1e9)
-		w.err = e.lease.Put(ctx, name, func(out io.Writer) error {
+		w.err = sh.lease.Put(ctx, name, func(out io.Writer) error {
 			_, err := out.Write(archive)
 			return err
 		})
@@ -268,7 +268,7 @@ func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants cha
 		}
 	}
 	name := fmt.Sprintf("snapshot-%020d", seq)
-	w.err = e.lease.Put(ctx, name, func(out io.Writer) error {
+	w.err = sh.lease.Put(ctx, name, func(out io.Writer) error {
 		blocks := newBlockWriter(out)
 		err := writeFrames(ctx, blocks, frames, wants)
 		w.size, w.blocks = blocks.at, blocks.blocks
@@ -277,12 +277,12 @@ func (e *Engine) writeSnapshot(ctx context.Context, frames chan frame, wants cha
 	if w.err != nil {
 		return w
 	}
-	if err := e.verify(ctx, name); err != nil {
+	if err := sh.verify(ctx, name); err != nil {
 		// It must not be taken for one that can stand in for the log.
-		w.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), e.lease.Delete(context.WithoutCancel(ctx), name))
+		w.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), sh.lease.Delete(context.WithoutCancel(ctx), name))
 		return w
 	}
-	w.err = e.cut(ctx)
+	w.err = sh.cut(ctx)
 	return w
 }
 
@@ -310,8 +310,8 @@ func writeFrames(ctx context.Context, blocks *blockWriter, frames chan frame, wa
 }
 
 // verify reads a snapshot back.
-func (e *Engine) verify(ctx context.Context, name string) error {
-	raw, err := e.lease.Get(ctx, name)
+func (sh *shard) verify(ctx context.Context, name string) error {
+	raw, err := sh.lease.Get(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -324,8 +324,8 @@ func (e *Engine) verify(ctx context.Context, name string) error {
 // cut removes what the last two snapshots make superfluous. The one before the
 // last is kept, with the log since then, for the day on which the last can't be
 // read.
-func (e *Engine) cut(ctx context.Context) error {
-	blobs, err := e.lease.Blobs(ctx)
+func (sh *shard) cut(ctx context.Context) error {
+	blobs, err := sh.lease.Blobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -336,21 +336,21 @@ func (e *Engine) cut(ctx context.Context) error {
 		}
 	}
 	if len(seqs) >= 2 {
-		if err := e.lease.Truncate(ctx, seqs[len(seqs)-2]+1); err != nil {
+		if err := sh.lease.Truncate(ctx, seqs[len(seqs)-2]+1); err != nil {
 			return err
 		}
 	}
 	for n := 0; n+2 < len(seqs); n++ {
-		if err := e.lease.Delete(ctx, fmt.Sprintf("snapshot-%020d", seqs[n])); err != nil {
+		if err := sh.lease.Delete(ctx, fmt.Sprintf("snapshot-%020d", seqs[n])); err != nil {
 			return err
 		}
 	}
-	oldest := time.Now().Add(-e.cfg.Retention).Unix()
+	oldest := time.Now().Add(-sh.cfg.Retention).Unix()
 	for _, b := range blobs {
 		var seq uint64
 		var newest int64
 		if n, _ := fmt.Sscanf(b.Name, "archive-%d-%d", &seq, &newest); n == 2 && newest < oldest {
-			if err := e.lease.Delete(ctx, b.Name); err != nil {
+			if err := sh.lease.Delete(ctx, b.Name); err != nil {
 				return err
 			}
 		}
@@ -377,8 +377,8 @@ func newEncoder(w io.Writer) *zstd.Encoder {
 }
 
 // openBlob opens a compressed blob.
-func (e *Engine) openBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	raw, err := e.lease.Get(ctx, name)
+func (sh *shard) openBlob(ctx context.Context, name string) (io.ReadCloser, error) {
+	raw, err := sh.lease.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

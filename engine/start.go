@@ -71,8 +71,8 @@ func name(who string) string {
 
 // Started is a run that was accepted.
 type Started struct {
-	ID       string
-	Existing bool // the key was known, nothing was started
+	ID       string `json:"id"`
+	Existing bool   `json:"existing,omitempty"` // the key was known, nothing was started
 
 	e *Engine
 }
@@ -111,7 +111,7 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 			return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 		}
 	}
-	return e.start(ctx, w.def, s)
+	return e.startAt(ctx, w, s)
 }
 
 // accepts says whether the steps can read the input. One of their own type needs no
@@ -123,49 +123,57 @@ func (w *Workflow) accepts(input any, text json.RawMessage) error {
 	return json.Unmarshal(text, reflect.New(w.input).Interface())
 }
 
-func (e *Engine) start(ctx context.Context, def *machine.Definition, s *machine.Start) (Started, error) {
-	if len(s.Input) > e.cfg.MaxPayload {
-		return Started{}, fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass where", def.Name, ErrTooLarge, len(s.Input), e.cfg.MaxPayload)
+func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.Start) (*Started, error) {
+	if len(s.Input) > sh.cfg.MaxPayload {
+		return nil, tooLarge(def, s, sh.cfg.MaxPayload)
 	}
 	s.Hash = def.Hash()
 	r := &request{start: s, def: def, done: make(chan struct{})}
 	select {
-	case e.starts <- r:
-	case <-e.stop:
-		return Started{}, fmt.Errorf("start %s: %w", def.Name, ErrClosed)
-	case <-e.done:
-		return Started{}, e.reason()
+	case sh.starts <- r:
+	case <-sh.stop:
+		return nil, untaken{fmt.Errorf("start %s: %w", def.Name, ErrClosed)}
+	case <-sh.done:
+		return nil, untaken{sh.reason()}
 	case <-ctx.Done():
-		return Started{}, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
 	}
 	var err error
 	select {
 	case <-r.done:
 		err = r.err
-	case <-e.done:
-		err = e.answered(r)
+	case <-sh.done:
+		err = sh.answered(r)
 	case <-ctx.Done():
 		// It may be stored or not; with a key, asking again finds out.
 		err = fmt.Errorf("%w before the start was known to be stored", context.Cause(ctx))
 	}
 	if err != nil {
-		return Started{}, fmt.Errorf("start %s: %w", def.Name, err)
+		return nil, fmt.Errorf("start %s: %w", def.Name, err)
 	}
-	return Started{ID: r.id.String(), Existing: s.ID.IsZero(), e: e}, nil
+	return &Started{ID: r.id.String(), Existing: s.ID.IsZero()}, nil
+}
+
+func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
+	return fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass where", def.Name, ErrTooLarge, len(s.Input), most)
 }
 
 // start decides about a start. The run gets its id here, so that the id has the
 // time of the record in it.
 func (t *turn) start(s *machine.Start, def *machine.Definition) (machine.ID, error) {
-	e := t.e
-	if rec, fresh := e.m.Define(def, t.now); fresh {
+	sh := t.sh
+	if rec, fresh := sh.m.Define(def, t.now); fresh {
 		if err := t.record(&rec); err != nil {
-			e.health.broken(err)
+			sh.health.broken(err)
 			return machine.ID{}, err
 		}
 	}
-	s.ID = machine.NewID(t.now, e.random(), e.random())
-	rec, existing, err := e.m.Start(s, t.now)
+	if s.ID.IsZero() {
+		s.ID = machine.NewID(t.now, sh.random(), sh.random()).In(sh.slot(s.Key))
+	} else if _, again := sh.m.Run(s.ID); again {
+		return s.ID, nil
+	}
+	rec, existing, err := sh.m.Start(s, t.now)
 	if err != nil || !existing.IsZero() {
 		s.ID = machine.ID{}
 		return existing, err

@@ -15,7 +15,7 @@ import (
 // turn is one round of the owner: what was asked, what follows, and what is to
 // be done about it when it is stored.
 type turn struct {
-	e        *Engine
+	sh       *shard
 	now      int64
 	records  int
 	requests []*request
@@ -24,6 +24,7 @@ type turn struct {
 	stops    []stop
 	offset   int  // of the queue that comes first
 	more     bool // the entry was full before everything was begun
+	full     bool // there was no place for another attempt
 }
 
 // stop is an attempt that is to be told to end.
@@ -33,84 +34,84 @@ type stop struct {
 }
 
 // begin begins a turn.
-func (e *Engine) begin() error {
-	now, jumped := e.clock.now()
-	e.turn.now = now
-	e.turn.open()
-	return e.jump(jumped)
+func (sh *shard) begin() error {
+	now, jumped := sh.clock.now()
+	sh.turn.now = now
+	sh.turn.open()
+	return sh.jump(jumped)
 }
 
 // refresh looks at the clock again.
 func (t *turn) refresh() error {
-	now, jumped := t.e.clock.now()
+	now, jumped := t.sh.clock.now()
 	t.now = now
-	return t.e.jump(jumped)
+	return t.sh.jump(jumped)
 }
 
 // open begins an entry.
 func (t *turn) open() {
-	boot, _ := t.e.clock.boot()
+	boot, _ := t.sh.clock.boot()
 	t.records = 0
-	t.e.entry.Reset(t.now, int64(boot))
+	t.sh.entry.Reset(t.now, int64(boot))
 }
 
 // jump records that the clock was set, before anything is decided by it.
-func (e *Engine) jump(by time.Duration) error {
+func (sh *shard) jump(by time.Duration) error {
 	if by == 0 {
 		return nil
 	}
-	e.cfg.Logger.Warn("the clock was set; waits go on by the time that passes", "by", by)
-	if err := e.turn.record(&machine.Record{Kind: machine.Jumped, At: e.turn.now, Delay: by}); err != nil {
+	sh.cfg.Logger.Warn("the clock was set; waits go on by the time that passes", "by", by)
+	if err := sh.turn.record(&machine.Record{Kind: machine.Jumped, At: sh.turn.now, Delay: by}); err != nil {
 		return err
 	}
 	if by < 0 {
-		e.turn.reschedule()
+		sh.turn.reschedule()
 	}
 	return nil
 }
 
 // record adds a record to the entry of the turn, and applies it.
 func (t *turn) record(rec *machine.Record) error {
-	e := t.e
-	size := e.entry.Size() + rec.Size()
+	sh := t.sh
+	size := sh.entry.Size() + rec.Size()
 	if rec.Ends == machine.Dead {
 		size += giveUpRoom
 	}
 	if t.records > 0 && size > journal.MaxEntry {
-		if err := e.commit(); err != nil {
+		if err := sh.commit(); err != nil {
 			return err
 		}
 		t.open()
 	}
 	if t.records == 0 {
-		boot, _ := e.clock.boot()
-		e.m.Begin(e.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
+		boot, _ := sh.clock.boot()
+		sh.m.Begin(sh.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
 	}
 	t.records++
-	e.entry.Add(rec)
-	if err := e.m.Apply(rec); err != nil {
+	sh.entry.Add(rec)
+	if err := sh.m.Apply(rec); err != nil {
 		// What was decided from the state can't contradict it.
 		return fmt.Errorf("record %s: %w", rec.Kind, err)
 	}
 	if !rec.Run.IsZero() {
-		e.after(t, rec)
+		sh.after(t, rec)
 	}
-	if run, ok := e.m.Run(rec.Run); ok && rec.Ends == machine.Dead {
+	if run, ok := sh.m.Run(rec.Run); ok && rec.Ends == machine.Dead {
 		return t.giveUp(run)
 	}
 	return nil
 }
 
 // after notes what is to be done about a record when it is stored.
-func (e *Engine) after(t *turn, rec *machine.Record) {
-	run, ok := e.m.Run(rec.Run)
+func (sh *shard) after(t *turn, rec *machine.Record) {
+	run, ok := sh.m.Run(rec.Run)
 	if !ok {
 		return
 	}
-	e.hub.note(rec, run)
+	sh.news.note(rec, run)
 	switch {
 	case run.Closed():
-		if len(e.waiters) > 0 {
+		if len(sh.waiters) > 0 {
 			t.ended = append(t.ended, rec.Run)
 		}
 	case run.Outcome != machine.Undecided:
@@ -122,47 +123,47 @@ func (e *Engine) after(t *turn, rec *machine.Record) {
 
 // end ends the attempts of a run when that is stored.
 func (t *turn) end(run *machine.Run, cause error) {
-	for _, a := range t.e.attemptsOf(run) {
+	for _, a := range t.sh.attemptsOf(run) {
 		t.stops = append(t.stops, stop{a, cause})
 	}
 }
 
 // commit stores the entry. It does not return before that, unless it can't ever.
-func (e *Engine) commit() error {
-	t := &e.turn
+func (sh *shard) commit() error {
+	t := &sh.turn
 	if t.records == 0 {
 		return nil
 	}
 	var id journal.ID
-	binary.LittleEndian.PutUint64(id[:8], e.random())
-	binary.LittleEndian.PutUint64(id[8:], e.random())
-	data := e.entry.Bytes()
+	binary.LittleEndian.PutUint64(id[:8], sh.random())
+	binary.LittleEndian.PutUint64(id[8:], sh.random())
+	data := sh.entry.Bytes()
 	policy := retry.Policy{Attempts: retry.Unlimited}
 	policy.Schedule = storePolicy.Schedule
 	var state retry.State
 	for {
-		seq, err := e.lease.Append(context.Background(), e.seq, id, data)
+		seq, err := sh.lease.Append(context.Background(), sh.seq, id, data)
 		if err == nil {
-			e.seq = seq
-			e.snapshots.grown(len(data))
-			e.health.storing(nil)
+			sh.seq = seq
+			sh.snapshots.grown(len(data))
+			sh.health.storing(nil)
 			return nil
 		}
 		if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrTooLarge) {
 			return fmt.Errorf("store: %w", err)
 		}
-		e.health.storing(err)
+		sh.health.storing(err)
 		state.Attempt++
-		d := retry.Decide(policy, state, retry.OutcomeOf(err), retry.Gates{}, e.random())
+		d := retry.Decide(policy, state, retry.OutcomeOf(err), retry.Gates{}, sh.random())
 		state.Prev = d.Prev
-		e.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", d.Wait)
+		sh.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", d.Wait)
 		select {
 		case <-time.After(d.Wait):
-		case <-e.patience.Done():
-			return fmt.Errorf("store: %w: %w", context.Cause(e.patience), err)
-		case <-e.kill:
+		case <-sh.patience.Done():
+			return fmt.Errorf("store: %w: %w", context.Cause(sh.patience), err)
+		case <-sh.kill:
 			return fmt.Errorf("store: %w", err)
-		case <-e.lease.Lost():
+		case <-sh.lease.Lost():
 			return fmt.Errorf("store: %w", journal.ErrStale)
 		}
 	}
@@ -173,7 +174,7 @@ var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Polic
 
 // act does what was decided, now that it is stored.
 func (t *turn) act() {
-	e := t.e
+	sh := t.sh
 	for i, r := range t.requests {
 		if r.done != nil {
 			close(r.done)
@@ -182,7 +183,7 @@ func (t *turn) act() {
 	}
 	t.requests = t.requests[:0]
 	for i, a := range t.launches {
-		e.attempts.Add(1)
+		sh.attempts.Add(1)
 		go a.run()
 		t.launches[i] = nil
 	}
@@ -193,21 +194,21 @@ func (t *turn) act() {
 	}
 	t.stops = t.stops[:0]
 	for _, id := range t.ended {
-		for _, w := range e.waiters[id] {
+		for _, w := range sh.waiters[id] {
 			close(w)
 		}
-		delete(e.waiters, id)
+		delete(sh.waiters, id)
 	}
 	t.ended = t.ended[:0]
-	e.hub.publish()
+	sh.news.publish()
 }
 
 // handle decides about a request.
-func (e *Engine) handle(r *request) {
+func (sh *shard) handle(r *request) {
 	if r == nil {
 		return
 	}
-	t := &e.turn
+	t := &sh.turn
 	t.requests = append(t.requests, r)
 	switch {
 	case r.start != nil:
@@ -216,7 +217,7 @@ func (e *Engine) handle(r *request) {
 		// The attempt may have ended after the turn began, and its wait must not
 		// begin before it ended.
 		if r.err = t.refresh(); r.err == nil {
-			e.concluded(r.result)
+			sh.concluded(r.result)
 		}
 	default:
 		r.err = r.do(t)

@@ -62,18 +62,18 @@ func (v *viewer) wake(*machine.Machine) <-chan time.Time {
 }
 
 // start starts the goroutine that writes.
-func (v *viewer) start(e *Engine) {
+func (v *viewer) start(sh *shard) {
 	v.batches, v.written, v.done = make(chan viewJob, 1), make(chan error, 1), make(chan struct{})
 	v.pause = time.NewTimer(time.Hour)
 	go func() {
 		defer close(v.done)
-		e.writeViews(v)
+		sh.writeViews(v)
 	}()
 }
 
 // writeViews writes batches as they come, and when none has come for a while,
 // or search is too old, adds to what can be searched.
-func (e *Engine) writeViews(v *viewer) {
+func (sh *shard) writeViews(v *viewer) {
 	idle := time.NewTimer(indexPause)
 	defer idle.Stop()
 	for {
@@ -82,15 +82,15 @@ func (e *Engine) writeViews(v *viewer) {
 			if !ok {
 				return
 			}
-			v.written <- e.writeView(j)
+			v.written <- sh.writeView(j)
 			if !j.busy {
 				idle.Reset(indexPause)
 			}
 		case <-idle.C:
-			n, err := e.view.Load().Index(context.Background(), indexBatch)
+			n, err := sh.view.Load().Index(context.Background(), indexBatch)
 			switch {
 			case err != nil:
-				e.cfg.Logger.Error("can't add to what is searched", "error", err)
+				sh.cfg.Logger.Error("can't add to what is searched", "error", err)
 				idle.Reset(time.Minute)
 			case n == indexBatch:
 				idle.Reset(0)
@@ -100,29 +100,29 @@ func (e *Engine) writeViews(v *viewer) {
 }
 
 // writeView writes a batch, and looks for what is kept long enough.
-func (e *Engine) writeView(j viewJob) error {
-	ctx, v := context.Background(), e.view.Load()
+func (sh *shard) writeView(j viewJob) error {
+	ctx, v := context.Background(), sh.view.Load()
 	err := v.Write(ctx, j.Batch)
 	for n := maxExpire; err == nil && n == maxExpire && j.expire; {
-		ended := time.Now().Add(-e.cfg.Retention)
+		ended := time.Now().Add(-sh.cfg.Retention)
 		n, err = v.Expire(ctx, []string{"succeeded", "canceled", "replaced"}, ended, maxExpire)
 	}
 	return err
 }
 
 // feed gives the view the next batch, if it is idle.
-func (v *viewer) feed(e *Engine) {
-	if e.view.Load() == nil {
-		for _, r := range e.m.TakeChanged() {
+func (v *viewer) feed(sh *shard) {
+	if sh.view.Load() == nil {
+		for _, r := range sh.m.TakeChanged() {
 			r.Seen()
 		}
-		e.m.TakePurged()
+		sh.m.TakePurged()
 		return
 	}
-	for _, id := range e.m.TakePurged() {
+	for _, id := range sh.m.TakePurged() {
 		v.deleted = append(v.deleted, id.String())
 	}
-	n := v.behind(e.m) + len(v.deleted)
+	n := v.behind(sh.m) + len(v.deleted)
 	if v.busy || n == 0 && !v.expire {
 		return
 	}
@@ -135,15 +135,15 @@ func (v *viewer) feed(e *Engine) {
 		return
 	}
 	if len(v.todo) == 0 {
-		v.todo, v.todoSeq = e.m.TakeChanged(), e.seq
+		v.todo, v.todoSeq = sh.m.TakeChanged(), sh.seq
 	}
-	v.batches <- viewJob{v.batch(e), v.expire, n > viewBatch}
+	v.batches <- viewJob{v.batch(sh), v.expire, n > viewBatch}
 	v.busy, v.expire = true, false
 }
 
 // batch makes the next batch. Only with the last of those that changed until an
 // entry is the view as far as the entry.
-func (v *viewer) batch(e *Engine) view.Batch {
+func (v *viewer) batch(sh *shard) view.Batch {
 	n := min(len(v.todo), viewBatch)
 	b := view.Batch{Put: make([]view.Run, 0, n), Cursor: v.cursor}
 	for _, r := range v.todo[:n] {
@@ -151,14 +151,14 @@ func (v *viewer) batch(e *Engine) view.Batch {
 			continue
 		}
 		r.Seen()
-		if _, there := e.m.Run(r.ID); !there {
+		if _, there := sh.m.Run(r.ID); !there {
 			continue // forgotten meanwhile
 		}
 		whole := r
 		if r.IsCold() {
 			var err error
-			if whole, err = e.m.Copy(r); err != nil {
-				e.health.broken(err)
+			if whole, err = sh.m.Copy(r); err != nil {
+				sh.health.broken(err)
 				continue
 			}
 		}
@@ -167,7 +167,7 @@ func (v *viewer) batch(e *Engine) view.Batch {
 			v.finished = append(v.finished, r)
 			if !r.Archived {
 				r.Archived = true
-				e.snapshots.archive(r)
+				sh.snapshots.archive(r)
 			}
 		}
 	}
@@ -181,26 +181,26 @@ func (v *viewer) batch(e *Engine) view.Batch {
 }
 
 // viewed takes the answer to a batch.
-func (e *Engine) viewed(err error) error {
-	v := &e.viewer
+func (sh *shard) viewed(err error) error {
+	v := &sh.viewer
 	v.busy, v.last = false, time.Now()
 	if err != nil {
-		e.health.viewing(err)
+		sh.health.viewing(err)
 		if errors.Is(err, view.ErrDamaged) {
-			return e.rebuildView(err)
+			return sh.rebuildView(err)
 		}
 		// The rows are lost, but everything that is in memory can be written again.
-		e.cfg.Logger.Error("can't write the view; lists may be incomplete until it can", "error", err)
+		sh.cfg.Logger.Error("can't write the view; lists may be incomplete until it can", "error", err)
 		v.finished = v.finished[:0]
 		v.deleted = append(v.deleted, v.sent...)
-		e.soil()
+		sh.soil()
 		v.retry = time.Now().Add(viewRetry)
 		return nil
 	}
-	e.health.viewing(nil)
+	sh.health.viewing(nil)
 	for i, r := range v.finished {
 		if !r.Dirty() {
-			_ = e.m.Forget(r) // finished is finished
+			_ = sh.m.Forget(r) // finished is finished
 		}
 		v.finished[i] = nil
 	}
@@ -209,19 +209,19 @@ func (e *Engine) viewed(err error) error {
 }
 
 // soil makes everything that is in memory be written to the view again.
-func (e *Engine) soil() {
-	e.m.TakeChanged()
-	e.viewer.todo, e.viewer.todoSeq = slices.Clone(e.m.All()), e.seq
-	for _, r := range e.viewer.todo {
+func (sh *shard) soil() {
+	sh.m.TakeChanged()
+	sh.viewer.todo, sh.viewer.todoSeq = slices.Clone(sh.m.All()), sh.seq
+	for _, r := range sh.viewer.todo {
 		r.Soil()
 	}
 }
 
 // rebuildView makes a new view in the place of one that is of no use.
-func (e *Engine) rebuildView(why error) error {
-	path := e.viewPath()
-	e.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", path, "because", why)
-	_ = e.view.Load().Close()
+func (sh *shard) rebuildView(why error) error {
+	path := sh.viewPath()
+	sh.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", path, "because", why)
+	_ = sh.view.Load().Close()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		_ = os.Remove(path + suffix)
 	}
@@ -229,11 +229,11 @@ func (e *Engine) rebuildView(why error) error {
 	if err != nil {
 		return fmt.Errorf("view: %w", err)
 	}
-	e.view.Store(fresh)
-	return e.fillView()
+	sh.view.Store(fresh)
+	return sh.fillView()
 }
 
-func (e *Engine) viewPath() string { return filepath.Join(e.cfg.Dir, "view.db") }
+func (sh *shard) viewPath() string { return filepath.Join(sh.dir, "view.db") }
 
 // row returns how the run looks in the view.
 func row(r *machine.Run) view.Run {

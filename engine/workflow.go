@@ -160,6 +160,16 @@ func Timeout(d time.Duration) Part {
 	return func(b *builder) { b.w.def.Timeout = d }
 }
 
+// limited reports whether its runs or attempts must be counted.
+func (w *Workflow) limited() bool {
+	for _, n := range w.steps {
+		if n > 0 {
+			return true
+		}
+	}
+	return w.runs > 0
+}
+
 // MaxRuns limits how many runs of the workflow are in progress at once. The
 // others are queued. 0 means no limit.
 func MaxRuns(n int) Part {

@@ -177,6 +177,9 @@ func (d *Definition) cycle() string {
 // Hash returns what tells the definition from others.
 func (d *Definition) Hash() Hash { return d.hash }
 
+// Text returns the definition as it is stored.
+func (d *Definition) Text() []byte { return d.text }
+
 // Index returns the position of the step of that name, or -1.
 func (d *Definition) Index(name string) int {
 	return slices.IndexFunc(d.Steps, func(s Step) bool { return s.Name == name })

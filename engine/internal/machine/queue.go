@@ -183,3 +183,14 @@ func (r *Run) begun() bool {
 	}
 	return false
 }
+
+// Add adds what was counted elsewhere.
+func (t *Totals) Add(o Totals) {
+	t.Started += o.Started
+	t.Succeeded += o.Succeeded
+	t.Dead += o.Dead
+	t.Canceled += o.Canceled
+	t.Attempts += o.Attempts
+	t.Failures += o.Failures
+	t.Lost += o.Lost
+}

@@ -48,6 +48,9 @@ type Page struct {
 	Runs []Run  // without Detail; Input and Output cut to Preview bytes
 	Next string // for Filter.After; "" if this is the last page
 
+	// Cursors are those of the runs: a list can be gone on with after any of them.
+	Cursors []string
+
 	// SearchBehind is, in a search, how many runs are not indexed yet and so may
 	// be missing. It does not count further than 10 000.
 	SearchBehind int

@@ -1,0 +1,424 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	maxCalls = 4096             // of other processes, that are worked on at once
+	callTime = 30 * time.Second // that one may take here
+)
+
+var (
+	// openPolicy is how a shard is waited for: that its owner lets go of it, or that
+	// its log can be read.
+	openPolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited")
+
+	// askPolicy is how the owner of a shard is waited for.
+	askPolicy = retry.Must("exponential(20ms..1s) jitter=full attempts=unlimited total-timeout=1m")
+)
+
+// cluster keeps the shards that fall to this process.
+type cluster struct {
+	e     *Engine
+	log   journal.Cluster
+	calls chan struct{} // places for calls of others
+	left  chan *keeper  // those that have let go of their shard
+
+	stop      context.Context // until the engine is closed
+	halt      context.CancelFunc
+	mu        sync.Mutex
+	shards    map[int]*shard  // that work
+	wrong     map[int]Trouble // those that don't
+	watch     func()          // has the events of others followed
+	watched   chan struct{}   // somebody has
+	followers sync.WaitGroup
+	closing   context.Context //nolint:containedctx // of Close; nil before
+}
+
+// join makes the process one of the cluster.
+func join(e *Engine, log journal.Cluster) (*cluster, error) {
+	cl := &cluster{
+		e: e, log: log, calls: make(chan struct{}, maxCalls), left: make(chan *keeper), shards: map[int]*shard{}, wrong: map[int]Trouble{},
+	}
+	cl.stop, cl.halt = context.WithCancel(context.Background())
+	cl.watched = make(chan struct{})
+	cl.watch = sync.OnceFunc(func() { close(cl.watched) })
+	cl.followers.Go(cl.follow)
+	if draw := e.cfg.Rand; draw != nil {
+		var mu sync.Mutex
+		e.cfg.Rand = func() uint64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return draw()
+		}
+	}
+	return cl, log.Serve(cl.answerMember())
+}
+
+// run keeps what is assigned to this process until the engine is closed.
+func (cl *cluster) run() error {
+	keepers := map[int]*keeper{}
+	for stop := cl.stop.Done(); ; {
+		assigned, changed := cl.log.Assigned()
+		if stop == nil {
+			assigned = nil
+		}
+		for n, k := range keepers {
+			if !slices.Contains(assigned, n) {
+				k.leave()
+			}
+		}
+		for _, n := range assigned {
+			if keepers[n] == nil {
+				keepers[n] = cl.keep(n)
+			}
+		}
+		if stop == nil && len(keepers) == 0 {
+			cl.followers.Wait()
+			return ErrClosed
+		}
+		select {
+		case <-changed:
+		case k := <-cl.left: // and may be wanted again
+			delete(keepers, k.number)
+		case <-stop:
+			stop = nil
+		}
+	}
+}
+
+// close ends all shards.
+func (cl *cluster) close(ctx context.Context) {
+	cl.mu.Lock()
+	if cl.closing == nil {
+		cl.closing = ctx
+	}
+	cl.mu.Unlock()
+	cl.halt()
+}
+
+// keeper keeps a shard in this process.
+type keeper struct {
+	cl     *cluster
+	number int
+	ctx    context.Context //nolint:containedctx // until the shard is to be left
+	leave  context.CancelFunc
+}
+
+func (cl *cluster) keep(n int) *keeper {
+	k := &keeper{cl: cl, number: n}
+	k.ctx, k.leave = context.WithCancel(context.Background())
+	go k.run()
+	return k
+}
+
+func (k *keeper) run() {
+	defer func() { k.cl.left <- k }()
+	defer k.leave()
+	for {
+		sh, err := retry.Value(k.ctx, openPolicy, k.open)
+		if err != nil {
+			k.cl.right(k.number)
+			return // it is to be left
+		}
+		k.cl.put(sh)
+		go sh.run()
+		select {
+		case <-sh.done:
+		case <-k.ctx.Done():
+			k.close(sh)
+		}
+		k.cl.remove(sh)
+		sh.settle()
+		if !errors.Is(sh.err, ErrClosed) {
+			k.cl.trouble(k.number, sh.err)
+		}
+	}
+}
+
+// open opens the shard, once nobody else has it.
+func (k *keeper) open(ctx context.Context) (*shard, error) {
+	e := k.cl.e
+	dir := ""
+	if e.cfg.Dir != "" {
+		dir = filepath.Join(e.cfg.Dir, fmt.Sprintf("shard-%03d", k.number))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			k.cl.trouble(k.number, err)
+			return nil, err
+		}
+	}
+	sh := newShard(&e.process, k.number, k.cl.log.Shards(), dir)
+	err := sh.open(ctx, k.cl.log)
+	if err == nil {
+		err = sh.lease.(journal.Shared).Serve(k.cl.answer(sh))
+		if err != nil {
+			sh.shut()
+		}
+	}
+	switch {
+	case err == nil:
+		k.cl.right(k.number)
+		return sh, nil
+	case !errors.Is(err, journal.ErrLocked) && !errors.Is(err, journal.ErrStale) && ctx.Err() == nil:
+		k.cl.trouble(k.number, err)
+	}
+	return nil, err
+}
+
+// close lets go of the shard: in order, for as long as there is.
+func (k *keeper) close(sh *shard) {
+	k.cl.mu.Lock()
+	ctx := k.cl.closing
+	k.cl.mu.Unlock()
+	if ctx == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), k.cl.e.cfg.Grace)
+		defer cancel()
+	}
+	sh.close(ctx)
+}
+
+func (cl *cluster) put(sh *shard) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.shards[sh.number] = sh
+}
+
+func (cl *cluster) remove(sh *shard) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	delete(cl.shards, sh.number)
+}
+
+// get returns a shard of this process.
+func (cl *cluster) get(n int) *shard {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.shards[n]
+}
+
+// own returns the shards of this process.
+func (cl *cluster) own() (list []*shard) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	for _, sh := range cl.shards {
+		list = append(list, sh)
+	}
+	return list
+}
+
+// trouble notes why a shard does not work.
+func (cl *cluster) trouble(n int, err error) {
+	text := cl.e.cfg.Redact(err.Error())
+	cl.e.cfg.Logger.Error("a shard can't be worked on; it is tried again", "shard", n, "error", text)
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	t, known := cl.wrong[n]
+	if !known {
+		t = Trouble{What: fmt.Sprintf("can't work on shard %d", n), Since: time.Now()}
+	}
+	t.Error = text
+	cl.wrong[n] = t
+}
+
+// right notes that a shard works, or is somebody else's.
+func (cl *cluster) right(n int) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	delete(cl.wrong, n)
+}
+
+func (cl *cluster) troubles() (list []Trouble) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	for _, t := range cl.wrong {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
+	return list
+}
+
+// place returns the shard of a new run, and its id. Workflows with a limit have
+// one shard for all their runs, because only an owner can count.
+func (cl *cluster) place(w *Workflow, key string) (shard int, id machine.ID) {
+	n := cl.log.Shards()
+	slot := rand.IntN(machine.Slots)
+	if key != "" {
+		slot = machine.KeySlot(key)
+	}
+	if shard = slot % n; w.limited() {
+		shard = machine.KeySlot("workflow "+w.Name()) % n
+	}
+	if slot%n != shard {
+		slot = rand.IntN(machine.Slots/n)*n + shard
+	}
+	return shard, machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot)
+}
+
+// unreached is an error of a shard that nobody could be asked for.
+type unreached struct {
+	shard int
+	err   error
+}
+
+func (u *unreached) Error() string { return fmt.Sprintf("shard %d: %v", u.shard, u.err) }
+func (u *unreached) Unwrap() error { return u.err }
+
+func isUnreached(err error) bool {
+	_, ok := errors.AsType[*unreached](err)
+	return ok
+}
+
+// ask asks the owner of a shard, wherever it is. As long as there is none it is
+// waited for.
+func (cl *cluster) ask(ctx context.Context, shard int, c *call) (answer, error) {
+	var last, refused error // why nobody was asked, and what was answered
+	a, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (answer, error) {
+		a, err := cl.askOnce(ctx, shard, c)
+		_, gone := errors.AsType[untaken](err)
+		switch {
+		case err == nil:
+			return a, nil
+		case gone, errors.Is(err, journal.ErrNobody), errors.Is(err, errBusy):
+			last = err
+			return a, err
+		case isUnreached(err) && c.repeatable():
+			last = err
+			return a, err
+		default:
+			refused = err
+			return a, retry.Permanent(err)
+		}
+	})
+	switch {
+	case err == nil, refused != nil:
+		return a, refused
+	case cl.stop.Err() != nil:
+		return a, ErrClosed
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if last == nil {
+		return a, &unreached{shard, err}
+	}
+	return a, &unreached{shard, fmt.Errorf("%w: %w", err, last)}
+}
+
+// repeatable reports whether a call may be made again when it is not known
+// whether it was carried out.
+func (c *call) repeatable() bool {
+	switch c.Op {
+	case opStart:
+		c.Start.Again = true
+		return true
+	case opGet, opHas, opWait, opList, opGroups, opFind, opStats, opSchedule, opSchedules:
+		return true
+	default:
+		return false
+	}
+}
+
+func (cl *cluster) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
+	if sh := cl.get(shard); sh != nil {
+		if a, err = sh.perform(ctx, c); errors.Is(err, ErrClosed) {
+			if _, gone := errors.AsType[untaken](err); !gone {
+				err = &unreached{shard, err}
+			}
+		}
+		return a, err
+	}
+	request, err := json.Marshal(c)
+	if err != nil {
+		return a, err
+	}
+	text, err := cl.log.Call(ctx, shard, request)
+	if err != nil {
+		if !errors.Is(err, journal.ErrNobody) {
+			err = &unreached{shard, fmt.Errorf("%w; it may have been done", err)}
+		}
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("answer of shard %d: %w", shard, err)
+	}
+	return a, a.Error.err()
+}
+
+// answer answers what other processes ask a shard.
+func (cl *cluster) answer(sh *shard) journal.Answer { return cl.answers(sh.called) }
+
+// answers answers calls, so many at once.
+func (cl *cluster) answers(perform func(context.Context, *call) (answer, error)) journal.Answer {
+	return func(request []byte, reply func([]byte)) {
+		c := new(call)
+		if err := json.Unmarshal(request, c); err != nil {
+			reply(sealed(answer{}, fmt.Errorf("%w: %w", errCall, err)))
+			return
+		}
+		select {
+		case cl.calls <- struct{}{}:
+		default:
+			reply(sealed(answer{}, errBusy))
+			return
+		}
+		go func() {
+			defer func() { <-cl.calls }()
+			ctx, cancel := context.WithTimeout(context.Background(), callTime)
+			defer cancel()
+			reply(sealed(perform(ctx, c)))
+		}()
+	}
+}
+
+// called does what another process asks.
+func (sh *shard) called(ctx context.Context, c *call) (answer, error) {
+	if c.Op != opWait {
+		return sh.perform(ctx, c)
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	a, err := sh.perform(ctx, c)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return a, err
+}
+
+// sealed returns an answer as it is sent.
+func sealed(a answer, err error) []byte {
+	a.Error = faultOf(err)
+	text, err := json.Marshal(a)
+	if err != nil {
+		text, _ = json.Marshal(answer{Error: faultOf(err)}) // of strings
+	}
+	return text
+}
+
+// settle waits until the handlers of a shard that was lost have ended, so that
+// they are not called again beside themselves. One that does not end is not
+// waited for longer than its grace.
+func (sh *shard) settle() {
+	ended := make(chan struct{})
+	go func() {
+		sh.attempts.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(sh.cfg.Grace):
+	}
+}

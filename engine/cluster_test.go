@@ -1,0 +1,443 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// together runs a test of several processes that share a log, in virtual time.
+func together(t *testing.T, test func(t *testing.T, s *memlog.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		test(t, &memlog.Store{Shards: 8})
+	})
+}
+
+// member is a process of a cluster.
+type member struct {
+	*Engine
+	log *memlog.Member
+}
+
+// joined opens an engine of the cluster, which is closed with the test.
+func joined(t *testing.T, s *memlog.Store, name string, cfg Config) *member {
+	t.Helper()
+	m := &member{log: s.Join(name)}
+	cfg.Log, cfg.Logger = m.log, quiet()
+	m.Engine = must(Open(t.Context(), cfg))
+	t.Cleanup(func() { _ = m.Close(gone()) })
+	return m
+}
+
+// kill ends a process as SIGKILL does, as far as others can see.
+func (m *member) kill() {
+	m.log.Kill()
+	_ = m.Close(gone())
+}
+
+// gone is the context of somebody who does not wait.
+func gone() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// settled waits until every shard has an owner.
+func settled(t *testing.T, members ...*member) {
+	t.Helper()
+	for range 1000 {
+		n := 0
+		for _, m := range members {
+			n += len(m.cluster.own())
+		}
+		if n == members[0].count() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("the shards have no owners")
+}
+
+func TestClusterSharesTheWork(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		var mu sync.Mutex
+		by := map[string]int{}
+		var all []*member
+		for _, name := range []string{"a", "b", "c"} {
+			w := one(t, func(_ context.Context, n int) (int, error) {
+				mu.Lock()
+				by[name]++
+				mu.Unlock()
+				return 2 * n, nil
+			})
+			all = append(all, joined(t, s, name, Config{Workflows: []*Workflow{w}}))
+		}
+		settled(t, all...)
+		for i := range 200 {
+			asked := all[i%3]
+			w, _ := asked.Workflow("one")
+			run := started(t, asked.Engine, w, i, Key(fmt.Sprint("key ", i)))
+			info := must(all[(i+1)%3].Wait(t.Context(), run.ID))
+			if info.State != "succeeded" || string(info.Output) != fmt.Sprint(2*i) {
+				t.Fatalf("%+v", info)
+			}
+			other := all[(i+2)%3]
+			w, _ = other.Workflow("one")
+			if again := started(t, other.Engine, w, i, Key(fmt.Sprint("key ", i))); again.ID != run.ID || !again.Existing {
+				t.Fatalf("the key is started anew by another process: %+v, want %s", again, run.ID)
+			}
+		}
+		for _, m := range all {
+			if n := by[m.log.Member()[:1]]; n < 30 {
+				t.Errorf("%s did %d of 200: %v", m.log.Member(), n, by)
+			}
+			stats := must(m.Stats(t.Context()))
+			if len(stats.Workflows) != 1 || stats.Workflows[0].Totals.Succeeded != 200 || len(stats.Silent) != 0 {
+				t.Errorf("%s counts %+v", m.log.Member(), stats)
+			}
+			if page := must(m.List(t.Context(), Filter{})); len(page.Runs) != 200 {
+				t.Errorf("%s lists %d", m.log.Member(), len(page.Runs))
+			}
+		}
+	})
+}
+
+func TestClusterCommandsReachTheOwner(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(ctx context.Context, _ int) (int, error) { return 0, retry.Permanent(errors.New("no")) })
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		for i := range 20 { // in shards of both
+			dead := started(t, a.Engine, w, i)
+			if info := must(b.Wait(t.Context(), dead.ID)); info.State != "dead" {
+				t.Fatal(info.State)
+			}
+			if err := b.Retry(t.Context(), dead.ID, "me"); err != nil {
+				t.Fatal(err)
+			}
+			if info := must(a.Wait(t.Context(), dead.ID)); info.Attempts != 2 {
+				t.Fatalf("%d attempts after a retry", info.Attempts)
+			}
+			next := must(b.Replay(t.Context(), dead.ID, []byte("7"), "me"))
+			if info := must(next.Wait(t.Context())); info.ReplayOf != dead.ID {
+				t.Fatalf("%+v", info)
+			}
+			later := started(t, b.Engine, w, i, In(time.Hour))
+			for _, step := range []struct {
+				do   func(context.Context, string, string) error
+				want string
+			}{{a.Pause, "paused"}, {b.Resume, "scheduled"}, {a.Cancel, "canceled"}} {
+				if err := step.do(t.Context(), later.ID, "me"); err != nil {
+					t.Fatal(err)
+				}
+				if info := must(b.Get(t.Context(), later.ID)); info.State != step.want {
+					t.Fatalf("%s, want %s", info.State, step.want)
+				}
+			}
+			if err := b.Cancel(t.Context(), later.ID, "me"); !errors.Is(err, ErrState) {
+				t.Fatalf("a second cancel: %v", err)
+			}
+			if ids := must(b.Find(t.Context(), later.ID, 5)); len(ids) != 1 {
+				t.Fatalf("found %q", ids)
+			}
+		}
+		if _, err := a.Get(t.Context(), "01ky00000000000000000000zz"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a run that never was: %v", err)
+		}
+	})
+}
+
+func TestClusterTakesOverFromTheDead(t *testing.T) {
+	t.Parallel()
+	for end, do := range map[string]func(*member){
+		"killed": (*member).kill,
+		"frozen": func(m *member) { m.log.Freeze(); time.AfterFunc(20*time.Second, m.log.Thaw) },
+		"closed": func(m *member) { _ = m.Close(context.Background()) },
+		"cut":    func(m *member) { m.log.Cut(); time.AfterFunc(20*time.Second, m.log.Heal) },
+	} {
+		t.Run(end, func(t *testing.T) { together(t, func(t *testing.T, s *memlog.Store) { takesOver(t, s, do) }) })
+	}
+}
+
+// takesOver ends one of two members, each of which has attempts that end with it.
+func takesOver(t *testing.T, s *memlog.Store, end func(*member)) {
+	t.Helper()
+	begun := make(chan struct{}, 100)
+	w := one(t, func(ctx context.Context, n int) (int, error) {
+		begun <- struct{}{}
+		if task, _ := TaskOf(ctx); task.Attempt == 1 {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		return n, nil
+	}, Policy("fixed(1s) attempts=1"))
+	a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+	b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+	settled(t, a, b)
+	var runs []Started
+	for i := range 20 {
+		runs = append(runs, started(t, b.Engine, w, i))
+	}
+	for range runs {
+		<-begun
+	}
+	end(a)
+	// One attempt is all there is, and one that was lost is not it.
+	moved := 0
+	for _, r := range runs {
+		info := must(b.Get(t.Context(), r.ID))
+		if info.State == "running" && info.Attempts == 1 { // it is b's, and goes on
+			if err := b.Cancel(t.Context(), r.ID, "the test"); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if info = must(b.Wait(t.Context(), r.ID)); info.State != "succeeded" {
+			t.Errorf("%s, %s", info.State, info.Error)
+		}
+		moved++
+	}
+	if moved < 3 || moved > 17 {
+		t.Errorf("%d of 20 runs were taken over", moved)
+	}
+	time.Sleep(time.Minute)
+	if stats := must(b.Stats(t.Context())); len(stats.Silent) > 0 || len(stats.Troubles) > 0 {
+		t.Errorf("a minute later: %+v", stats)
+	}
+}
+
+func TestClusterStartsOnceHoweverAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		var mu sync.Mutex
+		calls := map[int]int{}
+		w := one(t, func(_ context.Context, n int) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[n]++
+			return n, nil
+		})
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		random := rand.New(rand.NewPCG(1, 2))
+		var lost int
+		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			mu.Lock()
+			defer mu.Unlock()
+			if op.Name == "call" {
+				switch random.IntN(3) {
+				case 0:
+					f.Before = errors.New("not sent")
+				case 1:
+					f.After = errors.New("answer lost")
+					lost++
+				}
+			}
+			return f
+		})
+		for i := range 200 {
+			run := started(t, a.Engine, w, i)
+			if info := must(b.Wait(t.Context(), run.ID)); info.State != "succeeded" {
+				t.Fatal(info.State)
+			}
+		}
+		for i := range 200 {
+			if calls[i] != 1 {
+				t.Errorf("start %d: %d runs", i, calls[i])
+			}
+		}
+		if lost < 20 {
+			t.Errorf("%d answers were lost, which is too few to learn from", lost)
+		}
+		a.log.Disturb(nil)
+		if n := len(must(a.List(t.Context(), Filter{})).Runs); n != 200 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+func TestClusterNamesTheShardsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		for i := range 50 {
+			waited(t, started(t, a.Engine, w, i))
+		}
+		hidden := len(b.cluster.own())
+		b.log.Freeze()
+		page := must(a.List(t.Context(), Filter{}))
+		stats := must(a.Stats(t.Context()))
+		if len(page.Silent) != hidden && len(page.Silent) != 0 {
+			t.Errorf("shards %v are silent, want %d of them or, if the others were quick, none", page.Silent, hidden)
+		}
+		t.Logf("silent: %v in the list of %d, %v in the counts", page.Silent, len(page.Runs), stats.Silent)
+		settled(t, a)
+		if page = must(a.List(t.Context(), Filter{})); len(page.Runs) != 50 || len(page.Silent) != 0 {
+			t.Errorf("%d runs after the takeover, silent: %v", len(page.Runs), page.Silent)
+		}
+		b.log.Thaw()
+		time.Sleep(time.Minute)
+		settled(t, a, b)
+	})
+}
+
+func TestClusterKeepsALimit(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		var mu sync.Mutex
+		var now, most int
+		w := must(NewWorkflow("narrow", MaxRuns(2), Step("do", func(context.Context, int) (int, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return 0, nil
+		})))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		var runs []Started
+		for i := range 10 {
+			runs = append(runs, started(t, []*member{a, b}[i%2].Engine, w, i, Key(fmt.Sprint(i))))
+		}
+		for _, r := range runs {
+			waited(t, r)
+		}
+		if most != 2 {
+			t.Errorf("%d runs at once, want 2", most)
+		}
+	})
+}
+
+func TestClusterSchedulesStartOnce(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(context.Context, int) (int, error) { return 0, nil })
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		list := []Schedule{
+			{Name: "hourly", Workflow: "one", Cron: "0 * * * *", Input: []byte("1")},
+			{Name: "often", Workflow: "one", Cron: "*/10 * * * *", Input: []byte("1")},
+		}
+		for _, m := range []*member{a, b} {
+			if err := m.SetSchedules(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2*time.Hour + time.Second)
+		a.kill()
+		time.Sleep(time.Hour)
+		if n := len(must(b.List(t.Context(), Filter{})).Runs); n != 3+18 {
+			t.Errorf("%d runs in three hours, want 21", n)
+		}
+		if n := len(must(b.Schedules(t.Context()))); n != 2 {
+			t.Errorf("%d schedules", n)
+		}
+	})
+}
+
+func TestClusterSharesConcurrencyAmongShards(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		var mu sync.Mutex
+		var now, most int
+		w := one(t, func(context.Context, int) (int, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return 0, nil
+		})
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Concurrency: 3})
+		settled(t, a)
+		var runs []Started
+		for i := range 30 {
+			runs = append(runs, started(t, a.Engine, w, i))
+		}
+		begin := time.Now()
+		for _, r := range runs {
+			waited(t, r)
+		}
+		if most != 3 || time.Since(begin) > 12*time.Second {
+			t.Errorf("%d at once in %v, want 3 in 10s", most, time.Since(begin))
+		}
+	})
+}
+
+func TestClusterEventsComeFromAll(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
+		var mu sync.Mutex
+		observed := map[string]int{} // by run and kind
+		observe := func(ev retry.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			observed[ev.Run+ev.Kind.String()]++
+		}
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Observer: observe})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}, Observer: observe})
+		settled(t, a, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		seen, from := map[string]int{}, map[string]int{}
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			for ev := range a.Events(ctx, Now) {
+				if ev.Kind == retry.RunStarted {
+					seen[ev.Run]++
+					from[ev.Member]++
+				}
+			}
+		})
+		go func() {
+			for range b.Events(ctx, Now) { // so that each has what the other has told
+			}
+		}()
+		time.Sleep(5 * time.Second)
+		var runs []Started
+		for i := range 50 {
+			runs = append(runs, started(t, a.Engine, w, i))
+			waited(t, runs[i])
+		}
+		time.Sleep(10 * time.Second)
+		cancel()
+		reader.Wait()
+		for _, r := range runs {
+			if seen[r.ID] != 1 {
+				t.Errorf("the start of %s was told %d times", r.ID, seen[r.ID])
+			}
+			if n := observed[r.ID+retry.RunStarted.String()]; n != 1 {
+				t.Errorf("observers were shown the start of %s %d times", r.ID, n)
+			}
+		}
+		if from[""] == 0 || from[b.log.Member()] == 0 {
+			t.Errorf("they came from %v", from)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// List returns runs. It reads the view, which is a moment behind.
+func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
+	answers, silent, err := e.gather(ctx, &call{Op: opList, Filter: &f})
+	if err != nil {
+		return Page{}, err
+	}
+	if e.alone != nil {
+		return *answers[0].Page, nil
+	}
+	return mergePages(answers, silent, &f), nil
+}
+
+// mergePages puts the pages of all shards together. Each of them is in order.
+func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
+	limit := 0
+	for _, a := range answers {
+		if a != nil && len(a.Cursors) == 0 {
+			limit += len(a.Page.Runs) // without views there are no pages
+		}
+	}
+	limit = cmp.Or(limit, f.Limit, 100)
+	taken := make([]int, len(answers))
+	more := len(silent) > 0
+	for len(page.Runs) < limit {
+		first := -1
+		for n, a := range answers {
+			if a == nil || taken[n] >= len(a.Page.Runs) {
+				continue
+			}
+			if first < 0 || f.before(&a.Page.Runs[taken[n]], &answers[first].Page.Runs[taken[first]]) {
+				first = n
+			}
+		}
+		if first < 0 {
+			break
+		}
+		page.Runs = append(page.Runs, answers[first].Page.Runs[taken[first]])
+		taken[first]++
+	}
+	cursors := make([]string, len(answers))
+	for n, a := range answers {
+		switch {
+		case a == nil, taken[n] == 0:
+			cursors[n] = cursorOf(f.After, n)
+		case len(a.Cursors) >= taken[n]:
+			cursors[n] = a.Cursors[taken[n]-1]
+		}
+		if a != nil {
+			page.Behind += a.Page.Behind
+			more = more || taken[n] < len(a.Page.Runs) || a.Page.Next != ""
+		}
+	}
+	page.Silent = silent
+	if more && len(page.Runs) > 0 {
+		page.Next = strings.Join(cursors, ".")
+	}
+	return page
+}
+
+// before reports whether a run comes before another in the list.
+func (f *Filter) before(a, b *Info) bool {
+	switch {
+	case f.Order == "oldest":
+		return a.Created.Before(b.Created)
+	case f.Order == "next" && a.Next != nil && b.Next != nil:
+		return a.Next.Before(*b.Next)
+	default:
+		return b.Created.Before(a.Created)
+	}
+}
+
+// cursorOf returns the part of a cursor that belongs to a shard. One that is not
+// made of parts belongs to all: whoever reads it says what is wrong with it.
+func cursorOf(after string, shard int) string {
+	parts := strings.Split(after, ".")
+	if shard < len(parts) && len(parts) > 1 {
+		return parts[shard]
+	}
+	return after
+}
+
+// DeadGroups returns the dead runs grouped by how they failed, the largest first.
+// Of the workflows that exclude describes, as in Filter, there are none.
+func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) ([]Group, error) {
+	answers, _, err := e.gather(ctx, &call{Op: opGroups, Limit: limit, Exclude: exclude})
+	if err != nil {
+		return nil, err
+	}
+	if e.alone != nil {
+		return answers[0].Groups, nil
+	}
+	return mergeGroups(answers, limit), nil
+}
+
+// mergeGroups puts together what failed alike in several shards.
+func mergeGroups(answers []*answer, limit int) (groups []Group) {
+	type alike struct{ pattern, workflow, step string }
+	at := map[alike]int{}
+	for _, a := range answers {
+		if a == nil {
+			continue
+		}
+		for _, g := range a.Groups {
+			i, known := at[alike{g.Pattern, g.Workflow, g.Step}]
+			if !known {
+				at[alike{g.Pattern, g.Workflow, g.Step}] = len(groups)
+				groups = append(groups, g)
+				continue
+			}
+			sum := &groups[i]
+			sum.Count += g.Count
+			if g.Last.After(sum.Last) {
+				sum.Last, sum.Error = g.Last, g.Error
+			}
+			if g.First.Before(sum.First) {
+				sum.First = g.First
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(b.Count, a.Count) })
+	return groups[:min(len(groups), limit)]
+}
+
+// Stats returns where everything is. It costs the same however many runs there
+// are.
+func (e *Engine) Stats(ctx context.Context) (Stats, error) {
+	answers, silent, err := e.gather(ctx, &call{Op: opStats})
+	if err != nil {
+		return Stats{}, err
+	}
+	if e.alone != nil {
+		return *answers[0].Stats, nil
+	}
+	s := mergeStats(answers)
+	s.Silent = silent
+	s.Troubles = append(s.Troubles, e.cluster.troubles()...)
+	return s, nil
+}
+
+func mergeStats(answers []*answer) (sum Stats) {
+	at := map[string]int{}
+	sum.Missing = map[string]int{}
+	for n, a := range answers {
+		if a == nil {
+			continue
+		}
+		s := a.Stats
+		for _, w := range s.Workflows {
+			i, known := at[w.Name]
+			if !known {
+				i = len(sum.Workflows)
+				at[w.Name] = i
+				sum.Workflows = append(sum.Workflows, WorkflowStats{Name: w.Name, States: map[string]int{}})
+			}
+			sum.Workflows[i].add(w)
+		}
+		sum.Waiting += s.Waiting
+		sum.Running += s.Running
+		sum.Stuck += s.Stuck
+		sum.Behind += s.Behind
+		sum.Next = earlier(sum.Next, s.Next)
+		for handler, count := range s.Missing {
+			sum.Missing[handler] += count
+		}
+		for _, t := range s.Troubles {
+			t.What = "shard " + strconv.Itoa(n) + " " + t.What
+			sum.Troubles = append(sum.Troubles, t)
+		}
+	}
+	slices.SortFunc(sum.Workflows, func(a, b WorkflowStats) int { return cmp.Compare(a.Name, b.Name) })
+	return sum
+}
+
+func (w *WorkflowStats) add(other WorkflowStats) {
+	for state, n := range other.States {
+		w.States[state] += n
+	}
+	w.Totals.Add(other.Totals)
+}
+
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
+}
+
+// Troubles returns what keeps this process from doing its work at the moment.
+func (e *Engine) Troubles() []Trouble {
+	if e.alone != nil {
+		return e.alone.troubles()
+	}
+	list := e.cluster.troubles()
+	for _, sh := range e.cluster.own() {
+		for _, t := range sh.troubles() {
+			t.What = "shard " + strconv.Itoa(sh.number) + " " + t.What
+			list = append(list, t)
+		}
+	}
+	return list
+}
