@@ -35,6 +35,7 @@ var (
 type cluster struct {
 	e     *Engine
 	log   journal.Cluster
+	aim   aim
 	calls chan struct{} // places for calls of others
 	left  chan *keeper  // those that have let go of their shard
 
@@ -256,17 +257,43 @@ func (cl *cluster) troubles() (list []Trouble) {
 // one shard for all their runs, because only an owner can count.
 func (cl *cluster) place(w *Workflow, key string) (shard int, id machine.ID) {
 	n := cl.log.Shards()
-	slot := rand.IntN(machine.Slots)
-	if key != "" {
-		slot = machine.KeySlot(key)
-	}
-	if shard = slot % n; w.limited() {
+	slot := machine.KeySlot(key)
+	switch {
+	case w.limited():
 		shard = machine.KeySlot("workflow "+w.Name()) % n
+	case key != "":
+		shard = slot % n
+	default:
+		shard = cl.aim.next(n)
 	}
-	if slot%n != shard {
+	if key == "" || slot%n != shard {
 		slot = rand.IntN(machine.Slots/n)*n + shard
 	}
 	return shard, machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot)
+}
+
+// aim is where runs without a key are started. Those that come together go to the
+// same shard, whose owner stores them in one entry; over time all get as many.
+type aim struct {
+	mu    sync.Mutex
+	shard int
+	until time.Time
+	left  int
+}
+
+const (
+	aimFor  = 10 * time.Millisecond
+	aimRuns = 1000
+)
+
+func (a *aim) next(shards int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); a.left == 0 || now.After(a.until) {
+		a.shard, a.until, a.left = rand.IntN(shards), now.Add(aimFor), aimRuns
+	}
+	a.left--
+	return a.shard
 }
 
 // unreached is an error of a shard that nobody could be asked for.

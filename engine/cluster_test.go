@@ -121,7 +121,7 @@ func TestClusterCommandsReachTheOwner(t *testing.T) {
 		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
 		settled(t, a, b)
 		for i := range 20 { // in shards of both
-			dead := started(t, a.Engine, w, i)
+			dead := started(t, a.Engine, w, i, Key(fmt.Sprint(i)))
 			if info := must(b.Wait(t.Context(), dead.ID)); info.State != "dead" {
 				t.Fatal(info.State)
 			}
@@ -189,7 +189,7 @@ func takesOver(t *testing.T, s *memlog.Store, end func(*member)) {
 	settled(t, a, b)
 	var runs []Started
 	for i := range 20 {
-		runs = append(runs, started(t, b.Engine, w, i))
+		runs = append(runs, started(t, b.Engine, w, i, Key(fmt.Sprint(i))))
 	}
 	for range runs {
 		<-begun
@@ -251,6 +251,7 @@ func TestClusterStartsOnceHoweverAnswersAreLost(t *testing.T) {
 		})
 		for i := range 200 {
 			run := started(t, a.Engine, w, i)
+			time.Sleep(20 * time.Millisecond) // so that the next may have another shard
 			if info := must(b.Wait(t.Context(), run.ID)); info.State != "succeeded" {
 				t.Fatal(info.State)
 			}
@@ -278,7 +279,7 @@ func TestClusterNamesTheShardsThatDoNotAnswer(t *testing.T) {
 		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
 		settled(t, a, b)
 		for i := range 50 {
-			waited(t, started(t, a.Engine, w, i))
+			waited(t, started(t, a.Engine, w, i, Key(fmt.Sprint(i))))
 		}
 		hidden := len(b.cluster.own())
 		b.log.Freeze()
@@ -378,7 +379,7 @@ func TestClusterSharesConcurrencyAmongShards(t *testing.T) {
 		settled(t, a)
 		var runs []Started
 		for i := range 30 {
-			runs = append(runs, started(t, a.Engine, w, i))
+			runs = append(runs, started(t, a.Engine, w, i, Key(fmt.Sprint(i))))
 		}
 		begin := time.Now()
 		for _, r := range runs {
@@ -422,7 +423,7 @@ func TestClusterEventsComeFromAll(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		var runs []Started
 		for i := range 50 {
-			runs = append(runs, started(t, a.Engine, w, i))
+			runs = append(runs, started(t, a.Engine, w, i, Key(fmt.Sprint(i))))
 			waited(t, runs[i])
 		}
 		time.Sleep(10 * time.Second)
@@ -438,6 +439,37 @@ func TestClusterEventsComeFromAll(t *testing.T) {
 		}
 		if from[""] == 0 || from[b.log.Member()] == 0 {
 			t.Errorf("they came from %v", from)
+		}
+	})
+}
+
+func TestClusterSaysWhoHasWhat(t *testing.T) {
+	t.Parallel()
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		for i := range 16 {
+			started(t, b.Engine, w, i, In(time.Hour), Key(fmt.Sprint(i)))
+		}
+		info, ok, err := b.Cluster(t.Context())
+		if err != nil || !ok || len(info.Members) != 2 || len(info.Shards) != 8 || info.Self != b.log.Member() {
+			t.Fatalf("%+v, %v, %v", info, ok, err)
+		}
+		names, waiting := map[string]int{}, 0
+		for _, sh := range info.Shards {
+			names[sh.Name]++
+			waiting += sh.Waiting
+			if sh.Epoch == 0 || sh.Last == 0 {
+				t.Errorf("%+v", sh)
+			}
+		}
+		if names["a"] != 4 || names["b"] != 4 || waiting != 16 {
+			t.Errorf("owners %v, %d waits", names, waiting)
+		}
+		if _, ok, err := opened(t, Config{}).Cluster(t.Context()); ok || err != nil {
+			t.Errorf("an engine alone is a cluster: %v, %v", ok, err)
 		}
 	})
 }

@@ -86,5 +86,6 @@ type Shard struct {
 	First  uint64 `json:"first"` // sequences of its entries
 	Last   uint64 `json:"last"`
 	Bytes  uint64 `json:"bytes"`
+	Lag    uint64 `json:"lag"`             // entries that the slowest copy has yet to get
 	Error  string `json:"error,omitempty"` // why its state is not known
 }
