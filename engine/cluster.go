@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -42,10 +43,12 @@ type cluster struct {
 	stop      context.Context // until the engine is closed
 	halt      context.CancelFunc
 	mu        sync.Mutex
-	shards    map[int]*shard  // that work
-	wrong     map[int]Trouble // those that don't
-	watch     func()          // has the events of others followed
-	watched   chan struct{}   // somebody has
+	shards    map[int]*shard     // that work
+	wrong     map[int]Trouble    // those that don't
+	settled   map[string]bool    // whether the runs of a workflow are gathered
+	loose     map[string]Trouble // workflows whose limits do not hold for all
+	watch     func()             // has the events of others followed
+	watched   chan struct{}      // somebody has
 	followers sync.WaitGroup
 	closing   context.Context //nolint:containedctx // of Close; nil before
 }
@@ -54,6 +57,7 @@ type cluster struct {
 func join(e *Engine, log journal.Cluster) (*cluster, error) {
 	cl := &cluster{
 		e: e, log: log, calls: make(chan struct{}, maxCalls), left: make(chan *keeper), shards: map[int]*shard{}, wrong: map[int]Trouble{},
+		settled: map[string]bool{}, loose: map[string]Trouble{},
 	}
 	cl.stop, cl.halt = context.WithCancel(context.Background())
 	cl.watched = make(chan struct{})
@@ -246,20 +250,22 @@ func (cl *cluster) right(n int) {
 func (cl *cluster) troubles() (list []Trouble) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	for _, t := range cl.wrong {
-		list = append(list, t)
-	}
+	list = slices.AppendSeq(list, maps.Values(cl.wrong))
+	list = slices.AppendSeq(list, maps.Values(cl.loose))
 	slices.SortFunc(list, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
 	return list
 }
 
-// place returns the shard of a new run, and its id. Workflows with a limit have
-// one shard for all their runs, because only an owner can count.
-func (cl *cluster) place(w *Workflow, key string) (shard int, id machine.ID) {
+// place returns the shard of a new run, and its id.
+func (cl *cluster) place(ctx context.Context, w *Workflow, key string) (shard int, id machine.ID, err error) {
+	gathered, err := cl.gathered(ctx, w)
+	if err != nil {
+		return 0, id, err
+	}
 	n := cl.log.Shards()
 	slot := machine.KeySlot(key)
 	switch {
-	case w.limited():
+	case gathered:
 		shard = machine.KeySlot("workflow "+w.Name()) % n
 	case key != "":
 		shard = slot % n
@@ -269,7 +275,38 @@ func (cl *cluster) place(w *Workflow, key string) (shard int, id machine.ID) {
 	if key == "" || slot%n != shard {
 		slot = rand.IntN(machine.Slots/n)*n + shard
 	}
-	return shard, machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot)
+	return shard, machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot), nil
+}
+
+// gathered reports whether a workflow has one shard for all its runs. One with a
+// limit has, because only an owner can count. That is settled when it is first
+// started, or a key that was used before might be looked for in another shard.
+func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
+	name := w.Name()
+	cl.mu.Lock()
+	gathered, known := cl.settled[name]
+	cl.mu.Unlock()
+	if !known {
+		wish := map[bool]string{true: "gathered", false: "spread"}[w.limited()]
+		settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
+			return cl.log.Settle(ctx, "workflow."+name, wish)
+		})
+		if err != nil {
+			return false, fmt.Errorf("where the runs of %s are: %w", name, err)
+		}
+		gathered = settled == "gathered"
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.settled[name] = gathered
+	if _, told := cl.loose[name]; w.limited() && !gathered && !told {
+		cl.loose[name] = Trouble{
+			What: "the limit of workflow " + name + " holds in each shard apart", Since: time.Now(),
+			Error: "it had none when it was first started, and its runs are spread; give the workflow another name to have the limit for all of them",
+		}
+		cl.e.cfg.Logger.Warn(cl.loose[name].What, "because", cl.loose[name].Error)
+	}
+	return gathered, nil
 }
 
 // aim is where runs without a key are started. Those that come together go to the

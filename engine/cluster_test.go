@@ -331,6 +331,34 @@ func TestClusterKeepsALimit(t *testing.T) {
 	})
 }
 
+func TestClusterKeysOutliveAChangedLimit(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int{0, 2} {
+		together(t, func(t *testing.T, s *memlog.Store) {
+			step := Step("do", func(context.Context, int) (int, error) { return 0, nil })
+			versions := map[int]*Workflow{0: must(NewWorkflow("w", step)), 2: must(NewWorkflow("w", MaxRuns(2), step))}
+			a := joined(t, s, "a", Config{Workflows: []*Workflow{versions[first]}})
+			settled(t, a)
+			ids := map[string]string{}
+			for i := range 20 {
+				ids[fmt.Sprint(i)] = started(t, a.Engine, versions[first], i, Key(fmt.Sprint(i))).ID
+			}
+			if err := a.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b := joined(t, s, "b", Config{Workflows: []*Workflow{versions[2-first]}})
+			for key, id := range ids {
+				if again := started(t, b.Engine, versions[2-first], 1, Key(key)); again.ID != id || !again.Existing {
+					t.Errorf("key %s was run %s and is now %s", key, id, again.ID)
+				}
+			}
+			if n := len(b.Troubles()); n != map[int]int{0: 1, 2: 0}[first] {
+				t.Errorf("troubles: %+v", b.Troubles())
+			}
+		})
+	}
+}
+
 func TestClusterSchedulesStartOnce(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {

@@ -146,7 +146,10 @@ func (e *Engine) startAt(ctx context.Context, w *Workflow, s *machine.Start) (St
 	if len(s.Input) > e.cfg.MaxPayload {
 		return Started{}, tooLarge(w.def, s, e.cfg.MaxPayload)
 	}
-	shard, id := e.cluster.place(w, s.Key)
+	shard, id, err := e.cluster.place(ctx, w, s.Key)
+	if err != nil {
+		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
+	}
 	a, err := e.at(ctx, shard, &call{Op: opStart, Start: &start{
 		ID: id.String(), Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
 	}})

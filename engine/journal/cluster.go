@@ -47,6 +47,11 @@ type Cluster interface {
 	// Serve has requests to this member answered. It is called once.
 	Serve(Answer) error
 
+	// Settle agrees with all members, now and later, on the value of a name: the
+	// first that was ever given. Names are made of letters, digits, dots, dashes
+	// and underscores.
+	Settle(ctx context.Context, name, value string) (settled string, err error)
+
 	// Status returns who the members are and what they own.
 	Status(ctx context.Context) (Status, error)
 }

@@ -56,6 +56,23 @@ var statusTests = []clusterTest{
 			})
 		}
 	}},
+	{"what is settled is settled for all", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		settle := func(m journal.Cluster, name, value, want string) {
+			t.Helper()
+			if got, err := m.Settle(patient(t), name, value); err != nil || got != want {
+				t.Fatalf("Settle(%q, %q) = %q, %v; want %q", name, value, got, err, want)
+			}
+		}
+		settle(members[0], "a.b-c_D1", "one", "one")
+		settle(members[1], "a.b-c_D1", "two", "one")
+		settle(members[1], "other", "two", "two")
+		settle(members[0], "a.b-c_D1", "three", "one")
+		settle(members[0], "other", "", "two")
+		c.close(t, members[0])
+		c.close(t, members[1])
+		settle(c.join(t, 1)[0], "other", "four", "two")
+	}},
 	{"the status ends with its context, and with its member", func(t *testing.T, c *cluster) {
 		m := c.join(t, 1)[0]
 		ctx, cancel := context.WithCancel(t.Context())

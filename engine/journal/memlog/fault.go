@@ -8,10 +8,11 @@ import (
 // Operation is what a member asks of the store or of another member.
 type Operation struct {
 	// Name is that of the method, in lower case: lease, bounds, append, read,
-	// truncate, put, get, blobs, delete, call, ask or status.
+	// truncate, put, get, blobs, delete, call, ask, settle or
+	// status.
 	Name string
 
-	Shard int // -1 for ask and status
+	Shard int // -1 for ask, settle and status
 }
 
 // Fault is what goes wrong with an operation. The zero Fault is nothing.
@@ -22,7 +23,7 @@ type Fault struct {
 
 	// Late has it done so much later than After was returned: the request was
 	// on its way. An append then counts even if the lease has ended, if nothing
-	// was appended meanwhile. Leases and status know no Late.
+	// was appended meanwhile. Leases, settle and status know no Late.
 	Late time.Duration
 }
 

@@ -206,6 +206,27 @@ func (m *Member) Close() error {
 	return nil
 }
 
+// Settle implements [journal.Cluster].
+func (m *Member) Settle(ctx context.Context, name, value string) (string, error) {
+	f := m.fault(Operation{Name: "settle", Shard: -1})
+	if err := m.suffer(ctx, f); err != nil {
+		return "", err
+	}
+	unlock, err := m.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	s := m.store
+	if s.settled == nil {
+		s.settled = map[string]string{}
+	}
+	if _, known := s.settled[name]; !known {
+		s.settled[name] = value
+	}
+	return s.settled[name], f.After
+}
+
 // Status implements [journal.Cluster].
 func (m *Member) Status(ctx context.Context) (journal.Status, error) {
 	if err := m.suffer(ctx, m.fault(Operation{Name: "status", Shard: -1})); err != nil {

@@ -25,6 +25,7 @@ type Store struct {
 	shards  []*shard
 	members []*Member // that have joined and are not taken for dead
 	joined  int       // how many ever have
+	settled map[string]string
 }
 
 // defaultSilence is what a real cluster needs to tell a dead member from a slow one.
