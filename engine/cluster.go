@@ -319,7 +319,7 @@ type aim struct {
 }
 
 const (
-	aimFor  = 10 * time.Millisecond
+	aimFor  = 50 * time.Millisecond
 	aimRuns = 1000
 )
 
