@@ -21,6 +21,8 @@ import (
 const (
 	maxCalls = 4096             // of other processes, that are worked on at once
 	callTime = 30 * time.Second // that one may take here
+
+	lockedWait = 200 * time.Millisecond // before a shard is asked for again
 )
 
 var (
@@ -178,7 +180,9 @@ func (k *keeper) open(ctx context.Context) (*shard, error) {
 	case err == nil:
 		k.cl.right(k.number)
 		return sh, nil
-	case !errors.Is(err, journal.ErrLocked) && !errors.Is(err, journal.ErrStale) && ctx.Err() == nil:
+	case errors.Is(err, journal.ErrLocked), errors.Is(err, journal.ErrStale):
+		return nil, retry.After(err, lockedWait) // whoever has it is about to let go of it
+	case ctx.Err() == nil:
 		k.cl.trouble(k.number, err)
 	}
 	return nil, err
