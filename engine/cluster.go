@@ -270,7 +270,7 @@ func (cl *cluster) place(ctx context.Context, w *Workflow, key string) (shard in
 	slot := machine.KeySlot(key)
 	switch {
 	case gathered:
-		shard = machine.KeySlot("workflow "+w.Name()) % n
+		shard = machine.WorkflowSlot(w.Name()) % n
 	case key != "":
 		shard = slot % n
 	default:
@@ -291,14 +291,10 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 	gathered, known := cl.settled[name]
 	cl.mu.Unlock()
 	if !known {
-		wish := map[bool]string{true: "gathered", false: "spread"}[w.limited()]
-		settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
-			return cl.log.Settle(ctx, "workflow."+name, wish)
-		})
-		if err != nil {
-			return false, fmt.Errorf("where the runs of %s are: %w", name, err)
+		var err error
+		if gathered, err = settlePlace(ctx, cl.log, name, w.limited()); err != nil {
+			return false, err
 		}
-		gathered = settled == "gathered"
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -311,6 +307,18 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 		cl.e.cfg.Logger.Warn(cl.loose[name].What, "because", cl.loose[name].Error)
 	}
 	return gathered, nil
+}
+
+// settlePlace settles whether the runs of a workflow are gathered in one shard.
+func settlePlace(ctx context.Context, log journal.Cluster, workflow string, gathered bool) (bool, error) {
+	wish := map[bool]string{true: "gathered", false: "spread"}[gathered]
+	settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
+		return log.Settle(ctx, "workflow."+workflow, wish)
+	})
+	if err != nil {
+		return false, fmt.Errorf("where the runs of %s are: %w", workflow, err)
+	}
+	return settled == "gathered", nil
 }
 
 // aim is where runs without a key are started. Those that come together go to the

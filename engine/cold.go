@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // A snapshot is stored as blocks: the length of the compressed frame, and the
@@ -189,8 +190,8 @@ func (b *blockReader) fill() error {
 func (b *blockReader) close() { b.unzip.Close() }
 
 // readSnapshot restores a snapshot, and leaves in it what need not be in memory.
-func (sh *shard) readSnapshot(ctx context.Context, name string) (*machine.Machine, error) {
-	raw, err := sh.lease.Get(ctx, name)
+func (c *cold) readSnapshot(ctx context.Context, lease journal.Lease, name string, now int64) (*machine.Machine, error) {
+	raw, err := lease.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -201,11 +202,11 @@ func (sh *shard) readSnapshot(ctx context.Context, name string) (*machine.Machin
 		m, err := machine.Restore(in)
 		return m, errors.Join(err, raw.Close())
 	}
-	m, err := machine.RestoreCold(in, sh.clock.last)
+	m, err := machine.RestoreCold(in, now)
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
-	sh.cold.use(0, raw, in.blocks)
-	m.Cold(sh.cold.load)
+	c.use(0, raw, in.blocks)
+	m.Cold(c.load)
 	return m, nil
 }

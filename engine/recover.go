@@ -29,6 +29,9 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	if sh.lease, err = log.Lease(ctx, sh.number); err != nil {
 		return err
 	}
+	if err := movedTo(ctx, sh.lease); err != nil {
+		return err
+	}
 	sh.clock = newClock(boot)
 	if err := sh.restore(ctx); err != nil {
 		return err
@@ -84,7 +87,7 @@ func (sh *shard) restore(ctx context.Context) error {
 		if !ok || seq+1 < first || seq > last {
 			continue
 		}
-		m, err := sh.readSnapshot(ctx, b.Name)
+		m, err := sh.cold.readSnapshot(ctx, sh.lease, b.Name, sh.clock.last)
 		if errors.Is(err, machine.ErrFormat) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
@@ -127,11 +130,8 @@ func (sh *shard) replay(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
-		if err := sh.replayEntry(entry); err != nil {
-			if errors.Is(err, machine.ErrEncoding) {
-				err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
-			}
-			return fmt.Errorf("entry %d of the log: %w", entry.Seq, err)
+		if err := apply(sh.m, entry); err != nil {
+			return err
 		}
 		sh.seq = entry.Seq
 		sh.snapshots.grown(len(entry.Data))
@@ -142,20 +142,26 @@ func (sh *shard) replay(ctx context.Context) error {
 	return nil
 }
 
-func (sh *shard) replayEntry(entry journal.Entry) error {
-	begun := false
+// apply applies an entry of the log.
+func apply(m *machine.Machine, entry journal.Entry) error {
 	h, err := machine.ReadHeader(entry.Data)
-	if err != nil {
-		return err
+	if err == nil {
+		begun := false
+		_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+			if !begun { // what has no records says nothing of the time either
+				begun = true
+				m.Begin(entry.Seq, h)
+			}
+			return m.Apply(rec)
+		})
 	}
-	_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
-		if !begun {
-			begun = true
-			sh.m.Begin(entry.Seq, h)
-		}
-		return sh.m.Apply(rec)
-	})
-	return err
+	if errors.Is(err, machine.ErrEncoding) {
+		err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
+	}
+	if err != nil {
+		return fmt.Errorf("entry %d of the log: %w", entry.Seq, err)
+	}
+	return nil
 }
 
 // skipView passes over changes that the view has already. Finished runs are
@@ -257,7 +263,7 @@ func (sh *shard) fillView() error {
 }
 
 func (sh *shard) fillFrom(ctx context.Context, name string) error {
-	in, err := sh.openBlob(ctx, name)
+	in, err := openBlob(ctx, sh.lease, name)
 	if err != nil {
 		return err
 	}

@@ -162,6 +162,15 @@ func (e *Engine) spread(ctx context.Context, list []Schedule) error {
 	parts := make([][]Schedule, n)
 	for _, s := range list {
 		home := machine.KeySlot(s.Name) % n
+		if w := e.handlers.workflow(s.Workflow); w != nil && e.cluster != nil {
+			gathered, err := e.cluster.gathered(ctx, w)
+			if err != nil {
+				return err
+			}
+			if gathered { // it starts runs where it is itself
+				home = machine.WorkflowSlot(s.Workflow) % n
+			}
+		}
 		parts[home] = append(parts[home], s)
 	}
 	errs := make([]error, n)

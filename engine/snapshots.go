@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 const (
@@ -377,8 +378,8 @@ func newEncoder(w io.Writer) *zstd.Encoder {
 }
 
 // openBlob opens a compressed blob.
-func (sh *shard) openBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	raw, err := sh.lease.Get(ctx, name)
+func openBlob(ctx context.Context, lease journal.Lease, name string) (io.ReadCloser, error) {
+	raw, err := lease.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,321 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Layout says in which of several shards things belong: where they would be if they
+// had been started there.
+type Layout struct {
+	shards    int
+	schedules map[string]string // the workflow that each starts
+	together  map[string]bool // workflows
+}
+
+// NewLayout returns the layout of so many shards for what the machines have.
+func NewLayout(shards int, from ...*Machine) *Layout {
+	l := &Layout{shards: shards, schedules: map[string]string{}, together: map[string]bool{}}
+	for _, m := range from {
+		for name := range m.schedules {
+			l.schedules[name] = ""
+		}
+	}
+	return l
+}
+
+// Together makes all runs of a workflow belong in one shard, where they can be
+// counted.
+func (l *Layout) Together(workflow string) { l.together[workflow] = true }
+
+// Starts says which workflow a schedule starts.
+func (l *Layout) Starts(schedule, workflow string) { l.schedules[schedule] = workflow }
+
+// OfRun returns the shard of a run.
+func (l *Layout) OfRun(r *Run) int {
+	if r.Key == "" && !l.together[r.Def.Name] {
+		return r.ID.Slot() % l.shards
+	}
+	return l.OfKey(r.Key, r.Def.Name)
+}
+
+// OfKey returns the shard of the runs of a workflow with a key: where a second start
+// with the key looks for the first. A schedule starts runs where it is itself.
+func (l *Layout) OfKey(key, workflow string) int {
+	if name, ok := scheduleOf(key); ok {
+		if _, known := l.schedules[name]; known {
+			return l.OfSchedule(name)
+		}
+	}
+	if l.together[workflow] {
+		return WorkflowSlot(workflow) % l.shards
+	}
+	return KeySlot(key) % l.shards
+}
+
+// WorkflowSlot returns the slot of the runs of a workflow that are in one shard.
+func WorkflowSlot(name string) int { return KeySlot("workflow " + name) }
+
+// scheduleOf returns the schedule that makes starts with such a key, by its name
+// and the time.
+func scheduleOf(key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "schedule/")
+	i := strings.LastIndexByte(rest, '/')
+	if !ok || i < 0 {
+		return "", false
+	}
+	_, err := time.Parse(time.RFC3339, rest[i+1:])
+	return rest[:i], err == nil
+}
+
+// OfSchedule returns the shard of a schedule. One of a workflow that is in one
+// shard is there too: it starts runs where it is itself.
+func (l *Layout) OfSchedule(name string) int {
+	if w := l.schedules[name]; l.together[w] {
+		return WorkflowSlot(w) % l.shards
+	}
+	return KeySlot(name) % l.shards
+}
+
+// Check says what does not belong in the shard, if anything.
+func (l *Layout) Check(shard int, m *Machine) error {
+	for _, r := range m.all {
+		if at := l.OfRun(r); at != shard {
+			return fmt.Errorf("run %s is in shard %d and belongs in %d", r.ID, shard, at)
+		}
+	}
+	for key, k := range m.keys {
+		if at := l.OfKey(key, k.of.Name); at != shard {
+			return fmt.Errorf("key %q is in shard %d and belongs in %d", key, shard, at)
+		}
+	}
+	for name := range m.schedules {
+		if at := l.OfSchedule(name); at != shard {
+			return fmt.Errorf("schedule %q is in shard %d and belongs in %d", name, shard, at)
+		}
+	}
+	return nil
+}
+
+// Distribute takes everything out of the machines, which are the shards of one
+// state however it was laid out, and returns the shards of this layout. They are
+// states of an empty log: no run knows of an entry. What stood in a queue waits
+// in the timers again, and is due by the same times.
+//
+// A cold run stays cold, and is read from where it was. So the memory that this
+// takes does not depend on how large the inputs are.
+//
+// What the machines are left with is the definitions, for reading archives.
+func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
+	d := distribution{Layout: l, to: make([]*Machine, l.shards), numbers: map[shelf]uint32{}}
+	d.frames = append(d.frames, nil) // the number 0 means that a run is not cold
+	for i := range d.to {
+		d.to[i] = New()
+		d.to[i].Cold(d.load)
+	}
+	for _, m := range from {
+		if err := d.take(m); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range d.to {
+		slices.SortStableFunc(m.ended, func(a, b expiry) int { return cmp.Compare(a.at, b.at) })
+	}
+	return d.to, nil
+}
+
+// distribution is what goes on in Distribute.
+type distribution struct {
+	*Layout
+	to      []*Machine
+	frames  []func() ([]byte, error) // by their new number
+	numbers map[shelf]uint32
+}
+
+// shelf is a frame that cold runs of a machine are in.
+type shelf struct {
+	of    *Machine
+	frame uint32
+}
+
+func (d *distribution) load(frame uint32) ([]byte, error) { return d.frames[frame]() }
+
+// take takes everything out of a machine.
+func (d *distribution) take(m *Machine) error {
+	for _, r := range m.all {
+		if err := d.takeRun(m, r); err != nil {
+			return err
+		}
+	}
+	for _, e := range m.ended {
+		if err := d.takeKey(e, m.keys[e.key]); err != nil {
+			return err
+		}
+	}
+	for name, s := range m.schedules {
+		to := d.to[d.OfSchedule(name)]
+		if _, twice := to.schedules[name]; twice {
+			return fmt.Errorf("%w: schedule %q is there twice", ErrEncoding, name)
+		}
+		to.schedules[name] = s
+	}
+	for h, def := range m.defs {
+		if def.runs == 0 {
+			d.to[0].Learn(h, m)
+		}
+	}
+	for name, w := range m.workflows {
+		d.to[0].workflow(name).Totals.Add(w.Totals)
+	}
+	for _, to := range d.to {
+		if m.at >= to.at {
+			to.at, to.sinceBoot, to.boot = m.at, m.sinceBoot, m.boot
+		}
+	}
+	defs, used := m.defs, m.used
+	*m = *New()
+	m.defs, m.used = defs, used
+	return nil
+}
+
+// takeRun moves a run, which belongs to its new shard from then on.
+func (d *distribution) takeRun(m *Machine, r *Run) error {
+	to := d.to[d.OfRun(r)]
+	if _, twice := to.runs[r.ID]; twice {
+		return fmt.Errorf("%w: run %s is there twice", ErrEncoding, r.ID)
+	}
+	if k, taken := to.keys[r.Key]; taken && !r.Finished() {
+		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, r.Key, k.id, r.ID)
+	}
+	hash := r.Def.hash
+	to.Learn(hash, m)
+	r.Def = to.defs[hash]
+	r.version, r.snap, r.done, r.timer = 0, 0, 0, noTimer
+	r.dirty, r.Archived = false, false
+	for i := range r.Steps {
+		r.Steps[i].timer, r.Steps[i].queued = noTimer, false
+	}
+	if r.coldFrame != 0 {
+		r.coldFrame = d.number(shelf{m, r.coldFrame})
+	}
+	to.install(r)
+	return nil
+}
+
+// number returns the new number of a frame.
+func (d *distribution) number(s shelf) uint32 {
+	n, known := d.numbers[s]
+	if !known {
+		n = uint32(len(d.frames))
+		load := s.of.load // the machine is about to lose it
+		d.frames = append(d.frames, func() ([]byte, error) { return load(s.frame) })
+		d.numbers[s] = n
+	}
+	return n
+}
+
+// takeKey moves a key that is only remembered.
+func (d *distribution) takeKey(e expiry, k keyed) error {
+	to := d.to[d.OfKey(e.key, k.of.Name)]
+	if other, taken := to.keys[e.key]; taken {
+		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, e.key, other.id, k.id)
+	}
+	to.keys[e.key] = keyed{k.id, to.workflow(k.of.Name), k.ended}
+	to.ended = append(to.ended, e)
+	return nil
+}
+
+// Learn makes a definition known that another machine knows.
+func (m *Machine) Learn(h Hash, from *Machine) {
+	if used, stored := from.used[h]; stored {
+		m.used[h] = max(m.used[h], used)
+	}
+	if _, known := m.defs[h]; known {
+		return
+	}
+	d := *from.defs[h]
+	d.Steps = slices.Clone(d.Steps) // they know their queues
+	d.runs, d.open = 0, false
+	m.define(&d)
+}
+
+// Definitions yields what tells the definitions apart that are known.
+func (m *Machine) Definitions() iter.Seq[Hash] { return maps.Keys(m.defs) }
+
+func (t *Totals) list() [7]uint64 {
+	return [...]uint64{t.Started, t.Succeeded, t.Dead, t.Canceled, t.Attempts, t.Failures, t.Lost}
+}
+
+// Tally is an account of what a machine has. Those of all shards, added, are the
+// same however the state is laid out.
+type Tally struct {
+	Runs      [States]int // in memory, by where they are
+	Orphans   int         // attempts that run by the state
+	Keys      int
+	Schedules int
+	Timers    int
+	Totals    Totals
+	Sum       uint64 // of all contents, in whatever order
+}
+
+// Tally counts everything. Sums are comparable that were made with the same seed.
+func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
+	var b []byte
+	add := func() { t.Sum += maphash.Bytes(seed, b) }
+	for _, r := range m.all {
+		whole, err := m.whole(r)
+		if err != nil {
+			return t, err
+		}
+		plain := *whole
+		plain.version = 0
+		b = plain.append(append(b[:0], 'r'))
+		add()
+		t.Runs[r.State()]++
+		t.Orphans += int(r.running)
+	}
+	for key, k := range m.keys {
+		b = append(append(b[:0], 'k'), k.id[:]...)
+		b = binary.AppendVarint(appendBytes(b, k.of.Name), k.ended)
+		b = append(b, key...)
+		add()
+	}
+	for name, s := range m.schedules {
+		b = binary.AppendVarint(appendBytes(append(b[:0], 's'), name), s.Due)
+		b = append(b, s.Data...)
+		add()
+	}
+	for name, w := range m.workflows {
+		// A total may be made up of those of several shards: the sum is linear in it.
+		for i, n := range w.Totals.list() {
+			b = append(append(b[:0], 't', byte(i)), name...)
+			t.Sum += maphash.Bytes(seed, b) * n
+		}
+		t.Totals.Add(w.Totals)
+	}
+	t.Keys, t.Schedules, t.Timers = len(m.keys), len(m.schedules), len(m.timers.heap)
+	return t, nil
+}
+
+// Add adds the tally of another shard.
+func (t *Tally) Add(o Tally) {
+	for i, n := range o.Runs {
+		t.Runs[i] += n
+	}
+	t.Orphans += o.Orphans
+	t.Keys += o.Keys
+	t.Schedules += o.Schedules
+	t.Timers += o.Timers
+	t.Totals.Add(o.Totals)
+	t.Sum += o.Sum
+}
+
+// Empty reports whether nothing was ever started, and nothing is to be.
+func (t *Tally) Empty() bool { return *t == Tally{} }

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// pack writes the archives of the target. They come before the states: those must
+// have the definitions that they are read with.
+func (m *mover) pack(ctx context.Context) error {
+	zip := newEncoder(nil)
+	packers := make([]packer, len(m.to.leases))
+	for i, l := range m.to.leases {
+		packers[i] = packer{lease: l, seq: m.to.last[i], zip: zip, seed: m.seed, room: max(archiveAfter/len(packers), archiveFrame)}
+	}
+	err := m.archives(ctx, func(shard int, r *machine.Run, known *machine.Machine) error {
+		m.parts[shard].Learn(r.Def.Hash(), known)
+		return packers[shard].add(ctx, r)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range packers {
+		p := &packers[i]
+		if err := p.flush(ctx); err != nil {
+			return m.to.wrap(i, err)
+		}
+		m.moved.Bytes += p.stored
+		m.want.runs += p.count
+		m.want.sum += p.sum
+	}
+	return nil
+}
+
+// count counts the finished runs that are in archives.
+func (m *mover) count(ctx context.Context) error {
+	return m.archives(ctx, func(int, *machine.Run, *machine.Machine) error { return nil })
+}
+
+// archive is one of the source.
+type archive struct {
+	shard  int
+	name   string
+	newest int64
+}
+
+// keep takes a run that belongs in a shard of the target, by a definition that the
+// machine knows.
+type keep func(shard int, r *machine.Run, known *machine.Machine) error
+
+// archives reads the archives of the source, oldest first.
+func (m *mover) archives(ctx context.Context, take keep) error {
+	var list []archive
+	for i, f := range m.source {
+		for _, name := range f.archives {
+			a := archive{shard: i, name: name}
+			var seq uint64
+			_, _ = fmt.Sscanf(name, "archive-%d-%d", &seq, &a.newest) // it is for the order alone
+			list = append(list, a)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b archive) int { return cmp.Compare(a.newest, b.newest) })
+	seen := make([]recent, len(m.source))
+	for n, a := range list {
+		seen[a.shard].next()
+		if err := m.unpack(ctx, a, &seen[a.shard], take); err != nil {
+			return err
+		}
+		m.tell("archives", n+1, len(list))
+	}
+	return nil
+}
+
+// unpack reads an archive. Runs that are in memory too are left out.
+func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) error {
+	known := m.source[a.shard].m
+	var refused error // by the target, which says nothing of the archive
+	err := readArchive(ctx, m.from.leases[a.shard], a.name, known, func(r *machine.Run) error {
+		shard := m.layout.OfRun(r)
+		if _, there := m.parts[shard].Run(r.ID); there || !seen.add(r.ID) {
+			return nil
+		}
+		m.moved.Archived++
+		m.moved.Runs[r.State().String()]++
+		if refused = take(shard, r, known); refused != nil {
+			refused = m.to.wrap(shard, refused)
+		}
+		return refused
+	})
+	switch {
+	case err == nil || refused != nil:
+		return refused
+	case m.opts.LeaveUnreadable && ctx.Err() == nil && (errors.Is(err, machine.ErrEncoding) || errors.Is(err, journal.ErrDamaged)):
+		m.moved.Unreadable = append(m.moved.Unreadable, a.name)
+		return nil
+	}
+	return m.from.wrap(a.shard, fmt.Errorf("archive %s: %w", a.name, err))
+}
+
+func readArchive(ctx context.Context, lease journal.Lease, name string, known *machine.Machine, yield func(*machine.Run) error) error {
+	in, err := openBlob(ctx, lease, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return known.ReadArchive(in, func(r *machine.Run) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return yield(r)
+	})
+}
+
+// recent knows the runs of the last archives of a shard. If a process ended between
+// an archive and its snapshot, the next one has the same runs again.
+type recent [3]map[machine.ID]bool
+
+func (r *recent) next() {
+	copy(r[1:], r[:])
+	r[0] = map[machine.ID]bool{}
+}
+
+// add adds a run, unless it is known.
+func (r *recent) add(id machine.ID) bool {
+	for _, known := range r {
+		if known[id] {
+			return false
+		}
+	}
+	r[0][id] = true
+	return true
+}
+
+// archiveSpan is the longest time between the ends of two runs in an archive, and so
+// how much longer than wanted the older one may be kept.
+const archiveSpan = int64(24 * time.Hour)
+
+// packer writes the archives of a shard of the target.
+type packer struct {
+	lease journal.Lease
+	seq   uint64
+	zip   *zstd.Encoder
+	room  int // of an archive, in bytes
+
+	runs           []byte // of a frame that is not full
+	data           []byte // frames, compressed
+	oldest, newest int64  // ends of them
+	named          int64  // end that the last archive has in its name, in seconds
+
+	seed   maphash.Seed
+	count  int // runs
+	sum    uint64
+	stored int64 // bytes
+}
+
+func (p *packer) add(ctx context.Context, r *machine.Run) error {
+	oldest, newest := min(p.oldest, r.Ended), max(p.newest, r.Ended)
+	if len(p.runs)+len(p.data) == 0 || newest-oldest > archiveSpan {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+		oldest, newest = r.Ended, r.Ended
+	}
+	p.oldest, p.newest = oldest, newest
+	at := len(p.runs)
+	p.runs = r.Encode(p.runs)
+	p.count++
+	p.sum += maphash.Bytes(p.seed, p.runs[at:])
+	if len(p.runs) >= archiveFrame {
+		p.press()
+	}
+	if len(p.data) >= p.room {
+		return p.flush(ctx)
+	}
+	return nil
+}
+
+// press ends a frame. Each is compressed by itself: an encoder for each shard would
+// take more memory than all that is gathered.
+func (p *packer) press() {
+	if len(p.runs) > 0 {
+		p.data = p.zip.EncodeAll(machine.AppendArchive(nil, p.runs), p.data)
+		p.runs = p.runs[:0]
+	}
+}
+
+// flush stores an archive. None of a shard has the name of another.
+func (p *packer) flush(ctx context.Context) error {
+	if p.press(); len(p.data) == 0 {
+		return nil
+	}
+	p.named = max(p.newest/1e9, p.named+1)
+	name := fmt.Sprintf("archive-%020d-%d", p.seq, p.named)
+	err := p.lease.Put(ctx, name, func(out io.Writer) error {
+		_, err := out.Write(p.data)
+		return err
+	})
+	p.stored += int64(len(p.data))
+	p.data = p.data[:0]
+	return err
+}

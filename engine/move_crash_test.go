@@ -1,0 +1,302 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// mortal is a log whose process dies at a change.
+type mortal struct {
+	journal.Log
+	left  *atomic.Int64 // changes until then
+	after bool          // the last one is made all the same
+}
+
+var errDied = errors.New("the process died")
+
+func (m *mortal) Shards() int {
+	if c, ok := m.Log.(interface{ Shards() int }); ok {
+		return c.Shards()
+	}
+	return 1
+}
+
+func (m *mortal) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	l, err := m.Log.Lease(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	return &mortalLease{l, m}, nil
+}
+
+type mortalLease struct {
+	journal.Lease
+	log *mortal
+}
+
+func (l *mortalLease) change(do func() error) error {
+	n := l.log.left.Add(-1)
+	if n > 0 {
+		return do()
+	}
+	if n == 0 && l.log.after {
+		_ = do()
+	}
+	return errDied
+}
+
+func (l *mortalLease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
+	err = l.change(func() error { seq, err = l.Lease.Append(ctx, expected, id, data); return err })
+	return seq, err
+}
+
+func (l *mortalLease) Truncate(ctx context.Context, below uint64) error {
+	return l.change(func() error { return l.Lease.Truncate(ctx, below) })
+}
+
+func (l *mortalLease) Put(ctx context.Context, name string, write func(io.Writer) error) error {
+	return l.change(func() error { return l.Lease.Put(ctx, name, write) })
+}
+
+func (l *mortalLease) Delete(ctx context.Context, name string) error {
+	return l.change(func() error { return l.Lease.Delete(ctx, name) })
+}
+
+// copied returns a copy of all shards.
+func copied(t testing.TB, log journal.Log) rooms {
+	t.Helper()
+	var to rooms
+	leased(t, log, func(_ int, l journal.Lease) {
+		room := newRooms(1)
+		leased(t, room, func(_ int, c journal.Lease) { copyShard(t, l, c) })
+		to = append(to, room[0])
+	})
+	return to
+}
+
+func copyShard(t testing.TB, from, to journal.Lease) {
+	t.Helper()
+	ctx := context.Background()
+	first, _, err := from.Bounds(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range first - 1 {
+		must(to.Append(ctx, seq, journal.ID{1}, nil))
+	}
+	for e, err := range from.Read(ctx, first) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(to.Append(ctx, e.Seq-1, e.ID, e.Data))
+	}
+	if err := to.Truncate(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range must(from.Blobs(ctx)) {
+		in := must(from.Get(ctx, b.Name))
+		err := to.Put(ctx, b.Name, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+		if err != nil || in.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// consistent checks what must hold whenever a process dies in a move: nothing is
+// lost, and nothing can go on at both places.
+func consistent(t *testing.T, what string, from, to journal.Log, seed maphash.Seed, want machine.Tally) {
+	t.Helper()
+	if got, _ := states(t, from, seed); got != want {
+		t.Fatalf("%s: the source has %+v, had %+v", what, got, want)
+	}
+	source, target := refusals(t, from), refusals(t, to)
+	if refusedWith[*MovedError](source) != refusedWith[error](source) {
+		t.Fatalf("%s: the source says %v", what, source)
+	}
+	if refusedWith[*MovingError](target) != refusedWith[error](target) {
+		t.Fatalf("%s: the target says %v", what, target)
+	}
+	if refusedWith[*MovedError](source) == len(source) {
+		return
+	}
+	leased(t, to, func(shard int, l journal.Lease) {
+		if target[shard] != nil {
+			return
+		}
+		if got := must(must(fold(context.Background(), l)).m.Tally(seed)); !got.Empty() {
+			t.Fatalf("%s: shard %d of the target can be opened and has %+v, and the source says %v", what, shard, got, source)
+		}
+	})
+}
+
+// complete checks that a move is.
+func complete(t *testing.T, what string, from, to journal.Log, seed maphash.Seed, want machine.Tally, archived int) {
+	t.Helper()
+	source, target := refusals(t, from), refusals(t, to)
+	if refusedWith[*MovedError](source) != len(source) || refusedWith[error](target) != 0 {
+		t.Fatalf("%s: the source says %v, the target %v", what, source, target)
+	}
+	if got, n := states(t, to, seed); got != want || n != archived {
+		t.Fatalf("%s: the target has %+v and %d archived, want %+v and %d", what, got, n, want, archived)
+	}
+}
+
+// TestAMoveThatIsInterrupted lets the process die at every change that a move makes,
+// before it and after it.
+func TestAMoveThatIsInterrupted(t *testing.T) {
+	noLeaks(t)
+	h, seed := furnish(t, 100), maphash.MakeSeed()
+	two := newRooms(2)
+	must(Move(t.Context(), copied(t, folder(t, h.dir)), two, MoveOptions{}))
+	for _, test := range []struct {
+		name string
+		from journal.Log
+		to   int
+	}{{"from a folder to three shards", folder(t, h.dir), 3}, {"from two shards to one", two, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			want, archived := states(t, test.from, seed)
+			steps := 0
+			for after := range 2 {
+				for n, over := 1, false; !over; n++ {
+					what := fmt.Sprintf("dies at change %d, which is made %v", n, after == 1)
+					from, to, left := copied(t, test.from), newRooms(test.to), new(atomic.Int64)
+					left.Store(int64(n))
+					_, err := Move(t.Context(), &mortal{from, left, after == 1}, &mortal{to, left, after == 1}, MoveOptions{})
+					if over = err == nil; !over && !errors.Is(err, errDied) {
+						t.Fatalf("%s: Move() = %v", what, err)
+					}
+					consistent(t, what, from, to, seed, want)
+					if !over {
+						_, err = Move(t.Context(), from, to, MoveOptions{})
+					}
+					if _, gone := errors.AsType[*MovedError](err); err != nil && !gone { // gone if the last change was made
+						t.Fatalf("%s: again: %v", what, err)
+					}
+					complete(t, what, from, to, seed, want, archived)
+					steps = max(steps, n)
+				}
+			}
+			if steps < 12 {
+				t.Errorf("a move makes %d changes", steps)
+			}
+		})
+	}
+}
+
+// TestAMoveThatIsInterruptedAgainAndAgain also lets the source go on between the
+// attempts, where it can.
+func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
+	h, seed := furnish(t, 60), maphash.MakeSeed()
+	two := newRooms(2)
+	must(Move(t.Context(), folder(t, h.dir), two, MoveOptions{}))
+	for n := range 40 {
+		rng := rand.New(rand.NewPCG(uint64(n), 1))
+		from, to, left := copied(t, two), newRooms(3), new(atomic.Int64)
+		for tries := 0; ; tries++ {
+			what := fmt.Sprintf("seed %d, attempt %d", n, tries)
+			want, archived := states(t, from, seed)
+			left.Store(1 + rng.Int64N(40))
+			after := rng.IntN(2) == 0
+			_, err := Move(t.Context(), &mortal{from, left, after}, &mortal{to, left, after}, MoveOptions{})
+			consistent(t, what, from, to, seed, want)
+			if _, gone := errors.AsType[*MovedError](err); err == nil || gone {
+				complete(t, what, from, to, seed, want, archived)
+				break
+			}
+			if !errors.Is(err, errDied) {
+				t.Fatalf("%s: Move() = %v", what, err)
+			}
+			for i, err := range refusals(t, from) {
+				if err == nil && rng.IntN(2) == 0 {
+					h.visit(t, from[i])
+				}
+			}
+		}
+	}
+}
+
+// visit lets an engine work on a log for a moment.
+func (h *household) visit(t *testing.T, store *memlog.Store) {
+	t.Helper()
+	e := must(Open(t.Context(), Config{Log: store.Open(), Logger: quiet()}))
+	h.start(t, e, "foreign", "", In(time.Hour))
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// foreign is a log in which somebody else records something when it is told to.
+type foreign struct {
+	rooms
+	intrude atomic.Bool
+	say     *machine.Record // nil for nothing
+}
+
+func (f *foreign) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	l, err := f.rooms.Lease(ctx, shard)
+	return &foreignLease{l, f}, err
+}
+
+type foreignLease struct {
+	journal.Lease
+	log *foreign
+}
+
+func (l *foreignLease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (uint64, error) {
+	if l.log.intrude.CompareAndSwap(true, false) {
+		var e machine.Entry
+		e.Reset(1, 0)
+		if l.log.say != nil {
+			e.Add(l.log.say)
+		}
+		if _, err := l.Lease.Append(ctx, expected, journal.ID{7}, e.Bytes()); err != nil {
+			return 0, err
+		}
+	}
+	return l.Lease.Append(ctx, expected, id, data)
+}
+
+// A process that sleeps too long does not know that others have its shards.
+func TestAnotherOwnerInTheMiddleOfAMove(t *testing.T) {
+	h, seed := furnish(t, 60), maphash.MakeSeed()
+	for _, test := range []struct {
+		name, stage string
+		source      bool
+	}{
+		{"of the source, in the end", "verify", true},
+		{"of the target, in the beginning", "read", false},
+		{"of the target, in the end", "verify", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			from, to := &foreign{rooms: copied(t, folder(t, h.dir))}, &foreign{rooms: newRooms(2)}
+			from.say = &machine.Record{Kind: machine.Cron, At: 1, Due: 2, Text: "somebody else's", Data: []byte("{}")}
+			_, err := Move(t.Context(), from, to, MoveOptions{Progress: func(p MoveProgress) {
+				if p.Stage == test.stage && p.Done == p.Total {
+					from.intrude.Store(test.source)
+					to.intrude.Store(!test.source)
+				}
+			}})
+			if !errors.Is(err, journal.ErrStale) {
+				t.Errorf("Move() = %v", err)
+			}
+			want, archived := states(t, from, seed)
+			if got := want.Schedules - 1; got != 0 != test.source {
+				t.Errorf("%d schedules were added", got)
+			}
+			consistent(t, "after it", from, to, seed, want)
+			must(Move(t.Context(), from, to, MoveOptions{}))
+			complete(t, "again", from, to, seed, want, archived)
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// side is one of the two logs.
+type side struct {
+	what   string
+	leases []journal.Lease
+	last   []uint64 // entry of each shard, as far as this process knows
+
+	cluster journal.Cluster // nil if it is none
+}
+
+// lease takes all shards.
+func (s *side) lease(ctx context.Context, log journal.Log) error {
+	s.cluster, _ = log.(journal.Cluster)
+	shards := 1
+	if c, ok := log.(interface{ Shards() int }); ok {
+		shards = c.Shards()
+	}
+	if shards < 1 {
+		return fmt.Errorf("the %s has %d shards", s.what, shards)
+	}
+	for i := range shards {
+		l, err := log.Lease(ctx, i)
+		if errors.Is(err, journal.ErrLocked) {
+			return fmt.Errorf("%w; stop what uses it first%s", s.wrap(i, err), holder(ctx, log, i))
+		}
+		if err != nil {
+			return s.wrap(i, err)
+		}
+		s.leases = append(s.leases, l)
+		_, last, err := l.Bounds(ctx)
+		if err != nil {
+			return s.wrap(i, err)
+		}
+		s.last = append(s.last, last)
+	}
+	return nil
+}
+
+// holder returns who has a shard, if that can be known.
+func holder(ctx context.Context, log journal.Log, shard int) string {
+	c, ok := log.(journal.Cluster)
+	if !ok {
+		return ""
+	}
+	status, err := c.Status(ctx)
+	if err != nil || shard >= len(status.Shards) {
+		return ""
+	}
+	for _, member := range status.Members {
+		if member.ID == status.Shards[shard].Owner {
+			return ": " + member.Name
+		}
+	}
+	return ""
+}
+
+func (s *side) release() error {
+	var errs []error
+	for i, l := range s.leases {
+		if err := l.Release(); err != nil {
+			errs = append(errs, s.wrap(i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *side) wrap(shard int, err error) error {
+	return fmt.Errorf("shard %d of the %s: %w", shard, s.what, err)
+}
+
+// fence records an entry that changes nothing. It is refused if anybody else has
+// recorded something, whatever this process believes of its lease. And it makes
+// sure that nobody can who does not know of it.
+func (s *side) fence(ctx context.Context, shard int, move string) error {
+	var e machine.Entry
+	e.Reset(time.Now().UnixNano(), 0)
+	seq, err := s.leases[shard].Append(ctx, s.last[shard], fenceID(move, s.last[shard]+1), e.Bytes())
+	if err != nil {
+		return s.wrap(shard, err)
+	}
+	s.last[shard] = seq
+	return nil
+}
+
+// fenceID returns by what a fence of a move is known.
+func fenceID(move string, seq uint64) journal.ID {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", move, seq))
+	return journal.ID(sum[:16])
+}

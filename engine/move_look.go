@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// look finds out what earlier attempts have left, and whether the two can be the
+// source and the target.
+func (m *mover) look(ctx context.Context) error {
+	if err := m.identify(ctx); err != nil {
+		return err
+	}
+	begun, err := m.to.marks(ctx, movingBlob)
+	if err != nil {
+		return err
+	}
+	for i, k := range begun {
+		if k == nil {
+			continue
+		}
+		if k.Origin != m.ticket.Origin {
+			return m.to.wrap(i, &MovingError{k.From, k.At})
+		}
+		m.ticket.ID = k.ID
+	}
+	if m.arrived, err = m.left(ctx); err != nil || m.arrived {
+		return err
+	}
+	for i, k := range begun {
+		if k != nil {
+			continue // what is there is of an earlier attempt
+		}
+		if err := m.empty(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identify finds out which source it is, and that neither is in the middle of
+// something else.
+func (m *mover) identify(ctx context.Context) error {
+	m.ticket = mark{ID: rand.Text(), Origin: rand.Text(), From: m.opts.From, To: m.opts.To, At: time.Now()}
+	origin, err := readMark(ctx, m.from.leases[0], originBlob)
+	if err != nil {
+		return m.from.wrap(0, err)
+	}
+	if m.known = origin != nil; m.known {
+		m.ticket.Origin = origin.Origin
+	}
+	filling, err := m.from.marks(ctx, movingBlob)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(filling, isThere); i >= 0 {
+		return m.from.wrap(i, &MovingError{filling[i].From, filling[i].At})
+	}
+	away, err := m.to.marks(ctx, movedBlob)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(away, isThere); i >= 0 {
+		return m.to.wrap(i, &MovedError{away[i].To, away[i].At})
+	}
+	return nil
+}
+
+func isThere(k *mark) bool { return k != nil }
+
+// left reports whether the whole source was marked by an earlier attempt at this
+// move, which means that the target was complete then, and nothing has been
+// recorded in the source since. A source that is moving elsewhere is an error.
+func (m *mover) left(ctx context.Context) (bool, error) {
+	gone, err := m.from.marks(ctx, movedBlob)
+	if err != nil {
+		return false, err
+	}
+	all := true
+	for i, k := range gone {
+		if k == nil {
+			all = false
+			continue
+		}
+		if k.ID != m.ticket.ID {
+			return false, m.from.wrap(i, &MovedError{k.To, k.At})
+		}
+		same, err := m.untouched(ctx, i, k.Seq)
+		if err != nil {
+			return false, err
+		}
+		all = all && same
+	}
+	return all, nil
+}
+
+// untouched reports whether nothing was recorded in a shard of the source after
+// the entry, but by this move.
+func (m *mover) untouched(ctx context.Context, shard int, seq uint64) (bool, error) {
+	first, _, err := m.from.leases[shard].Bounds(ctx)
+	if err != nil {
+		return false, m.from.wrap(shard, err)
+	}
+	if seq+1 < first {
+		return false, nil
+	}
+	for entry, err := range m.from.leases[shard].Read(ctx, seq+1) {
+		if err != nil {
+			return false, m.from.wrap(shard, err)
+		}
+		if entry.ID != fenceID(m.ticket.ID, entry.Seq) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// empty fails if there is anything in a shard of the target.
+func (m *mover) empty(ctx context.Context, shard int) error {
+	f, err := fold(ctx, m.to.leases[shard])
+	if err != nil {
+		return m.to.wrap(shard, err)
+	}
+	defer f.cold.close()
+	t, err := f.m.Tally(m.seed)
+	if err != nil {
+		return m.to.wrap(shard, err)
+	}
+	if !t.Empty() || len(f.archives) > 0 {
+		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to an empty one", contents(&t, len(f.archives))))
+	}
+	return nil
+}
+
+// contents says what there is.
+func contents(t *machine.Tally, archives int) string {
+	var list []string
+	add := func(n int, what string) {
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	for state, n := range t.Runs {
+		add(n, machine.State(state).String()+" runs")
+	}
+	add(t.Keys, "keys")
+	add(t.Schedules, "schedules")
+	add(archives, "archives of finished runs")
+	return cmp.Or(strings.Join(list, ", "), "the counts of earlier runs")
+}

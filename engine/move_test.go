@@ -1,0 +1,361 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/sqlitelog"
+)
+
+// rooms are logs in memory that look like one with several shards.
+type rooms []*memlog.Store
+
+func newRooms(n int) rooms {
+	r := make(rooms, n)
+	for i := range r {
+		r[i] = new(memlog.Store)
+	}
+	return r
+}
+
+func (r rooms) Shards() int  { return len(r) }
+func (r rooms) Close() error { return nil }
+func (r rooms) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	return r[shard].Open().Lease(ctx, 0)
+}
+
+func folder(t testing.TB, dir string) journal.Log {
+	t.Helper()
+	log, err := sqlitelog.Open(t.Context(), sqlitelog.Config{Dir: dir, Durability: sqlitelog.OS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return log
+}
+
+// leased calls f with the lease of every shard.
+func leased(t testing.TB, log journal.Log, f func(shard int, l journal.Lease)) {
+	t.Helper()
+	s := side{what: "log"}
+	if err := s.lease(context.Background(), log); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range s.leases {
+		f(i, l)
+	}
+	if err := s.release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// states returns what the shards of a log have together, and how many finished
+// runs are in archives and nowhere else.
+func states(t testing.TB, log journal.Log, seed maphash.Seed) (sum machine.Tally, archived int) {
+	t.Helper()
+	leased(t, log, func(shard int, l journal.Lease) {
+		f := must(fold(context.Background(), l))
+		defer f.cold.close()
+		sum.Add(must(f.m.Tally(seed)))
+		for _, name := range f.archives {
+			err := readArchive(context.Background(), l, name, f.m, func(r *machine.Run) error {
+				if _, there := f.m.Run(r.ID); !there {
+					archived++
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return sum, archived
+}
+
+// refusals returns why the shards of a log can't be opened, nil for those that can.
+func refusals(t testing.TB, log journal.Log) (errs []error) {
+	t.Helper()
+	leased(t, log, func(_ int, l journal.Lease) { errs = append(errs, movedTo(context.Background(), l)) })
+	return errs
+}
+
+func refusedWith[E error](errs []error) (n int) {
+	for _, err := range errs {
+		if _, ok := errors.AsType[E](err); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	})
+}
+
+func TestMoveToAnotherFolder(t *testing.T) {
+	noLeaks(t)
+	h := furnish(t, 2000)
+	from, dir := folder(t, h.dir), t.TempDir()
+	to := folder(t, dir)
+	var stages []string
+	opts := MoveOptions{From: h.dir, To: dir, Progress: func(p MoveProgress) {
+		if !slices.Contains(stages, p.Stage) {
+			stages = append(stages, p.Stage)
+		}
+		if p.Done < 1 || p.Done > p.Total {
+			t.Errorf("progress %+v", p)
+		}
+	}}
+	moved := must(Move(t.Context(), from, to, opts))
+	h.counted(t, moved)
+	if moved.Bytes < 1000 || moved.FromShards != 1 || moved.ToShards != 1 {
+		t.Errorf("Move() = %+v", moved)
+	}
+	if got := strings.Join(stages, " "); got != "read archives write verify" {
+		t.Errorf("stages: %s", got)
+	}
+	var gone *MovedError
+	if errs := refusals(t, from); !errors.As(errs[0], &gone) || gone.To != dir || !strings.Contains(gone.Error(), dir) || gone.At.IsZero() {
+		t.Errorf("the source says %v", errs)
+	}
+	if errs := refusals(t, to); errs[0] != nil {
+		t.Errorf("the target says %v", errs)
+	}
+	if _, err := Move(t.Context(), from, folder(t, t.TempDir()), MoveOptions{}); !errors.As(err, &gone) {
+		t.Errorf("a second move = %v", err)
+	}
+	to.Close()
+	h.unpacked(t, dir)
+}
+
+func TestMoveToSeveralShardsAndBack(t *testing.T) {
+	noLeaks(t)
+	for _, n := range []int{1, 3, 32} {
+		t.Run(fmt.Sprint(n, " shards"), func(t *testing.T) {
+			h := furnish(t, 1000)
+			seed := maphash.MakeSeed()
+			want, _ := states(t, folder(t, h.dir), seed)
+			there, other, dir := newRooms(n), newRooms(5), t.TempDir()
+			first := must(Move(t.Context(), folder(t, h.dir), there, MoveOptions{}))
+			h.counted(t, first)
+			if got, archived := states(t, there, seed); got != want || archived != first.Archived {
+				t.Errorf("the shards have %+v and %d archived, want %+v and %d", got, archived, want, first.Archived)
+			}
+			h.counted(t, must(Move(t.Context(), there, other, MoveOptions{}))) // another number of shards
+			back := folder(t, dir)
+			moved := must(Move(t.Context(), other, back, MoveOptions{}))
+			h.counted(t, moved)
+			if moved.FromShards != 5 || moved.ToShards != 1 {
+				t.Errorf("Move() = %+v", moved)
+			}
+			back.Close()
+			h.unpacked(t, dir)
+		})
+	}
+}
+
+// What was moved to a cluster goes on there as if it had been started there.
+func TestMoveToAClusterAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, began := newErrands(), time.Now()
+		home, cluster, back := new(memlog.Store), &memlog.Store{Shards: 8}, new(memlog.Store)
+		e := r.open(t, home.Open())
+		ids := r.begin(t, e)
+		nameless := started(t, e, r.narrow, 1, In(90*time.Minute)).ID
+		time.Sleep(45 * time.Minute) // the schedule was due once
+		ended(t, e)
+		mover := cluster.Join("mover")
+		moved := must(Move(t.Context(), home.Open(), mover, MoveOptions{Workflows: []*Workflow{r.wait, r.narrow}}))
+		if moved.ToShards != 8 || moved.Keys != 51 || moved.Schedules != 1 || moved.Runs["waiting"] != 40 || moved.Runs["scheduled"] != 11 {
+			t.Errorf("Move() = %+v", moved)
+		}
+		mover.Close()
+
+		a, b := r.open(t, cluster.Join("a")), r.open(t, cluster.Join("b"))
+		time.Sleep(time.Minute)
+		r.known(t, ids, a)
+		r.known(t, ids, b)
+		if i := must(b.Get(t.Context(), nameless)); i.State != "scheduled" {
+			t.Errorf("a run that is elsewhere than its id says is %s", i.State)
+		}
+		time.Sleep(2 * time.Hour)
+		for i := range 40 {
+			if got, want := r.went(i), began.Add(time.Hour); !got.Equal(want) {
+				t.Errorf("run %d goes on at %v, want %v", i, got, want)
+			}
+		}
+		if most, reports := r.counts(); most != 2 || reports != 3 {
+			t.Errorf("%d runs of at most 2 at once; the schedule was due %d times, want 3", most, reports)
+		}
+		mover = cluster.Join("mover")
+		_, err := Move(t.Context(), mover, back.Open(), MoveOptions{})
+		if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "stop what uses it first") {
+			t.Errorf("Move() of what is in use = %v", err)
+		}
+		mover.Close()
+		time.Sleep(time.Minute)
+		ended(t, a, b)
+
+		mover = cluster.Join("mover")
+		moved = must(Move(t.Context(), mover, back.Open(), MoveOptions{}))
+		if moved.FromShards != 8 || moved.Runs["succeeded"] != 54 {
+			t.Errorf("Move() = %+v", moved)
+		}
+		mover.Close()
+		e = r.open(t, back.Open())
+		r.known(t, ids, e)
+		time.Sleep(time.Hour)
+		if _, reports := r.counts(); reports != 4 {
+			t.Errorf("the schedule was due %d times, want 4", reports)
+		}
+		ended(t, e)
+	})
+}
+
+func TestADryRunWritesNothing(t *testing.T) {
+	h := furnish(t, 200)
+	from, to := folder(t, h.dir), newRooms(3)
+	look := func(log journal.Log) (all string) {
+		leased(t, log, func(_ int, l journal.Lease) {
+			first, last, err := l.Bounds(t.Context())
+			all += fmt.Sprintln(first, last, err, must(l.Blobs(t.Context())))
+		})
+		return all
+	}
+	source, target := look(from), look(to)
+	moved := must(Move(t.Context(), from, to, MoveOptions{DryRun: true}))
+	h.counted(t, moved)
+	if moved.Bytes != 0 || look(from) != source || look(to) != target {
+		t.Errorf("Move() = %+v, and the source is %s, the target %s", moved, look(from), look(to))
+	}
+	again := must(Move(t.Context(), from, to, MoveOptions{}))
+	if again.Stood, again.Bytes, moved.Stood = 0, 0, 0; fmt.Sprint(again) != fmt.Sprint(moved) {
+		t.Errorf("Move() = %+v, and a dry run %+v", again, moved)
+	}
+}
+
+func TestLogsThatAreRefused(t *testing.T) {
+	h := furnish(t, 60)
+	full := copied(t, folder(t, h.dir))
+	used := newRooms(2)
+	h.visit(t, used[1])
+	half := func() rooms {
+		to, left := newRooms(2), new(atomic.Int64)
+		left.Store(10)
+		_, err := Move(t.Context(), copied(t, full), &mortal{to, left, false}, MoveOptions{From: "the old one"})
+		if !errors.Is(err, errDied) || !strings.Contains(err.Error(), "until the move is repeated") {
+			t.Fatal(err)
+		}
+		return to
+	}
+	gone := copied(t, full)
+	must(Move(t.Context(), gone, newRooms(1), MoveOptions{To: "the new one"}))
+	undecided, tried := copied(t, full), newRooms(2)
+	left := new(atomic.Int64)
+	left.Store(10)
+	_, _ = Move(t.Context(), undecided, &mortal{tried, left, false}, MoveOptions{To: "the first one"})
+	must(Move(t.Context(), undecided, newRooms(1), MoveOptions{To: "the second one"}))
+	busy := newRooms(3)
+	must(busy.Lease(t.Context(), 2))
+	shared := &memlog.Store{Shards: 3}
+	must(shared.Join("somebody").Lease(t.Context(), 1))
+	damaged := copied(t, full)
+	leased(t, damaged, func(_ int, l journal.Lease) {
+		for _, b := range must(l.Blobs(t.Context())) {
+			if strings.HasPrefix(b.Name, "snapshot-") {
+				l.Put(t.Context(), b.Name, func(io.Writer) error { return nil })
+			}
+		}
+	})
+	unread := newRooms(1)
+	leased(t, unread, func(_ int, l journal.Lease) {
+		l.Put(t.Context(), movedBlob, func(w io.Writer) error { _, err := io.WriteString(w, "?"); return err })
+	})
+	for _, test := range []struct {
+		name     string
+		from, to journal.Log
+		want     string
+	}{
+		{"a target with runs", copied(t, full), used, "shard 1 of the target: it is not empty, it has 1 scheduled runs; move to an empty one"},
+		{"a target like the source", copied(t, full), copied(t, full), "archives of finished runs; move to an empty one"},
+		{"a target of another source", copied(t, full), half(), "shard 0 of the target: a move from the old one to here began on "},
+		{"a source that is a half-filled target", half(), newRooms(1), "shard 0 of the source: a move from the old one to here"},
+		{"a source that was moved", gone, newRooms(1), "shard 0 of the source: everything here was moved to the new one on "},
+		{"a source that was moved elsewhere in the end", undecided, tried, "shard 0 of the source: everything here was moved to the second one on "},
+		{"a target that was moved away", copied(t, full), gone, "shard 0 of the target: everything here was moved to the new one on "},
+		{"a source that is in use", busy, newRooms(1), "shard 2 of the source: memlog: the log is in use by another process; stop what uses it first"},
+		{"a target that is in use", copied(t, full), busy, "shard 2 of the target: memlog: the log is in use by another process; stop what uses it first"},
+		{"a target that a known process uses", copied(t, full), shared.Join("me"), "shard 1 of the target: memlog: the log is in use by another process; stop what uses it first: somebody"},
+		{"a source that is damaged", damaged, newRooms(1), "and no snapshot leads up to it"},
+		{"a target that is damaged", copied(t, full), damaged, "and no snapshot leads up to it"},
+		{"a source without shards", newRooms(0), newRooms(1), "the source has 0 shards"},
+		{"a mark that can't be read", unread, newRooms(1), `the log is damaged: blob "moved"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := Move(t.Context(), test.from, test.to, MoveOptions{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Move() = %v, want %q", err, test.want)
+			}
+		})
+	}
+	if errs := refusals(t, half()); refusedWith[*MovingError](errs) != 2 {
+		t.Errorf("a half-filled target says %v", errs)
+	}
+	if errs := refusals(t, unread); errs[0] == nil {
+		t.Error("a log whose mark can't be read can be opened")
+	}
+}
+
+// An engine that was opened and closed on a log leaves entries there, and nothing else.
+func TestATargetThatNothingHappenedIn(t *testing.T) {
+	h, seed := furnish(t, 60), maphash.MakeSeed()
+	from, to := copied(t, folder(t, h.dir)), newRooms(2)
+	for _, s := range to {
+		for range 3 {
+			if err := must(Open(t.Context(), Config{Log: s.Open(), Logger: quiet()})).Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want, archived := states(t, from, seed)
+	must(Move(t.Context(), from, to, MoveOptions{}))
+	complete(t, "then", from, to, seed, want, archived)
+}
+
+// A snapshot that can't be read must not look like an empty log.
+func TestAMovedStateThatIsDamaged(t *testing.T) {
+	h := furnish(t, 60)
+	dir := t.TempDir()
+	to := folder(t, dir)
+	must(Move(t.Context(), folder(t, h.dir), to, MoveOptions{}))
+	leased(t, to, func(_ int, l journal.Lease) {
+		for _, b := range must(l.Blobs(t.Context())) {
+			if strings.HasPrefix(b.Name, "snapshot-") {
+				l.Put(t.Context(), b.Name, func(w io.Writer) error { _, err := io.WriteString(w, "?"); return err })
+			}
+		}
+	})
+	to.Close()
+	if e, err := Open(t.Context(), Config{Dir: dir, Logger: quiet()}); !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("Open() = %v", err)
+		if err == nil {
+			e.Close(t.Context())
+		}
+	}
+}
