@@ -116,10 +116,10 @@ func (sh *shard) answered(r *request) error {
 }
 
 func (sh *shard) reason() error {
-	if sh.err != nil {
-		return sh.err
+	if sh.err == nil || errors.Is(sh.err, ErrClosed) {
+		return ErrClosed
 	}
-	return ErrClosed
+	return fmt.Errorf("%w: %w", ErrClosed, sh.err)
 }
 
 // run owns the state until the engine is closed.
