@@ -190,8 +190,8 @@ func (b *blockReader) fill() error {
 func (b *blockReader) close() { b.unzip.Close() }
 
 // readSnapshot restores a snapshot, and leaves in it what need not be in memory.
-func (c *cold) readSnapshot(ctx context.Context, lease journal.Lease, name string, now int64) (*machine.Machine, error) {
-	raw, err := lease.Get(ctx, name)
+func (c *cold) readSnapshot(ctx context.Context, log journal.Reader, name string, now int64) (*machine.Machine, error) {
+	raw, err := log.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -20,11 +20,11 @@ type folded struct {
 
 // fold reads the last snapshot that can be read, and the log after it. It changes
 // nothing.
-func fold(ctx context.Context, lease journal.Lease) (*folded, error) {
+func fold(ctx context.Context, log journal.Reader) (*folded, error) {
 	f := &folded{m: machine.New()}
-	err := f.restore(ctx, lease)
+	err := f.restore(ctx, log)
 	if err == nil {
-		err = f.replay(ctx, lease)
+		err = f.replay(ctx, log)
 	}
 	if err != nil {
 		f.cold.close()
@@ -33,12 +33,12 @@ func fold(ctx context.Context, lease journal.Lease) (*folded, error) {
 	return f, nil
 }
 
-func (f *folded) restore(ctx context.Context, lease journal.Lease) error {
-	blobs, err := lease.Blobs(ctx)
+func (f *folded) restore(ctx context.Context, log journal.Reader) error {
+	blobs, err := log.Blobs(ctx)
 	if err != nil {
 		return err
 	}
-	first, last, err := lease.Bounds(ctx)
+	first, last, err := log.Bounds(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (f *folded) restore(ctx context.Context, lease journal.Lease) error {
 	}
 	var bad []error
 	for _, name := range slices.Backward(names) {
-		m, err := f.cold.readSnapshot(ctx, lease, name, time.Now().UnixNano())
+		m, err := f.cold.readSnapshot(ctx, log, name, time.Now().UnixNano())
 		if err == nil {
 			f.m = m
 			return nil
@@ -70,8 +70,8 @@ func (f *folded) restore(ctx context.Context, lease journal.Lease) error {
 	return nil
 }
 
-func (f *folded) replay(ctx context.Context, lease journal.Lease) error {
-	for entry, err := range lease.Read(ctx, f.m.Seq()+1) {
+func (f *folded) replay(ctx context.Context, log journal.Reader) error {
+	for entry, err := range log.Read(ctx, f.m.Seq()+1) {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
-	"github.com/tideover/tideover/engine/journal"
 )
 
 // Filter says which runs are listed.
@@ -178,22 +176,6 @@ func (sh *shard) stats(ctx context.Context) (*Stats, error) {
 		s.Stuck, s.Troubles = sh.stuck.Load(), sh.troubles()
 	}
 	return s, err
-}
-
-// Backup copies everything to a folder, while the engine goes on. The copy is
-// opened like the original.
-func (e *Engine) Backup(ctx context.Context, dir string) error {
-	if e.alone == nil {
-		return errors.New("backup: of a cluster, copy its streams")
-	}
-	b, ok := e.alone.lease.(journal.Backuper)
-	if !ok {
-		return errors.New("backup: this log can't be copied")
-	}
-	if err := b.Backup(ctx, dir); err != nil {
-		return fmt.Errorf("backup: %w", err)
-	}
-	return nil
 }
 
 // DiskUsage returns the bytes that the engine's folder takes, by file.

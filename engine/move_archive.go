@@ -86,7 +86,7 @@ func (m *mover) archives(ctx context.Context, take keep) error {
 func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) error {
 	known := m.source[a.shard].m
 	var refused error // by the target, which says nothing of the archive
-	err := readArchive(ctx, m.from.leases[a.shard], a.name, known, func(r *machine.Run) error {
+	err := readArchive(ctx, m.from.readers[a.shard], a.name, known, func(r *machine.Run) error {
 		shard := m.layout.OfRun(r)
 		if _, there := m.parts[shard].Run(r.ID); there || !seen.add(r.ID) {
 			return nil
@@ -101,6 +101,8 @@ func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) 
 	switch {
 	case err == nil || refused != nil:
 		return refused
+	case m.from.leases == nil && errors.Is(err, journal.ErrNoBlob):
+		return nil // its owner has removed it meanwhile: what is in it was kept long enough
 	case m.opts.LeaveUnreadable && ctx.Err() == nil && (errors.Is(err, machine.ErrEncoding) || errors.Is(err, journal.ErrDamaged)):
 		m.moved.Unreadable = append(m.moved.Unreadable, a.name)
 		return nil
@@ -108,8 +110,8 @@ func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) 
 	return m.from.wrap(a.shard, fmt.Errorf("archive %s: %w", a.name, err))
 }
 
-func readArchive(ctx context.Context, lease journal.Lease, name string, known *machine.Machine, yield func(*machine.Run) error) error {
-	in, err := openBlob(ctx, lease, name)
+func readArchive(ctx context.Context, log journal.Reader, name string, known *machine.Machine, yield func(*machine.Run) error) error {
+	in, err := openBlob(ctx, log, name)
 	if err != nil {
 		return err
 	}

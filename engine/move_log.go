@@ -13,9 +13,10 @@ import (
 
 // side is one of the two logs.
 type side struct {
-	what   string
-	leases []journal.Lease
-	last   []uint64 // entry of each shard, as far as this process knows
+	what    string
+	leases  []journal.Lease  // none if it is only read
+	readers []journal.Reader // of the same shards
+	last    []uint64         // entry of each shard, as far as this process knows
 
 	cluster journal.Cluster // nil if it is none
 }
@@ -38,12 +39,24 @@ func (s *side) lease(ctx context.Context, log journal.Log) error {
 		if err != nil {
 			return s.wrap(i, err)
 		}
-		s.leases = append(s.leases, l)
+		s.leases, s.readers = append(s.leases, l), append(s.readers, l)
 		_, last, err := l.Bounds(ctx)
 		if err != nil {
 			return s.wrap(i, err)
 		}
 		s.last = append(s.last, last)
+	}
+	return nil
+}
+
+// peek reads all shards of a cluster, and owns none.
+func (s *side) peek(ctx context.Context, log journal.Cluster) error {
+	for i := range log.Shards() {
+		r, err := log.Peek(ctx, i)
+		if err != nil {
+			return s.wrap(i, err)
+		}
+		s.readers = append(s.readers, r)
 	}
 	return nil
 }

@@ -45,10 +45,14 @@ func (m *mover) look(ctx context.Context) error {
 	return nil
 }
 
+func newTicket(o MoveOptions) mark {
+	return mark{ID: rand.Text(), Origin: rand.Text(), From: o.From, To: o.To, At: time.Now()}
+}
+
 // identify finds out which source it is, and that neither is in the middle of
 // something else.
 func (m *mover) identify(ctx context.Context) error {
-	m.ticket = mark{ID: rand.Text(), Origin: rand.Text(), From: m.opts.From, To: m.opts.To, At: time.Now()}
+	m.ticket = newTicket(m.opts)
 	origin, err := readMark(ctx, m.from.leases[0], originBlob)
 	if err != nil {
 		return m.from.wrap(0, err)

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
 )
+
+// foldPolicy is for a log that is in use: what was about to be read may have been
+// cut off, because there is a newer snapshot.
+var foldPolicy = retry.Must("fixed(1s) attempts=5")
 
 // read folds the source, and lays it out as the target.
 func (m *mover) read(ctx context.Context) error {
 	var from []*machine.Machine
-	for i, l := range m.from.leases {
-		f, err := fold(ctx, l)
+	for i, r := range m.from.readers {
+		f, err := retry.Value(ctx, foldPolicy, func(ctx context.Context) (*folded, error) { return fold(ctx, r) })
 		if err != nil {
 			return m.from.wrap(i, err)
 		}
@@ -24,7 +29,7 @@ func (m *mover) read(ctx context.Context) error {
 		for h := range f.m.Definitions() {
 			m.missing[h] = true
 		}
-		m.tell("read", i+1, len(m.from.leases))
+		m.tell("read", i+1, len(m.from.readers))
 	}
 	t := &m.want.state
 	for state, n := range t.Runs {

@@ -378,8 +378,8 @@ func newEncoder(w io.Writer) *zstd.Encoder {
 }
 
 // openBlob opens a compressed blob.
-func openBlob(ctx context.Context, lease journal.Lease, name string) (io.ReadCloser, error) {
-	raw, err := lease.Get(ctx, name)
+func openBlob(ctx context.Context, log journal.Reader, name string) (io.ReadCloser, error) {
+	raw, err := log.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,10 @@ type Cluster interface {
 	// it leases, when its owner has let go of it.
 	Assigned() (shards []int, changed <-chan struct{})
 
+	// Peek returns a reader of a shard, whoever owns it. What it is about to read
+	// the owner may cut off or remove: that is an error, as it is for a lease.
+	Peek(ctx context.Context, shard int) (Reader, error)
+
 	// Call asks the process that serves the shard, and returns its answer.
 	// With ErrNobody the request was not delivered; with any other error it may
 	// have been, and may have been carried out. It does not wait for a process

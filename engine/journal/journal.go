@@ -71,12 +71,10 @@ type Log interface {
 // time; everything else by any, also while an append is under way. After Release
 // everything is ErrStale.
 type Lease interface {
+	Reader
+
 	// Epoch returns the number of the lease, from 1.
 	Epoch() uint64
-
-	// Bounds returns the sequences of the first and the last entry. In an empty
-	// log last is first-1; a new one has the bounds 1 and 0.
-	Bounds(ctx context.Context) (first, last uint64, err error)
 
 	// Append records an entry after the one with the sequence expected, and
 	// returns when it is as durable as the backend promises. The same append,
@@ -84,11 +82,6 @@ type Lease interface {
 	// been recorded after all, that is a success. Appending after anything but the last entry, or
 	// under a lease that has been taken over, is ErrStale.
 	Append(ctx context.Context, expected uint64, id ID, data []byte) (seq uint64, err error)
-
-	// Read yields the entries from the sequence on, in order, up to the last one
-	// at the time of the call. A sequence that was cut off is an error. Data is
-	// valid until the next turn.
-	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
 
 	// Truncate removes the entries below the sequence, at most all there are, in
 	// steps that do not hold up appends for long.
@@ -98,12 +91,6 @@ type Lease interface {
 	// an entry. An existing blob of that name is replaced.
 	Put(ctx context.Context, name string, write func(io.Writer) error) error
 
-	// Get opens a blob, or fails with ErrNoBlob.
-	Get(ctx context.Context, name string) (io.ReadCloser, error)
-
-	// Blobs lists all blobs by name, in the order of their names.
-	Blobs(ctx context.Context) ([]Blob, error)
-
 	// Delete removes a blob. One that is not there is not an error.
 	Delete(ctx context.Context, name string) error
 
@@ -112,6 +99,24 @@ type Lease interface {
 
 	// Release gives up the lease.
 	Release() error
+}
+
+// Reader reads what is recorded in a shard.
+type Reader interface {
+	// Bounds returns the sequences of the first and the last entry. In an empty
+	// log last is first-1; a new one has the bounds 1 and 0.
+	Bounds(ctx context.Context) (first, last uint64, err error)
+
+	// Read yields the entries from the sequence on, in order, up to the last one
+	// at the time of the call. A sequence that was cut off is an error. Data is
+	// valid until the next turn.
+	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
+
+	// Get opens a blob, or fails with ErrNoBlob.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
+
+	// Blobs lists all blobs by name, in the order of their names.
+	Blobs(ctx context.Context) ([]Blob, error)
 }
 
 // Blob describes a stored blob. Names are made of lower-case letters, digits,

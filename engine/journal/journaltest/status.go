@@ -1,9 +1,11 @@
 package journaltest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +74,51 @@ var statusTests = []clusterTest{
 		c.close(t, members[0])
 		c.close(t, members[1])
 		settle(c.join(t, 1)[0], "other", "four", "two")
+	}},
+	{"anybody can read a shard", func(t *testing.T, c *cluster) {
+		members := c.join(t, 2)
+		l := take(t, members[0], 3)
+		appendN(t, l, 0, 20)
+		put(t, l, "state", "of 20")
+		truncate(t, l, 5)
+		for _, m := range members {
+			r, err := m.Peek(patient(t), 3)
+			if err != nil {
+				t.Fatalf("Peek(3) = %v", err)
+			}
+			first, last, err := r.Bounds(patient(t))
+			if err != nil || first != 5 || last != 20 {
+				t.Fatalf("Bounds() = %d, %d, %v; want 5, 20", first, last, err)
+			}
+			n := uint64(5)
+			for e, err := range r.Read(patient(t), 5) {
+				if err != nil || e.Seq != n || !bytes.Equal(e.Data, entryData(n)) {
+					t.Fatalf("Read yields %d, %v; want %d", e.Seq, err, n)
+				}
+				n++
+			}
+			if n != 21 {
+				t.Fatalf("Read ends before %d", n)
+			}
+			blobs, err := r.Blobs(patient(t))
+			if err != nil || len(blobs) != 1 || blobs[0].Name != "state" {
+				t.Fatalf("Blobs() = %+v, %v", blobs, err)
+			}
+			in, err := r.Get(patient(t), "state")
+			if err != nil {
+				t.Fatalf("Get() = %v", err)
+			}
+			text, err := io.ReadAll(in)
+			if _ = in.Close(); err != nil || string(text) != "of 20" {
+				t.Fatalf("Get() reads %q, %v", text, err)
+			}
+			_, err = r.Get(patient(t), "none")
+			wantError(t, "Get of no blob", err, journal.ErrNoBlob)
+		}
+		appendN(t, l, 20, 1) // it is still the owner's
+		if _, err := members[0].Peek(patient(t), clusterShards); err == nil {
+			t.Error("Peek at a shard that is not there succeeds")
+		}
 	}},
 	{"the status ends with its context, and with its member", func(t *testing.T, c *cluster) {
 		m := c.join(t, 1)[0]

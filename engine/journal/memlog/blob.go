@@ -29,23 +29,29 @@ func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) erro
 }
 
 func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	return do(ctx, l, "get", func(s *shard) (io.ReadCloser, error) {
-		b, ok := s.blobs[name]
-		if !ok {
-			return nil, fmt.Errorf("memlog: %w: %s", journal.ErrNoBlob, name)
-		}
-		return io.NopCloser(bytes.NewReader(b.data)), nil
-	})
+	return do(ctx, l, "get", func(s *shard) (io.ReadCloser, error) { return s.get(name) })
+}
+
+// get opens a blob.
+func (s *shard) get(name string) (io.ReadCloser, error) {
+	b, ok := s.blobs[name]
+	if !ok {
+		return nil, fmt.Errorf("memlog: %w: %s", journal.ErrNoBlob, name)
+	}
+	return io.NopCloser(bytes.NewReader(b.data)), nil
 }
 
 func (l *lease) Blobs(ctx context.Context) ([]journal.Blob, error) {
-	return do(ctx, l, "blobs", func(s *shard) (list []journal.Blob, err error) {
-		for _, name := range slices.Sorted(maps.Keys(s.blobs)) {
-			b := s.blobs[name]
-			list = append(list, journal.Blob{Name: name, Size: int64(len(b.data)), Time: b.time})
-		}
-		return list, nil
-	})
+	return do(ctx, l, "blobs", func(s *shard) ([]journal.Blob, error) { return s.list(), nil })
+}
+
+// list lists the blobs.
+func (s *shard) list() (list []journal.Blob) {
+	for _, name := range slices.Sorted(maps.Keys(s.blobs)) {
+		b := s.blobs[name]
+		list = append(list, journal.Blob{Name: name, Size: int64(len(b.data)), Time: b.time})
+	}
+	return list
 }
 
 func (l *lease) Delete(ctx context.Context, name string) error {
