@@ -5,10 +5,11 @@ TESTFLAGS ?=
 FUZZTIME  ?= 1m
 RUNS      ?= 10000
 KILLS     ?= 100
+HARMS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway lint fuzz build clean crash soak
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster lint fuzz build clean crash crash-cluster soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,8 +42,14 @@ bench-waiting: ## the engine with a million runs that wait; writes docs/durable-
 bench-gateway: ## the gateway beside proxies; ROUNDS, SECONDS; writes docs/gateway-benchmarks.md
 	ROUNDS='$(ROUNDS)' SECONDS_EACH='$(SECONDS)' bash bench/gateway/run.sh
 
+bench-cluster: ## the engine on three servers that sync each message
+	$(GO) test ./engine/jetstream/clustertest -run '^$$' -bench ThreeNodes -benchtime 100000x -count 3 -timeout 1h
+
 crash: ## thousands of runs, the process killed again and again
 	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)
+
+crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS
+	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)
 
 soak: ## a steady load for SOAK; disk and memory must stay flat
 	$(GO) test ./engine -run TestSoak -v -timeout 2h -soak $(SOAK)

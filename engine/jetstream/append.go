@@ -1,0 +1,108 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// Append implements [journal.Lease]. It gives up after some seconds; then the
+// caller may repeat it.
+func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
+	if err := l.append(ctx, journal.Entry{Seq: expected + 1, Epoch: l.epoch, ID: id, Data: data}); err != nil {
+		return 0, fmt.Errorf("append after %d to shard %d: %w", expected, l.shard, plain(err))
+	}
+	return expected + 1, nil
+}
+
+func (l *lease) append(ctx context.Context, e journal.Entry) (err error) {
+	if len(e.Data) > journal.MaxEntry {
+		return fmt.Errorf("%w: %d bytes, at most %d", journal.ErrTooLarge, len(e.Data), journal.MaxEntry)
+	}
+	if err := l.pass(ctx, l.turn); err != nil {
+		return err
+	}
+	defer func() { <-l.turn }()
+	if !l.unsure.Load() && e.Seq != l.last.Load()+1 {
+		// It is a repeat, or its caller is out of date.
+		for a := range asks.Attempts(ctx, &err) {
+			err = l.settle(a.Context(), e)
+		}
+		return err
+	}
+	m := encode(l.subject, e)
+	for a := range appends.Attempts(ctx, &err) {
+		err = l.publish(a.Context(), e, m)
+	}
+	return err
+}
+
+// publish sends the entry once. It may be repeated after every error: the server
+// takes it only in its place, and only once.
+func (l *lease) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error {
+	if err := l.usable(ctx); err != nil {
+		return err
+	}
+	ack, err := l.stream.publish(ctx, m)
+	switch {
+	case err == nil && ack.Sequence == e.Seq && !ack.Duplicate:
+		l.recorded(e.Seq)
+		return nil
+	case err == nil && ack.Sequence != e.Seq:
+		return fmt.Errorf("%w: the id of this entry is that of entry %d", journal.ErrStale, ack.Sequence)
+	case err == nil, errors.Is(err, errConflict):
+		return l.settle(ctx, e)
+	case errors.Is(err, errGone):
+		return l.stream.deleted(err)
+	case !errors.Is(err, journal.ErrFull):
+		l.unsure.Store(true)
+	}
+	return err
+}
+
+func (l *lease) recorded(seq uint64) {
+	raise(&l.last, seq)
+	l.unsure.Store(false)
+}
+
+// settle finds out what is in the place of the entry.
+func (l *lease) settle(ctx context.Context, e journal.Entry) error {
+	m, err := l.stream.get(ctx, getRequest{Seq: e.Seq})
+	if errors.Is(err, errNoMessage) {
+		return l.settleMissing(ctx, e)
+	}
+	if err != nil {
+		return err
+	}
+	found, err := decode(m)
+	if err != nil {
+		return err
+	}
+	if found.ID == e.ID && found.Epoch == e.Epoch {
+		l.recorded(e.Seq)
+		return nil
+	}
+	if found.Epoch > l.epoch {
+		l.lose(errTakenOver)
+	}
+	return fmt.Errorf("%w: entry %d was recorded with epoch %d, not %d, or is another one",
+		journal.ErrStale, found.Seq, found.Epoch, l.epoch)
+}
+
+// settleMissing says why the place is empty.
+func (l *lease) settleMissing(ctx context.Context, e journal.Entry) error {
+	s, err := l.log.logStateSince(ctx, l.stream, l.last.Load())
+	switch {
+	case err != nil:
+		return err
+	case s.last+1 == e.Seq:
+		// The leader counts entries that are not confirmed yet, such as this one
+		// from an earlier attempt. It may yet come to nothing.
+		return fmt.Errorf("%w: stream %s has not confirmed entry %d yet", errNoQuorum, l.stream.name, e.Seq)
+	default:
+		return fmt.Errorf("%w: the log has the entries %d to %d", journal.ErrStale, s.first, s.last)
+	}
+}

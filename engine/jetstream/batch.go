@@ -1,0 +1,56 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// batch yields the messages of a request for many. Any replica answers, also one
+// that is behind: what is missing at the end may yet be there. It returns up to
+// which sequence of the stream the answer is true, if the request makes the
+// server say so.
+func (s stream) batch(ctx context.Context, request getRequest, each func(message) error) (upTo uint64, err error) {
+	sub, err := s.c.request(apiPrefix+"DIRECT.GET."+s.name, request)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", s.name, err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // if the connection is closed it is gone as well
+	during, cancel := s.c.whileConnected(ctx)
+	defer cancel()
+	for {
+		m, err := sub.NextMsgWithContext(during)
+		if err != nil {
+			return 0, s.c.transportError(ctx, s.name, s.c.wasCut(during, err))
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "204": // the end
+			upTo, _ = strconv.ParseUint(m.Header.Get("Nats-UpTo-Sequence"), 10, 64) // 0 if there is none
+			return upTo, nil
+		case "404":
+			return 0, fmt.Errorf("%w: stream %s", errNoMessage, s.name)
+		default:
+			return 0, fmt.Errorf("stream %s: the server answers %s %s", s.name, status, m.Header.Get("Description"))
+		}
+		stored, err := storedMessage(m)
+		if err != nil {
+			return 0, fmt.Errorf("stream %s: %w", s.name, err)
+		}
+		if err := each(stored); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// storedMessage reads what a server adds to a message that it hands out.
+func storedMessage(m *nats.Msg) (message, error) {
+	seq, err := strconv.ParseUint(m.Header.Get(natsjs.SequenceHeader), 10, 64)
+	if err != nil {
+		return message{}, fmt.Errorf("a message without sequence: %w", err)
+	}
+	return message{subject: m.Header.Get(natsjs.SubjectHeader), seq: seq, header: m.Header, data: m.Data}, nil
+}

@@ -1,0 +1,103 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// bucket is the key-value bucket of the cluster: who is there and who owns what.
+// It is one that NATS's own tools can read.
+type bucket struct {
+	stream
+	name string
+}
+
+func newBucket(c *conn, n names) bucket {
+	return bucket{stream{c, n.bucketStream()}, n.bucket()}
+}
+
+// record is a value in the bucket. Its revision tells it from other values that
+// the key has had, or will have.
+type record struct {
+	key      string
+	value    []byte
+	revision uint64
+}
+
+// Headers of NATS's key-value buckets.
+const (
+	operationHeader = "KV-Operation"
+	operationPurge  = "PURGE"
+
+	// markerTime is how long the place of a removed key is marked. It only has to
+	// outlive what replicas and readers may be behind.
+	markerTime = "60s"
+)
+
+func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
+
+// get returns a record, or errNoMessage if the key has no value.
+func (b bucket) get(ctx context.Context, key string) (record, error) {
+	m, err := b.stream.get(ctx, getRequest{Last: b.subject(key)})
+	if err == nil && m.header.Get(operationHeader) != "" {
+		err = fmt.Errorf("%w: key %s was removed", errNoMessage, key)
+	}
+	return record{key, m.data, m.seq}, err
+}
+
+// put stores a value in place of the one with the revision: 0 means that there
+// is none. Otherwise it fails with errConflict. An answer that was lost is not
+// looked for.
+func (b bucket) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	m := b.message(key, revision)
+	m.Data = value
+	ack, err := b.publish(ctx, m)
+	if err != nil {
+		return 0, fmt.Errorf("put key %s: %w", key, err)
+	}
+	return ack.Sequence, nil
+}
+
+func (b bucket) message(key string, revision uint64) *nats.Msg {
+	return &nats.Msg{Subject: b.subject(key), Header: nats.Header{
+		natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},
+	}}
+}
+
+// remove removes the value with the revision, or fails with errConflict.
+func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
+	m := b.message(key, revision)
+	m.Header.Set(operationHeader, operationPurge)
+	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupSubject)
+	m.Header.Set(natsjs.MsgTTLHeader, markerTime)
+	if _, err := b.publish(ctx, m); err != nil {
+		return fmt.Errorf("remove key %s: %w", key, err)
+	}
+	return nil
+}
+
+// all returns the records of all members and shards, and the revision of the
+// bucket. It asks any replica, so what it returns may be older than what was
+// returned before. A server answers with 1024 at most.
+func (b bucket) all(ctx context.Context) (records []record, revision uint64, err error) {
+	keys := []string{b.subject("member.*"), b.subject("shard.*")}
+	revision, err = b.batch(ctx, getRequest{MultiLast: keys}, func(m message) error {
+		if m.header.Get(operationHeader) == "" {
+			records = append(records, record{strings.TrimPrefix(m.subject, b.subject("")), m.data, m.seq})
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errNoMessage):
+		return nil, 0, nil // of a replica that has yet to hear of anything
+	case err != nil:
+		return nil, 0, fmt.Errorf("read bucket %s: %w", b.name, err)
+	}
+	return records, revision, nil
+}

@@ -1,0 +1,202 @@
+package jetstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// cache is local copies of blobs, named by shard and contents: a blob is read at
+// random places, and NATS can only hand it out from the start. Several processes
+// may use one folder.
+type cache struct {
+	dir       string
+	temporary bool
+
+	mu      sync.Mutex
+	checked map[string]bool // files whose contents were compared with their names
+}
+
+const tmpPrefix = ".tmp-"
+
+func openCache(dir string) (*cache, error) {
+	c := &cache{dir: dir, temporary: dir == "", checked: map[string]bool{}}
+	var err error
+	if c.temporary {
+		c.dir, err = os.MkdirTemp("", "tideover-blobs-")
+	} else {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	return c, removeOld(c.dir)
+}
+
+// removeOld removes what processes that are long gone have left half written.
+func removeOld(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), tmpPrefix) && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // it is tried again the next time
+		}
+	}
+	return nil
+}
+
+func (c *cache) close() error {
+	if !c.temporary {
+		return nil
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// name is that of a copy: digests have characters that names of files have not.
+func (c *cache) name(shard int, digest string) string {
+	sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(digest, "SHA-256="))
+	if err != nil {
+		sum = []byte(digest)
+	}
+	return fmt.Sprintf("%d-%s", shard, hex.EncodeToString(sum))
+}
+
+// open returns the copy of a blob, or an error if there is no good one.
+func (c *cache) open(shard int, digest string) (*os.File, error) {
+	name := c.name(shard, digest)
+	f, err := os.Open(filepath.Join(c.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	checked := c.checked[name]
+	c.mu.Unlock()
+	if checked {
+		return f, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil || natsjs.GetObjectDigestValue(sum) != digest {
+		return nil, errors.Join(err, errors.New("the copy is damaged"), f.Close(), os.Remove(f.Name()))
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.note(name)
+	return f, nil
+}
+
+func (c *cache) note(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked[name] = true
+}
+
+// drop removes a copy. Whoever has it open reads on.
+func (c *cache) drop(shard int, digest string) {
+	name := c.name(shard, digest)
+	c.mu.Lock()
+	delete(c.checked, name)
+	c.mu.Unlock()
+	_ = os.Remove(filepath.Join(c.dir, name)) // if it can't be, it is in nobody's way
+}
+
+// keepOnly removes the copies of a shard whose blobs are gone.
+func (c *cache) keepOnly(shard int, infos []*natsjs.ObjectInfo) {
+	keep := map[string]bool{}
+	for _, info := range infos {
+		keep[c.name(shard, info.Digest)] = true
+	}
+	paths, err := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("%d-*", shard)))
+	if err != nil {
+		return // the pattern is right
+	}
+	for _, path := range paths {
+		if !keep[filepath.Base(path)] {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// localFile is a file that is being written and becomes a copy when it is whole.
+type localFile struct {
+	*os.File
+	cache  *cache
+	buffer *bufio.Writer
+	sum    hash.Hash
+	size   int64
+	digest string // once it is whole
+}
+
+func (c *cache) create() (*localFile, error) {
+	f, err := os.CreateTemp(c.dir, tmpPrefix) // with mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	return &localFile{File: f, cache: c, buffer: bufio.NewWriterSize(f, 64<<10), sum: sha256.New()}, nil
+}
+
+// Write implements [io.Writer].
+func (f *localFile) Write(p []byte) (int, error) {
+	n, err := f.buffer.Write(p)
+	_, _ = f.sum.Write(p[:n]) // never fails
+	f.size += int64(n)
+	return n, err
+}
+
+// whole ends the writing, and goes back to the start.
+func (f *localFile) whole() error {
+	if err := f.buffer.Flush(); err != nil {
+		return err
+	}
+	f.digest = natsjs.GetObjectDigestValue(f.sum)
+	_, err := f.Seek(0, io.SeekStart)
+	return err
+}
+
+// keep makes it the copy of a blob.
+func (f *localFile) keep(shard int) error {
+	name := f.cache.name(shard, f.digest)
+	if err := os.Rename(f.Name(), filepath.Join(f.cache.dir, name)); err != nil {
+		return err
+	}
+	f.cache.note(name)
+	return nil
+}
+
+// abandon removes what was not kept.
+func (f *localFile) abandon() {
+	f.Close()
+	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		_ = err // it is swept later
+	}
+}
+
+// contextWriter stops a long write when its context ends.
+type contextWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (c contextWriter) Write(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.w.Write(p)
+}

@@ -1,0 +1,187 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+var (
+	// safe is the first version without known ways of losing acknowledged messages
+	// when servers come and go.
+	safe = [3]int{2, 12, 3}
+
+	// tested is the version that this package is tested with.
+	tested = [2]int{2, 15}
+)
+
+// checkServers looks at the servers themselves. Only the system account sees
+// them; without it we say how to look.
+func (x *examiner) checkServers(ctx context.Context) {
+	who := x.cfg.systemIdentity()
+	if who == nil {
+		x.checkVersion(x.c.nc.ConnectedServerName(), x.c.nc.ConnectedServerVersion())
+		x.add(Weak, `set sync_interval to "always" in the jetstream block of all servers; give credentials of the system account to have it checked`,
+			"by default a server writes to disk two minutes later, and what was acknowledged is lost in a power cut",
+			"it can't be shown that the servers sync each message to disk")
+		return
+	}
+	servers, err := x.askServers(ctx, who)
+	if err != nil || len(servers) == 0 {
+		x.add(Weak, "check the credentials of the system account", "it can't be shown that the servers sync each message to disk",
+			"the servers do not tell about themselves: %v", err)
+		return
+	}
+	for _, s := range servers {
+		x.checkServerInfo(s)
+	}
+}
+
+func (c Config) systemIdentity() nats.Option {
+	switch {
+	case c.SystemCredentials != "":
+		return nats.UserCredentials(c.SystemCredentials)
+	case c.SystemUser != "":
+		return nats.UserInfo(c.SystemUser, c.SystemPassword)
+	default:
+		return nil
+	}
+}
+
+// serverInfo is what a server tells of itself.
+type serverInfo struct {
+	Server struct {
+		Name    string `json:"name"`
+		Version string `json:"ver"`
+	} `json:"server"`
+	Data struct {
+		Now      time.Time `json:"now"`
+		Disabled bool      `json:"disabled"`
+		Store    uint64    `json:"storage"`
+		Config   struct {
+			MaxStore     int64         `json:"max_storage"`
+			SyncAlways   bool          `json:"sync_always"`
+			SyncInterval time.Duration `json:"sync_interval"`
+		} `json:"config"`
+	} `json:"data"`
+	skew time.Duration // of its clock from ours
+}
+
+// answerTime is how long servers have to tell about themselves. Nobody knows how
+// many will.
+const answerTime = time.Second
+
+func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serverInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	system, err := dial(ctx, x.cfg, who)
+	if err != nil {
+		return nil, err
+	}
+	defer system.nc.Close()
+	sub, err := system.request("$SYS.REQ.SERVER.PING.JSZ", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	for ctx, cancel := context.WithTimeout(ctx, answerTime); ; {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) && len(list) > 0 {
+				err = nil
+			}
+			return list, err
+		}
+		var s serverInfo
+		if err := json.Unmarshal(m.Data, &s); err != nil {
+			cancel()
+			return nil, fmt.Errorf("answer of a server: %w", err)
+		}
+		s.skew = skew(s.Data.Now, begun, time.Now())
+		list = append(list, s)
+	}
+}
+
+// skew returns by how much a clock certainly differs from ours, if it showed the
+// time at some moment between two of ours.
+func skew(shown, from, to time.Time) time.Duration {
+	switch {
+	case shown.Before(from):
+		return shown.Sub(from)
+	case shown.After(to):
+		return shown.Sub(to)
+	default:
+		return 0
+	}
+}
+
+func (x *examiner) checkServerInfo(s serverInfo) {
+	x.checkVersion(s.Server.Name, s.Server.Version)
+	if s.Data.Disabled {
+		return // it has no streams
+	}
+	if !s.Data.Config.SyncAlways {
+		x.add(Weak, `set sync_interval to "always" in the server's jetstream block`,
+			"what was acknowledged in that time is lost in a power cut", "server %s syncs to disk every %v", s.Server.Name, s.Data.Config.SyncInterval)
+	}
+	if limit := s.Data.Config.MaxStore; limit > 0 && s.Data.Store > uint64(limit)/5*4 {
+		x.add(Weak, "give it more room (max_file)", "when it is full nothing can be recorded",
+			"server %s uses %d of %d bytes", s.Server.Name, s.Data.Store, limit)
+	}
+	x.addSkew("server "+s.Server.Name, s.skew)
+}
+
+func (f *findings) checkVersion(name, version string) {
+	v, ok := parseVersion(version)
+	switch {
+	case !ok:
+		f.add(Note, "use a release", "nobody knows what it does", "server %s has the version %q", name, version)
+	case slices.Compare(v[:], safe[:]) < 0:
+		f.add(Weak, fmt.Sprintf("update it to %d.%d", tested[0], tested[1]),
+			"before 2.12.3 acknowledged messages may get lost when servers crash or are replaced", "server %s has version %s", name, version)
+	case slices.Compare(v[:2], tested[:]) < 0:
+		f.add(Note, fmt.Sprintf("update it to %d.%d when you can", tested[0], tested[1]),
+			"it is not the version that this was tested with", "server %s has version %s", name, version)
+	}
+}
+
+// maxSkew is how much clocks may differ before work is noticeably early or late
+// when it moves from one process to another.
+const maxSkew = 500 * time.Millisecond
+
+// checkClocks compares the clocks of the members with that of the server which
+// stored their last sign of life.
+func (x *examiner) checkClocks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	records, _, err := x.bucket.all(ctx)
+	if err != nil {
+		return // what is wrong with the bucket has been said
+	}
+	for _, r := range records {
+		id, _ := parseKey(r.key)
+		if id == "" {
+			continue
+		}
+		m, err := x.bucket.stream.get(ctx, getRequest{Last: x.bucket.subject(r.key)})
+		var record memberRecord
+		if err != nil || json.Unmarshal(m.data, &record) != nil || m.header.Get(operationHeader) != "" {
+			continue // it has left
+		}
+		// It was stored soon after it was sent.
+		x.addSkew(fmt.Sprintf("member %s (%s)", id, record.Name), skew(record.Wall, m.time.Add(-maxSkew), m.time))
+	}
+}
+
+func (f *findings) addSkew(who string, d time.Duration) {
+	if d.Abs() > maxSkew {
+		f.add(Weak, "have all machines set their clocks by NTP", "delays and schedules are early or late by that much when work moves",
+			"the clock of %s is %v off", who, d.Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,201 @@
+package jetstream
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// has reports whether something of that severity was found that says the text.
+func has(found []Finding, severity, text string) bool {
+	for _, f := range found {
+		if f.Severity == severity && strings.Contains(f.What, text) && f.Why != "" && f.Do != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func check(t *testing.T, log *Log) []Finding {
+	t.Helper()
+	found, err := log.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestACheckOfAGoodClusterFindsNothing(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{
+		URL: nodes.URL(), Shards: 4, SecondPlace: t.TempDir(),
+		SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
+	})
+	natstest.Wait(t, func(ctx context.Context) error { // replicas of new streams catch up
+		if found := check(t, log); len(found) > 0 {
+			return &foundError{found}
+		}
+		return nil
+	})
+}
+
+type foundError struct{ found []Finding }
+
+func (e *foundError) Error() string {
+	var b strings.Builder
+	for _, f := range e.found {
+		b.WriteString(f.Severity + ": " + f.What + "; ")
+	}
+	return b.String()
+}
+
+func TestWithoutTheSystemAccountItCantBeShownThatServersSync(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{URL: nodes.URL()})
+	found := check(t, log)
+	if !has(found, Weak, "can't be shown that the servers sync") || !has(found, Weak, "no second place") {
+		t.Errorf("Check() = %v", &foundError{found})
+	}
+	log = openTest(t, Config{URL: nodes.URL(), SystemUser: "system", SystemPassword: "wrong-one"})
+	found = check(t, log)
+	if !has(found, Weak, "do not tell about themselves") || strings.Contains((&foundError{found}).Error(), "wrong-one") {
+		t.Errorf("Check() = %v", &foundError{found})
+	}
+}
+
+func TestAChangedStreamIsFound(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	log := openTest(t, Config{URL: nodes.URL(), Shards: 2, LeaseTime: 2 * time.Second})
+	info, err := stream{log.c, log.names.logStream(1)}.info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Config.MaxAge = time.Hour
+	info.Config.Duplicates = time.Second
+	info.Config.AllowDirect = false
+	info.Config.Replicas = 1
+	if _, err := js.UpdateStream(t.Context(), info.Config); err != nil {
+		t.Fatal(err)
+	}
+	found := check(t, log)
+	for _, want := range [][2]string{
+		{Broken, "messages are removed after 1h"}, {Broken, "direct access is not allowed"},
+		{Weak, "remembered for 1s"}, {Weak, "1 of 3 replicas"}, {Weak, "lease time is 2s"},
+	} {
+		if !has(found, want[0], want[1]) {
+			t.Errorf("Check() = %v; want %q", &foundError{found}, want)
+		}
+	}
+	if found[0].Severity != Broken {
+		t.Errorf("the first finding is %+v; want the worst first", found[0])
+	}
+	if err := js.DeleteStream(t.Context(), log.names.logStream(0)); err != nil {
+		t.Fatal(err)
+	}
+	if found := check(t, log); !has(found, Broken, "was deleted") {
+		t.Errorf("Check() = %v; want that a stream was deleted", &foundError{found})
+	}
+}
+
+func TestOneNodeThatSyncsLazilyIsFound(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 1, natstest.WithSync("1m"))
+	log := openTest(t, Config{
+		URL: nodes.URL(), Shards: 3, SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
+	})
+	found := check(t, log)
+	if !has(found, Weak, "syncs to disk every 1m") || !has(found, Weak, "all streams: 1 of 3 replicas") {
+		t.Errorf("Check() = %v", &foundError{found})
+	}
+}
+
+func TestAMissingServerIsFound(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	log := openTest(t, Config{URL: nodes.URL()})
+	for i := range nodes.Nodes() {
+		if i != nodes.Leader(log.names.logStream(0)) {
+			nodes.Kill(i)
+			break
+		}
+	}
+	natstest.Wait(t, func(context.Context) error {
+		if found, err := log.Check(t.Context()); err != nil || !has(found, Weak, "2 of 3 replicas are current") {
+			return &foundError{found}
+		}
+		return nil
+	})
+}
+
+func TestAClockThatIsWrongIsFound(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	tests := []struct {
+		name  string
+		shown time.Duration
+		want  time.Duration
+	}{
+		{"within", 500, 0}, {"at the start", 0, 0}, {"ahead", 1800, 800}, {"behind", -700, -700},
+	}
+	for _, test := range tests {
+		got := skew(now.Add(test.shown*time.Millisecond), now, now.Add(time.Second))
+		if got != test.want*time.Millisecond {
+			t.Errorf("%s: skew = %v; want %v", test.name, got, test.want*time.Millisecond)
+		}
+	}
+	f := &findings{redact: Config{}.redact}
+	f.addSkew("member a", 499*time.Millisecond)
+	f.addSkew("member b", -501*time.Millisecond)
+	if len(f.list) != 1 || !has(f.list, Weak, "clock of member b is -501ms off") {
+		t.Errorf("found %+v; want the clock of b", f.list)
+	}
+}
+
+func TestVersionsThatAreOldAreFound(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ version, want string }{
+		{"2.15.2", ""}, {"2.16.0", ""}, {"2.12.1", Weak}, {"2.11.9", Weak}, {"2.12.3", Note}, {"2.14.0-RC.1", Note}, {"dev", Note},
+	}
+	for _, test := range tests {
+		f := &findings{redact: Config{}.redact}
+		f.checkVersion("n0", test.version)
+		got := ""
+		if len(f.list) > 0 {
+			got = f.list[0].Severity
+		}
+		if got != test.want {
+			t.Errorf("version %s is %q; want %q", test.version, got, test.want)
+		}
+	}
+}
+
+func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword}
+	found, err := Check(t.Context(), cfg)
+	if err != nil || !has(found, Note, "there is no cluster "+cfg.Name) || has(found, Broken, "") {
+		t.Errorf("Check() of what is not there = %v, %v", &foundError{found}, err)
+	}
+	if _, err := admin(t, nodes).Stream(t.Context(), names(cfg.Name).bucketStream()); err == nil {
+		t.Fatal("a bucket was created")
+	}
+	log := openTest(t, cfg)
+	found, err = Check(t.Context(), cfg)
+	if err != nil || !has(found, Weak, "no second place") || has(found, Note, "") {
+		t.Errorf("Check() = %v, %v", &foundError{found}, err)
+	}
+	if status, err := log.Status(t.Context()); err != nil || len(status.Members) != 1 {
+		t.Errorf("Status() = %+v, %v; want one member", status, err)
+	}
+	cfg.User, cfg.Password = "nobody", "pa55w0rd"
+	_, err = Check(t.Context(), cfg)
+	wantErr(t, "Check with wrong credentials", err, nil, "check the credentials")
+}

@@ -1,0 +1,323 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+var (
+	crashRuns   = flag.Int("crash.runs", 240, "runs that are started")
+	crashHarms  = flag.Int("crash.harms", 6, "how often something bad is done")
+	crashSeed   = flag.Uint64("crash.seed", 0, "of the randomness; 0 means any")
+	crashOnly   = flag.String("crash.only", "", "the one harm that is done")
+	crashKeep   = flag.String("crash.keep", "", "folder to leave everything in")
+	benchShards = flag.Int("bench.shards", 32, "shards of the clusters that are measured")
+)
+
+const (
+	childEnv = "TIDEOVER_CRASH_WORKER"
+	workers  = 3
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		if err := work(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestClusterKilledAgainAndAgain harms workers and servers while runs are started
+// and worked on, and then compares what the engine says with what was witnessed.
+func TestClusterKilledAgainAndAgain(t *testing.T) {
+	seed := *crashSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-crash.seed=%d -crash.runs=%d -crash.harms=%d", seed, *crashRuns, *crashHarms)
+	f := &field{
+		t: t, dir: *crashKeep, random: rand.New(rand.NewPCG(seed, 0)),
+		nodes: natstest.Start(t, 3, natstest.WithProxies()), acked: map[int]string{},
+	}
+	if f.dir == "" {
+		f.dir = t.TempDir()
+	}
+	if err := os.MkdirAll(filepath.Join(f.dir, "second"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range workers {
+		f.workers = append(f.workers, &worker{field: f, number: i})
+	}
+	f.run()
+}
+
+// field is where it happens.
+type field struct {
+	t       *testing.T
+	dir     string
+	random  *rand.Rand
+	nodes   *natstest.Cluster
+	workers []*worker
+	probe   *probe
+
+	mu    sync.Mutex
+	acked map[int]string
+}
+
+func (f *field) run() {
+	for _, w := range f.workers {
+		w.start()
+	}
+	f.probe = newProbe(f.t, f.nodes.URL())
+	f.probe.waitForAll()
+	pause(5 * time.Second) // until all have their share
+	chosen := slices.DeleteFunc(slices.Clone(harms), func(h harm) bool { return *crashOnly != "" && h.name != *crashOnly })
+	for i := range *crashHarms {
+		h := chosen[f.random.IntN(len(chosen))]
+		if i < len(chosen) { // each of them at least once, if there is time
+			h = chosen[i]
+		}
+		long := h.least + time.Duration(f.random.Int64N(int64(h.most-h.least)+1))
+		f.t.Logf("%6.1fs %s for %v", f.probe.since(), h.name, long.Round(100*time.Millisecond))
+		f.probe.during(h.name)
+		h.do(f, f.random.IntN(3), long)
+		f.probe.waitForAll()
+		time.Sleep(time.Duration(f.random.IntN(3000)) * time.Millisecond) //nolint:forbidigo // peace, for a while
+	}
+	f.probe.stop()
+	f.drain()
+}
+
+// harm is something bad.
+type harm struct {
+	name        string
+	least, most time.Duration
+	do          func(f *field, i int, long time.Duration)
+}
+
+var harms = []harm{
+	{"worker killed", 0, 3 * time.Second, func(f *field, i int, long time.Duration) {
+		f.workers[i].kill()
+		pause(long)
+		f.workers[i].start()
+	}},
+	{"node killed", 0, 5 * time.Second, func(f *field, i int, long time.Duration) {
+		f.nodes.Kill(i)
+		pause(long)
+		f.nodes.Restart(i)
+	}},
+	{"worker stopped", 500 * time.Millisecond, 20 * time.Second, func(f *field, i int, long time.Duration) {
+		f.workers[i].signal(syscall.SIGSTOP)
+		pause(long)
+		f.workers[i].signal(syscall.SIGCONT)
+	}},
+	{"node cut off", 2 * time.Second, 12 * time.Second, func(f *field, i int, long time.Duration) {
+		f.nodes.Cut(i)
+		pause(long)
+		f.nodes.Heal(i)
+	}},
+	{"worker restarted", 0, time.Second, func(f *field, i int, long time.Duration) {
+		f.workers[i].end()
+		pause(long)
+		f.workers[i].start()
+	}},
+	{"no quorum", 2 * time.Second, 10 * time.Second, func(f *field, i int, long time.Duration) {
+		f.nodes.Kill(i)
+		f.nodes.Kill((i + 1) % 3)
+		pause(long)
+		f.nodes.Restart(i)
+		f.nodes.Restart((i + 1) % 3)
+	}},
+	{"node stopped", time.Second, 8 * time.Second, func(f *field, i int, long time.Duration) {
+		f.nodes.Stop(i)
+		pause(long)
+		f.nodes.Continue(i)
+	}},
+	{"rolling restart", 0, 2 * time.Second, func(f *field, i int, long time.Duration) {
+		for n := range 3 {
+			f.nodes.Kill((i + n) % 3)
+			pause(long)
+			f.nodes.Restart((i + n) % 3)
+			f.nodes.WaitReady()
+		}
+	}},
+	{"worker and node killed", 0, 3 * time.Second, func(f *field, i int, long time.Duration) {
+		f.nodes.Kill(i)
+		f.workers[i].kill()
+		pause(long)
+		f.nodes.Restart(i)
+		f.workers[i].start()
+	}},
+}
+
+func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // that is how long it lasts
+
+// drain has the rest started and worked on, and judges.
+func (f *field) drain() {
+	t := f.t
+	deadline := time.Now().Add(5 * time.Minute)
+	for f.count() < *crashRuns {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d runs were acknowledged", f.count(), *crashRuns)
+		}
+		pause(100 * time.Millisecond)
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	e, _, err := open(ctx, f.dir, "judge", f.nodes.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background()) //nolint:errcheck // everything was read
+	infos := make([]*engine.Info, *crashRuns)
+	for i := range infos {
+		if infos[i], err = e.Wait(ctx, f.acked[i]); err != nil {
+			t.Fatalf("key-%d: %v", i, err)
+		}
+	}
+	for _, w := range f.workers {
+		w.end()
+	}
+	seen := testimonies(t, f.dir)
+	lost := 0
+	for i, info := range infos {
+		if want := fmt.Sprintf("key-%d", i); info.Key != want {
+			t.Errorf("run %s has the key %q, want %q", info.ID, info.Key, want)
+		}
+		lost += judge(t, info, seen[info.Key])
+	}
+	if n := len(seen); n > *crashRuns {
+		t.Errorf("%d runs were worked on, %d were started", n, *crashRuns)
+	}
+	stats, err := e.Stats(ctx)
+	if err != nil || len(stats.Workflows) != 1 || int(stats.Workflows[0].Totals.Started) != *crashRuns {
+		t.Errorf("the engine counts %+v, %v; want %d started", stats, err, *crashRuns)
+	}
+	t.Logf("%d runs, %d attempts lost", len(infos), lost)
+	f.probe.report()
+}
+
+func (f *field) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.acked)
+}
+
+func (f *field) ack(i int, id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.acked[i]; old != "" && old != id {
+		f.t.Errorf("key-%d was acknowledged as %s, then as %s", i, old, id)
+	}
+	f.acked[i] = id
+}
+
+// worker is a process that is restarted when it was killed.
+type worker struct {
+	field  *field
+	number int
+	cmd    *exec.Cmd
+	done   chan struct{}
+}
+
+// start starts the process where it was.
+func (w *worker) start() {
+	f := w.field
+	first := w.number
+	f.mu.Lock()
+	for f.acked[first] != "" {
+		first += workers
+	}
+	f.mu.Unlock()
+	if w.cmd != nil && w.alive() {
+		return
+	}
+	cmd := exec.Command(os.Args[0]) //nolint:noctx // it ends when it is killed
+	cmd.Env = append(os.Environ(), childEnv+"="+f.dir, fmt.Sprint("CRASH_NAME=worker-", w.number), "CRASH_URL="+f.nodes.URL(),
+		fmt.Sprint("CRASH_FIRST=", first), fmt.Sprint("CRASH_EVERY=", workers), fmt.Sprint("CRASH_LAST=", *crashRuns),
+		fmt.Sprint("CRASH_PAUSE=", max(1, 4000**crashHarms*workers / *crashRuns)))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("worker-%d.log", w.number)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w.cmd, w.done = cmd, make(chan struct{})
+	go w.listen(cmd, out, w.done)
+}
+
+// listen hears what the process acknowledges.
+func (w *worker) listen(cmd *exec.Cmd, out io.Reader, done chan struct{}) {
+	defer close(done)
+	for in := bufio.NewScanner(out); in.Scan(); {
+		var i int
+		var id string
+		if n, _ := fmt.Sscanf(in.Text(), "ack %d %s", &i, &id); n == 2 {
+			w.field.ack(i, id)
+		}
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); errors.As(err, &exit) && exit.ExitCode() > 0 {
+		log, _ := os.ReadFile(filepath.Join(w.field.dir, fmt.Sprintf("worker-%d.log", w.number)))
+		lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+		w.field.t.Errorf("worker %d: %v\n%s", w.number, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+	}
+}
+
+func (w *worker) alive() bool {
+	select {
+	case <-w.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+
+// kill ends the process at once.
+func (w *worker) kill() {
+	w.signal(syscall.SIGKILL)
+	<-w.done
+}
+
+// end ends the process in order.
+func (w *worker) end() {
+	w.signal(syscall.SIGTERM)
+	select {
+	case <-w.done:
+	case <-time.After(30 * time.Second):
+		w.field.t.Errorf("worker %d does not end", w.number)
+		w.kill()
+	}
+}

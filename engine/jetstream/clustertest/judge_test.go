@@ -1,0 +1,128 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+type deed struct {
+	step    string
+	attempt int
+}
+
+type testimony struct {
+	begin, end int64
+	fate       string
+}
+
+// testimonies reads what the witness saw, by run.
+func testimonies(t *testing.T, dir string) map[string]map[deed]testimony {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "witness"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]map[deed]testimony{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		at, err1 := strconv.ParseInt(f[0], 10, 64)
+		attempt, err2 := strconv.Atoi(f[4])
+		if err1 != nil || err2 != nil {
+			t.Fatalf("the witness says %q", line)
+		}
+		key, d := f[2], deed{f[3], attempt}
+		if seen[key] == nil {
+			seen[key] = map[deed]testimony{}
+		}
+		s := seen[key][d]
+		switch f[1] {
+		case "begin":
+			if s.begin != 0 {
+				t.Errorf("%s: attempt %d of step %s was made twice", key, d.attempt, d.step)
+			}
+			s.begin = at
+		case "end":
+			s.end, s.fate = at, f[5]
+		}
+		seen[key][d] = s
+	}
+	return seen
+}
+
+// judge judges one run, and returns how many of its attempts were lost.
+func judge(t *testing.T, i *engine.Info, seen map[deed]testimony) (lost int) {
+	t.Helper()
+	if !i.Finished() {
+		t.Errorf("%s is %s", i.Key, i.State)
+	}
+	known, dead := 0, false
+	for k, s := range i.Steps {
+		p := retry.Must(steps[k].policy).Policy()
+		if s.Policy != p.String() {
+			t.Errorf("%s: policy of %s is %q, was written %q", i.Key, s.Name, s.Policy, p)
+		}
+		k, l := judgeStep(t, i.Key, &s, p, seen)
+		known, lost = known+k, lost+l
+		dead = dead || s.Status == "failed"
+	}
+	if known != len(seen) {
+		t.Errorf("%s: the witness saw %d attempts, the history has %d of them", i.Key, len(seen), known)
+	}
+	if want := map[bool]string{true: "dead", false: "succeeded"}[dead]; i.State != want {
+		t.Errorf("%s is %s, its steps say %s", i.Key, i.State, want)
+	}
+	if want := fmt.Sprintf("%q", i.Key+"d"); !dead && string(i.Output) != want {
+		t.Errorf("%s: output %s, want %s", i.Key, i.Output, want)
+	}
+	return lost
+}
+
+// judgeStep returns how many attempts of the history the witness saw, and how many
+// were lost.
+func judgeStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, seen map[deed]testimony) (known, lost int) {
+	t.Helper()
+	counted, earliest := 0, int64(0)
+	for n, a := range s.Attempts {
+		w, there := seen[deed{s.Name, a.Number}]
+		if a.Number != n+1 {
+			t.Errorf("%s: attempt %d of step %s comes as number %d", key, a.Number, s.Name, n+1)
+		}
+		if there {
+			known++
+			if w.begin < earliest {
+				t.Errorf("%s: attempt %d of step %s began %v early", key, a.Number, s.Name, time.Duration(earliest-w.begin))
+			}
+		}
+		earliest = 0
+		switch a.Outcome {
+		case "succeeded", "failed":
+			if !there || w.end == 0 || (a.Outcome == "succeeded") != (w.fate == "ok") {
+				t.Errorf("%s: attempt %d of step %s is %s, the witness saw %+v", key, a.Number, s.Name, a.Outcome, w)
+			}
+			counted++
+			// The end that the witness saw is before the one that was recorded.
+			if a.Wait != nil {
+				earliest = w.end + int64(a.Wait.Delay)
+			}
+		case "lost":
+			lost++ // what came of it nobody knows, and a stopped process may go on with it
+		case "released":
+		default:
+			t.Errorf("%s: attempt %d of step %s is %s: %s", key, a.Number, s.Name, a.Outcome, a.Error)
+		}
+	}
+	if counted > p.Attempts || s.Spent > p.Attempts {
+		t.Errorf("%s: step %s has %d attempts that count, the policy allows %d", key, s.Name, counted, p.Attempts)
+	}
+	return known, lost
+}

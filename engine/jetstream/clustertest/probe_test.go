@@ -1,0 +1,115 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// probe asks every shard all the time whether somebody works on it, from outside.
+type probe struct {
+	t     *testing.T
+	begin time.Time
+	quit  chan struct{}
+	each  sync.WaitGroup
+
+	mu   sync.Mutex
+	harm string
+	last [shards]time.Time // answer
+	gaps map[string][]time.Duration
+}
+
+const (
+	probeEvery = 100 * time.Millisecond
+	probeWait  = 500 * time.Millisecond
+	shortGap   = time.Second // less is a slow answer
+)
+
+func newProbe(t *testing.T, url string) *probe {
+	t.Helper()
+	p := &probe{t: t, begin: time.Now(), quit: make(chan struct{}), gaps: map[string][]time.Duration{}}
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	for shard := range shards {
+		p.each.Go(func() { p.watch(nc, shard) })
+	}
+	return p
+}
+
+func (p *probe) watch(nc *nats.Conn, shard int) {
+	subject := fmt.Sprintf("%s.shard.%d", clusterName, shard)
+	request := []byte(`{"op":"stats"}`)
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-p.quit:
+			return
+		}
+		if _, err := nc.Request(subject, request, probeWait); err == nil {
+			p.answered(shard)
+		}
+	}
+}
+
+func (p *probe) answered(shard int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if last := p.last[shard]; !last.IsZero() && now.Sub(last) > shortGap {
+		p.gaps[p.harm] = append(p.gaps[p.harm], now.Sub(last))
+	}
+	p.last[shard] = now
+}
+
+// during says what is being done.
+func (p *probe) during(harm string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.harm = harm
+}
+
+// waitForAll waits until somebody works on every shard.
+func (p *probe) waitForAll() {
+	p.t.Helper()
+	since := time.Now()
+	for deadline := since.Add(2 * time.Minute); ; time.Sleep(probeEvery) { //nolint:forbidigo // it is asked all the time
+		p.mu.Lock()
+		all := !slices.ContainsFunc(p.last[:], since.After)
+		p.mu.Unlock()
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("nobody works on some shards: last answers %v", p.last)
+		}
+	}
+}
+
+func (p *probe) since() float64 { return time.Since(p.begin).Seconds() }
+
+func (p *probe) stop() {
+	close(p.quit)
+	p.each.Wait()
+}
+
+// report says for how long shards were not worked on.
+func (p *probe) report() {
+	for harm, gaps := range p.gaps {
+		slices.Sort(gaps)
+		at := func(q float64) time.Duration {
+			return gaps[min(int(q*float64(len(gaps))), len(gaps)-1)].Round(100 * time.Millisecond)
+		}
+		p.t.Logf("%-24s %3d gaps of a shard: p50 %v, p99 %v, longest %v", harm, len(gaps), at(0.5), at(0.99), at(1))
+	}
+}

@@ -1,0 +1,171 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	clusterName = "crash"
+	shards      = 8
+)
+
+// step is what a step of the test's workflow is meant to do.
+type step struct {
+	name   string
+	policy string
+	needs  []string
+}
+
+var steps = []step{
+	{"a", "fixed(20ms) attempts=4", nil},
+	{"b", "exponential(5ms..80ms) jitter=0.5..1.5 attempts=5", []string{"a"}},
+	{"c", "linear(10ms..50ms) jitter=full attempts=3", []string{"a"}},
+	{"d", "decorrelated(5ms..60ms) attempts=4", []string{"b", "c"}},
+}
+
+// fate says what an attempt of a step does, the same in every process: the n-th
+// that counts.
+func fate(key, step string, n int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s/%d", key, step, n)
+	switch v := h.Sum64() % 100; {
+	case v < 55:
+		return "ok"
+	case v < 57:
+		return "permanent"
+	case v < 62:
+		return "after"
+	default:
+		return "fail"
+	}
+}
+
+// witness is written by the handlers of all processes, one line a write.
+type witness struct{ file *os.File }
+
+func openWitness(dir string) (*witness, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &witness{file}, err
+}
+
+func (w *witness) say(format string, args ...any) {
+	line := fmt.Sprintf("%d ", sinceBoot()) + fmt.Sprintf(format, args...) + "\n"
+	if _, err := w.file.WriteString(line); err != nil {
+		panic(err)
+	}
+}
+
+// workflow is what all processes work on.
+func workflow(w *witness) (*engine.Workflow, error) {
+	var parts []engine.Part
+	for _, s := range steps {
+		do := func(ctx context.Context, key string) (string, error) {
+			t, _ := engine.TaskOf(ctx)
+			w.say("begin %s %s %d", key, s.name, t.Attempt)
+			long := time.Duration(rand.IntN(10)) * time.Millisecond
+			if rand.IntN(20) == 0 { // long enough to be caught in the middle
+				long *= 300
+			}
+			select {
+			case <-time.After(long):
+			case <-ctx.Done():
+				w.say("told %s %s %d", key, s.name, t.Attempt)
+				return "", ctx.Err()
+			}
+			f := fate(key, s.name, t.Spent)
+			w.say("end %s %s %d %s", key, s.name, t.Attempt, f)
+			switch f {
+			case "ok":
+				return key + s.name, nil
+			case "permanent":
+				return "", retry.Permanent(errors.New(f))
+			case "after":
+				return "", retry.After(errors.New(f), 30*time.Millisecond)
+			}
+			return "", errors.New(f)
+		}
+		parts = append(parts, engine.Step(s.name, do, engine.Policy(s.policy), engine.After(s.needs...), engine.MaxLost(100)))
+	}
+	return engine.NewWorkflow("crash", parts...)
+}
+
+// open opens an engine of the cluster.
+func open(ctx context.Context, dir, name, url string) (*engine.Engine, *engine.Workflow, error) {
+	w, err := openWitness(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	flow, err := workflow(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("worker", name)
+	log, err := jetstream.Open(ctx, jetstream.Config{
+		URL: url, Name: clusterName, Shards: shards, MemberName: name,
+		Cache: filepath.Join(dir, name, "cache"), SecondPlace: filepath.Join(dir, "second"), Logger: logger,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := engine.Open(ctx, engine.Config{
+		Log: log, Dir: filepath.Join(dir, name, "views"), Workflows: []*engine.Workflow{flow}, Concurrency: 32, Logger: logger,
+	})
+	return e, flow, err
+}
+
+// work is what a process does that is killed: it starts its share of the runs, and
+// works on whatever falls to it.
+func work(dir string) error {
+	name, url := os.Getenv("CRASH_NAME"), os.Getenv("CRASH_URL")
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	e, flow, err := open(ctx, dir, name, url)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	first, every, last := number("CRASH_FIRST"), number("CRASH_EVERY"), number("CRASH_LAST")
+	for i := first; i < last && ctx.Err() == nil; i += every {
+		key := fmt.Sprintf("key-%d", i)
+		run, err := e.Start(ctx, flow, key, engine.Key(key))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "start", key, err)
+			i -= every // with a key it can be asked again
+			continue
+		}
+		fmt.Println("ack", i, run.ID)
+		select {
+		case <-time.After(time.Duration(number("CRASH_PAUSE")) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	<-ctx.Done()
+	closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return e.Close(closing)
+}
+
+func number(name string) int {
+	n, err := strconv.Atoi(os.Getenv(name))
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err))
+	}
+	return n
+}

@@ -1,0 +1,292 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	dialTimeout = 2 * time.Second
+
+	// requestTime is how long an answer of a server may take. While leaders change
+	// some get lost, and whoever asks again gets one sooner.
+	requestTime = 2500 * time.Millisecond
+
+	// A server that hangs keeps its connections; it is left after two pings.
+	pingInterval = 2 * time.Second
+	pingsOut     = 2
+)
+
+// conn is the connection to NATS. It is made anew whenever it is lost.
+type conn struct {
+	nc     *nats.Conn
+	log    *slog.Logger
+	redact func(string) string
+
+	mu        sync.Mutex
+	session   context.Context //nolint:containedctx // until the connection is lost
+	cut       context.CancelFunc
+	complaint string    // what went wrong last
+	at        time.Time // when that was
+	watchers  []func()  // called when the connection is lost or back
+	gone      map[string]absence
+}
+
+// dial connects within the context. An answer that refuses us is final.
+func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
+	c := &conn{log: cfg.Logger, redact: cfg.redact, gone: map[string]absence{}}
+	c.session, c.cut = context.WithCancel(context.Background())
+	dialer := &dialer{ctx: ctx}
+	opts := []nats.Option{
+		nats.Name("tideover " + cfg.MemberName),
+		nats.Timeout(dialTimeout),
+		nats.SetCustomDialer(dialer),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOut),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials may be renewed
+		nats.CustomReconnectDelay(func(n int) time.Duration { return reconnects.Delay(n, 0, rand.Uint64()) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.lost(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.back() }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.complain(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.complain(err) }),
+		who,
+	}
+	if cfg.TLS != nil {
+		opts = append(opts, nats.Secure(cfg.TLS))
+	}
+	var err error
+	for range opens.Attempts(ctx, &err) {
+		c.nc, err = nats.Connect(cfg.URL, opts...)
+		if err != nil {
+			err = c.refusal(err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", plain(err))
+	}
+	dialer.settle()
+	return c, nil
+}
+
+// identity is how the configuration says who we are.
+func (c Config) identity() (nats.Option, error) {
+	switch {
+	case c.Credentials != "":
+		return nats.UserCredentials(c.Credentials), nil
+	case c.NKeySeed != "":
+		option, err := nats.NkeyOptionFromSeed(c.NKeySeed)
+		if err != nil {
+			return nil, fmt.Errorf("nkey seed: %s: %w", c.NKeySeed, err)
+		}
+		return option, nil
+	case c.User != "":
+		return nats.UserInfo(c.User, c.Password), nil
+	case c.Token != "":
+		return nats.Token(c.Token), nil
+	default:
+		return func(*nats.Options) error { return nil }, nil
+	}
+}
+
+// refusal makes an error of the first connection final if waiting does not help.
+func (c *conn) refusal(err error) error {
+	err = c.clean(err)
+	if isRefusal(err) {
+		return retry.Permanent(fmt.Errorf("%w; check the credentials", err))
+	}
+	return err
+}
+
+func isRefusal(err error) bool {
+	for _, refusal := range []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *conn) lost(err error) {
+	c.mu.Lock()
+	c.cut()
+	watchers := c.watchers
+	c.mu.Unlock()
+	c.complain(err)
+	for _, w := range watchers {
+		w()
+	}
+}
+
+func (c *conn) back() {
+	c.mu.Lock()
+	c.cut()
+	c.session, c.cut = context.WithCancel(context.Background())
+	watchers := c.watchers
+	c.mu.Unlock()
+	c.log.Info("connected to NATS again", "server", c.nc.ConnectedServerName())
+	for _, w := range watchers {
+		w()
+	}
+}
+
+// watch calls the function whenever the connection is lost or back.
+func (c *conn) watch(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchers = append(c.watchers, f)
+}
+
+// whenCut returns a context that ends when the present connection is lost.
+func (c *conn) whenCut() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// roundTrip sends a request and waits for the answer, which can't come any more
+// when the connection is lost.
+func (c *conn) roundTrip(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	if err := c.connected(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.whileConnected(ctx)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
+	answer, err := c.nc.RequestMsgWithContext(ctx, m)
+	return answer, c.wasCut(ctx, err)
+}
+
+// whileConnected returns a context that ends with the connection too.
+func (c *conn) whileConnected(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.whenCut(), func() { cancel(errNotConnected) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// wasCut says of an error under such a context that the connection was lost.
+func (c *conn) wasCut(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotConnected) {
+		return fmt.Errorf("%w: the connection was lost before the answer came%s", cause, c.lately())
+	}
+	return err
+}
+
+// complain notes what went wrong, for errors that follow from it.
+func (c *conn) complain(err error) {
+	if err == nil {
+		return
+	}
+	text := c.redact(err.Error())
+	if isRefusal(err) {
+		text += "; the credentials are wrong or have expired: renew them"
+	}
+	c.mu.Lock()
+	repeated := text == c.complaint
+	c.complaint, c.at = text, time.Now()
+	c.mu.Unlock()
+	if !repeated {
+		c.log.Warn("trouble with the connection to NATS", "error", text)
+	}
+}
+
+// lately returns what went wrong in the last seconds, to be added to an error.
+func (c *conn) lately() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complaint == "" || time.Since(c.at) > 10*time.Second {
+		return ""
+	}
+	return "; lately: " + c.complaint
+}
+
+// connected says why there is no connection.
+func (c *conn) connected() error {
+	switch c.nc.Status() {
+	case nats.CONNECTED:
+		return nil
+	case nats.CLOSED, nats.DRAINING_PUBS, nats.DRAINING_SUBS:
+		return fmt.Errorf("%w: %w", errNotConnected, errClosed)
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fmt.Errorf("%w: %s", errNotConnected, c.complaint)
+	}
+}
+
+// clean returns the error without secrets.
+func (c *conn) clean(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := c.redact(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return &cleanError{text, err}
+}
+
+// cleanError is an error whose text had secrets in it.
+type cleanError struct {
+	text string
+	err  error
+}
+
+func (e *cleanError) Error() string        { return e.text }
+func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
+
+// dialer dials within the context of Open, and afterwards without.
+type dialer struct {
+	mu  sync.Mutex
+	ctx context.Context //nolint:containedctx // NATS hands none on
+}
+
+func (d *dialer) settle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx = context.Background()
+}
+
+// Dial implements [nats.CustomDialer].
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	ctx := d.ctx
+	d.mu.Unlock()
+	return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+}
+
+// request sends a request that is answered with several messages.
+func (c *conn) request(subject string, request any) (*nats.Subscription, error) {
+	if err := c.connected(); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.nc.PublishRequest(subject, inbox, body); err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	return sub, nil
+}

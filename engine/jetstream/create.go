@@ -1,0 +1,227 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// format is the version of what this package stores.
+const format = 1
+
+// duplicates is how long JetStream remembers the ids of entries.
+const duplicates = 2 * time.Minute
+
+// createTime is how long the creation of one stream may take, before it is tried
+// again.
+const createTime = 3 * time.Second
+
+// identityKey is where the metadata of a stream has the id of its cluster: a
+// stream that somebody made by hand has none.
+const identityKey = "tideover-cluster"
+
+// settings are what all members of a cluster have in common. They never change.
+type settings struct {
+	Version   int           `json:"version"`
+	ID        string        `json:"id"`
+	Shards    int           `json:"shards"`
+	Replicas  int           `json:"replicas"`
+	MaxBytes  int64         `json:"max_bytes,omitempty"`
+	LeaseTime time.Duration `json:"lease_time_ns"`
+	Created   time.Time     `json:"created"`
+	Ready     bool          `json:"ready"` // all streams have been made; none is ever made again
+}
+
+// creator makes what a cluster consists of, or finds it.
+type creator struct {
+	c      *conn
+	js     natsjs.JetStream
+	cfg    Config
+	names  names
+	bucket bucket
+}
+
+// prepare returns the settings of the cluster, which it creates if there is none.
+func (c *creator) prepare(ctx context.Context) (settings, error) {
+	if err := c.findBucket(ctx); err != nil {
+		return settings{}, err
+	}
+	s, revision, err := c.findSettings(ctx)
+	if err != nil {
+		return s, err
+	}
+	if err := c.check(s); err != nil {
+		return s, err
+	}
+	if s.Ready {
+		return s, nil
+	}
+	if err := c.createStreams(ctx, s); err != nil {
+		return s, err
+	}
+	s.Ready = true
+	text, err := json.Marshal(s)
+	if err != nil {
+		return s, err
+	}
+	_, err = c.bucket.put(ctx, settingsKey, text, revision)
+	if errors.Is(err, errConflict) {
+		err = nil // another member was as far, and faster
+	}
+	return s, err
+}
+
+// findBucket creates the bucket, unless it looks as if there had been one.
+func (c *creator) findBucket(ctx context.Context) error {
+	// In this order: whoever creates a cluster makes the bucket first.
+	_, logErr := stream{c.c, c.names.logStream(0)}.info(ctx)
+	_, err := c.bucket.info(ctx)
+	switch {
+	case err == nil, !errors.Is(err, errGone):
+		return err
+	case logErr == nil:
+		return fmt.Errorf("%w: stream %s was deleted, but the logs of the cluster are there; restore it from a backup, "+
+			"or delete all streams that begin with %s to start anew", journal.ErrDamaged, c.names.bucketStream(), c.cfg.Name)
+	case !errors.Is(logErr, errGone):
+		return logErr
+	}
+	return c.create(ctx, natsjs.StreamConfig{
+		Name:              c.names.bucketStream(),
+		Description:       "members and owners of the shards of " + c.cfg.Name,
+		Subjects:          []string{c.bucket.subject(">")},
+		MaxMsgsPerSubject: 1,
+		Replicas:          c.replicas(),
+		AllowRollup:       true,
+		AllowMsgTTL:       true,
+	})
+}
+
+// findSettings returns the settings and their revision; it proposes some if there
+// are none.
+func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64, err error) {
+	r, err := c.bucket.get(ctx, settingsKey)
+	if errors.Is(err, errNoMessage) {
+		s = c.proposal()
+		text, err := json.Marshal(s)
+		if err != nil {
+			return s, 0, err
+		}
+		if revision, err = c.bucket.put(ctx, settingsKey, text, 0); !errors.Is(err, errConflict) {
+			return s, revision, err
+		}
+		r, err = c.bucket.get(ctx, settingsKey)
+		if err != nil {
+			return s, 0, err
+		}
+	} else if err != nil {
+		return s, 0, err
+	}
+	if err := json.Unmarshal(r.value, &s); err != nil {
+		return s, 0, fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, c.bucket.name, err)
+	}
+	return s, r.revision, nil
+}
+
+func (c *creator) proposal() settings {
+	s := settings{
+		Version: format, ID: rand.Text(), Shards: c.cfg.Shards, Replicas: c.replicas(),
+		MaxBytes: c.cfg.MaxBytes, LeaseTime: c.cfg.LeaseTime, Created: time.Now().UTC(),
+	}
+	if s.Shards == 0 {
+		s.Shards = DefaultShards
+	}
+	if s.LeaseTime == 0 {
+		s.LeaseTime = DefaultLeaseTime
+	}
+	return s
+}
+
+func (c *creator) replicas() int {
+	switch {
+	case c.cfg.Replicas > 0:
+		return c.cfg.Replicas
+	case c.c.nc.ConnectedClusterName() != "":
+		return 3
+	default:
+		return 1
+	}
+}
+
+func (c *creator) check(s settings) error {
+	if s.Version > format {
+		return fmt.Errorf("%w: cluster %s has version %d, and this program knows %d", journal.ErrNewer, c.cfg.Name, s.Version, format)
+	}
+	if c.cfg.Shards != 0 && c.cfg.Shards != s.Shards {
+		return retry.Permanent(&shardsError{c.cfg.Name, s.Shards, c.cfg.Shards})
+	}
+	if s.Shards < 1 || s.Shards > MaxShards || s.LeaseTime < time.Second {
+		return fmt.Errorf("%w: the settings in bucket %s make no sense: %+v", journal.ErrDamaged, c.bucket.name, s)
+	}
+	return nil
+}
+
+// shardsError says that a cluster has another number of shards than was asked for.
+type shardsError struct {
+	name      string
+	has, want int
+}
+
+func (e *shardsError) Error() string {
+	return fmt.Sprintf("shards: cluster %s has %d, not %d; the number can't be changed: set it to 0 or %d, or choose another name",
+		e.name, e.has, e.want, e.has)
+}
+
+func (c *creator) createStreams(ctx context.Context, s settings) error {
+	identity := map[string]string{identityKey: s.ID}
+	err := c.create(ctx, natsjs.StreamConfig{
+		Name:        c.names.blobStream(),
+		Description: "snapshots and archives of " + c.cfg.Name,
+		Subjects:    []string{chunkSubject(c.names, ">"), metaSubject(c.names, ">")},
+		Replicas:    s.Replicas,
+		AllowRollup: true,
+		Metadata:    identity,
+	})
+	for n := 0; n < s.Shards && err == nil; n++ {
+		err = c.create(ctx, natsjs.StreamConfig{
+			Name:        c.names.logStream(n),
+			Description: fmt.Sprintf("log of shard %d of %s", n, c.cfg.Name),
+			Subjects:    []string{c.names.logSubject(n)},
+			Replicas:    s.Replicas,
+			MaxBytes:    s.MaxBytes,
+			DenyDelete:  true, // a log has no gaps
+			Metadata:    identity,
+		})
+	}
+	return err
+}
+
+// create makes a stream. One that is there already, and the same, is fine.
+func (c *creator) create(ctx context.Context, cfg natsjs.StreamConfig) error {
+	cfg.Retention, cfg.Storage, cfg.Discard = natsjs.LimitsPolicy, natsjs.FileStorage, natsjs.DiscardNew
+	cfg.MaxMsgs, cfg.MaxConsumers, cfg.MaxMsgSize = -1, -1, -1
+	cfg.Duplicates, cfg.AllowDirect = duplicates, true
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = -1
+	}
+	// When two create the same stream at once, one may get no answer.
+	ctx, cancel := context.WithTimeout(ctx, createTime)
+	defer cancel()
+	_, err := c.js.CreateStream(ctx, cfg)
+	if api, ok := errors.AsType[*natsjs.APIError](err); ok {
+		if api.ErrorCode == codeNoPeers || api.ErrorCode == codeNoReplicas {
+			return fmt.Errorf("replicas: %d need as many servers with room for stream %s: %w", cfg.Replicas, cfg.Name, err)
+		}
+		return serverError(cfg.Name, api)
+	}
+	if err != nil {
+		return c.c.transportError(ctx, cfg.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package jetstream
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// admin is somebody who changes things by hand.
+func admin(t *testing.T, nodes *natstest.Cluster) natsjs.JetStream {
+	t.Helper()
+	js, err := natsjs.New(rawConn(t, nodes.URL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2}
+	log := openTest(t, cfg)
+	l, untouched := mustLease(t, log, 0), mustLease(t, log, 1)
+	appendEntries(t, l, 1, 5)
+	name := l.stream.name
+	if err := js.DeleteStream(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	says := []string{"stream " + name + " was deleted", "restore it from a backup"}
+	wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, says...)
+	_, _, err := l.Bounds(t.Context())
+	wantErr(t, "Bounds", err, journal.ErrDamaged, says...)
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = log.Lease(t.Context(), 0)
+	wantErr(t, "Lease", err, journal.ErrDamaged, says...)
+	again := openTest(t, cfg)
+	_, err = again.Lease(t.Context(), 0)
+	wantErr(t, "Lease after opening again", err, journal.ErrDamaged, says...)
+	if _, err := js.Stream(t.Context(), name); err == nil {
+		t.Error("the stream was made again")
+	}
+	status, err := log.Status(t.Context())
+	if err != nil || status.Shards[0].Error == "" || status.Shards[1].Error != "" {
+		t.Errorf("Status() = %+v, %v; want an error for shard 0", status, err)
+	}
+	appendEntries(t, untouched, 1, 3)
+}
+
+func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	log := openTest(t, Config{URL: nodes.URL(), Shards: 3})
+	for shard, keepIdentity := range []bool{false, true} {
+		l := mustLease(t, log, shard)
+		appendEntries(t, l, 1, 5)
+		info, err := l.stream.info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := js.DeleteStream(t.Context(), l.stream.name); err != nil {
+			t.Fatal(err)
+		}
+		if !keepIdentity {
+			info.Config.Metadata = nil
+		}
+		if _, err := js.CreateStream(t.Context(), info.Config); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.stream.name, "restore")
+		_, _, err = l.Bounds(t.Context())
+		wantErr(t, "Bounds", err, journal.ErrDamaged, l.stream.name)
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = log.Lease(t.Context(), shard)
+		wantErr(t, "Lease", err, journal.ErrDamaged, l.stream.name)
+	}
+}
+
+func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: time.Second}
+	log := openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 2)
+	if err := js.DeleteStream(t.Context(), log.names.bucketStream()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "Lost() when the bucket is gone", l.Lost())
+	_, err := Open(t.Context(), cfg)
+	wantErr(t, "Open", err, journal.ErrDamaged, log.names.bucketStream()+" was deleted", "restore")
+	found, err := Check(t.Context(), cfg)
+	if err != nil || !has(found, Broken, log.names.bucketStream()+" was deleted") {
+		t.Errorf("Check() = %v, %v", &foundError{found}, err)
+	}
+}
+
+func TestAnObjectStoreThatIsDeletedIsNeverMadeAgain(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1}
+	log := openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	putBlob(t, l, "a", "text")
+	if err := js.DeleteStream(t.Context(), log.names.blobStream()); err != nil {
+		t.Fatal(err)
+	}
+	says := log.names.blobStream() + " was deleted"
+	_, err := l.Blobs(t.Context())
+	wantErr(t, "Blobs", err, journal.ErrDamaged, says)
+	_, err = l.Get(t.Context(), "a")
+	wantErr(t, "Get", err, journal.ErrDamaged, says)
+	appendEntries(t, l, 1, 2)
+	openTest(t, cfg) // the log still works
+}
+
+func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	log := openTest(t, Config{URL: nodes.URL()})
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 5)
+	s, err := js.Stream(t.Context(), l.stream.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteMsg(t.Context(), 3); err == nil {
+		t.Fatal("an entry can be deleted by hand")
+	}
+	// A rollup of the whole stream would be a way, if it were allowed.
+	m := encode(l.subject, journal.Entry{Seq: 6})
+	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupAll)
+	if _, err := js.PublishMsg(t.Context(), m); err == nil {
+		t.Fatal("all entries can be replaced by hand")
+	}
+	wantLog(t, l, 1, 5)
+}
+
+func TestAFullStream(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{URL: nodes.URL(), MaxBytes: 100_000})
+	l := mustLease(t, log, 0)
+	data := bytes.Repeat([]byte("x"), 20_000)
+	var last uint64
+	var err error
+	for range 20 {
+		if _, err = l.Append(t.Context(), last, testID(last+1), data); err != nil {
+			break
+		}
+		last++
+	}
+	wantErr(t, "Append to a full stream", err, journal.ErrFull, l.stream.name, "raise its limit")
+	if last < 2 {
+		t.Fatalf("it is full after %d entries", last)
+	}
+	for range 3 {
+		_, err = l.Append(t.Context(), last, testID(last+1), data)
+		wantErr(t, "a repeated Append", err, journal.ErrFull)
+	}
+	if _, end, err := l.Bounds(t.Context()); err != nil || end != last {
+		t.Errorf("the last entry is %d, %v; want %d", end, err, last)
+	}
+	found, err := log.Check(t.Context())
+	if err != nil || !has(found, Weak, "bytes are used") {
+		t.Errorf("Check() = %+v, %v; want that it is nearly full", found, err)
+	}
+	if err := l.Truncate(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), last, testID(last+1), data); err != nil {
+		t.Errorf("Append when there is room again = %v", err)
+	}
+}
+
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 3}
+	openTest(t, cfg)
+	cfg.Shards = 4
+	_, err := Open(t.Context(), cfg)
+	wantErr(t, "Open with another number of shards", err, nil, "shards: ", "has 3, not 4")
+	cfg.Shards = 0
+	log, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if log.Shards() != 3 {
+		t.Errorf("Shards() = %d; want 3", log.Shards())
+	}
+}
+
+func TestANewerFormatIsRefused(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1}
+	log := openTest(t, cfg)
+	r, err := log.bucket.get(t.Context(), settingsKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.Replace(r.value, []byte(`"version":1`), []byte(`"version":2`), 1)
+	if _, err := log.bucket.put(t.Context(), settingsKey, text, r.revision); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), cfg)
+	wantErr(t, "Open of a newer format", err, journal.ErrNewer, "version 2")
+}
+
+func TestManyOpenANewClusterAtOnce(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 5}
+	opened := make(chan *Log)
+	for range 4 {
+		go func() {
+			log, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- log
+		}()
+	}
+	ids := map[string]bool{}
+	for range 4 {
+		if log := <-opened; log != nil {
+			ids[log.settings.ID] = true
+			defer log.Close()
+		}
+	}
+	if len(ids) != 1 {
+		t.Errorf("%d clusters came of it", len(ids))
+	}
+}

@@ -1,0 +1,113 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// What goes wrong between us and the servers.
+var (
+	errNotConnected = errors.New("not connected to NATS")
+	errNoQuorum     = errors.New("no quorum")
+	errNoMessage    = errors.New("no such message")
+	errConflict     = errors.New("changed by somebody else")
+	errGone         = errors.New("the stream is gone")
+	errInProcess    = errors.New("another change is under way")
+)
+
+// Codes of the server's errors that the client has no names for.
+const (
+	codeAccountFull     natsjs.ErrorCode = 10002
+	codeNoPeers         natsjs.ErrorCode = 10005
+	codeUnavailable     natsjs.ErrorCode = 10008
+	codeNotLeader       natsjs.ErrorCode = 10009
+	codeNoResources     natsjs.ErrorCode = 10023
+	codeStorageFull     natsjs.ErrorCode = 10047
+	codeNoReplicas      natsjs.ErrorCode = 10074
+	codeStoreFailed     natsjs.ErrorCode = 10077
+	codeOffline         natsjs.ErrorCode = 10118
+	codeSameIDInProcess natsjs.ErrorCode = 10158
+	codeOfflineReason   natsjs.ErrorCode = 10194
+)
+
+// serverError says which of our errors an error of the server is.
+func serverError(stream string, err *natsjs.APIError) error {
+	var kind error
+	switch err.ErrorCode { //nolint:exhaustive // the others are plain errors
+	case natsjs.JSErrCodeMessageNotFound:
+		kind = errNoMessage
+	case natsjs.JSErrCodeStreamWrongLastSequence:
+		kind = errConflict
+	case natsjs.JSErrCodeStreamWrongLastSequenceConstant:
+		kind = errInProcess
+	case natsjs.JSErrCodeStreamNotFound:
+		kind = errGone
+	case codeUnavailable, codeNotLeader, codeOffline, codeOfflineReason, codeSameIDInProcess:
+		// The last one says that an earlier attempt is not confirmed yet.
+		kind = errNoQuorum
+	case codeAccountFull, codeNoResources, codeStorageFull:
+		kind = journal.ErrFull
+	case codeStoreFailed:
+		if err.Description == "maximum bytes exceeded" {
+			kind = journal.ErrFull
+		}
+	}
+	switch {
+	case kind == nil:
+		return fmt.Errorf("stream %s: %w", stream, err)
+	case errors.Is(kind, journal.ErrFull):
+		return fmt.Errorf("%w: stream %s: %w; raise its limit, or give the servers more room", kind, stream, err)
+	default:
+		return fmt.Errorf("%w: stream %s: %w", kind, stream, err)
+	}
+}
+
+// transportError says the same of an error of the connection.
+func (c *conn) transportError(ctx context.Context, stream string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errNotConnected) {
+		return err
+	}
+	if down := c.connected(); down != nil {
+		return down
+	}
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: stream %s has no leader; do most of its servers run?%s", errNoQuorum, stream, c.lately())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return fmt.Errorf("%w: stream %s did not answer in time: %w%s", errNoQuorum, stream, err, c.lately())
+	default:
+		return fmt.Errorf("stream %s: %w", stream, c.clean(err))
+	}
+}
+
+// final are the errors that are answers: asking again changes nothing.
+var final = []error{
+	journal.ErrStale, journal.ErrLocked, journal.ErrFull, journal.ErrDamaged, journal.ErrNewer,
+	journal.ErrTooLarge, journal.ErrNoBlob, journal.ErrNobody, errNoMessage, errConflict, errExpelled, errClosed,
+	errUnanswered, errCutOff, nats.ErrMaxPayload,
+}
+
+func outcome(err error) retry.Outcome {
+	if gone, ok := errors.AsType[*deletedError](err); ok && gone.mayPass() {
+		return retry.Outcome{}
+	}
+	if slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
+		return retry.Outcome{Class: retry.ClassPermanent}
+	}
+	return retry.OutcomeOf(err)
+}
+
+// plain takes what a runner adds to an answer off it again.
+func plain(err error) error {
+	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent && e.Last != nil {
+		return e.Last
+	}
+	return err
+}

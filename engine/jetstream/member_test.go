@@ -1,0 +1,162 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// takeOver leases a shard as soon as its owner is gone.
+func takeOver(t *testing.T, log *Log, shard int) (l *lease) {
+	t.Helper()
+	natstest.Wait(t, func(ctx context.Context) error {
+		held, err := log.Lease(ctx, shard)
+		if err == nil {
+			l = held.(*lease)
+		}
+		return err
+	})
+	return l
+}
+
+func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 4 * time.Second}
+	log := openTest(t, cfg)
+	c := startChild(t, cfg.URL, cfg.Name)
+	id, _, _ := strings.Cut(c.await("owner"), " ")
+	c.await("appended 20")
+	if _, err := log.Lease(t.Context(), 0); !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "child") {
+		t.Errorf("Lease while the child lives = %v; want %v, with its name", err, journal.ErrLocked)
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := max(c.last(), 20)
+	l := takeOver(t, log, 0)
+	first, last, err := l.Bounds(t.Context())
+	if err != nil || last < acknowledged || last > acknowledged+1 {
+		t.Fatalf("Bounds() = %d, %d, %v; want to %d, or one more without answer", first, last, err, acknowledged)
+	}
+	wantLog(t, l, 1, last)
+	if members := log.Members(); slices.Contains(members, id) || len(members) != 1 {
+		t.Errorf("Members() = %q; want us alone", members)
+	}
+}
+
+func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 2 * time.Second}
+	log, other := openTest(t, cfg), openTest(t, cfg)
+	l, before := mustLease(t, log, 0), log.Member()
+	if err := log.Serve(func(_ []byte, reply func([]byte)) { reply([]byte("here")) }); err != nil {
+		t.Fatal(err)
+	}
+	r, err := other.bucket.get(t.Context(), memberKey(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Wait(t, func(ctx context.Context) error { // its signs of life may come between
+		if r, err = other.bucket.get(ctx, memberKey(before)); err != nil {
+			return err
+		}
+		return other.bucket.remove(ctx, memberKey(before), r.revision)
+	})
+	await(t, "Lost() of an expelled member", l.Lost())
+	wantErr(t, "Append of an expelled member", tryAppend(t.Context(), l, 1), journal.ErrStale, errExpelled.Error())
+	natstest.Wait(t, func(ctx context.Context) error {
+		id := log.Member()
+		if id == before || !slices.Contains(other.Members(), id) {
+			return fmt.Errorf("the member is %s, of %q", id, other.Members())
+		}
+		if answer, err := other.Ask(ctx, id, nil); err != nil || string(answer) != "here" {
+			return fmt.Errorf("Ask(%s) = %q, %w", id, answer, err)
+		}
+		return nil
+	})
+	next := takeOver(t, log, 0)
+	if next.Epoch() <= l.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
+	}
+	appendEntries(t, next, 1, 3)
+}
+
+func TestAMemberWithoutConnectionEndsItsLeasesBeforeOthersTakeThem(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 2, natstest.WithProxies())
+	cfg := Config{Name: newName(), Shards: 1, Replicas: 1, LeaseTime: 4 * time.Second}
+	cfg.URL = nodes.NodeURL(0)
+	first := openTest(t, cfg)
+	cfg.URL = nodes.NodeURL(1)
+	second := openTest(t, cfg)
+	l := mustLease(t, first, 0)
+	appendEntries(t, l, 1, 3)
+	nodes.CutClients(0)
+	next := takeOver(t, second, 0)
+	if isOpen(l.Lost()) {
+		t.Error("another has the shard, and Lost() is open")
+	}
+	wantErr(t, "Append without connection", tryAppend(t.Context(), l, 4), journal.ErrStale)
+	appendEntries(t, next, 4, 5)
+	nodes.HealClients(0)
+	natstest.Wait(t, func(context.Context) error {
+		if len(second.Members()) != 2 {
+			return fmt.Errorf("the members are %q", second.Members())
+		}
+		return nil
+	})
+	if _, err := first.Lease(t.Context(), 0); !errors.Is(err, journal.ErrLocked) {
+		t.Errorf("Lease of what another has = %v; want %v", err, journal.ErrLocked)
+	}
+	wantLog(t, next, 1, 5)
+}
+
+func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 4}
+	a, b := openTest(t, cfg), openTest(t, cfg)
+	var leases []*lease
+	for n := range 4 {
+		leases = append(leases, mustLease(t, []*Log{a, b}[n%2], n))
+	}
+	ids := []string{a.Member(), b.Member()}
+	leader := nodes.Leader(a.names.bucketStream())
+	revision := func() uint64 { a.mu.Lock(); defer a.mu.Unlock(); return a.revision }
+	nodes.Kill(leader)
+	before := revision()
+	natstest.Wait(t, func(context.Context) error { // until signs of life arrive again
+		if revision() < before+10 {
+			return errors.New("no sign of life yet")
+		}
+		return nil
+	})
+	for n, l := range leases {
+		if !isOpen(l.Lost()) {
+			t.Errorf("the lease of shard %d is lost: %v", n, context.Cause(l.life))
+		}
+		insist(t, l, 1)
+	}
+	if now := []string{a.Member(), b.Member()}; !slices.Equal(now, ids) {
+		t.Errorf("the members are %q, before %q", now, ids)
+	}
+}
+
+func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 2 * time.Second}
+	log, other := openTest(t, cfg), openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	l.lose(errSilent) // as if nobody could be told
+	next := takeOver(t, other, 0)
+	if next.Epoch() <= l.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
+	}
+}

@@ -1,0 +1,41 @@
+package jetstream
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// names are those of everything that belongs to one cluster.
+type names string
+
+func (n names) logStream(shard int) string     { return fmt.Sprintf("%s-log-%d", n, shard) }
+func (n names) logSubject(shard int) string    { return fmt.Sprintf("%s.log.%d", n, shard) }
+func (n names) bucket() string                 { return string(n) + "-cluster" }
+func (n names) bucketStream() string           { return "KV_" + n.bucket() }
+func (n names) blobs() string                  { return string(n) + "-blobs" }
+func (n names) blobStream() string             { return "OBJ_" + n.blobs() }
+func (n names) shardSubject(shard int) string  { return fmt.Sprintf("%s.shard.%d", n, shard) }
+func (n names) memberSubject(id string) string { return string(n) + ".member." + id }
+
+// noticeSubject is where a member tells the others that it has changed the bucket.
+func (n names) noticeSubject() string { return string(n) + ".notice" }
+
+// The keys of the bucket.
+const settingsKey = "settings"
+
+func memberKey(id string) string { return "member." + id }
+func shardKey(shard int) string  { return fmt.Sprintf("shard.%d", shard) }
+
+// parseKey returns the id of a member's key, or the number of a shard's.
+func parseKey(key string) (member string, shard int) {
+	if id, ok := strings.CutPrefix(key, "member."); ok {
+		return id, -1
+	}
+	if text, ok := strings.CutPrefix(key, "shard."); ok {
+		if n, err := strconv.Atoi(text); err == nil {
+			return "", n
+		}
+	}
+	return "", -1
+}

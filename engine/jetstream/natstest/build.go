@@ -1,0 +1,84 @@
+package natstest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Version is that of the server. The go.mod of the module in the folder server
+// names the same.
+const Version = "v2.15.2"
+
+const module = "github.com/nats-io/nats-server/v2"
+
+// Build returns the path of the server, which it builds if this machine has not
+// done so yet.
+func Build() (string, error) { return built() }
+
+var built = sync.OnceValues(build)
+
+func build() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "tideover")
+	path := filepath.Join(dir, fmt.Sprintf("nats-server-%s-%s", Version, runtime.Version()))
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return path, compile(dir, path)
+}
+
+// compile builds into a folder of its own and renames: other processes may do
+// the same at the same time, and each sees the whole file or none.
+func compile(dir, path string) error {
+	source, err := sourceDir()
+	if err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) //nolint:errcheck // what is left is harmless
+	out := filepath.Join(tmp, filepath.Base(path))
+	//nolint:noctx // there is nobody who could cancel it
+	cmd := exec.Command("go", "build", "-C", source, "-trimpath", "-ldflags=-s", "-o", out, module)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s %s: %w: %s", module, Version, err, bytes.TrimSpace(text))
+	}
+	return os.Rename(out, path)
+}
+
+// sourceDir returns the folder of the module that requires the server.
+func sourceDir() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	dir := filepath.Join(filepath.Dir(file), "server")
+	if !ok || !filepath.IsAbs(file) { // built with -trimpath
+		//nolint:noctx // there is nobody who could cancel it
+		out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/tideover/tideover/engine/jetstream/natstest").Output()
+		if err != nil {
+			return "", fmt.Errorf("find the source of natstest: %w", err)
+		}
+		dir = filepath.Join(strings.TrimSpace(string(out)), "server")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return "", errors.New("the module natstest/server is not there: test in a clone of the repository")
+	}
+	return dir, nil
+}

@@ -1,0 +1,41 @@
+//go:build unix
+
+package natstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func (n *node) thaw() error { return n.signal(syscall.SIGCONT) }
+
+// freeze returns when the process has stopped, where that can be seen.
+func (n *node) freeze() error {
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/proc/%d/stat", n.running().cmd.Process.Pid)
+	return waits.Do(context.Background(), func(context.Context) error {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return nil //nolint:nilerr // this system does not tell
+		}
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		if !bytes.HasPrefix(state, []byte("T")) {
+			return errors.New("node " + n.name + " has not stopped yet")
+		}
+		return nil
+	})
+}
+
+func (n *node) signal(s os.Signal) error {
+	p := n.running()
+	if p == nil {
+		return errors.New("node " + n.name + " does not run")
+	}
+	return p.cmd.Process.Signal(s)
+}

@@ -1,0 +1,116 @@
+package natstest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+)
+
+// node is a server.
+type node struct {
+	binary, name, dir        string
+	client, cluster, monitor int // ports
+	access                   string
+	all                      *nodes
+	front                    *proxy   // before the clients' port; nil means none
+	routes                   []*proxy // to the other nodes, by their numbers; nil means none
+
+	mu      sync.Mutex
+	process *process
+}
+
+// process is a server that runs.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+func (n *node) clientAddress() string {
+	if n.front != nil {
+		return n.front.address()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", n.client)
+}
+
+func (n *node) start() error {
+	path := filepath.Join(n.dir, "server.conf")
+	if err := os.WriteFile(path, []byte(n.config()), 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(n.binary, "-c", path) //nolint:noctx // it ends when it is killed
+	cmd.Stdout, cmd.Stderr = log, log
+	dieWithParent(cmd)
+	p := &process{cmd, make(chan struct{})}
+	if err := p.run(); err != nil {
+		return fmt.Errorf("start node %s: %w", n.name, err)
+	}
+	n.mu.Lock()
+	n.process = p
+	n.mu.Unlock()
+	return nil
+}
+
+// run starts the process from a thread that lives as long as it does: on Linux
+// the process is told to die with the thread.
+func (p *process) run() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // it was killed, and says so
+			close(p.done)
+		}
+	}()
+	return <-started
+}
+
+func (n *node) running() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
+}
+
+func (n *node) kill() {
+	n.mu.Lock()
+	p := n.process
+	n.process = nil
+	n.mu.Unlock()
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	<-p.done
+}
+
+func (n *node) closeProxies() {
+	if n.front != nil {
+		n.front.close()
+	}
+	for _, p := range n.routes {
+		if p != nil {
+			p.close()
+		}
+	}
+}
+
+func (n *node) logPath() string { return filepath.Join(n.dir, "server.log") }
+
+// logTail returns the last lines that the server wrote.
+func (n *node) logTail() string {
+	text, err := os.ReadFile(n.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}

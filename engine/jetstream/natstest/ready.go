@@ -1,0 +1,205 @@
+package natstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// waits is how a test waits for servers: often, and not for ever.
+var waits = retry.Must("fixed(50ms) jitter=20% attempts=unlimited attempt-timeout=5s total-timeout=90s")
+
+// client has no connections that stay open: they would look like leaks.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Wait waits until the function returns no error, for as long as servers may
+// take; then it fails the test.
+func Wait(t testing.TB, done func(context.Context) error) {
+	t.Helper()
+	if err := waits.Do(context.Background(), done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WaitReady waits until all nodes that run are healthy, know each other and have
+// a leader.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	if err := waits.Do(context.Background(), c.ready); err != nil {
+		c.t.Fatalf("%v: %v%s", c, err, c.logs())
+	}
+}
+
+func (c *Cluster) logs() (text string) {
+	for _, n := range c.list {
+		text += fmt.Sprintf("\n%s: %s", n.name, n.logTail())
+	}
+	return text
+}
+
+func (c *Cluster) ready(ctx context.Context) error {
+	running := 0
+	for _, n := range c.list {
+		p := n.running()
+		if p == nil {
+			continue
+		}
+		running++
+		select {
+		case <-p.done:
+			return retry.Permanent(fmt.Errorf("node %s has ended: %v", n.name, p.cmd.ProcessState))
+		default:
+		}
+		if _, err := n.look(ctx, "/healthz"); err != nil {
+			return err
+		}
+	}
+	if len(c.list) == 1 {
+		return nil
+	}
+	return c.met(ctx, running)
+}
+
+// met checks that the nodes have a leader who has heard from all of them.
+func (c *Cluster) met(ctx context.Context, running int) error {
+	leaders := 0
+	for _, n := range c.list {
+		if n.running() == nil {
+			continue
+		}
+		meta, err := n.meta(ctx)
+		if err != nil {
+			return err
+		}
+		if meta.Leader == "" {
+			return fmt.Errorf("node %s knows no leader", n.name)
+		}
+		if meta.Leader != n.name {
+			continue
+		}
+		leaders++
+		current := 0
+		for _, r := range meta.Replicas {
+			if r.Current && !r.Offline {
+				current++
+			}
+		}
+		if current < running-1 {
+			return fmt.Errorf("leader %s has heard of %d other nodes of %d", n.name, current, running-1)
+		}
+	}
+	if leaders != 1 {
+		return fmt.Errorf("%d nodes say they lead", leaders)
+	}
+	return nil
+}
+
+// group is the part of a server's answer about some replicas.
+type group struct {
+	Leader   string `json:"leader"`
+	Replicas []struct {
+		Name    string `json:"name"`
+		Current bool   `json:"current"`
+		Offline bool   `json:"offline"`
+	} `json:"replicas"`
+}
+
+func (n *node) meta(ctx context.Context) (group, error) {
+	var answer struct {
+		Meta group `json:"meta_cluster"`
+	}
+	text, err := n.look(ctx, "/jsz")
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	return answer.Meta, err
+}
+
+// look asks the server about itself.
+func (n *node) look(ctx context.Context, path string) ([]byte, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d%s", n.monitor, path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("node %s: %s: %s", n.name, resp.Status, text)
+	}
+	return text, err
+}
+
+// MetaLeader returns the node that leads the cluster.
+func (c *Cluster) MetaLeader() int {
+	c.t.Helper()
+	return c.leader("the cluster", func(ctx context.Context, n *node) (group, error) { return n.meta(ctx) })
+}
+
+// Leader returns the node that leads a stream.
+func (c *Cluster) Leader(stream string) int {
+	c.t.Helper()
+	return c.leader("stream "+stream, func(ctx context.Context, n *node) (group, error) {
+		return n.stream(ctx, stream)
+	})
+}
+
+// leader waits until a node says that it leads.
+func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, error)) (leader int) {
+	c.t.Helper()
+	err := waits.Do(context.Background(), func(ctx context.Context) error {
+		var errs []error
+		for i, n := range c.list {
+			if n.running() == nil {
+				continue
+			}
+			g, err := ask(ctx, n)
+			if err == nil && g.Leader == n.name {
+				leader = i
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(append(errs, errors.New("nobody leads "+what))...)
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return leader
+}
+
+func (n *node) stream(ctx context.Context, name string) (group, error) {
+	type stream struct {
+		Name    string `json:"name"`
+		Cluster group  `json:"cluster"`
+	}
+	var answer struct {
+		Accounts []struct {
+			Streams []stream `json:"stream_detail"`
+		} `json:"account_details"`
+	}
+	text, err := n.look(ctx, "/jsz?accounts=true&streams=true&limit=10000")
+	if err != nil {
+		return group{}, err
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return group{}, err
+	}
+	for _, a := range answer.Accounts {
+		if i := slices.IndexFunc(a.Streams, func(s stream) bool { return s.Name == name }); i >= 0 {
+			return a.Streams[i].Cluster, nil
+		}
+	}
+	return group{}, nil
+}

@@ -1,0 +1,287 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// chunkSize is how much of a blob is in one message. NATS's own tools use less;
+// but each message is synced to disk.
+const chunkSize = 512 << 10
+
+// objects is the object store of a cluster. Its format is that of NATS, so that
+// NATS's own tools can read it. It is not used through NATS's client, which would
+// read from a consumer, believe a replica that is behind, store an object whose
+// parts got lost, and leave a mark for each one that was deleted.
+type objects struct {
+	stream
+	names  names
+	cache  *cache
+	second *second // nil means none
+
+	sweepAge time.Duration // parts of blobs that old nobody finishes any more
+}
+
+func openObjects(c *conn, n names, cfg Config) (*objects, error) {
+	second, err := openSecond(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := openCache(cfg.Cache)
+	if err != nil {
+		return nil, err
+	}
+	return &objects{stream{c, n.blobStream()}, n, cache, second, 10 * time.Minute}, nil
+}
+
+func (o *objects) close() error { return o.cache.close() }
+
+func chunkSubject(n names, object string) string { return "$O." + n.blobs() + ".C." + object }
+func metaSubject(n names, object string) string  { return "$O." + n.blobs() + ".M." + object }
+
+// objectName is the name of a blob in the store.
+func objectName(shard int, blob string) string { return fmt.Sprintf("%d/%s", shard, blob) }
+
+func (o *objects) metaSubject(shard int, blob string) string {
+	return metaSubject(o.names, base64.URLEncoding.EncodeToString([]byte(objectName(shard, blob))))
+}
+
+// blobOf returns which blob a subject of metaSubject belongs to.
+func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
+	text, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, metaSubject(o.names, "")))
+	if err != nil {
+		return 0, "", false
+	}
+	number, blob, ok := strings.Cut(string(text), "/")
+	shard, err = strconv.Atoi(number)
+	return shard, blob, ok && err == nil
+}
+
+// newObjectID names the chunks of an object, and who writes them: what an owner
+// has not finished, the next one removes.
+func newObjectID(shard int, epoch uint64) string {
+	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
+}
+
+// writerOf returns what newObjectID was given.
+func (o *objects) writerOf(subject string) (id string, shard int, epoch uint64, ok bool) {
+	id = strings.TrimPrefix(subject, chunkSubject(o.names, ""))
+	_, err := fmt.Sscanf(id, "%d-%d-", &shard, &epoch)
+	return id, shard, epoch, err == nil
+}
+
+// errDescription says that only what describes a blob is damaged.
+var errDescription = errors.New("its description can't be read")
+
+// find returns what is stored of a blob, or ErrNoBlob.
+func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.ObjectInfo, error) {
+	m, err := o.get(ctx, getRequest{Last: o.metaSubject(shard, blob)})
+	if errors.Is(err, errNoMessage) {
+		return nil, fmt.Errorf("%w: %s", journal.ErrNoBlob, blob)
+	}
+	if err != nil {
+		return nil, o.deleted(err)
+	}
+	info := new(natsjs.ObjectInfo)
+	if err := json.Unmarshal(m.data, info); err != nil {
+		return nil, fmt.Errorf("%w: blob %s: %w: %w", journal.ErrDamaged, blob, errDescription, err)
+	}
+	if info.Deleted { // by hand
+		return nil, fmt.Errorf("%w: %s", journal.ErrNoBlob, blob)
+	}
+	info.ModTime = m.time
+	return info, nil
+}
+
+// list returns what is stored of all blobs of a shard.
+func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInfo, err error) {
+	subjects, err := o.subjects(ctx, metaSubject(o.names, ">"))
+	if err != nil {
+		return nil, o.deleted(err)
+	}
+	var names []string
+	for _, s := range subjects {
+		if n, blob, ok := o.blobOf(s); ok && n == shard {
+			names = append(names, blob)
+		}
+	}
+	infos, errs := make([]*natsjs.ObjectInfo, len(names)), make([]error, len(names))
+	inParallel(len(names), func(i int) { infos[i], errs[i] = o.find(ctx, shard, names[i]) })
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			list = append(list, infos[i])
+		case errors.Is(err, errDescription):
+			// Whoever opens it learns why it can't be.
+			list = append(list, &natsjs.ObjectInfo{ObjectMeta: natsjs.ObjectMeta{Name: objectName(shard, names[i])}})
+		case !errors.Is(err, journal.ErrNoBlob): // otherwise it was deleted meanwhile
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// upload is an object that is being stored.
+type upload struct {
+	objects *objects
+	info    natsjs.ObjectInfo
+	last    uint64 // sequence of the last chunk
+}
+
+// send stores the chunks. Nothing is to be seen of them before finish.
+func (u *upload) send(ctx context.Context, r io.Reader) error {
+	chunk := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(r, chunk)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := u.sendChunk(ctx, chunk[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// sendChunk stores one chunk, after those before: the id makes a repeat harmless.
+func (u *upload) sendChunk(ctx context.Context, chunk []byte) (err error) {
+	m := &nats.Msg{
+		Subject: chunkSubject(u.objects.names, u.info.NUID),
+		Header:  nats.Header{natsjs.MsgIDHeader: {fmt.Sprintf("%s-%d", u.info.NUID, u.info.Chunks)}},
+		Data:    chunk,
+	}
+	for a := range asks.Attempts(ctx, &err) {
+		var ack *natsjs.PubAck
+		if ack, err = u.objects.publish(a.Context(), m); err == nil {
+			u.last = ack.Sequence
+		}
+	}
+	u.info.Chunks++
+	return err
+}
+
+// abandon removes the chunks, if that can be done quickly; otherwise the next owner
+// does it.
+func (u *upload) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+	defer cancel()
+	_ = u.objects.removeChunks(ctx, u.info.NUID)
+}
+
+// finish makes the object the blob, in place of the one before. It fails with
+// errConflict if the chunks are not there any more.
+func (u *upload) finish(ctx context.Context, shard int, blob string) (err error) {
+	text, err := json.Marshal(u.info)
+	if err != nil {
+		return err
+	}
+	m := &nats.Msg{Subject: u.objects.metaSubject(shard, blob), Data: text, Header: nats.Header{
+		natsjs.MsgIDHeader: {u.info.NUID},
+		natsjs.MsgRollup:   {natsjs.MsgRollupSubject},
+	}}
+	if u.last > 0 {
+		m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(u.last, 10))
+		m.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, chunkSubject(u.objects.names, u.info.NUID))
+	}
+	for a := range asks.Attempts(ctx, &err) {
+		_, err = u.objects.publish(a.Context(), m)
+	}
+	return err
+}
+
+// download copies the chunks of an object, and checks that they are all there and
+// as they were written: otherwise it is ErrDamaged.
+func (o *objects) download(ctx context.Context, info *natsjs.ObjectInfo, w io.Writer) error {
+	sum, next := sha256.New(), uint64(1)
+	for size := uint64(0); size < info.Size; {
+		chunks, err := o.chunks(ctx, info, next)
+		if err != nil {
+			return err
+		}
+		for _, c := range chunks {
+			size += uint64(len(c.data))
+			next = c.seq + 1
+			_, _ = sum.Write(c.data) // never fails
+			if _, err := w.Write(c.data); err != nil {
+				return err
+			}
+		}
+	}
+	if got := natsjs.GetObjectDigestValue(sum); got != info.Digest {
+		return fmt.Errorf("%w: blob %s has the digest %s, not %s", journal.ErrDamaged, info.Name, got, info.Digest)
+	}
+	return nil
+}
+
+// chunks returns some chunks, from a sequence on.
+func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint64) (list []message, err error) {
+	subject := chunkSubject(o.names, info.NUID)
+	request := getRequest{Seq: from, Next: subject, Batch: 16, MaxBytes: 8 << 20}
+	for a := range asks.Attempts(ctx, &err) {
+		list = list[:0]
+		_, err = o.batch(a.Context(), request, func(m message) error {
+			list = append(list, m)
+			return nil
+		})
+		if len(list) > 0 {
+			return list, nil
+		}
+		if !errors.Is(err, errNoMessage) {
+			continue
+		}
+		// A replica may be behind; the leader knows.
+		var m message
+		if m, err = o.get(a.Context(), getRequest{Seq: from, Next: subject}); err == nil {
+			list = append(list, m)
+		}
+	}
+	if errors.Is(err, errNoMessage) {
+		return nil, fmt.Errorf("%w: blob %s lacks a part", journal.ErrDamaged, info.Name)
+	}
+	return list, err
+}
+
+// removeChunks removes what belongs to an object.
+func (o *objects) removeChunks(ctx context.Context, id string) (err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		err = o.purge(a.Context(), chunkSubject(o.names, id), 0)
+	}
+	return err
+}
+
+// remove removes a blob. Without its info its parts are left to the next owner.
+func (o *objects) remove(ctx context.Context, shard int, info *natsjs.ObjectInfo, blob string) (err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		err = o.purge(a.Context(), o.metaSubject(shard, blob), 0)
+	}
+	if err != nil || info == nil {
+		return err
+	}
+	return o.removeChunks(ctx, info.NUID)
+}
+
+// newInfo describes an object that is in a local file.
+func (o *objects) newInfo(id string, shard int, blob string, f *localFile) natsjs.ObjectInfo {
+	return natsjs.ObjectInfo{
+		ObjectMeta: natsjs.ObjectMeta{
+			Name: objectName(shard, blob),
+			Opts: &natsjs.ObjectMetaOptions{ChunkSize: chunkSize},
+		},
+		Bucket: o.names.blobs(), NUID: id, Size: uint64(f.size), Digest: f.digest, ModTime: time.Time{},
+	}
+}

@@ -1,0 +1,110 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: time.Minute}
+	log, other := openTest(t, cfg), openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 5)
+	nodes.Kill(1)
+	nodes.Kill(2)
+	natstest.Wait(t, func(ctx context.Context) error { // until the client has left the killed ones
+		return log.c.connected()
+	})
+	wantPlain(t, "Append without quorum", tryAppend(t.Context(), l, 6), "no quorum: stream "+l.stream.name)
+
+	for call, do := range map[string]func(context.Context) error{
+		"Lease":  func(ctx context.Context) error { _, err := other.Lease(ctx, 1); return err },
+		"Settle": func(ctx context.Context) error { _, err := other.Settle(ctx, "x", "y"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		wantPlain(t, call+" without quorum", do(ctx), "no quorum")
+		cancel()
+	}
+	if !isOpen(l.Lost()) {
+		t.Errorf("the lease is lost: %v", context.Cause(l.life))
+	}
+
+	nodes.Restart(1)
+	nodes.Restart(2)
+	insist(t, l, 6)
+	appendEntries(t, l, 7, 10)
+	wantLog(t, l, 1, 10)
+	if members := other.Members(); len(members) != 2 {
+		t.Errorf("Members() = %q; want both: nobody could give a sign of life", members)
+	}
+}
+
+func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: 2 * time.Second})
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 2)
+	id := log.Member()
+	for i := range 3 {
+		nodes.Kill(i)
+	}
+	await(t, "Lost() without servers", l.Lost())
+	wantErr(t, "Append after that", tryAppend(t.Context(), l, 3), journal.ErrStale)
+	_, err := log.Call(t.Context(), 0, nil)
+	wantErr(t, "Call without servers", err, journal.ErrNobody, "not connected to NATS")
+	for i := range 3 {
+		nodes.Restart(i)
+	}
+	next := takeOver(t, log, 0)
+	if next.Epoch() <= l.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
+	}
+	if log.Member() != id {
+		t.Errorf("Member() = %s, before %s; nobody could expel it", log.Member(), id)
+	}
+	appendEntries(t, next, 3, 4)
+	wantLog(t, next, 1, 4)
+}
+
+func TestANodeThatIsCutOffDecidesNothing(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3, natstest.WithProxies())
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: 30 * time.Second}
+	log := openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 5)
+	leader := nodes.Leader(l.stream.name)
+
+	// A member that reaches only the node that is cut off, which believes for a
+	// while that it leads.
+	alone := cfg
+	alone.URL = nodes.NodeURL(leader)
+	lonely := openTest(t, alone)
+	nodes.Cut(leader)
+	nodes.HealClients(leader)
+	for n := uint64(6); n <= 15; n++ {
+		insist(t, l, n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := lonely.Lease(ctx, 0); err == nil {
+		t.Error("a member behind a node that is cut off leases a shard")
+	}
+	nodes.Heal(leader)
+	nodes.WaitReady()
+	natstest.Wait(t, func(context.Context) error {
+		if members := log.Members(); len(members) != 2 {
+			return errors.New("one is missing")
+		}
+		return nil
+	})
+	wantLog(t, l, 1, 15)
+}

@@ -1,0 +1,117 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// A read asks for so much at a time.
+const (
+	batchEntries = 2000
+	batchBytes   = 4 << 20
+)
+
+// Read implements [journal.Lease].
+func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	last, err := l.lastKnown(ctx)
+	return func(yield func(journal.Entry, error) bool) {
+		for next := from; err == nil; {
+			var entries []journal.Entry
+			entries, err = l.fetch(ctx, next, last)
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err == nil && len(entries) == 0 {
+				return
+			}
+			next += uint64(len(entries))
+		}
+		yield(journal.Entry{}, fmt.Errorf("read shard %d: %w", l.shard, plain(err)))
+	}
+}
+
+// lastKnown returns the end of the log. It asks only if an append had no answer.
+func (l *lease) lastKnown(ctx context.Context) (uint64, error) {
+	if l.unsure.Load() {
+		_, last, err := l.Bounds(ctx)
+		return last, err
+	}
+	return l.last.Load(), nil
+}
+
+// fetch returns the next entries, without a gap; none at the end.
+func (l *lease) fetch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		if err = l.usable(a.Context()); err != nil {
+			continue
+		}
+		if first := l.first.Load(); from < first {
+			return nil, fmt.Errorf("entry %d was cut off: the first is %d", from, first)
+		}
+		if from > last {
+			return nil, nil
+		}
+		entries, err = l.fetchBatch(a.Context(), from, last)
+		if len(entries) > 0 && (err == nil || !errors.Is(err, journal.ErrDamaged)) {
+			return entries, nil // the rest is asked for again
+		}
+		if err == nil || errors.Is(err, errNoMessage) {
+			entries, err = l.fetchOne(a.Context(), from)
+		}
+	}
+	return entries, err
+}
+
+// fetchBatch asks any replica. One that is behind returns less, or nothing.
+func (l *lease) fetchBatch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
+	request := getRequest{Seq: from, Batch: int(min(last+1-from, batchEntries)), MaxBytes: batchBytes}
+	_, err = l.stream.batch(ctx, request, func(m message) error {
+		if m.seq != from+uint64(len(entries)) {
+			return errGap
+		}
+		e, err := decode(m)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		if len(entries) == request.Batch {
+			return errEnough // the mark at the end of a batch is not always sent
+		}
+		return nil
+	})
+	if errors.Is(err, errGap) || errors.Is(err, errEnough) {
+		err = nil
+	}
+	return entries, err
+}
+
+var (
+	errGap    = errors.New("an entry is missing")
+	errEnough = errors.New("all entries are there")
+)
+
+// fetchOne asks the leader, who knows.
+func (l *lease) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {
+	m, err := l.stream.get(ctx, getRequest{Seq: seq})
+	if errors.Is(err, errNoMessage) {
+		first, last, err := l.bounds(ctx) // a log with a gap is an error
+		if err == nil {
+			err = fmt.Errorf("entry %d is not there: the log has the entries %d to %d", seq, first, last)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := decode(m)
+	if err != nil {
+		return nil, err
+	}
+	return []journal.Entry{e}, nil
+}

@@ -1,0 +1,209 @@
+package jetstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// second is the second place for blobs: files in a folder that is not NATS's. A
+// file starts with a line of its own, with which it can be checked.
+type second struct {
+	dir string
+
+	mu     sync.Mutex
+	failed error // why the last copy was not made
+}
+
+const secondMagic = "tideover-blob-1"
+
+func openSecond(cfg Config) (*second, error) {
+	if cfg.SecondPlace == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	dir, err := filepath.Abs(cfg.SecondPlace)
+	if err != nil {
+		return nil, fmt.Errorf("second place: %w", err)
+	}
+	s := &second{dir: filepath.Join(dir, cfg.Name)}
+	// The folder itself is not made: it is not there when its disk is not mounted.
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("second place: %w", err)
+	}
+	return s, nil
+}
+
+// root is the folder that was configured.
+func (s *second) root() string { return filepath.Dir(s.dir) }
+
+func (s *second) path(shard int, blob string) string {
+	return filepath.Join(s.dir, strconv.Itoa(shard), blob)
+}
+
+// write stores a copy of what is in the file, under a name that nobody looks for.
+func (s *second) write(ctx context.Context, shard int, from *os.File) (tmp string, err error) {
+	if _, err := os.Stat(s.root()); err != nil {
+		return "", err // is it mounted?
+	}
+	dir := filepath.Dir(s.path(shard, "x"))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	if err := removeOld(dir); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, tmpPrefix)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	err = copyWithSum(contextWriter{ctx, f}, from)
+	return f.Name(), errors.Join(err, f.Sync())
+}
+
+// put makes what was written the copy of a blob.
+func (s *second) put(shard int, blob, tmp string) error {
+	path := s.path(shard, blob)
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// copyWithSum writes the line and the contents.
+func copyWithSum(to io.Writer, from *os.File) error {
+	sum := sha256.New()
+	size, err := io.Copy(sum, io.NewSectionReader(from, 0, 1<<62))
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(to, "%s %d %s\n", secondMagic, size, hex.EncodeToString(sum.Sum(nil))); err != nil {
+		return err
+	}
+	_, err = io.Copy(to, io.NewSectionReader(from, 0, size))
+	return err
+}
+
+// get copies a blob, or fails with ErrNoBlob or ErrDamaged.
+func (s *second) get(shard int, blob string, to io.Writer) error {
+	path := s.path(shard, blob)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", journal.ErrNoBlob, path)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	size, want, err := secondHeader(r)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", journal.ErrDamaged, path, err)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(to, sum), r)
+	if err != nil {
+		return err
+	}
+	if n != size || hex.EncodeToString(sum.Sum(nil)) != want {
+		return fmt.Errorf("%w: %s: its checksum is wrong", journal.ErrDamaged, path)
+	}
+	return nil
+}
+
+// secondHeader reads the line that a file starts with.
+func secondHeader(r *bufio.Reader) (size int64, sum string, err error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return 0, "", err
+	}
+	var magic string
+	if _, err := fmt.Sscanf(line, "%s %d %s\n", &magic, &size, &sum); err != nil || magic != secondMagic {
+		return 0, "", errors.New("it does not start like a blob of tideover")
+	}
+	return size, sum, nil
+}
+
+// list returns the blobs of a shard. Their contents are not checked.
+func (s *second) list(shard int) (blobs []journal.Blob, err error) {
+	entries, err := os.ReadDir(filepath.Dir(s.path(shard, "x")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		b, err := s.stat(shard, e.Name())
+		if err == nil {
+			blobs = append(blobs, b)
+		}
+	}
+	return blobs, nil
+}
+
+// sum returns the digest of a copy, as the object store writes it.
+func (s *second) sum(shard int, blob string) (string, error) {
+	f, err := os.Open(s.path(shard, blob))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	_, sum, err := secondHeader(bufio.NewReader(f))
+	if err != nil {
+		return "", err
+	}
+	raw, err := hex.DecodeString(sum)
+	return "SHA-256=" + base64.URLEncoding.EncodeToString(raw), err
+}
+
+// fail notes how the last copy went.
+func (s *second) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+}
+
+func (s *second) lastFailure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+func (s *second) stat(shard int, blob string) (b journal.Blob, err error) {
+	f, err := os.Open(s.path(shard, blob))
+	if err != nil {
+		return b, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return b, err
+	}
+	size, _, err := secondHeader(bufio.NewReader(f))
+	return journal.Blob{Name: blob, Size: size, Time: info.ModTime()}, err
+}
+
+// remove removes a copy. One that is not there is not an error.
+func (s *second) remove(shard int, blob string) error {
+	if err := os.Remove(s.path(shard, blob)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// logState is the extent of a log.
+type logState struct {
+	first, last uint64
+	bytes       uint64
+	lag         uint64 // of the slowest replica
+}
+
+// logState asks the leader of a log.
+func (l *Log) logState(ctx context.Context, s stream) (logState, error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return logState{}, s.deleted(err)
+	}
+	return l.settings.logState(s, info)
+}
+
+// logState checks that the stream is the one that was created with the cluster,
+// without gaps, and returns its extent.
+func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, error) {
+	if id := info.Config.Metadata[identityKey]; id != settings.ID {
+		return logState{}, fmt.Errorf("%w: stream %s is not the one that was created with the cluster; "+
+			"restore that one from a backup", journal.ErrDamaged, s.name)
+	}
+	state := logState{first: info.State.FirstSeq, last: info.State.LastSeq, bytes: info.State.Bytes}
+	if info.State.Msgs == 0 {
+		state.first = state.last + 1
+	}
+	if info.Cluster != nil {
+		for _, r := range info.Cluster.Replicas {
+			state.lag = max(state.lag, r.Lag)
+		}
+	}
+	if missing := state.last + 1 - state.first - info.State.Msgs; missing != 0 {
+		return state, fmt.Errorf("%w: stream %s lacks %d entries between %d and %d; let another replica lead "+
+			"(nats stream cluster step-down), which may have them, or restore it from a backup",
+			journal.ErrDamaged, s.name, missing, state.first, state.last)
+	}
+	return state, nil
+}
+
+// logStateSince is logState for a log that has had at least so many entries. One
+// that has fewer has lost some, unless its leader was replaced without knowing.
+func (l *Log) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
+	state, err := l.logState(ctx, s)
+	if err != nil || state.last >= known {
+		return state, err
+	}
+	if err := s.barrier(ctx); err != nil {
+		return state, err
+	}
+	if state, err = l.logState(ctx, s); err != nil || state.last >= known {
+		return state, err
+	}
+	return state, fmt.Errorf("%w: stream %s ends at entry %d, but entry %d was recorded; it was emptied, replaced or restored from an "+
+		"old backup: let another replica lead (nats stream cluster step-down), which may have more, or restore it from the newest backup",
+		journal.ErrDamaged, s.name, state.last, known)
+}
+
+// lastEpoch returns the epoch of the last entry, 0 if there is none.
+func lastEpoch(ctx context.Context, s stream, state logState) (uint64, error) {
+	if state.last < state.first {
+		return 0, nil
+	}
+	m, err := s.get(ctx, getRequest{Seq: state.last})
+	if errors.Is(err, errNoMessage) {
+		return 0, fmt.Errorf("stream %s: entry %d was cut off meanwhile", s.name, state.last)
+	}
+	if err != nil {
+		return 0, err
+	}
+	e, err := decode(m)
+	return e.Epoch, err
+}

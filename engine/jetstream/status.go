@@ -1,0 +1,76 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// atOnce is how many streams are asked at a time.
+const atOnce = 8
+
+// Status implements [journal.Cluster].
+func (l *Log) Status(ctx context.Context) (s journal.Status, err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		if err = l.life.Err(); err != nil {
+			err = errClosed
+			continue
+		}
+		err = l.refresh(a.Context())
+	}
+	if err != nil {
+		return s, fmt.Errorf("status of %s: %w", l.cfg.Name, plain(err))
+	}
+	v, _ := l.current()
+	s.Members, s.Shards = l.memberStatus(v), make([]journal.Shard, len(v.shards))
+	inParallel(len(v.shards), func(n int) { s.Shards[n] = l.shardStatus(ctx, n, v.shards[n]) })
+	return s, ctx.Err()
+}
+
+// inParallel calls the function for all numbers below count, a few at a time.
+func inParallel(count int, f func(i int)) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range count {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			f(i)
+		})
+	}
+	group.Wait()
+}
+
+func (l *Log) memberStatus(v *view) (list []journal.Member) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, m := range v.members {
+		list = append(list, journal.Member{ID: id, Name: m.Name, Joined: m.Joined, Silence: now.Sub(l.roster[id].at)})
+	}
+	slices.SortFunc(list, func(a, b journal.Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+func (l *Log) shardStatus(ctx context.Context, n int, r shardRecord) journal.Shard {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	s := journal.Shard{Number: n, Owner: r.Owner, Epoch: r.Epoch}
+	state, err := l.logState(ctx, stream{l.c, l.names.logStream(n)})
+	if err != nil {
+		s.Error = l.cfg.redact(err.Error())
+		return s
+	}
+	s.First, s.Last, s.Bytes, s.Lag = state.first, state.last, state.bytes, state.lag
+	return s
+}
+
+// statusTime is how long the status waits for a stream.
+const statusTime = 3 * time.Second

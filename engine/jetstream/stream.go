@@ -1,0 +1,176 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const apiPrefix = "$JS.API."
+
+// stream is a stream of JetStream. What it says of itself comes from its leader,
+// unless a method says otherwise.
+type stream struct {
+	c    *conn
+	name string
+}
+
+// ask sends a request to the servers' interface and reads the answer.
+func (s stream) ask(ctx context.Context, operation string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	m, err := s.c.roundTrip(ctx, &nats.Msg{Subject: apiPrefix + operation + "." + s.name, Data: body})
+	if err != nil {
+		return s.c.transportError(ctx, s.name, err)
+	}
+	var failed struct {
+		Error *natsjs.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &failed); err != nil {
+		return fmt.Errorf("stream %s: %s: %w", s.name, operation, err)
+	}
+	if failed.Error != nil {
+		return serverError(s.name, failed.Error)
+	}
+	return json.Unmarshal(m.Data, answer)
+}
+
+// infoRequest and infoAnswer are what a stream can be asked about itself.
+type infoRequest struct {
+	Subjects string `json:"subjects_filter,omitempty"`
+	Offset   int    `json:"offset,omitempty"`
+}
+
+type infoAnswer struct {
+	natsjs.StreamInfo
+	Total int `json:"total"`
+}
+
+// info returns the configuration and the state of the stream.
+func (s stream) info(ctx context.Context) (*natsjs.StreamInfo, error) {
+	answer, err := s.look(ctx, infoRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return &answer.StreamInfo, nil
+}
+
+func (s stream) look(ctx context.Context, request infoRequest) (*infoAnswer, error) {
+	answer := new(infoAnswer)
+	if err := s.ask(ctx, "STREAM.INFO", request, answer); err != nil {
+		return nil, err
+	}
+	if answer.Cluster != nil && answer.Cluster.Leader == "" {
+		// Without a leader anybody answers, with whatever it has.
+		return nil, fmt.Errorf("%w: stream %s has no leader", errNoQuorum, s.name)
+	}
+	return answer, nil
+}
+
+// subjects lists the subjects below a filter that have messages.
+func (s stream) subjects(ctx context.Context, filter string) (list []string, err error) {
+	for {
+		answer, err := s.look(ctx, infoRequest{Subjects: filter, Offset: len(list)})
+		if err != nil {
+			return nil, err
+		}
+		for subject := range answer.State.Subjects {
+			list = append(list, subject)
+		}
+		if len(answer.State.Subjects) == 0 || len(list) >= answer.Total {
+			return list, nil
+		}
+	}
+}
+
+// getRequest says which messages are wanted.
+type getRequest struct {
+	Seq       uint64   `json:"seq,omitempty"`
+	Last      string   `json:"last_by_subj,omitempty"`
+	Next      string   `json:"next_by_subj,omitempty"`
+	Batch     int      `json:"batch,omitempty"`
+	MaxBytes  int      `json:"max_bytes,omitempty"`
+	MultiLast []string `json:"multi_last,omitempty"`
+}
+
+// message is one that is stored.
+type message struct {
+	subject string
+	seq     uint64
+	time    time.Time
+	header  nats.Header
+	data    []byte
+}
+
+// get returns one message, or errNoMessage.
+func (s stream) get(ctx context.Context, request getRequest) (message, error) {
+	var answer struct {
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := s.ask(ctx, "STREAM.MSG.GET", request, &answer); err != nil {
+		return message{}, err
+	}
+	m := answer.Message
+	var header nats.Header
+	if len(m.Header) > 0 {
+		var err error
+		if header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return message{}, fmt.Errorf("stream %s: message %d: %w", s.name, m.Seq, err)
+		}
+	}
+	return message{m.Subject, m.Seq, m.Time, header, m.Data}, nil
+}
+
+// purge removes messages: those of a subject, or those below a sequence.
+func (s stream) purge(ctx context.Context, subject string, below uint64) error {
+	request := struct {
+		Filter string `json:"filter,omitempty"`
+		Seq    uint64 `json:"seq,omitempty"`
+	}{subject, below}
+	var answer struct{}
+	return s.ask(ctx, "STREAM.PURGE", request, &answer)
+}
+
+// barrier returns when the leader has proved that most replicas follow it: what it
+// said before may have been out of date, and what it says next is not. A purge
+// below the first possible sequence removes nothing, but has to be agreed upon.
+func (s stream) barrier(ctx context.Context) error { return s.purge(ctx, "", 1) }
+
+// publish stores a message, and returns when the stream has confirmed it.
+func (s stream) publish(ctx context.Context, m *nats.Msg) (*natsjs.PubAck, error) {
+	m.Header.Set(natsjs.ExpectedStreamHeader, s.name)
+	answer, err := s.c.roundTrip(ctx, m)
+	if errors.Is(err, nats.ErrNoResponders) {
+		// There is no leader now, or no stream any more.
+		if _, infoErr := s.info(ctx); errors.Is(infoErr, errGone) {
+			return nil, infoErr
+		}
+	}
+	if err != nil {
+		return nil, s.c.transportError(ctx, s.name, err)
+	}
+	var ack struct {
+		natsjs.PubAck
+		Error *natsjs.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &ack); err != nil {
+		return nil, fmt.Errorf("stream %s: answer to a message: %w", s.name, err)
+	}
+	if ack.Error != nil {
+		return nil, serverError(s.name, ack.Error)
+	}
+	return &ack.PubAck, nil
+}
