@@ -58,6 +58,7 @@ type attempt struct {
 	ended   atomic.Bool // the owner has been told how it ended
 	alive   *time.Timer // fires when there was no heartbeat
 	beat    atomic.Int64
+	lent    bool        // others have its place, because it can't begin
 	told    atomic.Bool // that it has ended
 	left    atomic.Bool // its place was given back
 }

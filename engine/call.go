@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -117,6 +118,9 @@ func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
 	case opRerun:
 		a.Started, err = sh.rerun(ctx, c.ID, c.Step, c.By)
 	case opList:
+		if c.Filter == nil {
+			return a, fmt.Errorf("%w: a list of nothing", errCall)
+		}
 		a.Page, a.Cursors, err = sh.list(ctx, *c.Filter)
 	case opGroups:
 		a.Groups, err = sh.groups(ctx, c.Limit, c.Exclude)
@@ -136,8 +140,11 @@ func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
 
 // startCalled starts a run that another process asks for.
 func (sh *shard) startCalled(ctx context.Context, c *start) (*Started, error) {
-	def := c.def
-	if def == nil {
+	if c == nil {
+		return nil, fmt.Errorf("%w: a start of nothing", errCall)
+	}
+	def, afar := c.def, c.def == nil
+	if afar {
 		var err error
 		if def, err = machine.ParseDefinition(c.Definition); err != nil {
 			return nil, err
@@ -147,9 +154,13 @@ func (sh *shard) startCalled(ctx context.Context, c *start) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Again {
-		if _, err := sh.load(ctx, c.ID); err == nil {
+	if c.Again || afar { // it may be over already, and have left the memory
+		_, err := sh.load(ctx, c.ID)
+		if err == nil {
 			return &Started{ID: c.ID}, nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return nil, err
 		}
 	}
 	return sh.start(ctx, def, &machine.Start{ID: id, Key: c.Key, Source: c.Source, Input: c.Input, At: c.At, Timeout: c.Timeout})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,10 @@ import (
 
 const (
 	maxCalls = 4096             // of other processes, that are worked on at once
+	maxWaits = 16384            // of those that only wait
 	callTime = 30 * time.Second // that one may take here
 
+	wellFor    = time.Minute            // after which a shard that ends is begun again at once
 	lockedWait = 200 * time.Millisecond // before a shard is asked for again
 )
 
@@ -29,6 +32,10 @@ var (
 	// openPolicy is how a shard is waited for: that its owner lets go of it, or that
 	// its log can be read.
 	openPolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited")
+
+	// keepPolicy is how a shard is begun again that ended soon after it began: each
+	// time its attempts are lost.
+	keepPolicy = retry.Must("exponential(1s..30s) jitter=equal attempts=unlimited").Policy()
 
 	// askPolicy is how the owner of a shard is waited for.
 	askPolicy = retry.Must("exponential(20ms..1s) jitter=full attempts=unlimited total-timeout=1m")
@@ -40,10 +47,13 @@ type cluster struct {
 	log   journal.Cluster
 	aim   aim
 	calls chan struct{} // places for calls of others
+	waits chan struct{} // and for those that wait
 	left  chan *keeper  // those that have let go of their shard
 
 	stop      context.Context // until the engine is closed
 	halt      context.CancelFunc
+	hurry     context.Context // until there is no time left for an orderly end
+	rush      context.CancelFunc
 	mu        sync.Mutex
 	shards    map[int]*shard     // that work
 	wrong     map[int]Trouble    // those that don't
@@ -52,16 +62,16 @@ type cluster struct {
 	watch     func()             // has the events of others followed
 	watched   chan struct{}      // somebody has
 	followers sync.WaitGroup
-	closing   context.Context //nolint:containedctx // of Close; nil before
 }
 
 // join makes the process one of the cluster.
 func join(e *Engine, log journal.Cluster) (*cluster, error) {
 	cl := &cluster{
-		e: e, log: log, calls: make(chan struct{}, maxCalls), left: make(chan *keeper), shards: map[int]*shard{}, wrong: map[int]Trouble{},
+		e: e, log: log, calls: make(chan struct{}, maxCalls), waits: make(chan struct{}, maxWaits), left: make(chan *keeper), shards: map[int]*shard{}, wrong: map[int]Trouble{},
 		settled: map[string]bool{}, loose: map[string]Trouble{},
 	}
 	cl.stop, cl.halt = context.WithCancel(context.Background())
+	cl.hurry, cl.rush = context.WithCancel(context.Background())
 	cl.watched = make(chan struct{})
 	cl.watch = sync.OnceFunc(func() { close(cl.watched) })
 	cl.followers.Go(cl.follow)
@@ -73,7 +83,11 @@ func join(e *Engine, log journal.Cluster) (*cluster, error) {
 			return draw()
 		}
 	}
-	return cl, log.Serve(cl.answerMember())
+	if err := log.Serve(cl.answerMember()); err != nil {
+		cl.halt()
+		return nil, err
+	}
+	return cl, nil
 }
 
 // run keeps what is assigned to this process until the engine is closed.
@@ -110,12 +124,10 @@ func (cl *cluster) run() error {
 
 // close ends all shards.
 func (cl *cluster) close(ctx context.Context) {
-	cl.mu.Lock()
-	if cl.closing == nil {
-		cl.closing = ctx
-	}
-	cl.mu.Unlock()
 	cl.halt()
+	stop := context.AfterFunc(ctx, cl.rush)
+	<-cl.e.done
+	stop()
 }
 
 // keeper keeps a shard in this process.
@@ -136,6 +148,7 @@ func (cl *cluster) keep(n int) *keeper {
 func (k *keeper) run() {
 	defer func() { k.cl.left <- k }()
 	defer k.leave()
+	pace := pace{policy: keepPolicy}
 	for {
 		sh, err := retry.Value(k.ctx, openPolicy, k.open)
 		if err != nil {
@@ -143,6 +156,7 @@ func (k *keeper) run() {
 			return // it is to be left
 		}
 		k.cl.put(sh)
+		begin := time.Now()
 		go sh.run()
 		select {
 		case <-sh.done:
@@ -150,9 +164,16 @@ func (k *keeper) run() {
 			k.close(sh)
 		}
 		k.cl.remove(sh)
-		sh.settle()
-		if !errors.Is(sh.err, ErrClosed) {
+		k.settle(sh)
+		if !errors.Is(sh.err, ErrClosed) && !errors.Is(sh.err, journal.ErrStale) {
 			k.cl.trouble(k.number, sh.err)
+		}
+		if time.Since(begin) > wellFor {
+			pace.reset()
+		}
+		select {
+		case <-time.After(pace.next(sh.err, rand.Uint64())):
+		case <-k.ctx.Done():
 		}
 	}
 }
@@ -190,12 +211,10 @@ func (k *keeper) open(ctx context.Context) (*shard, error) {
 
 // close lets go of the shard: in order, for as long as there is.
 func (k *keeper) close(sh *shard) {
-	k.cl.mu.Lock()
-	ctx := k.cl.closing
-	k.cl.mu.Unlock()
-	if ctx == nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), k.cl.e.cfg.Grace)
+	ctx, cancel := context.WithCancel(k.cl.hurry)
+	defer cancel()
+	if k.cl.stop.Err() == nil {
+		ctx, cancel = context.WithTimeout(ctx, k.cl.e.cfg.Grace)
 		defer cancel()
 	}
 	sh.close(ctx)
@@ -299,7 +318,9 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.settled[name] = gathered
-	if _, told := cl.loose[name]; w.limited() && !gathered && !told {
+	if !w.limited() {
+		delete(cl.loose, name)
+	} else if _, told := cl.loose[name]; !gathered && !told {
 		cl.loose[name] = Trouble{
 			What: "the limit of workflow " + name + " holds in each shard apart", Since: time.Now(),
 			Error: "it had none when it was first started, and its runs are spread; give the workflow another name to have the limit for all of them",
@@ -362,6 +383,9 @@ func isUnreached(err error) bool {
 // ask asks the owner of a shard, wherever it is. As long as there is none it is
 // waited for.
 func (cl *cluster) ask(ctx context.Context, shard int, c *call) (answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(cl.stop, cancel)()
 	var last, refused error // why nobody was asked, and what was answered
 	a, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (answer, error) {
 		a, err := cl.askOnce(ctx, shard, c)
@@ -381,10 +405,12 @@ func (cl *cluster) ask(ctx context.Context, shard int, c *call) (answer, error) 
 		}
 	})
 	switch {
-	case err == nil, refused != nil:
-		return a, refused
-	case cl.stop.Err() != nil:
+	case err == nil:
+		return a, nil
+	case cl.stop.Err() != nil && (refused == nil || errors.Is(refused, context.Canceled) || isUnreached(refused)):
 		return a, ErrClosed
+	case refused != nil:
+		return a, refused
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
@@ -410,16 +436,15 @@ func (c *call) repeatable() bool {
 
 func (cl *cluster) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
 	if sh := cl.get(shard); sh != nil {
-		if a, err = sh.perform(ctx, c); errors.Is(err, ErrClosed) {
-			if _, gone := errors.AsType[untaken](err); !gone {
-				err = &unreached{shard, err}
-			}
-		}
-		return a, err
+		a, err = sh.called(ctx, c)
+		return a, cl.reached(shard, err)
 	}
-	request, err := json.Marshal(c)
+	request, err := encode(c)
 	if err != nil {
 		return a, err
+	}
+	if len(request) > journal.MaxEntry {
+		return a, fmt.Errorf("%s: %w: %d bytes, at most %d can be sent to another process", c.Op, ErrTooLarge, len(request), journal.MaxEntry)
 	}
 	text, err := cl.log.Call(ctx, shard, request)
 	if err != nil {
@@ -431,7 +456,16 @@ func (cl *cluster) askOnce(ctx context.Context, shard int, c *call) (a answer, e
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("answer of shard %d: %w", shard, err)
 	}
-	return a, a.Error.err()
+	return a, cl.reached(shard, a.Error.err())
+}
+
+// reached returns the error of a shard that was asked; if it has ended meanwhile,
+// it is not known what became of it.
+func (cl *cluster) reached(shard int, err error) error {
+	if _, gone := errors.AsType[untaken](err); !gone && errors.Is(err, ErrClosed) {
+		return &unreached{shard, err}
+	}
+	return err
 }
 
 // answer answers what other processes ask a shard.
@@ -445,19 +479,33 @@ func (cl *cluster) answers(perform func(context.Context, *call) (answer, error))
 			reply(sealed(answer{}, fmt.Errorf("%w: %w", errCall, err)))
 			return
 		}
+		places := cl.calls
+		if c.Op == opWait || c.Op == opEvents {
+			places = cl.waits
+		}
 		select {
-		case cl.calls <- struct{}{}:
+		case places <- struct{}{}:
 		default:
 			reply(sealed(answer{}, errBusy))
 			return
 		}
 		go func() {
-			defer func() { <-cl.calls }()
+			defer func() { <-places }()
 			ctx, cancel := context.WithTimeout(context.Background(), callTime)
 			defer cancel()
-			reply(sealed(perform(ctx, c)))
+			reply(sealed(guarded(ctx, c, perform)))
 		}()
 	}
+}
+
+// guarded is perform for requests that no version of this program sends.
+func guarded(ctx context.Context, c *call, perform func(context.Context, *call) (answer, error)) (a answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a, err = answer{}, fmt.Errorf("%w: %v", errCall, p)
+		}
+	}()
+	return perform(ctx, c)
 }
 
 // called does what another process asks.
@@ -477,17 +525,26 @@ func (sh *shard) called(ctx context.Context, c *call) (answer, error) {
 // sealed returns an answer as it is sent.
 func sealed(a answer, err error) []byte {
 	a.Error = faultOf(err)
-	text, err := json.Marshal(a)
+	text, err := encode(a)
 	if err != nil {
-		text, _ = json.Marshal(answer{Error: faultOf(err)}) // of strings
+		text, _ = encode(answer{Error: faultOf(err)}) // of strings
 	}
 	return text
+}
+
+// encode returns JSON, in which the JSON of others is as it was.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // settle waits until the handlers of a shard that was lost have ended, so that
 // they are not called again beside themselves. One that does not end is not
 // waited for longer than its grace.
-func (sh *shard) settle() {
+func (k *keeper) settle(sh *shard) {
 	ended := make(chan struct{})
 	go func() {
 		sh.attempts.Wait()
@@ -496,5 +553,6 @@ func (sh *shard) settle() {
 	select {
 	case <-ended:
 	case <-time.After(sh.cfg.Grace):
+	case <-k.cl.hurry.Done():
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 )
@@ -107,26 +108,22 @@ func (sh *shard) waitOnce(ctx context.Context, run machine.ID) error {
 	case <-over:
 		return sh.over()
 	case <-sh.stop:
-		return ErrClosed
+		return untaken{ErrClosed}
 	case <-ctx.Done():
 		sh.unwait(run, over)
 		return context.Cause(ctx)
 	}
 }
 
-// unwait takes back a wait.
+// unwait takes back a wait. Whoever waited does not wait for that.
 func (sh *shard) unwait(id machine.ID, over chan struct{}) {
-	_ = sh.do(context.Background(), func(*turn) error {
-		list := sh.waiters[id]
-		for i, w := range list {
-			if w == over {
-				list = append(list[:i], list[i+1:]...)
-				break
+	go func() {
+		_ = sh.do(context.Background(), func(*turn) error { // if the shard ends, there is nothing to take back
+			list := slices.DeleteFunc(sh.waiters[id], func(w chan struct{}) bool { return w == over })
+			if sh.waiters[id] = list; len(list) == 0 {
+				delete(sh.waiters, id)
 			}
-		}
-		if sh.waiters[id] = list; len(list) == 0 {
-			delete(sh.waiters, id)
-		}
-		return nil
-	})
+			return nil
+		})
+	}()
 }

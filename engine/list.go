@@ -27,7 +27,7 @@ type Filter struct {
 	MinAttempts int
 	Order       string // newest (the default), oldest, or next for the end of the wait
 	After       string // Page.Next of the page before
-	Limit       int    // 0 means 100
+	Limit       int    // 0 means 50, and 1000 is the most
 }
 
 // Page is a part of a list.

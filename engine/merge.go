@@ -7,10 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/view"
 )
 
 // List returns runs. It reads the view, which is a moment behind.
 func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
+	if e.alone == nil {
+		f.Limit = min(cmp.Or(max(f.Limit, 0), view.DefaultLimit), view.MaxLimit)
+	}
 	answers, silent, err := e.gather(ctx, &call{Op: opList, Filter: &f})
 	if err != nil {
 		return Page{}, err
@@ -29,20 +34,22 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 			limit += len(a.Page.Runs) // without views there are no pages
 		}
 	}
-	limit = cmp.Or(limit, f.Limit, 100)
+	limit = cmp.Or(limit, f.Limit)
 	taken := make([]int, len(answers))
 	more := len(silent) > 0
 	for len(page.Runs) < limit {
 		first := -1
+		ended := false // what comes next is not known
 		for n, a := range answers {
 			if a == nil || taken[n] >= len(a.Page.Runs) {
+				ended = ended || a != nil && a.Page.Next != ""
 				continue
 			}
 			if first < 0 || f.before(&a.Page.Runs[taken[n]], &answers[first].Page.Runs[taken[first]]) {
 				first = n
 			}
 		}
-		if first < 0 {
+		if first < 0 || ended {
 			break
 		}
 		page.Runs = append(page.Runs, answers[first].Page.Runs[taken[first]])
@@ -93,7 +100,7 @@ func cursorOf(after string, shard int) string {
 // DeadGroups returns the dead runs grouped by how they failed, the largest first.
 // Of the workflows that exclude describes, as in Filter, there are none.
 func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) ([]Group, error) {
-	answers, _, err := e.gather(ctx, &call{Op: opGroups, Limit: limit, Exclude: exclude})
+	answers, _, err := e.gather(ctx, &call{Op: opGroups, Limit: e.ofEach(limit), Exclude: exclude})
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +109,17 @@ func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (
 	}
 	return mergeGroups(answers, limit), nil
 }
+
+// ofEach returns how many groups each shard is asked for. One that is large in all
+// may be small in each.
+func (e *Engine) ofEach(limit int) int {
+	if e.alone != nil {
+		return limit
+	}
+	return max(limit, manyGroups)
+}
+
+const manyGroups = 1000
 
 // mergeGroups puts together what failed alike in several shards.
 func mergeGroups(answers []*answer, limit int) (groups []Group) {
@@ -129,7 +147,7 @@ func mergeGroups(answers []*answer, limit int) (groups []Group) {
 		}
 	}
 	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(b.Count, a.Count) })
-	return groups[:min(len(groups), limit)]
+	return groups[:min(len(groups), max(limit, 0))]
 }
 
 // Stats returns where everything is. It costs the same however many runs there

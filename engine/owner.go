@@ -178,7 +178,7 @@ func (sh *shard) serve() error {
 		if err := sh.take(first, starts); err != nil {
 			return err
 		}
-		if woken && !sh.turn.full {
+		if woken && (!sh.turn.full || sh.stopping) {
 			sh.process.places.pass()
 		}
 		if sh.stopping && len(sh.running) == 0 {
@@ -271,7 +271,12 @@ func (sh *shard) abandon() {
 	}
 	sh.dead.Store(true)
 	for _, a := range sh.turn.launches {
-		a.leave() // they did not begin
+		a.ended.Store(true) // it did not begin
+		if a.lent {
+			a.left.Store(true)
+		} else {
+			a.leave()
+		}
 	}
 	for _, a := range sh.running {
 		a.end(ErrClosed)

@@ -27,12 +27,20 @@ func (p *places) take(sh *shard) bool {
 	return false
 }
 
+// reclaim takes a place that was lent, whether there is one or not.
+func (p *places) reclaim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free--
+}
+
 // give gives a place back.
 func (p *places) give() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free++
-	p.call()
+	if p.free++; p.free > 0 {
+		p.call()
+	}
 }
 
 // pass lets the next shard have what this one did not need.

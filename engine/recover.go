@@ -96,6 +96,9 @@ func (sh *shard) restore(ctx context.Context) error {
 			sh.snapshots.size = b.Size
 			return sh.discard(ctx, unreadable)
 		}
+		if !isDamage(err) {
+			return fmt.Errorf("snapshot %s: %w", b.Name, err)
+		}
 		unreadable = append(unreadable, b.Name)
 		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
 		sh.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
@@ -107,6 +110,11 @@ func (sh *shard) restore(ctx context.Context) error {
 	sh.m = machine.New()
 	sh.m.Cold(sh.cold.load)
 	return nil
+}
+
+// isDamage reports whether something that is stored can't be read, today or ever.
+func isDamage(err error) bool {
+	return errors.Is(err, journal.ErrDamaged) || errors.Is(err, machine.ErrEncoding) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // discard removes snapshots that can't be read, now that an older one was: they
@@ -235,6 +243,9 @@ func (sh *shard) openView(ctx context.Context) error {
 	switch sh.viewer.cursor = v.Cursor(); {
 	case sh.viewer.cursor > last:
 		return sh.rebuildView(fmt.Errorf("it is of entry %d, and the log ends at %d", sh.viewer.cursor, last))
+	case sh.viewer.cursor > 0 && sh.viewer.cursor < sh.m.Seq():
+		// Another owner has been here, or a backup was restored.
+		return sh.rebuildView(fmt.Errorf("it is of entry %d, and the snapshot is of %d", sh.viewer.cursor, sh.m.Seq()))
 	case sh.viewer.cursor < sh.m.Seq():
 		return sh.fillView()
 	}
@@ -255,6 +266,9 @@ func (sh *shard) fillView() error {
 			continue
 		}
 		if err := sh.fillFrom(ctx, b.Name); err != nil {
+			if !isDamage(err) {
+				return fmt.Errorf("archive %s: %w", b.Name, err)
+			}
 			// What ended is gone from the lists, what goes on is not touched.
 			sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
 		}

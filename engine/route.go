@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
 )
 
 // fanOut is how long a list waits for a shard before it does without.
@@ -35,7 +36,7 @@ func (e *Engine) of(ctx context.Context, id string, c *call) (answer, error) {
 	c.ID = id
 	run, err := machine.ParseID(id)
 	if err != nil {
-		return e.at(ctx, 0, c) // where the error is made
+		return answer{}, fmt.Errorf("%s: %w: %q", c.Op, ErrNotFound, id)
 	}
 	home := run.Slot() % e.count()
 	a, err := e.at(ctx, home, c)
@@ -76,11 +77,6 @@ type reply struct {
 	err error
 }
 
-// silent reports whether there was none, for a reason that may pass.
-func (r *reply) silent() bool {
-	return r.err != nil && (errors.Is(r.err, context.DeadlineExceeded) || errors.Is(r.err, ErrClosed) || isUnreached(r.err))
-}
-
 // all asks all shards, for as long as somebody who looks at a list waits.
 func (e *Engine) all(ctx context.Context, c *call) []reply {
 	list := make([]reply, e.count())
@@ -115,7 +111,7 @@ func (e *Engine) gather(ctx context.Context, c *call) (answers []*answer, silent
 		switch r := &list[n]; {
 		case r.err == nil:
 			answers[n] = &r.answer
-		case e.alone == nil && r.silent():
+		case e.alone == nil && !errors.Is(r.err, view.ErrCursor):
 			silent = append(silent, n)
 			err = r.err
 		default:
@@ -217,7 +213,7 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string
 		return nil, fmt.Errorf("find %q: shards %v did not answer", text, silent)
 	}
 	slices.Sort(ids)
-	return ids[:min(len(ids), limit)], nil
+	return ids[:min(len(ids), max(limit, 0))], nil
 }
 
 // look has the shards of this process look at what it can do.
@@ -226,8 +222,10 @@ func (e *Engine) look() error {
 		return e.alone.do(context.Background(), func(*turn) error { return nil })
 	}
 	for _, sh := range e.cluster.own() {
-		// One that ends looks when it begins again.
-		_ = sh.do(context.Background(), func(*turn) error { return nil })
+		select {
+		case sh.room <- struct{}{}:
+		default: // it is about to look
+		}
 	}
 	return nil
 }

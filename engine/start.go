@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal"
@@ -21,6 +22,9 @@ func Key(key string) StartOption {
 	return func(s *machine.Start) error {
 		if len(key) > 512 {
 			return fmt.Errorf("key: %d bytes, at most 512", len(key))
+		}
+		if !utf8.ValidString(key) {
+			return fmt.Errorf("key: %q is not UTF-8", key)
 		}
 		s.Key = key
 		return nil

@@ -138,13 +138,12 @@ func (sh *shard) commit() error {
 	binary.LittleEndian.PutUint64(id[:8], sh.random())
 	binary.LittleEndian.PutUint64(id[8:], sh.random())
 	data := sh.entry.Bytes()
-	policy := retry.Policy{Attempts: retry.Unlimited}
-	policy.Schedule = storePolicy.Schedule
-	var state retry.State
+	pace := pace{policy: storePolicy}
 	for {
 		seq, err := sh.lease.Append(context.Background(), sh.seq, id, data)
 		if err == nil {
 			sh.seq = seq
+			t.reclaim()
 			sh.snapshots.grown(len(data))
 			sh.health.storing(nil)
 			return nil
@@ -153,12 +152,11 @@ func (sh *shard) commit() error {
 			return fmt.Errorf("store: %w", err)
 		}
 		sh.health.storing(err)
-		state.Attempt++
-		d := retry.Decide(policy, state, retry.OutcomeOf(err), retry.Gates{}, sh.random())
-		state.Prev = d.Prev
-		sh.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", d.Wait)
+		t.lend()
+		wait := pace.next(err, sh.random())
+		sh.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", wait)
 		select {
-		case <-time.After(d.Wait):
+		case <-time.After(wait):
 		case <-sh.patience.Done():
 			return fmt.Errorf("store: %w: %w", context.Cause(sh.patience), err)
 		case <-sh.kill:
@@ -168,6 +166,51 @@ func (sh *shard) commit() error {
 		}
 	}
 }
+
+// lend lets other shards have the places of attempts that can't begin, or whose end
+// can't be stored, for as long as nothing can.
+func (t *turn) lend() {
+	p := &t.sh.process.places
+	for _, a := range t.launches {
+		if !a.lent {
+			a.lent = true
+			p.give()
+		}
+	}
+	for _, a := range t.sh.running {
+		if a.told.Load() {
+			a.leave()
+		}
+	}
+	p.leave(t.sh) // it can't use one
+}
+
+// reclaim takes the places back. For a while there may be more attempts than there
+// should be.
+func (t *turn) reclaim() {
+	for _, a := range t.launches {
+		if a.lent {
+			a.lent = false
+			t.sh.process.places.reclaim()
+		}
+	}
+}
+
+// pace says how long to wait before something is tried again that is tried for
+// ever.
+type pace struct {
+	policy retry.Policy
+	state  retry.State
+}
+
+func (p *pace) next(err error, random uint64) time.Duration {
+	p.state.Attempt++
+	d := retry.Decide(p.policy, p.state, retry.OutcomeOf(err), retry.Gates{}, random)
+	p.state.Prev = d.Prev
+	return d.Wait
+}
+
+func (p *pace) reset() { p.state = retry.State{} }
 
 // storePolicy is how the engine waits for its own disk.
 var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Policy()

@@ -17,7 +17,7 @@ import (
 type Layout struct {
 	shards    int
 	schedules map[string]string // the workflow that each starts
-	together  map[string]bool // workflows
+	together  map[string]bool   // workflows
 }
 
 // NewLayout returns the layout of so many shards for what the machines have.

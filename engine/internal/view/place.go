@@ -8,8 +8,8 @@ import (
 // The table is ordered by place: the millisecond of creation, and then one of
 // 1024 slots in it. The slot is drawn from the random part of the id, so the
 // place of most runs follows from their id alone; that is what saves an index by
-// id. A run whose slot is taken, or whose id is no ULID of its Created, is put
-// aside: at the next free place, which the table aside remembers.
+// id. A run whose slot is taken, or whose id is no ULID of about its Created, is
+// put aside: at the next free place, which the table aside remembers.
 //
 // The epoch is recent because SQLite stores small numbers in fewer bytes.
 const (

@@ -13,7 +13,7 @@ func (w *writer) put(r *Run) error {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)
 	}
 	u, ok := parseULID(r.ID)
-	ok = ok && u.milli == r.Created.UnixMilli()
+	ok = ok && abs(u.milli-r.Created.UnixMilli()) <= near
 	if ok && !w.crowded[u.home()] {
 		done, err := w.store(u.home(), u.rest[:], r)
 		if err != nil || done {
@@ -22,6 +22,12 @@ func (w *writer) put(r *Run) error {
 	}
 	return w.putAside(r, ok)
 }
+
+// near is how far the time of an id may be from Created, in milliseconds: in a
+// cluster, whoever asks for a run draws its id.
+const near = 10_000
+
+func abs(n int64) int64 { return max(n, -n) }
 
 // putAside finds out where a run is; a new one gets its home, if it has one that
 // is free, or the first free place.

@@ -1,0 +1,437 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// TestClusterLivesOn is TestClusterGetsThrough with folders, snapshots, commands,
+// waits and lists.
+func TestClusterLivesOn(t *testing.T) {
+	t.Parallel()
+	for seed := range (*chaosSeeds + 3) / 4 {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &life{t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(uint64(seed), 1)), keys: map[string]string{}, ran: map[int]map[string]bool{}, acked: map[string]int{}, canceled: map[string]bool{}}
+				c.run()
+			})
+		})
+	}
+}
+
+type life struct {
+	t       *testing.T
+	store   *memlog.Store
+	members []*member
+	dirs    []string
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	calm     bool
+	number   int
+	acked    map[string]int // run -> number
+	keys     map[string]string
+	ran      map[int]map[string]bool // number -> runs whose handler was called
+	canceled map[string]bool
+	errs     map[string]int
+	waits    int
+	joins    int
+}
+
+func (c *life) draw(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *life) run() {
+	c.errs = map[string]int{}
+	for range 3 {
+		c.dirs = append(c.dirs, c.t.TempDir())
+	}
+	for range 3 {
+		c.join()
+	}
+	settled(c.t, c.members...)
+	var callers sync.WaitGroup
+	for n := range 4 {
+		callers.Go(func() { c.call(n) })
+	}
+	for range 2 {
+		callers.Go(c.command)
+	}
+	callers.Go(c.watch)
+	for range 25 {
+		time.Sleep(time.Duration(c.draw(3000)) * time.Millisecond)
+		c.harm()
+	}
+	c.mu.Lock()
+	c.calm = true
+	c.mu.Unlock()
+	callers.Wait()
+	time.Sleep(2 * time.Minute)
+	settled(c.t, c.members...)
+	c.judge()
+}
+
+func (c *life) join() {
+	w := one(c.t, func(ctx context.Context, n int) (int, error) {
+		task, _ := TaskOf(ctx)
+		c.mu.Lock()
+		if c.ran[n] == nil {
+			c.ran[n] = map[string]bool{}
+		}
+		c.ran[n][task.Run] = true
+		wait := time.Duration(c.random.IntN(2000)) * time.Millisecond
+		if n%3 == 0 {
+			wait = 0
+		}
+		c.mu.Unlock()
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		if task.Spent+1 < n%6 {
+			return 0, errors.New("flaky")
+		}
+		return n, nil
+	}, Policy(fmt.Sprintf("fixed(700ms) attempts=%d", chaosAttempts)), MaxLost(1000))
+	c.joins++
+	dir := c.t.TempDir()
+	if c.joins <= 3 {
+		dir = c.dirs[c.joins-1]
+	}
+	cfg := Config{Workflows: []*Workflow{w}, Dir: dir, snapshotAfter: 2000, Concurrency: 4}
+	m := joined(c.t, c.store, "p", cfg)
+	m.log.Disturb(c.disturb)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members = append(c.members, m)
+}
+
+func (c *life) leave(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members = slices.Delete(slices.Clone(c.members), i, i+1)
+}
+
+func (c *life) disturb(op memlog.Operation) (f memlog.Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calm || c.random.IntN(20) > 0 {
+		return f
+	}
+	f.Delay = time.Duration(c.random.IntN(1000)) * time.Millisecond
+	switch c.random.IntN(4) {
+	case 0:
+		f.Before = fmt.Errorf("%s: not sent", op.Name)
+	case 1:
+		f.After = fmt.Errorf("%s: answer lost", op.Name)
+	case 2:
+		f.After = fmt.Errorf("%s: on its way", op.Name)
+		if op.Name == "append" || op.Name == "call" {
+			f.Late = time.Duration(c.random.IntN(3000)) * time.Millisecond
+		}
+	}
+	return f
+}
+
+func (c *life) harm() {
+	i := c.draw(len(c.members))
+	m := c.members[i]
+	long := time.Duration(c.draw(12000)) * time.Millisecond
+	switch c.draw(5) {
+	case 0:
+		m.kill()
+		c.leave(i)
+		c.join()
+	case 1:
+		m.log.Freeze()
+		time.AfterFunc(long, m.log.Thaw)
+	case 2:
+		m.log.Cut()
+		time.AfterFunc(long, m.log.Heal)
+	case 3:
+		if len(c.members) > 4 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.draw(3000))*time.Millisecond)
+			_ = m.Close(ctx)
+			cancel()
+			c.leave(i)
+			return
+		}
+		c.join()
+	case 4:
+		m.log.Cut()
+		time.AfterFunc(200*time.Millisecond, m.log.Heal)
+	}
+}
+
+func (c *life) any() (m *member, calm bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[c.random.IntN(len(c.members))], c.calm
+}
+
+func (c *life) failed(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := err.Error()
+	if i := len(text); i > 150 {
+		text = text[:150]
+	}
+	c.errs[what+": "+text]++
+}
+
+func (c *life) call(caller int) {
+	for n := 0; ; n++ {
+		time.Sleep(time.Duration(c.draw(300)) * time.Millisecond)
+		m, calm := c.any()
+		if calm {
+			return
+		}
+		c.mu.Lock()
+		c.number++
+		number := c.number
+		c.mu.Unlock()
+		var opts []StartOption
+		key := ""
+		if n%2 == 0 {
+			key = fmt.Sprint("key ", caller/2, " ", n)
+			opts = append(opts, Key(key))
+		}
+		w, _ := m.Workflow("one")
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		s, err := m.Start(ctx, w, number, opts...)
+		cancel()
+		if err != nil {
+			c.failed("start", err)
+			continue
+		}
+		c.mu.Lock()
+		c.acked[s.ID] = number
+		if was := c.keys[key]; key != "" && was != "" && was != s.ID {
+			c.t.Errorf("%s has the runs %s and %s", key, was, s.ID)
+		}
+		if key != "" {
+			c.keys[key] = s.ID
+		}
+		c.mu.Unlock()
+	}
+}
+
+func (c *life) command() {
+	for {
+		time.Sleep(time.Duration(c.draw(500)) * time.Millisecond)
+		m, calm := c.any()
+		if calm {
+			return
+		}
+		c.mu.Lock()
+		id := ""
+		for k := range c.acked {
+			if id = k; c.random.IntN(5) == 0 {
+				break
+			}
+		}
+		c.mu.Unlock()
+		if id == "" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		switch c.draw(3) {
+		case 0:
+			err := m.Cancel(ctx, id, "me")
+			if err == nil {
+				c.mu.Lock()
+				c.canceled[id] = true
+				c.mu.Unlock()
+			} else if !errors.Is(err, ErrState) {
+				c.failed("cancel", err)
+			}
+		case 1:
+			if _, err := m.Get(ctx, id); err != nil {
+				if errors.Is(err, ErrNotFound) {
+					c.t.Errorf("%s is not found", id)
+				}
+				c.failed("get", err)
+			}
+		case 2:
+			if _, err := m.Wait(ctx, id); err != nil {
+				if errors.Is(err, ErrNotFound) {
+					c.t.Errorf("%s is not found", id)
+				}
+				c.failed("wait", err)
+			} else {
+				c.mu.Lock()
+				c.waits++
+				c.mu.Unlock()
+			}
+		}
+		cancel()
+	}
+}
+
+// watch lists all the time.
+func (c *life) watch() {
+	for {
+		time.Sleep(500 * time.Millisecond)
+		m, calm := c.any()
+		if calm {
+			return
+		}
+		f := Filter{Limit: 7}
+		seen := map[string]bool{}
+		for range 1000 {
+			page, err := m.List(context.Background(), f)
+			if err != nil {
+				c.failed("list", err)
+				break
+			}
+			for _, r := range page.Runs {
+				if seen[r.ID] {
+					c.t.Errorf("%s is listed twice", r.ID)
+				}
+				seen[r.ID] = true
+			}
+			if f.After = page.Next; f.After == "" {
+				break
+			}
+		}
+	}
+}
+
+func (c *life) judge() {
+	t := c.t
+	listed := map[string]Info{}
+	f := Filter{Limit: 13}
+	for {
+		page := must(c.members[0].List(t.Context(), f))
+		for _, r := range page.Runs {
+			if _, twice := listed[r.ID]; twice {
+				t.Errorf("%s twice", r.ID)
+			}
+			listed[r.ID] = r
+		}
+		if f.After = page.Next; f.After == "" {
+			break
+		}
+	}
+	for id, n := range c.acked {
+		info, err := c.members[0].Get(t.Context(), id)
+		if err != nil {
+			t.Errorf("run %s: %v", id, err)
+			c.autopsy(id)
+			continue
+		}
+		if !info.Finished() {
+			t.Errorf("run %s (%d) is %s", id, n, info.State)
+		}
+		if c.canceled[id] && info.State != "canceled" {
+			t.Errorf("run %s was canceled and is %s", id, info.State)
+		}
+		if l, ok := listed[id]; !ok || l.State != info.State {
+			t.Errorf("run %s is %s and listed as %q", id, info.State, l.State)
+		}
+	}
+	for id, r := range listed {
+		if _, err := c.members[0].Get(t.Context(), id); err != nil {
+			t.Errorf("%s is listed as %s: %v", id, r.State, err)
+		}
+	}
+	inputs := map[string]string{}
+	for id, r := range listed {
+		if other := inputs[r.InputPreview]; other != "" {
+			t.Errorf("input %s has the runs %s and %s", r.InputPreview, id, other)
+		}
+		inputs[r.InputPreview] = id
+	}
+	for n, runs := range c.ran {
+		if len(runs) > 1 {
+			t.Errorf("number %d: %d runs", n, len(runs))
+		}
+	}
+	stats := must(c.members[0].Stats(t.Context()))
+	var ended, dead, started, canceled uint64
+	for _, w := range stats.Workflows {
+		ended += w.Totals.Succeeded
+		dead += w.Totals.Dead
+		started += w.Totals.Started
+		canceled += w.Totals.Canceled
+	}
+	if int(started) != len(listed) || ended+dead+canceled < started {
+		t.Errorf("counts: %d started, %d listed, %d succeeded, %d dead, %d canceled", started, len(listed), ended, dead, canceled)
+	}
+	for _, w := range stats.Workflows {
+		for state, n := range w.States {
+			if state != "dead" {
+				t.Errorf("%d are %s", n, state)
+			}
+		}
+	}
+	for i, m := range c.members {
+		m.places.mu.Lock()
+		if m.places.free != 4 || len(m.places.hungry) > 0 {
+			t.Errorf("member %d: %d places are free, %d hungry", i, m.places.free, len(m.places.hungry))
+		}
+		m.places.mu.Unlock()
+	}
+	t.Logf("%d acked, %d listed, %d canceled, %d waits", len(c.acked), len(listed), len(c.canceled), c.waits)
+	for text, n := range c.errs {
+		t.Logf("%d × %s", n, text)
+	}
+}
+
+// autopsy says where a lost run is.
+func (c *life) autopsy(id string) {
+	run := must(machine.ParseID(id))
+	for _, m := range c.members {
+		sh := m.cluster.get(run.Slot() % 5)
+		if sh == nil {
+			continue
+		}
+		f, err := fold(c.t.Context(), sh.lease)
+		if err != nil {
+			c.t.Logf("fold: %v", err)
+			return
+		}
+		_, there := f.m.Run(run)
+		first, last, _ := sh.lease.Bounds(c.t.Context())
+		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d; view cursor %d", sh.number, m.log.Member(), there, first, last, sh.view.Load().Cursor())
+		for _, b := range must(sh.lease.Blobs(c.t.Context())) {
+			c.t.Logf("   blob %s %d", b.Name, b.Size)
+		}
+		for _, name := range f.archives {
+			err := readArchive(c.t.Context(), sh.lease, name, f.m, func(r *machine.Run) error {
+				if r.ID == run {
+					c.t.Logf("   in %s as %s, ended %v", name, r.State(), time.Unix(0, r.Ended))
+				}
+				return nil
+			})
+			if err != nil {
+				c.t.Logf("   %s: %v", name, err)
+			}
+		}
+		for entry, err := range sh.lease.Read(c.t.Context(), first) {
+			if err != nil {
+				break
+			}
+			machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+				if rec.Run == run {
+					c.t.Logf("   entry %d: %s", entry.Seq, rec.Kind)
+				}
+				return nil
+			})
+		}
+	}
+}
