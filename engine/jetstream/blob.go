@@ -88,6 +88,9 @@ func (l *lease) replace(ctx context.Context, name string, u *upload, f *localFil
 	if err := f.keep(l.shard); err != nil {
 		l.log.cfg.Logger.Warn("a local copy of a blob can't be kept", "name", name, "error", err)
 	}
+	if err := l.noteEnd(ctx); err != nil {
+		l.log.cfg.Logger.Warn("the end of the log can't be noted", "shard", l.shard, "error", l.log.cfg.redact(err.Error()))
+	}
 	if old == nil {
 		return nil
 	}

@@ -42,7 +42,8 @@ const (
 
 func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
-// get returns a record, or errNoMessage if the key has no value.
+// get returns a record, or errNoMessage if the key has no value; then the record
+// still has the revision that put needs.
 func (b bucket) get(ctx context.Context, key string) (record, error) {
 	m, err := b.stream.get(ctx, getRequest{Last: b.subject(key)})
 	if err == nil && m.header.Get(operationHeader) != "" {

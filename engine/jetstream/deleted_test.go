@@ -2,6 +2,9 @@ package jetstream
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -83,6 +86,74 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 		}
 		_, err = log.Lease(t.Context(), shard)
 		wantErr(t, "Lease", err, journal.ErrDamaged, l.stream.name)
+	}
+}
+
+func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	js := admin(t, nodes)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 4 * time.Second}
+	log, other := openTest(t, cfg), openTest(t, cfg)
+	for shard := range 2 {
+		l := mustLease(t, log, shard)
+		appendEntries(t, l, 1, 5)
+		if shard == 1 {
+			putBlob(t, l, "snapshot", "text")
+			appendEntries(t, l, 6, 8)
+		}
+	}
+	log.kill() // so that it does not say how far it has come
+	for shard := range 2 {
+		s := stream{other.c, other.names.logStream(shard)}
+		info, err := s.info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := js.DeleteStream(t.Context(), s.name); err != nil {
+			t.Fatal(err)
+		}
+		if shard == 0 {
+			info.Config.Metadata = nil // made by hand; the other one is made from a copy of the configuration
+		}
+		if _, err := js.CreateStream(t.Context(), info.Config); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Wait(t, func(ctx context.Context) error { // until the killed member is expelled
+			_, err := other.Lease(ctx, shard)
+			if !errors.Is(err, journal.ErrDamaged) {
+				return fmt.Errorf("Lease(%d) = %w; want %w", shard, err, journal.ErrDamaged)
+			}
+			return nil
+		})
+	}
+}
+
+func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{URL: nodes.URL()})
+	var l *lease
+	for range 3 {
+		l = mustLease(t, log, 0)
+		_, last, err := l.Bounds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendEntries(t, l, last+1, last+1)
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := log.bucket.get(t.Context(), shardKey(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.bucket.remove(t.Context(), shardKey(0), r.revision); err != nil {
+		t.Fatal(err)
+	}
+	if next := mustLease(t, log, 0); next.Epoch() <= l.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
 	}
 }
 

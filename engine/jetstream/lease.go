@@ -22,7 +22,6 @@ type lease struct {
 	stream  stream
 	subject string
 	epoch   uint64
-	record  shardRecord // what makes us the owner
 
 	life    context.Context //nolint:containedctx // until the lease ends; its cause says why
 	end     context.CancelCauseFunc
@@ -34,8 +33,9 @@ type lease struct {
 	unsure      atomic.Bool   // an append ended without an answer
 	listed      atomic.Bool   // the blobs were listed
 
-	mu   sync.Mutex
-	desk *desk // takes requests; nil means none
+	mu     sync.Mutex
+	record shardRecord // what makes us the owner
+	desk   *desk       // takes requests; nil means none
 }
 
 var _ journal.Shared = (*lease)(nil)
@@ -74,10 +74,30 @@ func (l *lease) lose(why error) {
 // takenOver reports whether the bucket says that the shard is not ours any more.
 // What it said before we became the owner does not count.
 func (l *lease) takenOver(r shardRecord, revision uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if r.revision == 0 {
 		return revision >= l.record.revision // somebody has removed the key
 	}
-	return r.revision > l.record.revision
+	return r.revision > l.record.revision && (r.Owner != l.record.Owner || r.Epoch != l.epoch)
+}
+
+// noteEnd writes into the bucket how far the log has come. If its stream is emptied
+// or replaced by hand while nobody owns it, the next owner notices.
+func (l *lease) noteEnd(ctx context.Context) error {
+	l.mu.Lock()
+	record := l.record
+	l.mu.Unlock()
+	record.Last = l.last.Load()
+	revision, err := l.log.store(ctx, l.shard, record)
+	if err != nil {
+		return err
+	}
+	record.revision = revision
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record = record
+	return nil
 }
 
 // Release implements [journal.Lease].
@@ -88,7 +108,9 @@ func (l *lease) giveUp() error {
 	// Whoever is in the middle of something has finished, and knows how it went.
 	l.turn <- struct{}{}
 	l.gate <- struct{}{}
+	l.mu.Lock()
 	record := l.record
+	l.mu.Unlock()
 	record.Last = max(record.Last, l.last.Load())
 	<-l.gate
 	<-l.turn

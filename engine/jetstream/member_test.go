@@ -149,6 +149,36 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 	}
 }
 
+func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: time.Hour} // nobody looks by itself
+	log, other := openTest(t, cfg), openTest(t, cfg)
+	mustLease(t, other, 0)
+	log.mu.Lock()
+	v := *log.view
+	v.members = map[string]memberRecord{log.id: log.record}
+	log.view = &v
+	log.mu.Unlock()
+	_, err := log.Lease(t.Context(), 0)
+	wantErr(t, "Lease", err, journal.ErrLocked)
+}
+
+func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
+	nodes := natstest.Shared(t)
+	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: time.Hour}) // nobody looks by itself
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 2)
+	for range 3 {
+		l.lose(errSilent) // the bucket still says that we own it
+		next := mustLease(t, log, 0)
+		if next.Epoch() <= l.Epoch() {
+			t.Fatalf("epoch %d after %d", next.Epoch(), l.Epoch())
+		}
+		l = next
+	}
+	wantLog(t, l, 1, 2)
+}
+
 func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	nodes := natstest.Shared(t)
 	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 2 * time.Second}

@@ -3,6 +3,8 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,10 +51,11 @@ func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
 func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
-	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: 2 * time.Second})
+	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 2 * time.Second}
+	log, other := openTest(t, cfg), openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
-	id := log.Member()
+	ids := []string{log.Member(), other.Member()}
 	for i := range 3 {
 		nodes.Kill(i)
 	}
@@ -67,9 +70,19 @@ func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
 	if next.Epoch() <= l.Epoch() {
 		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
 	}
-	if log.Member() != id {
-		t.Errorf("Member() = %s, before %s; nobody could expel it", log.Member(), id)
+	natstest.Wait(t, func(ctx context.Context) error { // until both have given a sign of life
+		status, err := log.Status(ctx)
+		for _, m := range status.Members {
+			if m.Silence > time.Second {
+				err = fmt.Errorf("member %s is silent for %v", m.ID, m.Silence)
+			}
+		}
+		return err
+	})
+	if now := []string{log.Member(), other.Member()}; !slices.Equal(now, ids) {
+		t.Errorf("the members are %q, before %q; nobody could give a sign of life", now, ids)
 	}
+	next = mustLeaseAgain(t, log, next)
 	appendEntries(t, next, 3, 4)
 	wantLog(t, next, 1, 4)
 }

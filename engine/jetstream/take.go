@@ -175,11 +175,11 @@ func (l *Log) free(ctx context.Context, id string, r shardRecord) error {
 	return err
 }
 
-// shardRecord returns what the bucket says of a shard; nothing is the zero record.
+// shardRecord returns what the bucket says of a shard; nothing means no owner.
 func (l *Log) shardRecord(ctx context.Context, shard int) (r shardRecord, err error) {
 	found, err := l.bucket.get(ctx, shardKey(shard))
 	if errors.Is(err, errNoMessage) {
-		return r, nil
+		return shardRecord{revision: found.revision}, nil
 	}
 	if err != nil {
 		return r, err

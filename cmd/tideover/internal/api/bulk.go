@@ -46,7 +46,7 @@ func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible [
 		for _, run := range page.Runs {
 			ids = append(ids, run.ID)
 		}
-		done.Next = page.Next
+		done.Next, done.Silent = page.Next, page.Silent
 	}
 	for _, text := range ids {
 		if ctx.Err() != nil {

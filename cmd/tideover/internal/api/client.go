@@ -200,8 +200,7 @@ func (c *Client) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 
 // Dead returns the dead runs, grouped by how they failed; on request also those of
 // workflows that are [Internal].
-func (c *Client) Dead(ctx context.Context, limit int, internal bool) ([]Group, error) {
-	var out struct{ Groups []Group }
+func (c *Client) Dead(ctx context.Context, limit int, internal bool) (out Dead, err error) {
 	q := url.Values{}
 	if internal {
 		q.Set("internal", "true")
@@ -209,8 +208,8 @@ func (c *Client) Dead(ctx context.Context, limit int, internal bool) ([]Group, e
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	err := c.call(ctx, http.MethodGet, "dead", q, nil, &out)
-	return out.Groups, err
+	err = c.call(ctx, http.MethodGet, "dead", q, nil, &out)
+	return out, err
 }
 
 // Start starts a run.

@@ -15,17 +15,19 @@ import (
 type Event struct {
 	Seq     uint64
 	Message string
+	Member  string // the process of a cluster that it happened in; empty for this one
 	retry.Event
 }
 
 type eventExtra struct {
 	Seq     uint64 `json:"seq,omitempty"`
 	Message string `json:"message"`
+	Member  string `json:"member,omitempty"`
 }
 
 // MarshalJSON adds to the JSON form of the event.
 func (e Event) MarshalJSON() ([]byte, error) {
-	more, err := json.Marshal(eventExtra{e.Seq, e.Message})
+	more, err := json.Marshal(eventExtra{e.Seq, e.Message, e.Member})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &more); err != nil {
 		return err
 	}
-	e.Seq, e.Message = more.Seq, more.Message
+	e.Seq, e.Message, e.Member = more.Seq, more.Message, more.Member
 	return json.Unmarshal(data, &e.Event)
 }
 

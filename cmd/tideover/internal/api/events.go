@@ -192,7 +192,7 @@ func (t *teller) tell(e *fed) error {
 	if !t.wish.wants(&e.Event) {
 		return nil
 	}
-	return t.stream.add("", t.place, Event{Seq: e.Seq, Message: describe(&ev, 0), Event: ev})
+	return t.stream.add("", t.place, Event{Seq: e.Seq, Message: describe(&ev, 0), Member: e.Member, Event: ev})
 }
 
 // fed is an event and how many were missed before it.

@@ -100,12 +100,12 @@ func TestRunsOfOurOwnAreListedOnRequest(t *testing.T) {
 		}
 	}
 	for internal, want := range map[bool]int{false: 1, true: 4} {
-		if groups, err := c.Dead(t.Context(), 0, internal); err != nil || len(groups) != want {
-			t.Errorf("groups: %d, %v; want %d", len(groups), err, want)
+		if dead, err := c.Dead(t.Context(), 0, internal); err != nil || len(dead.Groups) != want {
+			t.Errorf("groups: %d, %v; want %d", len(dead.Groups), err, want)
 		}
 	}
-	if groups, _ := c.Dead(t.Context(), 0, false); len(groups) == 1 && groups[0].Pattern != "exit code 4" {
-		t.Errorf("pattern %q", groups[0].Pattern)
+	if dead, _ := c.Dead(t.Context(), 0, false); len(dead.Groups) == 1 && dead.Groups[0].Pattern != "exit code 4" {
+		t.Errorf("pattern %q", dead.Groups[0].Pattern)
 	}
 	flows, err := c.Workflows(t.Context())
 	if err != nil || slices.ContainsFunc(flows, func(w Workflow) bool { return Internal(w.Name) }) {

@@ -346,7 +346,8 @@ func TestLists(t *testing.T) {
 			t.Errorf("runs?%s: %d %s, want 400 and the field %s", query, got.status, got.text, field)
 		}
 	}
-	groups, err := c.Dead(t.Context(), 0, false)
+	dead, err := c.Dead(t.Context(), 0, false)
+	groups := dead.Groups
 	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].Workflow != "never" || groups[0].Pattern == "" {
 		t.Errorf("dead: %+v, %v", groups, err)
 	}

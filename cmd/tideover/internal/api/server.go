@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
@@ -68,11 +69,21 @@ type route struct {
 	handler      handler
 }
 
+// answerTime is how long the engine may take for what is answered at once. Another
+// process that it must ask may be away.
+const answerTime = 45 * time.Second
+
+// long reports whether the answer takes as long as somebody wants it to.
+func (t *route) long() bool {
+	return slices.Contains([]string{"events", "backup", "runs/retry", "runs/cancel", "runs/{id}/result", "runs/{id}/events"}, t.path)
+}
+
 // routes are tried in order.
 func routes() []route {
 	return []route{
 		{"GET", "healthz", (*server).health},
 		{"GET", "status", (*server).status},
+		{"GET", "cluster", (*server).cluster},
 		{"GET", "workflows", (*server).workflows},
 		{"GET", "schedules", (*server).schedules},
 		{"GET", "dead", (*server).dead},
@@ -160,8 +171,12 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
 			return &Problem{Status: http.StatusNotFound, Code: CodeNoEngine, Message: "there is no engine here", Hint: "this is a gateway alone; ask a tideover serve"}
 		case t.method != method:
 			allowed = append(allowed, t.method)
-		default:
+		case t.long():
 			return t.handler(s, w, r, id)
+		default:
+			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+			defer cancel()
+			return t.handler(s, w, r.WithContext(ctx), id)
 		}
 	}
 	if len(allowed) == 0 {
@@ -261,7 +276,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error 
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
@@ -338,13 +353,18 @@ func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
 	if err != nil {
 		return err
 	}
+	var both sync.WaitGroup
+	var stats engine.Stats // of which shards there are groups, only these say
+	var unknown error
+	both.Go(func() { stats, unknown = s.engine.Stats(r.Context()) })
 	groups, err := s.engine.DeadGroups(r.Context(), limit, f.exclude()...)
-	if err != nil {
+	both.Wait()
+	if err := cmp.Or(err, unknown); err != nil {
 		return err
 	}
-	list := []Group{}
+	out := Dead{Groups: []Group{}, Silent: stats.Silent}
 	for _, g := range groups {
-		list = append(list, Group(g))
+		out.Groups = append(out.Groups, Group(g))
 	}
-	return answer(w, http.StatusOK, map[string]any{"groups": list})
+	return answer(w, http.StatusOK, out)
 }

@@ -29,6 +29,7 @@ type Status struct {
 	ViewBehind   int              `json:"view_behind"`   // runs that lists have yet to see
 	Next         *time.Time       `json:"next,omitempty"`
 	Troubles     []engine.Trouble `json:"troubles"`
+	Silent       []int            `json:"silent,omitempty"` // shards that did not answer: they are not counted
 }
 
 // WorkflowCounts is where the runs of a workflow are.
@@ -125,13 +126,20 @@ type Done struct {
 	Matched int      `json:"matched"`
 	Done    int      `json:"done"`
 	Failed  []Failed `json:"failed"`
-	Next    string   `json:"next,omitempty"` // for Bulk.After, if there may be more
+	Next    string   `json:"next,omitempty"`   // for Bulk.After, if there may be more
+	Silent  []int    `json:"silent,omitempty"` // shards that did not answer: nothing was done with their runs
 }
 
 // Failed is a run with which something could not be done.
 type Failed struct {
 	ID    string `json:"id"`
 	Error string `json:"error"`
+}
+
+// Dead is the dead runs, grouped by how they failed.
+type Dead struct {
+	Groups []Group `json:"groups"`
+	Silent []int   `json:"silent,omitempty"` // shards that did not answer: their runs are missing
 }
 
 // Group is dead runs that failed alike.

@@ -62,6 +62,7 @@ Exit codes: 0 it can be used, 125 it can't.`,
 		},
 	}
 	f.add(cmd)
+	f.addCluster(cmd)
 	return cmd
 }
 
@@ -76,6 +77,9 @@ func contents(cfg *config.Config) string {
 		if p.n > 0 {
 			parts = append(parts, plural(p.n, p.word, p.word+"s"))
 		}
+	}
+	if cfg.Engine.Clustered() {
+		parts = append(parts, "runs in the cluster "+cfg.Engine.Name)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -98,6 +102,7 @@ func newConfigShow(io Streams) *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	f.addCluster(cmd)
 	cmd.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

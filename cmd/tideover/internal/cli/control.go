@@ -181,6 +181,7 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 	if err != nil {
 		return err
 	}
+	o.missing(page.Silent)
 	count := plural(len(page.Runs), "run", "runs")
 	if page.Next != "" {
 		count = "more than " + count

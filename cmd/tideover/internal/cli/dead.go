@@ -68,15 +68,16 @@ func (o *runsOptions) groups(ctx context.Context, c *api.Client) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
-	groups, err := c.Dead(ctx, o.limit, o.internal)
+	dead, err := c.Dead(ctx, o.limit, o.internal)
 	if err != nil {
 		return err
 	}
+	o.missing(dead.Silent)
 	if o.json {
-		return o.printJSON(map[string]any{"groups": groups})
+		return o.printJSON(dead)
 	}
 	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderGroups(groups, &s), "\n"))
+	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderGroups(dead.Groups, &s), "\n"))
 	return err
 }
 

@@ -65,7 +65,7 @@ func prompted(t *testing.T, name string) (list []string) {
 
 func TestConfigurationsOfThePagesAreGood(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gateway.md", "serve.md"} {
+	for _, name := range []string{"gateway.md", "serve.md", "cluster.md"} {
 		for i, text := range blocks(t, name, "yaml") {
 			k := emptyKitchen(t)
 			if err := config.Check(config.Source{Path: k.configured(text), Environ: k.env}); err != nil {

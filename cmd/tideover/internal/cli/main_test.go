@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
 )
 
 // The test binary plays all parts: with roleVar it is tideover, and with a
@@ -46,7 +48,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleVar) == "tideover" {
 		Run(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Now()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	natstest.StopShared()
+	os.Exit(code)
 }
 
 // randomBlock returns a MiB of random bytes, always the same.

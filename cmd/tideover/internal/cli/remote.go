@@ -242,6 +242,14 @@ func (r *remote) say(format string, args ...any) error {
 	return err
 }
 
+// missing warns of shards that did not answer: a list without their runs must not
+// look like one of all.
+func (r *remote) missing(shards []int) {
+	if text := api.Silent(shards); text != "" {
+		r.warn("%s", text)
+	}
+}
+
 // warn prints a line of ours to standard error.
 func (r *remote) warn(format string, args ...any) {
 	fmt.Fprintf(r.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))

@@ -140,6 +140,7 @@ func (o *runsOptions) list(ctx context.Context, c *api.Client, f api.Filter) err
 	if err != nil {
 		return err
 	}
+	o.missing(page.Silent)
 	if o.json {
 		return o.printJSON(page)
 	}
@@ -205,7 +206,8 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *api.Client, f api.Filter
 type watcher struct {
 	*runsOptions
 	redrawn
-	seen map[string]string // what was last said of each run
+	seen   map[string]string // what was last said of each run
+	silent string            // what was last said of shards
 }
 
 func (w *watcher) show(page *engine.Page, away error) error {
@@ -214,6 +216,9 @@ func (w *watcher) show(page *engine.Page, away error) error {
 		return w.changes(page)
 	}
 	lines := renderRuns(page, &s)
+	if text := api.Silent(page.Silent); text != "" {
+		lines = append(lines, s.paint("31", cut(text, s.width)))
+	}
 	if away != nil {
 		lines = []string{cut(visible(away.Error()), s.width)}
 	}
@@ -239,6 +244,10 @@ func (n *redrawn) redraw(out *os.File, lines []string) error {
 
 // changes prints a line for each run that has changed.
 func (w *watcher) changes(page *engine.Page) error {
+	if text := api.Silent(page.Silent); text != w.silent {
+		w.silent = text
+		w.missing(page.Silent)
+	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
 		mark := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano())

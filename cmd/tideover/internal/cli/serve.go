@@ -29,6 +29,11 @@ The state is in one folder, and survives the end of the process: runs that were
 accepted go on when serve is started again. One serve or gateway at a time can use
 a folder, whatever its socket and its address.
 
+With engine.nats in the file, or --nats, the state is shared instead with all other
+servers that name the same cluster on NATS JetStream: each works on a part, and what
+one had goes on at the others when it ends. Servers of NATS that are not there yet
+are waited for. See docs/cluster.md, "tideover doctor" and "tideover cluster".
+
 The API is on a socket in that folder, for this user only, and on a loopback
 address for whoever has the token. The page's address is printed at the start, on
 standard output: a link with the token in it if that is a terminal. Otherwise it
@@ -42,7 +47,7 @@ in progress go on as they began.
 
 The file is --config, or $TIDEOVER_CONFIG, or ./tideover.yaml, or
 tideover/config.yaml in the folder for configuration, whichever is there first.
-Values of its server section may be set by flags, or by variables such as
+Values of its server and engine sections may be set by flags, or by variables such as
 TIDEOVER_SERVER_LISTEN; "tideover config show --origin" says which counts.`
 
 const serveExample = `  # see it work, without any configuration; nothing is kept
@@ -68,6 +73,7 @@ type configFlags struct {
 	listen string
 	data   string
 	socket string
+	nats   string
 }
 
 func (f *configFlags) add(cmd *cobra.Command) {
@@ -79,10 +85,15 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("data")
 }
 
+// addCluster adds the flag of those who care where runs are kept.
+func (f *configFlags) addCluster(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS servers of a cluster, with commas; without them runs are kept in the folder")
+}
+
 // source returns where the configuration comes from. It may come from nowhere.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	src := config.Source{Path: f.path, Flags: map[string]string{}, Redactor: redactor}
-	for key, value := range map[string]string{"listen": f.listen, "data": f.data, "socket": f.socket} {
+	for key, value := range map[string]string{"listen": f.listen, "data": f.data, "socket": f.socket, "engine.nats": f.nats} {
 		if value != "" {
 			src.Flags[key] = value
 		}
@@ -121,6 +132,7 @@ func newServe(io Streams) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), io, o) },
 	}
 	o.source.add(cmd)
+	o.source.addCluster(cmd)
 	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does: an unreliable service, workflows and new runs, in a temporary folder")
 	o.logs(cmd)
 	cmd.Flags().Lookup("log-level").Usage += "; warn for the demo"

@@ -31,6 +31,20 @@ type served struct {
 // is given is used again.
 func serveFile(t *testing.T, text, dir string, env ...string) *served {
 	t.Helper()
+	s := beginServe(t, text, dir, env...)
+	s.serves()
+	return s
+}
+
+// serves waits until the server serves.
+func (s *served) serves() {
+	s.t.Helper()
+	eventually(s.t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+}
+
+// beginServe starts a server with the file.
+func beginServe(t *testing.T, text, dir string, env ...string) *served {
+	t.Helper()
 	if dir == "" {
 		dir = shortDir(t)
 	}
@@ -40,7 +54,6 @@ func serveFile(t *testing.T, text, dir string, env ...string) *served {
 	s.Env = append(append(s.Env, "DIR="+dir), env...)
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
-	eventually(t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 	return s
 }
 

@@ -50,7 +50,11 @@ func newStatus(io Streams) *cobra.Command {
 		Short:   "Show how the server is",
 		Long:    "Shows how the server is: where its runs are, what it waits for, and what keeps it\nfrom working.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
-	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) { return c.Status(ctx) }, renderStatus)
+	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) {
+		st, err := c.Status(ctx)
+		(&remote{io: io}).missing(st.Silent)
+		return st, err
+	}, renderStatus)
 }
 
 func renderStatus(st api.Status, s *screen) []string {
@@ -155,7 +159,10 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 
 const backupLong = `Copies everything that the server keeps to a folder, while it goes on. The copy is
 complete, and can be served like the original. The folder is on the server's
-machine, and the request is only possible over its unix socket.`
+machine, and the request is only possible over its unix socket.
+
+Of a cluster the copy is one folder, too: it can be served by itself, and 'tideover
+move' makes a cluster of it again.`
 
 func newBackup(io Streams) *cobra.Command {
 	o := &remote{io: io}

@@ -19,6 +19,7 @@ type Config struct {
 	Providers map[string]*Provider
 	Gateway   Gateway
 	Server    Server
+	Engine    Engine
 	Audit     Audit
 
 	names     []string // of the workflows, in the file's order
@@ -83,6 +84,6 @@ type Value struct {
 }
 
 // Values returns every setting in effect with its origin, section by section:
-// policies, notifiers, providers, the gateway, workflows, then the server, the
-// audit trail and the sessions.
+// policies, notifiers, providers, the gateway, workflows, then the engine, the
+// server, the audit trail and the sessions.
 func (c *Config) Values() []Value { return c.values }

@@ -123,6 +123,11 @@ func (l *loader) result() error {
 	list := slices.CompactFunc(l.problems, func(a, b *FieldError) bool { return *a == *b })
 	var literals secret.Redactor
 	literals.Add(l.literals...)
+	for line, col := range l.hidden {
+		if runes := []rune(l.lines[line-1]); col <= len(runes) {
+			l.lines[line-1] = string(runes[:col-1]) + secret.Mask
+		}
+	}
 	for i, p := range list {
 		if p.Origin == "" {
 			p.File = l.name

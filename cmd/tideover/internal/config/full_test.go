@@ -13,7 +13,13 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// full loads the sample.
+// samples are files that have every key between them: sessions and a cluster do not
+// go together, nor do two ways to say who we are.
+var samples = []string{
+	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml",
+}
+
+// full loads the first sample.
 func full(t *testing.T) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ})
@@ -53,35 +59,42 @@ func TestTheSchemaIsTheGoldenOne(t *testing.T) {
 	golden(t, "testdata/schema.json", string(config.Schema()))
 }
 
-func TestTheSampleIsValid(t *testing.T) {
-	full(t)
-	data, err := os.ReadFile("testdata/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestTheSamplesAreValid(t *testing.T) {
 	_, resolved := schema(t)
-	if err := resolved.Validate(decoded(t, data)); err != nil {
-		t.Error(err)
+	for _, name := range samples {
+		if err := config.Check(config.Source{Path: name, Environ: environ}); err != nil {
+			t.Error(err)
+		}
+		if err := resolved.Validate(sample(t, name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
-// TestLoaderAndSchemaKnowTheSameKeys uses the sample, which has every key of the
-// schema: leaving one out of it, or of the schema, shows here. Then an unknown
-// key is put into each map, and both must refuse it.
-func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
-	data, err := os.ReadFile("testdata/full.yaml")
+// sample returns one of the samples as the value of its JSON.
+func sample(t *testing.T, name string) any {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decoded(t, data)
+}
+
+// TestLoaderAndSchemaKnowTheSameKeys uses the samples, which have every key of the
+// schema: leaving one out of them, or of the schema, shows here. Then an unknown
+// key is put into each map, and both must refuse it.
+func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 	s, resolved := schema(t)
 	used := map[string]bool{}
-	sample := decoded(t, data)
-	collect(s, sample, "", used)
+	for _, name := range samples {
+		collect(s, sample(t, name), "", used)
+	}
 	want := map[string]bool{}
 	described(t, s, "", want)
 	for path := range want {
 		if !used[path] {
-			t.Errorf("the sample has no %s", path)
+			t.Errorf("no sample has %s", path)
 		}
 	}
 	for path := range used {
@@ -90,6 +103,7 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 		}
 	}
 	tampered := 0
+	var whole any // the sample that is tampered with
 	var tamper func(s *jsonschema.Schema, v any)
 	tamper = func(s *jsonschema.Schema, v any) {
 		for _, alt := range s.AnyOf {
@@ -114,17 +128,20 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 			tampered++
 			v["zz-unknown"] = 1
 			defer delete(v, "zz-unknown")
-			if resolved.Validate(sample) == nil {
+			if resolved.Validate(whole) == nil {
 				t.Errorf("the schema accepts an unknown key beside %v", v)
 			}
-			text, _ := json.Marshal(sample) // JSON is YAML
+			text, _ := json.Marshal(whole) // JSON is YAML
 			_, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: text, Environ: environ})
 			if err == nil || !strings.Contains(err.Error(), `key "zz-unknown" is unknown`) {
 				t.Errorf("Load with an unknown key beside %v: %v", v, err)
 			}
 		}
 	}
-	tamper(s, sample)
+	for _, name := range samples {
+		whole = sample(t, name)
+		tamper(s, whole)
+	}
 	if tampered < 15 {
 		t.Errorf("only %d maps were tried", tampered)
 	}
@@ -208,6 +225,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
 		"session-reserved", "give-up-notify-nobody", "notify-limits", "step-run-empty",
 		"provider-values", "provider-unknown-keys", "provider-auth", "provider-literals", "gateway-list", "gateway-values", "http-provider",
+		"engine-values", "engine-no-address", "engine-list", "engine-keys",
 	} {
 		data, err := os.ReadFile("testdata/bad/" + name + ".yaml")
 		if err != nil {

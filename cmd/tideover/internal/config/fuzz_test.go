@@ -14,7 +14,7 @@ import (
 // repeat secrets, and what it accepts must be stored and come back the same.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
-	for _, name := range append(files, "testdata/full.yaml") {
+	for _, name := range append(files, samples...) {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)
@@ -55,12 +55,20 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// quoted returns the text in quotes.
+func quoted(text string) string {
+	q, _ := json.Marshal(text)
+	return string(q)
+}
+
 // FuzzSecretsInErrors plants a secret where a secret belongs, in a file with
 // something wrong elsewhere, and looks for it in the error.
 func FuzzSecretsInErrors(f *testing.F) {
 	f.Add("hunter22")
 	f.Add("a: b")
 	f.Add("é\"x'")
+	f.Add("a/b,c@d#e?f%")
+	f.Add(",123")
 	f.Fuzz(func(t *testing.T, s string) {
 		planted := "PLANTED" + s
 		q, _ := json.Marshal(planted)
@@ -72,6 +80,11 @@ func FuzzSecretsInErrors(f *testing.F) {
 			"version: 1\nproviders: {openai: {zz: 1, auth: ['${env:HOOK}', {name: b, key: " + string(q) + "}, " + string(q) + "]}}\n",
 			"version: 1\nproviders: {openai: {zz: 1, headers: {X-Api-Key: " + string(q) + "}}}\n",
 			"version: 1\nproviders:\n  openai:\n    auth: " + string(q) + " [\n",
+			"version: 1\nengine: {nats: " + quoted("nats://me:"+planted+"@a.example:4222") + ", zz: 1}\n",
+			"version: 1\nengine: {nats: [a.example, " + quoted("nats://me:"+planted+"@a.example") + "], zz: 1}\n",
+			"version: 1\nengine: {nats: " + quoted(planted+"@a.example") + ", zz: 1}\n",
+			"version: 1\nengine: {nats: a.example, user: me, password: " + string(q) + ", system-password: " + string(q) + ", zz: 1}\n",
+			"version: 1\nengine: {nats: a.example, token: " + string(q) + ", tls: {zz: 1}}\n",
 			"version: 1\nproviders:\n  openai:\n    auth:\n      - " + string(q) + " [\n",
 		} {
 			err := config.Check(config.Source{Path: "x.yaml", Data: []byte(text), Environ: environ})

@@ -14,7 +14,8 @@ type key[T any] struct {
 	doc      string // a sentence for the schema
 	def      string // what is used when the key is absent; empty means nothing
 	required bool
-	soon     bool // known, and refused in this version
+	soon     bool     // known, and refused in this version
+	inside   []string // keys of the map that it is, which have variables of their own
 	schema   func() *jsonschema.Schema
 	set      func(l *loader, at place, dst *T)
 }

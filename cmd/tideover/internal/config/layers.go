@@ -18,6 +18,13 @@ func layers[T any](l *loader, at place, keys []key[T]) *node {
 		if v := l.env[variable]; v != "" { // an empty one is as good as none
 			n.override(k.name, given(v, "env "+variable))
 		}
+		for _, inner := range k.inside {
+			names = append(names, k.name+"-"+inner)
+			variable := variable + "_" + strings.ToUpper(inner)
+			if v := l.env[variable]; v != "" {
+				n.overrideInside(k.name, inner, given(v, "env "+variable))
+			}
+		}
 	}
 	for _, v := range l.env.withPrefix(prefix) {
 		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, prefix)), "_", "-")
@@ -39,8 +46,11 @@ func layers[T any](l *loader, at place, keys []key[T]) *node {
 // server's.
 func (l *loader) flagsOf(section string) (flags []pair) {
 	for flag, value := range l.flags {
-		name, ofGateway := strings.CutPrefix(flag, "gateway.")
-		if ofGateway == (section == "gateway") {
+		of, name, said := strings.Cut(flag, ".")
+		if !said {
+			of, name = "server", flag
+		}
+		if of == section {
 			origin := "flag --" + name
 			flags = append(flags, pair{given(name, origin), given(value, origin)})
 		}
@@ -53,4 +63,15 @@ func (l *loader) flagsOf(section string) (flags []pair) {
 func (n *node) override(name string, val *node) {
 	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key.text == name })
 	n.pairs = append(n.pairs, pair{given(name, val.origin), val})
+}
+
+// overrideInside sets the value of a key of the map that a key has.
+func (n *node) overrideInside(name, inner string, val *node) {
+	m := node{kind: mapKind}
+	if was := n.get(name); was != nil && was.kind != nullKind {
+		m = *was
+		m.pairs = slices.Clone(was.pairs)
+	}
+	m.override(inner, val)
+	n.override(name, &m)
 }

@@ -24,7 +24,7 @@ type Source struct {
 	Path     string            // of the file; empty means that there is none
 	Data     []byte            // the file's content, if it has been read already; relative paths in it start at Path's folder
 	Environ  []string          // as from os.Environ; nil means the process's
-	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}; or by the gateway's: "gateway.listen"
+	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}; or by another section's: "gateway.listen"
 	Redactor *secret.Redactor  // learns the value of every secret that is looked up; may be nil
 }
 
@@ -115,11 +115,12 @@ type loader struct {
 	cfg      *Config
 	problems []*FieldError
 	literals []string        // secrets that stand in the file itself
+	hidden   map[int]int     // columns from which on a line is not quoted
 	later    map[string]bool // names of policies that have not been read yet
 }
 
 func newLoader(src Source) (*loader, error) {
-	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}}
+	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, hidden: map[int]int{}}
 	l.none = src.Path == "" && src.Data == nil
 	if l.name == "" {
 		l.name = "config"
@@ -153,7 +154,7 @@ func (l *loader) file(data []byte) {
 		}
 		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
 	}
-	for _, section := range []string{"server", "audit", "gateway"} {
+	for _, section := range []string{"engine", "server", "audit", "gateway"} {
 		// They are there also when the file does not speak of them.
 		if root.kind == mapKind && root.get(section) == nil {
 			root.pairs = append(root.pairs, pair{given(section, "default"), &node{kind: mapKind}})
@@ -218,6 +219,11 @@ var rootKeys = []key[Config]{
 			})
 		},
 	},
+	{ // before the server and the sessions, which ask whether there is a cluster
+		name: "engine", doc: "Where runs are kept: in the server's folder, or shared with other processes on NATS JetStream. Each key is also a variable, TIDEOVER_ENGINE_NATS for nats.",
+		schema: func() *jsonschema.Schema { return orNull(describe(engineKeys)) },
+		set:    func(l *loader, at place, c *Config) { l.engine(at, &c.Engine) },
+	},
 	{
 		name: "server", doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
 		schema: func() *jsonschema.Schema { return orNull(describe(serverKeys)) },
@@ -242,6 +248,9 @@ var rootKeys = []key[Config]{
 		},
 		set: func(l *loader, at place, c *Config) {
 			l.reserved(at) // a session is a workflow, too
+			if c.Engine.Clustered() && len(at.node.pairs) > 0 {
+				l.bad(at, "a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
+			}
 			l.named(at, "session", func(name string, at place) {
 				c.sessions = append(c.sessions, name)
 				c.Sessions[name] = l.session(name, at)

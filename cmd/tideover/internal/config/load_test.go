@@ -18,7 +18,7 @@ var environ = []string{
 	"HOME=/home/me", "FETCH_TOKEN=fetch-PLANTED-1", "HOOK=hook-PLANTED-2", "EMPTY=",
 	"HOOK_URL=https://example.com/PLANTED-3", "TIDEOVER_ATTEMPT=1",
 	"SLACK_WEBHOOK=https://hooks.slack.com/services/PLANTED-4",
-	"PROVIDER_KEY=provider-PLANTED-5", "SPARE_KEY=spare-PLANTED-6", "TWO_LINES=lines-PLANTED-7\nlines-PLANTED-8",
+	"NATS_URL=nats://me:nats-PLANTED-9@a.example", "PROVIDER_KEY=provider-PLANTED-5", "SPARE_KEY=spare-PLANTED-6", "TWO_LINES=lines-PLANTED-7\nlines-PLANTED-8",
 }
 
 // golden compares with a file, or writes it.

@@ -30,6 +30,9 @@ func (l *loader) server(at place, s *Server) {
 	}
 	found, _ := object(l, at, serverKeys, s)
 	l.defaultPlaces(at, found, s)
+	if durability, ok := found["durability"]; ok && l.cfg.Engine.Clustered() {
+		l.bad(durability, "is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
+	}
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
 		l.open(listen, found, s)
 	}

@@ -13,9 +13,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// startTime is how long the engine may take to accept a message. Nobody waits for
-// one that it can't.
-const startTime = 10 * time.Second
+// startTime is how long the engine may take to accept a message: in a cluster the
+// shard of the message may be without an owner for a while. Nobody waits for one that
+// it can't.
+const startTime = 30 * time.Second
 
 // maxWaits bounds what is remembered of sessions that wait.
 const maxWaits = 4096

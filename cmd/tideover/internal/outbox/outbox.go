@@ -6,6 +6,7 @@ package outbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,9 @@ const (
 
 // parallel is how many messages of a notifier are sent at once.
 const parallel = 4
+
+// ErrUnknown says that there is no notifier of the name any more.
+var ErrUnknown = errors.New("is not configured any more")
 
 // args is what a step of a message is told.
 type args struct {
@@ -201,6 +205,6 @@ func (o *Outbox) find(name string) (*notifier, error) {
 	if n := o.notifiers[name]; n != nil {
 		return n, nil
 	}
-	return nil, retry.Permanent(fmt.Errorf("notifier %q is not configured any more; there are %s", name,
+	return nil, retry.Permanent(fmt.Errorf("notifier %q %w; there are %s", name, ErrUnknown,
 		cmp.Or(strings.Join(slices.Sorted(maps.Keys(o.notifiers)), ", "), "none")))
 }

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +103,9 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 			return fmt.Errorf("schedule of %s: %w", sch.Name, err)
 		}
 	}
+	if s.cluster != nil {
+		return s.reloadCluster(cfg, p)
+	}
 	if err := s.engine.Replace(append(p.workflows, s.sessions.Kept(p.specs)...)); err != nil {
 		return err
 	}
@@ -114,12 +120,21 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
+// lasting are the sections whose values hold until the end.
+var lasting = []string{"engine", "server", "audit", "gateway"}
+
 // restartOnly says which changes have no effect yet.
 func (s *server) restartOnly(cfg *config.Config) {
+	now := map[string]string{}
 	for _, v := range cfg.Values() {
-		section, _, _ := strings.Cut(v.Path, ".")
-		if (section == "server" || section == "audit" || section == "gateway") && s.inEffect[v.Path] != v.Text {
-			s.Log.Warn("this takes effect when the server is started again", "key", v.Path, "value", v.Text)
+		now[v.Path] = v.Text
+	}
+	all := maps.Clone(s.inEffect)
+	maps.Copy(all, now)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		section, _, _ := strings.Cut(path, ".")
+		if slices.Contains(lasting, section) && s.inEffect[path] != now[path] {
+			s.Log.Warn("this takes effect when the server is started again", "key", path, "value", cmp.Or(now[path], "none"))
 		}
 	}
 }

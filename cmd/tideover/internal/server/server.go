@@ -18,6 +18,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
@@ -28,6 +29,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/tidy"
 )
 
@@ -69,10 +71,12 @@ type server struct {
 	demo    *demo.Demo
 
 	outbox   *outbox.Outbox
-	sessions *session.Manager
-	runner   *session.Runner // of the sessions
-	ready    chan struct{}   // closed when they may begin
-	trail    *audit.Sink     // nil if there is none
+	cluster  *jetstream.Log   // nil without a cluster
+	calendar *calendar        // the same
+	sessions *session.Manager // nil in a cluster
+	runner   *session.Runner  // of the sessions; nil without them
+	ready    chan struct{}    // closed when they may begin
+	trail    *audit.Sink      // nil if there is none
 
 	inEffect map[string]string // values that hold until the end
 
@@ -93,6 +97,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		s.inEffect[v.Path] = v.Text
 	}
 	if err := s.enough(cfg); err != nil {
+		return err
+	}
+	if err := s.settle(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
@@ -125,6 +132,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return s.serve(ctx, hurry)
 	}
 	if err := s.openEngine(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end while it waited
+		}
 		return err
 	}
 	defer func() {
@@ -154,23 +164,31 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := guard.SweepLocks(locks); err != nil {
 		return err
 	}
-	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper}
-	s.sessions = s.newSessions(self, locks)
-	handlers := runner.Handlers()
-	maps.Copy(handlers, s.outbox.Handlers())
-	handlers[session.Handler] = s.runner.Handle
 	ec := engine.Config{
-		Dir: s.cfg.Server.Data, Workflows: p.workflows, Handlers: handlers,
+		Dir: s.cfg.Server.Data, Workflows: p.workflows, Handlers: s.handlers(self, locks),
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
 	}
 	if s.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS
 	}
+	if s.cfg.Engine.Clustered() {
+		if err := s.joinCluster(ctx, &ec); err != nil {
+			return err
+		}
+	}
 	if s.engine, err = engine.Open(ctx, ec); err != nil {
+		if ec.Log != nil {
+			err = errors.Join(err, ec.Log.Close())
+		}
 		return err
 	}
 	s.outbox.Attach(s.engine)
+	if s.cluster != nil {
+		s.calendar = newCalendar(s.engine, s.Log)
+		s.calendar.plan(p.schedules)
+		return nil
+	}
 	s.sessions.Engine = s.engine
 	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
 		return errors.Join(err, s.engine.Close(ctx))
@@ -180,6 +198,21 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	close(s.ready)
 	return nil
+}
+
+// handlers returns what does the work of steps, messages and sessions. In a cluster
+// there are no sessions.
+func (s *server) handlers(self, locks string) map[string]engine.Handler {
+	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper}
+	handlers := runner.Handlers()
+	maps.Copy(handlers, s.outbox.Handlers())
+	if s.cfg.Engine.Clustered() {
+		elsewhere(handlers)
+		return handlers
+	}
+	s.sessions = s.newSessions(self, locks)
+	handlers[session.Handler] = s.runner.Handle
+	return handlers
 }
 
 // openTrail opens the audit trail, unless it is switched off.
@@ -244,6 +277,10 @@ func (s *server) serve(ctx, hurry context.Context) error {
 			}
 		})
 	}
+	if s.cluster != nil {
+		run("schedules", func() error { return s.calendar.run(ctx) })
+		run("cluster", func() error { cluster.Report(ctx, s.cluster, s.Log); return nil })
+	}
 	run("gateway", func() error { return s.gateway.Run(ctx) })
 	run("config", func() error { return s.watch(ctx) })
 	run("memory", func() error { tidy.Run(ctx); return nil })
@@ -293,7 +330,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
 		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway,
 	}
-	pages := web.Options{Engine: s.engine, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
+	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
 	if s.sessions != nil {
 		o.Sessions, pages.Sessions = s.sessions, s.sessions
 	}

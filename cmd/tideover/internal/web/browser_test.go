@@ -432,7 +432,7 @@ func (v visitor) hostile() {
 	for _, h := range hostile {
 		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
 		ids = append(ids, b.start("quick", job{Name: text, Fail: 3, Error: text, Progress: text}, engine.Source(text)))
-		b.start("quick", job{Name: text, Out: text}, engine.Key(text))
+		b.start("quick", job{Name: text, Out: text}, engine.Key(strings.ToValidUTF8(text, ""))) // others are refused
 	}
 	for _, id := range ids {
 		b.until(id, "dead")

@@ -26,6 +26,7 @@ type deadBody struct {
 	All    string // address without the group
 	Unsent int    // messages that are left out
 	Hidden string // address of the list with them
+	Silent string // which shards did not answer
 }
 
 // group is dead runs that failed alike.
@@ -83,6 +84,7 @@ func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part,
 	}
 	all := query{Internal: q.Internal, Order: orders[0]}
 	b := deadBody{Query: q, Count: t.States["dead"], All: all.url("/dead")}
+	silent := t.Stats.Silent
 	if !q.Internal {
 		all.Internal = true
 		b.Unsent, b.Hidden = t.Unsent, all.url("/dead")
@@ -101,10 +103,13 @@ func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part,
 		}
 	}
 	if f.Limit > 0 {
-		if err := h.deadRows(ctx, &b, f); err != nil {
+		list, err := h.deadRows(ctx, &b, f)
+		if err != nil {
 			return part{}, err
 		}
+		silent = append(silent, list.Silent...)
 	}
+	b.Silent = silence(silent, nil)
 	for i := range b.Groups {
 		b.Groups[i].Error = h.Redact(b.Groups[i].Error)
 		b.Groups[i].Pattern = h.Redact(b.Groups[i].Pattern)
@@ -115,10 +120,10 @@ func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part,
 	}, nil
 }
 
-func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) error {
+func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) (engine.Page, error) {
 	rows, list, err := h.list(ctx, f)
 	if err != nil {
-		return err
+		return list, err
 	}
 	for _, r := range rows {
 		b.Rows = append(b.Rows, deadRow{r, inWords(r.Reason), letterOffers(&r.Info)})
@@ -132,11 +137,13 @@ func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) er
 		q.After = list.Next
 		b.More = q.url("/dead")
 	}
-	return nil
+	return list, nil
 }
 
 // groups returns the groups of dead letters, as the engine has them.
 func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
 	list, err := h.Engine.DeadGroups(ctx, shownGroups, query{Internal: internal}.exclude()...)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestHostileText(t *testing.T) {
 func (b *bed) hostileRun(text, shown string) {
 	b.Helper()
 	j := job{Name: text, Error: text, Progress: text, Out: text}
-	good := b.start("quick", j, engine.Key(text))
+	good := b.start("quick", j, engine.Key(strings.ToValidUTF8(text, ""))) // others are refused
 	wait := b.start("slow", job{Name: text, Fail: 2, Error: text, Progress: text})
 	dead := b.dead(1, j, engine.Source(text))[0]
 	b.until(wait, "waiting")

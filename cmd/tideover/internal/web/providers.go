@@ -74,10 +74,7 @@ func (h *handler) liveProviders(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) lookAtProviders(ctx context.Context, now time.Time) (part, error) {
-	p, err := h.providerPart(ctx, "providers-live", "Providers", "/live/providers", now)
-	if err != nil {
-		return p, err
-	}
+	p := h.providerPart(ctx, "providers-live", "Providers", "/live/providers", now)
 	var b providersBody
 	states := map[string]int{}
 	for _, st := range api.ListProviders(h.Providers) {
@@ -114,10 +111,7 @@ func (h *handler) liveProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) lookAtProvider(ctx context.Context, name string, now time.Time) (part, error) {
-	p, err := h.providerPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
-	if err != nil {
-		return p, err
-	}
+	p := h.providerPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
 	st, err := api.FindProvider(h.Providers, name)
 	if err != nil {
 		return p, err
@@ -130,14 +124,13 @@ func (h *handler) lookAtProvider(ctx context.Context, name string, now time.Time
 }
 
 // providerPart returns what all pages with providers have.
-func (h *handler) providerPart(ctx context.Context, template, title, live string, now time.Time) (part, error) {
+func (h *handler) providerPart(ctx context.Context, template, title, live string, now time.Time) part {
 	p := part{template: template, polled: true, data: page{Title: title, Place: "providers", Live: live, Now: now, Alone: h.Engine == nil}}
 	if h.Engine == nil {
-		return p, nil
+		return p
 	}
-	t, err := h.totals(ctx, false)
-	p.data.Dead = t.States["dead"]
-	return p, err
+	p.data.Dead = h.deadCount(ctx)
+	return p
 }
 
 // changes reports whether a provider looks different after a while though nothing

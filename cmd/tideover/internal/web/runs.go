@@ -23,6 +23,7 @@ type runsBody struct {
 	First     string // address of the first page; "" if this is it
 	More      string // address of the next page
 	Behind    int    // runs that the search does not know yet
+	Silent    string // which shards did not answer
 }
 
 // row is a run in a list.
@@ -78,7 +79,7 @@ func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part,
 	if err != nil {
 		return part{}, err
 	}
-	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind}
+	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silence(t.Stats.Silent, list.Silent)}
 	if !q.Internal && q.Workflow == "" && t.Others {
 		more := q
 		more.Internal, more.After = true, ""
@@ -100,9 +101,18 @@ func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part,
 	}, nil
 }
 
+// silence says which shards did not answer, of those that were asked twice.
+func silence(first, second []int) string {
+	all := slices.Concat(first, second)
+	slices.Sort(all)
+	return api.Silent(slices.Compact(all))
+}
+
 // list returns runs as rows.
 func (h *handler) list(ctx context.Context, f engine.Filter) ([]row, engine.Page, error) {
-	list, err := h.Engine.List(ctx, f)
+	soon, cancel := h.soon(ctx)
+	defer cancel()
+	list, err := h.Engine.List(soon, f)
 	if err != nil {
 		return nil, list, err
 	}
@@ -136,7 +146,9 @@ func (h *handler) setter(ctx context.Context, i *engine.Info) string {
 	if ok && s.until.Equal(*i.Next) {
 		return s.by
 	}
-	full, err := h.Engine.Get(ctx, i.ID)
+	soon, cancel := h.soon(ctx)
+	defer cancel()
+	full, err := h.Engine.Get(soon, i.ID)
 	if err != nil {
 		return ""
 	}
@@ -180,6 +192,8 @@ type totals struct {
 
 // totals counts the runs of users, or all.
 func (h *handler) totals(ctx context.Context, internal bool) (totals, error) {
+	ctx, cancel := h.soon(ctx)
+	defer cancel()
 	s, err := h.Engine.Stats(ctx)
 	if err != nil {
 		return totals{}, err

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"html/template"
@@ -25,6 +26,7 @@ type Options struct {
 	Version string                     // shown at the bottom of every page
 	Actor   func(*http.Request) string // who asks, for the history of a run; nil means "page"
 
+	Clustered bool          // the engine shares its work with others, and there is a page for them
 	Sessions  api.Sessions  // have a page of their own; nil means that there is none
 	Providers api.Providers // of the gateway; nil means that there are none
 	Logger    *slog.Logger  // is told who told a provider what; nil means slog.Default
@@ -42,6 +44,7 @@ type handler struct {
 	feed      *feed
 	streams   atomic.Int64
 	setters   setters
+	glimpse   glimpse // of the cluster
 
 	pace time.Duration // least time between two updates of a page
 	beat time.Duration // time between two signs of life in a stream
@@ -113,6 +116,10 @@ func (h *handler) engineRoutes() {
 	h.mux.HandleFunc("GET /live/runs", h.liveRuns)
 	h.mux.HandleFunc("GET /live/runs/{id}", h.liveRun)
 	h.mux.HandleFunc("GET /live/dead", h.liveDead)
+	if h.Clustered {
+		h.mux.HandleFunc("GET /cluster", h.cluster)
+		h.mux.HandleFunc("GET /live/cluster", h.liveCluster)
+	}
 	if h.Sessions != nil {
 		h.mux.HandleFunc("GET /sessions", h.sessions)
 		h.mux.HandleFunc("GET /sessions/{session}", h.session)
@@ -141,6 +148,10 @@ func (h *handler) home() string {
 // the encoding of forms makes up to three times as long.
 const maxBody = 2 << 20
 
+// askTime is how long a page waits for the process that has a run: long enough for
+// another to take it over.
+const askTime = 20 * time.Second
+
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Security-Policy", policy)
@@ -148,6 +159,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cache-Control", "no-store")
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if h.Clustered && !strings.HasPrefix(r.URL.Path, "/live/") {
+		ctx, cancel := context.WithTimeout(r.Context(), askTime)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	h.mux.ServeHTTP(w, r)
 }
 
@@ -161,6 +177,7 @@ type page struct {
 	Now     time.Time
 	Dead    int  // dead letters, for the navigation
 	Keeps   bool // there is a page for sessions
+	Shared  bool // there is one for the cluster
 	Alone   bool // there are providers only
 	Home    string
 	Body    any
@@ -169,7 +186,7 @@ type page struct {
 // show answers with a page.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Version, p.Keeps = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Sessions != nil && h.Engine != nil
-	p.Alone, p.Home = h.Engine == nil, h.home()
+	p.Alone, p.Home, p.Shared = h.Engine == nil, h.home(), h.Clustered && h.Engine != nil
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
@@ -236,7 +253,7 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, engine.ErrTooLarge), errors.As(err, &long):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.DeadlineExceeded): // the latter: nobody could be asked
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

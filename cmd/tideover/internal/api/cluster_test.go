@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// shared makes the fixture one of two that share a store.
+func shared(t *testing.T) (f *fixture, other *memlog.Member) {
+	t.Helper()
+	store := &memlog.Store{Shards: 4, Silence: time.Hour}
+	other = store.Join("other")
+	f = serve(t, func(_ *fixture, cfg *engine.Config) {
+		second := *cfg
+		second.Log, second.Dir = other, t.TempDir()
+		e, err := engine.Open(t.Context(), second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		cfg.Log = store.Join("asked")
+	})
+	eventually(t, "all shards have owners", func() bool {
+		c, err := f.client().Cluster(t.Context())
+		return err == nil && len(c.Silent) == 0 && !slices.ContainsFunc(c.Shards, func(s engine.ShardInfo) bool { return s.Owner == "" })
+	})
+	return f, other
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	f, _ := shared(t)
+	c, err := f.client().Cluster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Members) != 2 || len(c.Shards) != 4 || c.Owned(&c.Members[0]) != 2 || c.Owned(&c.Members[1]) != 2 || c.Troubles == nil || len(c.Troubles) > 0 {
+		t.Errorf("the cluster is %+v", c)
+	}
+	if !strings.HasPrefix(c.Self, "asked") {
+		t.Errorf("the one that was asked is %s", c.Self)
+	}
+	if got := f.ask(false, "GET", Prefix+"cluster?x=1", ""); got.status != 400 {
+		t.Errorf("with a query: %d %s", got.status, got.text)
+	}
+	alone := serve(t)
+	got := alone.ask(false, "GET", Prefix+"cluster", "")
+	if p := got.problem(t); got.status != 404 || p.Code != CodeNotFound || p.Message != "this server is in no cluster" {
+		t.Errorf("without a cluster: %d %s", got.status, got.text)
+	}
+}
+
+// TestSilentShards has half of them not answer: what is left is answered, and what is
+// missing is said.
+func TestSilentShards(t *testing.T) {
+	t.Parallel()
+	f, other := shared(t)
+	for i := range 16 { // keys spread them
+		s, err := f.client().Start(t.Context(), Start{Workflow: "echo", Key: strconv.Itoa(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.over(s.ID)
+	}
+	f.listed("succeeded", 16)
+	other.Freeze()
+	t.Cleanup(other.Thaw)
+	c := f.client()
+	page, err := c.List(t.Context(), Filter{})
+	if err != nil || len(page.Silent) != 2 || len(page.Runs) == 0 || len(page.Runs) == 16 {
+		t.Errorf("runs: %d, silent %v, %v", len(page.Runs), page.Silent, err)
+	}
+	var all sync.WaitGroup // each waits for those who do not answer
+	all.Go(func() {
+		if s, err := c.Status(t.Context()); err != nil || !slices.Equal(s.Silent, page.Silent) {
+			t.Errorf("status: silent %v, %v", s.Silent, err)
+		}
+	})
+	all.Go(func() {
+		if d, err := c.Dead(t.Context(), 0, false); err != nil || !slices.Equal(d.Silent, page.Silent) || d.Groups == nil {
+			t.Errorf("dead: %+v, %v", d, err)
+		}
+	})
+	all.Go(func() {
+		if d, err := c.CancelMany(t.Context(), Bulk{Filter: &Filter{Workflow: "echo"}}); err != nil || !slices.Equal(d.Silent, page.Silent) {
+			t.Errorf("cancel: %+v, %v", d, err)
+		}
+	})
+	all.Go(func() {
+		if info, err := c.Cluster(t.Context()); err != nil || !slices.Equal(info.Silent, page.Silent) {
+			t.Errorf("cluster: silent %v, %v", info.Silent, err)
+		}
+	})
+	all.Wait()
+}
+
+func TestSilentInWords(t *testing.T) {
+	t.Parallel()
+	for want, shards := range map[string][]int{
+		"": nil,
+		"shard 3 did not answer; its runs are missing":                       {3},
+		"shards 3, 7 did not answer; their runs are missing":                 {3, 7},
+		"shards 0, 1, 4-9, 12, 30-32 did not answer; their runs are missing": {0, 1, 4, 5, 6, 7, 8, 9, 12, 30, 31, 32},
+	} {
+		if got := Silent(shards); got != want {
+			t.Errorf("Silent(%v) = %q, want %q", shards, got, want)
+		}
+	}
+}
+
+func TestAnEventHasItsMember(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Event{Seq: 1, Message: "m", Member: "a-1", Event: retry.Event{Kind: retry.Succeeded}})
+	if err != nil || !strings.Contains(string(text), `"member":"a-1"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	var e Event
+	if err := json.Unmarshal(text, &e); err != nil || e.Member != "a-1" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if text, _ := json.Marshal(Event{Event: retry.Event{Kind: retry.Succeeded}}); strings.Contains(string(text), "member") {
+		t.Errorf("an event of this process: %s", text)
+	}
+}

@@ -1,0 +1,275 @@
+//go:build unix
+
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// launch starts runs and returns their ids. Their keys spread them over all shards.
+func (s *served) launch(workflow string, n int) (ids []string) {
+	s.t.Helper()
+	for range n {
+		o := s.ask("run", workflow, "--key", rand.Text())
+		if o.code != 0 {
+			s.t.Fatalf("run %s: %+v; the server says %s", workflow, o, s.out)
+		}
+		ids = append(ids, strings.TrimSpace(o.out))
+	}
+	return ids
+}
+
+// succeed waits until all runs have succeeded.
+func (s *served) succeed(ids []string) {
+	s.t.Helper()
+	for _, id := range ids {
+		eventually(s.t, id+" succeeds", func() bool {
+			var i engine.Info
+			o := s.ask("show", id, "--json")
+			return o.code == 0 && json.Unmarshal([]byte(o.out), &i) == nil && i.State == "succeeded"
+		})
+	}
+}
+
+func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	f := newCrew(t, shared+section(natstest.Shared(t), clusterName(t)))
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+	ids := a.launch("long", 8)
+	eventually(t, "all have begun, some at each", func() bool {
+		return strings.Count(f.seen(), "begin ") == len(ids) && strings.Contains(f.seen(), "begin a ") && strings.Contains(f.seen(), "begin b ")
+	})
+	before := f.seen()
+	b.signal(syscall.SIGKILL)
+	b.end()
+	eventually(t, "what ran at the killed one is begun at the other", func() bool {
+		for _, id := range ids {
+			if !strings.Contains(f.seen(), "begin a "+id) {
+				return false
+			}
+		}
+		return true
+	})
+	f.open()
+	a.succeed(ids)
+	for _, id := range ids {
+		i := a.show(id)
+		attempts := i.Steps[0].Attempts
+		lost := strings.Contains(before, "begin b "+id)
+		if len(attempts) > 2 || (attempts[0].Outcome == "lost") != lost {
+			t.Errorf("%s, begun at the killed one: %v, has %+v", id, lost, attempts)
+		}
+		if n := strings.Count(f.seen(), "end a "+id); n != 1 || strings.Contains(f.seen(), "end b "+id) {
+			t.Errorf("%s has ended %d times", id, n)
+		}
+	}
+	a.complete(1)
+}
+
+const (
+	firstVersion  = "  deploy: {steps: [{id: wait, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(200ms) attempts=unlimited}, {id: say, run: [echo, one], needs: [wait]}]}\n"
+	secondVersion = "  deploy: {steps: [{id: wait, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(200ms) attempts=unlimited}, {id: say, run: [echo, two], needs: [wait]}]}\n"
+)
+
+// TestARollingDeploy replaces the servers one after the other by those of another
+// file. Each run ends by the definition it began with, whoever works on it.
+func TestARollingDeploy(t *testing.T) {
+	t.Parallel()
+	end := section(natstest.Shared(t), clusterName(t))
+	f := newCrew(t, shared+firstVersion+end)
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+	ones := a.launch("deploy", 6)
+	f.text = shared + secondVersion + end
+	b.signal(syscall.SIGTERM)
+	wantCode(t, b.end(), 0)
+	c := f.serve("c")
+	a.complete(2)
+	ones = append(ones, a.launch("deploy", 3)...) // side by side, each starts what it has
+	twos := c.launch("deploy", 6)
+	a.signal(syscall.SIGTERM)
+	wantCode(t, a.end(), 0)
+	d := f.serve("d")
+	d.complete(2)
+	twos = append(twos, d.launch("deploy", 3)...)
+	f.open()
+	d.succeed(slices.Concat(ones, twos))
+	for _, id := range slices.Concat(ones, twos) {
+		want := `{"stdout":"two\n"}`
+		if slices.Contains(ones, id) {
+			want = `{"stdout":"one\n"}`
+		}
+		if i := d.show(id); string(i.Output) != want {
+			t.Errorf("%s says %s, want %s", id, i.Output, want)
+		}
+	}
+}
+
+func TestServeWaitsForNATS(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 1)
+	nodes.Kill(0)
+	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	a, b := f.begin("a"), f.begin("b")
+	eventually(t, "it says that it waits", func() bool { return strings.Contains(a.out.String(), "the cluster can't be joined yet") })
+	b.signal(syscall.SIGTERM) // who waits is told to end
+	wantCode(t, b.end(), 0)
+	nodes.Restart(0)
+	a.serves()
+	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	for _, weak := range []string{"1 of 3 replicas", "sync each message"} {
+		eventually(t, "it says what is weak", func() bool {
+			return strings.Contains(a.out.String(), `msg="the cluster promises less than it could"`) && strings.Contains(a.out.String(), weak)
+		})
+	}
+}
+
+const withPasswords = `
+accounts {
+	TEST { jetstream: enabled, users: [{user: "me", password: "right-PLANTED-pw"}] }
+	$SYS { users: [{user: "system", password: "system-PLANTED-pw"}] }
+}
+`
+
+func TestWrongCredentialsAreRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 1, natstest.WithAccess(withPasswords))
+	host := strings.TrimPrefix(nodes.URL(), "nats://")
+	for _, c := range []struct{ name, engine string }{
+		{"no password", fmt.Sprintf("{nats: %q}", host)},
+		{"a wrong password", fmt.Sprintf("{nats: %q, user: me, password: '${env:PW}'}", host)},
+		{"a wrong password in the address", fmt.Sprintf("{nats: 'nats://me:${env:PW}@%s'}", host)},
+		{"a wrong token", fmt.Sprintf("{nats: %q, token: '${env:PW}'}", host)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := beginServe(t, "version: 1\nengine: "+c.engine+"\n", "", "PW=wrong-PLANTED-pw")
+			wantCode(t, s.end(), 125)
+			wantIn(t, "the error", s.out.String(), "check the credentials")
+			if strings.Contains(s.out.String(), "PLANTED") {
+				t.Errorf("the password shows: %s", s.out)
+			}
+		})
+	}
+}
+
+func TestNATSIsAwayUnderLoad(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+	var load sync.WaitGroup
+	var mu sync.Mutex
+	var ids []string
+	refused := 0
+	stop := make(chan struct{})
+	for _, s := range []*served{a, b} {
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				cmd, _ := command(t, "run", "where")
+				cmd.Env = append(cmd.Env, "TIDEOVER_SERVER=unix:"+filepath.Join(s.data, "tideover.sock"))
+				o := finish(t, cmd)
+				mu.Lock()
+				if o.code == 0 {
+					ids = append(ids, strings.TrimSpace(o.out))
+				} else {
+					refused++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ids)
+	}
+	eventually(t, "there is load", func() bool { return count() >= 10 })
+	nodes.Kill(0)
+	nodes.Kill(1)
+	// Leases end, and nobody can be asked: that is said, and not an empty list.
+	eventually(t, "it is said", func() bool { return a.ask("runs").code == 125 })
+	wantIn(t, "the error", a.ask("runs").stderr, "no process has the shard")
+	nodes.Restart(0)
+	nodes.Restart(1)
+	nodes.WaitReady()
+	was := count()
+	eventually(t, "it goes on", func() bool { return count() >= was+10 })
+	close(stop)
+	load.Wait()
+	a.complete(2)
+	a.succeed(ids)
+	t.Logf("%d runs were accepted, %d were not", len(ids), refused)
+	for _, s := range []*served{a, b} {
+		s.signal(syscall.SIGTERM)
+		wantCode(t, s.end(), 0)
+	}
+}
+
+// TestOneMessageForEachEvent has two servers see the same runs give up.
+func TestOneMessageForEachEvent(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	told := map[string]int{}
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m struct{ Run, Event string }
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		mu.Lock()
+		defer mu.Unlock()
+		told[m.Run+" "+m.Event]++
+	}))
+	defer hook.Close()
+	text := fmt.Sprintf("version: 1\nworkflows: {bad: {steps: [{id: a, run: ['false'], policy: fixed(0s) attempts=1}]}, %s\n",
+		"worse: {steps: [{id: a, run: ['false'], policy: fixed(0s) attempts=1}], on-give-up: {notify: [hook]}}}") +
+		fmt.Sprintf("notify: {hook: {webhook: %q, on: [gave-up, dead-letter], dedupe: 0}}\n", hook.URL)
+	f := newCrew(t, text+section(natstest.Shared(t), clusterName(t)))
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+	ids := append(a.launch("bad", 10), b.launch("worse", 10)...)
+	eventually(t, "all are told of", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) >= len(ids)
+	})
+	eventually(t, "nothing is left to tell", func() bool {
+		for _, w := range a.status().Workflows {
+			for state, n := range w.States {
+				if n > 0 && state != "dead" {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for what, n := range told {
+		if n != 1 {
+			t.Errorf("%s was told %d times", what, n)
+		}
+	}
+	if len(told) != len(ids) {
+		t.Errorf("%d messages for %d runs: %v", len(told), len(ids), told)
+	}
+}

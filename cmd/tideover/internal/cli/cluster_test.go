@@ -1,0 +1,176 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// leaseTime is short, because tests wait for members to be taken for dead.
+const leaseTime = 3 * time.Second
+
+// clusterName returns a name for the cluster of a test.
+func clusterName(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("t%d", time.Now().UnixNano())
+}
+
+// section returns the section of a configuration that joins the cluster.
+func section(nodes *natstest.Cluster, name string, more ...string) string {
+	return fmt.Sprintf("engine: {nats: %q, name: %s, shards: 4, lease-time: %v%s}\n", nodes.URL(), name, leaseTime, strings.Join(append([]string{""}, more...), ", "))
+}
+
+// shared are workflows that say where they run.
+const shared = `version: 1
+workflows:
+  where:
+    steps:
+      - {id: say, run: [sh, -c, 'echo $PLACE']}
+  patient:
+    steps:
+      - {id: fail, run: [sh, -c, 'test -e $GATE && echo $PLACE || exit 75'], policy: fixed(300ms) attempts=unlimited}
+  long:
+    steps:
+      - id: sleep
+        run: [sh, -c, 'echo "begin $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; while ! test -e $GATE; do sleep 0.05; done; echo "end $PLACE $TIDEOVER_RUN_ID" >> $WITNESS; echo $PLACE']
+        policy: fixed(100ms) attempts=5
+`
+
+// crew is several servers of one cluster.
+type crew struct {
+	t       *testing.T
+	dir     string
+	gate    string // a file that lets commands end
+	witness string // a file that they write to
+	text    string
+}
+
+func newCrew(t *testing.T, text string) *crew {
+	t.Helper()
+	dir := shortDir(t)
+	return &crew{t: t, dir: dir, gate: filepath.Join(dir, "gate"), witness: filepath.Join(dir, "witness"), text: text}
+}
+
+// serve starts one, with a folder of its own, and waits until it serves.
+func (f *crew) serve(place string, env ...string) *served {
+	f.t.Helper()
+	s := f.begin(place, env...)
+	s.serves()
+	return s
+}
+
+// begin starts one.
+func (f *crew) begin(place string, env ...string) *served {
+	f.t.Helper()
+	dir := filepath.Join(f.dir, place)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	return beginServe(f.t, f.text, dir, append([]string{"PLACE=" + place, "GATE=" + f.gate, "WITNESS=" + f.witness}, env...)...)
+}
+
+func (f *crew) open() { write(f.t, f.gate, "") }
+
+// seen returns what the commands wrote.
+func (f *crew) seen() string {
+	text, _ := os.ReadFile(f.witness)
+	return string(text)
+}
+
+// look returns how the cluster looks from a server.
+func (s *served) look() (c api.Cluster) {
+	s.t.Helper()
+	o := s.ask("cluster", "--json")
+	if o.code == 0 {
+		if err := json.Unmarshal([]byte(o.out), &c); err != nil {
+			s.t.Fatalf("cluster: %v in %q", err, o.out)
+		}
+	}
+	return c
+}
+
+// complete waits until all shards have owners, and the members that are meant.
+func (s *served) complete(members int) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%d members share all shards", members), func() bool {
+		c := s.look()
+		if len(c.Members) != members || len(c.Silent) > 0 {
+			return false
+		}
+		for i := range c.Members {
+			if c.Owned(&c.Members[i]) != len(c.Shards)/members {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestTwoServersShareACluster(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+
+	// What is started at one runs at either, and both know of it.
+	places := map[string]bool{}
+	for i := 0; len(places) < 2; i++ {
+		if i == 100 {
+			t.Fatalf("100 runs ran at %v only", places)
+		}
+		o := a.ask("run", "where", "--wait", "--key", strconv.Itoa(i))
+		wantCode(t, o, 0)
+		for _, place := range []string{"a", "b"} {
+			if strings.Contains(o.out, `"`+place+`\n"`) {
+				places[place] = true
+			}
+		}
+	}
+	waiting := strings.TrimSpace(a.ask("run", "patient", "--key", "order 1").out)
+	eventually(t, "the other knows it", func() bool { return b.ask("show", waiting).code == 0 })
+	if o := b.ask("run", "patient", "--key", "order 1"); strings.TrimSpace(o.out) != waiting {
+		t.Errorf("the key is another run elsewhere: %+v, want %s", o, waiting)
+	}
+	wantCode(t, b.ask("cancel", "order 1"), 0)
+	if i := a.show(waiting); i.State != "canceled" {
+		t.Errorf("canceled at one, at the other it is %s", i.State)
+	}
+	late := strings.TrimSpace(b.ask("run", "patient").out)
+	f.open()
+	o := a.ask("run", "patient", "--wait")
+	wantCode(t, o, 0)
+	eventually(t, "what waited is done", func() bool { return a.show(late).State == "succeeded" })
+	eventually(t, "both list the same", func() bool {
+		return a.ask("runs", "--json", "--limit", "1000").out == b.ask("runs", "--json", "--limit", "1000").out
+	})
+
+	// One that ends in order leaves everything to the other at once.
+	b.signal(syscall.SIGTERM)
+	wantCode(t, b.end(), 0)
+	a.complete(1)
+	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	a.signal(syscall.SIGTERM)
+	wantCode(t, a.end(), 0)
+}
+
+// status returns how a server is.
+func (s *served) status() (st api.Status) {
+	s.t.Helper()
+	o := s.ask("status", "--json")
+	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
+		s.t.Fatalf("status: %v in %+v", err, o)
+	}
+	return st
+}

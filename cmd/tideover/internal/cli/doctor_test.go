@@ -1,0 +1,102 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// examined runs the doctor and returns what it finds, by severity.
+func examined(t *testing.T, text string, env ...string) (o outcome, found map[string]string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tideover.yaml")
+	write(t, file, text)
+	cmd, _ := command(t, "doctor", "--json", "--config", file)
+	cmd.Env = append(cmd.Env, env...)
+	o = finish(t, cmd)
+	var d diagnosis
+	if err := json.Unmarshal([]byte(o.out), &d); err != nil {
+		t.Fatalf("doctor: %v in %+v", err, o)
+	}
+	found = map[string]string{}
+	for _, f := range d.Findings {
+		if f.What == "" || f.Why == "" || f.Do == "" {
+			t.Errorf("a finding that says too little: %+v", f)
+		}
+		found[f.Severity] += f.What + "\n"
+	}
+	return o, found
+}
+
+func TestTheDoctorLooksAtAFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() // may be on anything, so some is found about that
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o, found := examined(t, fmt.Sprintf("version: 1\nserver: {data: %s, durability: os}\n", dir))
+	wantCode(t, o, 1)
+	wantIn(t, "what is weak", found["weak"], "server.durability is os")
+	wantIn(t, "what is weak", found["weak"], "is open to others")
+	if left, _ := filepath.Glob(filepath.Join(dir, ".doctor*")); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	o = tideover(t, "doctor", "--config", filepath.Join(dir, "none.yaml"))
+	wantCode(t, o, 125)
+}
+
+func TestTheDoctorLooksAtACluster(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	name := clusterName(t)
+	second := t.TempDir()
+	good := section(nodes, name, "second-place: "+second, "system-user: system", "system-password: '${env:SYSTEM}'")
+	good = strings.Replace(good, fmt.Sprint(leaseTime), "12s", 1) // a short one is weak
+	f := newCrew(t, shared+good)
+	system := "SYSTEM=" + natstest.SystemPassword
+	if o, found := examined(t, f.text, system); found["broken"]+found["weak"] != "" || found["note"] == "" {
+		t.Errorf("one that is not there yet has %v; %+v", found, o)
+	}
+	a := f.serve("a", system)
+	a.complete(1)
+	o, found := examined(t, f.text, system)
+	if found["broken"]+found["weak"] != "" {
+		t.Errorf("a good cluster has %v; %+v", found, o)
+	}
+	wantCode(t, o, 0)
+	if c := a.look(); len(c.Members) != 1 || c.Shards[0].Epoch != 1 {
+		t.Errorf("the doctor has changed something: %+v", c)
+	}
+	o, found = examined(t, "version: 1\n"+section(nodes, name))
+	wantCode(t, o, 1)
+	wantIn(t, "what is weak", found["weak"], "second place")
+	wantIn(t, "what is weak", found["weak"], "can't be shown that the servers sync")
+
+	o, found = examined(t, "version: 1\nengine: {nats: 'nats://me:${env:PW}@127.0.0.1:1'}\n", "PW=PLANTED-pw")
+	wantCode(t, o, 1)
+	wantIn(t, "what is broken", found["broken"], "connect to NATS")
+	if strings.Contains(o.out+o.stderr, "PLANTED") {
+		t.Errorf("the password shows: %+v", o)
+	}
+}
+
+func TestADiagnosisForPeople(t *testing.T) {
+	t.Parallel()
+	s := &screen{}
+	weak := diagnosis{Engine: "the folder /d", Findings: []doctor.Finding{{Severity: "weak", What: "it leaks\x1b[1m", Why: "of a hole", Do: "mend it"}}}
+	if got, want := strings.Join(renderDiagnosis(weak, s), "\n"), "runs are kept in the folder /d\n\nweak    it leaks\\x1b[1m\n        why  of a hole\n        do   mend it\n\n0 broken, 1 weak"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	note := diagnosis{Findings: []doctor.Finding{{Severity: "note"}}}
+	if lines := renderDiagnosis(note, s); lines[len(lines)-1] != "nothing weakens the promise" {
+		t.Errorf("a note: %q", lines)
+	}
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+const movable = `version: 1
+workflows:
+  quick: {schedule: "0 3 1 1 *", steps: [{id: say, run: [echo, done]}]}
+  patient: {steps: [{id: fail, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(200ms) attempts=unlimited}]}
+  slow: {steps: [{id: fail, run: ["false"], policy: fixed(1h) attempts=3}]}
+  dead: {steps: [{id: fail, run: ["false"], policy: fixed(0s) attempts=1}]}
+`
+
+func TestMovingHouse(t *testing.T) {
+	t.Parallel()
+	f := newCrew(t, movable)
+	end := section(natstest.Shared(t), clusterName(t))
+	home := f.serve("home")
+	done := strings.TrimSpace(home.ask("run", "quick", "--key", "order 1").out)
+	waiting := home.launch("patient", 3)
+	slow := home.launch("slow", 1)[0]
+	dead := home.launch("dead", 2)
+	eventually(t, "all is as it should be", func() bool {
+		return home.show(done).State == "succeeded" && home.show(slow).State == "waiting" && home.show(dead[0]).State == "dead" && home.show(dead[1]).State == "dead"
+	})
+	next := home.show(slow).Next
+
+	// It is not moved while somebody uses it, and who does is named.
+	away := filepath.Join(f.dir, "cluster.yaml")
+	write(t, away, movable+end)
+	o := tideover(t, "move", home.data, away)
+	wantCode(t, o, 125)
+	wantIn(t, "the refusal", o.stderr, "is in use by another process: the process with pid ")
+	home.signal(syscall.SIGTERM)
+	wantCode(t, home.end(), 0)
+
+	// A cluster in the place of the folder would leave its runs behind.
+	f.text = movable + end
+	early := f.begin("home")
+	wantCode(t, early.end(), 125)
+	wantIn(t, "the refusal", early.out.String(), "has runs of its own, which would stand still: move them to the cluster with `tideover move`")
+
+	o = tideover(t, "move", "--dry-run", home.data, away)
+	wantCode(t, o, 0)
+	wantIn(t, "what would be moved", o.out, "would move 7 runs from "+home.data)
+	wantIn(t, "what would be moved", o.out, "nothing was written")
+	o = tideover(t, "move", home.data, away)
+	wantCode(t, o, 0)
+	wantIn(t, "what was moved", o.out, "moved 7 runs from "+home.data)
+	wantIn(t, "the stages", o.stderr, "comparing shards")
+	o = tideover(t, "move", home.data, away)
+	wantCode(t, o, 125)
+	wantIn(t, "once more", o.stderr, "everything here was moved to cluster ")
+
+	// There everything goes on.
+	a := f.serve("home")
+	b := f.serve("b")
+	a.complete(2)
+	if i := b.show("order 1"); i.ID != done || i.State != "succeeded" {
+		t.Errorf("what was done is %+v", i)
+	}
+	if i := b.show(slow); i.State != "waiting" || !i.Next.Equal(*next) {
+		t.Errorf("the wait until %v is now %s until %v", next, i.State, i.Next)
+	}
+	wantIn(t, "dead letters", b.ask("dead", "--groups").out, "2     dead")
+	eventually(t, "the schedule is there", func() bool { return strings.Contains(b.ask("schedules").out, "0 3 1 1 *") })
+	o = tideover(t, "move", away, filepath.Join(f.dir, "back"))
+	wantCode(t, o, 125)
+	wantIn(t, "the refusal", o.stderr, "in use by ")
+	for _, s := range []*served{a, b} {
+		s.signal(syscall.SIGTERM)
+		wantCode(t, s.end(), 0)
+	}
+
+	// And back, as JSON.
+	o = tideover(t, "move", "--json", away, filepath.Join(f.dir, "back", "data"))
+	wantCode(t, o, 0)
+	var m moved
+	if err := json.Unmarshal([]byte(o.out), &m); err != nil || m.Runs["dead"] != 2 || m.Runs["waiting"]+m.Runs["running"] != 4 || m.FromShards != 4 || m.ToShards != 1 {
+		t.Errorf("moved %+v, %v", m, err)
+	}
+	f.text = movable
+	back := f.serve("back")
+	f.open()
+	back.succeed(waiting)
+	if i := back.show("order 1"); i.ID != done {
+		t.Errorf("the key is of %+v", i)
+	}
+}
+
+func TestMovesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "folder.yaml")
+	write(t, folder, "version: 1\nserver: {data: "+empty+"}\n")
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"nothing", nil, "move: from where to where?"},
+		{"one place", []string{empty}, "move: to where?"},
+		{"three places", []string{"a", "b", "c"}, `and "c" is a third`},
+		{"the same", []string{empty, folder}, "move: both are " + empty},
+		{"nothing to move", []string{empty, filepath.Join(dir, "new")}, "there are no runs in " + empty},
+		{"a file that is not there", []string{empty, filepath.Join(dir, "none.yaml")}, "none.yaml: no such file"},
+	} {
+		o := tideover(t, append([]string{"move"}, c.args...)...)
+		wantCode(t, o, 125)
+		wantIn(t, c.name, o.stderr, c.want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("a refused move has made a folder")
+	}
+}
+
+// TestABackupOfACluster copies one that is in use, and makes another of the copy.
+func TestABackupOfACluster(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	f := newCrew(t, movable+section(nodes, clusterName(t)))
+	a, b := f.serve("a"), f.serve("b")
+	a.complete(2)
+	done := strings.TrimSpace(a.ask("run", "quick", "--key", "order 1").out)
+	waiting := a.launch("patient", 6)
+	a.succeed([]string{done})
+	dir := filepath.Join(f.dir, "copy")
+	o := a.ask("backup", dir)
+	wantCode(t, o, 0)
+	for _, s := range []*served{a, b} {
+		s.signal(syscall.SIGTERM)
+		wantCode(t, s.end(), 0)
+	}
+	f.text = movable + section(nodes, clusterName(t))
+	again := filepath.Join(f.dir, "again.yaml")
+	write(t, again, f.text)
+	o = tideover(t, "move", dir, again)
+	wantCode(t, o, 0)
+	wantIn(t, "what was moved", o.out, "moved 7 runs from "+dir)
+	c := f.serve("c")
+	f.open()
+	c.succeed(waiting)
+	if i := c.show("order 1"); i.ID != done || i.State != "succeeded" {
+		t.Errorf("the key is of %+v", i)
+	}
+}

@@ -1,0 +1,32 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream"
+)
+
+// examineTime is how long somebody who asks waits for servers.
+const examineTime = 15 * time.Second
+
+// Examine returns what weakens the promise of the cluster. Servers that can't be
+// reached, or refuse us, are a finding too.
+func Examine(ctx context.Context, o Options) ([]jetstream.Finding, error) {
+	c, err := o.log()
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, examineTime)
+	defer cancel()
+	list, err := jetstream.Check(ctx, c)
+	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		return []jetstream.Finding{{
+			Severity: jetstream.Broken, What: o.Redact(err.Error()), Why: "nothing can be recorded",
+			Do: "see that the servers run, that this machine reaches them, and that the credentials are right",
+		}}, nil
+	}
+	return list, err
+}

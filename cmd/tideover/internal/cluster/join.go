@@ -1,0 +1,82 @@
+// Package cluster joins the processes that share the work of an engine, as the
+// configuration says.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/retry"
+)
+
+// waits is how the servers are waited for: for as long as it takes. An attempt
+// that is cut off has not worked in vain, what it has created is found by the next.
+const waits = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-timeout=10s"
+
+// firstSign is after how long somebody wants to know why nothing happens.
+const firstSign = 3 * time.Second
+
+// Options says who joins.
+type Options struct {
+	Config *config.Config
+	Dir    string // for local copies, which may be lost; empty means a temporary one
+	Log    *slog.Logger
+	Redact func(string) string
+}
+
+// log returns how the log is opened.
+func (o *Options) log() (jetstream.Config, error) {
+	c, err := o.Config.Cluster()
+	if err != nil {
+		return c, err
+	}
+	if o.Dir != "" {
+		c.Cache = filepath.Join(o.Dir, "cache")
+	}
+	c.Logger, c.Redact = o.Log, o.Redact
+	return c, c.Validate()
+}
+
+// Join joins the cluster, and creates it if there is none. Servers that are not
+// there, or not enough of them, are waited for until the context ends, and each
+// time the log says so. What waiting can't change is an error at once.
+func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
+	c, err := o.log()
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	runner := retry.Must(waits, retry.WithClassifier(outcome), retry.WithOnRetry(o.tell))
+	o.Log.Info("joining the cluster", "name", c.Name)
+	soon := time.AfterFunc(firstSign, func() { o.Log.Info("waiting for NATS to answer", "name", c.Name) })
+	defer soon.Stop()
+	l, err := retry.Value(ctx, runner, func(ctx context.Context) (*jetstream.Log, error) { return jetstream.Open(ctx, c) })
+	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent {
+		err = e.Last
+	}
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	o.Log.Info("joined the cluster", "name", c.Name, "member", l.Member(), "shards", l.Shards())
+	return l, nil
+}
+
+// tell says why it is waited.
+func (o *Options) tell(_ context.Context, ev retry.Event) error {
+	o.Log.Warn("the cluster can't be joined yet; waiting for NATS", "error", ev.Err, "attempt", ev.Attempt, "next_in", ev.Delay.Round(10*time.Millisecond))
+	return nil
+}
+
+// outcome tells what may pass from what stays as it is: the log has waited for
+// what may pass, and says so with the error of its own runner.
+func outcome(err error) retry.Outcome {
+	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason != retry.StopPermanent {
+		return retry.Outcome{}
+	}
+	return retry.Outcome{Class: retry.ClassPermanent}
+}

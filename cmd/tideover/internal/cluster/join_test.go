@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/retry"
+)
+
+func TestWhatMayPassIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		wait bool
+	}{
+		"nobody answers":          {&retry.Error{Reason: retry.StopTotalTimeout, Last: errors.New("no servers")}, true},
+		"an attempt was cut off":  {fmt.Errorf("open log: %w", &retry.Error{Reason: retry.StopDeadline}), true},
+		"it was refused":          {retry.Permanent(errors.New("authorization violation")), false},
+		"it was refused, wrapped": {&retry.Error{Reason: retry.StopPermanent, Last: errors.New("authorization violation")}, false},
+		"it is wrong":             {errors.New("shards: cluster a has 4, not 8"), false},
+	} {
+		if got := outcome(c.err).Class != retry.ClassPermanent; got != c.wait {
+			t.Errorf("%s: waits %v", name, got)
+		}
+	}
+}
+
+// options are of a cluster at an address where nobody is.
+func options(t *testing.T, engine string) (o Options, log func() string) {
+	t.Helper()
+	cfg, err := config.Load(config.Source{Data: []byte("version: 1\nengine: " + engine + "\n"), Environ: []string{"HOME=/home/me", "PW=PLANTED"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var text bytes.Buffer
+	w := writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.Write(p)
+	})
+	redact := func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
+	return Options{Config: cfg, Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(w, nil)), Redact: redact}, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.String()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestJoinWaitsUntilItIsTold(t *testing.T) {
+	t.Parallel()
+	o, log := options(t, "{nats: 'nats://me:${env:PW}@127.0.0.1:1'}")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := Join(ctx, o)
+		done <- err
+	}()
+	for !strings.Contains(log(), "the cluster can't be joined yet; waiting for NATS") {
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Join = %v", err)
+	}
+	if text := log(); strings.Contains(text, "PLANTED") || !strings.Contains(text, "no servers available") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
+func TestWhatIsWrongIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, "{nats: '127.0.0.1:1'}")
+	o.Config.Engine.Name = "Not A Name"
+	for name, do := range map[string]func(context.Context, Options) error{
+		"join":    func(ctx context.Context, o Options) error { _, err := Join(ctx, o); return err },
+		"examine": func(ctx context.Context, o Options) error { _, err := Examine(ctx, o); return err },
+		"visit":   func(ctx context.Context, o Options) error { _, err := Visit(ctx, o); return err },
+	} {
+		if err := do(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "engine: name: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestServersThatAreAwayAreAFinding(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, "{nats: 'nats://me:${env:PW}@127.0.0.1:1'}")
+	found, err := Examine(t.Context(), o)
+	if err != nil || len(found) != 1 || found[0].Severity != jetstream.Broken || strings.Contains(found[0].What, "PLANTED") {
+		t.Errorf("Examine = %+v, %v", found, err)
+	}
+}

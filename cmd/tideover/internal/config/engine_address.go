@@ -1,0 +1,227 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine/jetstream"
+)
+
+const noAddress = "there is no address; want one like nats://host:4222"
+
+// natsServers reads where the servers are: one text with commas, or a list.
+func (l *loader) natsServers(at place) (list []*SecretText) {
+	parts := at.node.items
+	if at.node.kind != listKind {
+		text, ok := l.scalar(at)
+		if !ok {
+			return nil
+		}
+		if name, ok := strings.CutPrefix(at.node.origin, "env "); ok && strings.Contains(text, "@") && !isRef(text) {
+			// There may be a password in the variable; from here on it is referred to.
+			text = fmt.Sprintf("${env:%s}", name)
+		}
+		for part := range strings.SplitSeq(text, ",") {
+			n := *at.node
+			n.kind, n.text = stringKind, strings.TrimSpace(part)
+			parts = append(parts, &n)
+		}
+	}
+	var shown []string
+	for _, n := range parts {
+		if s := l.natsServer(place{at.path, n}); s != nil {
+			list, shown = append(list, s), append(shown, s.String())
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		l.bad(at, noAddress)
+	case len(list) == len(parts):
+		l.value(at, strings.Join(shown, ","))
+	case strings.Contains(at.node.text, "@"): // of a password with a comma there are several parts
+		l.literals = append(l.literals, at.node.text)
+		l.hide(at)
+	}
+	return list
+}
+
+// natsServer reads one, and checks what it is at the moment.
+func (l *loader) natsServer(at place) *SecretText {
+	src, ok := l.scalar(at)
+	if !ok {
+		return nil
+	}
+	if src == "" {
+		l.bad(at, noAddress)
+		return nil
+	}
+	if literal, found := addressSecret(src); found {
+		l.hide(at)
+		l.refuse(at, literal, "a secret must not stand in the file; write a reference, as in nats://user:${env:PASSWORD}@host:4222, or use user and password, token or credentials")
+		return nil
+	}
+	if strings.Contains(src, "{{") {
+		l.bad(at, "templates can't be used here")
+		return nil
+	}
+	t, ok := l.text(at, "nats", withRefs, roots{})
+	if !ok {
+		return nil
+	}
+	s := &SecretText{text: t, dir: l.dir}
+	out, err := resolveAddress(s, l.cfg.secrets)
+	wrong := ""
+	if err != nil {
+		wrong = oneLine(err)
+	} else if wrong = wrongAddress(out.Reveal()); wrong == "" {
+		return s
+	}
+	if plainAddress.MatchString(src) || isRef(src) {
+		l.bad(at, "%q %s", src, wrong)
+	} else { // a part of it may be a password that is in the wrong place
+		l.hide(at)
+		l.refuse(at, src, "this "+wrong)
+	}
+	return nil
+}
+
+// wrongAddress says what is wrong with addresses that have no references any more.
+// It quotes nothing of them but the scheme.
+func wrongAddress(text string) string {
+	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
+		return strings.TrimPrefix(oneLine(err), "url: number 1 ")
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		u, err := parseAddress(part)
+		if err != nil || u.User != nil && u.User.String() == "" {
+			return "is not an address like nats://host:4222"
+		}
+		if _, msg := parseHost(u.Hostname()); msg != "" {
+			return "is not an address like nats://host:4222"
+		}
+	}
+	return ""
+}
+
+func parseAddress(text string) (*url.URL, error) {
+	text = strings.TrimSpace(text)
+	if !strings.Contains(text, "://") {
+		text = "nats://" + text
+	}
+	return url.Parse(text)
+}
+
+// hide keeps a value out of what is quoted of its line, however it is written there.
+func (l *loader) hide(at place) {
+	n := at.node
+	if n.origin != "" || n.line < 1 || n.line > len(l.lines) {
+		return
+	}
+	if col, ok := l.hidden[n.line]; !ok || n.col < col {
+		l.hidden[n.line] = max(n.col, 1)
+	}
+}
+
+// plainAddress is one in which there is certainly no password.
+var plainAddress = regexp.MustCompile(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
+
+// addressSecret returns a secret that stands in an address: a password, or what
+// stands alone before the host, which to NATS is a token.
+func addressSecret(src string) (literal string, found bool) {
+	if l, found := knownSecret(src); found {
+		return l, true
+	}
+	scheme, user, _ := splitAddress(src)
+	name, _, both := strings.Cut(maskReferences(user), ":")
+	if both {
+		user = user[len(name)+1:]
+	}
+	return user, user != "" && !reference.MatchString(user) && !isRef(scheme)
+}
+
+// maskReferences keeps the length of a text, and nothing of its references.
+func maskReferences(text string) string {
+	return reference.ReplaceAllStringFunc(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
+}
+
+// splitAddress splits an address into its scheme, what it says of the user, and the
+// rest, which begins with an @ if there is a user. References may be any part of it.
+func splitAddress(src string) (scheme, user, rest string) {
+	masked := maskReferences(src)
+	begin := 0
+	if i := strings.Index(masked, "://"); i >= 0 {
+		begin = i + len("://")
+	}
+	end := max(strings.LastIndexByte(masked, '@'), begin)
+	return src[:begin], src[begin:end], src[end:]
+}
+
+// resolveAddress looks up the references. Those that stand before the host may
+// have any characters in them. The redactor learns of passwords also when the
+// whole address was the secret.
+func resolveAddress(s *SecretText, r secret.Resolver) (secret.String, error) {
+	scheme, user, rest := splitAddress(s.text.src)
+	if user == "" {
+		out, err := s.Resolve(r)
+		if err == nil {
+			learn(out.Reveal(), r.Redactor)
+		}
+		return out, err
+	}
+	before, err := replaceReferences(user, func(ref secret.Ref) (string, error) {
+		v, err := r.Resolve(ref, s.dir)
+		return strings.ReplaceAll(url.QueryEscape(v.Reveal()), "+", "%20"), err
+	})
+	if err != nil {
+		return secret.String{}, err
+	}
+	after, err := replaceReferences(rest, func(ref secret.Ref) (string, error) {
+		v, err := r.Resolve(ref, s.dir)
+		return v.Reveal(), err
+	})
+	return secret.New(scheme + before + after), err
+}
+
+func replaceReferences(text string, value func(secret.Ref) (string, error)) (out string, err error) {
+	out = reference.ReplaceAllStringFunc(text, func(word string) string {
+		ref, e := secret.ParseRef(word)
+		v := ""
+		if e == nil {
+			v, e = value(ref)
+		}
+		if err == nil {
+			err = e
+		}
+		return v
+	})
+	return out, err
+}
+
+// learn tells the redactor of the secrets in addresses.
+func learn(addresses string, r *secret.Redactor) {
+	if r == nil {
+		return
+	}
+	for part := range strings.SplitSeq(addresses, ",") {
+		u, err := parseAddress(part)
+		if err != nil || u.User == nil {
+			continue
+		}
+		if password, ok := u.User.Password(); ok {
+			r.Add(password)
+		} else {
+			r.Add(u.User.Username())
+		}
+		r.Add(u.User.String())
+	}
+}
+
+func addressesSchema() *jsonschema.Schema {
+	one := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MinLength: new(1)} }
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one(), {Type: "array", MinItems: new(1), Items: one()}}}
+}

@@ -1,0 +1,103 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream"
+)
+
+// found returns what is found, without that which depends on the machine.
+func found(d Folder) (text string) {
+	for _, f := range d.Check() {
+		if f.Severity != jetstream.Note && !strings.Contains(f.What, "the disk of") && !strings.Contains(f.What, "the data folder is ") {
+			text += f.Severity + ": " + f.What + "\n"
+		}
+	}
+	return text
+}
+
+func TestFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		folder Folder
+		want   string
+	}{
+		{"nothing is wrong", Folder{Path: dir, Keeps: true}, ""},
+		{"it is not there yet", Folder{Path: filepath.Join(dir, "a", "b"), Keeps: true}, ""},
+		{"lazy", Folder{Path: dir, Keeps: true, Lazy: true}, "weak: server.durability is os\n"},
+		{"a file", Folder{Path: file, Keeps: true}, "broken: " + file + " is not a folder\n"},
+		{"below a file", Folder{Path: filepath.Join(file, "x"), Keeps: true}, "broken: the data folder: stat " + filepath.Join(file, "x") + ": not a directory\n"},
+	} {
+		if got := found(c.folder); got != c.want {
+			t.Errorf("%s: found %q, want %q", c.name, got, c.want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".doctor*")); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+func TestWhatAFolderTells(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "log.db")
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	future := time.Now().Add(time.Hour)
+	if err := os.Chtimes(log, future, future); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "blobs", "moved"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := found(Folder{Path: dir, Keeps: true})
+	for _, want := range []string{"weak: the data folder " + dir + " is open to others", "weak: the clock is behind: the log was written 1h0m0s from now", "broken: the runs of " + dir + " were moved"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("found %q, want %q in it", text, want)
+		}
+	}
+	// A folder that keeps nothing may have been left by a move, and be on anything.
+	if text := found(Folder{Path: dir}); strings.Contains(text, "moved") || strings.Contains(text, "clock") {
+		t.Errorf("found %q", text)
+	}
+}
+
+func TestAFolderThatCanNotBeWritten(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		t.Skip("root can write everywhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if text := found(Folder{Path: dir, Keeps: true}); !strings.Contains(text, "broken: the data folder can't be written") {
+		t.Errorf("found %q", text)
+	}
+}
+
+func TestWeakens(t *testing.T) {
+	t.Parallel()
+	for severity, want := range map[string]bool{jetstream.Note: false, jetstream.Weak: true, jetstream.Broken: true} {
+		if got := Weakens([]Finding{{Severity: jetstream.Note}, {Severity: severity}}); got != want {
+			t.Errorf("%s: %v", severity, got)
+		}
+	}
+}

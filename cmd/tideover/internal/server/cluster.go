@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/engine"
+)
+
+// settle decides where runs are kept, and refuses what would leave some behind.
+func (s *server) settle() error {
+	if !s.cfg.Engine.Clustered() || s.Gateway {
+		return nil
+	}
+	if s.Demo {
+		if s.Source.Path != "" {
+			return errors.New("the demo keeps its runs in a folder: leave out --demo, or engine.nats")
+		}
+		s.cfg.Engine = config.Engine{} // of a variable, which is not about the demo
+		return nil
+	}
+	return left(s.cfg.Server.Data)
+}
+
+// left refuses a folder with runs of its own, which nobody would go on with.
+func left(data string) error {
+	for _, name := range []string{"log.db", filepath.Join("blobs", "moved")} {
+		_, err := os.Stat(filepath.Join(data, name))
+		switch there := err == nil; {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("server.data: %w", err)
+		case there != (name == "log.db"):
+			return nil
+		}
+	}
+	return fmt.Errorf("server.data: %s has runs of its own, which would stand still: move them to the cluster with `tideover move`, or name another folder", data)
+}
+
+// joinCluster makes the engine one of a cluster.
+func (s *server) joinCluster(ctx context.Context, ec *engine.Config) error {
+	data := s.cfg.Server.Data
+	ec.Logger = newSeldom(s.Log)
+	log, err := cluster.Join(ctx, cluster.Options{Config: s.cfg, Dir: data, Log: ec.Logger, Redact: s.Source.Redactor.String})
+	if err != nil {
+		return err
+	}
+	s.cluster, ec.Log, ec.Dir = log, log, filepath.Join(data, "views")
+	return nil
+}
+
+// reloadCluster takes over what the engine does, and need not wait for the others.
+func (s *server) reloadCluster(cfg *config.Config, p plan) error {
+	if len(p.specs) > 0 {
+		return errors.New("sessions: there are none in a cluster, which this server is in until it is started again")
+	}
+	if err := s.engine.Replace(p.workflows); err != nil {
+		return err
+	}
+	s.calendar.plan(p.schedules)
+	s.outbox.Become(p.outbox)
+	s.use(cfg)
+	return nil
+}

@@ -1,0 +1,120 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+// pier is a page over one of two engines that share their work.
+type pier struct {
+	*bed
+	store *memlog.Store
+	here  *memlog.Member
+	there *memlog.Member
+	other *engine.Engine
+}
+
+func newPier(t *testing.T, change ...func(*Options)) *pier {
+	t.Helper()
+	p := &pier{bed: &bed{T: t, w: map[string]*engine.Workflow{}}, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
+	w, err := engine.NewWorkflow("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.w["quick"] = w
+	p.here, p.there = p.store.Join("here"), p.store.Join("there")
+	p.other = p.engine(p.there)
+	t.Cleanup(func() {
+		if err := p.other.Close(context.Background()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	p.serve(p.engine(p.here), append([]func(*Options){func(o *Options) { o.Clustered, o.Logger = true, slog.New(slog.DiscardHandler) }}, change...)...)
+	poll(t, "all shards have owners", func() bool {
+		c, err := api.LookAtCluster(t.Context(), p.e)
+		return err == nil && owned(&c) == 4 && len(c.Silent) == 0
+	})
+	p.h.glimpse.at = time.Time{}
+	return p
+}
+
+func (p *pier) engine(m *memlog.Member) *engine.Engine {
+	p.Helper()
+	e, err := engine.Open(p.Context(), engine.Config{
+		Log: m, Dir: p.TempDir(), Workflows: []*engine.Workflow{p.w["quick"]}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second,
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return e
+}
+
+func TestThePageOfACluster(t *testing.T) {
+	t.Parallel()
+	p := newPier(t)
+	body := p.page("/cluster")
+	for _, want := range []string{
+		`<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this one</span>",
+		`<strong class="text">there</strong>`, `id="h-0"`, `id="h-3"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q:\n%s", want, body)
+		}
+	}
+	if strings.Contains(body, `id="troubles"`) || strings.Contains(body, "nobody") {
+		t.Errorf("there is trouble on the page:\n%s", body)
+	}
+	if strings.Contains(p.page("/runs"), `id="silent"`) {
+		t.Error("a list of all says that something is missing")
+	}
+	if strings.Contains(newBed(t).page("/runs"), "/cluster") {
+		t.Error("there is a cluster in the navigation of one without")
+	}
+}
+
+// TestWhatIsMissingIsSaid has half of the shards not answer.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	t.Parallel()
+	p := newPier(t, func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
+	p.there.Freeze()
+	t.Cleanup(p.there.Thaw)
+	for path, want := range map[string]string{
+		"/runs": "<strong>This is not all</strong>: shards ", "/dead": "<strong>This is not all</strong>: shards ",
+		"/cluster": "did not answer; its runs are missing in lists",
+	} {
+		body := p.page(path)
+		if !strings.Contains(body, want) {
+			t.Errorf("%s does not say it:\n%s", path, body)
+		}
+		if strings.Contains(body, ">there<") {
+			t.Errorf("%s has a name that is a secret:\n%s", path, body)
+		}
+	}
+}
+
+// TestNobodyCanBeAsked has no shard answer: pages that are not about runs work all
+// the same.
+func TestNobodyCanBeAsked(t *testing.T) {
+	t.Parallel()
+	p := newPier(t)
+	p.there.Freeze()
+	t.Cleanup(p.there.Thaw)
+	p.here.Kill()
+	poll(t, "the shards of this one end", func() bool {
+		return p.request("GET", "/runs", nil).status == http.StatusServiceUnavailable
+	})
+	if a := p.request("GET", "/providers", nil); a.status != http.StatusOK {
+		t.Errorf("/providers: %d", a.status)
+	}
+	if body := p.page("/cluster"); !strings.Contains(body, "The cluster can't be seen at the moment") {
+		t.Errorf("/cluster says nothing:\n%s", body)
+	}
+}
