@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-var soakHarms = flag.Int("soak.harms", 2, "how often the soak test does something bad to servers and members")
+var soakHarms = flag.Int("soak.harms", 1, "how often the soak test does something bad to servers and members")
 
 const soakShards = 3
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 const defaultAccess = `
@@ -99,11 +100,17 @@ func (n *node) routeConfig() string {
 	return b.String()
 }
 
+// givenPorts are the ports that nodes of this process have or had.
+var givenPorts sync.Map
+
 // freePort returns a port that nobody listens on. It is below those that systems
 // give to outgoing connections: a node that restarts needs the same one again.
 func freePort() (int, error) {
 	for range 100 {
 		port := 12_000 + rand.IntN(18_000)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue // to a node that may not listen yet
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // it does not wait
 		if err != nil {
 			continue
