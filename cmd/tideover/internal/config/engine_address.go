@@ -75,7 +75,7 @@ func (l *loader) natsServer(at place) *SecretText {
 	}
 	s := &SecretText{text: t, dir: l.dir}
 	out, err := resolveAddress(s, l.cfg.secrets)
-	wrong := ""
+	var wrong string
 	if err != nil {
 		wrong = oneLine(err)
 	} else if wrong = wrongAddress(out.Reveal()); wrong == "" {
