@@ -2,21 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/journal/memlog"
 )
-
-var chaosSeeds = flag.Int("cluster.seeds", 12, "clusters that are made to suffer")
 
 // TestClusterGetsThrough has processes killed, frozen and cut off at random, and
 // appends and calls fail in every way, while others start runs. An oracle that
@@ -27,136 +19,29 @@ func TestClusterGetsThrough(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				t.Helper()
-				c := &chaos{t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(uint64(seed), 1)), keys: map[string]string{}}
-				c.run()
+				c := &chaos{storm: newStorm(t, seed), keys: map[string]string{}}
+				c.cfg = func(w *Workflow) Config { return Config{Workflows: []*Workflow{w}} }
+				c.begun = func(context.Context, int) time.Duration { return time.Duration(c.draw(4000)) * time.Millisecond }
+				c.rage(func() { c.call(0) }, func() { c.call(1) }, func() { c.call(2) }, func() { c.call(3) })
+				c.judge()
 			})
 		})
 	}
 }
 
 type chaos struct {
-	t       *testing.T
-	store   *memlog.Store
-	members []*member
+	storm
 
-	mu      sync.Mutex
-	random  *rand.Rand
-	calm    bool
 	acked   []string          // starts that were acknowledged
 	keys    map[string]string // the run of each key that was
 	unknown int               // starts of which nobody knows
-}
-
-const chaosAttempts = 4
-
-func (c *chaos) run() {
-	for range 3 {
-		c.join()
-	}
-	settled(c.t, c.members...)
-	var callers sync.WaitGroup
-	for n := range 4 {
-		callers.Go(func() { c.call(n) })
-	}
-	for range 25 {
-		time.Sleep(time.Duration(c.draw(3000)) * time.Millisecond)
-		c.harm()
-	}
-	c.mu.Lock()
-	c.calm = true
-	c.mu.Unlock()
-	callers.Wait()
-	time.Sleep(time.Minute)
-	settled(c.t, c.members...)
-	c.judge()
-}
-
-func (c *chaos) draw(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.random.IntN(n)
-}
-
-// join adds a process.
-func (c *chaos) join() {
-	w := one(c.t, func(ctx context.Context, n int) (int, error) {
-		select {
-		case <-time.After(time.Duration(c.draw(4000)) * time.Millisecond):
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-		if task, _ := TaskOf(ctx); task.Spent+1 < n%6 { // some need more attempts than there are
-			return 0, errors.New("flaky")
-		}
-		return n, nil
-	}, Policy(fmt.Sprintf("fixed(700ms) attempts=%d", chaosAttempts)), MaxLost(1000))
-	m := joined(c.t, c.store, "p", Config{Workflows: []*Workflow{w}})
-	m.log.Disturb(c.disturb)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.members = append(c.members, m)
-}
-
-// leave takes a process away.
-func (c *chaos) leave(i int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.members = slices.Delete(slices.Clone(c.members), i, i+1)
-}
-
-// disturb makes one of twenty operations fail in some way.
-func (c *chaos) disturb(op memlog.Operation) (f memlog.Fault) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calm || c.random.IntN(20) > 0 {
-		return f
-	}
-	f.Delay = time.Duration(c.random.IntN(1000)) * time.Millisecond
-	switch c.random.IntN(4) {
-	case 0:
-		f.Before = fmt.Errorf("%s: not sent", op.Name)
-	case 1:
-		f.After = fmt.Errorf("%s: answer lost", op.Name)
-	case 2:
-		f.After = fmt.Errorf("%s: on its way", op.Name)
-		f.Late = time.Duration(c.random.IntN(3000)) * time.Millisecond
-	}
-	return f
-}
-
-// harm does something bad to a process.
-func (c *chaos) harm() {
-	i := c.draw(len(c.members))
-	m := c.members[i]
-	long := time.Duration(c.draw(12000)) * time.Millisecond
-	switch c.draw(4) {
-	case 0:
-		m.kill()
-		c.leave(i)
-		c.join()
-	case 1:
-		m.log.Freeze()
-		time.AfterFunc(long, m.log.Thaw)
-	case 2:
-		m.log.Cut()
-		time.AfterFunc(long, m.log.Heal)
-	case 3:
-		if len(c.members) > 4 {
-			_ = m.Close(context.Background())
-			c.leave(i)
-			return
-		}
-		c.join()
-	}
 }
 
 // call starts runs until there is calm.
 func (c *chaos) call(caller int) {
 	for n := 0; ; n++ {
 		time.Sleep(time.Duration(c.draw(400)) * time.Millisecond)
-		c.mu.Lock()
-		calm, m := c.calm, c.members[c.random.IntN(len(c.members))]
-		c.mu.Unlock()
+		m, calm := c.any()
 		if calm {
 			return
 		}
@@ -216,7 +101,7 @@ func (c *chaos) judge() {
 		}
 	}
 	for id, n := range outcomes {
-		if n != 1 || fails[id] > chaosAttempts {
+		if n != 1 || fails[id] > stormAttempts {
 			t.Errorf("run %s has %d outcomes and %d failures", id, n, fails[id])
 		}
 	}

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
 // TestClusterLivesOn is TestClusterGetsThrough with folders, snapshots, commands,
@@ -22,7 +18,7 @@ func TestClusterLivesOn(t *testing.T) {
 	for seed := range (*chaosSeeds + 3) / 4 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &life{t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(uint64(seed), 1)), keys: map[string]string{}, ran: map[int]map[string]bool{}, acked: map[string]int{}, canceled: map[string]bool{}}
+				c := &life{storm: newStorm(t, seed), keys: map[string]string{}, ran: map[int]map[string]bool{}, acked: map[string]int{}, canceled: map[string]bool{}, errs: map[string]int{}}
 				c.run()
 			})
 		})
@@ -30,14 +26,8 @@ func TestClusterLivesOn(t *testing.T) {
 }
 
 type life struct {
-	t       *testing.T
-	store   *memlog.Store
-	members []*member
-	dirs    []string
+	storm
 
-	mu       sync.Mutex
-	random   *rand.Rand
-	calm     bool
 	number   int
 	acked    map[string]int // run -> number
 	keys     map[string]string
@@ -45,142 +35,31 @@ type life struct {
 	canceled map[string]bool
 	errs     map[string]int
 	waits    int
-	joins    int
-}
-
-func (c *life) draw(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.random.IntN(n)
 }
 
 func (c *life) run() {
-	c.errs = map[string]int{}
-	for range 3 {
-		c.dirs = append(c.dirs, c.t.TempDir())
+	c.cfg = func(w *Workflow) Config {
+		return Config{Workflows: []*Workflow{w}, Dir: c.t.TempDir(), snapshotAfter: 2000, Concurrency: 4}
 	}
-	for range 3 {
-		c.join()
-	}
-	settled(c.t, c.members...)
-	var callers sync.WaitGroup
-	for n := range 4 {
-		callers.Go(func() { c.call(n) })
-	}
-	for range 2 {
-		callers.Go(c.command)
-	}
-	callers.Go(c.watch)
-	for range 25 {
-		time.Sleep(time.Duration(c.draw(3000)) * time.Millisecond)
-		c.harm()
-	}
-	c.mu.Lock()
-	c.calm = true
-	c.mu.Unlock()
-	callers.Wait()
-	time.Sleep(2 * time.Minute)
-	settled(c.t, c.members...)
-	c.judge()
-}
-
-func (c *life) join() {
-	w := one(c.t, func(ctx context.Context, n int) (int, error) {
+	c.begun = func(ctx context.Context, n int) time.Duration {
 		task, _ := TaskOf(ctx)
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		if c.ran[n] == nil {
 			c.ran[n] = map[string]bool{}
 		}
 		c.ran[n][task.Run] = true
-		wait := time.Duration(c.random.IntN(2000)) * time.Millisecond
 		if n%3 == 0 {
-			wait = 0
+			return 0
 		}
-		c.mu.Unlock()
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-		if task.Spent+1 < n%6 {
-			return 0, errors.New("flaky")
-		}
-		return n, nil
-	}, Policy(fmt.Sprintf("fixed(700ms) attempts=%d", chaosAttempts)), MaxLost(1000))
-	c.joins++
-	dir := c.t.TempDir()
-	if c.joins <= 3 {
-		dir = c.dirs[c.joins-1]
+		return time.Duration(c.random.IntN(2000)) * time.Millisecond
 	}
-	cfg := Config{Workflows: []*Workflow{w}, Dir: dir, snapshotAfter: 2000, Concurrency: 4}
-	m := joined(c.t, c.store, "p", cfg)
-	m.log.Disturb(c.disturb)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.members = append(c.members, m)
-}
-
-func (c *life) leave(i int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.members = slices.Delete(slices.Clone(c.members), i, i+1)
-}
-
-func (c *life) disturb(op memlog.Operation) (f memlog.Fault) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calm || c.random.IntN(20) > 0 {
-		return f
+	people := []func(){c.command, c.command, c.watch}
+	for n := range 4 {
+		people = append(people, func() { c.call(n) })
 	}
-	f.Delay = time.Duration(c.random.IntN(1000)) * time.Millisecond
-	switch c.random.IntN(4) {
-	case 0:
-		f.Before = fmt.Errorf("%s: not sent", op.Name)
-	case 1:
-		f.After = fmt.Errorf("%s: answer lost", op.Name)
-	case 2:
-		f.After = fmt.Errorf("%s: on its way", op.Name)
-		if op.Name == "append" || op.Name == "call" {
-			f.Late = time.Duration(c.random.IntN(3000)) * time.Millisecond
-		}
-	}
-	return f
-}
-
-func (c *life) harm() {
-	i := c.draw(len(c.members))
-	m := c.members[i]
-	long := time.Duration(c.draw(12000)) * time.Millisecond
-	switch c.draw(5) {
-	case 0:
-		m.kill()
-		c.leave(i)
-		c.join()
-	case 1:
-		m.log.Freeze()
-		time.AfterFunc(long, m.log.Thaw)
-	case 2:
-		m.log.Cut()
-		time.AfterFunc(long, m.log.Heal)
-	case 3:
-		if len(c.members) > 4 {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.draw(3000))*time.Millisecond)
-			_ = m.Close(ctx)
-			cancel()
-			c.leave(i)
-			return
-		}
-		c.join()
-	case 4:
-		m.log.Cut()
-		time.AfterFunc(200*time.Millisecond, m.log.Heal)
-	}
-}
-
-func (c *life) any() (m *member, calm bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.members[c.random.IntN(len(c.members))], c.calm
+	c.rage(people...)
+	c.judge()
 }
 
 func (c *life) failed(what string, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -20,8 +19,6 @@ type Engine struct {
 	cluster *cluster // nil without
 
 	observing chan struct{} // closed when the observer has seen everything; nil without one
-	closed    sync.Once
-	stop      chan struct{} // closed by Close
 	done      chan struct{} // closed when nothing runs any more
 	err       error         // why; valid after done
 }
@@ -41,7 +38,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e := &Engine{stop: make(chan struct{}), done: make(chan struct{})}
+	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
 	e.hub.init()
 	e.places.free = cfg.Concurrency
@@ -98,7 +95,6 @@ func (e *Engine) run() {
 // waited for until the context ends. What they have not finished begins again
 // when the engine is opened next, or at once by another process of the cluster.
 func (e *Engine) Close(ctx context.Context) error {
-	e.closed.Do(func() { close(e.stop) })
 	if e.cluster != nil {
 		e.cluster.close(ctx)
 	} else {
