@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -98,7 +99,7 @@ func renderCluster(c *api.Cluster, s *screen) []string {
 		if slices.Contains(c.Silent, sh.Number) {
 			running, waiting = "?", "?"
 		}
-		count, room, lag := strconv.FormatUint(entries(sh), 10), inBytes(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
+		count, room, lag := strconv.FormatUint(entries(sh), 10), bytesize.Text(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
 		if sh.Error != "" {
 			count, room, lag = "?", "?", "?"
 		}
@@ -140,19 +141,6 @@ func shardTrouble(c *api.Cluster, sh *engine.ShardInfo) string {
 		return sh.Troubles[0].What
 	}
 	return ""
-}
-
-// inBytes writes bytes in the largest unit that they fill.
-func inBytes(n uint64) string {
-	for _, u := range []struct {
-		bytes uint64
-		name  string
-	}{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= u.bytes {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.bytes), u.name)
-		}
-	}
-	return strconv.FormatUint(n, 10) + " B"
 }
 
 // watch keeps it up to date.

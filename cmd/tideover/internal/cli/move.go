@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -272,6 +273,6 @@ func renderMoved(m moved, s *screen) []string {
 		return append(lines, "nothing was written")
 	}
 	return append(lines,
-		fmt.Sprintf("%s in %s; nobody could work for %s", inBytes(uint64(max(m.Bytes, 0))), plural(m.ToShards, "shard", "shards"), span(m.Stood.Round(time.Millisecond))),
+		fmt.Sprintf("%s in %s; nobody could work for %s", bytesize.Text(uint64(max(m.Bytes, 0))), plural(m.ToShards, "shard", "shards"), span(m.Stood.Round(time.Millisecond))),
 		"the old place is marked and will not be opened; nothing was removed from it")
 }

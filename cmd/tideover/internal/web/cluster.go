@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -139,7 +139,7 @@ func (h *handler) newMemberRow(c *api.Cluster, m *journal.Member) memberRow {
 }
 
 func (h *handler) newShardRow(c *api.Cluster, s engine.ShardInfo) shardRow {
-	r := shardRow{ShardInfo: s, Size: inBytes(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
+	r := shardRow{ShardInfo: s, Size: bytesize.Text(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
 	r.Name = h.Redact(cmp.Or(s.Name, s.Owner))
 	if s.Last >= s.First {
 		r.Entries = s.Last - s.First + 1
@@ -153,19 +153,6 @@ func (h *handler) newShardRow(c *api.Cluster, s engine.ShardInfo) shardRow {
 		r.Trouble = s.Troubles[0].What + ": " + h.Redact(s.Troubles[0].Error)
 	}
 	return r
-}
-
-// inBytes writes a size in the largest unit that it fills.
-func inBytes(n uint64) string {
-	for _, u := range []struct {
-		bytes uint64
-		name  string
-	}{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= u.bytes {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.bytes), u.name)
-		}
-	}
-	return strconv.FormatUint(n, 10) + " B"
 }
 
 // soonTime is how long a page waits for those of a cluster that do not answer,
