@@ -30,11 +30,20 @@ func isUnreached(err error) bool {
 // ask asks the owner of a shard, wherever it is. As long as there is none it is
 // waited for.
 func (cl *cluster) ask(ctx context.Context, shard int, c *call) (answer, error) {
+	return cl.askAt(ctx, shard, c, func() int { return shard })
+}
+
+// askAt asks the owner of a shard, or when nobody took the call that of another.
+func (cl *cluster) askAt(ctx context.Context, shard int, c *call, other func() int) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.stop, cancel)()
 	var last, refused error // why nobody was asked, and what was answered
+	sent := false           // the shard may have done it
 	a, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (answer, error) {
+		if last != nil && !sent {
+			shard = other()
+		}
 		a, err := cl.askOnce(ctx, shard, c)
 		_, gone := errors.AsType[untaken](err)
 		switch {
@@ -44,7 +53,7 @@ func (cl *cluster) ask(ctx context.Context, shard int, c *call) (answer, error) 
 			last = err
 			return a, err
 		case isUnreached(err) && c.again():
-			last = err
+			last, sent = err, true
 			return a, err
 		default:
 			refused = err

@@ -76,7 +76,8 @@ type answer struct {
 	Started   *Started   `json:"started,omitempty"`
 	Info      *Info      `json:"info,omitempty"`
 	Page      *Page      `json:"page,omitempty"`
-	Cursors   []string   `json:"cursors,omitempty"` // of the runs of the page
+	Cursors   []string   `json:"cursors,omitempty"`  // of the runs of the page
+	Distance  int        `json:"distance,omitempty"` // of them to what was searched for
 	Groups    []Group    `json:"groups,omitempty"`
 	IDs       []string   `json:"ids,omitempty"`
 	Stats     *Stats     `json:"stats,omitempty"`
@@ -121,7 +122,7 @@ func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
 		if c.Filter == nil {
 			return a, fmt.Errorf("%w: a list of nothing", errCall)
 		}
-		a.Page, a.Cursors, err = sh.list(ctx, *c.Filter)
+		return sh.list(ctx, *c.Filter)
 	case opGroups:
 		a.Groups, err = sh.groups(ctx, c.Limit, c.Exclude)
 	case opFind:

@@ -79,16 +79,15 @@ func (k *keeper) run() {
 // open opens the shard, once nobody else has it.
 func (k *keeper) open(ctx context.Context) (*shard, error) {
 	e := k.cl.e
-	dir := ""
-	if e.cfg.Dir != "" {
-		dir = filepath.Join(e.cfg.Dir, fmt.Sprintf("shard-%03d", k.number))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := k.dir(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
 			k.cl.trouble(k.number, err)
-			return nil, err
 		}
+		return nil, err
 	}
 	sh := newShard(&e.process, k.number, k.cl.log.Shards(), dir)
-	err := sh.open(ctx, k.cl.log)
+	err = sh.open(ctx, k.cl.log)
 	if err == nil {
 		err = sh.lease.(journal.Shared).Serve(k.cl.answer(sh))
 		if err != nil {
@@ -105,6 +104,21 @@ func (k *keeper) open(ctx context.Context) (*shard, error) {
 		k.cl.trouble(k.number, err)
 	}
 	return nil, err
+}
+
+// dir makes the folder of the shard's view. The views of another cluster that used
+// Dir are somewhere else.
+func (k *keeper) dir(ctx context.Context) (string, error) {
+	root := k.cl.e.cfg.Dir
+	if root == "" {
+		return "", nil
+	}
+	name, err := k.cl.log.Settle(ctx, "name", fmt.Sprintf("%016x", rand.Uint64()))
+	if err != nil {
+		return "", fmt.Errorf("name of the cluster: %w", err)
+	}
+	dir := filepath.Join(root, name, fmt.Sprintf("shard-%03d", k.number))
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // close lets go of the shard: in order, for as long as there is.

@@ -38,20 +38,35 @@ type Page struct {
 	Silent []int  `json:"silent,omitempty"` // shards that did not answer: their runs are missing
 }
 
+// passed is the cursor of a shard whose runs are not in a list.
+const passed = "-"
+
 // list returns runs, and the cursor of each: the place after it.
-func (sh *shard) list(ctx context.Context, f Filter) (page *Page, cursors []string, err error) {
-	if v := sh.view.Load(); v != nil {
-		p, err := v.List(ctx, f.view())
-		if err != nil {
-			return nil, nil, err
-		}
-		page := &Page{Next: p.Next, Behind: p.SearchBehind}
-		for i := range p.Runs {
-			page.Runs = append(page.Runs, summary(&p.Runs[i]))
-		}
-		return page, p.Cursors, nil
+func (sh *shard) list(ctx context.Context, f Filter) (a answer, err error) {
+	v := sh.view.Load()
+	if v == nil {
+		a.Page, err = sh.listAll(ctx, &f)
+		return a, err
 	}
-	page, err = ask(ctx, sh, func(*turn) (*Page, error) {
+	a.Page = new(Page)
+	if f.After == passed {
+		return a, nil
+	}
+	p, err := v.List(ctx, f.view())
+	if err != nil {
+		return answer{}, err
+	}
+	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
+	for i := range p.Runs {
+		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
+	}
+	a.Cursors, a.Distance = p.Cursors, p.Distance
+	return a, nil
+}
+
+// listAll is for engines without a view.
+func (sh *shard) listAll(ctx context.Context, f *Filter) (*Page, error) {
+	page, err := ask(ctx, sh, func(*turn) (*Page, error) {
 		page := new(Page)
 		for _, r := range sh.m.All() {
 			row := row(r) // without a view there is no folder, and nothing is cold
@@ -62,10 +77,10 @@ func (sh *shard) list(ctx context.Context, f Filter) (page *Page, cursors []stri
 		return page, nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
-	return page, nil, nil
+	return page, nil
 }
 
 func (f *Filter) view() view.Filter {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 		}
 	}
 	limit = cmp.Or(limit, f.Limit)
+	far := passFar(answers)
 	taken := make([]int, len(answers))
 	more := len(silent) > 0
 	for len(page.Runs) < limit {
@@ -58,6 +60,8 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 	cursors := make([]string, len(answers))
 	for n, a := range answers {
 		switch {
+		case far[n]:
+			cursors[n] = passed
 		case a == nil, taken[n] == 0:
 			cursors[n] = cursorOf(f.After, n)
 		case len(a.Cursors) >= taken[n]:
@@ -73,6 +77,26 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 		page.Next = strings.Join(cursors, ".")
 	}
 	return page
+}
+
+// passFar passes over the shards that found something, but nothing as close to
+// what is searched for as others did. Alone a search would have found what is
+// close, and looked no further.
+func passFar(answers []*answer) (far []bool) {
+	closest := math.MaxInt
+	for _, a := range answers {
+		if a != nil && len(a.Page.Runs) > 0 {
+			closest = min(closest, a.Distance)
+		}
+	}
+	far = make([]bool, len(answers))
+	for n, a := range answers {
+		if a != nil && a.Distance > closest {
+			far[n] = true
+			answers[n] = &answer{Page: &Page{Behind: a.Page.Behind}}
+		}
+	}
+	return far
 }
 
 // before reports whether a run comes before another in the list.

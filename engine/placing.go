@@ -12,27 +12,50 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// place returns the shard of a new run, and its id.
-func (cl *cluster) place(ctx context.Context, w *Workflow, key string) (shard int, id machine.ID, err error) {
+// start starts a run where it belongs.
+func (cl *cluster) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
 	gathered, err := cl.gathered(ctx, w)
 	if err != nil {
-		return 0, id, err
+		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
+	c := &call{Op: opStart, Start: &start{
+		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
+	}}
 	n := cl.log.Shards()
-	slot := machine.KeySlot(key)
+	slot := machine.KeySlot(s.Key)
+	shard := slot % n
 	switch {
 	case gathered:
 		shard = machine.WorkflowSlot(w.Name()) % n
-	case key != "":
-		shard = slot % n
-	default:
-		shard = cl.aim.next(n)
+	case s.Key == "":
+		return cl.startAnywhere(ctx, c)
 	}
-	if key == "" || slot%n != shard {
-		slot = rand.IntN(machine.Slots/n)*n + shard
+	if s.Key == "" || slot%n != shard {
+		slot = anySlot(shard, n)
 	}
-	return shard, machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot), nil
+	c.Start.ID = newID(slot)
+	return cl.ask(ctx, shard, c)
 }
+
+// startAnywhere starts a run in a shard that has an owner.
+func (cl *cluster) startAnywhere(ctx context.Context, c *call) (answer, error) {
+	n := cl.log.Shards()
+	shard := cl.aim.next(n)
+	c.Start.ID = newID(anySlot(shard, n))
+	defer cl.aim.done()
+	return cl.askAt(ctx, shard, c, func() int {
+		shard = cl.aim.other(shard, n)
+		c.Start.ID = newID(anySlot(shard, n))
+		return shard
+	})
+}
+
+func newID(slot int) string {
+	return machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot).String()
+}
+
+// anySlot returns one of the slots of a shard.
+func anySlot(shard, shards int) int { return rand.IntN(machine.Slots/shards)*shards + shard }
 
 // gathered reports whether a workflow has one shard for all its runs. One with a
 // limit has, because only an owner can count. That is settled when it is first
@@ -65,7 +88,15 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 
 // settlePlace settles whether the runs of a workflow are gathered in one shard.
 func settlePlace(ctx context.Context, log journal.Cluster, workflow string, gathered bool) (bool, error) {
-	wish := map[bool]string{true: "gathered", false: "spread"}[gathered]
+	return placeOf(ctx, log, workflow, map[bool]string{true: "gathered", false: "spread"}[gathered])
+}
+
+// askPlace returns whether they are, if that is settled.
+func askPlace(ctx context.Context, log journal.Cluster, workflow string) (bool, error) {
+	return placeOf(ctx, log, workflow, "")
+}
+
+func placeOf(ctx context.Context, log journal.Cluster, workflow, wish string) (gathered bool, err error) {
 	settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
 		return log.Settle(ctx, "workflow."+workflow, wish)
 	})
@@ -76,25 +107,50 @@ func settlePlace(ctx context.Context, log journal.Cluster, workflow string, gath
 }
 
 // aim is where runs without a key are started. Those that come together go to the
-// same shard, whose owner stores them in one entry; over time all get as many.
+// same shard, whose owner stores them in one entry; those that come one after the
+// other are spread, as are all over time.
 type aim struct {
 	mu    sync.Mutex
 	shard int
 	until time.Time
-	left  int
+	left  int // starts before the next shard's turn
+	open  int // starts that are not answered
+	peak  int // the most that were open during this turn
 }
 
 const (
-	aimFor  = 50 * time.Millisecond
-	aimRuns = 1000
+	aimFor   = 50 * time.Millisecond
+	aimTimes = 16 // as many starts of each who starts as a turn is for
+	aimRuns  = 1000
 )
 
+// next returns the shard of a start, which is followed by done.
 func (a *aim) next(shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := time.Now(); a.left == 0 || now.After(a.until) {
-		a.shard, a.until, a.left = rand.IntN(shards), now.Add(aimFor), aimRuns
+	a.open++
+	a.peak = max(a.peak, a.open)
+	if now := time.Now(); a.left <= 0 || now.After(a.until) {
+		a.left, a.peak = min(aimTimes*(a.peak-1)+1, aimRuns), a.open
+		a.shard, a.until = rand.IntN(shards), now.Add(aimFor)
 	}
 	a.left--
 	return a.shard
+}
+
+// other returns the shard of a start that was refused: that shard's turn is over.
+func (a *aim) other(refused, shards int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shard == refused {
+		a.shard, a.until = rand.IntN(shards), time.Now().Add(aimFor)
+	}
+	return a.shard
+}
+
+// done says that a start has been answered.
+func (a *aim) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open--
 }

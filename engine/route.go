@@ -142,40 +142,8 @@ func (e *Engine) startAt(ctx context.Context, w *Workflow, s *machine.Start) (St
 	if len(s.Input) > e.cfg.MaxPayload {
 		return Started{}, tooLarge(w.def, s, e.cfg.MaxPayload)
 	}
-	shard, id, err := e.cluster.place(ctx, w, s.Key)
-	if err != nil {
-		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
-	}
-	a, err := e.at(ctx, shard, &call{Op: opStart, Start: &start{
-		ID: id.String(), Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
-	}})
+	a, err := e.cluster.start(ctx, w, s)
 	return e.started(a, err)
-}
-
-// spread gives each shard the schedules that belong to it.
-func (e *Engine) spread(ctx context.Context, list []Schedule) error {
-	n := e.count()
-	parts := make([][]Schedule, n)
-	for _, s := range list {
-		home := machine.KeySlot(s.Name) % n
-		if w := e.handlers.workflow(s.Workflow); w != nil && e.cluster != nil {
-			gathered, err := e.cluster.gathered(ctx, w)
-			if err != nil {
-				return err
-			}
-			if gathered { // it starts runs where it is itself
-				home = machine.WorkflowSlot(s.Workflow) % n
-			}
-		}
-		parts[home] = append(parts[home], s)
-	}
-	errs := make([]error, n)
-	var each sync.WaitGroup
-	for shard := range n {
-		each.Go(func() { _, errs[shard] = e.at(ctx, shard, &call{Op: opSchedule, Schedules: parts[shard]}) })
-	}
-	each.Wait()
-	return errors.Join(errs...)
 }
 
 // Schedules returns the schedules.

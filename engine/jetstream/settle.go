@@ -40,6 +40,9 @@ func (l *Log) settleOnce(ctx context.Context, key, value string) (string, error)
 	if !errors.Is(err, errNoMessage) {
 		return "", err
 	}
+	if value == "" {
+		return "", nil
+	}
 	_, err = l.bucket.put(ctx, key, []byte(value), found.revision)
 	if errors.Is(err, errConflict) {
 		return "", errInProcess // somebody was faster: it is there now

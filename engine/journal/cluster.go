@@ -52,7 +52,8 @@ type Cluster interface {
 	Serve(Answer) error
 
 	// Settle agrees with all members, now and later, on the value of a name: the
-	// first that was ever given. Names are made of letters, digits, dots, dashes
+	// first that was ever given. An empty value gives none: it asks for the one
+	// there is, which may be none. Names are made of letters, digits, dots, dashes
 	// and underscores.
 	Settle(ctx context.Context, name, value string) (settled string, err error)
 

@@ -192,7 +192,7 @@ func (d *distribution) takeRun(m *Machine, r *Run) error {
 		return fmt.Errorf("%w: run %s is there twice", ErrEncoding, r.ID)
 	}
 	if k, taken := to.keys[r.Key]; taken && !r.Finished() {
-		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, r.Key, k.id, r.ID)
+		return keyTwice(r.Key, k, r.ID, r.Def.Name)
 	}
 	hash := r.Def.hash
 	to.Learn(hash, m)
@@ -225,11 +225,21 @@ func (d *distribution) number(s shelf) uint32 {
 func (d *distribution) takeKey(e expiry, k keyed) error {
 	to := d.to[d.OfKey(e.key, k.of.Name)]
 	if other, taken := to.keys[e.key]; taken {
-		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, e.key, other.id, k.id)
+		return keyTwice(e.key, other, k.id, k.of.Name)
 	}
 	to.keys[e.key] = keyed{k.id, to.workflow(k.of.Name), k.ended}
 	to.ended = append(to.ended, e)
 	return nil
+}
+
+// keyTwice is about a key that two shards have. For one workflow it can't be; two
+// may have used it, one of them with a shard to itself.
+func keyTwice(key string, k keyed, id ID, workflow string) error {
+	if k.of.Name == workflow {
+		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, key, k.id, id)
+	}
+	return fmt.Errorf("key %q is of run %s of %s and of run %s of %s, and only one of them could have it there; "+
+		"it can be moved when one of them has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
 // Learn makes a definition known that another machine knows.

@@ -54,6 +54,10 @@ type Page struct {
 	// SearchBehind is, in a search, how many runs are not indexed yet and so may
 	// be missing. It does not count further than 10 000.
 	SearchBehind int
+
+	// Distance is, in a search, how it found the runs: the smaller, the closer they
+	// are to what was searched for. All runs of a page are equally close.
+	Distance int
 }
 
 // How a search looks for runs.

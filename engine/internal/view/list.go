@@ -32,6 +32,7 @@ func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
 			keys = keys[:s.limit]
 			p.Next = s.cursor(keys[s.limit-1])
 		}
+		p.Distance = s.mode
 		for _, k := range keys {
 			p.Cursors = append(p.Cursors, s.cursor(k))
 		}

@@ -39,8 +39,12 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childEnv); dir != "" {
-		if err := work(dir); err != nil {
+	for env, act := range map[string]func(dir string) error{childEnv: work, deployEnv: deploy} {
+		dir := os.Getenv(env)
+		if dir == "" {
+			continue
+		}
+		if err := act(dir); err != nil {
 			fmt.Fprintln(os.Stderr, "worker:", err)
 			os.Exit(1)
 		}

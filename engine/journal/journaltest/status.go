@@ -66,6 +66,7 @@ var statusTests = []clusterTest{
 				t.Fatalf("Settle(%q, %q) = %q, %v; want %q", name, value, got, err, want)
 			}
 		}
+		settle(members[0], "a.b-c_D1", "", "")
 		settle(members[0], "a.b-c_D1", "one", "one")
 		settle(members[1], "a.b-c_D1", "two", "one")
 		settle(members[1], "other", "two", "two")

@@ -221,7 +221,7 @@ func (m *Member) Settle(ctx context.Context, name, value string) (string, error)
 	if s.settled == nil {
 		s.settled = map[string]string{}
 	}
-	if _, known := s.settled[name]; !known {
+	if _, known := s.settled[name]; !known && value != "" {
 		s.settled[name] = value
 	}
 	return s.settled[name], f.After

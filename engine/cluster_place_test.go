@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+func nothing() Part {
+	return Step("do", func(context.Context, int) (int, error) { return 0, nil })
+}
+
+func TestClusterStartWithoutKeyGoesElsewhere(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("wide", nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		settled(t, a)
+		_ = a.Close(t.Context())
+		a = joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "read" && op.Shard == 3 {
+				f.Before = fmt.Errorf("entry 7: %w", journal.ErrDamaged)
+			}
+			return f
+		})
+		time.Sleep(10 * time.Second)
+		for range 50 {
+			begin := time.Now()
+			if _, err := a.Start(t.Context(), w, 1); err != nil || time.Since(begin) > 5*time.Second {
+				t.Fatalf("start = %v, after %v", err, time.Since(begin))
+			}
+		}
+		a.log.Disturb(nil)
+	})
+}
+
+func TestClusterStartsThatComeOneByOneAreSpread(t *testing.T) {
+	var a aim
+	shards := map[int]int{}
+	for range 320 {
+		shards[a.next(32)]++
+		a.done()
+	}
+	if len(shards) < 25 {
+		t.Errorf("320 starts, one after the other, went to %d of 32 shards", len(shards))
+	}
+	clear(shards)
+	for range 320 {
+		shards[a.next(32)]++
+	}
+	if len(shards) > 12 {
+		t.Errorf("320 starts at once went to %d of 32 shards, and share few entries", len(shards))
+	}
+}
+
+func TestClusterScheduleMovesOnce(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		wide, narrow := must(NewWorkflow("wide", nothing())), must(NewWorkflow("narrow", MaxRuns(2), nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{wide, narrow}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{wide, narrow}})
+		settled(t, a, b)
+		if a.cluster.get(machine.WorkflowSlot("narrow")%8) == nil {
+			a, b = b, a
+		}
+		plan := func(workflow string) error {
+			return a.SetSchedules(t.Context(), []Schedule{
+				{Name: keyIn(b, 1), Workflow: workflow, Cron: "*/10 * * * *", Input: []byte("1")},
+			})
+		}
+		if err := plan("wide"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Minute)
+		before := len(must(a.List(t.Context(), Filter{})).Runs)
+		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "call" {
+				f.Before = errors.New("no route")
+			}
+			return f
+		})
+		if err := plan("narrow"); err == nil || !strings.Contains(err.Error(), "did not answer") {
+			t.Errorf("SetSchedules = %v while the old home is away; want an error that says so", err)
+		}
+		a.log.Disturb(nil)
+		time.Sleep(time.Hour)
+		if n, list := len(must(a.List(t.Context(), Filter{})).Runs)-before, must(a.Schedules(t.Context())); n != 6 || len(list) != 1 {
+			t.Errorf("%d starts in an hour, want 6; schedules: %v", n, list)
+		}
+		if err := plan("narrow"); err != nil {
+			t.Fatal(err)
+		}
+		if list := must(a.Schedules(t.Context())); len(list) != 1 || list[0].Workflow != "narrow" {
+			t.Errorf("schedules: %v; want the one that was set", list)
+		}
+	})
+}
+
+func TestClusterScheduleOfAWorkflowThatOthersKnow(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		narrow, other := must(NewWorkflow("narrow", MaxRuns(2), nothing())), must(NewWorkflow("other", nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{narrow, other}})
+		settled(t, a)
+		list := []Schedule{{Name: "n", Workflow: "narrow", Cron: "*/10 * * * *", Input: []byte("1")}}
+		if err := a.SetSchedules(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{other}}) // an older program
+		settled(t, a, b)
+		if err := b.SetSchedules(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		runs := must(a.List(t.Context(), Filter{})).Runs
+		for _, r := range runs {
+			if n := must(machine.ParseID(r.ID)).Slot() % 8; n != machine.WorkflowSlot("narrow")%8 {
+				t.Errorf("a run is in shard %d, where nobody counts those of its workflow", n)
+			}
+		}
+		if len(runs) == 0 && a.cluster.get(machine.WorkflowSlot("narrow")%8) != nil {
+			t.Error("the schedule has started nothing in an hour")
+		}
+	})
+}
+
+func TestClusterFolderOfAnotherCluster(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("wide", nothing()))
+		fill := func(s *memlog.Store, dir string, n int) (runs []Started) {
+			m := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: dir})
+			settled(t, m)
+			for i := range n {
+				runs = append(runs, started(t, m.Engine, w, i, Key(fmt.Sprint(i))))
+				waited(t, runs[i])
+			}
+			_ = m.Close(t.Context())
+			return runs
+		}
+		dir := t.TempDir()
+		fill(&memlog.Store{Shards: 8}, dir, 100)
+		runs := fill(s, t.TempDir(), 200)
+		m := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: dir})
+		settled(t, m)
+		for _, r := range runs {
+			if _, err := m.Get(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestClusterSearchIsThatOfOne(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("wide", nothing()))
+		m := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: t.TempDir()})
+		settled(t, m)
+		alone := opened(t, Config{Workflows: []*Workflow{w}, Dir: t.TempDir()})
+		for _, e := range []*Engine{m.Engine, alone} {
+			for i := range 3 {
+				started(t, e, w, 1, Key(fmt.Sprint("invoice ", i)))
+			}
+			for i := range 40 { // words that only begin so
+				started(t, e, w, 1, Key(fmt.Sprint("invoicecorrection", i)))
+			}
+		}
+		time.Sleep(10 * time.Second)
+		for _, search := range []string{"invoice", "invoicecorr", "voicecor", "invoicecorrection7", "nowhere"} {
+			var found [2]int
+			for i, e := range []*Engine{m.Engine, alone} {
+				for f := (Filter{Search: search, Limit: 2}); ; {
+					page := must(e.List(t.Context(), f))
+					found[i] += len(page.Runs)
+					if f.After = page.Next; f.After == "" {
+						break
+					}
+				}
+			}
+			if found[0] != found[1] {
+				t.Errorf("search for %q: a cluster finds %d, alone %d", search, found[0], found[1])
+			}
+		}
+	})
+}
+
+func TestClusterMoveBackWithOneKeyOfTwo(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		wide, narrow := must(NewWorkflow("wide", nothing())), must(NewWorkflow("narrow", MaxRuns(2), nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{wide, narrow}})
+		settled(t, a)
+		for _, w := range []*Workflow{wide, narrow} {
+			started(t, a.Engine, w, 1, Key("order 7"))
+		}
+		_ = a.Close(t.Context())
+		_, err := Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), MoveOptions{Workflows: []*Workflow{wide, narrow}})
+		if err == nil || !strings.Contains(err.Error(), "of wide") || !strings.Contains(err.Error(), "of narrow") {
+			t.Errorf("Move = %v; want an error that names both workflows", err)
+		}
+	})
+}

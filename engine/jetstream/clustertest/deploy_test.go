@@ -1,0 +1,262 @@
+//go:build linux
+
+package clustertest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+const (
+	deployEnv  = "TIDEOVER_DEPLOY_WORKER"
+	deployRuns = 24 // of each version
+)
+
+// TestRollingDeploy replaces the workers of a cluster by those of a new version
+// of the workflow, one by one. A run ends by the definition that it began with,
+// and waits as long as whoever has its shard does not have the functions for it.
+func TestRollingDeploy(t *testing.T) {
+	nodes := natstest.Start(t, 3)
+	dir := t.TempDir()
+	begin := func(name, version string, starts int) *deployed {
+		return startDeployed(t, dir, nodes.URL(), name, version, starts)
+	}
+	a := begin("a", "old", deployRuns)
+	b := begin("b", "new", deployRuns)
+	b.until("both have shards", func(r *report) bool { return r.Owned["a"] > 0 && r.Owned["b"] > 0 })
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	halfway := b.until("nothing moves", func(r *report) bool {
+		return r.States["succeeded"]+r.States["needs-handler"] == 2*deployRuns
+	})
+	if halfway.Missing["go:deploy/charge"] == 0 || halfway.Missing["go:deploy/invoice"] == 0 || halfway.States["succeeded"] == 0 {
+		t.Errorf("halfway through the deploy: %+v; want some of each version done, and some that wait", halfway)
+	}
+
+	a.end()
+	a = begin("a", "new", 0)
+	late := a.until("the new version's runs have ended", func(r *report) bool { return r.done["invoice"] == deployRuns })
+	if late.States["needs-handler"] != deployRuns-late.done["charge"] {
+		t.Errorf("after the deploy: %+v; want the old version's runs to wait", late)
+	}
+
+	c := begin("c", "both", 0)
+	a.end()
+	b.end()
+	c.until("all have ended", func(r *report) bool { return r.States["succeeded"] == 2*deployRuns })
+	c.end()
+	judgeDeploy(t, dir)
+}
+
+// judgeDeploy looks at which process has called what for which run.
+func judgeDeploy(t *testing.T, dir string) {
+	calls := map[string]int{}
+	for _, line := range deployLines(t, dir) {
+		version, step, key := line[0], line[1], line[2]
+		calls[step+" "+key]++
+		if knows := map[string][]string{"charge": {"old", "both"}, "invoice": {"new", "both"}}; !slices.Contains(knows[step], version) {
+			t.Errorf("the %s version was asked to %s %s", version, step, key)
+		}
+	}
+	for i := range deployRuns {
+		for key, step := range map[string]string{fmt.Sprint("old-", i): "charge", fmt.Sprint("new-", i): "invoice"} {
+			if n := calls[step+" "+key]; n != 1 {
+				t.Errorf("%s of run %s was called %d times", step, key, n)
+			}
+			delete(calls, step+" "+key)
+		}
+	}
+	if len(calls) > 0 {
+		t.Errorf("nobody asked for %v", calls)
+	}
+}
+
+// deployLines returns what the handlers have written: version, step and key.
+func deployLines(t *testing.T, dir string) (lines [][]string) {
+	text, err := os.ReadFile(filepath.Join(dir, "witness"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		lines = append(lines, strings.Fields(line)[1:]) // without the time
+	}
+	return lines
+}
+
+// deployed is a process with a version of the workflow.
+type deployed struct {
+	t    *testing.T
+	dir  string
+	cmd  *exec.Cmd
+	in   io.Writer
+	out  *bufio.Scanner
+	name string
+}
+
+// startDeployed starts a process, and waits until it has started its runs.
+func startDeployed(t *testing.T, dir, url, name, version string, starts int) *deployed {
+	t.Helper()
+	cmd := exec.Command(os.Args[0]) //nolint:noctx // it ends when it is told to
+	cmd.Env = append(os.Environ(), deployEnv+"="+dir, "CRASH_NAME="+name, "CRASH_URL="+url, "DEPLOY_VERSION="+version, fmt.Sprint("DEPLOY_STARTS=", starts))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d := &deployed{t, dir, cmd, in, bufio.NewScanner(out), name}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if !d.out.Scan() || d.out.Text() != "ready" {
+		t.Fatalf("worker %s: %q, %v", name, d.out.Text(), d.out.Err())
+	}
+	return d
+}
+
+// report is what a process says about the cluster.
+type report struct {
+	States  map[string]int
+	Missing map[string]int
+	Owned   map[string]int
+	done    map[string]int // as witnessed, by step
+}
+
+// until asks the process until what it says will do.
+func (d *deployed) until(what string, enough func(*report) bool) *report {
+	d.t.Helper()
+	r := new(report)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); pause(100 * time.Millisecond) {
+		fmt.Fprintln(d.in, "report")
+		if !d.out.Scan() {
+			d.t.Fatalf("worker %s has ended: %v", d.name, d.out.Err())
+		}
+		*r = report{done: map[string]int{}}
+		if err := json.Unmarshal(d.out.Bytes(), r); err != nil {
+			d.t.Fatalf("worker %s: %v in %q", d.name, err, d.out.Text())
+		}
+		for _, line := range deployLines(d.t, d.dir) {
+			r.done[line[1]]++
+		}
+		if enough(r) {
+			return r
+		}
+	}
+	d.t.Fatalf("%s: not yet, after a minute: %+v", what, r)
+	return nil
+}
+
+// end ends the process in order.
+func (d *deployed) end() {
+	d.t.Helper()
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	for d.out.Scan() {
+		continue
+	}
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Errorf("worker %s: %v", d.name, err)
+	}
+}
+
+// deploy is what the process does.
+func deploy(dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	name, version := os.Getenv("CRASH_NAME"), os.Getenv("DEPLOY_VERSION")
+	w, err := openWitness(dir)
+	if err != nil {
+		return err
+	}
+	flows, err := deployWorkflows(dir, version, w)
+	if err != nil {
+		return err
+	}
+	log, err := jetstream.Open(ctx, jetstream.Config{URL: os.Getenv("CRASH_URL"), Name: "deploy", Shards: shards, MemberName: name})
+	if err != nil {
+		return err
+	}
+	e, err := engine.Open(ctx, engine.Config{
+		Log: log, Dir: filepath.Join(dir, name), Workflows: flows, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	for i := range number("DEPLOY_STARTS") {
+		key := fmt.Sprint(version, "-", i)
+		if _, err := e.Start(ctx, flows[0], key, engine.Key(key)); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	go answer(ctx, e)
+	<-ctx.Done()
+	return e.Close(context.Background())
+}
+
+// deployWorkflows returns the versions of the workflow that a process knows; new
+// runs follow the first.
+func deployWorkflows(dir, version string, w *witness) (flows []*engine.Workflow, err error) {
+	hold := engine.Step("hold", func(context.Context, string) (string, error) {
+		_, err := os.Stat(filepath.Join(dir, "go"))
+		return "", err
+	}, engine.Policy("fixed(100ms) attempts=unlimited"))
+	for _, v := range []struct{ version, step string }{{"new", "invoice"}, {"old", "charge"}} {
+		if version != v.version && version != "both" {
+			continue
+		}
+		flow, err := engine.NewWorkflow("deploy", hold, engine.Step(v.step, func(_ context.Context, key string) (string, error) {
+			w.say("%s %s %s", version, v.step, key)
+			return "", nil
+		}, engine.After("hold")))
+		if err != nil {
+			return nil, err
+		}
+		flows = append(flows, flow)
+	}
+	return flows, nil
+}
+
+// answer reports whenever it is asked to.
+func answer(ctx context.Context, e *engine.Engine) {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		stats, err := e.Stats(ctx)
+		info, _, infoErr := e.Cluster(ctx)
+		if err = errors.Join(err, infoErr); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "report:", err)
+		}
+		r := report{States: map[string]int{}, Missing: stats.Missing, Owned: map[string]int{}}
+		for _, w := range stats.Workflows {
+			r.States = w.States
+			r.States["succeeded"] = int(w.Totals.Succeeded)
+		}
+		for _, s := range info.Shards {
+			r.Owned[s.Name]++
+		}
+		text, _ := json.Marshal(r) // of maps
+		fmt.Println(string(text))
+	}
+}
