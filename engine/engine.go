@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -29,6 +30,7 @@ type process struct {
 	hub      hub
 	handlers registry
 	places   places
+	pens     chan struct{} // as many views as it holds are written at a time
 }
 
 // Open opens an engine, and goes on with everything that is not finished. In a
@@ -42,6 +44,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.cfg = cfg
 	e.hub.init()
 	e.places.free = cfg.Concurrency
+	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

@@ -326,7 +326,7 @@ func (v *viewer) flush(sh *shard) {
 		if v.behind(sh.m) == 0 {
 			break
 		}
-		v.last, v.retry = time.Time{}, time.Time{}
+		v.hurry, v.retry = true, time.Time{}
 		v.feed(sh)
 	}
 	v.stop()

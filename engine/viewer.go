@@ -15,7 +15,7 @@ import (
 
 const (
 	viewBatch  = 1000                   // runs of a write
-	viewPause  = 25 * time.Millisecond  // between writes that are not full
+	viewPause  = 25 * time.Millisecond  // before a write that is not full, so that a run that ends soon is written once
 	indexPause = 100 * time.Millisecond // without changes, before search is brought up to date
 	indexBatch = 256
 	viewRetry  = 5 * time.Second // after an error
@@ -34,8 +34,9 @@ type viewer struct {
 	finished []*machine.Run // in the batch that is being written
 	deleted  []string
 	busy     bool
-	expire   bool // it is time to look for what is kept long enough
-	last     time.Time
+	expire   bool      // it is time to look for what is kept long enough
+	since    time.Time // when the first came of what waits to be written
+	hurry    bool      // nothing is held back
 	retry    time.Time // not before then, after an error
 	sent     []string  // to be deleted, in the batch that is being written
 	pause    *time.Timer
@@ -72,7 +73,9 @@ func (v *viewer) start(sh *shard) {
 }
 
 // writeViews writes batches as they come, and when none has come for a while,
-// or search is too old, adds to what can be searched.
+// or search is too old, adds to what can be searched. The views of a process
+// take turns, and leave it time for its work; a batch that waits for its turn
+// does no harm, as the next one is larger.
 func (sh *shard) writeViews(v *viewer) {
 	idle := time.NewTimer(indexPause)
 	defer idle.Stop()
@@ -82,12 +85,21 @@ func (sh *shard) writeViews(v *viewer) {
 			if !ok {
 				return
 			}
+			sh.pens <- struct{}{}
 			v.written <- sh.writeView(j)
+			<-sh.pens
 			if !j.busy {
 				idle.Reset(indexPause)
 			}
 		case <-idle.C:
+			select {
+			case sh.pens <- struct{}{}:
+			default: // others have runs to write, which goes before
+				idle.Reset(indexPause)
+				continue
+			}
 			n, err := sh.view.Load().Index(context.Background(), indexBatch)
+			<-sh.pens
 			switch {
 			case err != nil:
 				sh.cfg.Logger.Error("can't add to what is searched", "error", err)
@@ -123,12 +135,15 @@ func (v *viewer) feed(sh *shard) {
 		v.deleted = append(v.deleted, id.String())
 	}
 	n := v.behind(sh.m) + len(v.deleted)
+	if n > 0 && v.since.IsZero() {
+		v.since = time.Now()
+	}
 	if v.busy || n == 0 && !v.expire {
 		return
 	}
 	wait := time.Until(v.retry)
-	if n < viewBatch {
-		wait = max(wait, viewPause-time.Since(v.last))
+	if n < viewBatch && !v.hurry {
+		wait = max(wait, viewPause-time.Since(v.since))
 	}
 	if wait > 0 {
 		v.pause.Reset(wait)
@@ -138,7 +153,7 @@ func (v *viewer) feed(sh *shard) {
 		v.todo, v.todoSeq = sh.m.TakeChanged(), sh.seq
 	}
 	v.batches <- viewJob{v.batch(sh), v.expire, n > viewBatch}
-	v.busy, v.expire = true, false
+	v.busy, v.expire, v.since = true, false, time.Time{}
 }
 
 // batch makes the next batch. Only with the last of those that changed until an
@@ -183,7 +198,7 @@ func (v *viewer) batch(sh *shard) view.Batch {
 // viewed takes the answer to a batch.
 func (sh *shard) viewed(err error) error {
 	v := &sh.viewer
-	v.busy, v.last = false, time.Now()
+	v.busy = false
 	if err != nil {
 		sh.health.viewing(err)
 		if errors.Is(err, view.ErrDamaged) {
