@@ -10,6 +10,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// ErrAway says that the shard of a run did not answer, or one that may have what
+// is asked for. It may do so later.
+var ErrAway = errors.New("did not answer")
+
 // askPolicy is how the owner of a shard is waited for.
 var askPolicy = retry.Must("exponential(20ms..1s) jitter=full attempts=unlimited total-timeout=1m")
 
@@ -21,6 +25,9 @@ type unreached struct {
 
 func (u *unreached) Error() string { return fmt.Sprintf("shard %d: %v", u.shard, u.err) }
 func (u *unreached) Unwrap() error { return u.err }
+
+// Is makes it known as silence.
+func (u *unreached) Is(target error) bool { return target == ErrAway }
 
 func isUnreached(err error) bool {
 	_, ok := errors.AsType[*unreached](err)
@@ -67,13 +74,11 @@ func (cl *cluster) askAt(ctx context.Context, shard int, c *call, other func() i
 		return a, ErrClosed
 	case refused != nil:
 		return a, refused
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
+	case ctx.Err() == nil || last == nil:
+		return a, &unreached{shard, err} // which ends with the last failure
+	default:
+		return a, &unreached{shard, fmt.Errorf("%w: %w", context.Cause(ctx), last)}
 	}
-	if last == nil {
-		return a, &unreached{shard, err}
-	}
-	return a, &unreached{shard, fmt.Errorf("%w: %w", err, last)}
 }
 
 // again makes the call one that is made again, because it is not known whether it

@@ -132,12 +132,14 @@ func (cl *cluster) own() (list []*shard) {
 // trouble notes why a shard does not work.
 func (cl *cluster) trouble(n int, err error) {
 	text := cl.e.cfg.Redact(err.Error())
-	cl.e.cfg.Logger.Error("a shard can't be worked on; it is tried again", "shard", n, "error", text)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	t, known := cl.wrong[n]
 	if !known {
 		t = Trouble{What: fmt.Sprintf("can't work on shard %d", n), Since: time.Now()}
+	}
+	if t.Error != text {
+		cl.e.cfg.Logger.Error("a shard can't be worked on; it is tried again", "shard", n, "error", text)
 	}
 	t.Error = text
 	cl.wrong[n] = t
@@ -147,6 +149,9 @@ func (cl *cluster) trouble(n int, err error) {
 func (cl *cluster) right(n int) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	if _, wrong := cl.wrong[n]; wrong {
+		cl.e.cfg.Logger.Info("the trouble with a shard is over", "shard", n)
+	}
 	delete(cl.wrong, n)
 }
 

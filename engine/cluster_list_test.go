@@ -191,7 +191,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 				}
 				t.Logf("%q: %d found, %d by hand", text, len(near), words)
 			}
-			page := must(a.DeadGroups(t.Context(), 100))
+			page := must(a.DeadGroups(t.Context(), 100)).Groups
 			n := 0
 			for _, g := range page {
 				n += g.Count
@@ -273,7 +273,7 @@ func TestClusterGroupsCount(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Second)
-		groups := must(a.DeadGroups(t.Context(), 1))
+		groups := must(a.DeadGroups(t.Context(), 1)).Groups
 		if len(groups) != 1 || groups[0].Error != "common" || groups[0].Count != 16 {
 			t.Errorf("the largest group of 16 is not first: %+v", groups)
 		}

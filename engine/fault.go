@@ -21,7 +21,7 @@ var (
 // faults are the errors that are the same on both sides.
 var faults = map[string]error{
 	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "cursor": view.ErrCursor,
-	"closed": ErrClosed, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
+	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
 }
 
 // faultOf returns the error as it is sent.

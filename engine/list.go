@@ -118,6 +118,12 @@ func summary(r *view.Run) Info {
 // Group is dead runs that failed alike.
 type Group = view.Group
 
+// Groups are the dead runs, grouped by how they failed.
+type Groups struct {
+	Groups []Group
+	Silent []int // shards that did not answer: their runs are missing
+}
+
 // groups returns the dead runs of the shard grouped by how they failed.
 func (sh *shard) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
 	v := sh.view.Load()

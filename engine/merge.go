@@ -123,15 +123,15 @@ func cursorOf(after string, shard int) string {
 
 // DeadGroups returns the dead runs grouped by how they failed, the largest first.
 // Of the workflows that exclude describes, as in Filter, there are none.
-func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) ([]Group, error) {
-	answers, _, err := e.gather(ctx, &call{Op: opGroups, Limit: e.ofEach(limit), Exclude: exclude})
+func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
+	answers, silent, err := e.gather(ctx, &call{Op: opGroups, Limit: e.ofEach(limit), Exclude: exclude})
 	if err != nil {
-		return nil, err
+		return Groups{}, err
 	}
 	if e.alone != nil {
-		return answers[0].Groups, nil
+		return Groups{Groups: answers[0].Groups}, nil
 	}
-	return mergeGroups(answers, limit), nil
+	return Groups{mergeGroups(answers, limit), silent}, nil
 }
 
 // ofEach returns how many groups each shard is asked for. One that is large in all

@@ -216,7 +216,7 @@ func (h *household) unpacked(t *testing.T, dir string) {
 		return len(must(e.List(ctx, Filter{States: states, Limit: 100_000})).Runs)
 	}
 	until(t, "all are listed", func() bool { return count("dead") == h.state["dead"] && count("paused") == h.state["paused"] })
-	if groups := must(e.DeadGroups(ctx, 10)); len(groups) != 1 || groups[0].Count != h.state["dead"] {
+	if groups := must(e.DeadGroups(ctx, 10)).Groups; len(groups) != 1 || groups[0].Count != h.state["dead"] {
 		t.Errorf("DeadGroups() = %+v, want %d runs", groups, h.state["dead"])
 	}
 	if list := must(e.Schedules(ctx)); len(list) != 1 || list[0].Name != daily.Name || list[0].Next.Before(time.Now()) {

@@ -66,7 +66,7 @@ func (e *Engine) locate(ctx context.Context, id string, not int) (shard int, the
 		}
 	}
 	if len(silent) > 0 {
-		return 0, false, fmt.Errorf("run %s: not found, but shards %v did not answer", id, silent)
+		return 0, false, fmt.Errorf("run %s: not found, but shards %v %w", id, silent, ErrAway)
 	}
 	return 0, false, nil
 }
@@ -158,7 +158,7 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 		}
 	}
 	if len(silent) > 0 {
-		return nil, fmt.Errorf("schedules: shards %v did not answer", silent)
+		return nil, fmt.Errorf("schedules: shards %v %w", silent, ErrAway)
 	}
 	return list, nil
 }
@@ -178,7 +178,7 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string
 		}
 	}
 	if len(ids) == 0 && len(silent) > 0 {
-		return nil, fmt.Errorf("find %q: shards %v did not answer", text, silent)
+		return nil, fmt.Errorf("find %q: shards %v %w", text, silent, ErrAway)
 	}
 	slices.Sort(ids)
 	return ids[:min(len(ids), max(limit, 0))], nil

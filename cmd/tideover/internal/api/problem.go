@@ -31,6 +31,7 @@ const (
 	CodeNoEngine     = "no-engine"
 	CodeBusy         = "busy"
 	CodeClosed       = "closed"
+	CodeAway         = "away" // a shard that has no owner at the moment
 	CodeInternal     = "internal"
 )
 
@@ -81,6 +82,8 @@ func problem(err error) *Problem {
 		p.Status, p.Code = http.StatusConflict, CodeConflict
 	case errors.Is(err, engine.ErrTooLarge):
 		p.Status, p.Code = http.StatusRequestEntityTooLarge, CodeTooLarge
+	case errors.Is(err, engine.ErrAway):
+		p.Status, p.Code = http.StatusServiceUnavailable, CodeAway
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		p.Status, p.Code = http.StatusServiceUnavailable, CodeClosed
 	}

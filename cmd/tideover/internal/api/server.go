@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
@@ -353,17 +352,12 @@ func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
 	if err != nil {
 		return err
 	}
-	var both sync.WaitGroup
-	var stats engine.Stats // of which shards there are groups, only these say
-	var unknown error
-	both.Go(func() { stats, unknown = s.engine.Stats(r.Context()) })
-	groups, err := s.engine.DeadGroups(r.Context(), limit, f.exclude()...)
-	both.Wait()
-	if err := cmp.Or(err, unknown); err != nil {
+	dead, err := s.engine.DeadGroups(r.Context(), limit, f.exclude()...)
+	if err != nil {
 		return err
 	}
-	out := Dead{Groups: []Group{}, Silent: stats.Silent}
-	for _, g := range groups {
+	out := Dead{Groups: []Group{}, Silent: dead.Silent}
+	for _, g := range dead.Groups {
 		out.Groups = append(out.Groups, Group(g))
 	}
 	return answer(w, http.StatusOK, out)

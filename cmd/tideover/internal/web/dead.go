@@ -144,15 +144,16 @@ func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) (e
 func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
-	list, err := h.Engine.DeadGroups(ctx, shownGroups, query{Internal: internal}.exclude()...)
+	dead, err := h.Engine.DeadGroups(ctx, shownGroups, query{Internal: internal}.exclude()...)
 	if err != nil {
 		return nil, err
 	}
-	groups := make([]group, len(list))
-	for i := range list {
-		key := groupKey(&list[i])
+	groups := make([]group, len(dead.Groups))
+	for i := range dead.Groups {
+		g := dead.Groups[i]
+		key := groupKey(&g)
 		q := query{Group: key, Internal: internal, Order: orders[0]}
-		groups[i] = group{Group: list[i], Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry")}
+		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry")}
 	}
 	return groups, nil
 }

@@ -33,7 +33,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	session, message := b.own("session.night", bad), b.own("notify.phone", bad)
 	alarm, user := b.own("quick.on-give-up", job{}), b.own("user", bad)
 	poll(t, "lists have them", func() bool {
-		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9))) == 3
+		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9)).Groups) == 3
 	})
 	body := b.page("/runs")
 	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/dead?internal=1"`, `href="/runs?internal=1"`, `<dt>dead</dt><dd>1</dd>`,
