@@ -74,11 +74,13 @@ func (cl *cluster) askAt(ctx context.Context, shard int, c *call, other func() i
 		return a, ErrClosed
 	case refused != nil:
 		return a, refused
-	case ctx.Err() == nil || last == nil:
-		return a, &unreached{shard, err} // which ends with the last failure
-	default:
-		return a, &unreached{shard, fmt.Errorf("%w: %w", context.Cause(ctx), last)}
+	case ctx.Err() != nil && last != nil: // otherwise the runner's error ends with it
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
+	if why := cl.wrongs(); why != "" && errors.Is(err, journal.ErrNobody) {
+		err = fmt.Errorf("%w; this process can't work either: %s", err, why)
+	}
+	return a, &unreached{shard, err}
 }
 
 // again makes the call one that is made again, because it is not known whether it

@@ -21,6 +21,9 @@ var (
 	// again, and does not count.
 	ErrShutdown = errors.New("the engine is being closed")
 
+	// errHandover is the ErrShutdown of a shard that goes to another process.
+	errHandover error = handover{}
+
 	// ErrTimeout says that the attempt, its step or its run has no time left.
 	ErrTimeout = errors.New("attempt timed out")
 
@@ -138,6 +141,12 @@ func stack() []byte {
 	}
 	return []byte(s)
 }
+
+// handover is a shutdown that concerns some runs only.
+type handover struct{}
+
+func (handover) Error() string        { return "the run goes on in another process" }
+func (handover) Is(target error) bool { return target == ErrShutdown }
 
 // grace gives an attempt that was told to end some time for it.
 func (a *attempt) grace(cause error) {

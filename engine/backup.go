@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/sqlitelog"
@@ -29,6 +31,13 @@ func (e *Engine) Backup(ctx context.Context, dir string) (err error) {
 
 // backup copies a cluster to a folder. It is a move that leaves the source as it is.
 func backup(ctx context.Context, from journal.Cluster, dir string) (err error) {
+	if before, _ := os.ReadDir(dir); len(before) == 0 {
+		defer func() {
+			if err != nil { // half a copy must not be taken for one
+				err = errors.Join(err, empty(dir))
+			}
+		}()
+	}
 	to, err := sqlitelog.Open(ctx, sqlitelog.Config{Dir: dir})
 	if err != nil {
 		return err
@@ -54,6 +63,15 @@ func backup(ctx context.Context, from journal.Cluster, dir string) (err error) {
 		}
 	}
 	return m.to.leases[0].Delete(ctx, movingBlob)
+}
+
+// empty removes what is in a folder.
+func empty(dir string) error {
+	list, err := os.ReadDir(dir)
+	for _, f := range list {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+	}
+	return err
 }
 
 // refuse fails if a log has taken part in a move.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ type cluster struct {
 	rush      context.CancelFunc
 	mu        sync.Mutex
 	shards    map[int]*shard     // that work
+	opening   map[int]*shard     // that are about to
 	wrong     map[int]Trouble    // those that don't
 	settled   map[string]bool    // whether the runs of a workflow are gathered
 	loose     map[string]Trouble // workflows whose limits do not hold for all
@@ -38,7 +40,7 @@ type cluster struct {
 func join(e *Engine, log journal.Cluster) (*cluster, error) {
 	cl := &cluster{
 		e: e, log: log, calls: make(chan struct{}, maxCalls), waits: make(chan struct{}, maxWaits), left: make(chan *keeper),
-		shards: map[int]*shard{}, wrong: map[int]Trouble{}, settled: map[string]bool{}, loose: map[string]Trouble{},
+		shards: map[int]*shard{}, opening: map[int]*shard{}, wrong: map[int]Trouble{}, settled: map[string]bool{}, loose: map[string]Trouble{},
 		watched: make(chan struct{}),
 	}
 	cl.stop, cl.halt = context.WithCancel(context.Background())
@@ -53,12 +55,34 @@ func join(e *Engine, log journal.Cluster) (*cluster, error) {
 			return draw()
 		}
 	}
+	if err := leftAlone(log); err != nil {
+		cl.halt()
+		return nil, err
+	}
 	if err := log.Serve(cl.answerMember()); err != nil {
 		cl.halt()
 		return nil, err
 	}
 	return cl, nil
 }
+
+// leftAlone fails if everything was moved out of the cluster. Whether that can be
+// seen at the moment does not matter: no shard will be opened.
+func leftAlone(log journal.Cluster) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	r, err := log.Peek(ctx, 0)
+	if err == nil {
+		err = movedTo(ctx, r)
+	}
+	if moved, ok := errors.AsType[*MovedError](err); ok {
+		return moved
+	}
+	return nil
+}
+
+// lookTime is how long it is tried to look.
+const lookTime = 5 * time.Second
 
 // run keeps what is assigned to this process until the engine is closed.
 func (cl *cluster) run() error {
@@ -112,6 +136,18 @@ func (cl *cluster) remove(sh *shard) {
 	delete(cl.shards, sh.number)
 }
 
+// opens notes a shard that is being opened, and returns what ends that.
+func (cl *cluster) opens(sh *shard) (done func()) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.opening[sh.number] = sh
+	return func() {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		delete(cl.opening, sh.number)
+	}
+}
+
 // get returns a shard of this process.
 func (cl *cluster) get(n int) *shard {
 	cl.mu.Lock()
@@ -145,6 +181,16 @@ func (cl *cluster) trouble(n int, err error) {
 	cl.wrong[n] = t
 }
 
+// wrongs returns why a shard can't be worked on, if there is one.
+func (cl *cluster) wrongs() string {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	for _, t := range cl.wrong {
+		return t.Error
+	}
+	return ""
+}
+
 // right notes that a shard works, or is somebody else's.
 func (cl *cluster) right(n int) {
 	cl.mu.Lock()
@@ -160,6 +206,9 @@ func (cl *cluster) troubles() (list []Trouble) {
 	defer cl.mu.Unlock()
 	list = slices.AppendSeq(list, maps.Values(cl.wrong))
 	list = slices.AppendSeq(list, maps.Values(cl.loose))
+	for _, sh := range cl.opening {
+		list = append(list, sh.named()...)
+	}
 	slices.SortFunc(list, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
 	return list
 }

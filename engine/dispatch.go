@@ -165,10 +165,15 @@ func (sh *shard) attemptsOf(run *machine.Run) (list []*attempt) {
 	return list
 }
 
-// releaseAll tells all attempts that the engine is being closed.
+// releaseAll tells all attempts that the engine is being closed, or the shard
+// given away.
 func (sh *shard) releaseAll() {
+	cause := ErrShutdown
+	if sh.given.Load() {
+		cause = errHandover
+	}
 	for _, a := range sh.running {
-		a.end(ErrShutdown)
+		a.end(cause)
 	}
 }
 

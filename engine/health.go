@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -77,6 +78,15 @@ func (sh *shard) troubles() (list []Trouble) {
 		if t := h.troubles[i]; t.err != nil {
 			list = append(list, Trouble{what, t.since, sh.cfg.Redact(t.err.Error())})
 		}
+	}
+	return list
+}
+
+// named returns the troubles with the shard's number.
+func (sh *shard) named() []Trouble {
+	list := sh.troubles()
+	for i := range list {
+		list[i].What = "shard " + strconv.Itoa(sh.number) + " " + list[i].What
 	}
 	return list
 }

@@ -87,7 +87,9 @@ func (k *keeper) open(ctx context.Context) (*shard, error) {
 		return nil, err
 	}
 	sh := newShard(&e.process, k.number, k.cl.log.Shards(), dir)
+	opened := k.cl.opens(sh)
 	err = sh.open(ctx, k.cl.log)
+	opened()
 	if err == nil {
 		err = sh.lease.(journal.Shared).Serve(k.cl.answer(sh))
 		if err != nil {
@@ -126,6 +128,7 @@ func (k *keeper) close(sh *shard) {
 	ctx, cancel := context.WithCancel(k.cl.hurry)
 	defer cancel()
 	if k.cl.stop.Err() == nil {
+		sh.given.Store(true)
 		ctx, cancel = context.WithTimeout(ctx, k.cl.e.cfg.Grace)
 		defer cancel()
 	}

@@ -245,10 +245,7 @@ func (e *Engine) Troubles() []Trouble {
 	}
 	list := e.cluster.troubles()
 	for _, sh := range e.cluster.own() {
-		for _, t := range sh.troubles() {
-			t.What = "shard " + strconv.Itoa(sh.number) + " " + t.What
-			list = append(list, t)
-		}
+		list = append(list, sh.named()...)
 	}
 	return list
 }

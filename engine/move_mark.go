@@ -30,7 +30,7 @@ type mark struct {
 
 // movedTo says why the log of the lease must not be opened, if it has taken part
 // in a move.
-func movedTo(ctx context.Context, lease journal.Lease) error {
+func movedTo(ctx context.Context, lease journal.Reader) error {
 	moved, err := readMark(ctx, lease, movedBlob)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func movedTo(ctx context.Context, lease journal.Lease) error {
 }
 
 // readMark returns nil if there is none.
-func readMark(ctx context.Context, lease journal.Lease, name string) (*mark, error) {
+func readMark(ctx context.Context, lease journal.Reader, name string) (*mark, error) {
 	in, err := lease.Get(ctx, name)
 	if errors.Is(err, journal.ErrNoBlob) {
 		return nil, nil

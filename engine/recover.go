@@ -206,17 +206,21 @@ func (sh *shard) takeOver() error {
 	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(sh.lease.Epoch())}); err != nil {
 		return err
 	}
+	_, shared := sh.lease.(journal.Shared) // it may not have been this process
 	var orphans []attemptKey
 	sh.m.Orphans(func(run *machine.Run, step int) { orphans = append(orphans, attemptKey{run.ID, step}) })
 	for _, o := range orphans {
 		run, _ := sh.m.Run(o.run)
 		rec := sh.m.Lose(run, o.step, t.now)
+		if shared {
+			rec.Text = "the process that made the attempt has ended, or was cut off"
+		}
 		if err := t.record(&rec); err != nil {
 			return err
 		}
 	}
 	if len(orphans) > 0 {
-		sh.cfg.Logger.Warn("attempts were lost when the process ended last", "attempts", len(orphans))
+		sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", len(orphans), "shard", sh.number)
 	}
 	if err := sh.commit(); err != nil {
 		return err

@@ -31,6 +31,7 @@ type shard struct {
 	closed sync.Once
 	killed sync.Once
 	dead   atomic.Bool  // nobody hears how attempts end
+	given  atomic.Bool  // to another process, which is why it ends
 	stuck  atomic.Int64 // handlers that were given up and have not returned
 
 	attempts sync.WaitGroup // handlers that run

@@ -8,7 +8,7 @@ import (
 // Operation is what a member asks of the store or of another member.
 type Operation struct {
 	// Name is that of the method, in lower case: lease, bounds, append, read,
-	// truncate, put, get, blobs, delete, call, ask, settle or
+	// truncate, put, get, blobs, delete, peek, call, ask, settle or
 	// status.
 	Name string
 

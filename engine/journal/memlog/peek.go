@@ -17,6 +17,9 @@ type reader struct {
 
 // Peek implements [journal.Cluster].
 func (m *Member) Peek(ctx context.Context, number int) (journal.Reader, error) {
+	if err := m.suffer(ctx, m.fault(Operation{Name: "peek", Shard: number})); err != nil {
+		return nil, err
+	}
 	unlock, err := m.enter(ctx)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/journal/memlog"
+)
+
+func TestClusterHandoverIsToldAsOne(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(ctx context.Context, n int) (int, error) {
+			select {
+			case <-time.After(time.Minute):
+				return n, nil
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		})
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		settled(t, a)
+		var runs []Started
+		for range 32 {
+			runs = append(runs, started(t, a.Engine, w, 1))
+		}
+		time.Sleep(time.Second)
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		moved := 0
+		for _, r := range runs {
+			first := must(a.Get(t.Context(), r.ID)).Steps[0].Attempts[0]
+			if first.Outcome == "" || first.Outcome == "running" {
+				continue
+			}
+			moved++
+			if first.Outcome != "released" || !strings.Contains(first.Error, "goes on in another process") {
+				t.Errorf("an attempt of a shard that moved: %s, %q", first.Outcome, first.Error)
+			}
+		}
+		if moved == 0 {
+			t.Error("no run has moved")
+		}
+	})
+}
+
+func TestClusterThatWasMovedAwayIsRefused(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("w", nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		settled(t, a)
+		_ = a.Close(t.Context())
+		if _, err := Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), MoveOptions{To: "elsewhere"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(t.Context(), Config{Log: s.Join("b"), Workflows: []*Workflow{w}})
+		if moved, ok := errors.AsType[*MovedError](err); !ok || moved.To != "elsewhere" {
+			t.Errorf("Open = %v; want that everything was moved elsewhere", err)
+		}
+	})
+}
+
+func TestClusterBackupThatFailsLeavesNothing(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("w", nothing()))
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		settled(t, a)
+		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "peek" && op.Shard == 5 {
+				f.Before = journal.ErrDamaged
+			}
+			return f
+		})
+		dir := t.TempDir()
+		err := a.Backup(t.Context(), dir)
+		if list, _ := os.ReadDir(dir); err == nil || len(list) > 0 {
+			t.Errorf("Backup = %v, and %v is left", err, list)
+		}
+		a.log.Disturb(nil)
+	})
+}
+
+func TestClusterTroublesOfAShardThatIsOpened(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := must(NewWorkflow("w", nothing()))
+		a := s.Join("a")
+		a.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "append" && op.Shard == 2 {
+				f.Before = errors.New("the stream is full")
+			}
+			return f
+		})
+		e := must(Open(t.Context(), Config{Log: a, Workflows: []*Workflow{w}, Logger: quiet()}))
+		defer e.Close(gone()) //nolint:errcheck // nothing is kept
+		time.Sleep(10 * time.Second)
+		list := e.Troubles()
+		if len(list) != 1 || list[0].What != "shard 2 can't store what happens" || !strings.Contains(list[0].Error, "full") {
+			t.Errorf("Troubles() = %+v; want the shard that can't be opened", list)
+		}
+	})
+}
