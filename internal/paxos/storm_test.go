@@ -1,0 +1,85 @@
+package paxos
+
+import (
+	"flag"
+	"testing"
+)
+
+var seeds = flag.Int("paxos.seeds", 500, "number of storms to run")
+
+// In every storm: never two values for an epoch, what is said to be committed
+// is, once, and what is given up for sure is not.
+func TestStorms(t *testing.T) {
+	committed, givenUps, epochs, lateOnes := 0, 0, 0, 0
+	for seed := range uint64(*seeds) {
+		w := newWorld(seed, breakage{})
+		for _, problem := range w.run() {
+			t.Errorf("seed %d: %s", seed, problem)
+		}
+		epochs += len(w.decided)
+		for _, m := range w.members {
+			for seq, how := range m.ends {
+				if how == "committed" {
+					committed++
+					continue
+				}
+				givenUps++
+				if m.open[seq] {
+					lateOnes++
+				}
+			}
+			if len(m.Log()) != len(w.members[0].Log()) {
+				t.Errorf("seed %d: members know %d and %d epochs", seed, len(w.members[0].Log()), len(m.Log()))
+			}
+		}
+	}
+	t.Logf("%d storms: %d epochs, %d committed, %d given up, %d of them unsure", *seeds, epochs, committed, givenUps, lateOnes)
+	if committed < 4*givenUps || givenUps == 0 && *seeds >= 500 {
+		t.Errorf("%d committed and %d given up: the storms are too strong or too weak to tell", committed, givenUps)
+	}
+}
+
+// The storms would not be worth much if a broken machine got through them.
+func TestStormsFindWhatIsBroken(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		breakage
+	}{
+		{"an acceptor forgets its promise when it restarts", breakage{restart: func(s Slot) Slot {
+			s.Promised = s.Accepted
+			return s
+		}}},
+		{"an acceptor forgets what it accepted when it restarts", breakage{restart: func(s Slot) Slot {
+			return Slot{Epoch: s.Epoch, Promised: s.Promised}
+		}}},
+		{"an acceptor answers before its disk has it", breakage{early: true}},
+		{"a quorum counts an acceptor twice", breakage{hear: func(n int, m Message) []Message {
+			twice := m
+			twice.From = (m.From + 1) % n
+			return []Message{m, twice}
+		}}},
+		{"a proposer ignores what was accepted before", breakage{hear: func(_ int, m Message) []Message {
+			if m.Kind == Promise {
+				m.Prior, m.Value = Ballot{}, Value{}
+			}
+			return []Message{m}
+		}}},
+		{"a proposer takes a rejection for a promise", breakage{hear: func(_ int, m Message) []Message {
+			if m.Kind == Reject {
+				m.Kind, m.Prior = Promise, Ballot{}
+			}
+			return []Message{m}
+		}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const most = 20_000
+			for seed := range uint64(most) {
+				if problems := newWorld(seed, tt.breakage).run(); len(problems) > 0 {
+					t.Logf("seed %d: %s", seed, problems[0])
+					return
+				}
+			}
+			t.Errorf("none of %d storms found it", most)
+		})
+	}
+}
