@@ -1,0 +1,66 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// TestWritersOfABucket is how package contend is used with a key-value bucket:
+// ten writers add one to the same number at once.
+func TestWritersOfABucket(t *testing.T) {
+	t.Parallel()
+	nc, err := nats.Connect(natstest.Start(t, 1).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "shared", Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := bucket.Put(t.Context(), "number", []byte("0"))
+	if err != nil || first != 1 {
+		t.Fatal(first, err)
+	}
+
+	writer := contend.Must("contention attempts=20", contend.WithConflicts(func(err error) bool {
+		return errors.Is(err, jetstream.ErrKeyExists) // which is what a wrong last sequence is called
+	}))
+	add := func(ctx context.Context, _ contend.Try) error {
+		e, err := bucket.Get(ctx, "number")
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(string(e.Value()))
+		if err != nil {
+			return err
+		}
+		_, err = bucket.Update(ctx, "number", []byte(strconv.Itoa(n+1)), e.Revision())
+		return err
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if err := writer.Do(t.Context(), add); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if e, err := bucket.Get(t.Context(), "number"); err != nil || string(e.Value()) != "10" {
+		t.Errorf("the number is %q, %v; want 10", e.Value(), err)
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/internal/paxos"
+)
+
+const verbAcceptor = "acceptor"
+
+// acceptorMain is the process of an acceptor. It ends with its input, so that
+// it does not outlive who started it.
+func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("group acceptor", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	id := flags.Int("id", 0, "number of the acceptor, from 0")
+	dir := flags.String("dir", "", "folder for what it must remember")
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on")
+	if err := flags.Parse(args); err != nil {
+		return errors.Join(errUsage, err)
+	}
+	if *dir == "" {
+		return errors.New("acceptor: -dir: missing")
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("acceptor %d: %w", *id, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	fmt.Fprintln(stdout, ln.Addr())
+	return serve(ctx, *id, ln, store{filepath.Join(*dir, fmt.Sprintf("acceptor-%d.json", *id))})
+}
+
+// server drives an acceptor: one goroutine owns it, and others read from and
+// write to the connections.
+type server struct {
+	acceptor *paxos.Acceptor
+	store    store
+	inbox    chan incoming
+	peers    map[int]*peer // the connection of each member
+	out      paxos.Output
+	wait     sync.WaitGroup
+}
+
+// incoming is a message with the connection it came by.
+type incoming struct {
+	from    *peer
+	message paxos.Message
+}
+
+// peer is a connection. Whoever does not read what it is sent is cut off.
+type peer struct {
+	conn net.Conn
+	send chan paxos.Message
+}
+
+// serve runs the acceptor until the context ends or its disk fails: it must not
+// answer what it can't remember.
+func serve(ctx context.Context, id int, ln net.Listener, st store) error {
+	slots, err := st.load()
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &server{acceptor: paxos.NewAcceptor(id, slots...), store: st, inbox: make(chan incoming, 256), peers: map[int]*peer{}}
+	s.wait.Go(func() { s.listen(ctx, ln) })
+	err = s.own(ctx)
+	cancel()
+	_ = ln.Close()
+	s.wait.Wait()
+	return err
+}
+
+func (s *server) listen(ctx context.Context, ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err != nil { // it was closed, or nothing more can be had from it
+			return
+		}
+		p := &peer{conn: conn, send: make(chan paxos.Message, 1024)}
+		s.wait.Go(func() { s.talk(ctx, p) })
+	}
+}
+
+// talk serves one connection until it breaks or the context ends.
+func (s *server) talk(ctx context.Context, p *peer) {
+	gone := make(chan struct{})
+	s.wait.Go(func() {
+		defer close(gone)
+		s.hear(ctx, p)
+	})
+	writeAll(ctx, p.conn, p.send, gone)
+	_ = p.conn.Close()
+	<-gone
+}
+
+func (s *server) hear(ctx context.Context, p *peer) {
+	for r := bufio.NewReader(p.conn); ; {
+		m, err := paxos.Read(r)
+		if err != nil {
+			return
+		}
+		select {
+		case s.inbox <- incoming{p, m}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// own is the goroutine that owns the acceptor. It takes what is there, writes
+// it down once for all, and only then answers.
+func (s *server) own(ctx context.Context) error {
+	for {
+		s.out.Reset()
+		select {
+		case <-ctx.Done():
+			return nil
+		case in := <-s.inbox:
+			s.take(in)
+		}
+		for n := len(s.inbox); n > 0; n-- {
+			s.take(<-s.inbox)
+		}
+		if writes := len(s.out.Persist); writes > 0 {
+			if err := s.store.save(s.acceptor.Slots()); err != nil {
+				return err
+			}
+			s.acceptor.Persisted(writes, &s.out)
+		}
+		for _, m := range s.out.Send {
+			s.answer(m)
+		}
+	}
+}
+
+func (s *server) take(in incoming) {
+	s.peers[in.message.From] = in.from
+	s.acceptor.Receive(in.message, &s.out)
+}
+
+// answer never blocks the owner.
+func (s *server) answer(m paxos.Message) {
+	p := s.peers[m.To]
+	if p == nil {
+		return
+	}
+	select {
+	case p.send <- m:
+	default:
+		_ = p.conn.Close()
+		delete(s.peers, m.To)
+	}
+}
+
+// writeTimeout is how long a message may take to leave.
+const writeTimeout = 5 * time.Second
+
+// writeAll writes messages until one can't be written, the other direction is
+// gone or the context ends.
+func writeAll(ctx context.Context, conn net.Conn, send <-chan paxos.Message, gone <-chan struct{}) {
+	var buf []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			return
+		case m := <-send:
+			var err error
+			if buf, err = paxos.Append(buf[:0], m); err != nil {
+				return
+			}
+			_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, err := conn.Write(buf); err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// Command group is a group of devices that change one shared log, and collide.
+//
+// Three acceptors run as processes of their own and decide, epoch by epoch,
+// whose update comes next. Ten devices propose at the same moment. Those who
+// lose learn what won, rebase, wait by one policy and try again. On the way one
+// acceptor is killed and started again. In the end every update is in the log,
+// which is the same for all.
+//
+//	go run ./examples/group
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/retry"
+)
+
+const usage = `Usage: group [flags]
+       group acceptor -id N -dir FOLDER [-listen ADDRESS]
+
+Without a verb it runs the demonstration: it starts the acceptors as processes
+of their own, lets all devices propose at once, kills one acceptor with SIGKILL
+and starts it again, and shows who commits what. The verb acceptor runs one
+acceptor; the demonstration starts it for you.
+
+Flags:
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main without the process around it.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := dispatch(ctx, args, stdout, stderr)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	default:
+		fmt.Fprintln(stderr, "group:", err)
+		return 1
+	}
+}
+
+// errUsage is an error that the flag package has told already.
+var errUsage = errors.New("usage")
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == verbAcceptor {
+		return acceptorMain(ctx, args[1:], os.Stdin, stdout, stderr)
+	}
+	d := demo{Out: stdout}
+	flags := flag.NewFlagSet("group", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+	}
+	flags.IntVar(&d.Devices, "devices", 10, "how many devices propose at once, 1 to 50")
+	flags.IntVar(&d.Acceptors, "acceptors", 3, "how many acceptors decide, 3 to 9")
+	policy := flags.String("policy", "contention attempts=11 attempt-timeout=2s", "the policy of a device's proposal")
+	flags.Float64Var(&d.Contend.Scale, "scale", 1.5, "base of the waits in measured attempts; 0 keeps the policy's")
+	if err := flags.Parse(args); err != nil {
+		return errors.Join(errUsage, err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unknown verb %q; see group -h", flags.Arg(0))
+	}
+	var err error
+	if d.Contend.Policy, err = retry.Parse(*policy); err != nil {
+		return fmt.Errorf("-policy: %w", err)
+	}
+	if err := d.validate(); err != nil {
+		return err
+	}
+	return d.run(ctx)
+}
+
+// validate reports everything that is wrong with the flags.
+func (d *demo) validate() error {
+	errs := []error{checked(d.Contend)}
+	if d.Devices < 1 || d.Devices > 50 {
+		errs = append(errs, fmt.Errorf("-devices: %d is not between 1 and 50", d.Devices))
+	}
+	if d.Acceptors < 3 || d.Acceptors > 9 {
+		errs = append(errs, fmt.Errorf("-acceptors: %d is not between 3 and 9", d.Acceptors))
+	}
+	return errors.Join(errs...)
+}
+
+// checked refuses what an actor can't honour: it has no shared budget to ask, and
+// acceptors do not state how long to wait.
+func checked(c contend.Config) error {
+	return errors.Join(c.Validate(), c.Policy.Refuse("a group", "budget", "throttle-base", "server-wait", "server-slack"))
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// process is an acceptor that runs as a process of its own: this program, with
+// the verb acceptor.
+type process struct {
+	id      int
+	dir     string
+	address string
+	cmd     *exec.Cmd
+	input   io.Closer // the process ends when it is closed
+}
+
+// spawn starts an acceptor and returns when it listens. An empty address lets
+// the system choose one.
+func spawn(ctx context.Context, id int, dir, address string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	cmd := exec.CommandContext(ctx, self, verbAcceptor, "-id", strconv.Itoa(id), "-dir", dir, "-listen", address)
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{id: id, dir: dir, cmd: cmd, input: input}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if p.address = strings.TrimSpace(line); err != nil {
+		return nil, errors.Join(fmt.Errorf("acceptor %d did not start: %w", id, err), p.stop())
+	}
+	return p, nil
+}
+
+// spawnAll starts n acceptors with their files in the folder.
+func spawnAll(ctx context.Context, n int, dir string) (list []*process, err error) {
+	for i := range n {
+		p, err := spawn(ctx, i, dir, "")
+		if err != nil {
+			return list, errors.Join(err, stopAll(list))
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// kill ends the process with SIGKILL: it gets no chance to write anything.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = p.stop() // which says that the process was killed
+	return nil
+}
+
+// restart starts the acceptor again, at the same address and on the same file.
+func (p *process) restart(ctx context.Context) error {
+	next, err := spawn(ctx, p.id, p.dir, p.address)
+	if err == nil {
+		*p = *next
+	}
+	return err
+}
+
+// stop ends the process and waits for it.
+func (p *process) stop() error {
+	_ = p.input.Close()
+	return p.cmd.Wait()
+}
+
+// stopAll tells all before it waits for any.
+func stopAll(list []*process) error {
+	var errs []error
+	for _, p := range list {
+		_ = p.input.Close()
+	}
+	for _, p := range list {
+		errs = append(errs, p.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// addressesOf returns where the acceptors listen.
+func addressesOf(list []*process) (all []string) {
+	for _, p := range list {
+		all = append(all, p.address)
+	}
+	return all
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/internal/paxos"
+	"github.com/tideover/tideover/retry"
+)
+
+// proposal is a change on its way into the log.
+type proposal struct {
+	seq     int
+	build   func(epoch int) (data, welcome string) // rebases the change on an epoch
+	welcome string                                 // for who is added; empty for a simple proposal
+	state   retry.State
+	start   time.Time // of the proposal
+	began   time.Time // of the attempt
+	last    error     // how the last attempt lost
+	done    chan result
+}
+
+// result is how a proposal ended.
+type result struct {
+	epoch   int
+	welcome string
+	err     error
+}
+
+// path is the way by which a proposal came to be tried again.
+type path string
+
+// The four paths. All lead to the same wait.
+const (
+	simple      path = "simple proposal"
+	withWelcome path = "proposal with welcome"
+	accepting   path = "rejected while accepting"
+	again       path = "rejected again"
+)
+
+// Update proposes a change, and returns the epoch in which it was committed.
+func (a *Actor) Update(ctx context.Context, text string) (int, error) {
+	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
+		return fmt.Sprintf("%s (on %d)", text, epoch-1), ""
+	}})
+	return r.epoch, err
+}
+
+// AddMember proposes a new member, and returns its welcome. The welcome names
+// the epoch at which the member joins, so that it is made anew with each rebase,
+// and handed out only when the epoch is decided.
+func (a *Actor) AddMember(ctx context.Context, name string) (string, error) {
+	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
+		return fmt.Sprintf("add %s (on %d)", name, epoch-1), fmt.Sprintf("welcome %s to epoch %d", name, epoch)
+	}})
+	return r.welcome, err
+}
+
+func (a *Actor) enqueue(p *proposal) {
+	a.queue = append(a.queue, p)
+	if len(a.queue) == 1 {
+		a.begin(p)
+	}
+}
+
+func (a *Actor) begin(p *proposal) {
+	a.seq++
+	p.seq, p.start = a.seq, time.Now()
+	a.attempt(p, func(data string, out *paxos.Output) { a.paxos.Propose(p.seq, data, out) })
+}
+
+// attempt makes an attempt in the current epoch.
+func (a *Actor) attempt(p *proposal, send func(string, *paxos.Output)) {
+	var data string
+	data, p.welcome = p.build(a.paxos.Epoch())
+	p.state.Attempt++
+	p.began = time.Now()
+	a.tell(p, retry.Event{Kind: retry.AttemptStarted})
+	policy := a.policy()
+	limit := max(policy.TotalTimeout-time.Since(p.start), 1)
+	if policy.AttemptTimeout > 0 {
+		limit = min(limit, policy.AttemptTimeout)
+	}
+	a.after(limit, func() { a.drive(a.paxos.Timeout) })
+	a.drive(func(out *paxos.Output) { send(data, out) })
+}
+
+// policy is the one that the next decision follows.
+func (a *Actor) policy() retry.Policy { return a.config.Contend.For(a.pace.Attempt()) }
+
+// happened acts on what the machine says.
+func (a *Actor) happened(e paxos.Event) {
+	if len(a.queue) == 0 {
+		return
+	}
+	p := a.queue[0]
+	switch e.Kind {
+	case paxos.Learned: // the next attempt is rebased on it
+	case paxos.Committed:
+		a.answered(p)
+		a.finish(p, result{epoch: e.Epoch, welcome: p.welcome})
+	case paxos.Lost:
+		a.lost(p, e)
+	}
+}
+
+// answered notes how long an attempt takes.
+func (a *Actor) answered(p *proposal) { a.pace.Observe(time.Since(p.began)) }
+
+// lost finds the path by which the proposal is tried again.
+func (a *Actor) lost(p *proposal, e paxos.Event) {
+	p.last = errNoQuorum
+	if e.Ballot != (paxos.Ballot{}) {
+		p.last = contend.Lost(e.Ballot, nil)
+		a.answered(p)
+	}
+	a.tell(p, retry.Event{Kind: retry.AttemptFailed, Err: p.last})
+	switch {
+	case e.During == paxos.Accepting:
+		a.retry(p, accepting)
+	case p.state.Attempt > 1:
+		a.retry(p, again)
+	case p.welcome != "":
+		a.retry(p, withWelcome)
+	default:
+		a.retry(p, simple)
+	}
+}
+
+// retry is the one place where a proposal waits, whatever its path, and
+// [retry.Decide] the one function that says how long.
+func (a *Actor) retry(p *proposal, by path) {
+	p.state.Elapsed = time.Since(p.start)
+	d := retry.Decide(a.policy(), p.state, retry.Outcome{}, retry.Gates{}, a.config.Random())
+	if d.Stop != 0 {
+		a.finish(p, result{err: contend.Exceeded(d.Stop, p.state.Attempt, a.unsure(p.last))})
+		return
+	}
+	p.state.Prev = d.Prev
+	a.tell(p, retry.Event{Kind: retry.Waiting, Delay: d.Wait, By: d.By, Until: time.Now().Add(d.Wait), Err: p.last, Note: string(by)})
+	a.after(d.Wait, func() { a.attempt(p, a.paxos.Again) })
+}
+
+// unsure marks the failure of a proposal that the acceptors may yet decide for.
+func (a *Actor) unsure(err error) error {
+	if a.paxos.Open() {
+		return contend.Unsure(err)
+	}
+	return err
+}
+
+// withdraw ends a proposal whose caller has left.
+func (a *Actor) withdraw(p *proposal, why error) {
+	for i, q := range a.queue {
+		switch {
+		case q != p:
+		case i == 0:
+			a.finish(p, result{err: a.unsure(why)})
+			return
+		default:
+			a.queue = append(a.queue[:i], a.queue[i+1:]...)
+			p.done <- result{err: why}
+			return
+		}
+	}
+}
+
+// finish answers who waits for the first proposal, and begins the next.
+func (a *Actor) finish(p *proposal, r result) {
+	a.timer.Stop()
+	a.paxos.Abandon()
+	e := retry.Event{Kind: retry.Succeeded, Note: fmt.Sprintf("epoch %d", r.epoch)}
+	if r.err != nil {
+		e = retry.Event{Kind: retry.GaveUp, Err: r.err}
+	}
+	a.tell(p, e)
+	p.done <- r
+	if a.queue = a.queue[1:]; len(a.queue) > 0 {
+		a.begin(a.queue[0])
+	}
+}
+
+// tell shows an event of the proposal to the observer.
+func (a *Actor) tell(p *proposal, e retry.Event) {
+	if a.config.Observe == nil {
+		return
+	}
+	e.Time, e.Name = time.Now(), fmt.Sprintf("device %d", a.config.Member)
+	e.Call, e.Attempt, e.Attempts, e.Elapsed, e.Prev = uint64(p.seq), p.state.Attempt, a.policy().Attempts, time.Since(p.start), p.state.Prev
+	a.config.Observe(e)
+}
