@@ -9,7 +9,7 @@ HARMS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster lint fuzz build clean crash crash-cluster soak
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors science lint fuzz build clean crash crash-cluster soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,6 +50,12 @@ crash: ## thousands of runs, the process killed again and again
 
 crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)
+
+anchors: ## the simulator shows published results again, at full size
+	$(GO) test ./sim -run TestAnchor -v -timeout 1h -anchors
+
+science: ## measure what docs/science.md says, and write it
+	$(GO) test ./sim -run TestScience -timeout 2h -science $(CURDIR)/docs/science.md
 
 soak: ## a steady load for SOAK; disk and memory must stay flat
 	$(GO) test ./engine -run TestSoak -v -timeout 2h -soak $(SOAK)

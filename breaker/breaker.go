@@ -107,6 +107,26 @@ func (b *Breaker) OpenForAt(now time.Duration) time.Duration {
 	return b.wait(now)
 }
 
+// ShutFor returns how long calls will be refused for certain. It is
+// [Breaker.OpenFor] but for a half-open breaker, for which it is 0: its probes
+// may come back at any moment. Whoever waits before the next attempt asks it.
+func (b *Breaker) ShutFor() time.Duration {
+	if b.closed.Load() != nil {
+		return 0
+	}
+	return b.ShutForAt(clock.Now())
+}
+
+// ShutForAt is [Breaker.ShutFor] at the time now.
+func (b *Breaker) ShutForAt(now time.Duration) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == HalfOpen {
+		return 0
+	}
+	return b.wait(now)
+}
+
 // State returns the state as a call would find it now. It changes nothing: when
 // the open time is over it says HalfOpen, though the event for that comes with
 // the first probe.

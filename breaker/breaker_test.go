@@ -130,3 +130,36 @@ func TestOnlyForcedStatesCanBeForced(t *testing.T) {
 		wantState(t, b, 0, breaker.Closed)
 	}
 }
+
+func TestShutForIsWhatIsCertain(t *testing.T) {
+	t.Parallel()
+	b := breaker.Must(fragile)
+	if got := b.ShutFor(); got != 0 {
+		t.Errorf("closed: ShutFor() = %v, want 0", got)
+	}
+	call(t, b, 0, breaker.Failure)
+	probe := func() { allow(t, b, 5*sec) }
+	for _, tt := range []struct {
+		name       string
+		now        time.Duration
+		do         func()
+		shut, open time.Duration
+	}{
+		{"open", 2 * sec, nil, 3 * sec, 3 * sec},
+		{"open for as long as it should be", 5 * sec, nil, 0, 0},
+		{"half-open with its probe under way, which may come back at any moment", 6 * sec, probe, 0, 29 * sec},
+	} {
+		if tt.do != nil {
+			tt.do()
+		}
+		if shut, open := b.ShutForAt(tt.now), b.OpenForAt(tt.now); shut != tt.shut || open != tt.open {
+			t.Errorf("%s: ShutForAt, OpenForAt = %v, %v, want %v, %v", tt.name, shut, open, tt.shut, tt.open)
+		}
+	}
+	if err := b.ForceAt(0, breaker.ForcedOpen); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.ShutFor(); got != math.MaxInt64 {
+		t.Errorf("forced open: ShutFor() = %v, want no end", got)
+	}
+}

@@ -194,21 +194,7 @@ func (c *call) decide() Decision {
 	if r.draws || o.After > 0 {
 		u = r.random()
 	}
-	g := Gates{OpenFor: r.openFor()}
-	d := r.policy.decide(s, o, g, u)
-	if d.Stop == 0 && r.budget != nil && !c.grant() {
-		g.OverBudget = true
-		d = r.policy.decide(s, o, g, u)
-	}
-	return d
-}
-
-// grant asks the budget for a retry.
-func (c *call) grant() bool {
-	if c.outcome.Class == ClassThrottled {
-		return c.budget.RetryThrottled()
-	}
-	return c.budget.Retry()
+	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, u)
 }
 
 // explain returns what a reason does not say by itself.
@@ -224,13 +210,12 @@ func (c *call) explain(why Reason) error {
 	}
 }
 
-// openFor returns how long the breaker, if there is one, is open for certain. A
-// half-open one is not: its probes may come back at any moment.
+// openFor returns how long the breaker, if there is one, is open for certain.
 func (r *Runner) openFor() time.Duration {
-	if r.breaker == nil || r.breaker.State() == breaker.HalfOpen {
+	if r.breaker == nil {
 		return 0
 	}
-	return r.breaker.OpenFor()
+	return r.breaker.ShutFor()
 }
 
 // closedDoor returns the breaker's error if it is open, otherwise nil.

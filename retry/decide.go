@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/tideover/tideover/limit"
 )
 
 // State is what a decision needs to know of the attempts made so far. Store it
@@ -53,6 +55,31 @@ func (s Source) String() string { return name(sourceNames[:], s) }
 // uniform random number.
 func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 	return p.decide(&s, &o, g, u)
+}
+
+// DecideWithin is [Decide] for a call with a budget, as a [Runner] decides: the
+// account is asked for the retry, and pays for it, only when the policy and the
+// breaker would go on. openFor is how long the breaker lets nobody through. The
+// zero account has no budget.
+func DecideWithin(p Policy, s State, o Outcome, openFor time.Duration, account *limit.Call, u uint64) Decision {
+	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, u)
+}
+
+func (p *Policy) decideWithin(s *State, o *Outcome, g Gates, account *limit.Call, u uint64) Decision {
+	d := p.decide(s, o, g, u)
+	if d.Stop == 0 && !granted(account, o) {
+		g.OverBudget = true
+		d = p.decide(s, o, g, u)
+	}
+	return d
+}
+
+// granted asks the budget for a retry.
+func granted(account *limit.Call, o *Outcome) bool {
+	if o.Class == ClassThrottled {
+		return account.RetryThrottled()
+	}
+	return account.Retry()
 }
 
 func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {

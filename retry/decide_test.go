@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/limit"
 )
 
 func mustParse(t testing.TB, text string) Policy {
@@ -141,4 +143,38 @@ func FuzzDecide(f *testing.F) {
 			t.Fatalf("Decide(%v, %+v, %+v) = %+v: a wait towards a closed door", p, s, o, d)
 		}
 	})
+}
+
+func TestDecideWithin(t *testing.T) {
+	const s = time.Second
+	budget, err := limit.NewBudget(limit.BudgetSpec{Kind: limit.RefundBudget, Cost: 2, Credit: 1, Max: 3, Throttled: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []struct {
+		name   string
+		state  State
+		out    Outcome
+		open   time.Duration
+		want   Reason
+		tokens float64 // left afterwards
+	}{
+		{"the attempts are used up, which costs nothing", State{Attempt: 9}, Outcome{}, 0, StopAttempts, 3},
+		{"the breaker is open, which costs nothing", State{Attempt: 1}, Outcome{}, time.Hour, StopBreaker, 3},
+		{"a retry is paid", State{Attempt: 1}, Outcome{}, 0, 0, 1},
+		{"the next is too dear", State{Attempt: 1}, Outcome{}, 0, StopBudget, 1},
+		{"one after throttling is not", State{Attempt: 1}, Outcome{Class: ClassThrottled}, 0, 0, 0},
+		{"then nothing is left", State{Attempt: 1}, Outcome{Class: ClassThrottled}, 0, StopBudget, 0},
+	}
+	p := mustParse(t, "fixed(1s) attempts=9")
+	account := budget.Begin()
+	for _, tt := range steps {
+		got := DecideWithin(p, tt.state, tt.out, tt.open, &account, 0)
+		if got.Stop != tt.want || budget.Tokens() != tt.tokens {
+			t.Errorf("%s: DecideWithin = %+v with %v tokens left, want %v and %v", tt.name, got, budget.Tokens(), tt.want, tt.tokens)
+		}
+	}
+	if got, want := DecideWithin(p, State{Attempt: 1}, Outcome{}, 0, new(limit.Call), 0), (Decision{Wait: s, Prev: s}); got != want {
+		t.Errorf("without a budget: %+v, want %+v", got, want)
+	}
 }

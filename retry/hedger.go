@@ -9,23 +9,18 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
-	"github.com/tideover/tideover/limit"
 )
 
 // defaultGrace is how long a loser may take to notice that it was canceled.
 const defaultGrace = 5 * time.Second
-
-// hedgeBurst is how many hedges may follow each other at once.
-const hedgeBurst = 10
 
 // Hedger is a [Runner] for calls that are slow now and then: when an attempt
 // has not answered after the policy's hedge delay, a second one is started
 // beside it, and the first answer counts. The loser is canceled and waited for.
 // Only hedge operations that may safely run twice.
 type Hedger struct {
-	r     *Runner
-	share *limit.Budget // of all calls that may be hedged
-	tail  *quantile     // of the latency; nil for a fixed delay
+	r    *Runner
+	rule *HedgeRule
 }
 
 // NewHedger returns a hedger. The policy must have a hedge key; the options are
@@ -41,15 +36,11 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 	if err != nil {
 		return nil, err
 	}
-	share, err := limit.NewBudget(limit.Refund(1, p.Hedge.credit(), hedgeBurst))
+	rule, err := NewHedgeRule(p.Hedge)
 	if err != nil {
-		return nil, fmt.Errorf("retry.NewHedger: hedge: %w", err)
+		return nil, fmt.Errorf("retry.NewHedger: %w", err)
 	}
-	h := &Hedger{r: r, share: share}
-	if p.Hedge.Percentile > 0 {
-		h.tail = &quantile{of: p.Hedge.Percentile / 100}
-	}
-	return h, nil
+	return &Hedger{r: r, rule: rule}, nil
 }
 
 // Policy returns the hedger's policy.
@@ -85,36 +76,14 @@ func Hedged[T any](ctx context.Context, h *Hedger, op func(context.Context) (T, 
 	return v, err
 }
 
-// delay returns how long to wait for the first attempt, and whether its
-// latency says so yet.
-func (h *Hedger) delay() (time.Duration, bool) {
-	if h.tail == nil {
-		return h.r.policy.Hedge.After, true
-	}
-	return h.tail.get()
-}
-
-// earn adds to the share: every attempt earns a part of a hedge.
-func (h *Hedger) earn() {
-	account := h.share.Begin()
-	account.End(true)
-}
-
-// spend reports whether the share has a hedge left, and takes it.
-func (h *Hedger) spend() bool {
-	account := h.share.Begin()
-	return account.Retry()
-}
-
 // hedge makes one attempt of the runner: an operation, and perhaps a second.
 func hedge[T any](ctx *attemptContext, h *Hedger, op func(context.Context) (T, error)) (v T, err error) {
-	h.earn()
 	var start time.Duration
-	if h.tail != nil {
+	if h.rule.tail != nil {
 		start = clock.Now()
 	}
 	x := &race[T]{h: h, ctx: ctx, op: op}
-	if d, ok := h.delay(); ok {
+	if d, ok := h.rule.Begin(); ok {
 		x.timer = time.AfterFunc(d, x.second)
 	}
 	defer x.finish() // also when op panics
@@ -123,8 +92,8 @@ func hedge[T any](ctx *attemptContext, h *Hedger, op func(context.Context) (T, e
 		x.settled = true
 		v, err = x.settle(second, v, err)
 	}
-	if err == nil && h.tail != nil {
-		h.tail.record(clock.Now() - start)
+	if err == nil && h.rule.tail != nil {
+		h.rule.Answered(clock.Now() - start)
 	}
 	return v, err
 }
@@ -151,7 +120,7 @@ type race[T any] struct {
 // second runs on a goroutine of its own when the first is slow.
 func (x *race[T]) second() {
 	x.mu.Lock()
-	if x.closed || !x.h.spend() {
+	if x.closed || !x.h.rule.Take() {
 		x.mu.Unlock()
 		return
 	}

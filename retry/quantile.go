@@ -23,6 +23,7 @@ type quantile struct {
 	counts [buckets]atomic.Uint32
 	total  atomic.Uint32
 	mu     sync.Mutex // held by the one who refreshes
+	halved uint32     // how often everything was made to count half
 }
 
 // get returns the quantile; false while there are too few samples.
@@ -56,12 +57,17 @@ func (q *quantile) refresh() {
 	}
 }
 
+// halve makes everything count half. An odd one is kept every other time: a lone
+// sample that was always kept would stay for ever, and a few of them in the tail
+// would become the quantile.
 func (q *quantile) halve() {
+	q.halved++
 	left := uint32(0)
 	for i := range q.counts {
 		n := q.counts[i].Load()
-		q.counts[i].Add(-(n / 2))
-		left += n - n/2
+		keep := (n + (uint32(i)+q.halved)%2) / 2
+		q.counts[i].Add(keep - n)
+		left += keep
 	}
 	q.total.Store(left)
 }

@@ -1,0 +1,154 @@
+package advise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// Request is what a policy is wanted for.
+type Request struct {
+	Cases    []Case        // all with services, or all with writers
+	Deadline time.Duration // nobody waits longer for a call: the policy's total timeout; 0 means 30s
+}
+
+// Case is something that a policy must get through, and how well.
+type Case struct {
+	Scenario sim.Scenario
+	Goal     Goal
+}
+
+// Options say how much is simulated.
+type Options struct {
+	Seed     uint64                // of the first run of each candidate
+	Seeds    int                   // runs of those that are left at the end, 2 or more; 0 means 8
+	Workers  int                   // goroutines; 0 means one for each processor
+	Progress func(done, total int) // called after each run, one call at a time; the total is a guess. nil means not
+}
+
+// Advice is what was found.
+type Advice struct {
+	Policy  string `json:"policy"`           // in text form
+	Breaker bool   `json:"breaker"`          // with the library's default breaker beside it
+	Reached bool   `json:"reached"`          // the goal
+	Misses  []Miss `json:"misses,omitempty"` // what is not reached
+
+	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
+	Reasons      []Reason      `json:"reasons"`
+	Trades       []Trade       `json:"trades"` // what it costs and brings, compared with a single attempt
+	Alternatives []Alternative `json:"alternatives"`
+
+	Deadline time.Duration `json:"deadline_ns"`
+	Seed     uint64        `json:"seed"`
+	Seeds    int           `json:"seeds"`
+	Tried    int           `json:"tried"`  // candidates
+	Runs     int           `json:"runs"`   // simulated
+	Events   int           `json:"events"` // in them
+}
+
+// Outcome is what becomes of a scenario with the policy.
+type Outcome struct {
+	Scenario string `json:"scenario"`
+	Goal     Goal   `json:"goal"`
+	sim.Measures[sim.Estimate]
+	NeverRecovers float64 `json:"never_recovers"` // share of the seeds
+}
+
+// Validate reports everything that is wrong with the request, each problem with
+// its field's name.
+func (r Request) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(r.Cases) == 0 {
+		bad("cases: there is none")
+	}
+	writers, asked := 0, false
+	names := map[string]bool{}
+	for i, c := range r.Cases {
+		if err := c.Validate(); err != nil {
+			bad("cases[%d]: %w", i, err)
+		}
+		if c.Scenario.Writers != nil {
+			writers++
+		}
+		if names[c.Scenario.Name] {
+			bad("cases[%d]: there is a scenario %q already", i, c.Scenario.Name)
+		}
+		names[c.Scenario.Name] = true
+		asked = asked || c.Goal != (Goal{})
+	}
+	if writers > 0 && writers < len(r.Cases) {
+		bad("cases: some have writers and some have services; ask for them apart")
+	}
+	if len(r.Cases) > 0 && !asked {
+		bad("goal: there is none; ask for success, p99, amplification or recovery")
+	}
+	if r.Deadline < 0 || r.Deadline > 24*time.Hour {
+		bad("deadline: %v is not between 0 and a day", r.Deadline)
+	}
+	return errors.Join(errs...)
+}
+
+// Validate reports everything that is wrong with the case, each problem with its
+// field's name.
+func (c Case) Validate() error {
+	errs := []error{c.Scenario.Validate(), c.Goal.Validate()}
+	ends := slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Until > 0 })
+	if c.Goal.Recovery > 0 && !ends {
+		errs = append(errs, fmt.Errorf("recovery: nothing in scenario %q fails and comes back", c.Scenario.Name))
+	}
+	if c.Goal.P99 > 0 && c.Scenario.Writers != nil {
+		errs = append(errs, errors.New("p99: writers have none"))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate reports everything that is wrong with the options, each problem with
+// its field's name.
+func (o Options) Validate() error {
+	if o.Seeds < 0 || o.Seeds == 1 || o.Seeds > 1000 {
+		return fmt.Errorf("seeds: %d is not between 2 and 1000", o.Seeds)
+	}
+	return sim.Options{Workers: o.Workers}.Validate()
+}
+
+// DefaultDeadline is that of a request that does not say.
+const DefaultDeadline = 30 * time.Second
+
+const defaultSeeds = 8
+
+// For looks for the policy that a request is best served with. The same request,
+// seed and seeds give the same advice. When the context ends it stops at once.
+func For(ctx context.Context, r Request, o Options) (*Advice, error) {
+	if err := errors.Join(r.Validate(), o.Validate()); err != nil {
+		return nil, fmt.Errorf("advise: %w", err)
+	}
+	if r.Deadline == 0 {
+		r.Deadline = DefaultDeadline
+	}
+	if o.Seeds == 0 {
+		o.Seeds = defaultSeeds
+	}
+	s := &search{request: r, options: o, field: newField(r.Cases, r.Deadline), known: map[candidate]bool{}}
+	standings, err := s.climb(ctx)
+	if err == nil {
+		standings, err = s.refine(ctx, standings)
+	}
+	if err != nil {
+		return nil, err
+	}
+	best, others, err := s.strip(ctx, standings[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Advice{
+		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(best.misses) == 0,
+		Misses: s.shortfalls(best.misses, append(s.first, standings...)), Outcomes: s.outcomes(best),
+		Reasons: s.reasons(best, others), Trades: s.trades(best, others), Alternatives: s.alternatives(best, standings),
+		Deadline: r.Deadline, Seed: o.Seed, Seeds: o.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
+	}, nil
+}

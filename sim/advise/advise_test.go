@@ -1,0 +1,175 @@
+package advise_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
+	"github.com/tideover/tideover/sim/advise"
+)
+
+// service is small, so that the tests are quick.
+var service = advise.Service{Rate: 25, Capacity: 40, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 10 * time.Second}
+
+// look is as little as will do.
+var look = advise.Options{Seeds: 3}
+
+func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
+	t.Helper()
+	for i := range r.Cases {
+		r.Cases[i].Scenario.Duration = min(r.Cases[i].Scenario.Duration, time.Minute)
+	}
+	a, err := advise.For(t.Context(), r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAGoalThatCanBeReached(t *testing.T) {
+	t.Parallel()
+	goal := advise.Goal{Success: 0.995, Amplification: 1.3, Recovery: 20 * time.Second}
+	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, look)
+	if !a.Reached || len(a.Misses) > 0 {
+		t.Errorf("the goal is not reached: %+v", a.Misses)
+	}
+	p, err := retry.Parse(a.Policy)
+	if err != nil || p.String() != a.Policy {
+		t.Errorf("the policy is %q: %v, %q", a.Policy, err, p)
+	}
+	if p.Attempts < 2 || p.Jitter == (retry.Policy{}).Jitter || p.TotalTimeout != advise.DefaultDeadline {
+		t.Errorf("2 %% of errors, and 0.5 %% allowed: advised %s", a.Policy)
+	}
+	for _, o := range a.Outcomes {
+		if o.Goal.Success > 0 && o.Success.Mean < o.Goal.Success || o.Amplification.Mean > goal.Amplification {
+			t.Errorf("%s: %+v does not reach its goal", o.Scenario, o)
+		}
+	}
+	why := map[string]advise.Reason{}
+	for _, r := range a.Reasons {
+		why[r.For] = r
+	}
+	if r := why["retries"]; r.Measure != "success" || r.Without.Mean >= r.With.Mean {
+		t.Errorf("the reason for retries is %+v; want that fewer calls succeed without", r)
+	}
+	if len(a.Trades) == 0 {
+		t.Error("no word on what the retries cost")
+	}
+}
+
+func TestAGoalThatNobodyCanReach(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, look)
+	if a.Reached || len(a.Misses) != 1 {
+		t.Fatalf("ten seconds of outage, and two of patience: reached %v, misses %+v", a.Reached, a.Misses)
+	}
+	m := a.Misses[0]
+	if m.Goal != "success" || m.Scenario != "outage" || m.Got.Mean >= m.Want || m.Best >= m.Want || m.Best < m.Got.Mean-0.01 {
+		t.Errorf("the miss is %+v", m)
+	}
+}
+
+func TestASimpleGoalNeedsNoRetries(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	if p := retry.Must(a.Policy).Policy(); p.Attempts != 1 || len(a.Trades) > 0 {
+		t.Errorf("2 %% of errors, and 10 %% allowed: advised %s", a.Policy)
+	}
+}
+
+func TestWriters(t *testing.T) {
+	t.Parallel()
+	scenario, _ := sim.Preset("contention")
+	scenario.Writers.Count = 10
+	a := advice(t, advise.Request{Cases: []advise.Case{{Scenario: scenario, Goal: advise.Goal{Success: 0.99}}}}, look)
+	if p := retry.Must(a.Policy).Policy(); !a.Reached || p.Attempts < 4 || p.AttemptTimeout != 0 {
+		t.Errorf("ten writers: %s, reached %v", a.Policy, a.Reached)
+	}
+}
+
+func TestTheSameSeedGivesTheSameAdvice(t *testing.T) {
+	t.Parallel()
+	r := advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)[:1]}
+	var texts [2]string
+	for i, workers := range []int{1, 3} {
+		o := look
+		o.Seed, o.Workers = 7, workers
+		text, err := json.Marshal(advice(t, r, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("one worker: %s\nthree:      %s", texts[0], texts[1])
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	good := service.Cases(advise.Goal{Success: 0.99}, 0)
+	writers, _ := sim.Preset("contention")
+	tests := []struct {
+		name    string
+		request advise.Request
+		options advise.Options
+		want    []string
+	}{
+		{"nothing", advise.Request{}, look, []string{"cases: there is none"}},
+		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{}, 0)}, look, []string{"goal: there is none"}},
+		{
+			"a bad goal", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{
+				Success: 1, P99: -1, Amplification: 0.5, Recovery: -1,
+			}}}}, look, []string{"success: 1 ", "p99: -1ns", "amplification: 0.5", "recovery: -1ns"},
+		},
+		{"no number", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Success: math.NaN()}}}}, look, []string{"success: NaN"}},
+		{"a bad scenario", advise.Request{Cases: []advise.Case{{Goal: advise.Goal{Success: 0.9}}}}, look, []string{"cases[0]: ", "name"}},
+		{"nothing ends", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Recovery: time.Second}}}}, look, []string{"recovery: nothing"}},
+		{"both kinds", advise.Request{Cases: append(good[:1:1], advise.Case{Scenario: writers})}, look, []string{"ask for them apart"}},
+		{"twice", advise.Request{Cases: append(good[:1:1], good[0])}, look, []string{"cases[1]: there is a scenario"}},
+		{"deadline", advise.Request{Cases: good, Deadline: -1}, look, []string{"deadline: -1ns"}},
+		{"seeds", advise.Request{Cases: good}, advise.Options{Seeds: 1, Workers: -1}, []string{"seeds: 1"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			a, err := advise.For(t.Context(), test.request, test.options)
+			if err == nil {
+				t.Fatalf("advised %s", a.Policy)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("nothing about %q in\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestBadServices(t *testing.T) {
+	t.Parallel()
+	err := advise.Service{Rate: -1, Capacity: -2, Latency: -1, Processes: -1, Errors: 2, Outage: -1}.Validate()
+	for _, want := range []string{"rate: -1", "capacity: -2", "latency: -1ns", "processes: -1", "errors: 2", "outage: -1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about %q in\n%v", want, err)
+		}
+	}
+	if err := (advise.Service{Rate: 10, Latency: time.Second}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopping(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	o := look
+	o.Progress = func(int, int) { cancel() }
+	if _, err := advise.For(ctx, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)}, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("For = %v, want that it was canceled", err)
+	}
+}

@@ -1,0 +1,88 @@
+package advise
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Alternative is another policy that comes as close to the goal, or nearly, and
+// what it is better at.
+type Alternative struct {
+	Policy   string    `json:"policy"`
+	Breaker  bool      `json:"breaker"`
+	For      string    `json:"for"` // less load, fewer slow calls, more success, or less to understand
+	Reached  bool      `json:"reached"`
+	Outcomes []Outcome `json:"outcomes"`
+}
+
+// near is how much further from the goal an alternative may be.
+const near = 0.2
+
+// alternatives returns those of the standings that are better at something.
+func (s *search) alternatives(best standing, standings []standing) (list []Alternative) {
+	taken := map[candidate]bool{best.candidate: true}
+	for _, better := range []struct {
+		what string
+		of   func(*standing) float64 // less is better
+		by   float64                 // that much, at least
+	}{
+		{"more success", func(st *standing) float64 { return math.Log(st.failing()) }, 0.1},
+		{"fewer slow calls", func(st *standing) float64 { return math.Log(st.slow) }, 0.1},
+		{"less load", func(st *standing) float64 { return st.load }, 0.02},
+		{"less to understand", func(st *standing) float64 { return float64(st.parts()) }, 1},
+	} {
+		others := slices.DeleteFunc(slices.Clone(standings), func(st standing) bool {
+			return taken[st.candidate] || st.distance > best.distance+near || better.of(&st) > better.of(&best)-better.by
+		})
+		if len(others) == 0 {
+			continue
+		}
+		one := slices.MinFunc(others, func(a, b standing) int {
+			return cmp.Or(cmp.Compare(better.of(&a), better.of(&b)), compare(a, b))
+		})
+		taken[one.candidate] = true
+		list = append(list, Alternative{one.policy.String(), one.breaker, better.what, len(one.misses) == 0, s.outcomes(one)})
+	}
+	return list
+}
+
+// failing returns the share of calls that fail, the mean over the scenarios.
+func (st *standing) failing() float64 {
+	sum := 0.0
+	for i := range st.results {
+		sum += 1 - st.results[i].Success.Mean
+	}
+	return math.Max(sum/float64(len(st.results)), 1e-9)
+}
+
+func (s *search) outcomes(st standing) (list []Outcome) {
+	for i := range st.results {
+		list = append(list, Outcome{s.request.Cases[i].Scenario.Name, s.request.Cases[i].Goal, st.results[i].Measures, st.results[i].NeverRecovers})
+	}
+	return list
+}
+
+// shortfalls adds to what is missed the best that any candidate has there,
+// whatever else that one misses.
+func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
+	for i := range misses {
+		m := &misses[i]
+		m.Best = m.Got.Mean
+		n := slices.IndexFunc(s.request.Cases, func(c Case) bool { return c.Scenario.Name == m.Scenario })
+		aims := s.request.Cases[n].Goal.aims()
+		a := aims[slices.IndexFunc(aims, func(a aim) bool { return a.name == m.Goal })]
+		for _, st := range all {
+			got := a.of(&st.results[n])
+			if got.N == 0 || a.name == "recovery" && st.results[n].NeverRecovers > 0 {
+				continue
+			}
+			if a.least {
+				m.Best = max(m.Best, got.Mean)
+			} else if m.Got.N == 0 || got.Mean < m.Best {
+				m.Best = got.Mean
+			}
+		}
+	}
+	return misses
+}

@@ -1,0 +1,198 @@
+package advise
+
+import (
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
+)
+
+// candidate is a policy that may be the one. It can be compared.
+type candidate struct {
+	policy  retry.Policy
+	breaker bool // the library's default stands beside it
+}
+
+func (c candidate) String() string {
+	if c.breaker {
+		return c.policy.String() + " and a breaker"
+	}
+	return c.policy.String()
+}
+
+func (c candidate) contestant() sim.Contestant {
+	s := sim.Contestant{Name: c.String(), Policy: c.policy}
+	if c.breaker {
+		s.Breaker = new(breaker.Config) // zero means the default
+	}
+	return s
+}
+
+// parts is how many things the candidate has that a reader must understand.
+func (c candidate) parts() int {
+	n := 0
+	for _, has := range []bool{c.breaker, c.policy.Attempts > 1, c.policy.Budget != limit.BudgetSpec{}, c.policy.AttemptTimeout > 0, c.policy.Kind == backoff.Decorrelated} {
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+// field is where candidates are looked for.
+type field struct {
+	unit     time.Duration // a call's time on a good day
+	deadline time.Duration // nobody waits longer for a call
+	writers  bool
+}
+
+func newField(cases []Case, deadline time.Duration) field {
+	f := field{deadline: deadline}
+	for _, c := range cases {
+		s := c.Scenario
+		if s.Writers != nil {
+			f.writers, f.unit = true, max(f.unit, 4*s.Writers.Hop)
+			continue
+		}
+		for _, v := range s.Services {
+			f.unit = max(f.unit, v.Latency.Mean)
+		}
+	}
+	return f
+}
+
+// budget is the library's default.
+var budget = limit.Refund(1, 0.1, 10)
+
+// candidates returns a grid that is coarse: the best is looked at more closely
+// later.
+func (f field) candidates() (list []candidate) {
+	timeouts := []time.Duration{nice(10 * f.unit), nice(40 * f.unit)}
+	budgets, breakers := []limit.BudgetSpec{{}, budget}, []bool{false, true}
+	attempts, bases := []int{2, 3, 5, 8}, []time.Duration{nice(f.unit / 2), nice(5 * f.unit), nice(30 * f.unit)}
+	if f.writers { // nothing is slow or down
+		timeouts, budgets, breakers = timeouts[:1], budgets[:1], breakers[:1]
+		timeouts[0] = 0
+		attempts, bases = []int{4, 7, 10, 15, 25}, []time.Duration{nice(f.unit / 4), nice(f.unit), nice(4 * f.unit)}
+	}
+	for _, timeout := range timeouts {
+		for _, broken := range breakers {
+			list = append(list, candidate{f.policy(1, 0, timeout, limit.BudgetSpec{}), broken})
+			for _, n := range attempts {
+				for _, base := range bases {
+					for _, b := range budgets {
+						list = append(list, candidate{f.policy(n, base, timeout, b), broken})
+					}
+				}
+			}
+		}
+	}
+	return unique(list)
+}
+
+func (f field) policy(attempts int, base, timeout time.Duration, b limit.BudgetSpec) retry.Policy {
+	p := retry.Policy{Attempts: attempts, AttemptTimeout: min(timeout, f.deadline), TotalTimeout: f.deadline}
+	if attempts > 1 {
+		base = max(min(base, f.deadline/4), time.Millisecond)
+		p.Schedule = backoff.Schedule{Kind: backoff.Exponential, Base: base, Cap: max(base, min(20*time.Second, f.deadline/2)), Jitter: backoff.Full}
+		p.Budget = b
+	}
+	return p
+}
+
+// around returns candidates that differ from one in one thing.
+func (f field) around(c candidate) (list []candidate) {
+	change := func(do func(*candidate)) {
+		n := c
+		if do(&n); n != c && n.policy.Validate() == nil {
+			list = append(list, n)
+		}
+	}
+	for _, n := range []int{c.policy.Attempts - 1, c.policy.Attempts + 1, 2 * c.policy.Attempts} {
+		if n > 1 && c.policy.Attempts > 1 {
+			change(func(c *candidate) { c.policy.Attempts = n })
+		}
+	}
+	if c.policy.Attempts > 1 {
+		change(func(c *candidate) { c.policy.Base = nice(c.policy.Base / 2) })
+		change(func(c *candidate) { c.policy.Base = min(nice(2*c.policy.Base), c.policy.Cap) })
+		change(func(c *candidate) { c.policy.Jitter = backoff.Equal })
+		change(func(c *candidate) {
+			c.policy.Schedule = backoff.Schedule{Kind: backoff.Decorrelated, Base: c.policy.Base, Cap: c.policy.Cap}
+		})
+	}
+	if !f.writers {
+		change(func(c *candidate) { c.policy.AttemptTimeout = min(nice(2*c.policy.AttemptTimeout), f.deadline) })
+		change(func(c *candidate) { c.policy.AttemptTimeout = nice(c.policy.AttemptTimeout / 2) })
+	}
+	return unique(list)
+}
+
+// What a policy can be without.
+const (
+	retries        = "retries"
+	jitter         = "jitter"
+	lastAttempt    = "the last attempt"
+	theBudget      = "the budget"
+	theBreaker     = "the breaker"
+	attemptTimeout = "the attempt timeout"
+)
+
+// without returns the candidate without one of the things it has, and what that is.
+func without(c candidate) (names []string, list []candidate) {
+	take := func(name string, do func(*candidate)) {
+		n := c
+		if do(&n); n != c && n.policy.Validate() == nil {
+			names, list = append(names, name), append(list, n)
+		}
+	}
+	if c.policy.Attempts > 1 {
+		take(retries, func(c *candidate) {
+			c.policy.Attempts, c.policy.Schedule, c.policy.Budget = 1, backoff.Schedule{}, limit.BudgetSpec{}
+		})
+		take(jitter, func(c *candidate) {
+			if c.policy.Kind != backoff.Decorrelated { // which is nothing else
+				c.policy.Jitter = backoff.None
+			}
+		})
+		if c.policy.Attempts > 2 {
+			take(lastAttempt, func(c *candidate) { c.policy.Attempts-- })
+		}
+	}
+	take(theBudget, func(c *candidate) { c.policy.Budget = limit.BudgetSpec{} })
+	take(theBreaker, func(c *candidate) { c.breaker = false })
+	take(attemptTimeout, func(c *candidate) { c.policy.AttemptTimeout = 0 })
+	return names, list
+}
+
+// nice rounds to a number that people write: 1, 2 or 5 times a power of ten, in
+// milliseconds at least.
+func nice(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return time.Millisecond
+	}
+	power := math.Pow(10, math.Floor(math.Log10(float64(d))))
+	best := power
+	for _, m := range []float64{2, 5, 10} {
+		if math.Abs(math.Log(float64(d)/(m*power))) < math.Abs(math.Log(float64(d)/best)) {
+			best = m * power
+		}
+	}
+	return time.Duration(math.Round(best))
+}
+
+// unique returns the list without what is in it already.
+func unique(list []candidate) (out []candidate) {
+	seen := map[candidate]bool{}
+	for _, c := range list {
+		if !seen[c] {
+			seen[c] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}

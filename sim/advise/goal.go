@@ -1,0 +1,97 @@
+package advise
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// Goal is what a policy is to reach in a scenario. A zero field asks for nothing.
+type Goal struct {
+	Success       float64       `json:"success,omitempty"`       // share of the calls that succeed, at least
+	P99           time.Duration `json:"p99_ns,omitempty"`        // latency of the calls that succeed, at most
+	Amplification float64       `json:"amplification,omitempty"` // attempts per call, at most
+	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // after the last failure has ended, at most
+}
+
+// Validate reports everything that is wrong with the goal, each problem with its
+// field's name.
+func (g Goal) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !(g.Success >= 0 && g.Success < 1) {
+		bad("success: %v is not a share below 1", g.Success)
+	}
+	if g.P99 < 0 {
+		bad("p99: %v is negative", g.P99)
+	}
+	if g.Amplification != 0 && !(g.Amplification >= 1) {
+		bad("amplification: %v is below 1, and every call is an attempt", g.Amplification)
+	}
+	if g.Recovery < 0 {
+		bad("recovery: %v is negative", g.Recovery)
+	}
+	return errors.Join(errs...)
+}
+
+// aim is one thing that is asked for.
+type aim struct {
+	name  string
+	want  float64
+	least bool // it is a least, not a most
+	of    func(*sim.Result) sim.Estimate
+}
+
+// aims lists what the goal asks for.
+func (g Goal) aims() (list []aim) {
+	add := func(set bool, a aim) {
+		if set {
+			list = append(list, a)
+		}
+	}
+	add(g.Success > 0, aim{"success", g.Success, true, func(r *sim.Result) sim.Estimate { return r.Success }})
+	add(g.P99 > 0, aim{"p99", g.P99.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.P99 }})
+	add(g.Amplification > 0, aim{"amplification", g.Amplification, false, func(r *sim.Result) sim.Estimate { return r.Amplification }})
+	add(g.Recovery > 0, aim{"recovery", g.Recovery.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.Recovery }})
+	return list
+}
+
+// Miss is a part of the goal that is not reached.
+type Miss struct {
+	Goal     string       `json:"goal"` // success, p99, amplification or recovery
+	Scenario string       `json:"scenario"`
+	Want     float64      `json:"want"` // times in seconds
+	Got      sim.Estimate `json:"got"`
+	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which there was none
+	Best     float64      `json:"best"`            // of all candidates, whatever else they miss
+}
+
+// check returns what a result misses, and how far it is off in all: 0 if it
+// misses nothing. The distances of different aims can be added: each is the
+// logarithm of how many times too large something is, for success the share of
+// calls that fail.
+func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance float64) {
+	for _, a := range g.aims() {
+		got := a.of(r)
+		d := math.Log(got.Mean / a.want)
+		switch {
+		case a.least:
+			d = math.Log(math.Max(1-got.Mean, 1e-9) / (1 - a.want))
+		case a.name == "recovery" && r.NeverRecovers > 0:
+			d = math.Max(d, 0) + 5*r.NeverRecovers
+		case got.N == 0: // nothing has succeeded
+			d = 5
+		}
+		if d > 1e-9 {
+			m := Miss{Goal: a.name, Scenario: scenario, Want: a.want, Got: got}
+			if a.name == "recovery" {
+				m.Never = r.NeverRecovers
+			}
+			misses, distance = append(misses, m), distance+d
+		}
+	}
+	return misses, distance
+}

@@ -1,0 +1,139 @@
+package advise
+
+import (
+	"context"
+	"math"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// Reason is what one thing that the policy has is for: how much worse a measure is
+// without it.
+type Reason struct {
+	For      string       `json:"for"`                // retries, jitter, the last attempt, the budget, the breaker, the attempt timeout
+	Scenario string       `json:"scenario,omitempty"` // where it shows most; empty if it shows nowhere
+	Measure  string       `json:"measure,omitempty"`  // success, p99, amplification, recovery or peak
+	With     sim.Estimate `json:"with,omitzero"`
+	Without  sim.Estimate `json:"without,omitzero"`
+	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which there is none without it
+}
+
+// Trade is a measure with the policy and with a single attempt, where they differ.
+type Trade struct {
+	Scenario string       `json:"scenario"`
+	Measure  string       `json:"measure"`
+	Single   sim.Estimate `json:"single"`
+	Policy   sim.Estimate `json:"policy"`
+	Better   bool         `json:"better"` // with the policy
+}
+
+// lesser is the best policy without one of the things it has. Its results are
+// compared with those of the best, seed by seed.
+type lesser struct {
+	lacks string
+	standing
+}
+
+// strip takes from the best what it does not need: the goal is reached as well
+// without. It returns what is left, and that without each of the other things.
+// Jitter and the attempt timeout stay in any case: they are for callers that fail
+// in step and calls that are never answered, which few scenarios have.
+func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, error) {
+	for {
+		names, list := without(best.candidate)
+		ranked, err := s.rank(ctx, append([]candidate{best.candidate}, list...), s.options.Seeds)
+		if err != nil {
+			return best, nil, err
+		}
+		of := map[candidate]standing{}
+		for _, st := range ranked {
+			of[st.candidate] = st
+		}
+		best = of[best.candidate]
+		next := best
+		var others []lesser
+		for i, c := range list {
+			others = append(others, lesser{names[i], of[c]})
+			if stays := names[i] == jitter || names[i] == attemptTimeout; !stays && compare(of[c], next) < 0 {
+				next = of[c]
+			}
+		}
+		if next.candidate == best.candidate {
+			return best, others, nil
+		}
+		best = next
+	}
+}
+
+// measure is one that a reason or a trade may name.
+type measure struct {
+	name string
+	more bool // is better
+	of   func(*sim.Measures[sim.Estimate]) sim.Estimate
+}
+
+var measures = []measure{
+	{"success", true, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Success }},
+	{"amplification", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Amplification }},
+	{"p99", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.P99 }},
+	{"recovery", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Recovery }},
+	{"peak", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Peak }},
+}
+
+// worse returns how much worse the second value is than the first: the logarithm
+// of how many times as large, for success that of the share that fails.
+func (m measure) worse(a, b sim.Estimate) float64 {
+	x, y := a.Mean, b.Mean
+	if m.more {
+		x, y = 1-x, 1-y
+	}
+	return math.Log(math.Max(y, 1e-6) / math.Max(x, 1e-6))
+}
+
+// slight is a difference that does not matter, though it may be no accident.
+const slight = 0.01
+
+// differs reports whether a difference is no accident.
+func differs(d sim.Estimate) bool { return d.N > 1 && math.Abs(d.Mean) > d.Half }
+
+// reasons returns, for each thing the best has, where it shows most.
+func (s *search) reasons(best standing, others []lesser) (list []Reason) {
+	for _, o := range others {
+		reason, most := Reason{For: o.lacks}, slight
+		for n := range o.results {
+			with, without := &best.results[n], &o.results[n]
+			if d := 5 * (without.NeverRecovers - with.NeverRecovers); d > most {
+				most = d
+				reason = Reason{o.lacks, s.request.Cases[n].Scenario.Name, "recovery", with.Recovery, without.Recovery, without.NeverRecovers}
+			}
+			for _, m := range measures {
+				a, b := m.of(&with.Measures), m.of(&without.Measures)
+				if d := m.worse(a, b); d > most && a.N > 0 && b.N > 0 && differs(m.of(without.Versus)) {
+					most = d
+					reason = Reason{o.lacks, s.request.Cases[n].Scenario.Name, m.name, a, b, 0}
+				}
+			}
+		}
+		list = append(list, reason)
+	}
+	return list
+}
+
+// trades returns what the policy brings and costs, compared with a single attempt.
+func (s *search) trades(best standing, others []lesser) (list []Trade) {
+	for _, o := range others {
+		if o.lacks != retries {
+			continue
+		}
+		for n := range o.results {
+			for _, m := range measures {
+				with, single := m.of(&best.results[n].Measures), m.of(&o.results[n].Measures)
+				d := m.worse(with, single)
+				if math.Abs(d) > slight && with.N > 0 && single.N > 0 && differs(m.of(o.results[n].Versus)) {
+					list = append(list, Trade{s.request.Cases[n].Scenario.Name, m.name, single, with, d > 0})
+				}
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,157 @@
+package advise
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// standing is how a candidate did.
+type standing struct {
+	candidate
+	results  []sim.Result // of each scenario
+	misses   []Miss
+	distance float64 // from the goal
+	load     float64 // attempts per call, the mean over the scenarios
+	slow     float64 // p99 in seconds, likewise
+}
+
+// compare orders standings, the best first. What differs by less than the noise of
+// a few seeds is taken for the same.
+func compare(a, b standing) int {
+	return cmp.Or(
+		cmp.Compare(math.Round(a.distance*100), math.Round(b.distance*100)),
+		cmp.Compare(math.Round(a.load*100), math.Round(b.load*100)),
+		cmp.Compare(math.Round(math.Log(a.slow)*20), math.Round(math.Log(b.slow)*20)),
+		cmp.Compare(a.parts(), b.parts()),
+		cmp.Compare(a.distance, b.distance),
+		cmp.Compare(a.String(), b.String()),
+	)
+}
+
+// search is a search under way.
+type search struct {
+	request Request
+	options Options
+	field   field
+	known   map[candidate]bool
+	first   []standing // of the whole grid
+	runs    int
+	events  int
+	total   int // runs there will be, about
+}
+
+// the rungs of the ladder: seeds of a candidate, and the share that climbs on.
+var rungs = []struct{ seeds, keep int }{{1, 3}, {2, 3}, {4, 2}}
+
+// fewest climb each rung.
+const fewest = 6
+
+// climb has the candidates compete until a few are left, the best first.
+func (s *search) climb(ctx context.Context) ([]standing, error) {
+	list := s.field.candidates()
+	s.foresee(len(list))
+	for i, rung := range rungs {
+		standings, err := s.rank(ctx, list, rung.seeds)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			s.first = standings
+		}
+		list = list[:0]
+		for _, st := range standings[:min(len(standings), max(len(standings)/rung.keep, fewest))] {
+			list = append(list, st.candidate)
+		}
+	}
+	return s.rank(ctx, list, s.options.Seeds)
+}
+
+// foresee estimates how many runs there will be, for who waits.
+func (s *search) foresee(n int) {
+	each := len(s.request.Cases)
+	for _, rung := range rungs {
+		s.total += n * rung.seeds * each
+		n = min(n, max(n/rung.keep, fewest))
+	}
+	s.total += (n + 2*(n+8) + 7) * s.options.Seeds * each
+}
+
+// refine looks around the best, and around that again.
+func (s *search) refine(ctx context.Context, standings []standing) ([]standing, error) {
+	for range 2 {
+		best := standings[0].candidate
+		list := []candidate{}
+		for _, st := range standings[:min(len(standings), fewest)] {
+			list = append(list, st.candidate)
+		}
+		var err error
+		if standings, err = s.rank(ctx, unique(append(list, s.field.around(best)...)), s.options.Seeds); err != nil {
+			return nil, err
+		}
+		if standings[0].candidate == best {
+			break
+		}
+	}
+	return standings, nil
+}
+
+// rank runs candidates through all scenarios, and returns them in order.
+func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]standing, error) {
+	contestants := make([]sim.Contestant, len(list))
+	standings := make([]standing, len(list))
+	for i, c := range list {
+		contestants[i], standings[i].candidate = c.contestant(), c
+		s.known[c] = true
+	}
+	for _, c := range s.request.Cases {
+		report, err := s.run(ctx, c.Scenario, contestants, seeds)
+		if err != nil {
+			return nil, err
+		}
+		for i := range report.Results {
+			standings[i].add(c.Goal, c.Scenario.Name, &report.Results[i])
+		}
+	}
+	n := float64(len(s.request.Cases))
+	for i := range standings {
+		standings[i].load /= n
+		standings[i].slow /= n
+	}
+	slices.SortFunc(standings, compare)
+	return standings, nil
+}
+
+func (st *standing) add(g Goal, scenario string, r *sim.Result) {
+	misses, distance := g.check(scenario, r)
+	st.misses = append(st.misses, misses...)
+	st.distance += distance
+	st.load += r.Amplification.Mean
+	st.slow += r.P99.Mean
+	// Of a hundred candidates nobody looks at the curves.
+	st.results = append(st.results, sim.Result{
+		Name: r.Name, Policy: r.Policy, Measures: r.Measures, NeverRecovers: r.NeverRecovers, Versus: r.Versus,
+	})
+}
+
+func (s *search) run(ctx context.Context, scenario sim.Scenario, contestants []sim.Contestant, seeds int) (*sim.Report, error) {
+	before := s.runs
+	report, err := sim.Run(ctx, scenario, contestants, sim.Options{
+		Seed: s.options.Seed, Seeds: seeds, Workers: s.options.Workers,
+		Progress: func(done, _ int) {
+			s.runs = before + done
+			if s.options.Progress != nil {
+				s.options.Progress(s.runs, max(s.total, s.runs))
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("advise: %w", err)
+	}
+	s.events += report.Events
+	return report, nil
+}

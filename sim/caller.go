@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// caller is who makes calls under one policy: the clients, or a service that
+// calls another. It has what the library's runners have, and for each process
+// its own, made when it is first needed.
+type caller struct {
+	policy  retry.Policy
+	delay   func(retry.State, retry.Outcome, uint64) time.Duration
+	draws   bool
+	prepaid bool
+	chained bool
+	literal bool
+	config  *breaker.Config
+	targets []int // the services that attempts go to, in turn
+
+	budgets  []*limit.Budget    // nil without a budget
+	breakers []*breaker.Breaker // nil without; for each process one for each target
+	hedges   []*retry.HedgeRule // nil without hedges
+}
+
+func newCaller(c *Contestant, targets []int, processes int) caller {
+	r := caller{policy: c.Policy, delay: c.Delay, config: c.Breaker, targets: targets}
+	r.prepaid, r.chained, r.literal = c.prepaid, c.chained, c.literal
+	r.draws = c.Policy.Random() || c.Delay != nil
+	if c.Policy.Budget.Kind != limit.NoBudget {
+		r.budgets = make([]*limit.Budget, processes)
+	}
+	if c.Breaker != nil {
+		r.breakers = make([]*breaker.Breaker, processes*len(targets))
+	}
+	if c.Policy.Hedge != (retry.Hedge{}) {
+		r.hedges = make([]*retry.HedgeRule, processes)
+	}
+	return r
+}
+
+// account opens the account of a call.
+func (r *caller) account(process uint32) limit.Call {
+	if r.budgets == nil {
+		return limit.Call{}
+	}
+	b := r.budgets[process]
+	if b == nil {
+		b, _ = limit.NewBudget(r.policy.Budget) // it was validated with the policy
+		r.budgets[process] = b
+	}
+	if r.prepaid {
+		first := b.Begin()
+		first.End(true)
+	}
+	return b.Begin()
+}
+
+// door returns the process's breaker for the target.
+func (r *caller) door(process uint32, target int, root stream) *breaker.Breaker {
+	i := int(process)*len(r.targets) + target
+	b := r.breakers[i]
+	if b == nil {
+		n := uint64(0)
+		own := root.of(forBreaker, uint64(i))
+		b, _ = breaker.New(*r.config, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) })) // it was validated
+		r.breakers[i] = b
+	}
+	return b
+}
+
+// rule returns the process's rule for hedges.
+func (r *caller) rule(process uint32) *retry.HedgeRule {
+	h := r.hedges[process]
+	if h == nil {
+		h, _ = retry.NewHedgeRule(r.policy.Hedge) // it was validated with the policy
+		r.hedges[process] = h
+	}
+	return h
+}
+
+// shutFor returns how long no target's breaker lets anybody through.
+func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
+	if r.breakers == nil {
+		return 0
+	}
+	least := r.door(process, 0, root).ShutForAt(time.Duration(now))
+	for i := 1; i < len(r.targets); i++ {
+		least = min(least, r.door(process, i, root).ShutForAt(time.Duration(now)))
+	}
+	return least
+}
+
+// admit chooses the target of an attempt: the one whose turn it is, or the next
+// whose breaker lets it through. The error is that of the last breaker.
+func (r *caller) admit(c *call, now int64, root stream) (target int, permit breaker.Permit, err error) {
+	for i := range r.targets {
+		at := (int(c.attempts) + i) % len(r.targets)
+		if r.breakers == nil {
+			return r.targets[at], permit, nil
+		}
+		if permit, err = r.door(c.process, at, root).AllowAt(time.Duration(now)); err == nil {
+			return r.targets[at], permit, nil
+		}
+	}
+	return 0, permit, err
+}

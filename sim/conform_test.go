@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// record is what both the simulator and a real runner can tell of a run.
+type record struct {
+	calls, attempts, good int
+	last                  time.Duration
+	reasons               [reasons]int64
+}
+
+// troubled is a client that calls a service in which everything goes wrong.
+func troubled() Scenario {
+	return Scenario{
+		Name: "conformance", Duration: 10 * time.Minute, Drain: time.Hour,
+		Clients: Clients{Count: 1, Arrivals: Closed, Think: 200 * ms},
+		Services: []Service{{
+			Name: "service", Latency: Latency{Distribution: Lognormal, Mean: 50 * ms, Sigma: 1},
+			Limit: &RateLimit{Rate: 2, Burst: 20, RetryAfter: SayNext},
+		}},
+		Failures: []Failure{
+			{Kind: Errors, From: 30 * second, Until: 90 * second, Share: 0.4},
+			{Kind: Outage, From: 100 * second, Until: 130 * second},
+			{Kind: BlackHole, From: 140 * second, Until: 200 * second, Share: 0.3},
+			{Kind: Slow, From: 200 * second, Until: 300 * second, Share: 0.5, Factor: 20},
+			{Kind: Errors, From: 350 * second, Until: 400 * second, Share: 1},
+		},
+	}
+}
+
+// TestTheSimulatorDoesWhatARunnerDoes lets a real runner make the same calls, in
+// the virtual time of testing/synctest, against a service with the same fate.
+// Every attempt must begin and end at the same nanosecond.
+func TestTheSimulatorDoesWhatARunnerDoes(t *testing.T) {
+	policies := []string{
+		"fixed(0s) attempt-timeout=1s",
+		"fixed(1s) attempts=4 attempt-timeout=700ms",
+		"exponential(50ms..20s) jitter=full attempts=5 attempt-timeout=1s total-timeout=3s",
+		"decorrelated(100ms..5s) attempts=6 attempt-timeout=2s",
+		"default attempt-timeout=500ms",
+		"exponential(100ms..2s) jitter=20% attempts=4 attempt-timeout=1s throttle-base=1s server-wait=1s server-slack=100ms",
+		"linear(100ms..1s) attempts=4 attempt-timeout=1s budget=bucket(10,0.5)",
+		"exponential(100ms..2s) jitter=equal attempts=4 attempt-timeout=1s budget=ratio(0.2)",
+		"exponential(100ms..2s) jitter=full attempts=3 attempt-timeout=1s hedge=100ms/50%",
+		"exponential(100ms..2s) jitter=full attempts=3 attempt-timeout=2s hedge=p90/20%",
+	}
+	configs := map[string]*breaker.Config{
+		"no breaker": nil,
+		"breaker":    {Window: 10 * second, FailureRate: 0.5, MinCalls: 5},
+		"quick":      {ConsecutiveFailures: 3, SlowCall: 400 * ms},
+	}
+	for _, text := range policies {
+		for what, config := range configs {
+			c := contestant(t, text)
+			c.Breaker = config
+			for seed := range uint64(size(1, 5)) {
+				got, want := simulated(t, &c, seed), live(t, &c, seed)
+				if got != want {
+					t.Errorf("%s, %s, seed %d:\nsimulated %+v\nlive      %+v", text, what, seed, got, want)
+				}
+				if want.calls < 100 || want.good == want.calls || want.last < 9*time.Minute {
+					t.Errorf("%s, %s: the test shows little: %+v", text, what, want)
+				}
+			}
+		}
+	}
+}
+
+func simulated(t *testing.T, c *Contestant, seed uint64) record {
+	t.Helper()
+	s := troubled()
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := runServices(t.Context(), newPlan(s), c, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record{r.calls, r.attempts, r.good, time.Duration(r.lastEnd), r.reasons}
+}
+
+// live is the same client with a real runner.
+func live(t *testing.T, c *Contestant, seed uint64) (r record) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		x := newFate(t, seed)
+		options := []retry.Option{retry.WithRand(func() uint64 { return x.call.draw(forBackoff, x.attempt) })}
+		if c.Breaker != nil {
+			n, own := uint64(0), x.root.of(forBreaker, 0)
+			b := breaker.Must(*c.Breaker, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) }))
+			options = append(options, retry.WithBreaker(b))
+		}
+		do := doer(t, c.Policy, options)
+		for ; ; r.calls++ {
+			n := uint64(r.calls)
+			time.Sleep(time.Duration(exponential(x.root.of(forThinking, 0).draw(forThinking, n)) * float64(x.scenario.Clients.Think)))
+			if time.Since(x.start) >= x.scenario.Duration {
+				return
+			}
+			x.call, x.attempt = x.root.of(forClient, 0).of(forCall, n), 0
+			err := do(t.Context(), x.operation)
+			r.attempts += int(x.attempt)
+			r.last = time.Since(x.start)
+			if why, ok := errors.AsType[*retry.Error](err); ok {
+				r.reasons[why.Reason]++
+			} else {
+				r.reasons[0]++
+				r.good++
+			}
+		}
+	})
+	return r
+}
+
+// doer returns what makes the calls: a runner, or a hedger.
+func doer(t *testing.T, p retry.Policy, options []retry.Option) func(context.Context, func(context.Context) error) error {
+	t.Helper()
+	if p.Hedge == (retry.Hedge{}) {
+		r, err := retry.New(p, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Do
+	}
+	h, err := retry.NewHedger(p, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, op func(context.Context) error) error {
+		_, err := retry.Hedged(ctx, h, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) })
+		return err
+	}
+}
+
+// fate is the service of the scenario as an operation.
+type fate struct {
+	mu       sync.Mutex
+	last     context.Context // of the attempt under way
+	scenario Scenario
+	root     stream
+	start    time.Time
+	rate     *limit.Rate
+	call     stream
+	attempt  uint64
+}
+
+func newFate(t *testing.T, seed uint64) *fate {
+	t.Helper()
+	x := &fate{scenario: troubled(), root: newStream(seed), start: time.Now()}
+	rate, err := limit.NewRate(x.scenario.Services[0].Limit.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.rate = rate
+	return x
+}
+
+// next returns the stream of an attempt, or of the hedge beside it, which has
+// the same context.
+func (x *fate) next(ctx context.Context) stream {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if ctx == x.last {
+		return x.call.of(forCall, x.attempt<<1|1)
+	}
+	x.last = ctx
+	x.attempt++
+	return x.call.of(forCall, x.attempt<<1)
+}
+
+var errTrouble = errors.New("trouble")
+
+func (x *fate) operation(ctx context.Context) error {
+	own := x.next(ctx)
+	now := time.Since(x.start)
+	trouble := health
+	for _, f := range x.scenario.Failures {
+		if f.lasts(now) {
+			trouble.suffer(f)
+		}
+	}
+	switch {
+	case trouble.outage:
+		return wait(ctx, time.Duration(refusal), errTrouble)
+	case own.unit(forBlackHole, 0) < trouble.blackhole:
+		<-ctx.Done()
+		return ctx.Err()
+	case !x.rate.AllowAt(now):
+		after, _ := x.rate.ReserveAt(now)
+		return wait(ctx, time.Duration(refusal), retry.Throttled(retry.After(errTrouble, after)))
+	}
+	d := x.scenario.Services[0].Latency.draw(own.draw(forService, 0))
+	if own.unit(forSlowness, 0) < trouble.slow {
+		d *= trouble.factor
+	}
+	if own.unit(forFailure, 0) < trouble.errors {
+		return wait(ctx, time.Duration(d), errTrouble)
+	}
+	return wait(ctx, time.Duration(d), nil)
+}
+
+func wait(ctx context.Context, d time.Duration, then error) error {
+	select {
+	case <-time.After(d):
+		return then
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/retry"
+)
+
+// Contestant is a way to get through a scenario: a policy, and what stands
+// beside it in a real client.
+type Contestant struct {
+	Name    string
+	Policy  retry.Policy
+	Breaker *breaker.Config // of each process; nil means none
+
+	// Delay computes the delays instead of the policy's schedule, as
+	// [retry.WithSchedule] does; u is a uniform random number. It must depend on
+	// nothing else, and runs on several goroutines at once. nil means the policy's.
+	Delay func(s retry.State, o retry.Outcome, u uint64) time.Duration
+
+	// prepaid makes the budget that of the published simulations: every call
+	// brings its credit when it begins, and no retry gives its cost back.
+	prepaid bool
+
+	// literal waits exactly as long as a server says, without what the library
+	// adds to it.
+	literal bool
+
+	// chained lets Delay see its last delay as the state's Prev, for published
+	// schedules that depend on it.
+	chained bool
+}
+
+// Validate reports everything that is wrong with the contestant, each problem
+// with its field's name.
+func (c Contestant) Validate() error {
+	errs := []error{c.Policy.Validate(), c.Policy.Refuse("the simulator", "reset-after")}
+	if c.Name == "" {
+		errs = append(errs, errors.New("name: is empty"))
+	}
+	if c.Breaker != nil {
+		if err := c.Breaker.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("breaker: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkContestants reports what is wrong with them together.
+func checkContestants(s Scenario, cs []Contestant) error {
+	var p problems
+	if len(cs) == 0 {
+		p.add("contestants", "there is none")
+	}
+	names := map[string]int{}
+	for i, c := range cs {
+		at := fmt.Sprintf("contestants[%d]", i)
+		if err := c.Validate(); err != nil {
+			p.add(at, "%w", err)
+		}
+		if j, ok := names[c.Name]; ok && c.Name != "" {
+			p.add(at, "name: %q is the name of contestants[%d] already", c.Name, j)
+		}
+		names[c.Name] = i
+		if s.Writers != nil || s.Group != nil {
+			c.checkWriter(&p, at)
+		}
+	}
+	return errors.Join(p...)
+}
+
+// checkWriter refuses what has no meaning for a writer: nothing is slow or down.
+func (c Contestant) checkWriter(p *problems, at string) {
+	if err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge"); err != nil {
+		p.add(at, "%w", err)
+	}
+	p.only(at+": breaker", c.Breaker != nil, "with services")
+}

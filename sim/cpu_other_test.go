@@ -1,0 +1,10 @@
+//go:build !unix
+
+package sim
+
+import "time"
+
+var start = time.Now()
+
+// cpu returns the time since the start, where processor time is hard to get.
+func cpu() time.Duration { return time.Since(start) }

@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	ms     = time.Millisecond
+	second = time.Second
+)
+
+func name(what string, n int) string { return fmt.Sprintf("%s=%d", what, n) }
+
+func policy(t testing.TB, text string) retry.Policy {
+	t.Helper()
+	p, err := retry.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// contestant returns one that is named by its policy.
+func contestant(t testing.TB, text string) Contestant {
+	t.Helper()
+	return Contestant{Name: text, Policy: policy(t, text)}
+}
+
+func run(t testing.TB, s Scenario, seeds int, cs ...Contestant) []Result {
+	t.Helper()
+	r, err := Run(t.Context(), s, cs, Options{Seed: 1, Seeds: seeds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Results
+}
+
+// near reports a measure that is not within the tolerance, a share of want.
+func near(t testing.TB, what string, got Estimate, want, tolerance float64) {
+	t.Helper()
+	rows = append(rows, measured{what, got, want})
+	off := math.Abs(got.Mean - want)
+	t.Logf("%s: %.4g ± %.2g, want %.4g within %.1f %%", what, got.Mean, got.Half, want, 100*tolerance)
+	if got.N == 0 || off > math.Abs(want)*tolerance {
+		t.Errorf("%s: got %.5g ± %.2g over %d seeds, want %.5g within %.1f %%", what, got.Mean, got.Half, got.N, want, 100*tolerance)
+	}
+}

@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// plan is a valid scenario with what can be known before a run.
+type plan struct {
+	scenario    Scenario
+	targets     []int          // services that the clients' attempts go to, in turn
+	policies    []retry.Policy // of the services that have one of their own
+	sharing     int            // clients per process
+	processes   int
+	prioritised bool
+	settled     time.Duration // when the last failure that ends has ended
+}
+
+func newPlan(s Scenario) *plan {
+	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}}
+	p.processes = (s.Clients.Count + p.sharing - 1) / p.sharing
+	p.prioritised = s.Clients.Priorities != [limit.Classes]float64{}
+	for _, name := range s.Clients.Fallback {
+		p.targets = append(p.targets, s.index(name))
+	}
+	p.policies = make([]retry.Policy, len(s.Services))
+	for i, v := range s.Services {
+		if v.Policy != "" {
+			p.policies[i], _ = retry.Parse(v.Policy) // it was validated
+		}
+	}
+	for _, f := range s.Failures {
+		p.settled = max(p.settled, f.Until)
+	}
+	return p
+}

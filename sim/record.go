@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// step is the grain at which recovery is looked for.
+const step = int64(100 * time.Millisecond)
+
+// recorder notes what happens in one run.
+type recorder struct {
+	bucket int64
+	edge   int64 // when the queue is looked at next
+	sums
+
+	calls, done, good int
+	attempts, load    int
+	hedges            int
+	lastEnd           int64
+	work, wasted      int64   // worker time
+	vain              float64 // nanoseconds spent in calls that failed
+	events            int
+
+	byStart [][2]int32 // for each step: calls that began in it, and those of them that succeeded
+
+	active     int // clients that called
+	sum, sumSq float64
+}
+
+// sums is what the runs of a contestant add up to. All of it is whole numbers,
+// so that the order of adding does not matter.
+type sums struct {
+	latency  histogram // of the calls that succeeded
+	offered  []int64   // calls that began, for each bucket
+	load     []int64   // attempts that reached the last service
+	goodput  []int64   // calls that succeeded
+	waiting  []int64   // calls in queues at the end of the bucket
+	retries  []int64   // attempts of the clients but first ones
+	attempts [heatRows][]int64
+	reasons  [reasons]int64          // calls by why they ended, 0 for those that succeeded
+	classes  [limit.Classes][2]int64 // calls that began and that succeeded, by priority
+}
+
+// reasons is more than there are.
+const reasons = 32
+
+// heatRows is how many attempts are told apart; the last row has all others.
+const heatRows = 10
+
+func newRecorder(p *plan) recorder {
+	n := int(p.scenario.length()/p.scenario.bucket()) + 1
+	r := recorder{bucket: int64(p.scenario.bucket()), sums: newSums(n)}
+	r.edge = r.bucket
+	r.byStart = make([][2]int32, int64(p.scenario.Duration)/step+1)
+	return r
+}
+
+func newSums(n int) sums {
+	all := make([]int64, n*(5+heatRows))
+	cut := func() (s []int64) {
+		s, all = all[:n:n], all[n:]
+		return s
+	}
+	s := sums{offered: cut(), load: cut(), goodput: cut(), waiting: cut(), retries: cut()}
+	for i := range s.attempts {
+		s.attempts[i] = cut()
+	}
+	return s
+}
+
+// each calls f with the series of both.
+func (s *sums) each(o *sums, f func(a, b []int64)) {
+	f(s.offered, o.offered)
+	f(s.load, o.load)
+	f(s.goodput, o.goodput)
+	f(s.waiting, o.waiting)
+	f(s.retries, o.retries)
+	for i := range s.attempts {
+		f(s.attempts[i], o.attempts[i])
+	}
+}
+
+// add adds the sums of another run.
+func (s *sums) add(o *sums) {
+	s.latency.add(&o.latency)
+	for i, n := range o.classes {
+		s.classes[i][0] += n[0]
+		s.classes[i][1] += n[1]
+	}
+	for i, n := range o.reasons {
+		s.reasons[i] += n
+	}
+	s.each(o, func(a, b []int64) {
+		for i, n := range b {
+			a[i] += n
+		}
+	})
+}
+
+// sample notes the queue at every edge of a bucket up to now.
+func (r *recorder) sample(now int64, waiting int) {
+	for ; r.edge <= now; r.edge += r.bucket {
+		r.waiting[r.edge/r.bucket-1] = int64(waiting)
+	}
+}
+
+// begun notes that a client began a call.
+func (r *recorder) begun(now int64) {
+	r.calls++
+	r.offered[now/r.bucket]++
+	r.byStart[now/step][0]++
+}
+
+// attempted notes the n-th attempt of a client.
+func (r *recorder) attempted(now int64, n int) {
+	r.attempts++
+	r.sums.attempts[min(n, heatRows)-1][now/r.bucket]++
+	if n > 1 {
+		r.retries[now/r.bucket]++
+	}
+}
+
+// loaded notes that an attempt reached a service that calls no other.
+func (r *recorder) loaded(now int64) {
+	r.load++
+	r.sums.load[now/r.bucket]++
+}
+
+// end notes that a client's call ended: with a success unless there is a reason.
+func (r *recorder) end(start, now int64, why retry.Reason) {
+	r.done++
+	r.lastEnd = now
+	r.reasons[why]++
+	if why != 0 {
+		r.vain += float64(now - start)
+		return
+	}
+	r.good++
+	r.goodput[now/r.bucket]++
+	r.byStart[start/step][1]++
+	r.latency.record(now - start)
+}
+
+// client notes what became of a client's calls.
+func (r *recorder) client(calls, succeeded int) {
+	if calls == 0 {
+		return
+	}
+	r.active++
+	x := float64(succeeded) / float64(calls)
+	r.sum += x
+	r.sumSq += x * x
+}
+
+// measure computes the numbers of the run. What can't be said is NaN.
+func (r *recorder) measure(p *plan) Measures[float64] {
+	m := Measures[float64]{
+		Calls:          float64(r.calls),
+		Success:        ratio(r.good, r.calls),
+		All:            float64(one(r.good == r.calls)),
+		Goodput:        float64(r.good) / p.scenario.length().Seconds(),
+		Amplification:  ratio(r.load, r.calls),
+		Hedges:         ratio(r.hedges, r.calls),
+		Unfinished:     ratio(r.calls-r.done, r.calls),
+		Wasted:         float64(r.wasted) / float64(r.work),
+		CallsPerClient: ratio(r.attempts+r.hedges, r.active),
+		Fairness:       r.sum * r.sum / (float64(r.active) * r.sumSq),
+		Last:           seconds(r.lastEnd),
+		GiveUp:         r.vain / float64(r.done-r.good) / float64(time.Second),
+		Recovery:       r.recovery(p),
+	}
+	m.Peak, m.PeakRatio = peak(r.sums.load)
+	m.PeakRetries, _ = peak(r.retries)
+	for share, to := range map[float64]*float64{0.5: &m.P50, 0.99: &m.P99, 0.999: &m.P999} {
+		v, ok := r.latency.quantile(share)
+		if *to = v / float64(time.Second); !ok {
+			*to = math.NaN()
+		}
+	}
+	return m
+}
+
+func ratio(a, b int) float64 { return float64(a) / float64(b) }
+
+func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
+
+// peak returns the largest number, and how many times the mean it is, taken from
+// the first to the last that is not zero.
+func peak(series []int64) (top, over float64) {
+	first, last, sum := -1, 0, int64(0)
+	for i, n := range series {
+		top = max(top, float64(n))
+		sum += n
+		if n > 0 {
+			last = i
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	return top, top * float64(last-first+1) / float64(sum)
+}

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Options say how often and with how much a scenario is run. They do not change
+// what a run shows, but for Seed and Seeds.
+type Options struct {
+	Seed     uint64                // of the first run; the next runs have the next ones
+	Seeds    int                   // runs of each contestant; 0 means 5
+	Workers  int                   // goroutines; 0 means one for each processor
+	Progress func(done, total int) // called after each run, one call at a time; nil means not
+}
+
+// DefaultSeeds is how often each contestant runs when the options do not say.
+const DefaultSeeds = 5
+
+const maxSeeds = 100_000
+
+// Validate reports everything that is wrong with the options, each problem with
+// its field's name.
+func (o Options) Validate() error {
+	var p problems
+	p.between("seeds", float64(o.Seeds), 0, maxSeeds)
+	p.between("workers", float64(o.Workers), 0, 1e6)
+	return errors.Join(p...)
+}
+
+// Run lets every contestant go through the scenario, once for each seed. What is
+// not possible is refused before anything runs, with all problems at once. When
+// the context ends, Run stops at once and returns its cause.
+func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
+	if err := errors.Join(s.Validate(), checkContestants(s, contestants), o.Validate()); err != nil {
+		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
+	}
+	if o.Seeds == 0 {
+		o.Seeds = DefaultSeeds
+	}
+	t := newTournament(s, contestants, o)
+	if err := t.run(ctx); err != nil {
+		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
+	}
+	return t.report(), nil
+}
+
+// tournament is all runs of a report.
+type tournament struct {
+	plan        *plan
+	contestants []Contestant
+	options     Options
+	next        atomic.Int64 // the next run
+
+	mu     sync.Mutex
+	done   int
+	events int
+	sums   []sums                // of each contestant
+	runs   [][]Measures[float64] // of each contestant and seed
+	err    error
+}
+
+func newTournament(s Scenario, cs []Contestant, o Options) *tournament {
+	t := &tournament{plan: newPlan(s), contestants: cs, options: o}
+	for range cs {
+		t.sums = append(t.sums, newRecorder(t.plan).sums)
+		t.runs = append(t.runs, make([]Measures[float64], o.Seeds))
+	}
+	return t
+}
+
+// total returns how many runs there are.
+func (t *tournament) total() int { return len(t.contestants) * t.options.Seeds }
+
+// run runs all of them on the workers, and waits for these.
+func (t *tournament) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	workers := t.options.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var group sync.WaitGroup
+	for range min(workers, t.total()) {
+		group.Go(func() {
+			if err := t.work(ctx); err != nil {
+				t.fail(err)
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	return t.err
+}
+
+func (t *tournament) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// work makes one run after the other. Those of one seed follow each other.
+func (t *tournament) work(ctx context.Context) error {
+	for {
+		i := int(t.next.Add(1)) - 1
+		if i >= t.total() {
+			return nil
+		}
+		n, seed := i%len(t.contestants), i/len(t.contestants)
+		r, err := runOnce(ctx, t.plan, &t.contestants[n], t.options.Seed+uint64(seed))
+		if err != nil {
+			return err
+		}
+		t.add(n, seed, r)
+	}
+}
+
+func runOnce(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
+	if p.scenario.Writers != nil {
+		return runWriters(ctx, p, c, seed)
+	}
+	if p.scenario.Group != nil {
+		return runGroup(ctx, p, c, seed)
+	}
+	return runServices(ctx, p, c, seed)
+}
+
+// add takes in a run.
+func (t *tournament) add(n, seed int, r *recorder) {
+	m := r.measure(t.plan)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sums[n].add(&r.sums)
+	t.runs[n][seed] = m
+	t.events += r.events
+	t.done++
+	if t.options.Progress != nil {
+		t.options.Progress(t.done, t.total())
+	}
+}

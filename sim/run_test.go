@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/breaker"
+)
+
+// rivals are contestants that use everything there is.
+func rivals(t testing.TB) []Contestant {
+	t.Helper()
+	cs := []Contestant{
+		contestant(t, "fixed(0s) attempt-timeout=1s"),
+		contestant(t, "fixed(0s) attempts=3 attempt-timeout=1s"),
+		contestant(t, "default attempt-timeout=1s hedge=p95"),
+	}
+	careful := contestant(t, "default attempt-timeout=1s")
+	careful.Name, careful.Breaker = "careful", &breaker.Config{}
+	return append(cs, careful)
+}
+
+func report(t *testing.T, s Scenario, cs []Contestant, o Options) string {
+	t.Helper()
+	r, err := Run(t.Context(), s, cs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestTheSameSeedGivesTheSameBytes(t *testing.T) {
+	for name := range Presets {
+		s, _ := Preset(name)
+		s.Duration = min(s.Duration, 30*second)
+		s.Clients.Rate, s.Clients.Count = min(s.Clients.Rate, 100), min(s.Clients.Count, 1000)
+		cs := rivals(t)
+		if s.Writers != nil {
+			cs = []Contestant{contestant(t, "contention"), contestant(t, "fixed(10ms) attempts=4")}
+		}
+		first := report(t, s, cs, Options{Seed: 7, Seeds: 2, Workers: 1})
+		if again := report(t, s, cs, Options{Seed: 7, Seeds: 2, Workers: 5}); again != first {
+			t.Errorf("%s: five workers give another report than one", name)
+		}
+		if other := report(t, s, cs, Options{Seed: 8, Seeds: 2}); other == first {
+			t.Errorf("%s: another seed gives the same report", name)
+		}
+	}
+}
+
+func TestEverybodyMeetsTheSameArrivals(t *testing.T) {
+	s, _ := Preset("brownout")
+	s.Duration = 60 * second
+	rs := run(t, s, 2, rivals(t)...)
+	for _, r := range rs[1:] {
+		if !slices.Equal(r.Series.Offered, rs[0].Series.Offered) {
+			t.Errorf("%s: other calls than %s", r.Name, rs[0].Name)
+		}
+		if r.Versus.Calls != (Estimate{N: 2}) {
+			t.Errorf("%s: calls differ by %+v", r.Name, r.Versus.Calls)
+		}
+	}
+	if rs[0].Versus != nil {
+		t.Error("the first is compared with itself")
+	}
+}
+
+// TestPairsAreNarrower is why all meet the same: the difference of two policies
+// is much surer than either of them.
+func TestPairsAreNarrower(t *testing.T) {
+	s := busy(95, Service{Workers: 10, Latency: Latency{Distribution: Exponential, Mean: 100 * ms}})
+	r := run(t, s, 10, contestant(t, "fixed(0s)"), contestant(t, "fixed(1s) attempts=2 attempt-timeout=30s"))
+	if r[1].Versus.P99.Half >= r[1].P99.Half/3 {
+		t.Errorf("p99 %+v, the difference %+v", r[1].P99, r[1].Versus.P99)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	s, _ := Preset("herd")
+	var seen []int
+	_, err := Run(t.Context(), s, rivals(t), Options{Seeds: 3, Workers: 4, Progress: func(done, total int) {
+		if total != 12 {
+			t.Errorf("total %d, want 12", total)
+		}
+		seen = append(seen, done)
+	}})
+	if err != nil || !slices.Equal(seen, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {
+		t.Errorf("progress %v, error %v", seen, err)
+	}
+}
+
+func TestRunStopsWithTheContext(t *testing.T) {
+	s := million(1_000_000)
+	s.Failures[0].Until = 0
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	time.AfterFunc(50*ms, func() { cancel(why) })
+	begin := time.Now()
+	r, err := Run(ctx, s, []Contestant{contestant(t, "fixed(1ms) attempts=unlimited")}, Options{Seeds: 4, Workers: 2})
+	if r != nil || !errors.Is(err, why) {
+		t.Errorf("Run = %v, %v, want %v", r, err, why)
+	}
+	if d := time.Since(begin); d > 20*second {
+		t.Errorf("it took %v to stop", d)
+	}
+}
+
+func TestRunRefusesTheImpossibleAllAtOnce(t *testing.T) {
+	s := Scenario{Name: "bad", Duration: -1, Clients: Clients{Count: 1, Arrivals: "rush"}}
+	c := contestant(t, "fixed(1s) reset-after=1m")
+	_, err := Run(t.Context(), s, []Contestant{c, c, {}}, Options{Seeds: -1, Workers: -1})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`sim: scenario "bad"`, "duration: -1ns is negative", `clients.arrivals: "rush": want open, closed or herd`,
+		"services: there is none", "reset-after: the simulator can't honour reset-after=1m",
+		"is the name of contestants[0] already", "contestants[2]: name: is empty", "seeds: -1 is not", "workers: -1 is not",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package sim
+
+import "math"
+
+// Estimate is the mean of a measure over seeds, and how far off it may be.
+type Estimate struct {
+	Mean float64 `json:"mean"`
+	Half float64 `json:"half"`  // half the width of the 95 % interval; 0 when there are fewer than two seeds
+	N    int     `json:"seeds"` // seeds for which there is a value
+}
+
+// estimate returns the estimate from a value for each seed. NaN is none.
+func estimate(values []float64) Estimate {
+	var e Estimate
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			e.N++
+			e.Mean += v
+		}
+	}
+	if e.N == 0 {
+		return Estimate{}
+	}
+	e.Mean /= float64(e.N)
+	if e.N < 2 {
+		return e
+	}
+	squares := 0.0
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			squares += (v - e.Mean) * (v - e.Mean)
+		}
+	}
+	n := float64(e.N)
+	e.Half = student(e.N-1) * math.Sqrt(squares/(n-1)/n)
+	return e
+}
+
+// students are the 97.5 % quantiles of Student's t for 1 to 30 degrees of
+// freedom.
+var students = [...]float64{
+	12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+	2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+}
+
+// student returns the 97.5 % quantile of Student's t. Beyond the table it is
+// the expansion around the normal one, which is right to the third place there.
+func student(freedom int) float64 {
+	if freedom <= len(students) {
+		return students[freedom-1]
+	}
+	const z = 1.959964
+	return z + (z*z*z+z)/(4*float64(freedom))
+}

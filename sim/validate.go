@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/internal/paxos"
+	"github.com/tideover/tideover/limit"
+)
+
+// Limits that keep a run within memory and time. They are far above any use.
+const (
+	maxClients  = 20_000_000
+	maxBuckets  = 200_000
+	maxServices = 100
+	maxTime     = 7 * 24 * time.Hour
+	maxRate     = 1e9
+)
+
+// problems collects what is wrong, field by field.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, fmt.Errorf(field+": "+format, args...))
+}
+
+// span adds a problem unless d is a possible time, which 0 is if it may be.
+func (p *problems) span(field string, d time.Duration, zero bool) {
+	switch {
+	case d < 0:
+		p.add(field, "%v is negative", d)
+	case d == 0 && !zero:
+		p.add(field, "must be above zero")
+	case d > maxTime:
+		p.add(field, "%v is above %v", d, maxTime)
+	}
+}
+
+// between adds a problem unless lo <= v <= hi, which no NaN is.
+func (p *problems) between(field string, v, lo, hi float64) {
+	if !(v >= lo && v <= hi) {
+		p.add(field, "%v is not between %g and %g", v, lo, hi)
+	}
+}
+
+// only adds a problem if a field is set that the rest of the scenario leaves
+// without a meaning.
+func (p *problems) only(field string, set bool, what string) {
+	if set {
+		p.add(field, "only %s", what)
+	}
+}
+
+// Validate reports everything that is wrong with the scenario, each problem
+// with its field's name. A scenario that is valid can be run.
+func (s Scenario) Validate() error {
+	var p problems
+	if s.Name == "" {
+		p.add("name", "is empty")
+	}
+	p.span("duration", s.Duration, false)
+	p.span("drain", s.Drain, true)
+	p.span("bucket", s.Bucket, true)
+	if n := s.length() / s.bucket(); s.Bucket >= 0 && n > maxBuckets {
+		p.add("bucket", "%v cuts the run into %d buckets, at most %d; make it longer", s.bucket(), n, maxBuckets)
+	}
+	if s.Writers != nil {
+		s.Writers.check(&p)
+		p.only("group", s.Group != nil, "without writers")
+		p.only("services", len(s.Services) > 0, "without writers")
+		p.only("clients", s.Clients.Count != 0, "without writers")
+		p.only("failures", len(s.Failures) > 0, "without writers")
+		return errors.Join(p...)
+	}
+	if s.Group != nil {
+		s.Group.check(&p)
+		p.only("services", len(s.Services) > 0, "without a group")
+		p.only("clients", s.Clients.Count != 0, "without a group")
+		p.only("failures", len(s.Failures) > 0, "without a group")
+		return errors.Join(p...)
+	}
+	s.Clients.check(&p, s)
+	s.checkServices(&p)
+	for i, f := range s.Failures {
+		f.check(&p, fmt.Sprintf("failures[%d].", i), s)
+	}
+	return errors.Join(p...)
+}
+
+func (w *Writers) check(p *problems) {
+	p.between("writers.count", float64(w.Count), 1, 1e6)
+	p.span("writers.hop", w.Hop, false)
+	p.span("writers.sigma", w.Sigma, true)
+}
+
+func (g *Group) check(p *problems) {
+	p.between("group.members", float64(g.Members), 1, 10_000)
+	p.between("group.acceptors", float64(g.Acceptors), 0, paxos.MaxAcceptors)
+	p.span("group.hop", g.Hop, false)
+	p.between("group.sigma", g.Sigma, 0, 10)
+	p.between("group.behind", float64(g.Behind), 0, 1e6)
+}
+
+func (c Clients) check(p *problems, s Scenario) {
+	p.between("clients.count", float64(c.Count), 1, maxClients)
+	p.between("clients.sharing", float64(c.Sharing), 0, maxClients)
+	switch c.Arrivals {
+	case Open:
+		if !(c.Rate > 0 && c.Rate <= maxRate) {
+			p.add("clients.rate", "%v is not between 0 and %g calls per second", c.Rate, maxRate)
+		}
+	case Closed:
+		p.span("clients.think", c.Think, false)
+	case Herd:
+		p.span("clients.start", c.Start, true)
+		p.span("clients.spread", c.Spread, true)
+		if c.Start >= s.Duration || c.Start+c.Spread > s.Duration {
+			p.add("clients.spread", "the herd begins until %v, and the duration ends at %v", c.Start+c.Spread, s.Duration)
+		}
+	default:
+		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
+	}
+	p.only("clients.rate", c.Rate != 0 && c.Arrivals != Open, "open arrivals have one")
+	p.only("clients.think", c.Think != 0 && c.Arrivals != Closed, "closed arrivals have one")
+	p.only("clients.start", c.Start != 0 && c.Arrivals != Herd, "a herd has one")
+	p.only("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "a herd has one")
+	for i, name := range c.Fallback {
+		if s.index(name) < 0 {
+			p.add(fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
+		}
+	}
+	c.checkPriorities(p, s)
+}
+
+func (c Clients) checkPriorities(p *problems, s Scenario) {
+	if c.Priorities == [limit.Classes]float64{} {
+		return
+	}
+	sum, used := 0.0, false
+	for _, f := range c.Priorities {
+		p.between("clients.priorities", f, 0, 1)
+		sum += f
+	}
+	if sum < 0.999 || sum > 1.001 {
+		p.add("clients.priorities", "the shares add up to %v, not to 1", sum)
+	}
+	for _, v := range s.Services {
+		used = used || v.Order == ByPriority
+	}
+	p.only("clients.priorities", !used, "with a service whose order is priority")
+}
+
+func (f Failure) check(p *problems, at string, s Scenario) {
+	p.span(at+"from", f.From, true)
+	p.span(at+"until", f.Until, true)
+	switch {
+	case f.Until != 0 && f.Until <= f.From:
+		p.add(at+"until", "%v is not after from %v", f.Until, f.From)
+	case f.From > s.length():
+		p.add(at+"from", "%v is after the end", f.From)
+	}
+	if f.Service != "" && s.index(f.Service) < 0 {
+		p.add(at+"service", "there is no service %q", f.Service)
+	}
+	switch f.Kind {
+	case Errors, BlackHole:
+		p.share(at, f)
+	case Slow:
+		p.share(at, f)
+		p.between(at+"factor", f.Factor, 1, 1e6)
+	case Capacity:
+		p.between(at+"share", f.Share, 0, 1)
+		f.checkCapacity(p, at, s)
+	case Outage:
+		p.only(at+"share", f.Share != 0, "errors, blackhole, slow and capacity have one")
+	default:
+		p.add(at+"kind", "%q: want errors, outage, blackhole, slow or capacity", f.Kind)
+	}
+	p.only(at+"factor", f.Factor != 0 && f.Kind != Slow, "slow has one")
+}
+
+// checkCapacity refuses a capacity that the service does not have to lose.
+func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
+	if len(s.Services) == 0 {
+		return
+	}
+	v := s.Services[max(s.index(f.Service), 0)]
+	switch {
+	case v.Workers == 0:
+		p.add(at+"kind", "a service without a limit of workers has no capacity to lose")
+	case v.Order == ByPriority && v.left(f.Share) == 0:
+		p.add(at+"share", "%v leaves no worker, and an order by priority needs one", f.Share)
+	}
+}
+
+func (p *problems) share(at string, f Failure) {
+	if !(f.Share > 0 && f.Share <= 1) {
+		p.add(at+"share", "%v is not above 0 and at most 1", f.Share)
+	}
+}
+
+// index returns the number of the service with the name, -1 if there is none.
+func (s Scenario) index(name string) int {
+	for i, v := range s.Services {
+		if v.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s Scenario) length() time.Duration { return s.Duration + s.Drain }
+
+func (s Scenario) bucket() time.Duration {
+	if s.Bucket == 0 {
+		return DefaultBucket
+	}
+	return s.Bucket
+}

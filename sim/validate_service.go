@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+func (s Scenario) checkServices(p *problems) {
+	switch n := len(s.Services); {
+	case n == 0:
+		p.add("services", "there is none")
+	case n > maxServices:
+		p.add("services", "%d are more than %d", n, maxServices)
+	}
+	for i, v := range s.Services {
+		at := fmt.Sprintf("services[%d].", i)
+		switch j := s.index(v.Name); {
+		case v.Name == "":
+			p.add(at+"name", "is empty")
+		case j != i:
+			p.add(at+"name", "%q is the name of services[%d] already", v.Name, j)
+		}
+		v.check(p, at)
+		switch j := s.index(v.Calls); {
+		case v.Calls == "":
+			p.only(at+"policy", v.Policy != "", "a service that calls another has one")
+		case j < 0:
+			p.add(at+"calls", "there is no service %q", v.Calls)
+		case j <= i:
+			p.add(at+"calls", "%q does not come later, so that calls could go round in circles", v.Calls)
+		}
+	}
+}
+
+func (v Service) check(p *problems, at string) {
+	p.between(at+"workers", float64(v.Workers), 0, 1e9)
+	p.between(at+"queue", float64(v.Queue), 0, 1e9)
+	switch v.Order {
+	case "", FIFO:
+	case LIFO, ByPriority:
+		p.only(at+"order", v.Workers == 0, "with workers is there a queue")
+		if v.Order == ByPriority && v.Queue == 0 {
+			p.add(at+"queue", "an order by priority needs a limit")
+		}
+	default:
+		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
+	}
+	p.only(at+"queue", v.Queue != 0 && v.Workers == 0, "with workers is there a queue")
+	v.Latency.check(p, at+"latency.")
+	if v.Limit != nil {
+		v.Limit.check(p, at+"limit.")
+	}
+	if v.Policy == "" {
+		return
+	}
+	q, err := retry.Parse(v.Policy)
+	if err == nil {
+		err = q.Refuse("the simulator", "reset-after")
+	}
+	if err != nil {
+		p.add(at+"policy", "%w", err)
+	}
+}
+
+func (l Latency) check(p *problems, at string) {
+	p.span(at+"mean", l.Mean, false)
+	p.between(at+"growth", l.Growth, 0, 1e6)
+	switch l.Distribution {
+	case Constant, Exponential:
+		p.only(at+"sigma", l.Sigma != 0, "a lognormal has one")
+	case Lognormal:
+		if !(l.Sigma > 0 && l.Sigma <= 10) {
+			p.add(at+"sigma", "%v is not between 0 and 10", l.Sigma)
+		}
+	default:
+		p.add(at+"distribution", "%q: want constant, exponential or lognormal", l.Distribution)
+	}
+}
+
+func (r RateLimit) check(p *problems, at string) {
+	if !(r.Rate >= 1e-3 && r.Rate <= 1e6) {
+		p.add(at+"rate", "%v is not between 0.001 and 1000000 calls per second", r.Rate)
+	} else if err := r.config().Validate(); err != nil {
+		p.add(at+"rate", "%w", err)
+	}
+	switch r.RetryAfter {
+	case SayNothing, SayNext, SayBacklog:
+	default:
+		p.add(at+"retry-after", "%q: want next, backlog or nothing", r.RetryAfter)
+	}
+}
+
+// config returns the limit that stands at the door.
+func (r RateLimit) config() limit.RateConfig {
+	per := time.Duration(1000 * float64(time.Second) / r.Rate)
+	return limit.RateConfig{Rate: limit.Frequency{Events: 1000, Per: per}, Burst: r.Burst}
+}
