@@ -9,7 +9,7 @@ HARMS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors science lint fuzz build clean crash crash-cluster soak
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -53,6 +53,9 @@ crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cu
 
 anchors: ## the simulator shows published results again, at full size
 	$(GO) test ./sim -run TestAnchor -v -timeout 1h -anchors
+
+mutate: ## anchors must fail when the library's delays are doubled
+	@bash scripts/mutate.sh
 
 science: ## measure what docs/science.md says, and write it
 	$(GO) test ./sim -run TestScience -timeout 2h -science $(CURDIR)/docs/science.md

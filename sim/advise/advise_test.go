@@ -15,15 +15,15 @@ import (
 )
 
 // service is small, so that the tests are quick.
-var service = advise.Service{Rate: 25, Capacity: 40, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 10 * time.Second}
+var service = advise.Service{Rate: 10, Capacity: 20, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 10 * time.Second}
 
 // look is as little as will do.
-var look = advise.Options{Seeds: 3}
+var look = advise.Options{Seeds: 2}
 
 func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
 	t.Helper()
 	for i := range r.Cases {
-		r.Cases[i].Scenario.Duration = min(r.Cases[i].Scenario.Duration, time.Minute)
+		r.Cases[i].Scenario.Duration = min(r.Cases[i].Scenario.Duration, 45*time.Second)
 	}
 	a, err := advise.For(t.Context(), r, o)
 	if err != nil {
