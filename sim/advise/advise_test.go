@@ -88,7 +88,7 @@ func TestWriters(t *testing.T) {
 	scenario, _ := sim.Preset("contention")
 	scenario.Writers.Count = 10
 	a := advice(t, advise.Request{Cases: []advise.Case{{Scenario: scenario, Goal: advise.Goal{Success: 0.99}}}}, look)
-	if p := retry.Must(a.Policy).Policy(); !a.Reached || p.Attempts < 4 || p.AttemptTimeout != 0 {
+	if p := retry.Must(a.Policy).Policy(); !a.Reached || p.Attempts < 2 || p.AttemptTimeout != 0 {
 		t.Errorf("ten writers: %s, reached %v", a.Policy, a.Reached)
 	}
 }

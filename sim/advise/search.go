@@ -28,6 +28,7 @@ func compare(a, b standing) int {
 		cmp.Compare(math.Round(a.load*100), math.Round(b.load*100)),
 		cmp.Compare(math.Round(math.Log(a.slow)*20), math.Round(math.Log(b.slow)*20)),
 		cmp.Compare(a.parts(), b.parts()),
+		cmp.Compare(a.policy.Attempts, b.policy.Attempts),
 		cmp.Compare(a.distance, b.distance),
 		cmp.Compare(a.String(), b.String()),
 	)
