@@ -19,25 +19,25 @@ var (
 // delay without jitter, and the sample if there is one.
 func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	at := func(f float64) int { return int(math.Round(f * float64(width-1))) }
-	low, high := at(v.scale.at(r.Low)), at(v.scale.at(r.High))
-	mark, sample := at(v.scale.at(r.Delay)), at(v.scale.at(r.Sample))
+	low, high := at(v.scale.At(r.Low)), at(v.scale.At(r.High))
+	mark, sample := at(v.scale.At(r.Delay)), at(v.scale.At(r.Sample))
 	high = max(high, mark)
 
 	var b strings.Builder
 	emit := func(from, to int) { // all cells but the marks
 		sure := min(max(low-from, 0), to-from)
-		b.WriteString(v.paint.colour(i, strings.Repeat(v.glyphs.sure, sure)))
-		b.WriteString(v.paint.faint(i, strings.Repeat(v.glyphs.band, to-from-sure)))
+		b.WriteString(v.paint.Colour(i, strings.Repeat(v.glyphs.sure, sure)))
+		b.WriteString(v.paint.Faint(i, strings.Repeat(v.glyphs.band, to-from-sure)))
 	}
 	for cell := 0; cell <= high; {
 		next := high + 1
 		switch {
 		case p.Sampled && cell == sample:
-			b.WriteString(v.paint.bold(v.glyphs.sample))
+			b.WriteString(v.paint.Bold(v.glyphs.sample))
 			cell++
 			continue
 		case cell == mark:
-			b.WriteString(v.paint.strong(i, v.glyphs.mark))
+			b.WriteString(v.paint.Strong(i, v.glyphs.mark))
 			cell++
 			continue
 		}
@@ -55,7 +55,7 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 // crushed reports whether some policy's longest bar has no length to speak of.
 func (v *view) crushed(plans []Plan, width int) bool {
 	for _, p := range plans {
-		if n := len(p.Retries); n > 0 && p.Retries[n-1].High > 0 && v.scale.at(p.Retries[n-1].High)*float64(width) < 2 {
+		if n := len(p.Retries); n > 0 && p.Retries[n-1].High > 0 && v.scale.At(p.Retries[n-1].High)*float64(width) < 2 {
 			return true
 		}
 	}

@@ -1,60 +1,15 @@
 package plan
 
 import (
-	"fmt"
-	"strings"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
 )
-
-const day = 24 * time.Hour
-
-// short returns a duration in as many digits as a reader wants: 945ms, 8.4s,
-// 2m8.4s, 5m, 8d12h.
-func short(d time.Duration) string {
-	switch {
-	case d == forever:
-		return "292y" // the longest duration there is; sums stop here too
-	case d >= 365*day:
-		return fmt.Sprintf("%.3gy", d.Hours()/24/365)
-	case d >= day:
-		d = d.Round(time.Hour)
-		return trimZero(fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour), "d", "0h")
-	}
-	s := d.Round(grain(d)).String()
-	s = strings.Replace(s, "µ", "u", 1)
-	s = trimZero(s, "m", "0s")
-	return trimZero(s, "h", "0m")
-}
-
-// trimZero cuts off a last part that is nothing.
-func trimZero(s, unit, zero string) string {
-	if strings.HasSuffix(s, unit+zero) {
-		return strings.TrimSuffix(s, zero)
-	}
-	return s
-}
-
-// grain returns what a duration is rounded to: four digits or so are left.
-func grain(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Hour:
-		return time.Second
-	case d >= time.Minute:
-		return 100 * time.Millisecond
-	case d >= 10*time.Second:
-		return 10 * time.Millisecond
-	}
-	g := time.Duration(1)
-	for d >= 10_000*g {
-		g *= 10
-	}
-	return g
-}
 
 // span returns a range, or one duration if there is no more to it.
 func span(low, high time.Duration) string {
 	if low == high {
-		return short(low)
+		return draw.Short(low)
 	}
-	return short(low) + ".." + short(high)
+	return draw.Short(low) + ".." + draw.Short(high)
 }

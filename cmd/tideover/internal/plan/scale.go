@@ -1,111 +1,14 @@
 package plan
 
-import (
-	"math"
-	"time"
-)
-
-// scale maps durations to the way from 0 to 1, the same for all that is drawn
-// beside each other.
-type scale struct {
-	low, high time.Duration // low is where a logarithmic scale begins; shorter ones are at 0 too
-	log       bool
-}
+import "github.com/tideover/tideover/cmd/tideover/internal/draw"
 
 // delayScale returns the scale on which every delay of the plans can be drawn.
-func delayScale(plans []Plan, log bool) scale {
-	s := scale{log: log}
+func delayScale(plans []Plan, log bool) draw.Scale {
+	s := draw.Scale{Log: log}
 	for _, p := range plans {
 		for _, r := range p.Retries {
-			s.include(r.Low, r.Delay, r.High)
+			s.Include(r.Low, r.Delay, r.High)
 		}
 	}
 	return s
 }
-
-// include widens the scale. The shortest duration above zero is a little right
-// of a logarithmic scale's beginning, so that it can be seen.
-func (s *scale) include(ds ...time.Duration) {
-	for _, d := range ds {
-		s.high = max(s.high, d)
-		if low := max(d/2, 1); d > 0 && (s.low == 0 || low < s.low) {
-			s.low = low
-		}
-	}
-}
-
-func (s scale) at(d time.Duration) float64 {
-	switch {
-	case s.high == 0 || d <= 0:
-		return 0
-	case !s.log:
-		return float64(d) / float64(s.high)
-	case d <= s.low:
-		return 0
-	}
-	return math.Log(float64(d)/float64(s.low)) / math.Log(float64(s.high)/float64(s.low))
-}
-
-// ticks returns round durations to label the scale with, about n of them.
-func (s scale) ticks(n int) []time.Duration {
-	var out []time.Duration
-	if s.log {
-		if out = s.within(decades); len(out) < 3 {
-			out = s.within(steps)
-		}
-		return thin(out, n)
-	}
-	step := s.step(n)
-	for i := range int(s.high/step) + 1 { // n at most
-		out = append(out, multiply(step, i))
-	}
-	return out
-}
-
-// within returns the durations that a logarithmic scale has room for.
-func (s scale) within(ds []time.Duration) (out []time.Duration) {
-	for _, d := range ds {
-		if d > s.low && d <= s.high {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// step returns the distance between the ticks of a linear scale.
-func (s scale) step(n int) time.Duration {
-	for _, d := range steps {
-		if s.high/d < time.Duration(n) {
-			return d
-		}
-	}
-	return s.high/time.Duration(n) + 1
-}
-
-// thin leaves out ticks until there are n at most.
-func thin(ds []time.Duration, n int) []time.Duration {
-	every := max(1, (len(ds)+n-1)/n)
-	var out []time.Duration
-	for i := 0; i < len(ds); i += every {
-		out = append(out, ds[i])
-	}
-	return out
-}
-
-// steps are the round distances between ticks, and decades the round points of
-// a logarithmic scale.
-var steps, decades = func() (steps, decades []time.Duration) {
-	for d := time.Duration(1); d < 10*time.Second; d *= 10 {
-		steps = append(steps, d, 2*d, 5*d)
-		decades = append(decades, d)
-	}
-	for _, n := range []int{10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200} {
-		steps = append(steps, time.Duration(n)*time.Second)
-	}
-	decades = append(decades, 10*time.Second, time.Minute, 10*time.Minute, time.Hour, 10*time.Hour)
-	for d := day; d < 100_000*day; d *= 10 {
-		steps = append(steps, d, 2*d, 5*d)
-		decades = append(decades, 4*d)
-	}
-	return steps, decades
-}()

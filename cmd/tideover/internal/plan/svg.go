@@ -1,11 +1,12 @@
 package plan
 
 import (
-	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
 )
 
 // The drawing's measures, in pixels.
@@ -21,12 +22,6 @@ const (
 	monoLine  = 114 // characters of a policy's text that fit in a line
 	softLine  = 118 // and about so many of other text
 )
-
-// colours of the policies, on a light ground and on a dark one.
-var colours = [...][2]string{
-	{"#0969da", "#58a6ff"}, {"#d1501b", "#ff9a5c"}, {"#1a7f37", "#4ac26b"}, {"#8250df", "#bc8cff"},
-	{"#b08800", "#e3b341"}, {"#0e7c86", "#39c5cf"}, {"#bf3989", "#ff80c8"}, {"#57606a", "#a8b3bf"},
-}
 
 // drawing collects the parts of an SVG.
 type drawing struct {
@@ -53,7 +48,7 @@ func SVG(w io.Writer, plans []Plan, log bool) error {
 	for i, p := range plans {
 		names[i] = p.Name
 	}
-	d.printf("<title id=\"title\">%s</title>\n", escape("Retry plan: "+strings.Join(names, "; ")))
+	d.printf("<title id=\"title\">%s</title>\n", draw.Escape("Retry plan: "+strings.Join(names, "; ")))
 	d.style()
 	d.printf(`<rect class="ground" width="%d" height="%.0f"/>`+"\n", svgWidth, high)
 	_, err := io.WriteString(w, d.String()+body+"</svg>\n")
@@ -63,13 +58,7 @@ func SVG(w io.Writer, plans []Plan, log bool) error {
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
 
 func (d *drawing) text(class string, x, y float64, s string) {
-	d.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", class, x, y, escape(s))
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // into memory
-	return b.String()
+	d.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", class, x, y, draw.Escape(s))
 }
 
 func (d *drawing) style() {
@@ -92,8 +81,8 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu San
 .limit { stroke-width: 1.5; fill: none; stroke-dasharray: 4 3 }
 .never { opacity: .3 }
 `)
-	used := min(len(d.plans), len(colours))
-	for i, c := range colours[:used] {
+	used := min(len(d.plans), len(draw.Colours))
+	for i, c := range draw.Colours[:used] {
 		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[0], i, c[0])
 	}
 	d.WriteString(`@media (prefers-color-scheme: dark) {
@@ -103,7 +92,7 @@ text { fill: #e6edf3 }
 .grid { stroke: #3d444d }
 .dot { stroke: #0d1117 }
 `)
-	for i, c := range colours[:used] {
+	for i, c := range draw.Colours[:used] {
 		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[1], i, c[1])
 	}
 	d.WriteString("}\n</style>\n")
@@ -112,11 +101,11 @@ text { fill: #e6edf3 }
 // legend names the policies and gives their sums.
 func (d *drawing) legend() {
 	for i, p := range d.plans {
-		c := i % len(colours)
+		c := i % len(draw.Colours)
 		d.printf(`<rect class="f%d" x="%d" y="%.1f" width="12" height="12" rx="3"/>`+"\n", c, svgMargin, d.y)
 		name := p.Name
 		if d.many() {
-			name = letter(i) + "  " + name
+			name = draw.Letter(i) + "  " + name
 		}
 		d.text("name", svgMargin+20, d.y+11, clip(name, 100))
 		d.y += lineHigh
@@ -133,7 +122,7 @@ func (d *drawing) many() bool { return len(d.plans) > 1 }
 
 // lines writes a text in as many lines as it takes.
 func (d *drawing) lines(class, text string, width int) {
-	for line := range strings.SplitSeq(strings.TrimSuffix(wrap(text, width, ""), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(draw.Wrap(text, width, ""), "\n"), "\n") {
 		d.text(class, svgMargin+20, d.y+11, line)
 		d.y += lineHigh
 	}
@@ -143,7 +132,7 @@ func (d *drawing) lines(class, text string, width int) {
 func (p *Plan) summary() string {
 	s := p.waits()
 	if p.WorstCase > 0 {
-		s += fmt.Sprintf(" The worst case is %s in all.", short(p.WorstCase))
+		s += fmt.Sprintf(" The worst case is %s in all.", draw.Short(p.WorstCase))
 	}
 	return s
 }
@@ -157,10 +146,10 @@ func (d *drawing) delays() {
 	d.heading("Delay before each retry", "line: without jitter, shade: what jitter makes of it")
 	s := delayScale(d.plans, d.log)
 	bottom := d.y + plotHigh
-	at := func(t time.Duration) float64 { return bottom - s.at(t)*plotHigh }
-	for _, t := range s.ticks(6) {
+	at := func(t time.Duration) float64 { return bottom - s.At(t)*plotHigh }
+	for _, t := range s.Ticks(6) {
 		d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, at(t), svgWidth-svgRight)
-		d.text("end", svgLeft-8, at(t)+4, short(t))
+		d.text("end", svgLeft-8, at(t)+4, draw.Short(t))
 	}
 	slot := plotWidth / float64(rows)
 	every := max(1, int(26/slot+0.999))
@@ -176,7 +165,7 @@ func (d *drawing) delays() {
 // column draws the delays of one policy: a range with a mark for each retry,
 // and a thin line through the marks.
 func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
-	p, c := &d.plans[i], i%len(colours)
+	p, c := &d.plans[i], i%len(draw.Colours)
 	wide := min(slot*0.72/float64(len(d.plans)), 34)
 	middle := func(n int) float64 {
 		return svgLeft + (float64(n)+0.5)*slot + (float64(i)-float64(len(d.plans)-1)/2)*wide*1.15
@@ -194,7 +183,7 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 	for n, r := range p.Retries {
 		x := middle(n)
-		d.printf(`<g%s><title>%s</title>`, never(r), escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), draw.Escape(p.tip(r)))
 		top := min(at(r.High), at(r.Low)-1)
 		if r.Low != r.High {
 			d.printf(`<rect class="band f%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f"/>`,
@@ -210,13 +199,13 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 
 // tip is what a reader sees who points at a retry.
 func (p *Plan) tip(r Retry) string {
-	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, short(r.Delay))
+	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, draw.Short(r.Delay))
 	if r.Low != r.High {
 		s += fmt.Sprintf(" (%s)", span(r.Low, r.High))
 	}
 	s += fmt.Sprintf("; %s so far", span(r.Sum.Low, r.Sum.High))
 	if p.Sampled {
-		s += "; sample " + short(r.Sample)
+		s += "; sample " + draw.Short(r.Sample)
 	}
 	if r.Never {
 		s += "; can't happen"
@@ -247,25 +236,25 @@ func (d *drawing) heading(s, key string) {
 
 // timeline draws when each attempt starts if all of them fail at once.
 func (d *drawing) timeline() {
-	s := scale{log: d.log}
+	s := draw.Scale{Log: d.log}
 	for _, p := range d.plans {
 		for _, r := range p.Retries {
-			s.include(r.Sum.Low, r.Sum.Delay, r.Sum.High)
+			s.Include(r.Sum.Low, r.Sum.Delay, r.Sum.High)
 		}
 	}
-	if s.high == 0 {
+	if s.High == 0 {
 		return
 	}
 	d.heading("When the attempts start, if each fails at once", "dot: without jitter, shade: earliest to latest")
 	bottom := d.y + laneHigh*float64(len(d.plans)) + 4
-	at := func(t time.Duration) float64 { return svgLeft + s.at(t)*plotWidth }
-	ticks := s.ticks(9)
+	at := func(t time.Duration) float64 { return svgLeft + s.At(t)*plotWidth }
+	ticks := s.Ticks(9)
 	if d.log {
 		ticks = append([]time.Duration{0}, ticks...) // where the first attempt is
 	}
 	for _, t := range ticks {
 		d.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`+"\n", at(t), d.y, bottom)
-		d.text("mid", at(t), bottom+16, short(t))
+		d.text("mid", at(t), bottom+16, draw.Short(t))
 	}
 	for i := range d.plans {
 		d.lane(i, d.y+laneHigh*(float64(i)+0.5)+2, s, at)
@@ -275,11 +264,11 @@ func (d *drawing) timeline() {
 
 // lane draws the timeline of one policy: a dot for each attempt, on the range
 // in which it starts.
-func (d *drawing) lane(i int, y float64, s scale, at func(time.Duration) float64) {
-	p, c := &d.plans[i], i%len(colours)
+func (d *drawing) lane(i int, y float64, s draw.Scale, at func(time.Duration) float64) {
+	p, c := &d.plans[i], i%len(draw.Colours)
 	d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, y, svgWidth-svgRight)
 	if d.many() {
-		d.text("end", svgLeft-12, y+4, letter(i))
+		d.text("end", svgLeft-12, y+4, draw.Letter(i))
 	}
 	for _, r := range p.Retries { // below all dots
 		if left, right := at(r.Sum.Low), at(r.Sum.High); r.Sum.Low != r.Sum.High {
@@ -288,7 +277,7 @@ func (d *drawing) lane(i int, y float64, s scale, at func(time.Duration) float64
 		}
 	}
 	for _, r := range p.Retries {
-		d.printf(`<g%s><title>%s</title>`, never(r), escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), draw.Escape(p.tip(r)))
 		d.printf(`<circle class="dot f%d" cx="%.1f" cy="%.1f" r="4"/>`, c, at(r.Sum.Delay), y)
 		if p.Sampled {
 			d.printf(`<circle class="sample s%d" cx="%.1f" cy="%.1f" r="3"/>`, c, at(r.Sum.Sample), y)
@@ -296,9 +285,9 @@ func (d *drawing) lane(i int, y float64, s scale, at func(time.Duration) float64
 		d.WriteString("</g>\n")
 	}
 	d.printf(`<circle class="dot f%d" cx="%.1f" cy="%.1f" r="4"><title>%s, first attempt</title></circle>`+"\n",
-		c, at(0), y, escape(p.Name))
-	if t := p.Policy.TotalTimeout; t > 0 && t <= s.high {
+		c, at(0), y, draw.Escape(p.Name))
+	if t := p.Policy.TotalTimeout; t > 0 && t <= s.High {
 		d.printf(`<path class="limit s%d" d="M%.1f %.1fv%d"><title>total-timeout=%s</title></path>`+"\n",
-			c, at(t), y-laneHigh/2+2, laneHigh-4, short(t))
+			c, at(t), y-laneHigh/2+2, laneHigh-4, draw.Short(t))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
 )
 
 // Style says how text is laid out.
@@ -24,8 +26,8 @@ const leastBar = 12
 type view struct {
 	width  int
 	glyphs glyphs
-	paint  paint
-	scale  scale
+	paint  draw.Paint
+	scale  draw.Scale
 	rule   string // between policies that stand side by side
 	many   bool
 }
@@ -35,7 +37,7 @@ type view struct {
 func Text(w io.Writer, plans []Plan, s Style) error {
 	v := &view{
 		width: s.Width, glyphs: unicodeGlyphs, rule: "│",
-		paint: paint{s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
+		paint: draw.Paint{On: s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
 	}
 	if s.Width == 0 {
 		v.width = 80
@@ -56,24 +58,16 @@ func Text(w io.Writer, plans []Plan, s Style) error {
 	return err
 }
 
-// letter returns the name by which the parts of the output refer to a policy.
-func letter(i int) string {
-	if i < 26 {
-		return string(rune('A' + i))
-	}
-	return letter(i/26-1) + letter(i%26)
-}
-
 func (v *view) titles(b *strings.Builder, plans []Plan) {
 	for i, p := range plans {
 		indent := ""
 		if v.many {
-			fmt.Fprintf(b, "%s  ", v.paint.strong(i, letter(i)))
+			fmt.Fprintf(b, "%s  ", v.paint.Strong(i, draw.Letter(i)))
 			indent = "   "
 		}
 		text := p.Policy.String()
 		if p.Name != text {
-			fmt.Fprint(b, v.paint.bold(p.Name))
+			fmt.Fprint(b, v.paint.Bold(p.Name))
 			if p.Use != "" {
 				fmt.Fprint(b, ": ", p.Use)
 			}
@@ -95,7 +89,7 @@ func (v *view) table(b *strings.Builder, plans []Plan) {
 		used = max(used, utf8.RuneCountInString(l))
 	}
 	width := max(v.width-used-2, leastBar)
-	b.WriteString("\n" + v.paint.dim(lines[0]) + "\n")
+	b.WriteString("\n" + v.paint.Dim(lines[0]) + "\n")
 	for i, l := range lines[1:] {
 		if i < len(p.Retries) {
 			l += strings.Repeat(" ", used-utf8.RuneCountInString(l)+2) + v.bar(p, 0, p.Retries[i], width)
@@ -118,7 +112,7 @@ func (v *view) tables(b *strings.Builder, plans []Plan) {
 			lines = numbers(plans[first:first+n], v.rule)
 		}
 		b.WriteString("\n" + v.headings(lines[0], plans[first:first+n], first) + "\n")
-		b.WriteString(v.paint.dim(lines[0]) + "\n")
+		b.WriteString(v.paint.Dim(lines[0]) + "\n")
 		for _, l := range lines[1:] {
 			b.WriteString(l + "\n")
 		}
@@ -136,11 +130,11 @@ func (v *view) headings(line string, plans []Plan, first int) string {
 			before = len("retry") + 2 // the first group has the numbers in front
 		}
 		before = min(before, 4+len("retry"))
-		title := clip(letter(first+i)+"  "+plans[i].Name, width-before-2)
+		title := clip(draw.Letter(first+i)+"  "+plans[i].Name, width-before-2)
 		if i > 0 {
-			b.WriteString(v.paint.dim(v.rule))
+			b.WriteString(v.paint.Dim(v.rule))
 		}
-		b.WriteString(strings.Repeat(" ", before) + v.paint.strong(first+i, title))
+		b.WriteString(strings.Repeat(" ", before) + v.paint.Strong(first+i, title))
 		if i < len(plans)-1 {
 			b.WriteString(strings.Repeat(" ", width-before-len(title)))
 		}
@@ -232,13 +226,13 @@ func (p *Plan) row(n int) []string {
 		return p.columns("", "", "", "")
 	}
 	r := p.Retries[n]
-	delay := short(r.Delay)
+	delay := draw.Short(r.Delay)
 	if r.Never {
 		delay += "*"
 	} else if p.starred() {
 		delay += " "
 	}
-	return p.columns(delay, span(r.Low, r.High), span(r.Sum.Low, r.Sum.High), short(r.Sample))
+	return p.columns(delay, span(r.Low, r.High), span(r.Sum.Low, r.Sum.High), draw.Short(r.Sample))
 }
 
 // mostRetries returns how many retries the longest list has.
@@ -255,7 +249,7 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 	if rows == 0 {
 		return
 	}
-	name := len(letter(len(plans) - 1))
+	name := len(draw.Letter(len(plans) - 1))
 	width := max(v.width-len("retry")-2-name-2, leastBar)
 	b.WriteString("\n")
 	for n := range rows {
@@ -264,8 +258,8 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 			if n >= len(p.Retries) {
 				continue
 			}
-			l := fmt.Sprintf("%*s", name, letter(i))
-			fmt.Fprintf(b, "%5s  %s  %s\n", label, v.paint.colour(i, l), v.bar(&p, i, p.Retries[n], width))
+			l := fmt.Sprintf("%*s", name, draw.Letter(i))
+			fmt.Fprintf(b, "%5s  %s  %s\n", label, v.paint.Colour(i, l), v.bar(&p, i, p.Retries[n], width))
 			label = ""
 		}
 	}
@@ -274,7 +268,7 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 
 // legend explains the bars.
 func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
-	if v.scale.high == 0 {
+	if v.scale.High == 0 {
 		return
 	}
 	parts := []string{v.glyphs.mark + " delay"}
@@ -293,18 +287,18 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 	if never {
 		parts = append(parts, "* can't happen")
 	}
-	full := "full length " + short(v.scale.high)
-	if v.scale.log {
-		full = fmt.Sprintf("logarithmic from %s to %s", short(v.scale.low), short(v.scale.high))
+	full := "full length " + draw.Short(v.scale.High)
+	if v.scale.Log {
+		full = fmt.Sprintf("logarithmic from %s to %s", draw.Short(v.scale.Low), draw.Short(v.scale.High))
 	} else if v.crushed(plans, width) {
 		full += " (try --log)"
 	}
 	line := strings.Join(append(parts, full), "   ")
 	pad := max(v.width-utf8.RuneCountInString(line), 0)
 	if v.many {
-		pad = len("retry") + 2 + len(letter(len(plans)-1)) + 2
+		pad = len("retry") + 2 + len(draw.Letter(len(plans)-1)) + 2
 	}
-	b.WriteString(strings.Repeat(" ", pad) + v.paint.dim(line) + "\n")
+	b.WriteString(strings.Repeat(" ", pad) + v.paint.Dim(line) + "\n")
 }
 
 // notes writes the sentences, each policy's apart.
@@ -315,54 +309,29 @@ func (v *view) notes(b *strings.Builder, plans []Plan) {
 		}
 		indent := ""
 		if v.many {
-			b.WriteString(v.paint.strong(i, letter(i)) + "  ")
-			indent = strings.Repeat(" ", len(letter(i))+2)
+			b.WriteString(v.paint.Strong(i, draw.Letter(i)) + "  ")
+			indent = strings.Repeat(" ", len(draw.Letter(i))+2)
 		}
 		notes := p.Notes()
 		if !v.many {
-			b.WriteString(wrap(strings.Join(notes, "\n"), v.width, ""))
+			b.WriteString(draw.Wrap(strings.Join(notes, "\n"), v.width, ""))
 			continue
 		}
-		b.WriteString(strings.TrimPrefix(wrap(strings.Join(notes, " "), v.width, indent), indent))
+		b.WriteString(strings.TrimPrefix(draw.Wrap(strings.Join(notes, " "), v.width, indent), indent))
 	}
-}
-
-// wrap breaks each line at the width and indents all.
-func wrap(text string, width int, indent string) string {
-	var b strings.Builder
-	for line := range strings.SplitSeq(text, "\n") {
-		col := 0
-		for word := range strings.FieldsSeq(line) {
-			switch {
-			case col == 0:
-				b.WriteString(indent)
-				col = len(indent)
-			case col+1+len(word) > width:
-				b.WriteString("\n" + indent)
-				col = len(indent)
-			default:
-				b.WriteString(" ")
-				col++
-			}
-			b.WriteString(word)
-			col += len(word)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }
 
 // List writes what each preset is for and its text.
 func List(w io.Writer, plans []Plan, s Style) error {
-	paint := paint{s.Colour}
+	paint := draw.Paint{On: s.Colour}
 	width := 0
 	for _, p := range plans {
 		width = max(width, len(p.Name))
 	}
 	var b strings.Builder
 	for _, p := range plans {
-		fmt.Fprintf(&b, "%s%s  %s\n", paint.bold(p.Name), strings.Repeat(" ", width-len(p.Name)), p.Use)
-		fmt.Fprintf(&b, "%s  %s\n", strings.Repeat(" ", width), paint.dim(p.Policy.String()))
+		fmt.Fprintf(&b, "%s%s  %s\n", paint.Bold(p.Name), strings.Repeat(" ", width-len(p.Name)), p.Use)
+		fmt.Fprintf(&b, "%s  %s\n", strings.Repeat(" ", width), paint.Dim(p.Policy.String()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

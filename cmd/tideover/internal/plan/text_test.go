@@ -128,12 +128,3 @@ func TestList(t *testing.T) {
 	}
 	golden(t, "presets.txt", b.Bytes())
 }
-
-func TestLetter(t *testing.T) {
-	t.Parallel()
-	for i, want := range map[int]string{0: "A", 25: "Z", 26: "AA", 51: "AZ", 52: "BA", 701: "ZZ", 702: "AAA"} {
-		if got := letter(i); got != want {
-			t.Errorf("letter(%d) = %q, want %q", i, got, want)
-		}
-	}
-}

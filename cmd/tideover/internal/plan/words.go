@@ -9,6 +9,8 @@ import (
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
 )
 
 // Notes says in sentences what the numbers do not show: the sums, and what else
@@ -35,21 +37,21 @@ func (p *Plan) waits() string {
 		return p.unlisted()
 	}
 	t := p.Total
-	s := fmt.Sprintf("%s wait %s in all", count(n, "retry", "retries"), short(t.Delay))
+	s := fmt.Sprintf("%s wait %s in all", count(n, "retry", "retries"), draw.Short(t.Delay))
 	if n == 1 {
-		s = "1 retry waits " + short(t.Delay)
+		s = "1 retry waits " + draw.Short(t.Delay)
 	}
 	switch {
 	case t.Low == t.High:
 	case t.Low == t.Delay:
-		s += fmt.Sprintf(", %s at worst", short(t.High))
+		s += fmt.Sprintf(", %s at worst", draw.Short(t.High))
 	case t.High == t.Delay:
-		s += fmt.Sprintf(", %s at best", short(t.Low))
+		s += fmt.Sprintf(", %s at best", draw.Short(t.Low))
 	default:
-		s += fmt.Sprintf(", %s at best and %s at worst", short(t.Low), short(t.High))
+		s += fmt.Sprintf(", %s at best and %s at worst", draw.Short(t.Low), draw.Short(t.High))
 	}
 	if p.Sampled && p.Whole() {
-		s += fmt.Sprintf("; %s in the sample", short(t.Sample))
+		s += fmt.Sprintf("; %s in the sample", draw.Short(t.Sample))
 	}
 	if !p.Whole() {
 		return s + ". " + p.unlisted()
@@ -87,11 +89,11 @@ func (p *Plan) longest() string {
 	case each == 0:
 		return "The attempts' own time comes on top: there is no attempt-timeout."
 	case p.WorstCase == 0:
-		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", short(each))
+		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", draw.Short(each))
 	case n == 1:
-		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", short(each), short(p.WorstCase))
+		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", draw.Short(each), draw.Short(p.WorstCase))
 	}
-	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", short(each), short(p.WorstCase))
+	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", draw.Short(each), draw.Short(p.WorstCase))
 	if t := p.Policy.TotalTimeout; t > 0 && p.WorstCase == t {
 		return s + ", where the total-timeout cuts it off."
 	}
@@ -104,7 +106,7 @@ func (p *Plan) timeout() string {
 	if total == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("total-timeout=%s ends the call with all attempts and waits", short(total))
+	s := fmt.Sprintf("total-timeout=%s ends the call with all attempts and waits", draw.Short(total))
 	if p.Policy.AttemptTimeout == 0 {
 		s += ", so that is the worst case"
 	}
@@ -119,7 +121,7 @@ func (p *Plan) timeout() string {
 		n = k - 1
 	}
 	if k := p.reach.slow; k > 0 && p.Policy.AttemptTimeout > 0 && (n == retry.Unlimited || k <= n) {
-		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", short(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
+		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", draw.Short(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
 	}
 	return s
 }
@@ -171,9 +173,9 @@ func (p *Plan) throttled() string {
 			delays = append(delays, "...")
 			break
 		}
-		delays = append(delays, short(d))
+		delays = append(delays, draw.Short(d))
 	}
-	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", short(base), strings.Join(delays, ", "))
+	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", draw.Short(base), strings.Join(delays, ", "))
 	if t.Random() {
 		s += ", before jitter"
 	}
@@ -192,9 +194,9 @@ func (p *Plan) server() string {
 		return "" // the same for all policies; the help says it
 	}
 	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
-		short(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
+		draw.Short(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
 	if slack := p.Policy.ServerSlack; slack > 0 {
-		s += fmt.Sprintf(", with %s of slack", short(slack))
+		s += fmt.Sprintf(", with %s of slack", draw.Short(slack))
 	}
 	return s + ". A longer one ends the call."
 }
@@ -229,7 +231,7 @@ func (p *Plan) hedge() string {
 	if h == (retry.Hedge{}) {
 		return ""
 	}
-	when := "has not ended after " + short(h.After)
+	when := "has not ended after " + draw.Short(h.After)
 	if h.Percentile > 0 {
 		when = fmt.Sprintf("is slower than %s%% of the recent successes", decimal(h.Percentile))
 	}
@@ -242,7 +244,7 @@ func (p *Plan) reset() string {
 	if p.Policy.ResetAfter == 0 {
 		return ""
 	}
-	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", short(p.Policy.ResetAfter))
+	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", draw.Short(p.Policy.ResetAfter))
 }
 
 func count(n int, one, many string) string {

@@ -1,6 +1,7 @@
-package plan
+package draw
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -27,10 +28,10 @@ func TestShort(t *testing.T) {
 		{10 * day, "10d"},
 		{8*day + 12*time.Hour, "8d12h"},
 		{400 * day, "1.1y"},
-		{forever, "292y"},
+		{math.MaxInt64, "292y"},
 	} {
-		if got := short(tt.d); got != tt.want {
-			t.Errorf("short(%d) = %q, want %q", tt.d, got, tt.want)
+		if got := Short(tt.d); got != tt.want {
+			t.Errorf("Short(%d) = %q, want %q", tt.d, got, tt.want)
 		}
 	}
 }

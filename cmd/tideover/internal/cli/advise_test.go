@@ -1,0 +1,86 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim/advise"
+)
+
+// smallService is a service that is simulated in no time.
+var smallService = []string{"advise", "--rate", "10", "--latency", "50ms", "--errors", "5%", "--outage", "5s", "--seeds", "2"}
+
+func TestAdvise(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, append(smallService, "--success", "98%", "--load", "1.5")...)
+	policy, _, _ := strings.Cut(got.out, "\n")
+	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.code != 0 || got.stderr != "" {
+		t.Fatalf("%d %q: %v\n%s", got.code, got.stderr, err, got.out)
+	}
+	for _, want := range []string{"It reaches the goal.", "wanted: success >= 98 %, load <= 1.50", "Why\n  retries ", "compared with one attempt", "ordinary: better: success 95"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("nothing about %q in\n%s", want, got.out)
+		}
+	}
+}
+
+func TestAdviseJSON(t *testing.T) {
+	t.Parallel()
+	args := append(smallService, "--success", "98%", "--seed", "3", "--json")
+	first, second := tideover(t, append(args, "--workers", "1")...), tideover(t, args...)
+	if first.out != second.out || first.code != 0 {
+		t.Errorf("twice the same: %+v\n%+v", first, second)
+	}
+	var a advise.Advice
+	if err := json.Unmarshal([]byte(first.out), &a); err != nil || !a.Reached || len(a.Outcomes) != 3 || len(a.Reasons) == 0 {
+		t.Errorf("%v: %s", err, first.out)
+	}
+}
+
+func TestAdviseOfWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, append(smallService, "--through", "99.9%", "--deadline", "1s")...)
+	for _, want := range []string{"It does not reach the goal, and neither does any other of the", "  outage: success of 99.9 % is wanted, ", "is reached"} {
+		if !strings.Contains(got.out, want) || got.code != codeMissed {
+			t.Errorf("%d, nothing about %q in\n%s", got.code, want, got.out)
+		}
+	}
+}
+
+func TestAdviseOfAScenario(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "advise", "contention", "--success", "95%", "--seeds", "2")
+	if got.code != 0 || !strings.Contains(got.out, "contention") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAdviseMistakes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args string
+		want string
+	}{
+		{"", "the goal: say what is wanted"},
+		{"--success 99%", "the service: say --rate and --latency"},
+		{"--rate 10 --latency 1s", "the goal: say what is wanted"},
+		{"--rate -1 --latency 1s --success 99%", "rate: -1"},
+		{"--rate 10 --capacity 5 --latency 1s --success 99%", "capacity: 5 is not above the rate"},
+		{"--rate 10 --latency 1s --success 101%", `"101%" is not a share`},
+		{"--rate 10 --latency 1s --success 1", "success: 1 is not a share below 1"},
+		{"--rate 10 --latency 1s --load 0.5", "amplification: 0.5 is below 1"},
+		{"--rate 10 --latency 1s --success 99% --seeds 1", "seeds: 1"},
+		{"outage --rate 10 --success 99%", "--rate is of a service that is described by flags"},
+		{"nowhere --success 99%", "nowhere"},
+		{"herd hedge --recovery 1s", "recovery: nothing in scenario"},
+	} {
+		got := tideover(t, append([]string{"advise"}, strings.Fields(test.args)...)...)
+		if got.code != codeOwn || !strings.Contains(got.stderr, test.want) || got.out != "" {
+			t.Errorf("advise %s: %d\n%s%s\nwant %q", test.args, got.code, got.out, got.stderr, test.want)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// quickSim is a scenario that takes no time.
+const quickSim = `name: quick
+duration: 5s
+drain: 5s
+clients: {count: 20, arrivals: open, rate: 40}
+services:
+  - name: shop
+    workers: 4
+    latency: {distribution: exponential, mean: 20ms}
+failures:
+  - {kind: outage, from: 1s, until: 2s}
+policies:
+  naive: fixed(100ms) attempts=3
+  careful: exponential(100ms..1s) jitter=full attempts=3
+`
+
+// longSim is one that takes hours.
+const longSim = `duration: 1h
+clients: {count: 1000, arrivals: open, rate: 200000}
+services: [{name: shop, workers: 10000, latency: {distribution: constant, mean: 20ms}}]
+bucket: 1s
+policies: [default, http]
+`
+
+// scenarioFile writes a scenario, and returns its name.
+func scenarioFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestSimLists(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "sim")
+	wantCode(t, got, 0)
+	n := 0
+	for name, about := range sim.Presets {
+		n++
+		wantIn(t, "list", got.out, name)
+		wantIn(t, "list", strings.Join(strings.Fields(got.out), " "), about)
+	}
+	if n < 8 {
+		t.Errorf("there are %d scenarios", n)
+	}
+}
+
+func TestSimShowsAFileToStartFrom(t *testing.T) {
+	t.Parallel()
+	for name := range sim.Presets {
+		shown := tideover(t, "sim", "--show", name)
+		wantCode(t, shown, 0)
+		again := tideover(t, "sim", "--show", scenarioFile(t, shown.out))
+		wantCode(t, again, 0)
+		if again.out != shown.out {
+			t.Errorf("%s: --show of what --show printed is\n%s\nwant\n%s", name, again.out, shown.out)
+		}
+	}
+	got := tideover(t, "sim", "--show", "herd", "--policy", "mine=http")
+	wantIn(t, "output", got.out, "policies:\n  mine: exponential(1s..32s) jitter=20% attempts=4\n")
+}
+
+func TestSimRuns(t *testing.T) {
+	t.Parallel()
+	file := scenarioFile(t, quickSim)
+	cmd, _ := command(t, "sim", file, "--policy", "fast=fixed(1ms) attempts=2", "--seeds", "3")
+	cmd.Env = append(cmd.Env, "COLUMNS=110", "LC_ALL=C.UTF-8")
+	got := finish(t, cmd)
+	wantCode(t, got, 0)
+	for _, part := range []string{
+		"quick", "From 1s to 2s, shop refuses every call.", "A  naive", "B  careful", "C  fast", "success", "peak in 100ms", "±", "░", "█",
+		"Means over 3 seeds from 0 on", "outage, from 1s to 2s",
+	} {
+		wantIn(t, "output", got.out, part)
+	}
+	if got.stderr != "" || strings.Contains(got.out, "\x1b") {
+		t.Errorf("a pipe gets stderr %q, and output %q", got.stderr, got.out)
+	}
+	for line := range strings.Lines(got.out) {
+		if n := utf8.RuneCountInString(line); n > 111 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	plain := tideover(t, "sim", file, "--ascii")
+	if i := strings.IndexFunc(plain.out, func(r rune) bool { return r > 0x7e }); i >= 0 || plain.code != 0 {
+		t.Errorf("--ascii prints %q", plain.out)
+	}
+}
+
+// TestSimIsTheSameEveryTime compares bytes of processes.
+func TestSimIsTheSameEveryTime(t *testing.T) {
+	t.Parallel()
+	file := scenarioFile(t, quickSim)
+	args := []string{"sim", file, "--json", "--seed", "7", "--seeds", "4"}
+	first := tideover(t, append(args, "--workers", "1")...)
+	wantCode(t, first, 0)
+	for _, workers := range []string{"1", "2", "7", "0"} {
+		if got := tideover(t, append(args, "--workers", workers)...); got.out != first.out {
+			t.Errorf("--workers %s prints something else", workers)
+		}
+	}
+	if got := tideover(t, "sim", file, "--json", "--seed", "8", "--seeds", "4"); got.out == first.out {
+		t.Error("another seed prints the same")
+	}
+}
+
+// simKeys are the keys of --json, which others have come to rely on.
+var simKeys = []string{
+	"amplification", "bucket_s", "calls", "calls_per_client", "cdf", "events", "fairness", "give_up_s", "goodput", "half", "hedges", "last_s", "mean", "name",
+	"never_recovers", "offered", "p50_s", "p999_s", "p99_s", "peak", "peak_ratio", "peak_retries", "policy", "recovery_s", "results", "s", "scenario", "seed", "seeds",
+	"series", "share", "success", "versus", "waiting", "wasted", "load", "attempts", "all", "unfinished", "gave_up",
+}
+
+func TestSimJSON(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "sim", scenarioFile(t, quickSim), "--json")
+	wantCode(t, got, 0)
+	var report sim.Report
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Scenario != "quick" || report.Seeds != 5 || len(report.Results) != 2 || report.Results[1].Name != "careful" || report.Results[1].Versus == nil {
+		t.Errorf("report = %+v", report)
+	}
+	keys := map[string]bool{}
+	d := json.NewDecoder(strings.NewReader(got.out))
+	var all any
+	if err := d.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	collectKeys(all, keys)
+	for _, k := range simKeys {
+		if !keys[k] {
+			t.Errorf("--json has no %s", k)
+		}
+	}
+	for k := range keys {
+		if !slices.Contains(simKeys, k) {
+			t.Errorf("--json has %s, which the test does not know", k)
+		}
+	}
+}
+
+func collectKeys(v any, keys map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			keys[k] = true
+			if k != "gave_up" { // whose keys are reasons
+				collectKeys(e, keys)
+			}
+		}
+	case []any:
+		for _, e := range v {
+			collectKeys(e, keys)
+		}
+	}
+}
+
+func TestSimWritesFiles(t *testing.T) {
+	t.Parallel()
+	file, dir := scenarioFile(t, quickSim), t.TempDir()
+	svg, html := filepath.Join(dir, "x.svg"), filepath.Join(dir, "x.html")
+	got := tideover(t, "sim", file, "--policy", "it's=http", "--svg", svg, "--html", html)
+	wantCode(t, got, 2) // an apostrophe is not in a name
+	got = tideover(t, "sim", file, "--policy", "more=http attempts=2", "--svg", svg, "--html", html)
+	wantCode(t, got, 0)
+	wantIn(t, "output", got.out, "success")
+	data, err := os.ReadFile(svg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(data)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(html)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "page", string(page), "tideover sim "+file+" --policy &#39;more=http attempts=2&#39; --seed 0 --seeds 5")
+	out := tideover(t, "sim", file, "--policy", "more=http attempts=2", "--svg", "-")
+	if out.out != string(data) {
+		t.Error("--svg - prints something else than --svg FILE writes")
+	}
+	again := tideover(t, "sim", file, "--policy", "more=http attempts=2", "--seed", "0", "--seeds", "5", "--html", html)
+	wantCode(t, again, 0)
+	if second, _ := os.ReadFile(html); !bytes.Equal(second, page) {
+		t.Error("the command on the page makes another page")
+	}
+	nowhere := tideover(t, "sim", file, "--html", filepath.Join(dir, "no", "x.html"))
+	wantCode(t, nowhere, 125)
+	if nowhere.out != "" {
+		t.Error("it was run for a page that has no place")
+	}
+	folder := tideover(t, "sim", file, "--svg", dir)
+	wantCode(t, folder, 125)
+	wantIn(t, "output", folder.out, "success") // which would be lost
+	wantIn(t, "stderr", folder.stderr, "--svg: ")
+}
+
+func TestSimRefuses(t *testing.T) {
+	t.Parallel()
+	file := scenarioFile(t, quickSim)
+	bad := scenarioFile(t, strings.NewReplacer("count: 20", "count: 0", "workers: 4", "workrs: 4", "until: 2s", "until: 1s", "naive: fixed", "naive: fxed").Replace(quickSim))
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"a scenario that is not possible, with all lines", []string{bad}, 2, []string{
+			"mine.yaml:4:18: clients.count: 0 is not between", `mine.yaml:7:5: services[0]: key "workrs" is unknown; did you mean "workers"?`,
+			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
+		}},
+		{"no such scenario", []string{"herdd"}, 125, []string{`there is no scenario "herdd"`, "herd, outage"}},
+		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},
+		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is another`}},
+		{"a policy without its flag", []string{"herd", "http"}, 125, []string{"write --policy before it"}},
+		{"a policy that is none", []string{"herd", "-p", "nope"}, 2, []string{`"nope" is neither a preset`}},
+		{"two that are none", []string{"herd", "-p", "nope", "-p", "http atempts=3"}, 2, []string{`"nope"`, `"atempts"`}},
+		{"a policy that is there", []string{file, "-p", "naive=http"}, 2, []string{`policy "naive"`, "already"}},
+		{"a policy that can't be simulated", []string{"herd", "-p", "http reset-after=1m"}, 2, []string{"reset-after"}},
+		{"a policy that writers can't have", []string{"contention", "-p", "http attempt-timeout=1s"}, 2, []string{"attempt-timeout"}},
+		{"no seeds", []string{"herd", "--seeds", "0"}, 125, []string{"--seeds: 0 is not"}},
+		{"too many seeds", []string{"herd", "--seeds", "1000000"}, 2, []string{"seeds: 1e+06 is not between"}},
+		{"no scenario", []string{"--json"}, 125, []string{"--json needs a scenario"}},
+		{"two outputs", []string{"herd", "--json", "--svg", "-"}, 125, []string{"both want standard output"}},
+		{"plain characters of nothing", []string{"herd", "--json", "--ascii"}, 125, []string{"--ascii is for the table"}},
+		{"a page on standard output", []string{"herd", "--html", "-"}, 125, []string{"--html"}},
+		{"no name for a file", []string{"herd", "--svg", ""}, 125, []string{"--svg: no file is named"}},
+		{"seeds of nothing", []string{"herd", "--show", "--seeds", "3"}, 125, []string{"--seeds has no effect with --show"}},
+		{"no such flag", []string{"herd", "--nope"}, 125, []string{"unknown flag"}},
+	} {
+		got := tideover(t, append([]string{"sim"}, tt.args...)...)
+		if got.code != tt.code || got.out != "" {
+			t.Errorf("%s: exit code %d, want %d; stdout %q, stderr %q", tt.name, got.code, tt.code, got.out, got.stderr)
+		}
+		for _, part := range tt.want {
+			wantIn(t, tt.name, got.stderr, part)
+		}
+	}
+}
+
+// TestSimStopsAtOnce watches the progress at a terminal, and ends it there.
+func TestSimStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "x.html")
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		terminal, end, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd, _ := command(t, "sim", scenarioFile(t, longSim), "--seeds", "3", "--html", page)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, end
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = end.Close()
+		said := readUntil(t, terminal, "simulated 0 of 6 runs")
+		sent := time.Now()
+		_ = cmd.Process.Signal(sig)
+		rest, _ := io.ReadAll(terminal) // until the other end is closed
+		_ = cmd.Wait()
+		_ = terminal.Close()
+		if took := time.Since(sent); took > 10*time.Second {
+			t.Errorf("%v: it took %v to end", sig, took)
+		}
+		if want := 128 + int(sig); cmd.ProcessState.ExitCode() != want {
+			t.Errorf("%v: exit code %d, want %d", sig, cmd.ProcessState.ExitCode(), want)
+		}
+		wantIn(t, "stderr", said+string(rest), "\r\x1b[Ktideover: interrupted after 0 of 6 runs; nothing was written")
+		if _, err := os.Stat(page); err == nil || out.Len() > 0 {
+			t.Errorf("%v: something was written: %q", sig, out.String())
+		}
+	}
+}
+
+// readUntil reads until there is the text.
+func readUntil(t *testing.T, r io.Reader, text string) string {
+	t.Helper()
+	var all []byte
+	for buf := make([]byte, 1024); !bytes.Contains(all, []byte(text)); {
+		n, err := r.Read(buf)
+		if all = append(all, buf[:n]...); err != nil {
+			t.Fatalf("read %q: %v", all, err)
+		}
+	}
+	return string(all)
+}
+
+func TestSimOnATerminal(t *testing.T) {
+	t.Parallel()
+	file := scenarioFile(t, quickSim)
+	for _, tt := range []struct {
+		env    string
+		colour bool
+	}{{"X=", true}, {"NO_COLOR=1", false}, {"TERM=dumb", false}} {
+		cmd, _ := command(t, "sim", file, "--seeds", "2")
+		cmd.Env = append(cmd.Env, "TERM=xterm", "NO_COLOR=", "LC_ALL=C.UTF-8", tt.env)
+		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := io.ReadAll(terminal) // until the other end is closed
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		_ = terminal.Close()
+		if got := strings.Contains(string(data), "\x1b[1;36m"); got != tt.colour {
+			t.Errorf("%s: colours are %v, want %v", tt.env, got, tt.colour)
+		}
+		if tt.colour {
+			continue
+		}
+		for line := range strings.Lines(string(data)) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 64 {
+				t.Errorf("%d columns on a terminal of 64: %q", n, line)
+			}
+		}
+	}
+}
+
+func TestSimHelp(t *testing.T) {
+	t.Parallel()
+	got := tideover(t, "sim", "--help")
+	wantCode(t, got, 0)
+	for _, part := range []string{"Exit codes:", "  2      ", "130 by Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
+		wantIn(t, "help", got.out, part)
+	}
+	for line := range strings.Lines(got.out) {
+		if flag := strings.HasPrefix(line, "  "); !flag && utf8.RuneCountInString(line) > 84 || strings.Contains(line, "%!") || strings.Contains(line, "SCENARIOS") {
+			t.Errorf("help has the line %q", line)
+		}
+	}
+}
+
+func TestSimCompletes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"sim", ""}, []string{"herd\t", "metastable\t"}},
+		{[]string{"sim", "herd", "--policy", ""}, []string{"http\t", "contention\t"}},
+	} {
+		got := tideover(t, append([]string{"__complete"}, tt.args...)...)
+		wantCode(t, got, 0)
+		for _, part := range tt.want {
+			wantIn(t, strings.Join(tt.args, " "), got.out, part)
+		}
+	}
+}

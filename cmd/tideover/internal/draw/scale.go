@@ -1,0 +1,101 @@
+package draw
+
+import (
+	"math"
+	"time"
+)
+
+// Scale maps durations to the way from 0 to 1, the same for all that is drawn
+// beside each other.
+type Scale struct {
+	Low, High time.Duration // Low is where a logarithmic scale begins; shorter ones are at 0 too
+	Log       bool
+}
+
+// Include widens the scale. The shortest duration above zero is a little right
+// of a logarithmic scale's beginning, so that it can be seen.
+func (s *Scale) Include(ds ...time.Duration) {
+	for _, d := range ds {
+		s.High = max(s.High, d)
+		if low := max(d/2, 1); d > 0 && (s.Low == 0 || low < s.Low) {
+			s.Low = low
+		}
+	}
+}
+
+// At returns how far along the scale a duration is.
+func (s Scale) At(d time.Duration) float64 {
+	switch {
+	case s.High == 0 || d <= 0:
+		return 0
+	case !s.Log:
+		return float64(d) / float64(s.High)
+	case d <= s.Low:
+		return 0
+	}
+	return math.Log(float64(d)/float64(s.Low)) / math.Log(float64(s.High)/float64(s.Low))
+}
+
+// Ticks returns round durations to label the scale with, about n of them.
+func (s Scale) Ticks(n int) []time.Duration {
+	var out []time.Duration
+	if s.Log {
+		if out = s.within(decades); len(out) < 3 {
+			out = s.within(steps)
+		}
+		return thin(out, n)
+	}
+	step := s.step(n)
+	for i := range int(s.High/step) + 1 { // n at most
+		out = append(out, step*time.Duration(i))
+	}
+	return out
+}
+
+// within returns the durations that a logarithmic scale has room for.
+func (s Scale) within(ds []time.Duration) (out []time.Duration) {
+	for _, d := range ds {
+		if d > s.Low && d <= s.High {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// step returns the distance between the ticks of a linear scale.
+func (s Scale) step(n int) time.Duration {
+	for _, d := range steps {
+		if s.High/d < time.Duration(n) {
+			return d
+		}
+	}
+	return s.High/time.Duration(n) + 1
+}
+
+// thin leaves out ticks until there are n at most.
+func thin(ds []time.Duration, n int) []time.Duration {
+	every := max(1, (len(ds)+n-1)/n)
+	var out []time.Duration
+	for i := 0; i < len(ds); i += every {
+		out = append(out, ds[i])
+	}
+	return out
+}
+
+// steps are the round distances between ticks, and decades the round points of
+// a logarithmic scale.
+var steps, decades = func() (steps, decades []time.Duration) {
+	for d := time.Duration(1); d < 10*time.Second; d *= 10 {
+		steps = append(steps, d, 2*d, 5*d)
+		decades = append(decades, d)
+	}
+	for _, n := range []int{10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200} {
+		steps = append(steps, time.Duration(n)*time.Second)
+	}
+	decades = append(decades, 10*time.Second, time.Minute, 10*time.Minute, time.Hour, 10*time.Hour)
+	for d := day; d < 100_000*day; d *= 10 {
+		steps = append(steps, d, 2*d, 5*d)
+		decades = append(decades, 4*d)
+	}
+	return steps, decades
+}()

@@ -1,0 +1,163 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/sim"
+)
+
+// figure is a drawing with the numbers in it.
+type figure struct {
+	ID      string
+	Title   string
+	Caption string
+	Heads   []string // of the table
+	Rows    [][]string
+
+	high float64 // of the drawing on the page; 0 means as high as most
+	plot func(panel) string
+}
+
+// pagePanel is small enough for a phone.
+var pagePanel = panel{wide: 440, high: 230, left: 52, right: 12, top: 8, bottom: 24}
+
+// SVG returns the drawing for the page.
+func (f figure) SVG() template.HTML {
+	p := pagePanel
+	p.high = cmp.Or(f.high, p.high)
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-labelledby="t-%s"><title id="t-%s">%s</title>%s</svg>`, //nolint:gosec // every text in it is escaped
+		p.wide, p.high, f.ID, f.ID, draw.Escape(f.Title+": "+f.Caption), f.plot(p)))
+}
+
+// overTime draws values of all policies over time, and lists some of them.
+func (v *View) overTime(f figure, pick func(*sim.Series) []float64, per float64) figure {
+	buckets := v.shown()
+	end := v.time(buckets)
+	all := make([][]float64, len(v.Report.Results))
+	top := 0.0
+	for i := range all {
+		values := pick(&v.Report.Results[i].Series)
+		all[i] = scaled(values[:min(buckets, len(values))], per)
+		top = max(top, highest(all[i], 0, buckets))
+	}
+	if top == 0 {
+		top = 1 // a line at the bottom says that there was nothing
+	}
+	f.plot = func(p panel) string {
+		c := &canvas{panel: p}
+		c.failures(v, end)
+		c.upright(top, compact)
+		c.along(draw.Scale{High: end}, int(p.wide/75))
+		for i, values := range all {
+			c.series(i, visible(v.name(i)), values, top)
+		}
+		return c.String()
+	}
+	f.Heads = append([]string{"from"}, v.names()...)
+	f.Rows = sampled(all, buckets, v.time)
+	return f
+}
+
+func scaled(values []float64, per float64) []float64 {
+	out := make([]float64, len(values))
+	for i, x := range values {
+		out[i] = x / per
+	}
+	return out
+}
+
+// tableRows is how many rows the table beside a drawing has.
+const tableRows = 20
+
+// sampled lists the highest values of equal stretches of time.
+func sampled(all [][]float64, buckets int, at func(int) time.Duration) (rows [][]string) {
+	n := min(buckets, tableRows)
+	for i := range n {
+		from, to := i*buckets/n, (i+1)*buckets/n
+		row := []string{draw.Short(at(from))}
+		for _, values := range all {
+			row = append(row, decimals(highest(values, from, to)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (v *View) names() (list []string) {
+	for i := range v.Report.Results {
+		list = append(list, visible(v.name(i)))
+	}
+	return list
+}
+
+func (v *View) loadFigure() figure {
+	f := figure{ID: "load", Title: "Offered load", Caption: fmt.Sprintf("attempts that reach %s per second, by buckets of %s", visible(v.target()), v.bucket())}
+	return v.overTime(f, func(s *sim.Series) []float64 { return s.Load }, v.Report.Bucket)
+}
+
+func (v *View) goodFigure() figure {
+	f := figure{ID: "goodput", Title: "Goodput", Caption: fmt.Sprintf("calls that succeed per second, by buckets of %s", v.bucket())}
+	return v.overTime(f, func(s *sim.Series) []float64 { return s.Goodput }, v.Report.Bucket)
+}
+
+func (v *View) queueFigure() figure {
+	f := figure{ID: "queue", Title: "Queue", Caption: "calls that wait in the queues of services"}
+	return v.overTime(f, func(s *sim.Series) []float64 { return s.Waiting }, 1)
+}
+
+// cdfFigure draws how long calls took that succeeded. It has no plot if none did.
+func (v *View) cdfFigure() figure {
+	f := figure{ID: "latency", Title: "Latency", Caption: "share of the calls that succeeded within the time, which is on a logarithmic scale; all seeds together"}
+	s := draw.Scale{Log: true}
+	for i := range v.Report.Results {
+		for _, p := range v.Report.Results[i].CDF {
+			if p.Share >= 0.01 { // or one lucky call would take half of the scale
+				s.Include(seconds(p.Seconds))
+			}
+		}
+	}
+	if s.High == 0 {
+		return f // nothing succeeded
+	}
+	f.plot = func(p panel) string {
+		c := &canvas{panel: p}
+		c.upright(1, func(f float64) string { return fmt.Sprintf("%.0f%%", 100*f) })
+		c.along(s, 6)
+		for i := range v.Report.Results {
+			var d strings.Builder
+			for n, point := range v.Report.Results[i].CDF {
+				op := "L"
+				if n == 0 {
+					op = "M"
+				}
+				fmt.Fprintf(&d, "%s%.1f %.1f", op, c.x(s.At(seconds(point.Seconds))), c.y(point.Share))
+			}
+			c.line(i, visible(v.name(i)), d.String())
+		}
+		return c.String()
+	}
+	f.Heads = append([]string{"share"}, v.names()...)
+	for _, q := range []float64{0.5, 0.9, 0.95, 0.99, 0.999, 1} {
+		row := []string{share.value(q)}
+		for i := range v.Report.Results {
+			row = append(row, quantile(v.Report.Results[i].CDF, q))
+		}
+		f.Rows = append(f.Rows, row)
+	}
+	return f
+}
+
+// quantile returns the time within which the share of the calls succeeded.
+func quantile(points []sim.Point, q float64) string {
+	for _, p := range points {
+		if p.Share >= q {
+			return draw.Short(seconds(p.Seconds))
+		}
+	}
+	return "-"
+}

@@ -1,0 +1,184 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/sim"
+)
+
+// maxFile is more than is read of a file.
+const maxFile = 1 << 21
+
+// File is a scenario with the policies that go through it.
+type File struct {
+	Scenario sim.Scenario
+	Policies []sim.Contestant
+}
+
+// Read reads the scenario in a file.
+func Read(name string) (File, error) {
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder; want a file", name)
+	}
+	if err != nil {
+		return File{}, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return File{}, err
+	}
+	return Parse(name, data)
+}
+
+// Parse reads a scenario from YAML. Its keys are those of [sim.Scenario], and
+// policies. Everything that is wrong is in the error, with its line.
+func Parse(name string, data []byte) (File, error) {
+	d := config.NewDocument(name, data)
+	if err := d.Err(); err != nil {
+		return File{}, err
+	}
+	r := &reader{places: map[string]config.Place{}, broken: map[string]bool{}}
+	var f File
+	if d.Root.Empty() {
+		d.Root.Bad("the file is empty; tideover sim --show outage prints one to start from")
+		return f, d.Err()
+	}
+	r.file(d.Root, &f)
+	f.Scenario.Name = cmp.Or(f.Scenario.Name, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
+	if err := f.Scenario.Validate(); err != nil {
+		r.report(d.Root, err)
+		r.report(d.Root, alone(f.Policies))
+	} else if len(f.Policies) > 0 {
+		r.report(d.Root, Check(f.Scenario, f.Policies))
+	}
+	if err := d.Err(); err != nil {
+		return File{}, err
+	}
+	return f, nil
+}
+
+// alone reports what is wrong with policies, whatever the scenario.
+func alone(cs []sim.Contestant) error {
+	var errs []error
+	for i, c := range cs {
+		if err := c.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", contestant(i), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check reports everything that keeps the contestants from going through the
+// scenario, which is valid.
+func Check(s sim.Scenario, cs []sim.Contestant) error {
+	// To run is to check first, and with this context no more than that. The run
+	// is a small one of the same kind, because a large one takes long to set up.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := sim.Run(ctx, small(s), cs, sim.Options{Seeds: 1, Workers: 1})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return errors.Unwrap(err)
+}
+
+// small returns a scenario of the same kind with nobody in it to speak of.
+func small(s sim.Scenario) sim.Scenario {
+	tiny := sim.Scenario{Name: s.Name, Duration: time.Second}
+	switch {
+	case s.Writers != nil:
+		tiny.Writers = &sim.Writers{Count: 1, Hop: time.Millisecond}
+	case s.Group != nil:
+		tiny.Group = &sim.Group{Members: 1, Hop: time.Millisecond}
+	default:
+		tiny.Clients = sim.Clients{Count: 1, Arrivals: sim.Open, Rate: 1}
+		tiny.Services = []sim.Service{{Name: "service", Latency: sim.Latency{Distribution: sim.Constant, Mean: time.Millisecond}}}
+	}
+	return tiny
+}
+
+// Explain returns an error of [Check] with the policies' names.
+func (f File) Explain(err error) error {
+	var errs []error
+	for _, e := range flatten(err) {
+		text := oneLine(e.Error())
+		for i, c := range f.Policies {
+			if rest, ok := strings.CutPrefix(text, contestant(i)+": "); ok {
+				text = fmt.Sprintf("policy %q: %s", c.Name, rest)
+			}
+		}
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// Impossible reports whether an error is about what a file says, as opposed to
+// one that can't be read.
+func Impossible(err error) bool {
+	_, ok := errors.AsType[config.FieldErrors](err)
+	return ok
+}
+
+// report records the problems that the simulator has found, each where its field
+// is in the file. What could not be read is no second problem.
+func (r *reader) report(root config.Place, err error) {
+	if err == nil {
+		return
+	}
+	for _, e := range flatten(err) {
+		path, problem, _ := strings.Cut(e.Error(), ": ")
+		at, found := r.find(path)
+		if r.broken[at] {
+			continue
+		}
+		if !found {
+			root.Missing(path).Bad("%s", oneLine(problem))
+			continue
+		}
+		p := r.places[at]
+		if at != path && !strings.HasPrefix(path, "contestants[") {
+			p = p.Missing(path)
+		}
+		p.Bad("%s", oneLine(problem))
+	}
+}
+
+// find returns the part of a path that is in the file.
+func (r *reader) find(path string) (at string, ok bool) {
+	for path != "" {
+		if _, ok := r.places[path]; ok {
+			return path, true
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return "", false
+}
+
+// flatten returns the errors that were joined.
+func flatten(err error) (list []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return append(list, err)
+	}
+	for _, e := range joined.Unwrap() {
+		list = append(list, flatten(e)...)
+	}
+	return list
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

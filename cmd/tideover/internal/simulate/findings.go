@@ -1,0 +1,172 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/tideover/tideover/sim"
+)
+
+// mostFindings is how many sentences are worth reading.
+const mostFindings = 3
+
+// Findings returns what the report means in sentences, the most important first.
+// Each is looked up in it: a comparison is only there if it is no chance.
+func (v *View) Findings() []string {
+	var list []string
+	for _, say := range []func() string{v.recovers, v.succeeds, v.amplifies, v.peaks, v.hurries} {
+		if s := say(); s != "" && len(list) < mostFindings {
+			list = append(list, s)
+		}
+	}
+	switch {
+	case len(list) == 0 && len(v.Report.Results) == 1:
+		list = append(list, fmt.Sprintf("%s of the calls succeed.", v.say(byName("success"), 0)))
+	case v.Report.Seeds < 2 && len(v.Report.Results) > 1:
+		list = append(list, "One seed does not tell a difference from chance; take more with --seeds.")
+	case len(list) == 0 && len(v.Report.Results) > 1:
+		list = append(list, fmt.Sprintf("No difference between the policies is larger than chance in %d seeds.", v.Report.Seeds))
+	}
+	return list
+}
+
+// settles reports whether there are failures, and all end while calls still begin.
+func (v *View) settles() bool {
+	ends := false
+	for _, f := range v.Scenario.Failures {
+		if v.until(f) >= v.Scenario.Duration && !v.crowd() {
+			return false
+		}
+		ends = true
+	}
+	return ends
+}
+
+// recovers says who gets over the failures.
+func (v *View) recovers() string {
+	if !v.recoverable() {
+		return ""
+	}
+	var never, some, always []string
+	for i := range v.Report.Results {
+		r := &v.Report.Results[i]
+		switch lost := int(math.Round(r.NeverRecovers * float64(v.Report.Seeds))); lost {
+		case 0:
+			always = append(always, fmt.Sprintf("%s (after %s on average)", r.Name, second.value(r.Recovery.Mean)))
+		case v.Report.Seeds:
+			never = append(never, r.Name)
+		default:
+			some = append(some, fmt.Sprintf("%s (%s do)", r.Name, fraction(v.Report.Seeds-lost, v.Report.Seeds)))
+		}
+	}
+	if len(never)+len(some) == 0 {
+		return ""
+	}
+	seeds := fraction(v.Report.Seeds, v.Report.Seeds) + " seeds"
+	var parts []string
+	switch len(never) {
+	case 0:
+	case 1:
+		parts = append(parts, fmt.Sprintf("%s never recovers, in %s", never[0], seeds))
+	default:
+		parts = append(parts, fmt.Sprintf("%s never recover, in %s", and(never), seeds))
+	}
+	if len(some) > 0 {
+		parts = append(parts, "not all seeds recover with "+and(some))
+	}
+	if len(always) > 0 {
+		parts = append(parts, "all seeds recover with "+and(always))
+	}
+	return strings.Join(parts, "; ") + "."
+}
+
+// succeeds says who gets the most calls through.
+func (v *View) succeeds() string {
+	m := byName("success")
+	if most, least := v.extremes(m); v.get(m, most).Mean == 0 {
+		return "No call succeeds, whatever the policy."
+	} else if n := v.best(m); n >= 0 {
+		return fmt.Sprintf("%s gets the most calls through: %s, against %s with %s.",
+			v.name(n), v.say(m, n), v.say(m, least), v.name(least))
+	} else if v.apart(m, least) {
+		return fmt.Sprintf("%s gets the fewest calls through: %s, against %s with %s.", v.name(least), v.say(m, least), v.say(m, most), v.name(most))
+	}
+	return ""
+}
+
+// amplifies says who asks for least.
+func (v *View) amplifies() string {
+	m := byName("attempts/call")
+	n := v.best(m)
+	_, least := v.extremes(m)
+	if n < 0 {
+		return ""
+	}
+	text := "%s makes the fewest attempts per call: %s, against %s with %s."
+	if v.sameSuccess() && v.get(byName("success"), n).Mean > 0 {
+		text = "About as many calls succeed with each policy, and %s makes the fewest attempts for it: %s per call, against %s with %s."
+	}
+	return fmt.Sprintf(text, v.name(n), v.say(m, n), v.say(m, least), v.name(least))
+}
+
+// peaks says whose retries come in the smallest crowds.
+func (v *View) peaks() string {
+	m := byName("peak retries")
+	n := v.best(m)
+	_, worst := v.extremes(m)
+	if n < 0 {
+		return ""
+	}
+	return fmt.Sprintf("At the peak, %s makes %s retries in %s, and %s %s.", v.name(worst), v.say(m, worst), v.bucket(), v.name(n), v.say(m, n))
+}
+
+// hurries says who has the shortest tail, if that can be compared.
+func (v *View) hurries() string {
+	m := byName("latency p99")
+	n := v.best(m)
+	_, worst := v.extremes(m)
+	if n < 0 {
+		return ""
+	}
+	return fmt.Sprintf("99%% of the calls take %s or less with %s, and %s with %s.", v.say(m, n), v.name(n), v.say(m, worst), v.name(worst))
+}
+
+// extremes returns the best mean and the worst, whatever their intervals.
+func (v *View) extremes(m *measure) (best, worst int) {
+	for n := range v.Report.Results {
+		x := float64(m.better) * v.get(m, n).Mean
+		if x > float64(m.better)*v.get(m, best).Mean {
+			best = n
+		}
+		if x < float64(m.better)*v.get(m, worst).Mean {
+			worst = n
+		}
+	}
+	return best, worst
+}
+
+func byName(name string) *measure {
+	for i := range measures {
+		if measures[i].name == name {
+			return &measures[i]
+		}
+	}
+	return nil
+}
+
+func (v *View) name(n int) string { return v.Report.Results[n].Name }
+
+func (v *View) say(m *measure, n int) string { return m.unit.value(v.get(m, n).Mean) }
+
+// hasWaiting reports whether anybody has waited in a queue.
+func hasWaiting(r *sim.Report) bool {
+	for i := range r.Results {
+		for _, w := range r.Results[i].Series.Waiting {
+			if w > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,149 @@
+package simulate
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/sim"
+)
+
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed page.css
+	pageStyle string
+)
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// sheet is what the page shows.
+type sheet struct {
+	Policy   string // of what the page may load: nothing, and only this style
+	Style    template.CSS
+	Name     string
+	About    string
+	Findings []string
+	Seeds    string
+	Entrants []entrant
+	Rows     []sheetRow
+	Marked   bool
+	GaveUp   []sheetShares // by reason
+	Classes  []sheetShares // that succeeded, by priority
+	Fails    bool
+	Figures  []figure
+	Heat     []figure
+	Recovery *figure
+	Describe []string
+	YAML     string
+	Command  string
+}
+
+// entrant is a policy on the page.
+type entrant struct {
+	Hue          int
+	Name, Policy string
+	Breaker      bool
+}
+
+// sheetRow is a row of the table.
+type sheetRow struct {
+	Title, About string
+	Cells        []sheetCell
+}
+
+// sheetShares is a row of shares.
+type sheetShares struct {
+	Name   string
+	Shares []string
+}
+
+// shares lists what each policy has of each kind.
+func (v *View) shares(pick func(*sim.Result) map[string]float64) (rows []sheetShares) {
+	kinds := map[string]bool{}
+	for i := range v.Report.Results {
+		for k, f := range pick(&v.Report.Results[i]) {
+			kinds[k] = kinds[k] || f > 0
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		if !kinds[k] {
+			continue
+		}
+		row := sheetShares{Name: k}
+		for i := range v.Report.Results {
+			row.Shares = append(row.Shares, share.value(pick(&v.Report.Results[i])[k]))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+type sheetCell struct {
+	Value, Half, Note string
+	Best              bool
+}
+
+// HTML writes the report as a page that needs nothing else: no script, and nothing
+// from a network, which it also forbids itself.
+func HTML(w io.Writer, v *View) error {
+	style := pageStyle + hueVars(len(v.Report.Results))
+	sum := sha256.Sum256([]byte(style))
+	s := sheet{
+		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'",
+		Style:  template.CSS(style), //nolint:gosec // it is ours
+		Name:   visible(v.Scenario.Name), About: visible(v.Scenario.About), Seeds: v.seeds(),
+		YAML: File{Scenario: v.Scenario, Policies: v.Contestants}.YAML(), Command: v.Command,
+		Figures: []figure{v.loadFigure(), v.goodFigure()}, Fails: len(v.Scenario.Failures) > 0,
+	}
+	s.fill(v)
+	return pageTemplate.Execute(w, s)
+}
+
+func (s *sheet) fill(v *View) {
+	for _, text := range v.Findings() {
+		s.Findings = append(s.Findings, visible(text))
+	}
+	for _, text := range Describe(v.Scenario) {
+		s.Describe = append(s.Describe, visible(text))
+	}
+	for i, r := range v.Report.Results {
+		s.Entrants = append(s.Entrants, entrant{Hue: hue(i), Name: visible(r.Name), Policy: r.Policy, Breaker: v.Contestants[i].Breaker != nil})
+		s.Heat = append(s.Heat, v.heatFigure(i))
+	}
+	for _, m := range v.rows() {
+		row := sheetRow{Title: m.title(v), About: m.meaning(v)}
+		for i := range v.Report.Results {
+			c := v.cell(m, i)
+			s.Marked = s.Marked || c.best
+			row.Cells = append(row.Cells, sheetCell{c.value, c.half, c.note, c.best})
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	s.GaveUp = v.shares(func(r *sim.Result) map[string]float64 { return r.GaveUp })
+	s.Classes = v.shares(func(r *sim.Result) map[string]float64 { return r.ByPriority })
+	if hasWaiting(v.Report) {
+		s.Figures = append(s.Figures, v.queueFigure())
+	}
+	if f := v.cdfFigure(); f.plot != nil {
+		s.Figures = append(s.Figures, f)
+	}
+	if f := v.recoveryFigure(); v.recoverable() && v.someRecovery() {
+		s.Recovery = &f
+	}
+}
+
+// hueVars are the classes of the policies' colours on the page.
+func hueVars(policies int) string {
+	return hues(policies, 0) + swatches(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + hues(policies, 1) + swatches(policies, 1) + "}\n"
+}
+
+// swatches are the colours where there is no drawing.
+func swatches(policies, ground int) string {
+	return strings.NewReplacer(".f", ".b", "fill:", "background:", ".s", ".u", "stroke:", "border-color:").Replace(hues(policies, ground))
+}

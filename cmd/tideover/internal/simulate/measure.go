@@ -1,0 +1,155 @@
+package simulate
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/sim"
+)
+
+// unit is how a measure is written.
+type unit uint8
+
+const (
+	count  unit = iota // 1234
+	ratio              // 1.23
+	share              // 98.7 %
+	second             // 1.23s
+)
+
+// measure is a row of the table.
+type measure struct {
+	name   string // peaks name the bucket behind it
+	about  string
+	unit   unit
+	peak   bool // in a bucket
+	better int  // 1 if more is better, -1 if less is, 0 if neither
+	given  bool // of the calls that succeeded: better only if as many did
+	get    func(m *sim.Measures[sim.Estimate]) sim.Estimate
+}
+
+type all = sim.Measures[sim.Estimate]
+
+// measures are the rows of the table, the most telling first.
+var measures = []measure{
+	{name: "success", unit: share, better: 1, about: "share of the calls that succeeded", get: func(m *all) sim.Estimate { return m.Success }},
+	{name: "goodput/s", unit: ratio, better: 1, about: "calls that succeeded, per second", get: func(m *all) sim.Estimate { return m.Goodput }},
+	{name: "recovery", unit: second, better: -1, about: "from the end of the last failure until 95 % of the calls succeed again", get: func(m *all) sim.Estimate { return m.Recovery }},
+	{name: "attempts/call", unit: ratio, better: -1, about: "attempts that reached the last service, per call", get: func(m *all) sim.Estimate { return m.Amplification }},
+	{name: "hedges/call", unit: ratio, about: "attempts beside a slow one, per call", get: func(m *all) sim.Estimate { return m.Hedges }},
+	{name: "peak", unit: count, peak: true, better: -1, about: "most attempts that reached the last service in a bucket", get: func(m *all) sim.Estimate { return m.Peak }},
+	{name: "peak/mean", unit: ratio, peak: true, about: "that peak over the mean of the buckets from the first attempt to the last", get: func(m *all) sim.Estimate { return m.PeakRatio }},
+	{name: "peak retries", unit: count, peak: true, better: -1, about: "most retries in a bucket", get: func(m *all) sim.Estimate { return m.PeakRetries }},
+	{name: "wasted work", unit: share, better: -1, about: "share of the work whose caller had gone", get: func(m *all) sim.Estimate { return m.Wasted }},
+	{name: "latency p50", unit: second, better: -1, given: true, about: "half of the calls that succeeded took no longer", get: func(m *all) sim.Estimate { return m.P50 }},
+	{name: "latency p99", unit: second, better: -1, given: true, about: "99 % of them took no longer", get: func(m *all) sim.Estimate { return m.P99 }},
+	{name: "latency p99.9", unit: second, better: -1, given: true, about: "99.9 % of them took no longer", get: func(m *all) sim.Estimate { return m.P999 }},
+	{name: "unfinished", unit: share, about: "share of the calls that had not ended with the run", get: func(m *all) sim.Estimate { return m.Unfinished }},
+	{name: "time to fail", unit: second, about: "mean time of the calls that failed", get: func(m *all) sim.Estimate { return m.GiveUp }},
+	{name: "fairness", unit: ratio, better: 1, about: "of the clients' shares of success, by Jain's index; 1 is fair", get: func(m *all) sim.Estimate { return m.Fairness }},
+	{name: "last call ends", unit: second, better: -1, given: true, about: "after the start", get: func(m *all) sim.Estimate { return m.Last }},
+}
+
+// title is the name of the row, with the bucket in which a peak is counted.
+func (m *measure) title(v *View) string {
+	if m.peak {
+		return m.name + " in " + v.bucket()
+	}
+	return m.name
+}
+
+// meaning is what the row says.
+func (m *measure) meaning(v *View) string {
+	switch {
+	case m.name != "recovery" || !v.crowd():
+		return m.about
+	case len(v.Scenario.Failures) == 0:
+		return "from the start until 95 % of all calls have succeeded"
+	}
+	return "from the end of the last failure until 95 % of all calls have succeeded"
+}
+
+// value writes a number of the unit.
+func (u unit) value(f float64) string {
+	switch u {
+	case share:
+		return decimals(100*f) + "%"
+	case second:
+		return draw.Short(seconds(f))
+	case ratio:
+		return decimals(f)
+	default:
+		return grouped(int64(math.Round(f)))
+	}
+}
+
+// interval writes how far off a number may be, in as many places as the number.
+func (u unit) interval(e sim.Estimate) string {
+	switch u {
+	case share:
+		return strconv.FormatFloat(100*e.Half, 'f', places(100*e.Mean), 64)
+	case second:
+		return draw.Short(coarse(seconds(e.Half)))
+	case ratio:
+		return strconv.FormatFloat(e.Half, 'f', places(e.Mean), 64)
+	default:
+		return grouped(int64(math.Ceil(e.Half)))
+	}
+}
+
+// coarse leaves two digits of a duration.
+func coarse(d time.Duration) time.Duration {
+	g := time.Duration(1)
+	for d >= 100*g {
+		g *= 10
+	}
+	return d.Round(g)
+}
+
+// seconds returns a duration, however large the number is.
+func seconds(f float64) time.Duration {
+	return time.Duration(min(max(f*float64(time.Second), 0), math.MaxInt64/2))
+}
+
+// decimals writes a number with as many places as tell something.
+func decimals(f float64) string {
+	if a := math.Abs(f); a >= 1000 {
+		return grouped(int64(math.Round(f)))
+	} else if a > 0 && a < 0.00095 {
+		return strconv.FormatFloat(f, 'g', 2, 64)
+	}
+	if f > 99 && f < 100 { // which is not to be rounded to all of it
+		f = math.Floor(f*1000) / 1000
+	}
+	return strconv.FormatFloat(f, 'f', places(f), 64)
+}
+
+// places returns how many places of a number tell something. Nearly a hundred is
+// not a hundred, and the same goes for nothing.
+func places(f float64) int {
+	switch a := math.Abs(f); {
+	case a == 0 || a == 100 || a >= 1000:
+		return 0
+	case a >= 99.5 && a < 100:
+		return 3
+	case a >= 100:
+		return 0
+	case a >= 10:
+		return 1
+	case a >= 0.095:
+		return 2
+	default:
+		return 4
+	}
+}
+
+// grouped writes a whole number with its thousands apart.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,129 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+)
+
+// panel is a place to draw in, with room for labels around it.
+type panel struct {
+	wide, high, left, right, top, bottom float64
+}
+
+func (p panel) inside() (wide, high float64) {
+	return p.wide - p.left - p.right, p.high - p.top - p.bottom
+}
+
+// canvas is a drawing in a panel.
+type canvas struct {
+	strings.Builder
+	panel
+}
+
+func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
+
+func (c *canvas) text(class string, x, y float64, s string) {
+	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, draw.Escape(s))
+}
+
+// x and y return where a share of the way from left to right, or from the bottom up,
+// is.
+func (c *canvas) x(f float64) float64 {
+	wide, _ := c.inside()
+	return c.left + min(max(f, 0), 1)*wide
+}
+
+func (c *canvas) y(f float64) float64 {
+	_, high := c.inside()
+	return c.top + (1-min(max(f, 0), 1))*high
+}
+
+// upright draws the labels of a vertical axis that begins at zero.
+func (c *canvas) upright(top float64, write func(float64) string) {
+	for _, v := range nice(top, 5) {
+		at := c.y(v / top)
+		c.printf(`<path class="grid" d="M%.1f %.1fH%.1f"/>`, c.left, at, c.wide-c.right)
+		c.text("end", c.left-6, at+4, write(v))
+	}
+}
+
+// along draws the labels of a horizontal axis of time, below the panel.
+func (c *canvas) along(s draw.Scale, n int) {
+	for _, t := range s.Ticks(n) {
+		at := c.x(s.At(t))
+		c.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at, c.high-c.bottom, c.high-c.bottom+4)
+		c.text("mid", min(at, c.wide-c.right-8), c.high-c.bottom+17, draw.Short(t))
+	}
+}
+
+// failures shades the times at which something fails.
+func (c *canvas) failures(v *View, end time.Duration) {
+	for _, f := range v.Scenario.Failures {
+		from, to := c.x(float64(f.From)/float64(end)), c.x(float64(v.until(f))/float64(end))
+		c.printf(`<rect class="fail" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, draw.Escape(short(f)))
+	}
+}
+
+// series draws a line through values that are drawn at equal distances: in each
+// column of pixels the highest.
+func (c *canvas) series(n int, name string, values []float64, top float64) {
+	wide, _ := c.inside()
+	columns := max(min(len(values), int(wide)), 1)
+	var d strings.Builder
+	for i := range columns {
+		from := i * len(values) / columns
+		to := max((i+1)*len(values)/columns, from+1)
+		op := "L"
+		if i == 0 {
+			op = "M"
+		}
+		fmt.Fprintf(&d, "%s%.1f %.1f", op, c.x((float64(i)+0.5)/float64(columns)), c.y(highest(values, from, to)/top))
+	}
+	c.line(n, name, d.String())
+}
+
+// line draws the line of a policy. Each is thinner than the one before, so that
+// both are seen where they run together.
+func (c *canvas) line(n int, name, d string) {
+	c.printf(`<path class="line s%d" stroke-width="%.1f" d="%s"><title>%s</title></path>`, hue(n), max(3.4-0.65*float64(n), 1.4), d, draw.Escape(name))
+}
+
+// nice returns round numbers from 0 up to the top, about n of them.
+func nice(top float64, n int) (list []float64) {
+	if !(top > 0) || math.IsInf(top, 0) {
+		return []float64{0}
+	}
+	step := math.Pow(10, math.Floor(math.Log10(top/float64(n))))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if top/(step*m) <= float64(n) {
+			step *= m
+			break
+		}
+	}
+	for i := 0; float64(i)*step <= top*1.0001; i++ {
+		list = append(list, float64(i)*step)
+	}
+	return list
+}
+
+// compact writes a number in little room.
+func compact(f float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
+		if f >= u.size {
+			size := u.size
+			if u.name == "k" {
+				size = 1e3
+			}
+			return fmt.Sprintf("%.4g", f/size) + u.name
+		}
+	}
+	return fmt.Sprintf("%.4g", f)
+}

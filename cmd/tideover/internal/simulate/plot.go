@@ -1,0 +1,179 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+)
+
+// The measures of a plot in a terminal.
+const (
+	plotHigh  = 6
+	leastPlot = 20
+	mostPlot  = 120
+)
+
+// chart is a plot of load and goodput over time, the same scale for all policies.
+type chart struct {
+	width   int // columns
+	buckets int
+	top     float64 // per second
+	label   int     // width of the labels
+}
+
+func (p *page) chart() chart {
+	c := chart{buckets: p.v.shown()}
+	for i := range p.v.Report.Results {
+		s := &p.v.Report.Results[i].Series
+		c.top = max(c.top, highest(s.Load, 0, c.buckets), highest(s.Goodput, 0, c.buckets))
+	}
+	c.top /= p.v.Report.Bucket
+	c.label = max(utf8.RuneCountInString(rate(c.top)), 4)
+	c.width = min(max(p.width-c.label-2, leastPlot), mostPlot)
+	return c
+}
+
+func rate(f float64) string { return decimals(f) + "/s" }
+
+// highest returns the largest of some values.
+func highest(values []float64, from, to int) (top float64) {
+	for _, v := range values[min(from, len(values)):min(to, len(values))] {
+		top = max(top, v)
+	}
+	return top
+}
+
+// span returns the buckets that a column shows, at least one.
+func (c chart) span(column int) (from, to int) {
+	from = column * c.buckets / c.width
+	return from, max((column+1)*c.buckets/c.width, from+1)
+}
+
+// draw writes the plot of a policy.
+func (c chart) draw(p *page, n int) {
+	s := &p.v.Report.Results[n].Series
+	for row := plotHigh - 1; row >= 0; row-- {
+		label := ""
+		if row == plotHigh-1 {
+			label = rate(c.top)
+		}
+		p.WriteString(p.paint.Dim(fmt.Sprintf("%*s %s", c.label, label, p.signs.side)))
+		line := &run{paint: p.paint, n: n}
+		for column := range c.width {
+			from, to := c.span(column)
+			load := c.level(highest(s.Load, from, to) / p.v.Report.Bucket)
+			good := c.level(highest(s.Goodput, from, to) / p.v.Report.Bucket)
+			line.add(p.glyph(good-float64(row), load-float64(row)))
+		}
+		p.WriteString(line.String() + "\n")
+	}
+	c.axis(p)
+}
+
+// level returns a rate in rows.
+func (c chart) level(rate float64) float64 {
+	if c.top == 0 {
+		return 0
+	}
+	return rate / c.top * plotHigh
+}
+
+// kinds of cells.
+const (
+	blank = iota
+	full
+	light
+)
+
+// glyph returns what is in a cell, given how far above its bottom the levels are.
+func (p *page) glyph(good, load float64) (kind int, text string) {
+	switch n := len(p.signs.eighths); {
+	case good >= 1:
+		return full, p.signs.good
+	case load > max(good, 0.5): // the cell is the load's as far as goodput leaves it
+		return light, p.signs.load
+	case good > 0.5/float64(n):
+		return full, p.signs.eighths[min(int(math.Ceil(good*float64(n)-0.5)), n)-1]
+	case load > 0.02: // a little is not nothing
+		return light, p.signs.load
+	}
+	return blank, " "
+}
+
+// run writes cells, and a colour once for those that follow each other.
+type run struct {
+	strings.Builder
+	paint draw.Paint
+	n     int
+	kind  int
+	text  strings.Builder
+}
+
+func (r *run) add(kind int, text string) {
+	if kind != r.kind {
+		r.flush()
+		r.kind = kind
+	}
+	r.text.WriteString(text)
+}
+
+func (r *run) flush() {
+	text := r.text.String()
+	r.text.Reset()
+	switch r.kind {
+	case full:
+		text = r.paint.Colour(r.n, text)
+	case light:
+		text = r.paint.Faint(r.n, text)
+	}
+	r.WriteString(text)
+}
+
+// String returns the cells so far, without blanks at the end.
+func (r *run) String() string {
+	if r.kind == blank {
+		r.text.Reset()
+	}
+	r.flush()
+	return r.Builder.String()
+}
+
+// axis writes the time, and when something fails.
+func (c chart) axis(p *page) {
+	end := p.v.time(c.buckets)
+	column := func(t time.Duration) int {
+		return min(int(math.Ceil(float64(t)/float64(end)*float64(c.width)-1e-9)), c.width)
+	}
+	failed := []rune(strings.Repeat(" ", c.width))
+	for _, f := range p.v.Scenario.Failures {
+		from := column(f.From)
+		for i := from; i < max(column(min(p.v.until(f), end)), from+1) && i < c.width; i++ {
+			failed[i] = []rune(p.signs.failed)[0]
+		}
+	}
+	line := p.signs.corner + strings.Repeat(p.signs.bottom, c.width)
+	p.WriteString(p.paint.Dim(fmt.Sprintf("%*s %s", c.label, "0", line)) + "\n")
+	if text := strings.TrimRight(string(failed), " "); text != "" {
+		p.WriteString(p.paint.Dim(fmt.Sprintf("%*s  %s", c.label, "fail", text)) + "\n")
+	}
+	p.WriteString(p.paint.Dim(strings.Repeat(" ", c.label+2)+ticks(draw.Scale{High: end}, c.width, column)) + "\n")
+}
+
+// ticks writes times below the columns in which they are.
+func ticks(s draw.Scale, width int, column func(time.Duration) int) string {
+	line := []byte(strings.Repeat(" ", width))
+	free := 0
+	for _, t := range s.Ticks(max(width/9, 2)) {
+		text := draw.Short(t)
+		at := column(t)
+		if at >= free && at+len(text) <= width {
+			copy(line[at:], text)
+			free = at + len(text) + 1
+		}
+	}
+	return strings.TrimRight(string(line), " ")
+}

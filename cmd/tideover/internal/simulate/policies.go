@@ -1,0 +1,154 @@
+package simulate
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
+)
+
+// policiesKey is the key of a file that is not the scenario's.
+const policiesKey = "policies"
+
+// file reads a whole file.
+func (r *reader) file(root config.Place, f *File) {
+	to := reflect.ValueOf(&f.Scenario).Elem()
+	fields := fieldsOf(to.Type())
+	for name, at := range root.Keys(append(names(fields), policiesKey)) {
+		if name == policiesKey {
+			r.policies(at, f)
+			continue
+		}
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		r.value(at, to.FieldByIndex(fields[i].index))
+	}
+}
+
+// policies reads a list of policies, or a map of them by name.
+func (r *reader) policies(p config.Place, f *File) {
+	if p.IsList() {
+		items, _ := p.Items()
+		for _, at := range items {
+			if text, ok := at.Text(); ok {
+				r.policy(at, strings.Join(strings.Fields(text), " "), text, f)
+			}
+		}
+		return
+	}
+	for name, at := range p.Keys(nil) {
+		if at.IsMap() {
+			r.equipped(name, at, f)
+		} else if text, ok := at.Text(); ok {
+			r.policy(at, name, text, f)
+		}
+	}
+}
+
+// policy adds a policy, and returns it.
+func (r *reader) policy(at config.Place, name, text string, f *File) *sim.Contestant {
+	p, err := retry.Parse(text)
+	if err != nil {
+		at.Bad("%s", oneLine(err.Error()))
+		return nil
+	}
+	r.places[contestant(len(f.Policies))] = at
+	f.Policies = append(f.Policies, sim.Contestant{Name: name, Policy: p})
+	return &f.Policies[len(f.Policies)-1]
+}
+
+// equipment is a policy with what stands beside it.
+type equipment struct {
+	Policy  string       `yaml:"policy"`
+	Breaker *breakerKeys `yaml:"breaker"`
+}
+
+// breakerKeys are the fields of [breaker.Config], whose zero values mean the same.
+type breakerKeys struct {
+	Window              time.Duration `yaml:"window"`
+	WindowCalls         int           `yaml:"window-calls"`
+	FailureRate         float64       `yaml:"failure-rate"`
+	ConsecutiveFailures int           `yaml:"consecutive-failures"`
+	SlowCall            time.Duration `yaml:"slow-call"`
+	SlowRate            float64       `yaml:"slow-rate"`
+	MinCalls            int           `yaml:"min-calls"`
+	Open                string        `yaml:"open"` // a policy of which only the delays count
+	Probes              int           `yaml:"probes"`
+	ProbeSuccesses      int           `yaml:"probe-successes"`
+	ProbeTimeout        time.Duration `yaml:"probe-timeout"`
+}
+
+// equipped reads a policy that has a breaker.
+func (r *reader) equipped(name string, at config.Place, f *File) {
+	var e equipment
+	r.value(at, reflect.ValueOf(&e).Elem())
+	here, ok := r.places[at.Path()+".policy"]
+	if !ok {
+		at.Bad("%q is missing", "policy")
+		return
+	}
+	if r.broken[here.Path()] {
+		return
+	}
+	c := r.policy(here, name, e.Policy, f)
+	if c != nil && e.Breaker != nil {
+		r.places[contestant(len(f.Policies)-1)] = at
+		c.Breaker = e.Breaker.config(r.places[at.Path()+".breaker.open"])
+	}
+}
+
+// keysOf returns the keys of a breaker.
+func keysOf(c *breaker.Config) breakerKeys {
+	k := breakerKeys{
+		Window: c.Window, WindowCalls: c.WindowCalls, FailureRate: c.FailureRate, ConsecutiveFailures: c.ConsecutiveFailures,
+		SlowCall: c.SlowCall, SlowRate: c.SlowRate, MinCalls: c.MinCalls,
+		Probes: c.Probes, ProbeSuccesses: c.ProbeSuccesses, ProbeTimeout: c.ProbeTimeout,
+	}
+	if c.Open != (backoff.Schedule{}) {
+		k.Open = retry.Policy{Schedule: c.Open}.String()
+	}
+	return k
+}
+
+func (k *breakerKeys) config(open config.Place) *breaker.Config {
+	c := &breaker.Config{
+		Window: k.Window, WindowCalls: k.WindowCalls, FailureRate: k.FailureRate, ConsecutiveFailures: k.ConsecutiveFailures,
+		SlowCall: k.SlowCall, SlowRate: k.SlowRate, MinCalls: k.MinCalls,
+		Probes: k.Probes, ProbeSuccesses: k.ProbeSuccesses, ProbeTimeout: k.ProbeTimeout,
+	}
+	if k.Open == "" {
+		return c
+	}
+	p, err := retry.Parse(k.Open)
+	switch {
+	case err != nil:
+		open.Bad("%s", oneLine(err.Error()))
+	case p != retry.Policy{Schedule: p.Schedule}:
+		open.Bad("only delays count here, as in exponential(5s..1m) jitter=50%%")
+	}
+	c.Open = p.Schedule
+	return c
+}
+
+var flagName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+
+// ParsePolicy reads a policy as it stands on the command line: its text form or
+// the name of a preset, and before it, if it is to have another name, that name
+// and an equals sign.
+func ParsePolicy(text string) (sim.Contestant, error) {
+	name, rest, named := strings.Cut(text, "=")
+	if !named || !flagName.MatchString(name) || slices.Contains(retry.Keys(), name) {
+		name, rest = strings.Join(strings.Fields(text), " "), text
+	}
+	p, err := retry.Parse(rest)
+	if err != nil {
+		return sim.Contestant{}, err
+	}
+	return sim.Contestant{Name: name, Policy: p}, nil
+}

@@ -1,0 +1,113 @@
+package simulate
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// YAML returns the file as YAML, which [Parse] reads back. What is zero is left
+// out.
+func (f File) YAML() string {
+	var b strings.Builder
+	writeFields(&b, reflect.ValueOf(f.Scenario), "")
+	if len(f.Policies) > 0 {
+		b.WriteString(policiesKey + ":\n")
+	}
+	for _, c := range f.Policies {
+		if c.Breaker == nil {
+			fmt.Fprintf(&b, "  %s: %s\n", yamlText(c.Name), yamlText(c.Policy.String()))
+			continue
+		}
+		fmt.Fprintf(&b, "  %s:\n", yamlText(c.Name))
+		writeFields(&b, reflect.ValueOf(equipment{Policy: c.Policy.String()}), "    ")
+		if k := keysOf(c.Breaker); k != (breakerKeys{}) {
+			writeValue(&b, "breaker", reflect.ValueOf(k), "    ")
+		} else {
+			b.WriteString("    breaker: {}\n")
+		}
+	}
+	return b.String()
+}
+
+// writeFields writes the fields of a struct that are not zero, one a line.
+func writeFields(b *strings.Builder, v reflect.Value, indent string) {
+	for _, f := range fieldsOf(v.Type()) {
+		if at := v.FieldByIndex(f.index); !at.IsZero() {
+			writeValue(b, f.name, at, indent)
+		}
+	}
+}
+
+func writeValue(b *strings.Builder, name string, v reflect.Value, indent string) {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		fmt.Fprintf(b, "%s%s:\n", indent, name)
+		writeFields(b, v, indent+"  ")
+	case reflect.Slice, reflect.Array:
+		writeList(b, name, v, indent)
+	default:
+		fmt.Fprintf(b, "%s%s: %s\n", indent, name, yamlScalar(v))
+	}
+}
+
+// writeList writes structs below each other, and scalars in one line.
+func writeList(b *strings.Builder, name string, v reflect.Value, indent string) {
+	if v.Type().Elem().Kind() != reflect.Struct {
+		list := make([]string, v.Len())
+		for i := range list {
+			list[i] = yamlScalar(v.Index(i))
+		}
+		fmt.Fprintf(b, "%s%s: [%s]\n", indent, name, strings.Join(list, ", "))
+		return
+	}
+	fmt.Fprintf(b, "%s%s:\n", indent, name)
+	for i := range v.Len() {
+		var item strings.Builder
+		writeFields(&item, v.Index(i), indent+"    ")
+		fmt.Fprintf(b, "%s  - %s", indent, strings.TrimPrefix(item.String(), indent+"    "))
+	}
+}
+
+func yamlScalar(v reflect.Value) string {
+	switch {
+	case v.Type() == durationType:
+		return exact(time.Duration(v.Int()))
+	case v.Kind() == reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	case v.Kind() == reflect.String:
+		return yamlText(v.String())
+	}
+	return fmt.Sprint(v)
+}
+
+// exact writes a duration in the way of policies, and nothing of it is lost.
+func exact(d time.Duration) string {
+	s := strings.Replace(d.String(), "µ", "u", 1)
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// bare is what YAML takes for a text as it is.
+var bare = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9=()+%/. _-]*$`)
+
+// words are what it takes for something else.
+var words = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
+
+func yamlText(text string) string {
+	if bare.MatchString(text) && !words.MatchString(text) && strings.TrimSpace(text) == text {
+		return text
+	}
+	return strconv.QuoteToGraphic(text) // whose escapes YAML has, too
+}
