@@ -82,6 +82,21 @@ func (r *caller) rule(process uint32) *retry.HedgeRule {
 	return h
 }
 
+// lost says what follows an attempt that lost to somebody else's.
+func (r *caller) lost(s retry.State, account *limit.Call, own stream) retry.Decision {
+	account.Fail()
+	u := own.draw(forBackoff, uint64(s.Attempt))
+	var o retry.Outcome
+	if r.delay != nil {
+		o.Delay = max(r.delay(s, o, u), 0)
+	}
+	d := retry.DecideWithin(r.policy, s, o, 0, account, u)
+	if r.chained {
+		d.Prev = d.Wait
+	}
+	return d
+}
+
 // shutFor returns how long no target's breaker lets anybody through.
 func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
 	if r.breakers == nil {

@@ -136,14 +136,8 @@ func (w *group) heard(who uint32) {
 
 // lost is what follows an attempt that lost.
 func (w *group) lost(who uint32, m *member) {
-	m.account.Fail()
-	u := w.root.of(forBackoff, uint64(who)).draw(forBackoff, uint64(m.attempts))
 	s := retry.State{Attempt: int(m.attempts), Prev: m.prev, Elapsed: time.Duration(w.queue.now)}
-	var o retry.Outcome
-	if w.policy.delay != nil {
-		o.Delay = max(w.policy.delay(s, o, u), 0)
-	}
-	d := retry.DecideWithin(w.policy.policy, s, o, 0, &m.account, u)
+	d := w.policy.lost(s, &m.account, w.root.of(forBackoff, uint64(who)))
 	if d.Stop != 0 {
 		m.Abandon()
 		w.close(m, d.Stop)

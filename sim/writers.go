@@ -111,22 +111,13 @@ func (w *writers) answered(who uint32, x *writer) {
 		w.close(x, 0)
 		return
 	}
-	x.account.Fail()
-	u := w.root.of(forBackoff, uint64(who)).draw(forBackoff, uint64(x.attempts))
 	s := retry.State{Attempt: int(x.attempts), Prev: x.prev, Elapsed: time.Duration(w.queue.now)}
-	var o retry.Outcome
-	if w.policy.delay != nil {
-		o.Delay = max(w.policy.delay(s, o, u), 0)
-	}
-	d := retry.DecideWithin(w.policy.policy, s, o, 0, &x.account, u)
+	d := w.policy.lost(s, &x.account, w.root.of(forBackoff, uint64(who)))
 	if d.Stop != 0 {
 		w.close(x, d.Stop)
 		return
 	}
 	x.prev = d.Prev
-	if w.policy.chained {
-		x.prev = d.Wait
-	}
 	w.queue.add(int64(d.Wait), writerDue, who, 0)
 }
 
