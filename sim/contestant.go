@@ -49,8 +49,9 @@ func (c Contestant) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkContestants reports what is wrong with them together.
-func checkContestants(s Scenario, cs []Contestant) error {
+// Check reports everything that keeps contestants from going through a scenario,
+// as [Run] does before anything runs; whether that is valid itself is not asked.
+func Check(s Scenario, cs []Contestant) error {
 	var p problems
 	if len(cs) == 0 {
 		p.add("contestants", "there is none")

@@ -36,7 +36,7 @@ func (o Options) Validate() error {
 // not possible is refused before anything runs, with all problems at once. When
 // the context ends, Run stops at once and returns its cause.
 func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
-	if err := errors.Join(s.Validate(), checkContestants(s, contestants), o.Validate()); err != nil {
+	if err := errors.Join(s.Validate(), Check(s, contestants), o.Validate()); err != nil {
 		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
 	}
 	if o.Seeds == 0 {

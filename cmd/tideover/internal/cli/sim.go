@@ -252,7 +252,7 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 	if len(f.Policies) == 0 {
 		f.Policies = simulate.Policies(f.Scenario)
 	}
-	if err := simulate.Check(f.Scenario, f.Policies); err != nil {
+	if err := sim.Check(f.Scenario, f.Policies); err != nil {
 		return f, &codedError{f.Explain(err), codeImpossible}
 	}
 	return f, nil

@@ -2,14 +2,12 @@ package simulate
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/sim"
@@ -64,7 +62,7 @@ func Parse(name string, data []byte) (File, error) {
 		r.report(d.Root, err)
 		r.report(d.Root, alone(f.Policies))
 	} else if len(f.Policies) > 0 {
-		r.report(d.Root, Check(f.Scenario, f.Policies))
+		r.report(d.Root, sim.Check(f.Scenario, f.Policies))
 	}
 	if err := d.Err(); err != nil {
 		return File{}, err
@@ -83,36 +81,7 @@ func alone(cs []sim.Contestant) error {
 	return errors.Join(errs...)
 }
 
-// Check reports everything that keeps the contestants from going through the
-// scenario, which is valid.
-func Check(s sim.Scenario, cs []sim.Contestant) error {
-	// To run is to check first, and with this context no more than that. The run
-	// is a small one of the same kind, because a large one takes long to set up.
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := sim.Run(ctx, small(s), cs, sim.Options{Seeds: 1, Workers: 1})
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return errors.Unwrap(err)
-}
-
-// small returns a scenario of the same kind with nobody in it to speak of.
-func small(s sim.Scenario) sim.Scenario {
-	tiny := sim.Scenario{Name: s.Name, Duration: time.Second}
-	switch {
-	case s.Writers != nil:
-		tiny.Writers = &sim.Writers{Count: 1, Hop: time.Millisecond}
-	case s.Group != nil:
-		tiny.Group = &sim.Group{Members: 1, Hop: time.Millisecond}
-	default:
-		tiny.Clients = sim.Clients{Count: 1, Arrivals: sim.Open, Rate: 1}
-		tiny.Services = []sim.Service{{Name: "service", Latency: sim.Latency{Distribution: sim.Constant, Mean: time.Millisecond}}}
-	}
-	return tiny
-}
-
-// Explain returns an error of [Check] with the policies' names.
+// Explain returns an error of [sim.Check] with the policies' names.
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range flatten(err) {
