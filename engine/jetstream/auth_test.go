@@ -119,7 +119,7 @@ func TestCredentialsThatExpireAreRenewed(t *testing.T) {
 	nodes := natstest.Start(t, 1, natstest.WithAccess(o.config()))
 	path := filepath.Join(t.TempDir(), "user.creds")
 	o.writeCredentials(path, 3*time.Second)
-	log := openTest(t, Config{URL: nodes.URL(), Credentials: path, LeaseTime: 10 * time.Minute})
+	log := openTest(t, Config{URL: nodes.URL(), Credentials: path, LeaseTime: MaxLeaseTime})
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 1)
 	n := uint64(1)

@@ -24,7 +24,7 @@ func (s stream) batch(ctx context.Context, request getRequest, each func(message
 	for {
 		m, err := sub.NextMsgWithContext(during)
 		if err != nil {
-			return 0, s.c.transportError(ctx, s.name, s.c.wasCut(during, err))
+			return 0, s.unanswered(ctx, s.c.wasCut(during, err))
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":

@@ -98,7 +98,7 @@ func (b bucket) all(ctx context.Context) (records []record, revision uint64, err
 	case errors.Is(err, errNoMessage):
 		return nil, 0, nil // of a replica that has yet to hear of anything
 	case err != nil:
-		return nil, 0, fmt.Errorf("read bucket %s: %w", b.name, err)
+		return nil, 0, fmt.Errorf("read bucket %s: %w", b.name, b.deleted(err))
 	}
 	return records, revision, nil
 }

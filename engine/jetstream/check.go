@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"time"
 )
@@ -60,17 +59,22 @@ func Check(ctx context.Context, cfg Config) ([]Finding, error) {
 	return found, nil
 }
 
+// greetTime is how long somebody who only looks waits for a server to be there.
+const greetTime = 8 * time.Second
+
 func checkFromOutside(ctx context.Context, cfg Config) ([]Finding, error) {
 	who, err := cfg.identity()
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(ctx, cfg, who)
+	patience, cancel := context.WithTimeout(ctx, greetTime)
+	c, err := dial(patience, cfg, who)
+	cancel()
 	if err != nil {
 		return nil, err
 	}
 	defer c.nc.Close()
-	x := &examiner{findings: findings{redact: cfg.redact}, cfg: cfg, c: c, names: names(cfg.Name)}
+	x := &examiner{findings: findings{redact: cfg.redact}, cfg: cfg, c: c, names: names(cfg.Name), outside: true}
 	x.bucket = newBucket(c, x.names)
 	if x.second, err = openSecond(cfg); err != nil {
 		x.add(Broken, "make the folder, or mount its disk", "no member can start", "%v", err)
@@ -105,6 +109,9 @@ type examiner struct {
 	bucket   bucket
 	second   *second // nil means none
 	settings settings
+	outside  bool         // we are no member
+	dead     []string     // addresses where nobody answers
+	servers  []serverInfo // those that tell about themselves
 }
 
 func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
@@ -114,22 +121,36 @@ func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
 	x.checkConnection()
 	x.checkServers(ctx)
 	x.checkSecond()
+	x.dead = deadAddresses(ctx, x.cfg.URL)
 	exists, err := x.findSettings(ctx)
 	if err != nil {
-		x.add(Broken, "start the servers that are missing", "nothing can be recorded", "the settings of the cluster can't be read: %v", err)
+		x.add(Broken, "start the servers that are missing", "nothing can be recorded", "%s", x.withMissing(fmt.Sprintf("the settings of the cluster can't be read: %v", err)))
 	}
 	if exists {
-		x.checkStreams(ctx)
-		x.checkClocks(ctx)
-		x.checkTiming()
+		x.checkCluster(ctx)
 	}
+	x.checkAddresses()
 	return x.sorted(), ctx.Err()
+}
+
+// checkCluster looks at a cluster that is there.
+func (x *examiner) checkCluster(ctx context.Context) {
+	x.checkOrigin()
+	x.checkDifferences(ctx)
+	x.checkStreams(ctx)
+	x.checkClocks(ctx)
+	x.checkTiming()
+	if x.outside {
+		x.checkOwners(ctx)
+	}
 }
 
 // findSettings reports whether there is a cluster, and finds out how it was made.
 func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
+	asking, cancel := context.WithTimeout(ctx, electionTime)
+	defer cancel()
 	var r record
-	for a := range asks.Attempts(ctx, &err) {
+	for a := range asks.Attempts(asking, &err) {
 		if r, err = x.bucket.get(a.Context(), settingsKey); errors.Is(err, errGone) {
 			err = fmt.Errorf("%w: %w", errNoMessage, err) // there is no bucket either
 		}
@@ -152,7 +173,7 @@ func (x *examiner) checkNothing(ctx context.Context) {
 		x.add(Broken, "restore it from a backup", "no member can start", "stream %s was deleted, or its settings were", x.bucket.stream.name)
 		return
 	}
-	x.add(Note, "start a member, which creates it", "there is nothing to look at yet", "there is no cluster %s", x.cfg.Name)
+	x.checkTraces()
 }
 
 // checkConnection looks at how we are connected.
@@ -202,14 +223,4 @@ func (x *examiner) checkSecond() {
 		x.add(Broken, "see to the cause; the next snapshot makes the copies again",
 			"some snapshots have no second copy", "the last copy to the second place failed: %v", err)
 	}
-}
-
-// try writes into the second place.
-func (s *second) try() error {
-	f, err := os.CreateTemp(s.root(), tmpPrefix)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("is there room?")
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }

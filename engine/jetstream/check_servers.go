@@ -37,6 +37,7 @@ func (x *examiner) checkServers(ctx context.Context) {
 			"the servers do not tell about themselves: %v", err)
 		return
 	}
+	x.servers = servers
 	for _, s := range servers {
 		x.checkServerInfo(s)
 	}
@@ -68,6 +69,9 @@ type serverInfo struct {
 			SyncAlways   bool          `json:"sync_always"`
 			SyncInterval time.Duration `json:"sync_interval"`
 		} `json:"config"`
+		Meta struct {
+			Size int `json:"cluster_size"`
+		} `json:"meta_cluster"`
 	} `json:"data"`
 	skew time.Duration // of its clock from ours
 }

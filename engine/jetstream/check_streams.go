@@ -17,10 +17,10 @@ func (x *examiner) checkStreams(ctx context.Context) {
 	for n := range x.settings.Shards {
 		list = append(list, x.names.logStream(n))
 	}
-	each := make([]findings, len(list))
+	each, copies := make([]findings, len(list)), make([]copies, len(list))
 	inParallel(len(list), func(i int) {
 		each[i].redact = x.redact
-		x.checkStream(ctx, &each[i], stream{x.c, list[i]}, i > 1)
+		copies[i] = x.checkStream(ctx, &each[i], stream{x.c, list[i]}, i > 1)
 	})
 	same := map[Finding][]string{}
 	var order []Finding
@@ -36,6 +36,7 @@ func (x *examiner) checkStreams(ctx context.Context) {
 		found.What = fmt.Sprintf("%s: %s", streamNames(same[found], len(list)), found.What)
 		x.list = append(x.list, found)
 	}
+	x.checkCopies(copies)
 }
 
 func streamNames(names []string, all int) string {
@@ -49,7 +50,7 @@ func streamNames(names []string, all int) string {
 	}
 }
 
-func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog bool) {
+func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog bool) (c copies) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	info, err := s.info(ctx)
@@ -59,16 +60,16 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 			do = "restore it from a backup"
 		}
 		f.add(Broken, do, "what is in it can't be used", "%v", err)
-		return
+		return c
 	}
 	checkConfig(f, info.Config)
-	checkReplicas(f, info)
 	if isLog {
 		checkLogConfig(f, info)
 		if _, err := x.settings.logState(s, info); err != nil {
 			f.add(Broken, "see the text", "its shard can't be worked on", "%v", err)
 		}
 	}
+	return copiesOf(info)
 }
 
 // checkConfig looks at what somebody may have changed by hand.
@@ -109,42 +110,7 @@ func checkLogConfig(f *findings, info *natsjs.StreamInfo) {
 			"single messages may be deleted")
 	}
 	if c.MaxBytes > 0 && info.State.Bytes > uint64(c.MaxBytes)/5*4 {
-		f.add(Weak, "raise the limit, or see why snapshots do not cut the log",
+		f.add(Weak, "raise the limit ("+editLimit(c.Name)+"), or see why snapshots do not cut the log",
 			"when it is full nothing can be recorded", "%d of %d bytes are used", info.State.Bytes, c.MaxBytes)
 	}
-}
-
-// checkReplicas looks at how many servers may be lost.
-func checkReplicas(f *findings, info *natsjs.StreamInfo) {
-	want := info.Config.Replicas
-	if want < 3 {
-		f.add(Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
-			"without any one server nothing works, and what only it has is lost with its disk", "%d of 3 replicas", want)
-	}
-	if info.Cluster == nil || want < 2 {
-		return
-	}
-	good := 1 // the leader
-	var bad []string
-	for _, r := range info.Cluster.Replicas {
-		switch {
-		case r.Offline:
-			bad = append(bad, r.Name+" is offline")
-		case !r.Current:
-			bad = append(bad, fmt.Sprintf("%s is %d behind", r.Name, r.Lag))
-		default:
-			good++
-		}
-	}
-	if missing := want - 1 - len(info.Cluster.Replicas); missing > 0 {
-		bad = append(bad, fmt.Sprintf("%d are not placed", missing))
-	}
-	if len(bad) == 0 {
-		return
-	}
-	why := "one server less that may be lost"
-	if good <= want/2+1 {
-		why = "if one more server is lost, nothing can be recorded"
-	}
-	f.add(Weak, "start the servers that are missing; those that are behind catch up", why, "%d of %d replicas are current: %v", good, want, bad)
 }

@@ -2,12 +2,10 @@ package jetstream
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -19,9 +17,19 @@ const (
 	DefaultLeaseTime = 12 * time.Second
 )
 
-// MaxShards is the largest number of shards: the state of all must fit into one
-// answer of a server.
-const MaxShards = 512
+// The bounds of a [Config].
+const (
+	// MaxShards is the largest number of shards: the state of all must fit into one
+	// answer of a server.
+	MaxShards = 512
+
+	// MaxLeaseTime is the longest silence that can be waited for. For as long does
+	// nobody go on with what a machine had that was cut off.
+	MaxLeaseTime = 5 * time.Minute
+
+	// MinBytes is the smallest limit of a stream: the largest entry must fit.
+	MinBytes = 1 << 20
+)
 
 // Config describes a log. What is marked with "at creation" is kept by the
 // cluster; who comes later takes it from there.
@@ -49,71 +57,11 @@ type Config struct {
 	Cache       string // folder for local copies of blobs; empty means a temporary one
 	SecondPlace string // folder for a second copy of every blob, on a disk outside of NATS that all members see; empty means none
 
+	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
+	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is told of. Empty means none
+
 	Logger *slog.Logger        // nil means none
 	Redact func(string) string // applied to what servers and networks say, before it is in an error or a log; nil means nothing more than our own secrets
-}
-
-var validName = regexp.MustCompile(`^[a-z0-9-]{1,100}$`)
-
-// Validate returns all that is wrong with the configuration.
-func (c Config) Validate() error {
-	var errs []error
-	add := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	errs = append(errs, checkURL(c.URL))
-	add(c.Name != "" && !validName.MatchString(c.Name), "name: %q is not made of a-z, 0-9 and dashes", c.Name)
-	add(c.Shards < 0 || c.Shards > MaxShards, "shards: %d is not between 1 and %d", c.Shards, MaxShards)
-	add(c.Replicas < 0 || c.Replicas > 5, "replicas: %d is not between 1 and 5", c.Replicas)
-	add(c.MaxBytes < 0, "max bytes: %d is negative", c.MaxBytes)
-	add(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
-	add(c.Password != "" && c.User == "", "password: there is no user")
-	add(c.SystemPassword != "" && c.SystemUser == "", "system password: there is no system user")
-	ways := 0
-	for _, set := range []string{c.Credentials, c.NKeySeed, c.User, c.Token} {
-		if set != "" {
-			ways++
-		}
-	}
-	add(ways > 1, "credentials, nkey seed, user, token: more than one is set")
-	add(c.SystemUser != "" && c.SystemCredentials != "", "system user, system credentials: both are set")
-	errs = append(errs, checkFile("credentials", c.Credentials), checkFile("nkey seed", c.NKeySeed),
-		checkFile("system credentials", c.SystemCredentials))
-	return errors.Join(errs...)
-}
-
-// checkURL never quotes the text: there may be a password in it.
-func checkURL(text string) error {
-	if text == "" {
-		return errors.New("url: empty")
-	}
-	for i, part := range strings.Split(text, ",") {
-		part = strings.TrimSpace(part)
-		if !strings.Contains(part, "://") {
-			part = "nats://" + part
-		}
-		u, err := url.Parse(part)
-		switch {
-		case err != nil || u.Host == "":
-			return fmt.Errorf("url: number %d is not an address like nats://host:4222", i+1)
-		case u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss":
-			return fmt.Errorf("url: number %d has the scheme %q; want nats, tls, ws or wss", i+1, u.Scheme)
-		}
-	}
-	return nil
-}
-
-func checkFile(field, path string) error {
-	if path == "" {
-		return nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	return f.Close()
 }
 
 // withDefaults fills in what does not depend on the servers.

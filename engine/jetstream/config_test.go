@@ -10,8 +10,11 @@ import (
 
 func TestBadConfigurationsAreRefusedByField(t *testing.T) {
 	good := Config{URL: "nats://localhost:4222"}
-	file := filepath.Join(t.TempDir(), "x.creds")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.creds")
+	newOperator(t).writeCredentials(file, time.Hour)
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -31,6 +34,11 @@ func TestBadConfigurationsAreRefusedByField(t *testing.T) {
 		{"less than no shards", func(c *Config) { c.Shards = -1 }, "shards: "},
 		{"too many replicas", func(c *Config) { c.Replicas = 7 }, "replicas: "},
 		{"a negative limit", func(c *Config) { c.MaxBytes = -1 }, "max bytes: "},
+		{"a limit that an entry does not fit in", func(c *Config) { c.MaxBytes = 1 << 10 }, "max bytes: 1024 is less than"},
+		{"a lease that never ends", func(c *Config) { c.LeaseTime = 100 * time.Hour }, "lease time: 100h0m0s is more than 5m0s"},
+		{"a port that is none", func(c *Config) { c.URL = "nats://a:99999" }, "url: number 1 has the port 99999"},
+		{"the port 0", func(c *Config) { c.URL = "nats://a:0" }, "url: number 1 has the port 0"},
+		{"two kinds of addresses", func(c *Config) { c.URL = "nats://a,wss://b" }, "url: ws:// and wss:// can't be mixed"},
 		{"a short lease", func(c *Config) { c.LeaseTime = time.Millisecond }, "lease time: "},
 		{"a password for nobody", func(c *Config) { c.Password = "secret" }, "password: "},
 		{"two ways to say who we are", func(c *Config) { c.User, c.Password, c.Token = "user", "secret", "secret" }, "credentials, nkey seed"},
@@ -38,6 +46,15 @@ func TestBadConfigurationsAreRefusedByField(t *testing.T) {
 		{"credentials that are there", func(c *Config) { c.Credentials = file }, ""},
 		{"a seed that is not there", func(c *Config) { c.NKeySeed = file + "x" }, "nkey seed: "},
 		{"two system users", func(c *Config) { c.SystemUser, c.SystemCredentials = "x", file }, "system user, system credentials"},
+		{"a user without password", func(c *Config) { c.User = "user" }, "user: there is no password"},
+		{"a system user without password", func(c *Config) { c.SystemUser = "user" }, "system user: there is no system password"},
+		{"a user here and in the address", func(c *Config) { c.URL, c.User, c.Password = "nats://u:secret@a", "u", "secret" }, "url: it says who we are"},
+		{"credentials that are a folder", func(c *Config) { c.Credentials = dir }, "credentials: " + dir + " is not a file"},
+		{"credentials with nothing in them", func(c *Config) { c.Credentials = empty }, "credentials: there is no"},
+		{"a seed that is none", func(c *Config) { c.NKeySeed = empty }, "nkey seed: there is no seed"},
+		{"a second place that is there", func(c *Config) { c.SecondPlace = dir }, ""},
+		{"a second place that is not there", func(c *Config) { c.SecondPlace = dir + "x" }, "second place: " + dir + "x is not there; make the folder, or mount"},
+		{"a second place that is a file", func(c *Config) { c.SecondPlace = file }, "second place: " + file + " is not a folder"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +46,7 @@ type conn struct {
 func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	c := &conn{log: cfg.Logger, redact: cfg.redact, gone: map[string]absence{}}
 	c.session, c.cut = context.WithCancel(context.Background())
-	dialer := &dialer{ctx: ctx}
+	dialer := &dialer{ctx: ctx, failed: map[string]string{}}
 	opts := []nats.Option{
 		nats.Name("tideover " + cfg.MemberName),
 		nats.Timeout(dialTimeout),
@@ -72,7 +72,7 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS: %w", plain(err))
+		return nil, fmt.Errorf("connect to NATS at %s: %w%s", strings.Join(hosts(cfg.URL), ", "), plain(err), dialer.failures())
 	}
 	dialer.settle()
 	return c, nil
@@ -102,9 +102,21 @@ func (c Config) identity() (nats.Option, error) {
 func (c *conn) refusal(err error) error {
 	err = c.clean(err)
 	if isRefusal(err) {
-		return retry.Permanent(fmt.Errorf("%w; check the credentials", err))
+		return retry.Permanent(fmt.Errorf("%w; %s", err, remedy(err, "check the credentials")))
 	}
 	return err
+}
+
+// remedy says what to do about a refusal, of credentials unless the error is of TLS.
+func remedy(err error, credentials string) string {
+	switch {
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server has no TLS: use nats:// and leave out the files for TLS, or give the server a certificate"
+	case errors.Is(err, nats.ErrSecureConnRequired):
+		return "the server wants TLS: use tls://"
+	default:
+		return credentials
+	}
 }
 
 func isRefusal(err error) bool {
@@ -195,7 +207,7 @@ func (c *conn) complain(err error) {
 	}
 	text := c.redact(err.Error())
 	if isRefusal(err) {
-		text += "; the credentials are wrong or have expired: renew them"
+		text += "; " + remedy(err, "the credentials are wrong or have expired: renew them")
 	}
 	c.mu.Lock()
 	repeated := text == c.complaint
@@ -250,26 +262,6 @@ type cleanError struct {
 
 func (e *cleanError) Error() string        { return e.text }
 func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
-
-// dialer dials within the context of Open, and afterwards without.
-type dialer struct {
-	mu  sync.Mutex
-	ctx context.Context //nolint:containedctx // NATS hands none on
-}
-
-func (d *dialer) settle() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ctx = context.Background()
-}
-
-// Dial implements [nats.CustomDialer].
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	d.mu.Lock()
-	ctx := d.ctx
-	d.mu.Unlock()
-	return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
-}
 
 // request sends a request that is answered with several messages.
 func (c *conn) request(subject string, request any) (*nats.Subscription, error) {

@@ -46,6 +46,10 @@ type creator struct {
 	cfg    Config
 	names  names
 	bucket bucket
+
+	log      *natsjs.StreamInfo // of the first shard; nil if it was not there
+	proposed string             // id of the cluster that we wanted to make
+	made     bool               // there was none before
 }
 
 // prepare returns the settings of the cluster, which it creates if there is none.
@@ -61,8 +65,10 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	if s.Ready {
+		c.made = s.ID == c.proposed // the answer to what follows was lost before
 		return s, nil
 	}
+	c.cfg.Logger.Info("making the streams of the cluster, which takes some seconds", "name", c.cfg.Name, "streams", s.Shards+2)
 	if err := c.createStreams(ctx, s); err != nil {
 		return s, err
 	}
@@ -72,6 +78,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	_, err = c.bucket.put(ctx, settingsKey, text, revision)
+	c.made = err == nil
 	if errors.Is(err, errConflict) {
 		err = nil // another member was as far, and faster
 	}
@@ -81,8 +88,9 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 // findBucket creates the bucket, unless it looks as if there had been one.
 func (c *creator) findBucket(ctx context.Context) error {
 	// In this order: whoever creates a cluster makes the bucket first.
-	_, logErr := stream{c.c, c.names.logStream(0)}.info(ctx)
+	log, logErr := stream{c.c, c.names.logStream(0)}.info(ctx)
 	_, err := c.bucket.info(ctx)
+	c.log = log
 	switch {
 	case err == nil, !errors.Is(err, errGone):
 		return err
@@ -109,6 +117,7 @@ func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64
 	r, err := c.bucket.get(ctx, settingsKey)
 	if errors.Is(err, errNoMessage) {
 		s = c.proposal()
+		c.proposed = s.ID
 		text, err := json.Marshal(s)
 		if err != nil {
 			return s, 0, err
@@ -159,7 +168,7 @@ func (c *creator) check(s settings) error {
 		return fmt.Errorf("%w: cluster %s has version %d, and this program knows %d", journal.ErrNewer, c.cfg.Name, s.Version, format)
 	}
 	if c.cfg.Shards != 0 && c.cfg.Shards != s.Shards {
-		return retry.Permanent(&shardsError{c.cfg.Name, s.Shards, c.cfg.Shards})
+		return retry.Permanent(&shardsError{c.cfg.Prefix, c.cfg.Name, s.Shards, c.cfg.Shards})
 	}
 	if s.Shards < 1 || s.Shards > MaxShards || s.LeaseTime < time.Second {
 		return fmt.Errorf("%w: the settings in bucket %s make no sense: %+v", journal.ErrDamaged, c.bucket.name, s)
@@ -169,13 +178,13 @@ func (c *creator) check(s settings) error {
 
 // shardsError says that a cluster has another number of shards than was asked for.
 type shardsError struct {
-	name      string
-	has, want int
+	prefix, name string
+	has, want    int
 }
 
 func (e *shardsError) Error() string {
-	return fmt.Sprintf("shards: cluster %s has %d, not %d; the number can't be changed: set it to 0 or %d, or choose another name",
-		e.name, e.has, e.want, e.has)
+	return fmt.Sprintf("%sshards: cluster %s has %d, not %d, and the number can't be changed: write %[3]d or leave it out, "+
+		"or move everything to a cluster with another name", e.prefix, e.name, e.has, e.want)
 }
 
 func (c *creator) createStreams(ctx context.Context, s settings) error {

@@ -222,9 +222,9 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 func TestAFullStream(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL(), MaxBytes: 100_000})
+	log := openTest(t, Config{URL: nodes.URL(), MaxBytes: MinBytes})
 	l := mustLease(t, log, 0)
-	data := bytes.Repeat([]byte("x"), 20_000)
+	data := bytes.Repeat([]byte("x"), 200_000)
 	var last uint64
 	var err error
 	for range 20 {
@@ -233,7 +233,7 @@ func TestAFullStream(t *testing.T) {
 		}
 		last++
 	}
-	wantErr(t, "Append to a full stream", err, journal.ErrFull, l.stream.name, "raise its limit")
+	wantErr(t, "Append to a full stream", err, journal.ErrFull, "raise its limit: nats stream edit "+l.stream.name+" --max-bytes")
 	if last < 2 {
 		t.Fatalf("it is full after %d entries", last)
 	}

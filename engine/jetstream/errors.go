@@ -62,11 +62,19 @@ func serverError(stream string, err *natsjs.APIError) error {
 	switch {
 	case kind == nil:
 		return fmt.Errorf("stream %s: %w", stream, err)
+	case err.ErrorCode == codeStoreFailed && errors.Is(kind, journal.ErrFull):
+		return fmt.Errorf("%w: stream %s: %w; raise its limit: %s", kind, stream, err, editLimit(stream))
 	case errors.Is(kind, journal.ErrFull):
-		return fmt.Errorf("%w: stream %s: %w; raise its limit, or give the servers more room", kind, stream, err)
+		return fmt.Errorf("%w: stream %s: %w; raise the limit of the account, or give the servers more room (max_file)", kind, stream, err)
 	default:
 		return fmt.Errorf("%w: stream %s: %w", kind, stream, err)
 	}
+}
+
+// editLimit is how the limit of a stream is changed: what a cluster was configured
+// with has no effect on streams that are there.
+func editLimit(stream string) string {
+	return fmt.Sprintf("nats stream edit %s --max-bytes SIZE", stream)
 }
 
 // transportError says the same of an error of the connection.

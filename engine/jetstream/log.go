@@ -21,8 +21,10 @@ var errClosed = errors.New("the log is closed")
 // Log is a member of a cluster. It implements [journal.Cluster].
 type Log struct {
 	cfg      Config
+	second   *second // nil means none
 	names    names
 	settings settings
+	made     bool // there was no cluster before
 	timing   timing
 	c        *conn
 	bucket   bucket
@@ -74,8 +76,13 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 }
 
 func open(ctx context.Context, cfg Config) (*Log, error) {
+	// Whatever can be found out without the servers, before anything is made there.
 	who, err := cfg.identity()
 	if err != nil {
+		return nil, err
+	}
+	second, err := openSecond(cfg)
+	if err = errors.Join(err, second.usable()); err != nil {
 		return nil, err
 	}
 	c, err := dial(ctx, cfg, who)
@@ -83,7 +90,7 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		cfg: cfg, names: names(cfg.Name), c: c, roster: roster{}, leases: map[int]*lease{}, troubles: map[string]bool{},
+		cfg: cfg, second: second, names: names(cfg.Name), c: c, roster: roster{}, leases: map[int]*lease{}, troubles: map[string]bool{},
 		wanted:  notice{signal: make(chan struct{}, 1)},
 		stirred: make(chan struct{}, 1), viewed: make(chan struct{}), announced: make(chan struct{}),
 	}
@@ -121,9 +128,12 @@ func (l *Log) enter(ctx context.Context) (err error) {
 	if l.settings, err = retry.Value(ctx, opens, creator.prepare); err != nil {
 		return plain(err)
 	}
+	l.made = creator.made
+	l.tellOrigin()
+	l.tellDifferences(creator.log)
 	l.timing = timingOf(l.settings.LeaseTime)
 	l.pulse.timing = l.timing
-	if l.objects, err = openObjects(l.c, l.names, l.cfg); err != nil {
+	if l.objects, err = openObjects(l.c, l.names, l.cfg, l.second); err != nil {
 		return err
 	}
 	if l.calls, err = newExchange(l.c); err != nil {

@@ -151,7 +151,7 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 
 func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: time.Hour} // nobody looks by itself
+	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // nobody looks by itself
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	mustLease(t, other, 0)
 	log.mu.Lock()
@@ -165,7 +165,7 @@ func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 
 func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: time.Hour}) // nobody looks by itself
+	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // nobody looks by itself
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	for range 3 {

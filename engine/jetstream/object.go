@@ -35,11 +35,7 @@ type objects struct {
 	sweepAge time.Duration // parts of blobs that old nobody finishes any more
 }
 
-func openObjects(c *conn, n names, cfg Config) (*objects, error) {
-	second, err := openSecond(cfg)
-	if err != nil {
-		return nil, err
-	}
+func openObjects(c *conn, n names, cfg Config, second *second) (*objects, error) {
 	cache, err := openCache(cfg.Cache)
 	if err != nil {
 		return nil, err

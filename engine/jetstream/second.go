@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -38,12 +39,50 @@ func openSecond(cfg Config) (*second, error) {
 	if err != nil {
 		return nil, fmt.Errorf("second place: %w", err)
 	}
-	s := &second{dir: filepath.Join(dir, cfg.Name)}
-	// The folder itself is not made: it is not there when its disk is not mounted.
-	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("second place: %w", err)
+	if err := checkFolder(dir); err != nil {
+		return nil, err
 	}
-	return s, nil
+	return &second{dir: filepath.Join(dir, cfg.Name)}, nil
+}
+
+// usable refuses a place that this process may not write to. One that is full can
+// be read, and may have room again.
+func (s *second) usable() error {
+	if s == nil {
+		return nil
+	}
+	if err := s.try(); errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("second place: it can't be written; make it writable for this process: %w", err)
+	}
+	return nil
+}
+
+// try writes into the place.
+func (s *second) try() error {
+	f, err := os.CreateTemp(s.root(), tmpPrefix)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("is there room?")
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+}
+
+// shards returns which have copies here.
+func (s *second) shards() (list []int) {
+	if s == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil // there are none that anybody could use
+	}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if blobs, listErr := s.list(n); err == nil && listErr == nil && len(blobs) > 0 {
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // root is the folder that was configured.

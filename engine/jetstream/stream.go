@@ -149,18 +149,23 @@ func (s stream) purge(ctx context.Context, subject string, below uint64) error {
 // below the first possible sequence removes nothing, but has to be agreed upon.
 func (s stream) barrier(ctx context.Context) error { return s.purge(ctx, "", 1) }
 
+// unanswered says why nobody has answered: there is no leader now, or no stream any
+// more.
+func (s stream) unanswered(ctx context.Context, err error) error {
+	if errors.Is(err, nats.ErrNoResponders) {
+		if _, infoErr := s.info(ctx); errors.Is(infoErr, errGone) {
+			return infoErr
+		}
+	}
+	return s.c.transportError(ctx, s.name, err)
+}
+
 // publish stores a message, and returns when the stream has confirmed it.
 func (s stream) publish(ctx context.Context, m *nats.Msg) (*natsjs.PubAck, error) {
 	m.Header.Set(natsjs.ExpectedStreamHeader, s.name)
 	answer, err := s.c.roundTrip(ctx, m)
-	if errors.Is(err, nats.ErrNoResponders) {
-		// There is no leader now, or no stream any more.
-		if _, infoErr := s.info(ctx); errors.Is(infoErr, errGone) {
-			return nil, infoErr
-		}
-	}
 	if err != nil {
-		return nil, s.c.transportError(ctx, s.name, err)
+		return nil, s.unanswered(ctx, err)
 	}
 	var ack struct {
 		natsjs.PubAck

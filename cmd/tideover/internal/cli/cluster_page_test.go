@@ -4,12 +4,14 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
@@ -80,4 +82,29 @@ func TestVerbsOfThePageAreThere(t *testing.T) {
 		}
 		wantCode(t, tideover(t, args[1], "--help"), 0)
 	}
+}
+
+// TestWhoFollowsThePageHasNothingWeak starts what it says, and asks the doctor.
+func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
+	t.Parallel()
+	_, access, _ := strings.Cut(blocks(t, "cluster.md", "conf")[0], "\naccounts {")
+	secrets := strings.NewReplacer("$NATS_PASSWORD", `"value-of-one"`, "$NATS_ADMIN", `"value-of-two"`)
+	nodes := natstest.Start(t, 3, natstest.WithAccess("accounts {"+secrets.Replace(access)))
+	place := t.TempDir()
+	text := strings.ReplaceAll(blocks(t, "cluster.md", "yaml")[0], "/mnt/backup/tideover", place)
+	text = regexp.MustCompile(`nats: \[.*\]`).ReplaceAllString(text, fmt.Sprintf("nats: %q", nodes.URL()))
+	env := []string{"NATS_PASSWORD=value-of-one", "NATS_ADMIN=value-of-two"}
+	f := newCrew(t, text)
+	a := f.serve("a", env...)
+	a.complete(1)
+	var o outcome
+	eventually(t, "nothing is weak", func() bool { // once all copies are current
+		cmd, _ := command(t, "doctor", "--config", a.file, "--data", a.data)
+		cmd.Env = append(cmd.Env, env...)
+		o = finish(t, cmd)
+		return o.code == 0
+	})
+	wantIn(t, "what the doctor says", o.out, "nothing weakens the promise")
+	a.signal(syscall.SIGTERM)
+	wantCode(t, a.end(), 0)
 }

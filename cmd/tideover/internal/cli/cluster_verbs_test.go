@@ -22,7 +22,7 @@ import (
 func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	end := strings.Replace(section(natstest.Shared(t), clusterName(t)), leaseTime.String(), "1h", 1)
+	end := strings.Replace(section(natstest.Shared(t), clusterName(t)), leaseTime.String(), "5m", 1)
 	f := newCrew(t, shared+end)
 	a, b := f.serve("a"), f.serve("b")
 	a.complete(2)

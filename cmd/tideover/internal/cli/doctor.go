@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +64,7 @@ type diagnosis struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-func examine(ctx context.Context, io Streams, f *configFlags, asJSON bool) error {
+func examine(ctx context.Context, streams Streams, f *configFlags, asJSON bool) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
 	if err != nil {
@@ -72,7 +74,9 @@ func examine(ctx context.Context, io Streams, f *configFlags, asJSON bool) error
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
+	quiet := time.AfterFunc(quietTime, func() { waiting(streams.Err, cfg) })
 	d, err := diagnose(ctx, cfg, redactor)
+	quiet.Stop()
 	if err != nil {
 		return fmt.Errorf("doctor: %s", redactor.String(err.Error()))
 	}
@@ -81,13 +85,13 @@ func examine(ctx context.Context, io Streams, f *configFlags, asJSON bool) error
 		if err != nil {
 			return err
 		}
-		_, err = io.Out.Write(append(visibleJSON(text), '\n'))
+		_, err = streams.Out.Write(append(visibleJSON(text), '\n'))
 		if err != nil {
 			return err
 		}
 	} else {
-		s := screenOf(io.Out)
-		if _, err := fmt.Fprintln(io.Out, strings.Join(renderDiagnosis(d, &s), "\n")); err != nil {
+		s := screenOf(streams.Out)
+		if _, err := fmt.Fprintln(streams.Out, strings.Join(renderDiagnosis(d, &s), "\n")); err != nil {
 			return err
 		}
 	}
@@ -95,6 +99,18 @@ func examine(ctx context.Context, io Streams, f *configFlags, asJSON bool) error
 		return exitError{Code: codeWeak}
 	}
 	return nil
+}
+
+// quietTime is after how long somebody wants to know why nothing happens.
+const quietTime = 2 * time.Second
+
+// waiting says whom it waits for.
+func waiting(w io.Writer, cfg *config.Config) {
+	for _, v := range cfg.Values() {
+		if v.Path == "engine.nats" {
+			fmt.Fprintln(w, "tideover: waiting for NATS at "+visible(v.Text))
+		}
+	}
 }
 
 // codeWeak is the exit code when something weakens the promise.
@@ -109,7 +125,7 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 	if e.Clustered() {
 		d.Engine = "the cluster " + e.Name
 		log := slog.New(slog.DiscardHandler) // what matters is found
-		list, err := cluster.Examine(ctx, cluster.Options{Config: cfg, Log: log, Redact: redactor.String})
+		list, err := cluster.Examine(ctx, cluster.Options{Config: cfg, Dir: cfg.Server.Data, Log: log, Redact: redactor.String})
 		if err != nil {
 			return d, err
 		}

@@ -667,5 +667,8 @@ func TestHelpOfTheVerbs(t *testing.T) {
 		for _, part := range []string{"Exit codes:", "Examples:", "--json", "--server", "TIDEOVER_TOKEN", "  125  "} {
 			wantIn(t, verb+" --help", text.out, part)
 		}
+		if verb == "backup" && strings.Contains(text.out, "the run is dead") {
+			t.Errorf("the help of backup speaks of runs: %s", text.out)
+		}
 	}
 }

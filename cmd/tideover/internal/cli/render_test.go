@@ -132,6 +132,7 @@ func TestHowTheRestLooks(t *testing.T) {
 			},
 		}, &s),
 		renderStatus(api.Status{Version: "v1.2.3"}, &s),
+		renderStatus(api.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
 		renderWorkflows([]api.Workflow{
 			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []api.Step{
 				{Name: "charge", Policy: "exponential(1s..1m) attempts=5"},

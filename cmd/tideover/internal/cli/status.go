@@ -59,19 +59,19 @@ func newStatus(io Streams) *cobra.Command {
 
 func renderStatus(st api.Status, s *screen) []string {
 	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), span(time.Duration(st.Uptime*float64(time.Second)))))}
-	fact := fmt.Sprintf("%d attempts running, %d timers", st.Running, st.Timers)
+	fact := plural(st.Running, "attempt running", "attempts running") + ", " + plural(st.Timers, "timer", "timers")
 	if st.Next != nil {
 		fact += ", the next in " + s.until(st.Next)
 	}
 	if st.Stuck > 0 {
-		fact += fmt.Sprintf(", %d handlers stuck", st.Stuck)
+		fact += ", " + plural(int(st.Stuck), "handler stuck", "handlers stuck")
 	}
 	lines = append(lines, fact)
 	if st.ViewBehind > 0 {
-		lines = append(lines, fmt.Sprintf("lists are %d runs behind", st.ViewBehind))
+		lines = append(lines, "lists are "+plural(st.ViewBehind, "run", "runs")+" behind")
 	}
 	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
-		lines = append(lines, s.paint("35", visible(fmt.Sprintf("%d steps wait for the handler %s", st.NeedsHandler[h], h))))
+		lines = append(lines, s.paint("35", visible(plural(st.NeedsHandler[h], "step waits", "steps wait")+" for the handler "+h)))
 	}
 	for _, line := range leftOut(&st) {
 		lines = append(lines, s.paint("31", line))
@@ -164,6 +164,12 @@ machine, and the request is only possible over its unix socket.
 Of a cluster the copy is one folder, too: it can be served by itself, and 'tideover
 move' makes a cluster of it again.`
 
+const backupCodes = `
+Exit codes:
+  0      copied
+  125    an error of ours: a bad flag, no server, something it refused
+  128+n  signal n told us to end; the copy is not complete`
+
 func newBackup(io Streams) *cobra.Command {
 	o := &remote{io: io}
 	cmd := &cobra.Command{
@@ -193,5 +199,6 @@ func newBackup(io Streams) *cobra.Command {
 	}
 	o.command(cmd)
 	o.completeFlags(cmd)
+	cmd.Long = backupLong + "\n" + remoteServer + "\n" + backupCodes
 	return cmd
 }

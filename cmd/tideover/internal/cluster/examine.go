@@ -9,8 +9,9 @@ import (
 	"github.com/tideover/tideover/engine/jetstream"
 )
 
-// examineTime is how long somebody who asks waits for servers.
-const examineTime = 15 * time.Second
+// examineTime is how long somebody who asks waits for all that servers say. For one
+// to be there at all it is waited much shorter.
+const examineTime = 30 * time.Second
 
 // Examine returns what weakens the promise of the cluster. Servers that can't be
 // reached, or refuse us, are a finding too.

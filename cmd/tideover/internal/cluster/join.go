@@ -39,7 +39,8 @@ func (o *Options) log() (jetstream.Config, error) {
 	if o.Dir != "" {
 		c.Cache = filepath.Join(o.Dir, "cache")
 	}
-	c.Logger, c.Redact = o.Log, o.Redact
+	c.Logger, c.Redact, c.Prefix = o.Log, o.Redact, "engine."
+	c.Before = before(o.Dir, c.Name)
 	return c, c.Validate()
 }
 
@@ -53,7 +54,7 @@ func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	}
 	runner := retry.Must(waits, retry.WithClassifier(outcome), retry.WithOnRetry(o.tell))
 	o.Log.Info("joining the cluster", "name", c.Name)
-	soon := time.AfterFunc(firstSign, func() { o.Log.Info("waiting for NATS to answer", "name", c.Name) })
+	soon := time.AfterFunc(firstSign, func() { o.Log.Info("still joining the cluster; waiting for NATS", "name", c.Name) })
 	defer soon.Stop()
 	l, err := retry.Value(ctx, runner, func(ctx context.Context) (*jetstream.Log, error) { return jetstream.Open(ctx, c) })
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent {
@@ -62,8 +63,20 @@ func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	o.Log.Info("joined the cluster", "name", c.Name, "member", l.Member(), "shards", l.Shards())
+	o.joined(l, c.Name)
 	return l, nil
+}
+
+// joined says in the log where we are, and for the next time in the folder.
+func (o *Options) joined(l *jetstream.Log, name string) {
+	what := "joined the cluster"
+	if l.Made() {
+		what = "made the cluster, and joined it"
+	}
+	o.Log.Info(what, "name", name, "member", l.MemberName(), "id", l.Member(), "shards", l.Shards())
+	if err := remember(o.Dir, name, l.ClusterID()); err != nil {
+		o.Log.Warn("it can't be noted which cluster this is; if it is lost and made again, nobody is told", "error", err)
+	}
 }
 
 // tell says why it is waited.

@@ -3,31 +3,87 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"regexp"
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
 )
 
-// checkTime is how long the servers have to show what they promise.
-const checkTime = 30 * time.Second
+const (
+	// checkTime is how long the servers have to show what they promise.
+	checkTime = 30 * time.Second
 
-// Report logs what makes the promise of the cluster weaker than it could be, a line
-// each.
-func Report(ctx context.Context, l *jetstream.Log, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	findings, err := l.Check(ctx)
-	if err != nil {
-		log.Warn("it can't be checked what the cluster promises", "error", err, "hint", "tideover doctor")
-		return
-	}
-	for _, f := range findings {
-		attrs := []any{"what", f.What, "why", f.Why, "do", f.Do}
-		switch f.Severity {
-		case jetstream.Broken:
-			log.Error("the cluster does not keep its promise", attrs...)
-		case jetstream.Weak:
-			log.Warn("the cluster promises less than it could", attrs...)
+	// checkEvery is how often they are asked. A server that dies does not disturb
+	// the work, so nobody else tells of it.
+	checkEvery = 5 * time.Minute
+)
+
+// Watch logs what makes the promise of the cluster weaker than it could be, a line
+// each: at once, and later what is new or over, until the context ends.
+func Watch(ctx context.Context, look func(context.Context) ([]jetstream.Finding, error), log *slog.Logger) {
+	r := &reporter{look: look, log: log, said: map[string]string{}}
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	for {
+		r.report(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
 		}
 	}
+}
+
+// reporter knows what was said.
+type reporter struct {
+	look   func(context.Context) ([]jetstream.Finding, error)
+	log    *slog.Logger
+	said   map[string]string // what was found, by what stays the same of it
+	failed bool
+}
+
+func (r *reporter) report(ctx context.Context) {
+	looking, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	list, err := r.look(looking)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		if !r.failed {
+			r.log.Warn("it can't be checked what the cluster promises", "error", err, "hint", "tideover doctor")
+		}
+		r.failed = true
+		return
+	}
+	r.failed = false
+	now := map[string]string{}
+	for _, f := range list {
+		if f.Severity == jetstream.Note {
+			continue
+		}
+		key := numbers.ReplaceAllString(f.Severity+f.What, "#")
+		now[key] = f.What
+		if _, known := r.said[key]; !known {
+			r.tell(f)
+		}
+	}
+	for key, what := range r.said {
+		if _, still := now[key]; !still {
+			r.log.Info("over: something that weakened the promise of the cluster", "what", what)
+		}
+	}
+	r.said = now
+}
+
+// numbers differ from time to time when all else is the same.
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+func (r *reporter) tell(f jetstream.Finding) {
+	attrs := []any{"what", f.What, "why", f.Why, "do", f.Do}
+	if f.Severity == jetstream.Broken {
+		r.log.Error("the cluster does not keep its promise", attrs...)
+		return
+	}
+	r.log.Warn("the cluster promises less than it could", attrs...)
 }

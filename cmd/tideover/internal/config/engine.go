@@ -1,10 +1,7 @@
 package config
 
 import (
-	"errors"
-	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,7 +65,13 @@ func (l *loader) engine(at place, e *Engine) {
 		l.value(at.child("name", given("", "default")), e.Name)
 	}
 	l.oneIdentity(found)
-	for _, pair := range [][2]string{{"password", "user"}, {"system-password", "system-user"}} {
+	l.paired(found, [][2]string{{"password", "user"}, {"user", "password"}, {"system-password", "system-user"}, {"system-user", "system-password"}})
+	l.addresses(found, e)
+}
+
+// paired refuses a key without the one that it needs.
+func (l *loader) paired(found map[string]place, pairs [][2]string) {
+	for _, pair := range pairs {
 		if here, ok := found[pair[0]]; ok && found[pair[1]].node == nil {
 			l.bad(here, "needs %s", pair[1])
 		}
@@ -113,24 +116,24 @@ var engineKeys = []key[Engine]{
 		set: func(l *loader, at place, e *Engine) { e.Replicas = l.numberUpTo(at, maxReplicas) },
 	},
 	{
-		name: "max-bytes", doc: "Largest log of a shard, at creation; no limit unless said.", schema: sizeSchema,
-		set: func(l *loader, at place, e *Engine) { e.MaxBytes = l.bytes(at) },
+		name: "max-bytes", doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", schema: sizeSchema,
+		set: func(l *loader, at place, e *Engine) { e.MaxBytes = l.logLimit(at) },
 	},
 	{
-		name: "lease-time", doc: "Silence after which a process is taken for dead, at creation; 12s unless said.", schema: durationSchema,
-		set: func(l *loader, at place, e *Engine) {
-			if e.LeaseTime = l.duration(at); e.LeaseTime != 0 && e.LeaseTime < time.Second {
-				l.bad(at, "%v is less than a second", e.LeaseTime)
-			}
-		},
+		name: "lease-time", doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", schema: durationSchema,
+		set: func(l *loader, at place, e *Engine) { e.LeaseTime = l.leaseTime(at) },
 	},
 	{
 		name: "credentials", doc: "Path of a .creds file, which may be renewed while it is used.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) { e.Credentials = l.existing(at) },
+		set: func(l *loader, at place, e *Engine) {
+			e.Credentials = l.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
+		},
 	},
 	{
 		name: "nkey-seed", doc: "Path of a file with the seed of an nkey.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) { e.NKeySeed = l.existing(at) },
+		set: func(l *loader, at place, e *Engine) {
+			e.NKeySeed = l.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
+		},
 	},
 	{
 		name: "user", doc: "User at the servers; may have references.", schema: scalarSchema,
@@ -161,15 +164,14 @@ var engineKeys = []key[Engine]{
 	{
 		name: "second-place", doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", schema: scalarSchema,
 		set: func(l *loader, at place, e *Engine) {
-			if s, ok := l.scalar(at); ok { // whether its disk is there shows when it is used
-				e.SecondPlace = l.path(at, s)
-				l.value(at, e.SecondPlace)
-			}
+			e.SecondPlace, l.second = l.folder(at), at
 		},
 	},
 	{
 		name: "system-credentials", doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) { e.SystemCredentials = l.existing(at) },
+		set: func(l *loader, at place, e *Engine) {
+			e.SystemCredentials = l.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
+		},
 	},
 	{
 		name: "system-user", doc: "User of NATS's system account, instead.", schema: scalarSchema,
@@ -178,34 +180,6 @@ var engineKeys = []key[Engine]{
 	{
 		name: "system-password", doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", schema: referenceSchema,
 		set: func(l *loader, at place, e *Engine) { e.SystemPassword = l.secretText(at) },
-	},
-}
-
-// tls reads the files for a connection.
-func (l *loader) tls(at place, t *TLS) {
-	if at.node.kind == nullKind {
-		return
-	}
-	found, _ := object(l, at, tlsKeys, t)
-	for _, pair := range [][2]string{{"cert", "key"}, {"key", "cert"}} {
-		if here, ok := found[pair[0]]; ok && found[pair[1]].node == nil {
-			l.bad(here, "needs %s", pair[1])
-		}
-	}
-}
-
-var tlsKeys = []key[TLS]{
-	{
-		name: "ca", doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.CA = l.existing(at) },
-	},
-	{
-		name: "cert", doc: "Certificate of this process, as PEM.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.Cert = l.existing(at) },
-	},
-	{
-		name: "key", doc: "Path of the key of the certificate, as PEM.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.Key = l.existing(at) },
 	},
 }
 
@@ -240,6 +214,30 @@ func (l *loader) member(at place) string {
 	return s
 }
 
+// minLog is the least that a log may be limited to: it is cut when a snapshot is
+// made, after 64 MiB, up to the snapshot before, and what comes meanwhile must fit
+// too. In less it may be full before anything is cut off, and then stay so.
+const minLog = 3 * 64 << 20
+
+func (l *loader) logLimit(at place) int64 {
+	n := l.bytes(at)
+	if n != 0 && n < minLog {
+		l.bad(at, "%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.node.text)
+	}
+	return n
+}
+
+func (l *loader) leaseTime(at place) time.Duration {
+	d := l.duration(at)
+	switch {
+	case d != 0 && d < time.Second:
+		l.bad(at, "%v is less than a second", d)
+	case d > jetstream.MaxLeaseTime:
+		l.bad(at, "%v is too long: nobody goes on with the work of a process that is gone for as long; want 5m or less", d)
+	}
+	return d
+}
+
 // numberUpTo reads a whole number from 1 on.
 func (l *loader) numberUpTo(at place, most int) int {
 	n := l.number(at, 1)
@@ -257,22 +255,4 @@ func upTo(most int, pattern string) func() *jsonschema.Schema {
 		s.Maximum, s.Pattern = new(float64(most)), `^\+?0*(`+pattern+`)$`
 		return s
 	}
-}
-
-// existing reads the path of something that must be there.
-func (l *loader) existing(at place) string {
-	s, ok := l.scalar(at)
-	if !ok {
-		return ""
-	}
-	path := l.path(at, s)
-	if _, err := os.Stat(path); err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err // the path is told as it is written
-		}
-		l.bad(at, "%q: %v", s, err)
-		return ""
-	}
-	l.value(at, path)
-	return path
 }

@@ -94,7 +94,7 @@ func (l *loader) natsServer(at place) *SecretText {
 // It quotes nothing of them but the scheme.
 func wrongAddress(text string) string {
 	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
-		return strings.TrimPrefix(oneLine(err), "url: number 1 ")
+		return strings.TrimPrefix(strings.TrimPrefix(oneLine(err), "url: number 1 "), "url: ")
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		u, err := parseAddress(part)
@@ -106,6 +106,33 @@ func wrongAddress(text string) string {
 		}
 	}
 	return ""
+}
+
+// addresses checks what all addresses say together.
+func (l *loader) addresses(found map[string]place, e *Engine) {
+	var users, web, plain bool
+	for _, s := range e.NATS {
+		out, err := resolveAddress(s, l.cfg.secrets)
+		if err != nil {
+			continue // which was refused
+		}
+		for part := range strings.SplitSeq(out.Reveal(), ",") {
+			u, err := parseAddress(part)
+			if err != nil {
+				continue
+			}
+			isWeb := strings.HasPrefix(u.Scheme, "ws")
+			users, web, plain = users || u.User != nil, web || isWeb, plain || !isWeb
+		}
+	}
+	if web && plain {
+		l.bad(found["nats"], "ws:// and wss:// can't be mixed with nats:// and tls://")
+	}
+	for _, way := range []string{"credentials", "nkey-seed", "user", "token"} {
+		if here, ok := found[way]; ok && users {
+			l.bad(here, "an address in nats says already who we are; leave one of them out")
+		}
+	}
 }
 
 func parseAddress(text string) (*url.URL, error) {

@@ -46,12 +46,12 @@ func TestAClusterIsReadAsItIsMeant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintln(e.Clustered(), e.NATS, e.Name, e.Shards, e.Replicas, e.MaxBytes, e.LeaseTime, e.User, e.Password, e.Member, e.SecondPlace == dir, e.TLS.CA == filepath.Join(dir, "token"), e.SystemUser)
-	if want := "true [nats://me:${env:HOOK}@a.example:4222 tls://b.example] shop 16 3 1073741824 15s me ${env:HOOK} box-1 true true system\n"; got != want {
+	got := fmt.Sprintln(e.Clustered(), e.NATS, e.Name, e.Shards, e.Replicas, e.MaxBytes, e.LeaseTime, e.User, e.Password, e.Member, e.SecondPlace == dir, e.TLS.CA == filepath.Join(dir, "client.pem"), e.SystemUser)
+	if want := "true [nats://a.example:4222 tls://b.example] shop 16 3 1073741824 15s me ${env:HOOK} box-1 true true system\n"; got != want {
 		t.Errorf("the section is %s, want %s", got, want)
 	}
-	_, c := clustered(t, "engine: {nats: ['nats://me:${env:HOOK}@a.example:4222', 'tls://b.example'], user: me, password: '${env:HOOK}', system-user: s, system-password: '${env:HOOK}'}", environ...)
-	if c.URL != "nats://me:hook-PLANTED-2@a.example:4222,tls://b.example" || c.Password != "hook-PLANTED-2" || c.SystemPassword != c.Password || c.Name != "tideover" || c.TLS != nil {
+	_, c := clustered(t, "engine: {nats: ['nats://a.example:4222', 'tls://b.example'], user: me, password: '${env:HOOK}', system-user: s, system-password: '${env:HOOK}'}", environ...)
+	if c.URL != "nats://a.example:4222,tls://b.example" || c.Password != "hook-PLANTED-2" || c.SystemPassword != c.Password || c.Name != "tideover" || c.TLS != nil {
 		t.Errorf("the log is opened with %+v", c)
 	}
 	if err := c.Validate(); err != nil {
@@ -120,10 +120,7 @@ func TestSecretsOfAddressesAreHidden(t *testing.T) {
 
 func TestVariablesAndFlagsOfACluster(t *testing.T) {
 	dir := t.TempDir()
-	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca, _ := pair(t, dir)
 	src := config.Source{
 		Path: "/etc/tideover.yaml", Data: []byte("version: 1\nengine: {nats: a.example, shards: 4, tls: {ca: /none}}\n"),
 		Environ: []string{"HOME=/home/me", "TIDEOVER_ENGINE_SHARDS=8", "TIDEOVER_ENGINE_TLS_CA=" + ca, "TIDEOVER_ENGINE_TOKEN=PLANTED", "TIDEOVER_ENGINE_NAME="},
@@ -203,14 +200,11 @@ func TestFilesForTLS(t *testing.T) {
 		t.Errorf("the certificate was not read again: %v", err)
 	}
 	for section, want := range map[string]string{
-		"{ca: " + key + "}":                      "engine.tls: ca: there is no certificate in " + key,
-		"{cert: " + key + ", key: " + cert + "}": "engine.tls: cert, key: tls: failed to find",
+		"{ca: " + key + "}":                      "engine.tls.ca: there is no certificate in " + key,
+		"{cert: " + key + ", key: " + cert + "}": "engine.tls.cert: tls: failed to find",
 	} {
-		cfg, err := config.Load(config.Source{Data: []byte("version: 1\nengine: {nats: a.example, tls: " + section + "}\n"), Environ: []string{"HOME=/home/me"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cfg.Cluster(); err == nil || !strings.Contains(err.Error(), want) {
+		err := config.Check(config.Source{Data: []byte("version: 1\nengine: {nats: a.example, tls: " + section + "}\n"), Environ: []string{"HOME=/home/me"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", section, err, want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // samples are files that have every key between them: sessions and a cluster do not
 // go together, nor do two ways to say who we are.
 var samples = []string{
-	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml",
+	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml", "testdata/cluster-address.yaml",
 }
 
 // full loads the first sample.

@@ -117,6 +117,7 @@ type loader struct {
 	literals []string        // secrets that stand in the file itself
 	hidden   map[int]int     // columns from which on a line is not quoted
 	later    map[string]bool // names of policies that have not been read yet
+	second   place           // of engine.second-place
 }
 
 func newLoader(src Source) (*loader, error) {

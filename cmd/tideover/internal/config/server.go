@@ -30,6 +30,7 @@ func (l *loader) server(at place, s *Server) {
 	}
 	found, _ := object(l, at, serverKeys, s)
 	l.defaultPlaces(at, found, s)
+	l.apart(s.Data)
 	if durability, ok := found["durability"]; ok && l.cfg.Engine.Clustered() {
 		l.bad(durability, "is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
 	}

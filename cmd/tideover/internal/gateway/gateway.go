@@ -204,7 +204,9 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		err = fmt.Errorf("gateway: %d requests are still under way: %w", g.traffic.count(), context.Cause(ctx))
+		if n := g.traffic.count(); n > 0 {
+			err = fmt.Errorf("gateway: requests are still under way, %d of them: %w", n, context.Cause(ctx))
+		}
 	}
 	g.base.CloseIdleConnections()
 	return errors.Join(err, g.memory.save())

@@ -191,3 +191,16 @@ func TestDrain(t *testing.T) {
 		t.Errorf("got %d %q", a.code, a.body)
 	}
 }
+
+// TestDrainOfNothing has somebody in a hurry: there is nothing to wait for.
+func TestDrainOfNothing(t *testing.T) {
+	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") })
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 100 {
+		if err := r.Drain(over); err != nil {
+			t.Fatalf("Drain = %v while nothing is under way", err)
+		}
+	}
+}

@@ -279,7 +279,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	if s.cluster != nil {
 		run("schedules", func() error { return s.calendar.run(ctx) })
-		run("cluster", func() error { cluster.Report(ctx, s.cluster, s.Log); return nil })
+		run("cluster", func() error { cluster.Watch(ctx, s.cluster.Check, s.Log); return nil })
 	}
 	run("gateway", func() error { return s.gateway.Run(ctx) })
 	run("config", func() error { return s.watch(ctx) })

@@ -1,0 +1,114 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+func TestAWrongSecondPlaceIsRefusedAtItsLine(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(shortDir(t), "file")
+	write(t, file, "")
+	s := beginServe(t, "version: 1\nengine:\n  nats: 127.0.0.1:1\n  second-place: "+file+"\n", "")
+	wantCode(t, s.end(), 125)
+	wantIn(t, "the error", s.out.String(), "tideover.yaml:4:17: engine.second-place: "+file+" is not a folder\n>  4 |   second-place: "+file+"\n                       ^")
+	if strings.Contains(s.out.String(), "joining") {
+		t.Errorf("it has asked NATS: %s", s.out)
+	}
+}
+
+func TestSettingsThatComeTooLateAreTold(t *testing.T) {
+	t.Parallel()
+	f := newCrew(t, shared+section(natstest.Shared(t), clusterName(t)))
+	a := f.serve("a", "TIDEOVER_ENGINE_MEMBER=first")
+	a.complete(1)
+	wantIn(t, "the log of the first", a.out.String(), `msg="making the streams of the cluster`)
+	wantIn(t, "the log of the first", a.out.String(), "member=first id=")
+	wantIn(t, "the log of the first", a.out.String(), `level=WARN msg="made a new cluster, with nothing in it"`)
+	wantIn(t, "the log of the first", a.out.String(), `msg="made the cluster, and joined it"`)
+	text := f.text
+	f.text = strings.Replace(text, "lease-time: 3s", "lease-time: 4s, replicas: 1, max-bytes: 1GiB", 1)
+	b := f.serve("b")
+	for _, want := range []string{"key=engine.lease-time wanted=4s actual=3s", "key=engine.replicas wanted=1 actual=3", `key=engine.max-bytes wanted=1073741824 actual="no limit"`, `msg="joined the cluster"`} {
+		wantIn(t, "the log of the second", b.out.String(), want)
+	}
+	if strings.Contains(b.out.String(), "made ") {
+		t.Errorf("who joins seems to make something: %s", b.out)
+	}
+	_, found := examined(t, f.text)
+	wantIn(t, "the notes", found["note"], "engine.lease-time is 4s, and cluster")
+	f.text = strings.Replace(text, "shards: 4", "shards: 8", 1)
+	c := f.begin("c")
+	wantCode(t, c.end(), 125)
+	wantIn(t, "the error", c.out.String(), "engine.shards: cluster ")
+	wantIn(t, "the error", c.out.String(), "has 4, not 8, and the number can't be changed: write 4 or leave it out")
+}
+
+// TestALostClusterIsNotTakenForANewOne has the servers lose everything.
+func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 1)
+	f := newCrew(t, shared+section(nodes, "shop"))
+	a := f.serve("a")
+	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	nodes.Kill(0)
+	if err := os.RemoveAll(nodes.Store(0)); err != nil {
+		t.Fatal(err)
+	}
+	nodes.Restart(0)
+	eventually(t, "it is said that the stream is gone", func() bool {
+		return strings.Contains(a.ask("cluster").stderr, "stream KV_shop-cluster was deleted")
+	})
+	a.signal(syscall.SIGKILL)
+	a.end()
+	cmd, _ := command(t, "doctor", "--config", a.file, "--data", a.data)
+	o := finish(t, cmd)
+	wantCode(t, o, 1)
+	wantIn(t, "what the doctor says", o.out, "broken  there is no cluster shop, but there has been: this process was in one")
+	again := f.serve("a")
+	wantIn(t, "the log", again.out.String(), `level=ERROR msg="made a NEW cluster`)
+	wantCode(t, again.ask("run", "where", "--wait"), 0)
+	again.signal(syscall.SIGTERM)
+	wantCode(t, again.end(), 0)
+}
+
+func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
+	t.Parallel()
+	o, found := examined(t, "version: 1\nengine: {nats: 'nats://me:${env:PW}@127.0.0.1:1'}\n", "PW=PLANTED-pw")
+	wantCode(t, o, 1)
+	wantIn(t, "what it waits for", o.stderr, "waiting for NATS at nats://me:${env:PW}@127.0.0.1:1")
+	wantIn(t, "what is broken", found["broken"], "connect to NATS at 127.0.0.1:1: ")
+	wantIn(t, "what is broken", found["broken"], "connection refused")
+	if strings.Contains(o.out+o.stderr, "PLANTED") {
+		t.Errorf("the password shows: %+v", o)
+	}
+}
+
+// TestTheDoctorNamesWhoIsMissing has one NATS server die, and then another.
+func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	f := newCrew(t, shared+strings.Replace(section(nodes, "shop", "second-place: "+t.TempDir(), "system-user: system", "system-password: '${env:SYSTEM}'"), leaseTime.String(), "12s", 1))
+	system := "SYSTEM=" + natstest.SystemPassword
+	f.serve("a", system).complete(1)
+	dead := func(i int) string { return strings.TrimPrefix(nodes.NodeURL(i), "nats://") + " (connection refused)" }
+	for i, want := range []struct{ severity, text string }{
+		{"weak", "server n0 is not there; of 3 servers there are only n1, n2; nobody answers at " + dead(0) + "\n"},
+		{"broken", "of 3 servers there are only n2; nobody answers at " + dead(0) + ", " + dead(1) + "\n"},
+	} {
+		nodes.Kill(i)
+		var all map[string]string
+		eventually(t, "the doctor finds it, and nothing else", func() bool {
+			_, all = examined(t, f.text, system)
+			found := all["broken"] + all["weak"]
+			return strings.Count(found, "\n") == 1 && strings.HasSuffix(all[want.severity], want.text)
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream"
+)
+
+func TestWhatIsNewOrOverIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lag := func(n string) jetstream.Finding {
+			return jetstream.Finding{Severity: jetstream.Weak, What: "server b is " + n + " behind", Why: "w", Do: "d"}
+		}
+		gone := jetstream.Finding{Severity: jetstream.Broken, What: "server c is not there", Why: "w", Do: "d"}
+		note := jetstream.Finding{Severity: jetstream.Note, What: "worth knowing"}
+		answers := []struct {
+			found []jetstream.Finding
+			err   error
+			want  string
+		}{
+			{[]jetstream.Finding{lag("3"), note}, nil, "WARN server b is 3 behind\n"},
+			{[]jetstream.Finding{lag("5")}, nil, ""},
+			{[]jetstream.Finding{lag("7"), gone}, nil, "ERROR server c is not there\n"},
+			{nil, errors.New("oops"), "WARN oops\n"},
+			{nil, errors.New("oops"), ""},
+			{[]jetstream.Finding{lag("9")}, nil, "INFO server c is not there\n"},
+			{nil, nil, "INFO server b is 9 behind\n"},
+			{nil, nil, ""},
+		}
+		var text pad
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		turn := 0
+		look := func(context.Context) ([]jetstream.Finding, error) {
+			a := answers[min(turn, len(answers)-1)]
+			turn++
+			return a.found, a.err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			Watch(ctx, look, log)
+			close(done)
+		}()
+		for i, a := range answers {
+			synctest.Wait()
+			if got := told(text.take()); got != a.want {
+				t.Errorf("look %d: the log says %q; want %q", i+1, got, a.want)
+			}
+			time.Sleep(checkEvery)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// pad is what was written since it was last taken.
+type pad struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *pad) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *pad) take() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.text.Reset()
+	return p.text.String()
+}
+
+// told returns the levels and what was said.
+func told(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		_, level, _ := strings.Cut(line, "level=")
+		level, _, _ = strings.Cut(level, " ")
+		_, what, ok := strings.Cut(line, ` what="`)
+		if !ok {
+			_, what, _ = strings.Cut(line, " error=")
+			what, _, _ = strings.Cut(what, " ")
+		}
+		what, _, _ = strings.Cut(what, `"`)
+		b.WriteString(level + " " + what + "\n")
+	}
+	return b.String()
+}

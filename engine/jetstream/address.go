@@ -1,0 +1,100 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// hosts returns the addresses of the servers, without who we are.
+func hosts(urls string) (list []string) {
+	for part := range strings.SplitSeq(urls, ",") {
+		u, err := parseURL(part)
+		if err != nil {
+			continue // it was refused before
+		}
+		port := map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+		list = append(list, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port, "4222")))
+	}
+	return list
+}
+
+// dialer dials within the context of Open, and afterwards without.
+type dialer struct {
+	mu     sync.Mutex
+	ctx    context.Context   //nolint:containedctx // NATS hands none on
+	failed map[string]string // why an address did not answer
+}
+
+func (d *dialer) settle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx, d.failed = context.Background(), nil
+}
+
+// Dial implements [nats.CustomDialer].
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	ctx := d.ctx
+	d.mu.Unlock()
+	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	if err != nil && ctx.Err() == nil {
+		d.note(address, err)
+	}
+	return c, err
+}
+
+func (d *dialer) note(address string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed != nil {
+		d.failed[address] = err.Error()
+	}
+}
+
+// failures returns why addresses did not answer, to be added to an error.
+func (d *dialer) failures() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.failed) == 0 {
+		return ""
+	}
+	var list []string
+	for _, address := range slices.Sorted(maps.Keys(d.failed)) {
+		list = append(list, d.failed[address])
+	}
+	return " (" + strings.Join(list, "; ") + ")"
+}
+
+// deadAddresses returns where nobody answers, and why.
+func deadAddresses(ctx context.Context, urls string) (dead []string) {
+	list := hosts(urls)
+	why := make([]error, len(list))
+	inParallel(len(list), func(i int) {
+		c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", list[i])
+		if err == nil {
+			err = c.Close()
+		}
+		why[i] = err
+	})
+	for i, err := range why {
+		if err != nil && ctx.Err() == nil {
+			dead = append(dead, fmt.Sprintf("%s (%s)", list[i], reason(err)))
+		}
+	}
+	return dead
+}
+
+// reason returns why an address did not answer, without the address.
+func reason(err error) string {
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
+		err = e.Err
+	}
+	return strings.TrimPrefix(err.Error(), "connect: ")
+}

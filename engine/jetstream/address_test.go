@@ -1,0 +1,73 @@
+package jetstream
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+func TestAddressesThatDoNotAnswerAreNamed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := contextWithTimeout(t, 500*time.Millisecond)
+	defer cancel()
+	_, err := Open(ctx, Config{URL: "nats://u:pa55w0rd@127.0.0.1:1,tls://127.0.0.1:2"})
+	wantErr(t, "Open", err, nil, "connect to NATS at 127.0.0.1:1, 127.0.0.1:2: ", "127.0.0.1:2: connect: connection refused")
+	if strings.Contains(err.Error(), "pa55w0rd") {
+		t.Errorf("Open = %v; it has the password in it", err)
+	}
+}
+
+func TestHostsOfAddresses(t *testing.T) {
+	t.Parallel()
+	got := strings.Join(hosts("nats://me:pw@a.example, tls://b:1,c,ws://d,wss://[::1]"), " ")
+	if want := "a.example:4222 b:1 c:4222 d:80 [::1]:443"; got != want {
+		t.Errorf("hosts = %q; want %q", got, want)
+	}
+}
+
+func TestTLSAtAServerWithoutItIsToldFromWrongCredentials(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	_, err := Open(t.Context(), Config{URL: strings.ReplaceAll(nodes.URL(), "nats://", "tls://")})
+	wantErr(t, "Open", err, nil, "secure connection not available; the server has no TLS: use nats://")
+	if strings.Contains(err.Error(), "credentials") {
+		t.Errorf("Open = %v; it blames the credentials", err)
+	}
+}
+
+func TestADeadAddressIsFound(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	found, err := Check(t.Context(), Config{URL: nodes.URL() + ",nats://127.0.0.1:1", Name: newName()})
+	if err != nil || !has(found, Weak, "nobody answers at 127.0.0.1:1 (connection refused)") {
+		t.Errorf("Check() = %v, %v", &foundError{found}, err)
+	}
+}
+
+func TestAWrongSecondPlaceIsFoundBeforeServersAreAsked(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{URL: nodes.URL(), Name: newName(), SecondPlace: file}
+	_, err := Open(t.Context(), cfg)
+	wantErr(t, "Open", err, nil, "second place: "+file+" is not a folder")
+	if _, err := admin(t, nodes).Stream(t.Context(), names(cfg.Name).bucketStream()); err == nil {
+		t.Error("the cluster was made")
+	}
+	if os.Geteuid() == 0 {
+		return // who may write anywhere
+	}
+	cfg.SecondPlace = filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(cfg.SecondPlace, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), cfg)
+	wantErr(t, "Open", err, nil, "second place: it can't be written")
+}

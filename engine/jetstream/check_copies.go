@@ -1,0 +1,194 @@
+package jetstream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// copies is how the replicas of one stream are. The zero value is of one that can't
+// be asked.
+type copies struct {
+	want   int
+	leader string
+	peers  []*natsjs.PeerInfo // without the leader
+}
+
+func copiesOf(info *natsjs.StreamInfo) copies {
+	c := copies{want: info.Config.Replicas}
+	if info.Cluster != nil {
+		c.leader, c.peers = info.Cluster.Leader, info.Cluster.Replicas
+	}
+	return c
+}
+
+// good is how many replicas have everything.
+func (c copies) good() int {
+	n := 1 // the leader
+	for _, p := range c.peers {
+		if p.Current && !p.Offline {
+			n++
+		}
+	}
+	return n
+}
+
+// quietTime is after how long without a word from it a replica is taken to be gone:
+// its leader hears of it once a second.
+const quietTime = 3 * time.Second
+
+// tally is what all streams say of one server.
+type tally struct {
+	well, behind, gone int // streams of which its copy is so
+	lag                uint64
+}
+
+// there reports whether the server is at work, with some trouble at most.
+func (t *tally) there() bool { return t.gone == 0 || t.well > t.gone }
+
+func tallies(list []copies) map[string]*tally {
+	all := map[string]*tally{}
+	of := func(name string) *tally {
+		if all[name] == nil {
+			all[name] = &tally{}
+		}
+		return all[name]
+	}
+	for _, c := range list {
+		if c.leader != "" {
+			of(c.leader).well++
+		}
+		for _, p := range c.peers {
+			switch t := of(p.Name); {
+			case p.Offline, !p.Current && p.Active > quietTime:
+				t.gone++
+			case !p.Current:
+				t.behind++
+				t.lag = max(t.lag, p.Lag)
+			default:
+				t.well++
+			}
+		}
+	}
+	return all
+}
+
+// checkCopies looks at how many servers may be lost. A server that is not there is
+// one finding, however many streams it has copies of.
+func (x *examiner) checkCopies(list []copies) {
+	few, unplaced := 0, 0
+	for _, c := range list {
+		if c.want > 0 && c.want < 3 {
+			few++
+		}
+		unplaced += max(c.want-1-len(c.peers), 0)
+	}
+	if few > 0 {
+		x.add(Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
+			"without any one server nothing works, and what only it has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
+	}
+	if unplaced > 0 {
+		x.add(Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", are(unplaced, "copy", "copies"))
+	}
+	all := tallies(list)
+	var gone []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch t := all[name]; {
+		case !t.there() && !x.answered(name):
+			gone = append(gone, name)
+		case t.behind+t.gone > 0:
+			x.add(Weak, "wait, it catches up by itself; if it does not, look at its log", oneLess(list),
+				"server %s is behind in %s, by up to %s", name, count(t.behind+t.gone, "stream"), plural(int(t.lag), "entry", "entries"))
+		}
+	}
+	x.addGone(gone, list)
+}
+
+func (x *examiner) addGone(gone []string, list []copies) {
+	if len(gone) == 0 {
+		return
+	}
+	what := fmt.Sprintf("server %s is not there", gone[0])
+	if len(gone) > 1 {
+		what = fmt.Sprintf("servers %s are not there", strings.Join(gone, ", "))
+	}
+	x.add(Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
+}
+
+// answered reports whether a server has told about itself.
+func (x *examiner) answered(name string) bool {
+	return slices.ContainsFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
+}
+
+// withMissing adds to what was found what is known of servers that are missing. It
+// need not be said again.
+func (x *examiner) withMissing(what string) string {
+	var names []string
+	size := 0
+	for _, s := range x.servers {
+		names, size = append(names, s.Server.Name), max(size, s.Data.Meta.Size)
+	}
+	if len(names) > 0 && len(names) < size {
+		slices.Sort(names)
+		what += fmt.Sprintf("; of %d servers there are only %s", size, strings.Join(names, ", "))
+	}
+	if len(x.dead) > 0 {
+		what += "; nobody answers at " + strings.Join(x.dead, ", ")
+		x.dead = nil
+	}
+	return what
+}
+
+// checkAddresses tells of addresses where nobody answers, if nothing else has.
+func (x *examiner) checkAddresses() {
+	if len(x.dead) > 0 {
+		x.add(Weak, "start the server there, or correct the address", "whoever starts while the other servers are away does not find the cluster",
+			"nobody answers at %s", strings.Join(x.dead, ", "))
+	}
+}
+
+// oneLess is what it means that a replica is missing.
+func oneLess(list []copies) string {
+	for _, c := range list {
+		if c.want > 1 && c.good() <= c.want/2+1 {
+			return "if one more server is lost, nothing can be recorded"
+		}
+	}
+	return "one server less that may be lost"
+}
+
+func fewest(list []copies) int {
+	least := 3
+	for _, c := range list {
+		if c.want > 0 {
+			least = min(least, c.want)
+		}
+	}
+	return least
+}
+
+// some names streams by their number.
+func some(n, all int) string {
+	if n == all {
+		return "all streams"
+	}
+	return count(n, "stream")
+}
+
+func are(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one + " is"
+	}
+	return fmt.Sprintf("%d %s are", n, many)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

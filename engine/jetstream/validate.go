@@ -1,0 +1,172 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+var validName = regexp.MustCompile(`^[a-z0-9-]{1,100}$`)
+
+// Validate returns all that is wrong with the configuration, as far as it shows
+// without a connection.
+func (c Config) Validate() error {
+	return errors.Join(
+		checkURL(c.URL), c.checkNumbers(), c.checkIdentity(),
+		checkCredentials("credentials", c.Credentials), checkSeed(c.NKeySeed),
+		checkCredentials("system credentials", c.SystemCredentials), checkFolder(c.SecondPlace),
+	)
+}
+
+func (c Config) checkNumbers() error {
+	var errs []error
+	add := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	add(c.Name != "" && !validName.MatchString(c.Name), "name: %q is not made of a-z, 0-9 and dashes", c.Name)
+	add(c.Shards < 0 || c.Shards > MaxShards, "shards: %d is not between 1 and %d", c.Shards, MaxShards)
+	add(c.Replicas < 0 || c.Replicas > 5, "replicas: %d is not between 1 and 5", c.Replicas)
+	add(c.MaxBytes < 0, "max bytes: %d is negative", c.MaxBytes)
+	add(c.MaxBytes > 0 && c.MaxBytes < MinBytes, "max bytes: %d is less than %d, which the largest entry needs", c.MaxBytes, MinBytes)
+	add(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
+	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: for as long would nobody go on with the work of a process that is gone",
+		c.LeaseTime, MaxLeaseTime)
+	return errors.Join(errs...)
+}
+
+// checkIdentity refuses several ways to say who we are, and halves of one.
+func (c Config) checkIdentity() error {
+	var errs []error
+	add := func(wrong bool, text string) {
+		if wrong {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	ways := 0
+	for _, set := range []string{c.Credentials, c.NKeySeed, c.User, c.Token} {
+		if set != "" {
+			ways++
+		}
+	}
+	add(c.Password != "" && c.User == "", "password: there is no user")
+	add(c.SystemPassword != "" && c.SystemUser == "", "system password: there is no system user")
+	add(ways > 1, "credentials, nkey seed, user, token: more than one is set")
+	add(ways > 0 && len(passwords(c.URL)) > 0, "url: it says who we are, and so does a setting of its own; leave one of them out")
+	add(c.SystemUser != "" && c.SystemCredentials != "", "system user, system credentials: both are set")
+	add(c.User != "" && c.Password == "", "user: there is no password")
+	add(c.SystemUser != "" && c.SystemPassword == "", "system user: there is no system password")
+	return errors.Join(errs...)
+}
+
+// checkURL never quotes the text: there may be a password in it.
+func checkURL(text string) error {
+	if text == "" {
+		return errors.New("url: empty")
+	}
+	var web, plain int
+	for i, part := range strings.Split(text, ",") {
+		u, err := parseURL(part)
+		switch {
+		case err != nil || u.Hostname() == "":
+			return fmt.Errorf("url: number %d is not an address like nats://host:4222", i+1)
+		case u.Scheme == "ws" || u.Scheme == "wss":
+			web++
+		case u.Scheme == "nats" || u.Scheme == "tls":
+			plain++
+		default:
+			return fmt.Errorf("url: number %d has the scheme %q; want nats, tls, ws or wss", i+1, u.Scheme)
+		}
+		if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+			return fmt.Errorf("url: number %d has the port %s; want 1 to 65535", i+1, u.Port())
+		}
+	}
+	if web > 0 && plain > 0 {
+		return errors.New("url: ws:// and wss:// can't be mixed with nats:// and tls://")
+	}
+	return nil
+}
+
+func parseURL(part string) (*url.URL, error) {
+	part = strings.TrimSpace(part)
+	if !strings.Contains(part, "://") {
+		part = "nats://" + part
+	}
+	return url.Parse(part)
+}
+
+// checkCredentials looks at a file that is read again at each connection.
+func checkCredentials(field, path string) error {
+	text, err := readFile(field, path)
+	if err != nil || path == "" {
+		return err
+	}
+	if _, err := nkeys.ParseDecoratedJWT(text); err != nil {
+		return fmt.Errorf("%s: there is no JWT of a user in %s", field, path)
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(text); err != nil {
+		return fmt.Errorf("%s: there is no seed of a user in %s", field, path)
+	}
+	return nil
+}
+
+func checkSeed(path string) error {
+	const field = "nkey seed"
+	if _, err := readFile(field, path); err != nil || path == "" {
+		return err
+	}
+	if _, err := nats.NkeyOptionFromSeed(path); err != nil {
+		return fmt.Errorf("%s: there is no seed of an nkey in %s", field, path)
+	}
+	return nil
+}
+
+// maxFile is more than such a file has.
+const maxFile = 1 << 20
+
+func readFile(field, path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", field, err)
+	case !info.Mode().IsRegular() || info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: %s is not a file with credentials", field, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return text, nil
+}
+
+// checkFolder looks whether the second place can be used. It is not made: it is not
+// there when its disk is not mounted.
+func checkFolder(path string) error {
+	const field = "second place"
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %s is not there; make the folder, or mount its disk", field, path)
+	case err != nil:
+		return fmt.Errorf("%s: %w", field, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %s is not a folder", field, path)
+	}
+	return nil
+}
