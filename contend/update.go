@@ -72,10 +72,16 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 	return v, Unsure(err)
 }
 
-// says reports whether the error states its outcome.
+// says reports whether somebody states what became of the attempt: by a mark of
+// package retry, or of this one. That an error has a type which knows whether it
+// may pass, as that of a response with a status, says nothing of the kind.
 func says(err error) bool {
-	_, ok := errors.AsType[retry.Classified](err)
-	return ok
+	if retry.Marked(err) || errors.Is(err, ErrUnsure) {
+		return true
+	}
+	_, lost := errors.AsType[*ConflictError](err)
+	_, read := errors.AsType[*unreadError](err)
+	return lost || read
 }
 
 // unread makes a failed read one that may be repeated, unless it says
@@ -92,7 +98,7 @@ type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error { return e.error }
 
-func (e *unreadError) RetryOutcome() retry.Outcome { return retry.Outcome{} }
+func (e *unreadError) RetryOutcome() retry.Outcome { return retry.OutcomeOf(e.error) }
 
 // timeToLook returns how much time is left for a last look, when the attempts
 // are used up and one of them may have been written.

@@ -134,3 +134,36 @@ func TestAFailedReadIsSureAndTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// statusError is like those of packages that know whether a failure may pass, and
+// not whether anything was done.
+type statusError int
+
+func (s statusError) Error() string               { return fmt.Sprint("status ", int(s)) }
+func (s statusError) RetryOutcome() retry.Outcome { return retry.Outcome{} }
+
+func TestAnErrorThatMayPassIsNoWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, failure := range []error{statusError(504), fmt.Errorf("inner: %w", statusError(504)), io.ErrUnexpectedEOF} {
+			written := 0
+			u := contend.Update[int, int]{
+				Read: func(context.Context) (int, error) { return written, nil },
+				Write: func(context.Context, int) (int, error) {
+					if written++; written == 1 {
+						return 0, failure // it was done, and the answer was lost
+					}
+					return written, nil
+				},
+				Mine: func(n int) (int, bool) { return n, n > 0 },
+			}
+			if n, err := u.Do(t.Context(), contend.Must("contention")); n != 1 || err != nil || written != 1 {
+				t.Errorf("%v: Update = %d, %v, written %d times; want once", failure, n, err, written)
+			}
+			tries := 0
+			err := contend.Must("contention").Do(t.Context(), func(context.Context, contend.Try) error { tries++; return failure })
+			if tries != 1 || !errors.Is(err, failure) {
+				t.Errorf("%v: Do = %v after %d attempts; want one", failure, err, tries)
+			}
+		}
+	})
+}

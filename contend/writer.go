@@ -76,8 +76,8 @@ func (w *Writer) outcome(err error) retry.Outcome {
 	if t, ok := errors.AsType[*retry.TimeoutError](err); ok && t.Total {
 		return retry.Outcome{} // for the total timeout to end it
 	}
-	if says, ok := errors.AsType[retry.Classified](err); ok {
-		return says.RetryOutcome()
+	if says(err) {
+		return retry.OutcomeOf(err)
 	}
 	return retry.Outcome{Class: retry.ClassPermanent}
 }

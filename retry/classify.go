@@ -73,6 +73,15 @@ func mark(err error, change func(*Outcome)) error {
 	return m
 }
 
+// Marked reports whether the outcome that [OutcomeOf] returns was stated by
+// somebody who marked the error with [Permanent], [Throttled] or [After], and not
+// by a type that states one for every error it wraps.
+func Marked(err error) bool {
+	c, _ := speaker(err)
+	_, ok := c.(*marked)
+	return ok
+}
+
 // OutcomeOf returns the outcome that the error, or one it wraps, states. An
 // error that states none is transient.
 func OutcomeOf(err error) Outcome {
@@ -81,22 +90,31 @@ func OutcomeOf(err error) Outcome {
 }
 
 func stated(err error) (Outcome, bool) {
+	c, ok := speaker(err)
+	if !ok {
+		return Outcome{}, false
+	}
+	return c.RetryOutcome(), true
+}
+
+// speaker returns the first error of the chain that knows its outcome.
+func speaker(err error) (Classified, bool) {
 	for err != nil {
 		switch e := err.(type) {
 		case Classified:
-			return e.RetryOutcome(), true
+			return e, true
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
 			for _, err := range e.Unwrap() {
-				if o, ok := stated(err); ok {
-					return o, true
+				if c, ok := speaker(err); ok {
+					return c, true
 				}
 			}
-			return Outcome{}, false
+			return nil, false
 		default:
-			return Outcome{}, false
+			return nil, false
 		}
 	}
-	return Outcome{}, false
+	return nil, false
 }

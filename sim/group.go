@@ -106,6 +106,9 @@ func (w *group) handle(e event) {
 // try proposes, or proposes again.
 func (w *group) try(who uint32) {
 	m := &w.members[who]
+	if m.over { // others have finished what it had begun
+		return
+	}
 	m.attempts++
 	w.attempted(w.queue.now, int(m.attempts))
 	w.loaded(w.queue.now)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"math"
 	"math/bits"
 )
 
@@ -35,9 +36,14 @@ type queue struct {
 	buckets [64][]event
 }
 
-// add lets something happen after the delay, which is not negative.
+// add lets something happen after the delay. One that is too long for the number
+// it is computed in comes out negative, and means never.
 func (q *queue) add(after int64, kind uint8, who, generation uint32) {
-	q.push(event{at: q.now + after, who: who, tag: uint32(kind)<<24 | generation&generations})
+	at := q.now + after
+	if after < 0 || at < q.now {
+		at = math.MaxInt64
+	}
+	q.push(event{at: at, who: who, tag: uint32(kind)<<24 | generation&generations})
 }
 
 func (q *queue) push(e event) {

@@ -17,7 +17,7 @@ const (
 // all at once, has recovered when that share of them has succeeded. It is NaN if
 // the run never did.
 func (r *recorder) recovery(p *plan) float64 {
-	if p.scenario.Writers != nil || p.scenario.Clients.Arrivals == Herd {
+	if p.scenario.Writers != nil || p.scenario.Group != nil || p.scenario.Clients.Arrivals == Herd {
 		return r.caughtUp(p)
 	}
 	per := int(int64(time.Second) / step)
@@ -30,8 +30,10 @@ func (r *recorder) recovery(p *plan) float64 {
 	return math.NaN()
 }
 
-// healthy reports whether each second from step t on is.
+// healthy reports whether each second from step t on is. A second in which nobody
+// calls is, but three of them say nothing: all may be waiting for an answer.
 func (r *recorder) healthy(t, per int) bool {
+	calls := int32(0)
 	for s := range healthySeconds {
 		began, good := int32(0), int32(0)
 		for _, n := range r.byStart[t+s*per : t+(s+1)*per] {
@@ -41,8 +43,9 @@ func (r *recorder) healthy(t, per int) bool {
 		if float64(good) < healthyShare*float64(began) {
 			return false
 		}
+		calls += began
 	}
-	return true
+	return calls > 0
 }
 
 // caughtUp returns when enough of all calls had succeeded.

@@ -132,3 +132,27 @@ func TestRunRefusesTheImpossibleAllAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesThatAreTooLong has delays that no clock can count.
+func TestTimesThatAreTooLong(t *testing.T) {
+	s, _ := Preset("outage")
+	s.Duration, s.Drain = 30*second, 0
+	run(t, s, 1, contestant(t, "fixed(2562047h47m16s) attempts=2 attempt-timeout=2562047h47m16s"))
+	s.Clients.Rate = 1e-12
+	if r := run(t, s, 1, contestant(t, "fixed(1s)"))[0]; r.Calls.Mean != 0 {
+		t.Errorf("%v calls at a rate of one in thirty thousand years", r.Calls.Mean)
+	}
+}
+
+// TestSilenceIsNoRecovery has every client wait for an answer that never comes.
+func TestSilenceIsNoRecovery(t *testing.T) {
+	s := Scenario{
+		Name: "silence", Duration: time.Minute, Bucket: second,
+		Clients:  Clients{Count: 10, Arrivals: Closed, Think: second},
+		Services: []Service{queueing(10, 10*ms)},
+		Failures: []Failure{{Kind: Outage, From: 5 * second, Until: 10 * second}, {Kind: BlackHole, From: 10 * second, Share: 1}},
+	}
+	if r := run(t, s, 2, contestant(t, "fixed(1s)"))[0]; r.NeverRecovers != 1 {
+		t.Errorf("nobody is answered any more, and %v of the runs recover", 1-r.NeverRecovers)
+	}
+}

@@ -84,11 +84,21 @@ func serve(ctx context.Context, id int, ln net.Listener, st store) error {
 	return err
 }
 
+// acceptPause is how long it takes until another connection is tried.
+const acceptPause = 100 * time.Millisecond
+
 func (s *server) listen(ctx context.Context, ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
-		if err != nil { // it was closed, or nothing more can be had from it
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
+		}
+		if err != nil { // too many files are open, perhaps; that may pass
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		p := &peer{conn: conn, send: make(chan paxos.Message, 1024)}
 		s.wait.Go(func() { s.talk(ctx, p) })

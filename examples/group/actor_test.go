@@ -238,3 +238,11 @@ func TestALoserIsRebased(t *testing.T) {
 		}
 	})
 }
+
+func TestChangesThatNoMessageCarries(t *testing.T) {
+	for _, text := range []string{strings.Repeat("x", paxos.MaxData), "caf\xe9"} {
+		if err := sendable(text); err == nil {
+			t.Errorf("a change of %d bytes is taken", len(text))
+		}
+	}
+}

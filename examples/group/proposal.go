@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tideover/tideover/contend"
 	"github.com/tideover/tideover/internal/paxos"
@@ -42,16 +44,34 @@ const (
 
 // Update proposes a change, and returns the epoch in which it was committed.
 func (a *Actor) Update(ctx context.Context, text string) (int, error) {
+	if err := sendable(text); err != nil {
+		return 0, err
+	}
 	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
 		return fmt.Sprintf("%s (on %d)", text, epoch-1), ""
 	}})
 	return r.epoch, err
 }
 
+// sendable refuses what no message can carry.
+func sendable(text string) error {
+	const room = 100 // for what is added to it
+	switch {
+	case len(text) > paxos.MaxData-room:
+		return fmt.Errorf("a change of %d bytes, at most %d", len(text), paxos.MaxData-room)
+	case !utf8.ValidString(text):
+		return errors.New("a change that is not UTF-8")
+	}
+	return nil
+}
+
 // AddMember proposes a new member, and returns its welcome. The welcome names
 // the epoch at which the member joins, so that it is made anew with each rebase,
 // and handed out only when the epoch is decided.
 func (a *Actor) AddMember(ctx context.Context, name string) (string, error) {
+	if err := sendable(name); err != nil {
+		return "", err
+	}
 	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
 		return fmt.Sprintf("add %s (on %d)", name, epoch-1), fmt.Sprintf("welcome %s to epoch %d", name, epoch)
 	}})

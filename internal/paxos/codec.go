@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"unicode/utf8"
 )
 
 // MaxData is the longest Data that a message may carry.
@@ -49,6 +50,9 @@ func Append(b []byte, m Message) ([]byte, error) {
 	return append(binary.AppendUvarint(b, uint64(len(body))), body...), nil
 }
 
+// maxAttempt is far more than anybody makes.
+const maxAttempt = 1 << 24
+
 // Read reads one message. It returns [io.EOF] when there is none, and takes no
 // more memory than the longest message needs whatever it is sent.
 func Read(r *bufio.Reader) (Message, error) {
@@ -84,6 +88,12 @@ func decode(body []byte) (m Message, err error) {
 	}
 	if len(rest) > MaxData {
 		return Message{}, fmt.Errorf("paxos: data of %d bytes: at most %d are read", len(rest), MaxData)
+	}
+	if m.Ballot.Attempt > maxAttempt || m.Prior.Attempt > maxAttempt {
+		return Message{}, fmt.Errorf("paxos: attempt %d: at most %d are made; one that were believed could never be outbid", max(m.Ballot.Attempt, m.Prior.Attempt), maxAttempt)
+	}
+	if !utf8.Valid(rest) { // what stores it as text would store something else
+		return Message{}, errors.New("paxos: data that is not UTF-8")
 	}
 	m.Value.Data = string(rest)
 	return m, nil

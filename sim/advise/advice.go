@@ -25,7 +25,7 @@ type Case struct {
 // Options say how much is simulated.
 type Options struct {
 	Seed     uint64                // of the first run of each candidate
-	Seeds    int                   // runs of those that are left at the end, 2 or more; 0 means 8
+	Seeds    int                   // runs of those that are left at the end, 2 or more; 0 means 8, or 400 for writers, of whom there are few
 	Workers  int                   // goroutines; 0 means one for each processor
 	Progress func(done, total int) // called after each run, one call at a time; the total is a guess. nil means not
 }
@@ -72,7 +72,7 @@ func (r Request) Validate() error {
 		if err := c.Validate(); err != nil {
 			bad("cases[%d]: %w", i, err)
 		}
-		if c.Scenario.Writers != nil {
+		if c.Scenario.Writers != nil || c.Scenario.Group != nil {
 			writers++
 		}
 		if names[c.Scenario.Name] {
@@ -101,7 +101,7 @@ func (c Case) Validate() error {
 	if c.Goal.Recovery > 0 && !ends {
 		errs = append(errs, fmt.Errorf("recovery: nothing in scenario %q fails and comes back", c.Scenario.Name))
 	}
-	if c.Goal.P99 > 0 && c.Scenario.Writers != nil {
+	if c.Goal.P99 > 0 && (c.Scenario.Writers != nil || c.Scenario.Group != nil) {
 		errs = append(errs, errors.New("p99: writers have none"))
 	}
 	return errors.Join(errs...)
@@ -110,8 +110,8 @@ func (c Case) Validate() error {
 // Validate reports everything that is wrong with the options, each problem with
 // its field's name.
 func (o Options) Validate() error {
-	if o.Seeds < 0 || o.Seeds == 1 || o.Seeds > 1000 {
-		return fmt.Errorf("seeds: %d is not between 2 and 1000", o.Seeds)
+	if o.Seeds < 0 || o.Seeds == 1 || o.Seeds > 10_000 {
+		return fmt.Errorf("seeds: %d is not between 2 and 10000", o.Seeds)
 	}
 	return sim.Options{Workers: o.Workers}.Validate()
 }
@@ -130,10 +130,13 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if r.Deadline == 0 {
 		r.Deadline = DefaultDeadline
 	}
-	if o.Seeds == 0 {
-		o.Seeds = defaultSeeds
-	}
 	s := &search{request: r, options: o, field: newField(r.Cases, r.Deadline), known: map[candidate]bool{}}
+	if s.options.Seeds == 0 {
+		s.options.Seeds = defaultSeeds * s.field.times()
+	}
+	if err := s.measurePatience(ctx); err != nil {
+		return nil, err
+	}
 	standings, err := s.climb(ctx)
 	if err == nil {
 		standings, err = s.refine(ctx, standings)
@@ -141,6 +144,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.fresh = 1 << 32
 	best, others, err := s.strip(ctx, standings[0])
 	if err != nil {
 		return nil, err
@@ -149,6 +153,6 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 		Policy: best.policy.String(), Breaker: best.breaker, Reached: len(best.misses) == 0,
 		Misses: s.shortfalls(best.misses, append(s.first, standings...)), Outcomes: s.outcomes(best),
 		Reasons: s.reasons(best, others), Trades: s.trades(best, others), Alternatives: s.alternatives(best, standings),
-		Deadline: r.Deadline, Seed: o.Seed, Seeds: o.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
+		Deadline: r.Deadline, Seed: o.Seed, Seeds: s.options.Seeds, Tried: len(s.known), Runs: s.runs, Events: s.events,
 	}, nil
 }

@@ -18,7 +18,7 @@ import (
 var service = advise.Service{Rate: 10, Capacity: 20, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 10 * time.Second}
 
 // look is as little as will do.
-var look = advise.Options{Seeds: 2}
+var look = advise.Options{Seeds: 5}
 
 func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
 	t.Helper()
@@ -34,7 +34,7 @@ func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
 
 func TestAGoalThatCanBeReached(t *testing.T) {
 	t.Parallel()
-	goal := advise.Goal{Success: 0.995, Amplification: 1.3, Recovery: 20 * time.Second}
+	goal := advise.Goal{Success: 0.99, Amplification: 1.5, Recovery: 20 * time.Second}
 	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, look)
 	if !a.Reached || len(a.Misses) > 0 {
 		t.Errorf("the goal is not reached: %+v", a.Misses)
@@ -44,10 +44,10 @@ func TestAGoalThatCanBeReached(t *testing.T) {
 		t.Errorf("the policy is %q: %v, %q", a.Policy, err, p)
 	}
 	if p.Attempts < 2 || p.Jitter == (retry.Policy{}).Jitter || p.TotalTimeout != advise.DefaultDeadline {
-		t.Errorf("2 %% of errors, and 0.5 %% allowed: advised %s", a.Policy)
+		t.Errorf("2 %% of errors, and 1 %% allowed: advised %s", a.Policy)
 	}
 	for _, o := range a.Outcomes {
-		if o.Goal.Success > 0 && o.Success.Mean < o.Goal.Success || o.Amplification.Mean > goal.Amplification {
+		if o.Goal.Success > 0 && o.Success.Mean < o.Goal.Success || o.Amplification.Mean+o.Amplification.Half > goal.Amplification {
 			t.Errorf("%s: %+v does not reach its goal", o.Scenario, o)
 		}
 	}
@@ -75,6 +75,22 @@ func TestAGoalThatNobodyCanReach(t *testing.T) {
 	}
 }
 
+func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999}, 0)}, look)
+	if a.Reached || a.Misses[0].Goal != "success" {
+		t.Errorf("a few thousand calls show one failure in a million: %+v", a)
+	}
+}
+
+func TestABreakerSparesNothing(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	if a.Breaker {
+		t.Errorf("calls that a breaker refused count as load that was spared: %+v", a.Outcomes)
+	}
+}
+
 func TestASimpleGoalNeedsNoRetries(t *testing.T) {
 	t.Parallel()
 	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
@@ -87,7 +103,7 @@ func TestWriters(t *testing.T) {
 	t.Parallel()
 	scenario, _ := sim.Preset("contention")
 	scenario.Writers.Count = 10
-	a := advice(t, advise.Request{Cases: []advise.Case{{Scenario: scenario, Goal: advise.Goal{Success: 0.99}}}}, look)
+	a := advice(t, advise.Request{Cases: []advise.Case{{Scenario: scenario, Goal: advise.Goal{Success: 0.99}}}}, advise.Options{})
 	if p := retry.Must(a.Policy).Policy(); !a.Reached || p.Attempts < 2 || p.AttemptTimeout != 0 {
 		t.Errorf("ten writers: %s, reached %v", a.Policy, a.Reached)
 	}
@@ -134,7 +150,7 @@ func TestBadRequests(t *testing.T) {
 		{"both kinds", advise.Request{Cases: append(good[:1:1], advise.Case{Scenario: writers})}, look, []string{"ask for them apart"}},
 		{"twice", advise.Request{Cases: append(good[:1:1], good[0])}, look, []string{"cases[1]: there is a scenario"}},
 		{"deadline", advise.Request{Cases: good, Deadline: -1}, look, []string{"deadline: -1ns"}},
-		{"seeds", advise.Request{Cases: good}, advise.Options{Seeds: 1, Workers: -1}, []string{"seeds: 1"}},
+		{"seeds", advise.Request{Cases: good}, advise.Options{Seeds: 1}, []string{"seeds: 1"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -54,15 +54,33 @@ func newField(cases []Case, deadline time.Duration) field {
 	f := field{deadline: deadline}
 	for _, c := range cases {
 		s := c.Scenario
-		if s.Writers != nil {
+		switch {
+		case s.Writers != nil:
 			f.writers, f.unit = true, max(f.unit, 4*s.Writers.Hop)
-			continue
+		case s.Group != nil:
+			f.writers, f.unit = true, max(f.unit, 4*s.Group.Hop)
 		}
 		for _, v := range s.Services {
 			f.unit = max(f.unit, v.Latency.Mean)
 		}
 	}
 	return f
+}
+
+// patience is the attempt timeout of somebody who waits as long as he can.
+func (f field) patience() time.Duration {
+	if f.writers {
+		return 0
+	}
+	return f.deadline
+}
+
+// times returns how many times as many runs are needed: writers call once each.
+func (f field) times() int {
+	if f.writers {
+		return 50
+	}
+	return 1
 }
 
 // budget is the library's default.

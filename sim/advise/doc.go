@@ -9,8 +9,9 @@
 // little in every direction; and then takes away, one at a time, each thing the
 // winner has: what is worse without it is the reason for it.
 //
-// Among the policies that reach the goal, the one is best that puts the least load
-// on the service; among those alike, the one whose slow calls are fastest; among
+// Among the policies that reach the goal, the one is best that does no harm: no
+// fewer calls succeed than with one patient attempt, and the service recovers;
+// among those alike, the one that puts the least load on it; among those alike, the one whose slow calls are fastest; among
 // those alike, the simplest. When none reaches the goal, the one that comes
 // closest is returned, with what it misses and by how much.
 //

@@ -12,7 +12,7 @@ import (
 // Goal is what a policy is to reach in a scenario. A zero field asks for nothing.
 type Goal struct {
 	Success       float64       `json:"success,omitempty"`       // share of the calls that succeed, at least
-	P99           time.Duration `json:"p99_ns,omitempty"`        // latency of the calls that succeed, at most
+	P99           time.Duration `json:"p99_ns,omitempty"`        // latency of 99 % of the calls, which therefore succeed, at most
 	Amplification float64       `json:"amplification,omitempty"` // attempts per call, at most
 	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // after the last failure has ended, at most
 }
@@ -30,6 +30,9 @@ func (g Goal) Validate() error {
 	}
 	if g.Amplification != 0 && !(g.Amplification >= 1) {
 		bad("amplification: %v is below 1, and every call is an attempt", g.Amplification)
+	}
+	if math.IsInf(g.Amplification, 1) {
+		bad("amplification: without a limit it is no goal; leave it out")
 	}
 	if g.Recovery < 0 {
 		bad("recovery: %v is negative", g.Recovery)
@@ -70,16 +73,20 @@ type Miss struct {
 }
 
 // check returns what a result misses, and how far it is off in all: 0 if it
-// misses nothing. The distances of different aims can be added: each is the
+// misses nothing. What is reached must be outside of doubt: the worse end of the
+// interval counts. The distances of different aims can be added: each is the
 // logarithm of how many times too large something is, for success the share of
 // calls that fail.
 func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance float64) {
 	for _, a := range g.aims() {
 		got := a.of(r)
-		d := math.Log(got.Mean / a.want)
+		d := math.Log((got.Mean + got.Half) / a.want)
 		switch {
 		case a.least:
-			d = math.Log(math.Max(1-got.Mean, 1e-9) / (1 - a.want))
+			got.Half = math.Max(got.Half, resolution(r))
+			d = math.Log((1 - got.Mean + got.Half) / (1 - a.want))
+		case a.name == "p99" && r.Success.Mean < 0.99: // who gives up early is not fast
+			d = math.Max(d, math.Log((1-r.Success.Mean)/0.01))
 		case a.name == "recovery" && r.NeverRecovers > 0:
 			d = math.Max(d, 0) + 5*r.NeverRecovers
 		case got.N == 0: // nothing has succeeded
@@ -94,4 +101,12 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 		}
 	}
 	return misses, distance
+}
+
+// resolution returns how far off the share of success may be for the number of
+// calls alone; if none of n has failed, up to 3/n may.
+func resolution(r *sim.Result) float64 {
+	n := math.Max(r.Calls.Mean*float64(r.Calls.N), 1)
+	p := r.Success.Mean
+	return math.Max(1.96*math.Sqrt(p*(1-p)/n), 3/n)
 }

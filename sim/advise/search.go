@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -16,7 +17,9 @@ type standing struct {
 	results  []sim.Result // of each scenario
 	misses   []Miss
 	distance float64 // from the goal
-	load     float64 // attempts per call, the mean over the scenarios
+	harm     float64 // by how much fewer calls succeed than with one patient attempt, the sum over the scenarios
+	never    float64 // share of the runs without a recovery, the sum over the scenarios
+	load     float64 // attempts per call, 1 at least, the mean over the scenarios
 	slow     float64 // p99 in seconds, likewise
 }
 
@@ -24,7 +27,10 @@ type standing struct {
 // a few seeds is taken for the same.
 func compare(a, b standing) int {
 	return cmp.Or(
+		cmp.Compare(min(len(a.misses), 1), min(len(b.misses), 1)),
 		cmp.Compare(math.Round(a.distance*100), math.Round(b.distance*100)),
+		cmp.Compare(math.Round(a.harm*50), math.Round(b.harm*50)),
+		cmp.Compare(math.Round(a.never*10), math.Round(b.never*10)),
 		cmp.Compare(math.Round(a.load*100), math.Round(b.load*100)),
 		cmp.Compare(math.Round(math.Log(a.slow)*20), math.Round(math.Log(b.slow)*20)),
 		cmp.Compare(a.parts(), b.parts()),
@@ -40,7 +46,9 @@ type search struct {
 	options Options
 	field   field
 	known   map[candidate]bool
+	patient []float64  // success of one attempt that waits until the deadline, for each case
 	first   []standing // of the whole grid
+	fresh   uint64     // added to the seed: those that have chosen the best do not judge it
 	runs    int
 	events  int
 	total   int // runs there will be, about
@@ -57,7 +65,7 @@ func (s *search) climb(ctx context.Context) ([]standing, error) {
 	list := s.field.candidates()
 	s.foresee(len(list))
 	for i, rung := range rungs {
-		standings, err := s.rank(ctx, list, rung.seeds)
+		standings, err := s.rank(ctx, list, rung.seeds*s.field.times())
 		if err != nil {
 			return nil, err
 		}
@@ -72,11 +80,25 @@ func (s *search) climb(ctx context.Context) ([]standing, error) {
 	return s.rank(ctx, list, s.options.Seeds)
 }
 
+// measurePatience finds out how many calls succeed without any retry or breaker:
+// whoever does worse does harm.
+func (s *search) measurePatience(ctx context.Context) error {
+	one := candidate{policy: s.field.policy(1, 0, s.field.patience(), limit.BudgetSpec{})}
+	for _, c := range s.request.Cases {
+		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.field.times())
+		if err != nil {
+			return err
+		}
+		s.patient = append(s.patient, report.Results[0].Success.Mean)
+	}
+	return nil
+}
+
 // foresee estimates how many runs there will be, for who waits.
 func (s *search) foresee(n int) {
 	each := len(s.request.Cases)
 	for _, rung := range rungs {
-		s.total += n * rung.seeds * each
+		s.total += n * rung.seeds * s.field.times() * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
 	s.total += (n + 2*(n+8) + 7) * s.options.Seeds * each
@@ -109,13 +131,13 @@ func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]stand
 		contestants[i], standings[i].candidate = c.contestant(), c
 		s.known[c] = true
 	}
-	for _, c := range s.request.Cases {
+	for n, c := range s.request.Cases {
 		report, err := s.run(ctx, c.Scenario, contestants, seeds)
 		if err != nil {
 			return nil, err
 		}
 		for i := range report.Results {
-			standings[i].add(c.Goal, c.Scenario.Name, &report.Results[i])
+			standings[i].add(c.Goal, c.Scenario.Name, s.patient[n], &report.Results[i])
 		}
 	}
 	n := float64(len(s.request.Cases))
@@ -127,11 +149,14 @@ func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]stand
 	return standings, nil
 }
 
-func (st *standing) add(g Goal, scenario string, r *sim.Result) {
+func (st *standing) add(g Goal, scenario string, patient float64, r *sim.Result) {
 	misses, distance := g.check(scenario, r)
 	st.misses = append(st.misses, misses...)
 	st.distance += distance
-	st.load += r.Amplification.Mean
+	// A call that was refused before it was made is no load that was spared.
+	st.load += math.Max(r.Amplification.Mean, 1)
+	st.never += r.NeverRecovers
+	st.harm += math.Max(patient-r.Success.Mean, 0)
 	st.slow += r.P99.Mean
 	// Of a hundred candidates nobody looks at the curves.
 	st.results = append(st.results, sim.Result{
@@ -142,7 +167,7 @@ func (st *standing) add(g Goal, scenario string, r *sim.Result) {
 func (s *search) run(ctx context.Context, scenario sim.Scenario, contestants []sim.Contestant, seeds int) (*sim.Report, error) {
 	before := s.runs
 	report, err := sim.Run(ctx, scenario, contestants, sim.Options{
-		Seed: s.options.Seed, Seeds: seeds, Workers: s.options.Workers,
+		Seed: s.options.Seed + s.fresh, Seeds: seeds, Workers: s.options.Workers,
 		Progress: func(done, _ int) {
 			s.runs = before + done
 			if s.options.Progress != nil {

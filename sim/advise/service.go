@@ -12,7 +12,7 @@ import (
 // Service is what is known of a service and its callers.
 type Service struct {
 	Rate      float64       // calls per second
-	Capacity  float64       // calls per second that it can do; 0 means twice the rate
+	Capacity  float64       // calls per second that it can do, rounded up to whole workers; 0 means twice the rate
 	Latency   time.Duration // mean time of an answer, when nobody waits for a worker
 	Processes int           // that call it, each with its own budget and breaker; 0 means 10
 	Errors    float64       // share of the calls that fail on an ordinary day; 0 means 1 %
@@ -26,6 +26,9 @@ func (s Service) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !(s.Rate > 0 && s.Rate <= maxRate) {
 		bad("rate: %v is not above 0 and at most %d calls per second", s.Rate, maxRate)
+	}
+	if s.Capacity > 1e9 {
+		bad("capacity: %v is above 1e9 calls per second", s.Capacity)
 	}
 	if s.Capacity != 0 && !(s.Capacity > s.Rate) {
 		bad("capacity: %v is not above the rate of %v: no policy helps a service that can't do its work", s.Capacity, s.Rate)
@@ -92,21 +95,16 @@ func (s Service) Cases(g Goal, through float64) []Case {
 }
 
 func (s Service) scenario(name, about string, failing time.Duration, failures ...sim.Failure) sim.Scenario {
-	workers := max(1, int(math.Round(s.Capacity*s.Latency.Seconds())))
+	workers := max(1, int(math.Ceil(s.Capacity*s.Latency.Seconds()-1e-9)))
 	return sim.Scenario{
 		Name: name, About: about, Duration: s.lasting(failing), Drain: 2 * time.Minute, Bucket: time.Second,
 		Clients: sim.Clients{Count: 20 * s.Processes, Arrivals: sim.Open, Rate: s.Rate, Sharing: 20},
 		Services: []sim.Service{{
 			Name: "service", Workers: workers,
-			Latency: sim.Latency{Distribution: sim.Exponential, Mean: s.mean(workers)},
+			Latency: sim.Latency{Distribution: sim.Exponential, Mean: s.Latency},
 		}},
 		Failures: failures,
 	}
-}
-
-// mean returns the time of an answer with which so many workers have the capacity.
-func (s Service) mean(workers int) time.Duration {
-	return time.Duration(float64(workers) / s.Capacity * float64(time.Second))
 }
 
 // lasting returns how long a scenario takes: what comes before the end of its

@@ -26,8 +26,8 @@ the service is gone. --success and --p99 are for the ordinary day, --recovery is
 the time after a failure, --through for the outage, --load for all of them. Or name
 scenarios, as for tideover sim; the goal is then for each of them.
 
-Among the policies that reach the goal, the one is best that puts the least load on
-the service; among those alike, the one whose slow calls are fastest; among those
+Among the policies that reach the goal, the one is best that does no harm: no fewer calls
+succeed than with one patient attempt, and the service recovers; among those alike, the one that puts the least load on it; among those alike, the one whose slow calls are fastest; among those
 alike, the simplest. If none reaches the goal the closest is shown, with what it
 misses, by how much, and what the best of all could do there.
 
@@ -36,12 +36,15 @@ if its 95 % interval does not contain zero.
 
 With --json the output is one object: policy, breaker, reached, misses, outcomes,
 reasons, trades, alternatives, each with estimates (mean, half the width of the 95 %
-interval, seeds). Times are in seconds, shares between 0 and 1.
+interval, seeds). Times are in seconds, unless their name ends in _ns, and shares
+between 0 and 1.
 
 Exit codes:
   0    the goal is reached
-  1    no policy that was tried reaches it
-  125  an error of ours: a bad flag, a scenario that can't be`
+  1    no policy that was tried reaches it, or not beyond doubt
+  2    a scenario that can't be
+  125  an error of ours: a bad flag
+  128+n  signal n told us to end`
 
 const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99.9%
   tideover advise --rate 200 --capacity 300 --latency 100ms --errors 2% --success 99.9% --recovery 10s --load 1.2
@@ -117,7 +120,10 @@ func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOpt
 		return err
 	}
 	if o.json {
-		err = json.NewEncoder(io.Out).Encode(a)
+		var text []byte
+		if text, err = json.Marshal(a); err == nil {
+			_, err = io.Out.Write(append(visibleJSON(text), '\n'))
+		}
 	} else {
 		s := screenOf(io.Out)
 		_, err = fmt.Fprintln(io.Out, strings.Join(adviceLines(a, &s), "\n"))
@@ -143,6 +149,14 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 		o.service.Errors, o.service.Latency, o.service.Outage = float64(o.errors), time.Duration(o.latency), time.Duration(o.outage)
 		if !given("rate") || !given("latency") {
 			return nil, errors.New("the service: say --rate and --latency at least, or name a scenario")
+		}
+		for _, name := range []string{"outage", "processes", "capacity"} {
+			if f := cmd.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0s.") == "" {
+				return nil, fmt.Errorf("--%s: must be above zero", name)
+			}
+		}
+		if given("errors") && o.errors == 0 {
+			o.service.Errors = 1e-9 // none, as zero means that nobody said
 		}
 		if err := o.service.Validate(); err != nil {
 			return nil, fmt.Errorf("the service: %w", err)

@@ -19,7 +19,7 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 	} else {
 		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal, and neither does any other of the %d that were tried.", a.Tried)))
 		for i := range a.Misses {
-			lines = append(lines, "  "+missed(&a.Misses[i]))
+			lines = append(lines, "  "+visible(missed(&a.Misses[i])))
 		}
 	}
 	lines = append(lines, "")
@@ -37,7 +37,7 @@ func chapter(s *screen, head string, lines []string) []string {
 	}
 	out := []string{"", s.paint("1", head)}
 	for _, line := range lines {
-		out = append(out, "  "+line)
+		out = append(out, "  "+visible(line))
 	}
 	return out
 }
@@ -59,9 +59,9 @@ func missed(m *advise.Miss) string {
 		return fmt.Sprintf("%s: %s is wanted, and no call succeeds", m.Scenario, wanted(m))
 	}
 	if off := m.Best - m.Got.Mean; m.Got.N > 0 && math.Abs(off) > math.Max(m.Got.Half, 1e-4) {
-		return text + fmt.Sprintf("; the most that any policy reaches there, whatever else it misses, is %s", value(m.Goal, m.Best))
+		return text + fmt.Sprintf("; the best that any policy has there, whatever else it misses, is %s", value(m.Goal, m.Best))
 	}
-	return text + ", which is the most that any policy reaches"
+	return text + ", which is the best that any policy has"
 }
 
 func wanted(m *advise.Miss) string {
