@@ -36,6 +36,7 @@ var (
 const (
 	childEnv = "TIDEOVER_CRASH_WORKER"
 	workers  = 3
+	noQuorum = "no quorum"
 )
 
 func TestMain(m *testing.M) {
@@ -147,7 +148,7 @@ var harms = []harm{
 		pause(long)
 		f.workers[i].start()
 	}},
-	{"no quorum", 2 * time.Second, 10 * time.Second, func(f *field, i int, long time.Duration) {
+	{noQuorum, 2 * time.Second, 10 * time.Second, func(f *field, i int, long time.Duration) {
 		f.nodes.Kill(i)
 		f.nodes.Kill((i + 1) % 3)
 		pause(long)

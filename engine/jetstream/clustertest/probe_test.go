@@ -103,13 +103,26 @@ func (p *probe) stop() {
 	p.each.Wait()
 }
 
-// report says for how long shards were not worked on.
+// report says for how long shards were not worked on. Without a quorum nobody can
+// take over, so that does not count for all.
 func (p *probe) report() {
+	var all []time.Duration
 	for harm, gaps := range p.gaps {
-		slices.Sort(gaps)
-		at := func(q float64) time.Duration {
-			return gaps[min(int(q*float64(len(gaps))), len(gaps)-1)].Round(100 * time.Millisecond)
+		p.tell(harm, gaps)
+		if harm != noQuorum {
+			all = append(all, gaps...)
 		}
-		p.t.Logf("%-24s %3d gaps of a shard: p50 %v, p99 %v, longest %v", harm, len(gaps), at(0.5), at(0.99), at(1))
 	}
+	p.tell("all but "+noQuorum, all)
+}
+
+func (p *probe) tell(what string, gaps []time.Duration) {
+	if len(gaps) == 0 {
+		return
+	}
+	slices.Sort(gaps)
+	at := func(q float64) time.Duration {
+		return gaps[min(int(q*float64(len(gaps))), len(gaps)-1)].Round(100 * time.Millisecond)
+	}
+	p.t.Logf("%-24s %3d gaps of a shard: p50 %v, p99 %v, longest %v", what, len(gaps), at(0.5), at(0.99), at(1))
 }
