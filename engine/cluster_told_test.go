@@ -95,7 +95,7 @@ func TestClusterTroublesOfAShardThatIsOpened(t *testing.T) {
 			return f
 		})
 		e := must(Open(t.Context(), Config{Log: a, Workflows: []*Workflow{w}, Logger: quiet()}))
-		defer e.Close(gone()) //nolint:errcheck // nothing is kept
+		defer e.Close(gone())
 		time.Sleep(10 * time.Second)
 		list := e.Troubles()
 		if len(list) != 1 || list[0].What != "shard 2 can't store what happens" || !strings.Contains(list[0].Error, "full") {

@@ -49,7 +49,7 @@ func benchmark(b *testing.B, callers int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer e.Close(context.Background()) //nolint:errcheck // nothing is kept
+	defer e.Close(context.Background())
 	input := payload{string(slices.Repeat([]byte("x"), 190))}
 	for range 4 * *benchShards { // until every shard has its owner
 		if _, err := e.Start(b.Context(), w, input); err != nil {
@@ -57,7 +57,7 @@ func benchmark(b *testing.B, callers int) {
 		}
 	}
 	for done.Load() < int64(4**benchShards) {
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // a benchmark
+		time.Sleep(10 * time.Millisecond)
 	}
 	done.Store(0)
 	b.ResetTimer()
@@ -79,7 +79,7 @@ func benchmark(b *testing.B, callers int) {
 	all.Wait()
 	started := b.Elapsed()
 	for done.Load() < int64(b.N) {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // a benchmark
+		time.Sleep(time.Millisecond)
 	}
 	b.StopTimer()
 	latency := slices.Sorted(slices.Values(slices.Concat(took...)))

@@ -109,7 +109,7 @@ func (f *field) run() {
 		f.probe.during(h.name)
 		h.do(f, f.random.IntN(3), long)
 		f.probe.waitForAll()
-		time.Sleep(time.Duration(f.random.IntN(3000)) * time.Millisecond) //nolint:forbidigo // peace, for a while
+		time.Sleep(time.Duration(f.random.IntN(3000)) * time.Millisecond)
 	}
 	f.probe.stop()
 	f.drain()
@@ -177,7 +177,7 @@ var harms = []harm{
 	}},
 }
 
-func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // that is how long it lasts
+func pause(d time.Duration) { time.Sleep(d) }
 
 // drain has the rest started and worked on, and judges.
 func (f *field) drain() {
@@ -195,7 +195,7 @@ func (f *field) drain() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close(context.Background()) //nolint:errcheck // everything was read
+	defer e.Close(context.Background())
 	infos := make([]*engine.Info, *crashRuns)
 	for i := range infos {
 		if infos[i], err = e.Wait(ctx, f.acked[i]); err != nil {
@@ -259,7 +259,7 @@ func (w *worker) start() {
 	if w.cmd != nil && w.alive() {
 		return
 	}
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // it ends when it is killed
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+f.dir, fmt.Sprint("CRASH_NAME=worker-", w.number), "CRASH_URL="+f.nodes.URL(),
 		fmt.Sprint("CRASH_FIRST=", first), fmt.Sprint("CRASH_EVERY=", workers), fmt.Sprint("CRASH_LAST=", *crashRuns),
 		fmt.Sprint("CRASH_PAUSE=", max(1, 4000**crashHarms*workers / *crashRuns)))

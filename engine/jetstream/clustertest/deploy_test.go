@@ -69,6 +69,7 @@ func TestRollingDeploy(t *testing.T) {
 
 // judgeDeploy looks at which process has called what for which run.
 func judgeDeploy(t *testing.T, dir string) {
+	t.Helper()
 	calls := map[string]int{}
 	for _, line := range deployLines(t, dir) {
 		version, step, key := line[0], line[1], line[2]
@@ -92,6 +93,7 @@ func judgeDeploy(t *testing.T, dir string) {
 
 // deployLines returns what the handlers have written: version, step and key.
 func deployLines(t *testing.T, dir string) (lines [][]string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "witness"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
@@ -115,7 +117,7 @@ type deployed struct {
 // startDeployed starts a process, and waits until it has started its runs.
 func startDeployed(t *testing.T, dir, url, name, version string, starts int) *deployed {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // it ends when it is told to
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), deployEnv+"="+dir, "CRASH_NAME="+name, "CRASH_URL="+url, "DEPLOY_VERSION="+version, fmt.Sprint("DEPLOY_STARTS=", starts))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = t.Output()

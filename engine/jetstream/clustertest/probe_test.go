@@ -83,7 +83,7 @@ func (p *probe) during(harm string) {
 func (p *probe) waitForAll() {
 	p.t.Helper()
 	since := time.Now()
-	for deadline := since.Add(2 * time.Minute); ; time.Sleep(probeEvery) { //nolint:forbidigo // it is asked all the time
+	for deadline := since.Add(2 * time.Minute); ; time.Sleep(probeEvery) {
 		p.mu.Lock()
 		all := !slices.ContainsFunc(p.last[:], since.After)
 		p.mu.Unlock()
