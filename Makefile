@@ -22,7 +22,7 @@ run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
 test: vet ## everything that is tested, with the race detector
-	$(GO) test -race $(TESTFLAGS) work
+	$(GO) test -race -parallel 4 $(TESTFLAGS) work
 	$(GO) test $(TESTFLAGS) -run Allocations ./bench
 
 vet: ## gofmt and go vet
