@@ -37,7 +37,7 @@ type cluster struct {
 }
 
 // join makes the process one of the cluster.
-func join(e *Engine, log journal.Cluster) (*cluster, error) {
+func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error) {
 	cl := &cluster{
 		e: e, log: log, calls: make(chan struct{}, maxCalls), waits: make(chan struct{}, maxWaits), left: make(chan *keeper),
 		shards: map[int]*shard{}, opening: map[int]*shard{}, wrong: map[int]Trouble{}, settled: map[string]bool{}, loose: map[string]Trouble{},
@@ -55,7 +55,7 @@ func join(e *Engine, log journal.Cluster) (*cluster, error) {
 			return draw()
 		}
 	}
-	if err := leftAlone(log); err != nil {
+	if err := leftAlone(ctx, log); err != nil {
 		cl.halt()
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func join(e *Engine, log journal.Cluster) (*cluster, error) {
 
 // leftAlone fails if everything was moved out of the cluster. Whether that can be
 // seen at the moment does not matter: no shard will be opened.
-func leftAlone(log journal.Cluster) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+func leftAlone(ctx context.Context, log journal.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	r, err := log.Peek(ctx, 0)
 	if err == nil {

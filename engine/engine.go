@@ -68,7 +68,7 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 		}
 	}
 	if log, ok := e.log.(journal.Cluster); ok {
-		e.cluster, err = join(e, log)
+		e.cluster, err = join(ctx, e, log)
 	} else {
 		e.alone = newShard(&e.process, 0, 1, e.cfg.Dir)
 		err = e.alone.open(ctx, e.log)

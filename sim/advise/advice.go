@@ -145,6 +145,9 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 		return nil, err
 	}
 	s.fresh = 1 << 32
+	if standings, err = s.rank(ctx, candidatesOf(standings), s.options.Seeds); err != nil {
+		return nil, err
+	}
 	best, others, err := s.strip(ctx, standings[0])
 	if err != nil {
 		return nil, err

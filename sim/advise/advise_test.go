@@ -66,6 +66,11 @@ func TestAGoalThatCanBeReached(t *testing.T) {
 func TestAGoalThatNobodyCanReach(t *testing.T) {
 	t.Parallel()
 	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, look)
+	for _, other := range a.Alternatives {
+		if other.Reached {
+			t.Errorf("nobody reaches it, and %s does", other.Policy)
+		}
+	}
 	if a.Reached || len(a.Misses) != 1 {
 		t.Fatalf("ten seconds of outage, and two of patience: reached %v, misses %+v", a.Reached, a.Misses)
 	}

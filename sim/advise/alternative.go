@@ -20,7 +20,8 @@ type Alternative struct {
 const near = 0.2
 
 // alternatives returns those of the standings that are better at something.
-func (s *search) alternatives(best standing, standings []standing) (list []Alternative) {
+func (s *search) alternatives(best standing, standings []standing) []Alternative {
+	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
 	for _, better := range []struct {
 		what string

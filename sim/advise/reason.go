@@ -97,7 +97,8 @@ const slight = 0.01
 func differs(d sim.Estimate) bool { return d.N > 1 && math.Abs(d.Mean) > d.Half }
 
 // reasons returns, for each thing the best has, where it shows most.
-func (s *search) reasons(best standing, others []lesser) (list []Reason) {
+func (s *search) reasons(best standing, others []lesser) []Reason {
+	list := []Reason{}
 	for _, o := range others {
 		reason, most := Reason{For: o.lacks}, slight
 		for n := range o.results {
@@ -120,7 +121,8 @@ func (s *search) reasons(best standing, others []lesser) (list []Reason) {
 }
 
 // trades returns what the policy brings and costs, compared with a single attempt.
-func (s *search) trades(best standing, others []lesser) (list []Trade) {
+func (s *search) trades(best standing, others []lesser) []Trade {
+	list := []Trade{}
 	for _, o := range others {
 		if o.lacks != retries {
 			continue

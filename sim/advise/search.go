@@ -72,12 +72,16 @@ func (s *search) climb(ctx context.Context) ([]standing, error) {
 		if i == 0 {
 			s.first = standings
 		}
-		list = list[:0]
-		for _, st := range standings[:min(len(standings), max(len(standings)/rung.keep, fewest))] {
-			list = append(list, st.candidate)
-		}
+		list = candidatesOf(standings[:min(len(standings), max(len(standings)/rung.keep, fewest))])
 	}
 	return s.rank(ctx, list, s.options.Seeds)
+}
+
+func candidatesOf(standings []standing) (list []candidate) {
+	for _, st := range standings {
+		list = append(list, st.candidate)
+	}
+	return list
 }
 
 // measurePatience finds out how many calls succeed without any retry or breaker:
@@ -101,17 +105,14 @@ func (s *search) foresee(n int) {
 		s.total += n * rung.seeds * s.field.times() * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
-	s.total += (n + 2*(n+8) + 7) * s.options.Seeds * each
+	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
 }
 
 // refine looks around the best, and around that again.
 func (s *search) refine(ctx context.Context, standings []standing) ([]standing, error) {
 	for range 2 {
 		best := standings[0].candidate
-		list := []candidate{}
-		for _, st := range standings[:min(len(standings), fewest)] {
-			list = append(list, st.candidate)
-		}
+		list := candidatesOf(standings[:min(len(standings), fewest)])
 		var err error
 		if standings, err = s.rank(ctx, unique(append(list, s.field.around(best)...)), s.options.Seeds); err != nil {
 			return nil, err

@@ -195,6 +195,9 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 		if _, err := os.Stat(filepath.Dir(file)); err != nil { // rather than after the run
 			return fmt.Errorf("--%s: %w", name, err)
 		}
+		if len(args) > 0 && sameFile(file, args[0]) {
+			return fmt.Errorf("--%s: %s is the scenario; name another file", name, file)
+		}
 	}
 	switch {
 	case o.html == "-":
@@ -213,6 +216,13 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// sameFile reports whether both name one file that is there.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // listScenarios prints those that are built in.

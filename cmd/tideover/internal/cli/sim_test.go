@@ -381,3 +381,16 @@ func TestSimCompletes(t *testing.T) {
 		}
 	}
 }
+
+func TestSimDoesNotOverwriteItsScenario(t *testing.T) {
+	file := scenarioFile(t, tideover(t, "sim", "herd", "--show").out)
+	for _, flag := range []string{"--html", "--svg"} {
+		got := tideover(t, "sim", file, flag, file)
+		if got.code != codeOwn || !strings.Contains(got.stderr, "is the scenario; name another file") {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+	if got := tideover(t, "sim", file, "--show"); got.code != 0 {
+		t.Errorf("the scenario afterwards: %+v", got)
+	}
+}
