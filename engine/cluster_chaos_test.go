@@ -72,7 +72,7 @@ func (c *chaos) call(caller int) {
 // judge holds the logs against what was promised.
 func (c *chaos) judge() {
 	t := c.t
-	outcomes, fails := map[string]int{}, map[string]int{}
+	outcomes, fails, told := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, m := range c.members {
 		for _, sh := range m.cluster.own() {
 			for entry, err := range sh.lease.Read(t.Context(), 1) {
@@ -80,9 +80,7 @@ func (c *chaos) judge() {
 					t.Fatal(err)
 				}
 				_, err := machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
-					if rec.Ends != machine.Undecided {
-						outcomes[rec.Run.String()]++
-					}
+					count(rec, outcomes, told)
 					if rec.Kind == machine.Failed {
 						fails[rec.Run.String()]++
 					}
@@ -95,9 +93,9 @@ func (c *chaos) judge() {
 		}
 	}
 	for _, id := range c.acked {
-		if outcomes[id] != 1 {
+		if outcomes[id] != 1 || told[id] != 1 {
 			info, err := c.members[0].Get(t.Context(), id)
-			t.Errorf("run %s has %d outcomes: %+v, %v", id, outcomes[id], info, err)
+			t.Errorf("run %s has %d outcomes, told of %d times: %+v, %v", id, outcomes[id], told[id], info, err)
 		}
 	}
 	for id, n := range outcomes {

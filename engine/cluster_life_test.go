@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,6 +229,7 @@ func (c *life) judge() {
 			t.Errorf("%s is listed as %s: %v", id, r.State, err)
 		}
 	}
+	c.judgeEnds(listed)
 	inputs := map[string]string{}
 	for id, r := range listed {
 		if other := inputs[r.InputPreview]; other != "" {
@@ -268,6 +270,22 @@ func (c *life) judge() {
 	t.Logf("%d acked, %d listed, %d canceled, %d waits", len(c.acked), len(listed), len(c.canceled), c.waits)
 	for text, n := range c.errs {
 		t.Logf("%d × %s", n, text)
+	}
+}
+
+// judgeEnds checks that each run was told of once.
+func (c *life) judgeEnds(listed map[string]Info) {
+	told := map[string]int{}
+	for id, r := range listed {
+		if r.Workflow == "told" {
+			info := must(c.members[0].Get(c.t.Context(), id))
+			told[strings.TrimPrefix(info.Source, "on-end of ")]++
+		}
+	}
+	for id, r := range listed {
+		if want := map[string]int{"one": 1}[r.Workflow]; told[id] != want {
+			c.t.Errorf("run %s of %s is %s, and was told of %d times, want %d", id, r.Workflow, r.State, told[id], want)
+		}
 	}
 }
 

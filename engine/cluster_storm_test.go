@@ -72,7 +72,7 @@ func (s *storm) any() (m *member, calm bool) {
 
 // join adds a process.
 func (s *storm) join() {
-	w := one(s.t, func(ctx context.Context, n int) (int, error) {
+	w := must(NewWorkflow("one", OnEnd(newEnds().told), Step("do", func(ctx context.Context, n int) (int, error) {
 		select {
 		case <-time.After(s.begun(ctx, n)):
 		case <-ctx.Done():
@@ -82,7 +82,7 @@ func (s *storm) join() {
 			return 0, errors.New("flaky")
 		}
 		return n, nil
-	}, Policy(fmt.Sprintf("fixed(700ms) attempts=%d", stormAttempts)), MaxLost(1000))
+	}, Policy(fmt.Sprintf("fixed(700ms) attempts=%d", stormAttempts)), MaxLost(1000))))
 	m := joined(s.t, s.store, "p", s.cfg(w))
 	m.log.Disturb(s.disturb)
 	s.mu.Lock()

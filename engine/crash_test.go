@@ -10,10 +10,12 @@ import (
 	"hash/fnv"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,7 +102,12 @@ func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
 		}
 		parts = append(parts, Step(s.name, do, Policy(s.policy), After(s.needs...), MaxLost(50)))
 	}
-	return must(NewWorkflow("crash", parts...))
+	told := Step("tell", func(ctx context.Context, d Ended) (string, error) {
+		t, _ := TaskOf(ctx)
+		w.say("told %s %s %s", d.Key, d.State, t.Run)
+		return "", nil
+	}, MaxLost(50))
+	return must(NewWorkflow("crash", append(parts, OnEnd(must(NewWorkflow("told", told))))...))
 }
 
 // crashChild is the process that is killed.
@@ -152,10 +159,23 @@ func crashChild(dir string) {
 			panic(err)
 		}
 	}
+	for len(must(e.Stats(context.Background())).open("told")) > 0 {
+		time.Sleep(time.Millisecond)
+	}
 	if err := e.Close(context.Background()); err != nil {
 		panic(err)
 	}
 	_ = out.Close()
+}
+
+// open returns the states of the workflow's runs that have not ended.
+func (s Stats) open(workflow string) map[string]int {
+	for _, w := range s.Workflows {
+		if w.Name == workflow {
+			return w.States
+		}
+	}
+	return nil
 }
 
 func TestKilledAgainAndAgain(t *testing.T) {
@@ -234,7 +254,7 @@ type testimony struct {
 // judge compares what the engine says with what the witness saw.
 func judge(t *testing.T, dir string, acked map[int]string) {
 	t.Helper()
-	seen := testimonies(t, filepath.Join(dir, "witness"))
+	seen, told := testimonies(t, filepath.Join(dir, "witness"))
 	file := must(os.Open(filepath.Join(dir, "result")))
 	defer file.Close()
 	lost, total := 0, 0
@@ -250,6 +270,9 @@ func judge(t *testing.T, dir string, acked map[int]string) {
 			t.Errorf("%s is run %s, acknowledged was %q", i.Key, i.ID, acked[n])
 		}
 		lost += judgeRun(t, &i, seen[i.Key])
+		if list := slices.Collect(maps.Values(told[i.Key])); !slices.Equal(list, []string{i.State}) {
+			t.Errorf("%s is %s, told of as %q", i.Key, i.State, list)
+		}
 	}
 	if total != *crashRuns {
 		t.Errorf("%d runs, want %d", total, *crashRuns)
@@ -260,11 +283,20 @@ func judge(t *testing.T, dir string, acked map[int]string) {
 	}
 }
 
-func testimonies(t *testing.T, path string) map[string]map[deed]testimony {
+// testimonies returns what the witness saw of each key, and which runs told of its
+// end, as what.
+func testimonies(t *testing.T, path string) (seen map[string]map[deed]testimony, told map[string]map[string]string) {
 	t.Helper()
-	seen := map[string]map[deed]testimony{}
+	seen, told = map[string]map[deed]testimony{}, map[string]map[string]string{}
 	for line := range strings.Lines(string(must(os.ReadFile(path)))) {
 		f := strings.Fields(line)
+		if key := f[2]; f[1] == "told" {
+			if told[key] == nil {
+				told[key] = map[string]string{}
+			}
+			told[key][f[4]] = f[3]
+			continue
+		}
 		at, key, d := must(strconv.ParseInt(f[0], 10, 64)), f[2], deed{f[3], must(strconv.Atoi(f[4]))}
 		if seen[key] == nil {
 			seen[key] = map[deed]testimony{}
@@ -281,7 +313,7 @@ func testimonies(t *testing.T, path string) map[string]map[deed]testimony {
 		}
 		seen[key][d] = s
 	}
-	return seen
+	return seen, told
 }
 
 // judgeRun judges one run, and returns how many of its attempts were lost.

@@ -155,6 +155,29 @@ func ExampleOnGiveUp() {
 	// job gave up at work: oops
 }
 
+func ExampleOnEnd() {
+	told := make(chan string, 1)
+	tell := must(engine.NewWorkflow("tell", engine.Step("tell", func(_ context.Context, d engine.Ended) (any, error) {
+		told <- fmt.Sprintf("%s of %s: %s", d.Workflow, d.Key, d.State)
+		return nil, nil
+	})))
+	job := must(engine.NewWorkflow("job", engine.OnEnd(tell), engine.Step("work",
+		func(context.Context, any) (any, error) { return nil, nil })))
+	e := open(job)
+	defer e.Close(context.Background())
+
+	must(e.Start(context.Background(), job, nil, engine.Key("monday")))
+	fmt.Println(<-told)
+	run := must(e.Start(context.Background(), job, nil, engine.Key("tuesday"), engine.In(time.Hour)))
+	if err := e.Cancel(context.Background(), run.ID, "me"); err != nil {
+		panic(err)
+	}
+	fmt.Println(<-told)
+	// Output:
+	// job of monday: succeeded
+	// job of tuesday: canceled
+}
+
 func ExampleEngine_Pause() {
 	begun, release := make(chan struct{}, 2), make(chan struct{})
 	w := must(engine.NewWorkflow("job", engine.Step("work", func(ctx context.Context, _ any) (string, error) {

@@ -34,16 +34,11 @@ func OnGiveUp(w *Workflow) Part {
 	}
 }
 
-// giveUpRoom is what an entry must have left for both.
-const giveUpRoom = 300 << 10
+// giveUpInput is how much is told at most. The entry of the death has room for it.
+const giveUpInput = 150 << 10
 
-// giveUp starts what is to be started when the run is dead.
-func (t *turn) giveUp(run *machine.Run) error {
-	w := t.sh.handlers.workflow(run.Def.Name)
-	if w == nil || w.onGiveUp == nil {
-		return nil
-	}
-	next := w.onGiveUp
+// giveUp starts a run of the next workflow, because the run is dead.
+func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	g := GaveUp{
 		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Created: time.Unix(0, run.Created),
 		Attempts: run.Attempts(), Reason: run.Reason.String(), Input: run.Input, Outputs: map[string]json.RawMessage{},
@@ -55,7 +50,7 @@ func (t *turn) giveUp(run *machine.Run) error {
 		}
 	}
 	text, err := json.Marshal(g)
-	if err == nil && len(text) > min(t.sh.cfg.MaxPayload, giveUpRoom/2) {
+	if err == nil && len(text) > min(t.sh.cfg.MaxPayload, giveUpInput) {
 		g.Input, g.Outputs = nil, nil // that it happened matters more than with what
 		text, err = json.Marshal(g)
 	}

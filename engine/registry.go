@@ -32,7 +32,7 @@ func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error
 		if w == nil {
 			return fmt.Errorf("workflow: nil")
 		}
-		for ; w != nil; w = w.onGiveUp {
+		for _, w := range w.family() {
 			maps.Copy(r.handlers, w.handlers)
 			r.workflows[w.Name()], r.known[w.Name()] = w, w
 		}
@@ -52,6 +52,21 @@ func (r *registry) workflow(name string) *Workflow {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.workflows[name]
+}
+
+// followers returns the workflows that are started when a run of the named one gives
+// up, and when it ends. Runs of a workflow that was replaced are in progress still,
+// and end.
+func (r *registry) followers(workflow string) (onGiveUp, onEnd *Workflow) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if w := r.workflows[workflow]; w != nil {
+		onGiveUp = w.onGiveUp
+	}
+	if w := r.known[workflow]; w != nil {
+		onEnd = w.onEnd
+	}
+	return onGiveUp, onEnd
 }
 
 // limits returns how many runs of a workflow, and how many attempts of a step,
@@ -83,7 +98,7 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 	e.handlers.mu.Lock()
 	clear(e.handlers.workflows)
 	for _, w := range workflows {
-		for ; w != nil; w = w.onGiveUp {
+		for _, w := range w.family() {
 			e.handlers.workflows[w.Name()] = w
 		}
 	}

@@ -166,11 +166,8 @@ func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
 // time of the record in it.
 func (t *turn) start(s *machine.Start, def *machine.Definition) (machine.ID, error) {
 	sh := t.sh
-	if rec, fresh := sh.m.Define(def, t.now); fresh {
-		if err := t.record(&rec); err != nil {
-			sh.health.broken(err)
-			return machine.ID{}, err
-		}
+	if err := t.define(def); err != nil {
+		return machine.ID{}, err
 	}
 	if s.ID.IsZero() {
 		s.ID = machine.NewID(t.now, sh.random(), sh.random()).In(sh.slot(s.Key))
@@ -187,4 +184,17 @@ func (t *turn) start(s *machine.Start, def *machine.Definition) (machine.ID, err
 	}
 	t.must(&rec)
 	return s.ID, nil
+}
+
+// define stores a definition, unless it is stored already.
+func (t *turn) define(def *machine.Definition) error {
+	rec, fresh := t.sh.m.Define(def, t.now)
+	if !fresh {
+		return nil
+	}
+	err := t.record(&rec)
+	if err != nil {
+		t.sh.health.broken(err)
+	}
+	return err
 }

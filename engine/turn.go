@@ -70,14 +70,14 @@ func (sh *shard) jump(by time.Duration) error {
 	return nil
 }
 
-// record adds a record to the entry of the turn, and applies it.
+// record adds a record to the entry of the turn, with what it starts, and applies it.
 func (t *turn) record(rec *machine.Record) error {
 	sh := t.sh
-	size := sh.entry.Size() + rec.Size()
-	if rec.Ends == machine.Dead {
-		size += giveUpRoom
+	next, err := t.heirs(rec)
+	if err != nil {
+		return err
 	}
-	if t.records > 0 && size > journal.MaxEntry {
+	if t.records > 0 && sh.entry.Size()+rec.Size()+next.room() > journal.MaxEntry {
 		if err := sh.commit(); err != nil {
 			return err
 		}
@@ -96,10 +96,7 @@ func (t *turn) record(rec *machine.Record) error {
 	if !rec.Run.IsZero() {
 		sh.after(t, rec)
 	}
-	if run, ok := sh.m.Run(rec.Run); ok && rec.Ends == machine.Dead {
-		return t.giveUp(run)
-	}
-	return nil
+	return t.startHeirs(rec.Run, next)
 }
 
 // after notes what is to be done about a record when it is stored.

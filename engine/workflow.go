@@ -31,6 +31,7 @@ type Workflow struct {
 	runs     int            // concurrency of all
 	input    reflect.Type   // nil for any
 	onGiveUp *Workflow
+	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
 }
 
@@ -82,7 +83,7 @@ func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	for _, part := range parts {
 		part(b)
 	}
-	if err := errors.Join(append(b.errs, b.w.def.Prepare())...); err != nil {
+	if err := errors.Join(append(b.errs, b.w.checkFamily(), b.w.def.Prepare())...); err != nil {
 		return nil, fmt.Errorf("workflow %q: %w", name, err)
 	}
 	return b.w, nil

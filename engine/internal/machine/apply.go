@@ -336,7 +336,7 @@ func (m *Machine) retire(r *Run, at int64) {
 }
 
 func (m *Machine) applyRetry(r *Run, rec *Record) {
-	r.Outcome, r.Reason, r.Ended, r.Failing = Undecided, 0, 0, false
+	r.Outcome, r.Reason, r.Ended, r.Failing, r.retried = Undecided, 0, 0, false, true
 	r.Deadline = rec.Deadline
 	if r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)

@@ -133,8 +133,8 @@ func (j *judge) see(rec *Record) {
 	} else if rec.Ends != Undecided {
 		j.t.Fatalf("%+v ends as %d, and the run does not end", rec, rec.Ends)
 	}
-	if live, ok := j.w.m.Run(rec.Run); !ok || live.Outcome != r.outcome {
-		j.t.Fatalf("%+v: outcome %v, want %d", rec, live, r.outcome)
+	if live, ok := j.w.m.Run(rec.Run); !ok || live.Outcome != r.outcome || live.HasEnded() != (r.outcomes > 0) {
+		j.t.Fatalf("%+v: %v, want outcome %v, of which there were %d", rec, live, r.outcome, r.outcomes)
 	}
 }
 

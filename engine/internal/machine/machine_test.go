@@ -305,6 +305,7 @@ func dumpRun(r *Run) string {
 	text("reason", r.Reason.String())
 	flag("failing", r.Failing)
 	flag("held", r.Held)
+	flag("retried", r.retried)
 	if r.extra != nil && r.extra.until != 0 {
 		num("until", r.extra.until)
 	}

@@ -19,6 +19,11 @@ const (
 	Canceled
 )
 
+var outcomeNames = [...]string{"undecided", "succeeded", "dead", "canceled"}
+
+// String returns the outcome's name, which is that of the state it leads to.
+func (o Outcome) String() string { return outcomeNames[o] }
+
 // State is where a run is, as people see it.
 type State uint8
 
@@ -91,6 +96,7 @@ type Run struct {
 	shown   State
 	dirty   bool // changed since the reader of changes has seen it
 	active  bool // counted in Workflow.Active
+	retried bool // it was dead, and was put back to work
 
 	restored bool // came from a snapshot, and nothing has happened since
 }
@@ -194,6 +200,10 @@ func (r *Run) setProgress(step int, p []byte) {
 
 // Closed reports whether nothing of the run goes on.
 func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }
+
+// HasEnded reports whether the run has an outcome, or had one before it was put back
+// to work. The history can't tell: its middle may be left out.
+func (r *Run) HasEnded() bool { return r.Outcome != Undecided || r.retried }
 
 // Finished reports whether the run is closed and can't be put back to work.
 func (r *Run) Finished() bool {

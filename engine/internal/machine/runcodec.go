@@ -12,6 +12,7 @@ const (
 	runHeld     = 2
 	runIdle     = 4 // it has no place among those that a limit counts
 	runUntil    = 8 // the end of a postponement follows
+	runRetried  = 16
 	stepClock   = 0x80
 	stepWindows = 0x40
 )
@@ -36,6 +37,9 @@ func (r *Run) append(b []byte) []byte {
 	}
 	if r.extra != nil && r.extra.until != 0 {
 		flags |= runUntil
+	}
+	if r.retried {
+		flags |= runRetried
 	}
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	if flags&runUntil != 0 {
@@ -112,6 +116,7 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r.Reason = reason(in.byte())
 	flags := in.byte()
 	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
+	r.retried = flags&runRetried != 0
 	if flags&runUntil != 0 {
 		r.more().until = in.varint()
 	}

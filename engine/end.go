@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// Ended is the input of a run that is started because another has ended.
+type Ended struct {
+	Run      string    `json:"run"`
+	Workflow string    `json:"workflow"`
+	Key      string    `json:"key,omitempty"`
+	State    string    `json:"state"` // succeeded, dead or canceled
+	At       time.Time `json:"at"`
+}
+
+// OnEnd starts a run of another workflow when one of this workflow ends for the
+// first time, whatever its outcome is, with an [Ended] as its input. It is recorded
+// together with the end, and so happens exactly once: a dead run that is retried or
+// canceled has ended before, and starts nothing when it ends again. With [OnGiveUp]
+// in the same workflow, a run that dies starts both.
+//
+// A run ends when its outcome is decided. Attempts of one that was canceled, or
+// whose time is over, may still be running then.
+//
+// What counts is the workflow as the process has it in which the run ends, so every
+// process needs it from the beginning: see Config.Workflows.
+func OnEnd(w *Workflow) Part {
+	return func(b *builder) {
+		switch {
+		case w == nil:
+			b.errs = append(b.errs, errors.New("on end: no workflow"))
+		case b.w.onEnd != nil:
+			b.errs = append(b.errs, fmt.Errorf("on end: %q and %q, of which there can be one", b.w.onEnd.Name(), w.Name()))
+		}
+		b.w.onEnd = w
+	}
+}
+
+// family returns the workflow and all that may follow from its runs, each once.
+func (w *Workflow) family() []*Workflow {
+	return w.join(nil)
+}
+
+func (w *Workflow) join(family []*Workflow) []*Workflow {
+	if w == nil || slices.Contains(family, w) {
+		return family
+	}
+	return w.onEnd.join(w.onGiveUp.join(append(family, w)))
+}
+
+// checkFamily refuses two workflows of one name, of which one would take the place
+// of the other where they are looked up.
+func (w *Workflow) checkFamily() error {
+	names := map[string]bool{}
+	for _, w := range w.family() {
+		if names[w.Name()] {
+			return fmt.Errorf("on give up, on end: %q is the name of two workflows that follow from each other", w.Name())
+		}
+		names[w.Name()] = true
+	}
+	return nil
+}
+
+// heirs are the workflows of which runs are started with the end of another run.
+type heirs struct {
+	onGiveUp, onEnd *Workflow // nil for none
+	ended           []byte    // input of the latter
+}
+
+// heirs returns what is to be started with the record. Their definitions are stored
+// ahead of it: they can be larger than what an entry has left for all of this, and
+// do no harm if nothing follows.
+func (t *turn) heirs(rec *machine.Record) (h heirs, err error) {
+	if rec.Ends == machine.Undecided {
+		return h, nil
+	}
+	run, ok := t.sh.m.Run(rec.Run)
+	if !ok {
+		return h, nil
+	}
+	h.onGiveUp, h.onEnd = t.sh.handlers.followers(run.Def.Name)
+	if rec.Ends != machine.Dead {
+		h.onGiveUp = nil
+	}
+	if run.HasEnded() {
+		h.onEnd = nil
+	}
+	if h.onGiveUp != nil {
+		err = t.define(h.onGiveUp.def)
+	}
+	if h.onEnd != nil && err == nil {
+		if h.ended, err = inputOfEnd(run, rec); err == nil {
+			err = t.define(h.onEnd.def)
+		}
+	}
+	return h, err
+}
+
+// inputOfEnd returns what is told of a run that the record ends.
+func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
+	text, err := json.Marshal(Ended{
+		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, State: rec.Ends.String(), At: time.Unix(0, rec.At).UTC(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("what is started when %s ends: %w", run.Def.Name, err)
+	}
+	return text, nil
+}
+
+// room is what an entry must have left for them.
+func (h *heirs) room() (n int) {
+	const start = 1000 // beside the input
+	if h.onGiveUp != nil {
+		n += giveUpInput + start
+	}
+	if h.onEnd != nil {
+		n += len(h.ended) + start
+	}
+	return n
+}
+
+// startHeirs starts what follows from the end of the run.
+func (t *turn) startHeirs(id machine.ID, h heirs) error {
+	if h.onGiveUp != nil {
+		if run, ok := t.sh.m.Run(id); ok {
+			if err := t.giveUp(run, h.onGiveUp); err != nil {
+				return err
+			}
+		}
+	}
+	if h.onEnd == nil {
+		return nil
+	}
+	s := &machine.Start{Hash: h.onEnd.def.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
+	_, err := t.start(s, h.onEnd.def)
+	return err
+}
