@@ -71,12 +71,18 @@ func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error)
 func leftAlone(ctx context.Context, log journal.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	r, err := log.Peek(ctx, 0)
-	if err == nil {
-		err = movedTo(ctx, r)
-	}
-	if moved, ok := errors.AsType[*MovedError](err); ok {
-		return moved
+	for n := range log.Shards() {
+		r, err := log.Peek(ctx, n)
+		if errors.Is(err, journal.ErrDamaged) {
+			continue // it is lost, and was left out of a move
+		}
+		if err == nil {
+			err = movedTo(ctx, r)
+		}
+		if moved, ok := errors.AsType[*MovedError](err); ok {
+			return moved
+		}
+		return nil
 	}
 	return nil
 }
@@ -84,9 +90,33 @@ func leftAlone(ctx context.Context, log journal.Cluster) error {
 // lookTime is how long it is tried to look.
 const lookTime = 5 * time.Second
 
-// run keeps what is assigned to this process until the engine is closed.
+// ender is a log that may be of no use any more, whatever is waited for.
+type ender interface {
+	Ended() <-chan struct{} // closed when it is
+	Err() error             // why
+}
+
+// ended returns a channel that is closed when the log is of no use any more.
+func (cl *cluster) ended() <-chan struct{} {
+	if m, ok := cl.log.(ender); ok {
+		return m.Ended()
+	}
+	return nil
+}
+
+// reason returns why nothing is kept any more.
+func (cl *cluster) reason() error {
+	if m, ok := cl.log.(ender); ok && m.Err() != nil {
+		return m.Err()
+	}
+	return ErrClosed
+}
+
+// run keeps what is assigned to this process until the engine is closed, or its log
+// is of no use any more.
 func (cl *cluster) run() error {
 	keepers := map[int]*keeper{}
+	ended := cl.ended()
 	for stop := cl.stop.Done(); ; {
 		assigned, changed := cl.log.Assigned()
 		if stop == nil {
@@ -104,7 +134,7 @@ func (cl *cluster) run() error {
 		}
 		if stop == nil && len(keepers) == 0 {
 			cl.followers.Wait()
-			return ErrClosed
+			return cl.reason()
 		}
 		select {
 		case <-changed:
@@ -112,6 +142,9 @@ func (cl *cluster) run() error {
 			delete(keepers, k.number)
 		case <-stop:
 			stop = nil
+		case <-ended:
+			ended = nil
+			cl.halt()
 		}
 	}
 }

@@ -103,3 +103,56 @@ func TestClusterTroublesOfAShardThatIsOpened(t *testing.T) {
 		}
 	})
 }
+
+// lostLog is one that is of no use any more when it is told so.
+type lostLog struct {
+	journal.Cluster
+	ended chan struct{}
+	err   error // valid when ended is closed
+}
+
+func (l *lostLog) Ended() <-chan struct{} { return l.ended }
+
+func (l *lostLog) Err() error {
+	select {
+	case <-l.ended:
+		return l.err
+	default:
+		return nil
+	}
+}
+
+func TestClusterWhoseLogIsOfNoUseEndsTheEngine(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		told := make(chan struct{}, 1)
+		w := one(t, func(ctx context.Context, n int) (int, error) {
+			<-ctx.Done()
+			told <- struct{}{}
+			return 0, context.Cause(ctx)
+		})
+		log := &lostLog{Cluster: s.Join("a"), ended: make(chan struct{}), err: errors.New("made anew")}
+		e := must(Open(t.Context(), Config{Log: log, Workflows: []*Workflow{w}, Logger: quiet()}))
+		time.Sleep(time.Second)
+		run := started(t, e, w, 1)
+		time.Sleep(time.Second)
+		if err := e.Err(); err != nil {
+			t.Fatalf("Err() = %v before the log is of no use", err)
+		}
+		close(log.ended)
+		select {
+		case <-e.Done():
+		case <-time.After(time.Hour):
+			t.Fatal("the engine goes on")
+		}
+		<-told
+		if err := e.Err(); !errors.Is(err, log.err) {
+			t.Errorf("Err() = %v; want %v", err, log.err)
+		}
+		if err := e.Close(t.Context()); !errors.Is(err, log.err) {
+			t.Errorf("Close() = %v; want %v", err, log.err)
+		}
+		if _, err := e.Get(t.Context(), run.ID); !errors.Is(err, ErrClosed) {
+			t.Errorf("Get() = %v; want %v", err, ErrClosed)
+		}
+	})
+}

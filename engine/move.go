@@ -29,6 +29,10 @@ type MoveOptions struct {
 	// Otherwise such a one is an error.
 	LeaveUnreadable bool
 
+	// WithoutShards are shards of the source, a cluster, that are lost: what is in
+	// them is left out. One that can be read, or may be later, is an error.
+	WithoutShards []int
+
 	// Progress is told how far the move is. nil means nobody.
 	Progress func(MoveProgress)
 }
@@ -51,6 +55,7 @@ type Moved struct {
 	FromShards int            `json:"from_shards"`
 	ToShards   int            `json:"to_shards"`
 	Unreadable []string       `json:"unreadable,omitempty"` // archives that were left behind
+	LeftOut    []LeftOut      `json:"left_out,omitempty"`   // shards of the source
 	Stood      time.Duration  `json:"stood_ns"`             // how long neither log could be used
 }
 
@@ -125,7 +130,7 @@ type account struct {
 func newMover(opts MoveOptions) *mover {
 	opts.From, opts.To = cmp.Or(opts.From, "another log"), cmp.Or(opts.To, "another log")
 	return &mover{
-		opts: opts, from: side{what: "source"}, to: side{what: "target"},
+		opts: opts, from: side{what: "source", without: opts.WithoutShards}, to: side{what: "target"},
 		seed: maphash.MakeSeed(), missing: map[machine.Hash]bool{}, moved: Moved{Runs: map[string]int{}},
 	}
 }
@@ -137,7 +142,7 @@ func (m *mover) lease(ctx context.Context, from, to journal.Log) error {
 	if err := m.to.lease(ctx, to); err != nil {
 		return err
 	}
-	m.moved.FromShards, m.moved.ToShards = len(m.from.leases), len(m.to.leases)
+	m.moved.FromShards, m.moved.ToShards, m.moved.LeftOut = m.from.shards, m.to.shards, m.from.lost
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -14,49 +15,80 @@ import (
 // side is one of the two logs.
 type side struct {
 	what    string
+	shards  int              // that it has
+	numbers []int            // of those that follow, which are all but the lost ones
 	leases  []journal.Lease  // none if it is only read
 	readers []journal.Reader // of the same shards
 	last    []uint64         // entry of each shard, as far as this process knows
 
+	without []int           // that are to be left out
+	lost    []LeftOut       // that are
 	cluster journal.Cluster // nil if it is none
 }
 
 // lease takes all shards.
 func (s *side) lease(ctx context.Context, log journal.Log) error {
 	s.cluster, _ = log.(journal.Cluster)
-	shards := 1
+	s.shards = 1
 	if c, ok := log.(interface{ Shards() int }); ok {
-		shards = c.Shards()
+		s.shards = c.Shards()
 	}
-	if shards < 1 {
-		return fmt.Errorf("the %s has %d shards", s.what, shards)
+	if s.shards < 1 {
+		return fmt.Errorf("the %s has %d shards", s.what, s.shards)
 	}
-	for i := range shards {
-		l, err := log.Lease(ctx, i)
-		if errors.Is(err, journal.ErrLocked) {
-			return fmt.Errorf("%w; stop what uses it first%s", s.wrap(i, err), holder(ctx, log, i))
-		}
-		if err != nil {
-			return s.wrap(i, err)
-		}
-		s.leases, s.readers = append(s.leases, l), append(s.readers, l)
-		_, last, err := l.Bounds(ctx)
-		if err != nil {
-			return s.wrap(i, err)
-		}
-		s.last = append(s.last, last)
+	if err := s.leavable(); err != nil {
+		return err
 	}
+	for n := range s.shards {
+		if slices.Contains(s.without, n) {
+			if err := s.leaveLeased(ctx, log, n); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.leaseOne(ctx, log, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaseOne takes a shard.
+func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
+	l, err := log.Lease(ctx, n)
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("%w; stop what uses it first%s", s.wrapShard(n, err), holder(ctx, log, n))
+	}
+	if err != nil {
+		return s.unreadable(n, err)
+	}
+	s.numbers, s.leases, s.readers = append(s.numbers, n), append(s.leases, l), append(s.readers, l)
+	_, last, err := l.Bounds(ctx)
+	if err != nil {
+		return s.unreadable(n, err)
+	}
+	s.last = append(s.last, last)
 	return nil
 }
 
 // peek reads all shards of a cluster, and owns none.
 func (s *side) peek(ctx context.Context, log journal.Cluster) error {
-	for i := range log.Shards() {
-		r, err := log.Peek(ctx, i)
-		if err != nil {
-			return s.wrap(i, err)
+	s.shards = log.Shards()
+	if err := s.leavable(); err != nil {
+		return err
+	}
+	for n := range s.shards {
+		r, err := log.Peek(ctx, n)
+		if slices.Contains(s.without, n) {
+			if err := s.leave(ctx, n, r, err); err != nil {
+				return err
+			}
+			continue
 		}
-		s.readers = append(s.readers, r)
+		if err != nil {
+			return s.unreadable(n, err)
+		}
+		s.numbers, s.readers = append(s.numbers, n), append(s.readers, r)
 	}
 	return nil
 }
@@ -89,8 +121,11 @@ func (s *side) release() error {
 	return errors.Join(errs...)
 }
 
-func (s *side) wrap(shard int, err error) error {
-	return fmt.Errorf("shard %d of the %s: %w", shard, s.what, err)
+// wrap says of which shard an error is: the one at the place.
+func (s *side) wrap(at int, err error) error { return s.wrapShard(s.numbers[at], err) }
+
+func (s *side) wrapShard(n int, err error) error {
+	return fmt.Errorf("shard %d of the %s: %w", n, s.what, err)
 }
 
 // fence records an entry that changes nothing. It is refused if anybody else has

@@ -53,12 +53,13 @@ func newTicket(o MoveOptions) mark {
 // something else.
 func (m *mover) identify(ctx context.Context) error {
 	m.ticket = newTicket(m.opts)
-	origin, err := readMark(ctx, m.from.leases[0], originBlob)
+	// It is in the first shard, unless that was lost at an earlier attempt.
+	origins, err := m.from.marks(ctx, originBlob)
 	if err != nil {
-		return m.from.wrap(0, err)
+		return err
 	}
-	if m.known = origin != nil; m.known {
-		m.ticket.Origin = origin.Origin
+	if i := slices.IndexFunc(origins, isThere); i >= 0 {
+		m.known, m.ticket.Origin = true, origins[i].Origin
 	}
 	filling, err := m.from.marks(ctx, movingBlob)
 	if err != nil {

@@ -18,7 +18,7 @@ func (m *mover) read(ctx context.Context) error {
 	for i, r := range m.from.readers {
 		f, err := retry.Value(ctx, foldPolicy, func(ctx context.Context) (*folded, error) { return fold(ctx, r) })
 		if err != nil {
-			return m.from.wrap(i, err)
+			return m.from.unreadable(m.from.numbers[i], err)
 		}
 		m.source, from = append(m.source, f), append(from, f.m)
 		t, err := f.m.Tally(m.seed)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,9 +68,21 @@ func (e *Engine) locate(ctx context.Context, id string, not int) (shard int, the
 		}
 	}
 	if len(silent) > 0 {
-		return 0, false, fmt.Errorf("run %s: not found, but shards %v %w", id, silent, ErrAway)
+		return 0, false, fmt.Errorf("run %s: not found, but %w", id, away(silent))
 	}
 	return 0, false, nil
+}
+
+// away says which shards did not answer.
+func away(shards []int) error {
+	if len(shards) == 1 {
+		return fmt.Errorf("shard %d %w", shards[0], ErrAway)
+	}
+	var list []string
+	for _, n := range shards {
+		list = append(list, strconv.Itoa(n))
+	}
+	return fmt.Errorf("shards %s %w", strings.Join(list, ", "), ErrAway)
 }
 
 // reply is what a shard said to something that all were asked.
@@ -158,7 +172,7 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 		}
 	}
 	if len(silent) > 0 {
-		return nil, fmt.Errorf("schedules: shards %v %w", silent, ErrAway)
+		return nil, fmt.Errorf("schedules: %w", away(silent))
 	}
 	return list, nil
 }
@@ -178,7 +192,7 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string
 		}
 	}
 	if len(ids) == 0 && len(silent) > 0 {
-		return nil, fmt.Errorf("find %q: shards %v %w", text, silent, ErrAway)
+		return nil, fmt.Errorf("find %q: %w", text, away(silent))
 	}
 	slices.Sort(ids)
 	return ids[:min(len(ids), max(limit, 0))], nil

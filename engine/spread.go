@@ -43,7 +43,7 @@ func (e *Engine) evict(ctx context.Context, homes map[string]int) error {
 		return err
 	}
 	if len(silent) > 0 {
-		return fmt.Errorf("schedules: shards %v %w, and may have some of them; none was changed", silent, ErrAway)
+		return fmt.Errorf("schedules: %w, and may have some of them; none was changed", away(silent))
 	}
 	moved := map[int][]Schedule{}
 	for n, a := range answers {

@@ -83,11 +83,11 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 	return nil
 }
 
-// all returns the records of all members and shards, and the revision of the
-// bucket. It asks any replica, so what it returns may be older than what was
+// all returns the records of all members and shards, the settings, and the revision
+// of the bucket. It asks any replica, so what it returns may be older than what was
 // returned before. A server answers with 1024 at most.
 func (b bucket) all(ctx context.Context) (records []record, revision uint64, err error) {
-	keys := []string{b.subject("member.*"), b.subject("shard.*")}
+	keys := []string{b.subject("member.*"), b.subject("shard.*"), b.subject(settingsKey)}
 	revision, err = b.batch(ctx, getRequest{MultiLast: keys}, func(m message) error {
 		if m.header.Get(operationHeader) == "" {
 			records = append(records, record{strings.TrimPrefix(m.subject, b.subject("")), m.data, m.seq})

@@ -99,7 +99,7 @@ func (c *conn) transportError(ctx context.Context, stream string, err error) err
 var final = []error{
 	journal.ErrStale, journal.ErrLocked, journal.ErrFull, journal.ErrDamaged, journal.ErrNewer,
 	journal.ErrTooLarge, journal.ErrNoBlob, journal.ErrNobody, errNoMessage, errConflict, errExpelled, errClosed,
-	errUnanswered, errCutOff, nats.ErrMaxPayload,
+	errUnanswered, errCutOff, nats.ErrMaxPayload, ErrReplaced,
 }
 
 func outcome(err error) retry.Outcome {

@@ -88,8 +88,9 @@ func (l *lease) noteEnd(ctx context.Context) error {
 	l.mu.Lock()
 	record := l.record
 	l.mu.Unlock()
+	old := record
 	record.Last = l.last.Load()
-	revision, err := l.log.store(ctx, l.shard, record)
+	revision, err := l.log.replace(ctx, l.shard, old, record)
 	if err != nil {
 		return err
 	}
@@ -183,6 +184,11 @@ func (l *lease) owned(ctx context.Context) error {
 	if l.takenOver(r, r.revision) {
 		l.lose(errTakenOver)
 		return l.usable(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Owner != l.record.Owner || r.Epoch != l.epoch {
+		return errChanged // by a leader that is behind, or in another cluster: both show soon
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type Log struct {
 	notices *nats.Subscription
 	wanted  notice        // what the others have told of
 	stirred chan struct{} // has one when the pulse has changed
+	ended   chan struct{} // closed when we can't be a member any more
 
 	mu        sync.Mutex
 	id        string // of this member; the last one while it is none
@@ -57,6 +58,7 @@ type Log struct {
 	leases    map[int]*lease // those that hold; nil while one is being taken
 	troubles  map[string]bool
 	closed    bool
+	wrong     error // why we can't be a member any more
 }
 
 var _ journal.Cluster = (*Log)(nil)
@@ -92,7 +94,7 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		cfg: cfg, second: second, names: names(cfg.Name), c: c, roster: roster{}, leases: map[int]*lease{}, troubles: map[string]bool{},
 		wanted:  notice{signal: make(chan struct{}, 1)},
-		stirred: make(chan struct{}, 1), viewed: make(chan struct{}), announced: make(chan struct{}),
+		stirred: make(chan struct{}, 1), ended: make(chan struct{}), viewed: make(chan struct{}), announced: make(chan struct{}),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.close = sync.OnceValue(l.leave)

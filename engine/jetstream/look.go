@@ -73,6 +73,9 @@ func (l *Log) looks() {
 		ctx, cancel := context.WithTimeout(l.life, l.timing.fresh)
 		err := refreshes.Do(ctx, l.refresh)
 		cancel()
+		if l.Err() != nil {
+			return
+		}
 		if l.trouble("the state of the cluster can't be read", err); err != nil {
 			l.wanted.forget()
 			continue
@@ -87,6 +90,9 @@ func (l *Log) refresh(ctx context.Context) error {
 	wanted := l.wanted.newest()
 	records, revision, err := l.bucket.all(ctx)
 	if err != nil {
+		return err
+	}
+	if err := l.recognise(ctx, records); err != nil {
 		return err
 	}
 	v, err := newView(records, revision, l.settings.Shards)
@@ -238,8 +244,7 @@ func (l *Log) letGoOfRest() {
 
 // letGo writes that nobody owns the shard, if the record is still the one given.
 func (l *Log) letGo(ctx context.Context, n int, r shardRecord) error {
-	r.Owner = ""
-	revision, err := l.store(ctx, n, r)
+	revision, err := l.replace(ctx, n, r, shardRecord{Epoch: r.Epoch, Last: r.Last, revision: r.revision})
 	if errors.Is(err, errChanged) {
 		return nil
 	}

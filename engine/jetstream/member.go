@@ -43,7 +43,7 @@ func (l *Log) join(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	old := l.desk
-	l.id, l.joined, l.revision, l.record, l.desk = id, true, revision, record, desk
+	l.id, l.joined, l.revision, l.record, l.desk = id, l.wrong == nil, revision, record, desk
 	l.pulse.beat(now)
 	l.desk.serve(l.answer)
 	l.mu.Unlock()
@@ -54,6 +54,14 @@ func (l *Log) join(ctx context.Context) error {
 	l.notify(revision)
 	l.wanted.tell(revision)
 	return nil
+}
+
+// rejoin joins again, if there is still what we were expelled from.
+func (l *Log) rejoin(ctx context.Context) error {
+	if err := l.askSettings(ctx); err != nil {
+		return err
+	}
+	return l.join(ctx)
 }
 
 // unjoin ends being a member. The last sign of life may have arrived without an
@@ -94,7 +102,11 @@ func (l *Log) beats() {
 		})
 		if errors.Is(err, errExpelled) {
 			l.expelled()
-			_ = joins.Do(l.life, l.join) // it goes on until it succeeds, or until the log is closed
+			_ = joins.Do(l.life, l.rejoin) // it goes on until it succeeds, or until the log is closed or of no use
+		}
+		if l.Err() != nil {
+			_ = farewells.Do(l.life, l.unjoin) // the others find out by themselves
+			return
 		}
 	}
 }
@@ -163,7 +175,7 @@ func (l *Log) findRecord(ctx context.Context, key string) error {
 
 // expelled ends all that this member had.
 func (l *Log) expelled() {
-	l.cfg.Logger.Warn("this member was expelled; it joins again", "member", l.Member())
+	l.cfg.Logger.Warn("this member was expelled; it joins again if the cluster is still the same", "member", l.Member())
 	l.mu.Lock()
 	l.joined = false
 	l.assign()

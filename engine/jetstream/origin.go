@@ -61,7 +61,7 @@ func (x *examiner) checkTraces() {
 func (x *examiner) checkOrigin() {
 	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
 		x.add(Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
-			"cluster %s of %s is not the one that this process was in", x.cfg.Name, x.settings.Created.Format("2006-01-02 15:04:05 MST"))
+			"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
 	}
 }
 

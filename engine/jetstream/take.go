@@ -65,7 +65,7 @@ func (l *Log) reserve(shard int) (id string, err error) {
 	case used:
 		return "", fmt.Errorf("%w: this process has it", journal.ErrLocked)
 	case !l.joined:
-		return "", errExpelled
+		return "", l.notMember()
 	case l.pulse.left(time.Now()) <= 0:
 		return "", errSilent
 	}
@@ -87,7 +87,7 @@ func (l *Log) keep(held *lease, id string) error {
 	case l.closed:
 		return errClosed
 	case !l.joined || l.id != id:
-		return errExpelled
+		return l.notMember()
 	}
 	l.leases[held.shard] = held
 	l.group.Go(held.sweep)
@@ -136,6 +136,20 @@ func (l *Log) store(ctx context.Context, shard int, r shardRecord) (revision uin
 		return 0, errChanged
 	}
 	return revision, err
+}
+
+// replace is store for a record that was read or written a while ago. Its revision
+// may be that of something else in the bucket of another cluster, made anew under
+// this name, so its owner is looked at as well: no two members have one id.
+func (l *Log) replace(ctx context.Context, shard int, old, next shardRecord) (revision uint64, err error) {
+	found, err := l.shardRecord(ctx, shard)
+	if err != nil {
+		return 0, err
+	}
+	if found.revision != old.revision || found.Owner != old.Owner || found.Epoch != old.Epoch {
+		return 0, errChanged
+	}
+	return l.store(ctx, shard, next)
 }
 
 // claimable returns what to write to become the owner.

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -13,6 +15,27 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
+// Backup is what was copied.
+type Backup struct {
+	Dir       string           `json:"dir"`
+	Shards    int              `json:"shards,omitempty"` // of the cluster; 0 without one, and then the following is not known
+	Runs      map[string]int   `json:"runs,omitempty"`   // by state
+	Keys      int              `json:"keys,omitempty"`
+	Schedules int              `json:"schedules,omitempty"`
+	LeftOut   []engine.LeftOut `json:"left_out,omitempty"` // shards that are lost: what was in them is not in the copy
+}
+
+// BackupWithout copies everything to a folder on the server's machine, but what is in
+// shards that are lost.
+func (c *Client) BackupWithout(ctx context.Context, dir string, shards []int) (b Backup, err error) {
+	in := map[string]any{"dir": dir}
+	if len(shards) > 0 {
+		in["without_shards"] = shards
+	}
+	err = c.call(ctx, http.MethodPost, "backup", nil, in, &b)
+	return b, err
+}
+
 // backup is for those who could copy the files anyway.
 func (s *server) backup(w http.ResponseWriter, r *http.Request, _ string) error {
 	if !Local(r.Context()) {
@@ -22,11 +45,12 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request, _ string) error 
 		}
 	}
 	var dir string
+	var without []int
 	o, err := body(r)
 	if err != nil {
 		return err
 	}
-	if err := o.fields("dir", &dir); err != nil {
+	if err := o.fields("dir", &dir, "without_shards", &without); err != nil {
 		return err
 	}
 	if err := s.checkTarget(dir); err != nil {
@@ -34,16 +58,28 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request, _ string) error 
 	}
 	ctx, cancel := patient(w, r, time.Hour)
 	defer cancel()
-	if err := s.engine.Backup(ctx, dir); err != nil {
-		if atTarget(err, dir) {
-			return bad("dir", "%v", err)
-		}
-		if errors.Is(err, engine.ErrClosed) {
-			return err
-		}
-		return &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
+	copied, err := s.engine.BackupWithout(ctx, dir, without)
+	if err != nil {
+		return backupProblem(err, dir)
 	}
-	return answer(w, http.StatusOK, map[string]any{"dir": dir})
+	return answer(w, http.StatusOK, Backup{dir, copied.FromShards, copied.Runs, copied.Keys, copied.Schedules, copied.LeftOut})
+}
+
+// backupProblem returns how the error of a backup is told.
+func backupProblem(err error, dir string) error {
+	switch {
+	case atTarget(err, dir):
+		return bad("dir", "%v", err)
+	case errors.Is(err, engine.ErrNotLost):
+		return bad("without_shards", "%v", err)
+	case errors.Is(err, engine.ErrClosed):
+		return err
+	}
+	p := &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
+	if lost, ok := errors.AsType[*engine.LostShardError](err); ok {
+		p.Hint = fmt.Sprintf("if it can't be restored, leave it out: --without-shard %d, or %d in without_shards", lost.Shard, lost.Shard)
+	}
+	return p
 }
 
 // checkTarget refuses folders that a backup can't be made in. Those that may not

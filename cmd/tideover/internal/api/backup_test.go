@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/engine"
 )
 
 func TestWhoseMistakeABackupIs(t *testing.T) {
@@ -25,5 +29,36 @@ func TestWhoseMistakeABackupIs(t *testing.T) {
 		if got := atTarget(fmt.Errorf("backup: %w", c.err), "/backups/one"); got != c.want {
 			t.Errorf("%s: atTarget = %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+func TestABackupWithoutShards(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	dir := filepath.Join(t.TempDir(), "copy")
+	for body, want := range map[string]string{
+		`[1]`:   "shard 1 can't be left out: this is no cluster",
+		`[-1]`:  "this is no cluster",
+		`1`:     "is of the wrong type",
+		`["1"]`: "is of the wrong type",
+		`null`:  "is null",
+	} {
+		got := f.ask(false, "POST", Prefix+"backup", fmt.Sprintf(`{"dir":%q,"without_shards":%s}`, dir, body))
+		if p := got.problem(t); got.status != 400 || p.Field != "without_shards" || !strings.Contains(p.Message, want) {
+			t.Errorf("%s: %d %s, want 400 and %q", body, got.status, got.text, want)
+		}
+	}
+	b, err := f.client().BackupWithout(t.Context(), dir, nil)
+	if err != nil || b.Dir != dir || b.Shards != 0 || b.LeftOut != nil {
+		t.Errorf("BackupWithout = %+v, %v; want a copy of all", b, err)
+	}
+}
+
+func TestALostShardIsNamedInTheProblem(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("backup: %w", &engine.LostShardError{Shard: 3, Err: errors.New("the stream was deleted")})
+	p, ok := errors.AsType[*Problem](backupProblem(err, "/copy"))
+	if !ok || p.Status != 500 || p.Message != "backup: the stream was deleted" || !strings.Contains(p.Hint, "--without-shard 3") {
+		t.Errorf("backupProblem = %+v; want a hint that names the shard", p)
 	}
 }

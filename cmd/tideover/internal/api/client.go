@@ -186,9 +186,14 @@ func (c *Client) Healthy(ctx context.Context) (h Health, err error) {
 
 // Workflows returns what can be started.
 func (c *Client) Workflows(ctx context.Context) ([]Workflow, error) {
-	var out struct{ Workflows []Workflow }
-	err := c.call(ctx, http.MethodGet, "workflows", nil, nil, &out)
+	out, err := c.AllWorkflows(ctx)
 	return out.Workflows, err
+}
+
+// AllWorkflows returns what can be started, and whether their schedules are known.
+func (c *Client) AllWorkflows(ctx context.Context) (out Workflows, err error) {
+	err = c.call(ctx, http.MethodGet, "workflows", nil, nil, &out)
+	return out, err
 }
 
 // Schedules returns what is started by the calendar.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -295,11 +296,15 @@ func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) err
 	if err != nil {
 		return err
 	}
+	all := Workflows{Workflows: []Workflow{}}
+	// What can be started this server knows by itself.
 	schedules, err := s.engine.Schedules(r.Context())
-	if err != nil {
+	switch {
+	case errors.Is(err, engine.ErrAway):
+		all.Missing = err.Error()
+	case err != nil:
 		return err
 	}
-	list := []Workflow{}
 	for _, flow := range s.engine.Workflows() {
 		if Internal(flow.Name()) && !internal {
 			continue
@@ -318,10 +323,10 @@ func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) err
 			}
 		}
 		slices.Sort(out.Schedules)
-		list = append(list, out)
+		all.Workflows = append(all.Workflows, out)
 	}
-	slices.SortFunc(list, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
-	return answer(w, http.StatusOK, map[string]any{"workflows": list})
+	slices.SortFunc(all.Workflows, func(a, b Workflow) int { return cmp.Compare(a.Name, b.Name) })
+	return answer(w, http.StatusOK, all)
 }
 
 func (s *server) schedules(w http.ResponseWriter, r *http.Request, _ string) error {

@@ -59,6 +59,12 @@ type Workflow struct {
 	Next      *time.Time    `json:"next,omitempty"`      // the first start by one of them
 }
 
+// Workflows are what can be started.
+type Workflows struct {
+	Workflows []Workflow `json:"workflows"`
+	Missing   string     `json:"schedules_missing,omitempty"` // why they have no schedules here: nobody answers for them
+}
+
 // Step is a step of a workflow as it was written.
 type Step struct {
 	Name    string   `json:"name"`

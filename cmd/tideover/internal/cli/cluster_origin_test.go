@@ -79,6 +79,30 @@ func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
 	wantCode(t, again.end(), 0)
 }
 
+// TestAServerThatOutlivesItsClusterEnds has another server make the cluster anew.
+func TestAServerThatOutlivesItsClusterEnds(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 1)
+	f := newCrew(t, shared+section(nodes, "shop"))
+	a := f.serve("a")
+	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	nodes.Kill(0)
+	if err := os.RemoveAll(nodes.Store(0)); err != nil {
+		t.Fatal(err)
+	}
+	nodes.Restart(0)
+	b := f.serve("b")
+	wantIn(t, "the log of who made it anew", b.out.String(), `msg="made a new cluster`)
+	wantCode(t, a.end(), 125)
+	wantIn(t, "the error", a.out.String(), "serve: engine: the cluster is not the one that this process has joined: the streams of shop of ")
+	wantIn(t, "the error", a.out.String(), "Start this process again, and it joins the new one")
+	b.complete(1)
+	wantCode(t, b.ask("run", "where", "--wait"), 0)
+	again := f.serve("a")
+	wantIn(t, "the log of who is started again", again.out.String(), "this is not the cluster that this process was in before")
+	again.complete(2)
+}
+
 func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
 	t.Parallel()
 	o, found := examined(t, "version: 1\nengine: {nats: 'nats://me:${env:PW}@127.0.0.1:1'}\n", "PW=PLANTED-pw")

@@ -2,21 +2,15 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -41,6 +35,10 @@ Waits go on where they were, keys stay known, dead letters and history come alon
 Attempts that had not ended count as lost, and are made again. Runs of sessions wait
 in a cluster for somebody who can keep them.
 
+A shard of a cluster whose log is lost, because somebody has deleted its stream, is
+left out with --without-shard, if it can't be restored: what was in it is then
+nowhere. One that can be read, or may be when servers are back, is never left out.
+
 With --dry-run what would be moved is counted, and nothing is written; the new place
 is not looked at.
 
@@ -52,13 +50,16 @@ Exit codes:
 const moveExample = `  tideover move --dry-run ~/.local/state/tideover cluster.yaml
   tideover move ~/.local/state/tideover cluster.yaml
   tideover move cluster.yaml /var/lib/tideover
-  tideover move old.yaml new.yaml`
+  tideover move old.yaml new.yaml
+  tideover move --without-shard 3 old.yaml new.yaml`
 
 type moveOptions struct {
 	io     Streams
 	dryRun bool
 	leave  bool
 	json   bool
+
+	without []int // shards
 
 	redactor secret.Redactor
 	stage    string // that was told of last
@@ -77,6 +78,7 @@ func newMove(io Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "count what would be moved, and write nothing")
 	f.BoolVar(&o.leave, "leave-unreadable", false, "leave archives of finished runs behind that can't be read, instead of giving up")
+	addWithout(cmd, &o.without)
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
 }
@@ -196,10 +198,13 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	m.Moved, err = engine.Move(ctx, out, in, engine.MoveOptions{
-		From: m.From, To: m.To, DryRun: o.dryRun, LeaveUnreadable: o.leave, Progress: o.progress,
+		From: m.From, To: m.To, DryRun: o.dryRun, LeaveUnreadable: o.leave, WithoutShards: o.without, Progress: o.progress,
 	})
 	o.erase()
-	return m, err
+	for i := range m.LeftOut {
+		m.LeftOut[i].Error = o.redactor.String(m.LeftOut[i].Error)
+	}
+	return m, advised(err)
 }
 
 // stages are what a move does, in words.
@@ -227,52 +232,4 @@ func (o *moveOptions) erase() {
 	if o.stage != "" && !o.json && process.IsTerminal(o.io.Err) {
 		fmt.Fprint(o.io.Err, clearLine)
 	}
-}
-
-func (o *moveOptions) report(m moved) error {
-	if o.json {
-		text, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		_, err = o.io.Out.Write(append(visibleJSON(text), '\n'))
-		return err
-	}
-	s := screenOf(o.io.Out)
-	_, err := fmt.Fprintln(o.io.Out, strings.Join(renderMoved(m, &s), "\n"))
-	return err
-}
-
-func renderMoved(m moved, s *screen) []string {
-	total := 0
-	for _, n := range m.Runs {
-		total += n
-	}
-	verb := "moved"
-	if m.DryRun {
-		verb = "would move"
-	}
-	lines := []string{visible(fmt.Sprintf("%s %s from %s to %s", verb, plural(total, "run", "runs"), m.From, m.To))}
-	fact := func(n int, name, colour string) {
-		if n > 0 {
-			lines = append(lines, fmt.Sprintf("  %s  %d", s.paint(colour, fmt.Sprintf("%-13s", name)), n))
-		}
-	}
-	for _, state := range api.States() {
-		fact(m.Runs[state], state, stateColours[state])
-	}
-	fact(m.Keys, "keys", "")
-	fact(m.Schedules, "schedules", "")
-	if m.Orphans > 0 {
-		lines = append(lines, plural(m.Orphans, "attempt", "attempts")+" had not ended, and will be made again")
-	}
-	if len(m.Unreadable) > 0 {
-		lines = append(lines, s.paint("31", visible("left behind, because they can't be read: "+strings.Join(slices.Sorted(slices.Values(m.Unreadable)), ", "))))
-	}
-	if m.DryRun {
-		return append(lines, "nothing was written")
-	}
-	return append(lines,
-		fmt.Sprintf("%s in %s; nobody could work for %s", bytesize.Text(uint64(max(m.Bytes, 0))), plural(m.ToShards, "shard", "shards"), span(m.Stood.Round(time.Millisecond))),
-		"the old place is marked and will not be opened; nothing was removed from it")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +104,13 @@ func newWorkflows(io Streams) *cobra.Command {
 		Short:   "List the workflows that can be started",
 		Long:    "Lists the workflows that can be started, with their steps and policies.",
 		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
-	}, "workflows", func(ctx context.Context, c *api.Client) ([]api.Workflow, error) { return c.Workflows(ctx) }, renderWorkflows)
+	}, "", func(ctx context.Context, c *api.Client) (api.Workflows, error) {
+		all, err := c.AllWorkflows(ctx)
+		if all.Missing != "" {
+			(&remote{io: io}).warn("when they are started by the calendar is not known: %s", all.Missing)
+		}
+		return all, err
+	}, func(all api.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })
 }
 
 func renderWorkflows(list []api.Workflow, s *screen) (lines []string) {
@@ -155,50 +160,4 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(s.stamp(c.Next)), plain(s.until(&c.Next)))
 	}
 	return t.render(s)
-}
-
-const backupLong = `Copies everything that the server keeps to a folder, while it goes on. The copy is
-complete, and can be served like the original. The folder is on the server's
-machine, and the request is only possible over its unix socket.
-
-Of a cluster the copy is one folder, too: it can be served by itself, and 'tideover
-move' makes a cluster of it again.`
-
-const backupCodes = `
-Exit codes:
-  0      copied
-  125    an error of ours: a bad flag, no server, something it refused
-  128+n  signal n told us to end; the copy is not complete`
-
-func newBackup(io Streams) *cobra.Command {
-	o := &remote{io: io}
-	cmd := &cobra.Command{
-		Use:     "backup [flags] FOLDER",
-		Short:   "Copy everything the server keeps",
-		Long:    backupLong,
-		Example: "  tideover backup /var/backups/tideover-2026-11-15",
-		Args:    one("folder"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(args[0])
-			if err != nil {
-				return err
-			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
-				if err := c.Backup(ctx, dir); err != nil {
-					return err
-				}
-				if o.json {
-					return o.printJSON(map[string]string{"dir": dir})
-				}
-				return o.say("copied to %s", dir)
-			})
-		},
-	}
-	o.command(cmd)
-	o.completeFlags(cmd)
-	cmd.Long = backupLong + "\n" + remoteServer + "\n" + backupCodes
-	return cmd
 }

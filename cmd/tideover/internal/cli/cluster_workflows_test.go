@@ -1,0 +1,34 @@
+//go:build unix
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// TestWorkflowsAreKnownWithoutQuorum has most NATS servers die.
+func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Start(t, 3)
+	f := newCrew(t, shared+section(nodes, "shop"))
+	a := f.serve("a")
+	a.complete(1)
+	if o := a.ask("workflows"); o.code != 0 || o.stderr != "" {
+		t.Errorf("with all servers: %+v", o)
+	}
+	nodes.Kill(1)
+	nodes.Kill(2)
+	eventually(t, "the schedules are not known any more", func() bool { return a.ask("schedules").code == 125 })
+	o := a.ask("workflows")
+	wantCode(t, o, 0)
+	wantIn(t, "the workflows", o.out, "patient\n")
+	wantIn(t, "the warning", o.stderr, "when they are started by the calendar is not known: ")
+	o = a.ask("workflows", "--json")
+	wantCode(t, o, 0)
+	if !strings.HasPrefix(o.out, `{"workflows":[{"name":"long"`) || !strings.Contains(o.out, `"schedules_missing":"`) {
+		t.Errorf("workflows --json: %s", o.out)
+	}
+}

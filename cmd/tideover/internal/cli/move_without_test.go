@@ -1,0 +1,138 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+)
+
+// deleteStream deletes a stream as somebody does by hand.
+func deleteStream(t *testing.T, nodes *natstest.Cluster, name string) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(nodes.NodeURL(0), "nats://"), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "CONNECT {\"verbose\":false}\r\nSUB answer.%[1]s 1\r\nPUB $JS.API.STREAM.DELETE.%[1]s answer.%[1]s 0\r\n\r\n", name)
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		switch text := lines.Text(); {
+		case strings.Contains(text, `"success":true`):
+			return
+		case strings.Contains(text, `"error"`), strings.HasPrefix(text, "-ERR"):
+			t.Fatalf("delete stream %s: %s", name, text)
+		}
+	}
+	t.Fatalf("delete stream %s: no answer, %v", name, lines.Err())
+}
+
+// sum returns how many runs there are.
+func sum(runs map[string]int) (n int) {
+	for _, count := range runs {
+		n += count
+	}
+	return n
+}
+
+// TestAStreamWasDeleted goes the way of docs/cluster.md.
+func TestAStreamWasDeleted(t *testing.T) {
+	t.Parallel()
+	nodes, name := natstest.Shared(t), clusterName(t)
+	f := newCrew(t, movable+section(nodes, name))
+	a := f.serve("a")
+	a.complete(1)
+	a.succeed(a.launch("quick", 30))
+	deleteStream(t, nodes, name+"-log-2")
+
+	// While the others go on, what is left is copied.
+	copied := func(folder string) string { return filepath.Join(f.dir, folder) }
+	o := a.ask("backup", copied("none"))
+	wantCode(t, o, 125)
+	wantIn(t, "the error", o.stderr, "stream "+name+"-log-2 was deleted")
+	wantIn(t, "the error", o.stderr, "if it can't be restored, leave it out: --without-shard 2")
+	for _, c := range []struct{ shard, want string }{
+		{"1", "shard 1 of the source can't be left out: it can be read"},
+		{"4", "shard 4 can't be left out: the source has the shards 0 to 3"},
+	} {
+		o = a.ask("backup", "--without-shard", c.shard, copied("none"))
+		wantCode(t, o, 125)
+		wantIn(t, "the refusal", o.stderr, c.want)
+	}
+	o = a.ask("backup", "--json", "--without-shard", "2", copied("one"))
+	wantCode(t, o, 0)
+	wantIn(t, "the warning", o.stderr, "tideover: NOT COMPLETE: shard 2 left out")
+	var b api.Backup
+	if err := json.Unmarshal([]byte(o.out), &b); err != nil || len(b.LeftOut) != 1 || b.LeftOut[0].Shard != 2 || b.Shards != 4 || sum(b.Runs) == 0 || sum(b.Runs) >= 30 {
+		t.Errorf("backup: %+v, %v of %s; want all but shard 2", b, err, o.out)
+	}
+	o = a.ask("backup", "--without-shard", "2", copied("two"))
+	wantCode(t, o, 0)
+	wantIn(t, "what was copied", o.out, fmt.Sprintf("copied to %s, from 3 of 4 shards: %d runs, ", copied("two"), sum(b.Runs)))
+	wantIn(t, "what was left out", o.out, "LEFT OUT shard 2, with all its runs, keys, schedules and history: ")
+	a.signal(syscall.SIGTERM)
+	wantCode(t, a.end(), 0)
+
+	// And moved.
+	from := filepath.Join(f.dir, "cluster.yaml")
+	write(t, from, f.text)
+	o = tideover(t, "move", from, copied("three"))
+	wantCode(t, o, 125)
+	wantIn(t, "the error", o.stderr, "leave it out: --without-shard 2")
+	o = tideover(t, "move", "--without-shard", "2,3", from, copied("three"))
+	wantCode(t, o, 125)
+	wantIn(t, "the refusal", o.stderr, "shard 3 of the source can't be left out: it can be read")
+	o = tideover(t, "move", "--dry-run", "--without-shard", "2", from, copied("three"))
+	wantCode(t, o, 0)
+	wantIn(t, "what would be moved", o.out, fmt.Sprintf("would move %d runs", sum(b.Runs)))
+	wantIn(t, "what would be left out", o.out, "LEFT OUT shard 2")
+	o = tideover(t, "move", "--json", "--without-shard", "2", from, copied("three/data"))
+	wantCode(t, o, 0)
+	wantIn(t, "the warning", o.stderr, "NOT COMPLETE: shard 2 left out")
+	var m moved
+	if err := json.Unmarshal([]byte(o.out), &m); err != nil || len(m.LeftOut) != 1 || m.LeftOut[0].Shard != 2 || m.FromShards != 4 || sum(m.Runs) != sum(b.Runs) {
+		t.Errorf("move: %+v, %v of %s; want all but shard 2", m, err, o.out)
+	}
+	late := f.begin("a")
+	wantCode(t, late.end(), 125)
+	wantIn(t, "the old place", late.out.String(), "everything here was moved to ")
+	f.text = movable
+	there := f.serve("three")
+	eventually(t, "what was moved is there", func() bool {
+		return strings.Count(there.ask("runs", "--limit", "100").out, "succeeded") == sum(b.Runs)
+	})
+}
+
+func TestWhatWasLeftOutForPeople(t *testing.T) {
+	t.Parallel()
+	lost := []engine.LeftOut{{Shard: 3, Error: "the stream was \x1bdeleted"}, {Shard: 7, Error: "it is empty"}}
+	if got, want := incomplete(lost), "NOT COMPLETE: shards 3, 7 left out"; got != want {
+		t.Errorf("incomplete = %q, want %q", got, want)
+	}
+	s := &screen{}
+	b := &api.Backup{Dir: "/copy", Shards: 8, Runs: map[string]int{"dead": 1, "succeeded": 4}, Keys: 1, Schedules: 2, LeftOut: lost}
+	want := `copied to /copy, from 6 of 8 shards: 5 runs, 1 key, 2 schedules
+LEFT OUT shard 3, with all its runs, keys, schedules and history: the stream was \x1bdeleted
+LEFT OUT shard 7, with all its runs, keys, schedules and history: it is empty`
+	if got := strings.Join(renderBackup(b, s), "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := strings.Join(renderBackup(&api.Backup{Dir: "/copy"}, s), "\n"); got != "copied to /copy" {
+		t.Errorf("a copy of all: %s", got)
+	}
+}

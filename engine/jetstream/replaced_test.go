@@ -1,0 +1,127 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 3 * time.Second}
+	log := openTest(t, cfg)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 3)
+	if err := log.Err(); err != nil || !isOpen(log.Ended()) {
+		t.Fatalf("Err() = %v of a log that is of use", err)
+	}
+	wiped(t, nodes, cfg)
+	anew := openTest(t, cfg)
+	if !anew.Made() {
+		t.Fatal("the cluster was not made anew")
+	}
+	await(t, "Ended() of who was in the old one", log.Ended())
+	wantErr(t, "Err", log.Err(), ErrReplaced, cfg.Name, "made anew", "Start this process again")
+	await(t, "Lost() of its lease", l.Lost())
+	wantErr(t, "Append", tryAppend(t.Context(), l, 4), journal.ErrStale)
+	_, err := log.Lease(t.Context(), 0)
+	wantErr(t, "Lease", err, ErrReplaced)
+	if shards, _ := log.Assigned(); len(shards) != 0 {
+		t.Errorf("Assigned() = %v; want none", shards)
+	}
+	if err := log.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	natstest.Wait(t, func(ctx context.Context) error {
+		if members := anew.Members(); !slices.Equal(members, []string{anew.Member()}) {
+			return fmt.Errorf("the members of the new one are %q", members)
+		}
+		return nil
+	})
+	appendEntries(t, mustLease(t, anew, 0), 1, 2)
+	again := openTest(t, cfg)
+	if again.Made() || again.ClusterID() != anew.ClusterID() {
+		t.Error("who is started again is in another cluster")
+	}
+}
+
+func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: 3 * time.Second}
+	log := openTest(t, cfg)
+	wiped(t, nodes, cfg)
+	anew := openTest(t, cfg)
+	// As if it had looked at the settings just before they were others.
+	if err := log.join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "Ended()", log.Ended())
+	natstest.Wait(t, func(ctx context.Context) error {
+		_, err := anew.bucket.get(ctx, memberKey(log.Member()))
+		if !errors.Is(err, errNoMessage) {
+			return fmt.Errorf("the record of who does not belong there: %w", err)
+		}
+		return nil
+	})
+}
+
+// beatUntil gives signs of life until the bucket is at the revision.
+func beatUntil(t *testing.T, log *Log, revision uint64) {
+	t.Helper()
+	now := func() uint64 { log.mu.Lock(); defer log.mu.Unlock(); return log.revision }
+	for now() < revision {
+		if err := log.beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRevisionsOfAnotherClusterAreNotOurs has a shard's record in the new cluster
+// get the revision that it had in the old one.
+func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
+	t.Parallel()
+	nodes := natstest.Shared(t)
+	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // nobody looks by itself
+	log := openTest(t, cfg)
+	beatUntil(t, log, 40)
+	l := mustLease(t, log, 0)
+	appendEntries(t, l, 1, 9)
+	wiped(t, nodes, cfg)
+	anew := openTest(t, cfg)
+	beatUntil(t, anew, l.record.revision-1)
+	want := mustLease(t, anew, 0).record
+	if want.revision != l.record.revision {
+		t.Fatalf("the revisions are %d and %d", want.revision, l.record.revision)
+	}
+	if err := l.noteEnd(t.Context()); !errors.Is(err, errChanged) {
+		t.Errorf("noteEnd = %v; want %v", err, errChanged)
+	}
+	if err := l.owned(t.Context()); err == nil {
+		t.Error("owned = nil in another cluster")
+	}
+	if err := l.Release(); err != nil {
+		t.Errorf("Release() = %v", err)
+	}
+	if got, err := anew.shardRecord(t.Context(), 0); err != nil || got != want {
+		t.Errorf("the record is %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestABucketOfAnotherClusterThatAReplicaStillHasIsNoReasonToEnd(t *testing.T) {
+	t.Parallel()
+	log := openTest(t, Config{URL: natstest.Shared(t).URL()})
+	other := []record{{settingsKey, []byte(`{"id":"another"}`), 1}}
+	wantPlain(t, "recognise", log.recognise(t.Context(), other), "a replica of bucket "+log.bucket.name+" is of another cluster")
+	if err := log.Err(); err != nil {
+		t.Errorf("Err() = %v; want none: the leader has ours", err)
+	}
+	mustLease(t, log, 0)
+}
