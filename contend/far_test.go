@@ -65,7 +65,7 @@ func (m *meeting) drive(d *device, step func()) {
 			m.committed++
 		case paxos.Lost:
 			m.lost(d)
-		case paxos.Learned: // rebasing is the proposer's
+		case paxos.Learned, paxos.Forgotten: // rebasing is the proposer's, and nobody forgets
 		}
 	}
 }

@@ -184,12 +184,7 @@ var errTrouble = errors.New("trouble")
 func (x *fate) operation(ctx context.Context) error {
 	own := x.next(ctx)
 	now := time.Since(x.start)
-	trouble := health
-	for _, f := range x.scenario.Failures {
-		if f.lasts(now) {
-			trouble.suffer(f)
-		}
-	}
+	trouble := x.scenario.trouble(0, now)
 	switch {
 	case trouble.outage:
 		return wait(ctx, time.Duration(refusal), errTrouble)
@@ -200,10 +195,7 @@ func (x *fate) operation(ctx context.Context) error {
 		after, _ := x.rate.ReserveAt(now)
 		return wait(ctx, time.Duration(refusal), retry.Throttled(retry.After(errTrouble, after)))
 	}
-	d := x.scenario.Services[0].Latency.draw(own.draw(forService, 0))
-	if own.unit(forSlowness, 0) < trouble.slow {
-		d *= trouble.factor
-	}
+	d := x.scenario.Services[0].Latency.draw(own.draw(forService, 0)) * trouble.stretch(own)
 	if own.unit(forFailure, 0) < trouble.errors {
 		return wait(ctx, time.Duration(d), errTrouble)
 	}

@@ -50,7 +50,8 @@ func (c Contestant) Validate() error {
 }
 
 // Check reports everything that keeps contestants from going through a scenario,
-// as [Run] does before anything runs; whether that is valid itself is not asked.
+// as [Run] does before anything runs, a run that would take more than [MaxMemory]
+// included. Whether the scenario is valid itself is not asked.
 func Check(s Scenario, cs []Contestant) error {
 	var p problems
 	if len(cs) == 0 {
@@ -69,6 +70,9 @@ func Check(s Scenario, cs []Contestant) error {
 		if s.Writers != nil || s.Group != nil {
 			c.checkWriter(&p, at)
 		}
+	}
+	if len(p) == 0 && s.Validate() == nil { // else nobody knows how large it is
+		memory(s, cs).check(&p)
 	}
 	return errors.Join(p...)
 }

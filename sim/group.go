@@ -22,6 +22,7 @@ const (
 type group struct {
 	queue queue
 	plan  *plan
+	room  room
 	root  stream
 	recorder
 
@@ -44,10 +45,26 @@ type member struct {
 	account  limit.Call
 }
 
-// runGroup runs the scenario once. All begin at the same moment.
+// runGroup runs the scenario once.
 func runGroup(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
+	w, err := newGroup(p, c, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer w.room.leave()
+	if w.events, err = play(ctx, &w.queue, w, int64(p.scenario.length())); err != nil {
+		return nil, err
+	}
+	for _, m := range w.members {
+		w.client(1, one(m.won))
+	}
+	return &w.recorder, nil
+}
+
+// newGroup returns a group in which all begin at the same moment.
+func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 	g := p.scenario.Group
-	w := &group{plan: p, root: newStream(seed), recorder: newRecorder(p)}
+	w := &group{plan: p, room: room{plan: p}, root: newStream(seed), recorder: newRecorder(p)}
 	w.policy = newCaller(c, nil, g.Members)
 	for i := range g.acceptors() {
 		w.acceptors = append(w.acceptors, paxos.NewAcceptor(i, missed(g.Behind)...))
@@ -63,15 +80,7 @@ func runGroup(ctx context.Context, p *plan, c *Contestant, seed uint64) (*record
 		w.begun(0)
 		w.try(uint32(i))
 	}
-	events, err := play(ctx, &w.queue, w, int64(p.scenario.length()))
-	if err != nil {
-		return nil, err
-	}
-	w.events = events
-	for _, m := range w.members {
-		w.client(1, one(m.won))
-	}
-	return &w.recorder, nil
+	return w, nil
 }
 
 // missed returns what was decided while the members were away, by somebody else.

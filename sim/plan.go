@@ -16,10 +16,14 @@ type plan struct {
 	processes   int
 	prioritised bool
 	settled     time.Duration // when the last failure that ends has ended
+
+	room  int64         // bytes that a run may take
+	share int64         // bytes that each of the runs at once may take beside the others
+	large chan struct{} // has one in it while a run takes more than its share
 }
 
 func newPlan(s Scenario) *plan {
-	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}}
+	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}, room: MaxMemory, share: MaxMemory, large: make(chan struct{}, 1)}
 	p.processes = (s.Clients.Count + p.sharing - 1) / p.sharing
 	p.prioritised = s.Clients.Priorities != [limit.Classes]float64{}
 	for _, name := range s.Clients.Fallback {

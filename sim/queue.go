@@ -101,17 +101,25 @@ func (q *queue) deal(i int) {
 // world is a model whose time a queue moves.
 type world interface {
 	handle(event)
+	full(context.Context) error // why it has outgrown the memory, if it has; waits for others that are large
 }
 
-// between is how many events pass between two looks at the context.
+// between is how many events pass, or are added, between two looks at the context
+// and at the memory.
 const between = 1 << 14
 
 // play lets the events happen until there are none, the time is over or the
 // context has ended. It returns how many happened.
 func play(ctx context.Context, q *queue, w world, until int64) (events int, err error) {
-	for {
-		if events%between == 0 && ctx.Err() != nil {
-			return events, context.Cause(ctx)
+	for pending := q.pending; ; {
+		if events%between == 0 || q.pending > pending+between {
+			pending = q.pending
+			if ctx.Err() != nil {
+				return events, context.Cause(ctx)
+			}
+			if err := w.full(ctx); err != nil {
+				return events, err
+			}
 		}
 		e, ok := q.next()
 		if !ok || e.at > until {

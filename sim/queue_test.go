@@ -66,6 +66,8 @@ func (h *hold) handle(e event) {
 	h.q.add(int64(exponential(scramble(h.n*golden))*1e6), 1, e.who, 0)
 }
 
+func (*hold) full(context.Context) error { return nil }
+
 func TestPlayStopsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")

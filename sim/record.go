@@ -37,7 +37,7 @@ type sums struct {
 	latency  histogram // of the calls that succeeded
 	offered  []int64   // calls that began, for each bucket
 	load     []int64   // attempts that reached the last service
-	goodput  []int64   // calls that succeeded
+	goodput  []int64   // calls that ended with a success
 	waiting  []int64   // calls in queues at the end of the bucket
 	retries  []int64   // attempts of the clients but first ones
 	attempts [heatRows][]int64

@@ -101,3 +101,12 @@ func TestSeriesAddUp(t *testing.T) {
 		t.Errorf("%d rows of attempts, %d buckets of waiting", len(r.Series.Attempts), len(r.Series.Waiting))
 	}
 }
+
+func TestGoodputIsPerSecondOfTheWholeRun(t *testing.T) {
+	t.Parallel()
+	s := busy(100, Service{Latency: constant(ms)}) // a minute, and another one to drain
+	r := run(t, s, 1, contestant(t, "fixed(0s)"))[0]
+	if want := r.Calls.Mean / 120; r.Success.Mean != 1 || r.Goodput.Mean != want {
+		t.Errorf("goodput %v of %v calls that succeed, want %v", r.Goodput.Mean, r.Calls.Mean, want)
+	}
+}

@@ -51,7 +51,7 @@ type Measures[T any] struct {
 	Success        T `json:"success"`          // share of them that succeeded
 	All            T `json:"all"`              // 1 if every one did, 0 if not: over the seeds, how often all do
 	Unfinished     T `json:"unfinished"`       // share of them that had not ended with the run
-	Goodput        T `json:"goodput"`          // calls that succeeded per second
+	Goodput        T `json:"goodput"`          // calls that succeeded, per second of the whole run, the drain included
 	Amplification  T `json:"amplification"`    // attempts that reached the last service, per call
 	Hedges         T `json:"hedges"`           // hedges per call
 	Peak           T `json:"peak"`             // most attempts that reached the last service in a bucket
@@ -103,9 +103,9 @@ func differences(runs, base []Measures[float64]) []Measures[float64] {
 // Series are the numbers over time, the mean of all seeds: one value for each
 // bucket.
 type Series struct {
-	Offered []float64 `json:"offered"` // calls that began
-	Load    []float64 `json:"load"`    // attempts that reached the last service
-	Goodput []float64 `json:"goodput"` // calls that succeeded
+	Offered []float64 `json:"offered"` // calls that began in it
+	Load    []float64 `json:"load"`    // attempts that reached the last service in it
+	Goodput []float64 `json:"goodput"` // calls that ended with a success in it, whenever they began
 	Waiting []float64 `json:"waiting"` // calls in queues at its end
 
 	// Attempts is a map of where the clients' attempts fell: a row for the first

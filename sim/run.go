@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Options say how often and with how much a scenario is run. They do not change
@@ -14,33 +15,43 @@ import (
 type Options struct {
 	Seed     uint64                // of the first run; the next runs have the next ones
 	Seeds    int                   // runs of each contestant; 0 means 5
-	Workers  int                   // goroutines; 0 means one for each processor
+	Workers  int                   // runs at once; 0 means one for each processor, and never more than fit into [MaxMemory]
 	Progress func(done, total int) // called after each run, one call at a time; nil means not
 }
 
 // DefaultSeeds is how often each contestant runs when the options do not say.
 const DefaultSeeds = 5
 
-const maxSeeds = 100_000
+// MaxSeeds is the most runs of a contestant.
+const MaxSeeds = 100_000
 
 // Validate reports everything that is wrong with the options, each problem with
 // its field's name.
 func (o Options) Validate() error {
 	var p problems
-	p.between("seeds", float64(o.Seeds), 0, maxSeeds)
-	p.between("workers", float64(o.Workers), 0, 1e6)
+	p.whole("seeds", o.Seeds, 0, MaxSeeds)
+	p.whole("workers", o.Workers, 0, 1e6)
 	return errors.Join(p...)
+}
+
+// fit refuses more runs than there is memory for their results.
+func (o Options) fit(contestants int) error {
+	bytes := float64(contestants) * float64(o.Seeds) * float64(unsafe.Sizeof(Measures[float64]{}))
+	if bytes <= MaxMemory {
+		return nil
+	}
+	return fmt.Errorf("seeds: the results of %d runs of each of %d contestants take %s of memory; at most %s", o.Seeds, contestants, gib(bytes), gib(MaxMemory))
 }
 
 // Run lets every contestant go through the scenario, once for each seed. What is
 // not possible is refused before anything runs, with all problems at once. When
 // the context ends, Run stops at once and returns its cause.
 func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
-	if err := errors.Join(s.Validate(), Check(s, contestants), o.Validate()); err != nil {
-		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
-	}
 	if o.Seeds == 0 {
 		o.Seeds = DefaultSeeds
+	}
+	if err := errors.Join(s.Validate(), Check(s, contestants), o.Validate(), o.fit(len(contestants))); err != nil {
+		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
 	}
 	t := newTournament(s, contestants, o)
 	if err := t.run(ctx); err != nil {
@@ -80,12 +91,10 @@ func (t *tournament) total() int { return len(t.contestants) * t.options.Seeds }
 func (t *tournament) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	workers := t.options.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	var group sync.WaitGroup
-	for range min(workers, t.total()) {
+	workers := t.workers()
+	t.plan.share = t.plan.room / int64(workers)
+	for range workers {
 		group.Go(func() {
 			if err := t.work(ctx); err != nil {
 				t.fail(err)
@@ -95,6 +104,17 @@ func (t *tournament) run(ctx context.Context) error {
 	}
 	group.Wait()
 	return t.err
+}
+
+// workers returns how many runs there are at once: no more than fit into the
+// memory.
+func (t *tournament) workers() int {
+	n := t.options.Workers
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	fit := int(MaxMemory / memory(t.plan.scenario, t.contestants).total())
+	return min(n, t.total(), max(fit, 1))
 }
 
 func (t *tournament) fail(err error) {

@@ -127,7 +127,10 @@ const (
 	Capacity  FailureKind = "capacity"  // a share of the workers is left; those at work finish first
 )
 
-// Failure is something that goes wrong for a while.
+// Failure is something that goes wrong for a while. Those that overlap are
+// independent: each draws for itself whom it strikes, so that two times half of
+// the calls in errors are three quarters, and work that two make slow takes the
+// product of their factors. Only of several capacities the smallest counts.
 type Failure struct {
 	Kind    FailureKind   `json:"kind" yaml:"kind"`
 	Service string        `json:"service,omitempty" yaml:"service"` // empty means the first

@@ -164,9 +164,7 @@ func (w *services) start(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	d := v.Latency.draw(j.stream.draw(forService, 0)) * (1 + v.Latency.Growth*float64(v.busy))
-	if v.slow > 0 && j.stream.unit(forSlowness, 0) < v.slow {
-		d *= v.factor
-	}
+	d *= v.stretch(j.stream)
 	j.fails = v.errors > 0 && j.stream.unit(forFailure, 0) < v.errors
 	j.time = int64(min(d, float64(maxTime)))
 	if v.Calls == "" {

@@ -44,6 +44,13 @@ func (p *problems) between(field string, v, lo, hi float64) {
 	}
 }
 
+// whole is between for what counts.
+func (p *problems) whole(field string, v, lo, hi int) {
+	if v < lo || v > hi {
+		p.add(field, "%d is not between %d and %d", v, lo, hi)
+	}
+}
+
 // only adds a problem if a field is set that the rest of the scenario leaves
 // without a meaning.
 func (p *problems) only(field string, set bool, what string) {

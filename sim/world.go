@@ -29,6 +29,7 @@ const refusal = int64(time.Millisecond)
 type services struct {
 	queue queue
 	plan  *plan
+	room  room
 	root  stream
 	recorder
 
@@ -56,6 +57,7 @@ type client struct {
 // runServices runs the scenario once.
 func runServices(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
 	w := newServices(p, c, seed)
+	defer w.room.leave()
 	events, err := play(ctx, &w.queue, w, int64(p.scenario.length()))
 	if err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func runServices(ctx context.Context, p *plan, c *Contestant, seed uint64) (*rec
 
 func newServices(p *plan, c *Contestant, seed uint64) *services {
 	w := &services{
-		plan: p, root: newStream(seed), recorder: newRecorder(p),
+		plan: p, room: room{plan: p}, root: newStream(seed), recorder: newRecorder(p),
 		clients: make([]client, p.scenario.Clients.Count),
 	}
 	w.callers = []caller{newCaller(c, p.targets, p.processes)}

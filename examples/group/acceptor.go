@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"sync"
@@ -28,8 +29,15 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
 	}
+	var errs []error
+	if *id < 0 || *id >= paxos.MaxAcceptors {
+		errs = append(errs, fmt.Errorf("acceptor: -id: %d is not between 0 and %d", *id, paxos.MaxAcceptors-1))
+	}
 	if *dir == "" {
-		return errors.New("acceptor: -dir: missing")
+		errs = append(errs, errors.New("acceptor: -dir: missing"))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
 	if err != nil {
@@ -48,12 +56,21 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 // write to the connections.
 type server struct {
 	acceptor *paxos.Acceptor
+	known    map[int]int // for each member, how many epochs it knows at least
+	met      bool        // there is a member that the file does not have yet
 	store    store
 	inbox    chan incoming
 	peers    map[int]*peer // the connection of each member
 	out      paxos.Output
 	wait     sync.WaitGroup
 }
+
+// recent is how many decisions an acceptor keeps in any case: devices that start
+// together need not all be heard before the first of them has committed.
+const recent = 64
+
+// maxMembers is how many members an acceptor talks to: it remembers all of them.
+const maxMembers = 1000
 
 // incoming is a message with the connection it came by.
 type incoming struct {
@@ -70,12 +87,15 @@ type peer struct {
 // serve runs the acceptor until the context ends or its disk fails: it must not
 // answer what it can't remember.
 func serve(ctx context.Context, id int, ln net.Listener, st store) error {
-	slots, err := st.load()
+	m, err := st.load()
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &server{acceptor: paxos.NewAcceptor(id, slots...), store: st, inbox: make(chan incoming, 256), peers: map[int]*peer{}}
+	s := &server{
+		acceptor: paxos.NewAcceptor(id, m.Slots...), known: m.Known,
+		store: st, inbox: make(chan incoming, 256), peers: map[int]*peer{},
+	}
 	s.wait.Go(func() { s.listen(ctx, ln) })
 	err = s.own(ctx)
 	cancel()
@@ -145,11 +165,8 @@ func (s *server) own(ctx context.Context) error {
 		for n := len(s.inbox); n > 0; n-- {
 			s.take(<-s.inbox)
 		}
-		if writes := len(s.out.Persist); writes > 0 {
-			if err := s.store.save(s.acceptor.Slots()); err != nil {
-				return err
-			}
-			s.acceptor.Persisted(writes, &s.out)
+		if err := s.save(); err != nil {
+			return err
 		}
 		for _, m := range s.out.Send {
 			s.answer(m)
@@ -157,8 +174,44 @@ func (s *server) own(ctx context.Context) error {
 	}
 }
 
+// save writes down what there is to remember, if that is more than before, and
+// releases the answers that tell of it.
+func (s *server) save() error {
+	writes := len(s.out.Persist)
+	if writes == 0 && !s.met {
+		return nil
+	}
+	s.acceptor.Forget(min(s.learned(), s.acceptor.Tip()-recent))
+	if err := s.store.save(memory{Known: s.known, Slots: s.acceptor.Slots()}); err != nil {
+		return err
+	}
+	s.met = false
+	s.acceptor.Persisted(writes, &s.out)
+	return nil
+}
+
+// learned returns how many epochs every member knows. One that is away holds them
+// back until it returns; one that came too late to be helped does not.
+func (s *server) learned() int {
+	least := math.MaxInt
+	for _, n := range s.known {
+		if n >= s.acceptor.Floor() {
+			least = min(least, n)
+		}
+	}
+	return least
+}
+
 func (s *server) take(in incoming) {
-	s.peers[in.message.From] = in.from
+	from := in.message.From
+	known, met := s.known[from]
+	if !met && len(s.known) >= maxMembers {
+		_ = in.from.conn.Close()
+		return
+	}
+	s.met = s.met || !met
+	s.known[from] = max(known, in.message.Ballot.Epoch-1) // whoever asks for an epoch knows those before
+	s.peers[from] = in.from
 	s.acceptor.Receive(in.message, &s.out)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type Config struct {
 	Member    int
 	Acceptors int
+	Log       []paxos.Entry // what was decided before it joined, by [Actor.Log] of whoever let it in
 	Contend   contend.Config
 	Random    func() uint64     // draws the waits; nil for one of its own
 	Observe   func(retry.Event) // sees every event, on the actor's goroutine; nil for nobody
@@ -61,11 +63,12 @@ type Status struct {
 var (
 	errStopped  = errors.New("the actor was stopped")
 	errNoQuorum = errors.New("too few acceptors answered")
+	errTooLate  = errors.New("the acceptors have forgotten what comes next in the log; join anew, with the log of another device")
 )
 
 // start starts an actor. open returns its wire, which may speak to it at once.
 func start(c Config, open func(listener) wire) (*Actor, error) {
-	p, err := paxos.NewProposer(c.Member, c.Acceptors)
+	p, err := paxos.NewProposer(c.Member, c.Acceptors, slices.Clone(c.Log)...)
 	if err = errors.Join(err, checked(c.Contend)); err != nil {
 		return nil, err
 	}
@@ -143,6 +146,20 @@ func (a *Actor) Status() (s Status, err error) {
 		return s, nil
 	case <-a.gone:
 		return s, errStopped
+	}
+}
+
+// Log returns what was decided so far, for a device that joins.
+func (a *Actor) Log() ([]paxos.Entry, error) {
+	answer := make(chan []paxos.Entry, 1)
+	if !a.post(func() { answer <- slices.Clone(a.paxos.Log()) }) {
+		return nil, errStopped
+	}
+	select {
+	case log := <-answer:
+		return log, nil
+	case <-a.gone:
+		return nil, errStopped
 	}
 }
 

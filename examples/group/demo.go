@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/internal/paxos"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -50,7 +51,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 	}()
 	for i := range d.Devices {
-		a, err := d.device(i, addressesOf(processes))
+		a, err := d.device(i, addressesOf(processes), nil)
 		if err != nil {
 			return err
 		}
@@ -70,9 +71,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.compare(ctx, devices)
 }
 
-// device starts a device that tells what happens to it.
-func (d *demo) device(member int, addresses []string) (*Actor, error) {
-	c := Config{Member: member, Acceptors: len(addresses), Contend: d.Contend, Observe: d.show}
+// device starts a device that tells what happens to it, with the log so far.
+func (d *demo) device(member int, addresses []string, log []paxos.Entry) (*Actor, error) {
+	c := Config{Member: member, Acceptors: len(addresses), Log: log, Contend: d.Contend, Observe: d.show}
 	return start(c, func(l listener) wire { return dialAll(addresses, l) })
 }
 
@@ -126,14 +127,19 @@ func (d *demo) trouble(ctx context.Context, victim *process) error {
 	return err
 }
 
-// invite adds a member, which then learns all that happened before it came.
+// invite adds a member, which gets the log from whoever invites it: acceptors may
+// have forgotten how it began.
 func (d *demo) invite(ctx context.Context, host *Actor, addresses []string) (*Actor, error) {
 	welcome, err := host.AddMember(ctx, fmt.Sprintf("device %d", d.Devices))
 	if err != nil {
 		return nil, err
 	}
+	log, err := host.Log()
+	if err != nil {
+		return nil, err
+	}
 	d.say("device %d is told: %s", d.Devices, welcome)
-	return d.device(d.Devices, addresses)
+	return d.device(d.Devices, addresses, log)
 }
 
 // compare waits until all devices know the same log, and shows it.

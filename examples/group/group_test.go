@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/internal/paxos"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -40,9 +42,9 @@ func processes(t *testing.T) []*process {
 }
 
 // newDevice starts a device that is stopped with the test.
-func newDevice(t *testing.T, member int, addresses []string, observe func(retry.Event)) *Actor {
+func newDevice(t *testing.T, member int, addresses []string, observe func(retry.Event), log ...paxos.Entry) *Actor {
 	t.Helper()
-	c := Config{Member: member, Acceptors: len(addresses), Contend: patient(t), Observe: observe}
+	c := Config{Member: member, Acceptors: len(addresses), Log: log, Contend: patient(t), Observe: observe}
 	a, err := start(c, func(l listener) wire { return dialAll(addresses, l) })
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +132,63 @@ func TestTheLogSurvivesAllAcceptors(t *testing.T) {
 		t.Errorf("epoch %d, %v; want 4", epoch, err)
 	}
 	sameLog(t, ctx, []*Actor{first, second}, 4)
+}
+
+// An acceptor's file does not grow with the log, and is whole whenever it is
+// killed.
+func TestTheFilesAreCutWhileAcceptorsAreKilled(t *testing.T) {
+	ctx, acceptors := generous(t), processes(t)
+	first := newDevice(t, 0, addressesOf(acceptors), nil)
+	const updates = 2 * recent
+	for i := range updates {
+		if _, err := first.Update(ctx, fmt.Sprintf("<%d>", i)); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 5 {
+			victim := acceptors[i/10%len(acceptors)]
+			if err := errors.Join(victim.kill(), victim.restart(context.Background())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, p := range acceptors {
+		waitUntilCut(t, ctx, store{filepath.Join(p.dir, fmt.Sprintf("acceptor-%d.json", p.id))}, recent+10)
+	}
+	log, err := first.Log()
+	if err != nil || len(log) != updates {
+		t.Fatalf("%d epochs, %v; want %d", len(log), err, updates)
+	}
+	second := newDevice(t, 1, addressesOf(acceptors), nil, log...)
+	if epoch, err := second.Update(ctx, "<second>"); err != nil || epoch != updates+1 {
+		t.Errorf("who has the log commits in epoch %d, %v; want %d", epoch, err, updates+1)
+	}
+	sameLog(t, ctx, []*Actor{first, second}, updates+1)
+	stranger := newDevice(t, 2, addressesOf(acceptors), nil)
+	for range 2 {
+		if _, err := stranger.Update(ctx, "<stranger>"); !errors.Is(err, errTooLate) {
+			t.Errorf("who has no log: %v, want %v", err, errTooLate)
+		}
+	}
+}
+
+// waitUntilCut waits until the file has so few slots. One that was away first
+// has to hear what it missed.
+func waitUntilCut(t *testing.T, ctx context.Context, st store, most int) { //nolint:revive // t comes first
+	t.Helper()
+	for {
+		m, err := st.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Slots) <= most {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s has %d slots, want %d at most", st.path, len(m.Slots), most)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func TestADeviceBehindAPartitionCatchesUpWhenItHeals(t *testing.T) {

@@ -36,9 +36,10 @@ Flags:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process around it.
+// run is main without the process around it. Whatever asks it to end, a reader of
+// its output that has gone included, it stops the acceptors and removes its folder.
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	err := dispatch(ctx, args, stdout, stderr)
 	switch {
@@ -46,6 +47,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
+	case ctx.Err() != nil: // all else that went wrong comes of it
+		fmt.Fprintln(stderr, "group:", context.Cause(ctx))
+		return 1
 	default:
 		fmt.Fprintln(stderr, "group:", err)
 		return 1

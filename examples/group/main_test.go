@@ -4,17 +4,24 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
+// asProgram is set for a process of this test's binary that is to be the program.
+const asProgram = "GROUP_AS_PROGRAM"
+
 // TestMain lets the test's own binary be the acceptors' process, and fails when
 // a goroutine is left behind.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == verbAcceptor {
+	if len(os.Args) > 1 && os.Args[1] == verbAcceptor || os.Getenv(asProgram) != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	code := m.Run()
@@ -79,6 +86,9 @@ func TestFlags(t *testing.T) {
 		{"-devices 0 -acceptors 99", 1, "-acceptors"},
 		{"-scale -1", 1, "scale"},
 		{"acceptor", 1, "-dir: missing"},
+		{"acceptor -id -5", 1, "-id: -5 is not between 0 and 63"},
+		{"acceptor -id -5", 1, "-dir: missing"},
+		{"acceptor -id 64 -dir x", 1, "-id: 64 is not between 0 and 63"},
 		{"acceptor -h", 0, "-listen"},
 	} {
 		var out, errs bytes.Buffer
@@ -89,5 +99,49 @@ func TestFlags(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run([]string{"-policy", "contention budget=ratio(0.1)"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "budget") {
 		t.Errorf("a budget: exit %d and %q, want it refused", code, &errs)
+	}
+}
+
+// Whatever ends the demonstration, nothing of it stays.
+func TestTheDemonstrationCleansUp(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		says string
+		end  func(*exec.Cmd, io.Closer) error
+	}{
+		{"nobody reads any more", "group: broken pipe signal received\n", func(_ *exec.Cmd, output io.Closer) error { return output.Close() }},
+		{"it is interrupted", "group: interrupt signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(os.Interrupt) }},
+		{"it is told to end", "group: terminated signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGTERM) }},
+		{"its terminal has gone", "group: hangup signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGHUP) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.CommandContext(generous(t), os.Args[0], "-devices", "50")
+			cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			output, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := output.Read(make([]byte, 1)); err != nil { // it has begun
+				t.Fatal(err)
+			}
+			if err := tt.end(cmd, output); err != nil {
+				t.Fatal(err)
+			}
+			var reader sync.WaitGroup
+			reader.Go(func() { _, _ = io.Copy(io.Discard, output) })
+			defer reader.Wait()
+			if err := cmd.Wait(); err == nil || errs.String() != tt.says {
+				t.Errorf("it ends with %v and says %q, want %q", err, &errs, tt.says)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+				t.Errorf("%v is left: %v", left, err)
+			}
+		})
 	}
 }

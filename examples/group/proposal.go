@@ -123,6 +123,8 @@ func (a *Actor) happened(e paxos.Event) {
 		a.finish(p, result{epoch: e.Epoch, welcome: p.welcome})
 	case paxos.Lost:
 		a.lost(p, e)
+	case paxos.Forgotten:
+		a.finish(p, result{err: a.unsure(errTooLate)})
 	}
 }
 

@@ -14,26 +14,36 @@ import (
 // store is the file in which an acceptor keeps what it must not forget.
 type store struct{ path string }
 
-// load returns what was saved last, nothing when there is no file.
-func (s store) load() ([]paxos.Slot, error) {
-	data, err := os.ReadFile(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var slots []paxos.Slot
-	if err := json.Unmarshal(data, &slots); err != nil {
-		return nil, fmt.Errorf("%s: %w; an acceptor that can't remember must not answer", s.path, err)
-	}
-	return slots, nil
+// memory is what an acceptor must not forget.
+type memory struct {
+	Known map[int]int  // for each member, how many epochs it knows at least
+	Slots []paxos.Slot // what was promised, accepted and decided
 }
 
-// save replaces the file by one with the slots. When it returns they are on
-// disk; whenever the process dies the file is the old one or the new one.
-func (s store) save(slots []paxos.Slot) error {
-	data, err := json.Marshal(slots)
+// load returns what was saved last, nothing when there is no file.
+func (s store) load() (memory, error) {
+	m := memory{Known: map[int]int{}}
+	data, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%s: %w; an acceptor that can't remember must not answer", s.path, err)
+	}
+	if m.Known == nil {
+		m.Known = map[int]int{}
+	}
+	return m, nil
+}
+
+// save replaces the file by one with what is remembered now: what is forgotten is
+// not in it. When it returns it is on disk; whenever the process dies the file is
+// the old one or the new one.
+func (s store) save(m memory) error {
+	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}

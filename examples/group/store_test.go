@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,11 +18,14 @@ import (
 
 func TestAStoreReturnsWhatWasSavedLast(t *testing.T) {
 	s := store{filepath.Join(t.TempDir(), "a.json")}
-	if got, err := s.load(); got != nil || err != nil {
+	if got, err := s.load(); got.Slots != nil || len(got.Known) != 0 || err != nil {
 		t.Errorf("a new one has %v, %v", got, err)
 	}
 	slot := paxos.Slot{Epoch: 1, Promised: paxos.Ballot{Epoch: 1, Attempt: 2, Member: 3}, Value: paxos.Value{Data: "x\n"}, Chosen: true}
-	for _, want := range [][]paxos.Slot{{slot}, {slot, {Epoch: 2}}} {
+	for _, want := range []memory{
+		{Known: map[int]int{3: 1}, Slots: []paxos.Slot{slot, {Epoch: 2}, {Epoch: 3}}},
+		{Known: map[int]int{3: 1, 7: 0}, Slots: []paxos.Slot{slot, {Epoch: 2}}},
+	} {
 		if err := s.save(want); err != nil {
 			t.Fatal(err)
 		}
@@ -28,19 +33,27 @@ func TestAStoreReturnsWhatWasSavedLast(t *testing.T) {
 			t.Errorf("loaded %+v, %v; want %+v", got, err, want)
 		}
 	}
-	if err := os.WriteFile(s.path+".next", []byte("half a fi"), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got, err := s.load(); err != nil || len(got) != 2 {
+	write(s.path+".next", "half a fi")
+	if got, err := s.load(); err != nil || len(got.Slots) != 2 {
 		t.Errorf("beside a write that was cut off: %+v, %v", got, err)
 	}
-	if err := os.WriteFile(s.path, []byte("[{"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, broken := range []string{"", "[{", "[]", `{"Known":{"x":1}}`} {
+		write(s.path, broken)
+		if _, err := s.load(); err == nil || !strings.Contains(err.Error(), "must not answer") {
+			t.Errorf("a file %q: %v", broken, err)
+		}
 	}
-	if _, err := s.load(); err == nil || !strings.Contains(err.Error(), "must not answer") {
-		t.Errorf("a broken file: %v", err)
+	write(s.path, `{"Known":null}`)
+	if got, err := s.load(); err != nil || got.Known == nil {
+		t.Errorf("a file without members: %+v, %v", got, err)
 	}
-	if err := (store{filepath.Join(t.TempDir(), "no", "a.json")}).save(nil); err == nil {
+	if err := (store{filepath.Join(t.TempDir(), "no", "a.json")}).save(memory{}); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
 }
@@ -88,8 +101,8 @@ func TestAnAcceptorWritesBeforeItAnswers(t *testing.T) {
 	if got, err := ask(t, address, prepare); err != nil || got.Kind != paxos.Promise {
 		t.Errorf("after nonsense from another: %+v, %v; want a promise", got, err)
 	}
-	if slots, err := st.load(); err != nil || len(slots) != 1 || slots[0].Promised != b {
-		t.Errorf("on disk when the answer came: %+v, %v", slots, err)
+	if m, err := st.load(); err != nil || len(m.Slots) != 1 || m.Slots[0].Promised != b || len(m.Known) != 1 {
+		t.Errorf("on disk when the answer came: %+v, %v", m, err)
 	}
 	if err := end(); err != nil {
 		t.Error(err)
@@ -108,5 +121,96 @@ func TestAnAcceptorThatCanNotWriteDoesNotAnswer(t *testing.T) {
 	}
 	if err := end(); err == nil {
 		t.Error("it ends without an error")
+	}
+}
+
+func TestAMemberIsWrittenDownBeforeItIsAnswered(t *testing.T) {
+	st := store{filepath.Join(t.TempDir(), "a.json")}
+	address, end := served(t, st)
+	learn, err := paxos.Append(nil, paxos.Message{Kind: paxos.Learn, From: 4, Ballot: paxos.Ballot{Epoch: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ask(t, address, learn); err != nil || got.Kind != paxos.Tip {
+		t.Errorf("%+v, %v; want a tip", got, err)
+	}
+	if m, err := st.load(); err != nil || !reflect.DeepEqual(m.Known, map[int]int{4: 7}) {
+		t.Errorf("on disk when the answer came: %+v, %v", m, err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// taken returns a server that has heard members say which epoch they are in.
+func taken(t *testing.T, decided int, at ...int) *server {
+	t.Helper()
+	s := &server{acceptor: paxos.NewAcceptor(0), known: map[int]int{}, peers: map[int]*peer{}, store: store{filepath.Join(t.TempDir(), "a.json")}}
+	for member, epoch := range at {
+		s.take(incoming{message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: epoch}}})
+	}
+	for e := 1; e <= decided; e++ {
+		b := paxos.Ballot{Epoch: e, Attempt: 1}
+		s.take(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: b, Value: paxos.Value{Seq: e}}})
+	}
+	if err := s.save(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestOnlyWhatEverybodyKnowsIsForgotten(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		decided int
+		at      []int // the epochs that members are in
+		floor   int   // up to which all is forgotten
+	}{
+		{"the last decisions are kept in any case", 200, []int{201, 201}, 200 - recent},
+		{"a member that is behind holds back what it lacks", 200, []int{201, 31}, 30},
+		{"a member that knows nothing holds back everything", 200, []int{201, 1}, 0},
+		{"nothing is forgotten of a short log", recent, []int{recent + 1, recent + 1}, 0},
+		{"a member ahead of the acceptor changes nothing", 100, []int{1000, 101}, 100 - recent},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := taken(t, tt.decided, tt.at...)
+			m, err := s.store.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tt.decided - tt.floor
+			if tt.floor > 0 {
+				want++ // stands for all that is forgotten
+			}
+			if len(m.Slots) != want || paxos.NewAcceptor(0, m.Slots...).Tip() != tt.decided {
+				t.Errorf("%d slots from %+v on, want %d, and to know of %d epochs", len(m.Slots), m.Slots[0], want, tt.decided)
+			}
+		})
+	}
+}
+
+func TestWhoCameTooLateHoldsNothingBack(t *testing.T) {
+	s := taken(t, 100, 101)
+	const stranger = 1
+	s.take(incoming{message: paxos.Message{Kind: paxos.Learn, From: stranger, Ballot: paxos.Ballot{Epoch: 1}}})
+	for e := 101; e < 200; e++ {
+		s.take(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: paxos.Ballot{Epoch: e, Attempt: 1}, Value: paxos.Value{Seq: e}}})
+	}
+	if err := s.save(); err != nil || s.acceptor.Floor() != 199-recent {
+		t.Errorf("%v, and all up to %d is forgotten, want %d", err, s.acceptor.Floor(), 199-recent)
+	}
+}
+
+func TestAnAcceptorTalksToSoManyMembers(t *testing.T) {
+	s := taken(t, 1)
+	here, there := net.Pipe()
+	for member := range 2 * maxMembers {
+		s.take(incoming{from: &peer{conn: here}, message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: 1}}})
+	}
+	if len(s.known) != maxMembers || len(s.peers) != maxMembers {
+		t.Errorf("it knows %d members by %d connections, want %d", len(s.known), len(s.peers), maxMembers)
+	}
+	if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("who brings more members: %v, want it cut off", err)
 	}
 }

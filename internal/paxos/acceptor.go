@@ -12,6 +12,7 @@ const batch = 64
 type Acceptor struct {
 	id        int
 	slots     []Slot // by epoch; epochs that it knows nothing of are missing
+	floor     int    // every epoch up to it is decided, and what was decided is forgotten
 	tip       int    // every epoch up to it is decided, as far as it knows
 	members   []int  // those it has heard of, in order; they hear what it accepts
 	written   int    // slots handed out to be persisted
@@ -30,17 +31,48 @@ type reply struct {
 func NewAcceptor(id int, slots ...Slot) *Acceptor {
 	a := &Acceptor{id: id}
 	for _, s := range slots {
+		if s.forgotten() {
+			a.floor = max(a.floor, s.Epoch)
+			continue
+		}
 		*a.at(s.Epoch) = s
 	}
+	a.drop()
+	a.tip = a.floor
 	a.advance()
 	return a
 }
 
-// Slots returns all that the acceptor remembers, by epoch.
-func (a *Acceptor) Slots() []Slot { return slices.Clone(a.slots) }
+// Slots returns all that the acceptor remembers, by epoch. The first stands for
+// all that it has forgotten, if it has.
+func (a *Acceptor) Slots() []Slot {
+	if a.floor == 0 {
+		return slices.Clone(a.slots)
+	}
+	return append([]Slot{{Epoch: a.floor, Chosen: true}}, a.slots...)
+}
+
+// Forget drops what was decided up to the epoch, as far as the acceptor knows of
+// it: it no longer teaches it to anybody. That it was decided is remembered, so
+// that nothing else ever is. The caller sees to it that every member knows it.
+func (a *Acceptor) Forget(epoch int) {
+	if n := min(epoch, a.tip); n > a.floor {
+		a.floor = n
+		a.drop()
+	}
+}
+
+// drop removes the slots of what is forgotten.
+func (a *Acceptor) drop() {
+	i, _ := a.find(a.floor + 1)
+	a.slots = slices.Delete(a.slots, 0, i)
+}
 
 // Tip returns the epoch up to which the acceptor knows every decision.
 func (a *Acceptor) Tip() int { return a.tip }
+
+// Floor returns the epoch up to which the acceptor has forgotten what was decided.
+func (a *Acceptor) Floor() int { return a.floor }
 
 // Receive takes a message. What it must remember goes to out.Persist; answers
 // that tell of it are held back until [Acceptor.Persisted]. Messages that make no
@@ -55,6 +87,12 @@ func (a *Acceptor) Receive(m Message, out *Output) {
 		return
 	}
 	if !m.Ballot.valid() {
+		return
+	}
+	if m.Ballot.Epoch <= a.floor {
+		if m.Kind != Commit {
+			a.teach(m, out)
+		}
 		return
 	}
 	s := a.at(m.Ballot.Epoch)
@@ -114,8 +152,14 @@ func (a *Acceptor) commit(s *Slot, m Message, out *Output) {
 
 // teach answers with what was decided from the message's epoch on, a bounded
 // part of it at a time. For an epoch that is open it repeats its vote: who was
-// not there when it was cast may be just as late for the decision.
+// not there when it was cast may be just as late for the decision. Of an epoch
+// that is forgotten it says so.
 func (a *Acceptor) teach(m Message, out *Output) {
+	tip := Message{Kind: Tip, To: m.From, Ballot: Ballot{Epoch: a.tip}, Prior: Ballot{Epoch: a.floor}}
+	if a.floor > 0 && m.Ballot.Epoch <= a.floor {
+		a.answer(tip, out)
+		return
+	}
 	first, _ := a.find(m.Ballot.Epoch)
 	part := a.slots[first:min(first+batch, len(a.slots))]
 	for i := range part {
@@ -127,7 +171,8 @@ func (a *Acceptor) teach(m Message, out *Output) {
 			a.answer(told, out)
 		}
 	}
-	a.answer(Message{Kind: Tip, To: m.From, Ballot: Ballot{Epoch: a.tip}, More: first+batch < len(a.slots)}, out)
+	tip.More = first+batch < len(a.slots)
+	a.answer(tip, out)
 }
 
 // Persisted confirms that the next n slots handed out are persistent, and

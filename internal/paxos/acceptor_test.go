@@ -117,3 +117,60 @@ func TestNonsenseIsIgnored(t *testing.T) {
 		}
 	}
 }
+
+// decide tells the acceptor what was decided in the epochs up to n.
+func decide(a *Acceptor, n int) {
+	for e := 1; e <= n; e++ {
+		settle(a, Message{Kind: Commit, From: 1, Ballot: Ballot{e, 1, 1}, Value: Value{1, e, "x"}})
+	}
+}
+
+func TestWhatIsForgottenStaysDecided(t *testing.T) {
+	a := NewAcceptor(0)
+	decide(a, 5)
+	settle(a, Message{Kind: Prepare, From: 2, Ballot: Ballot{6, 3, 2}})
+	a.Forget(3)
+	a.Forget(1) // which it has forgotten already
+	for _, again := range []*Acceptor{a, NewAcceptor(0, a.Slots()...)} {
+		want := []Slot{
+			{Epoch: 3, Chosen: true},
+			{Epoch: 4, Accepted: Ballot{4, 1, 1}, Value: Value{1, 4, "x"}, Chosen: true},
+			{Epoch: 5, Accepted: Ballot{5, 1, 1}, Value: Value{1, 5, "x"}, Chosen: true},
+			{Epoch: 6, Promised: Ballot{6, 3, 2}},
+		}
+		if got := again.Slots(); !reflect.DeepEqual(got, want) || again.Tip() != 5 || again.Floor() != 3 {
+			t.Fatalf("it has %+v and the tip %d, want %+v and 5", got, again.Tip(), want)
+		}
+		told := []Message{{Kind: Tip, To: 9, Ballot: Ballot{Epoch: 5}, Prior: Ballot{Epoch: 3}}}
+		for _, k := range []Kind{Prepare, Accept, Learn} {
+			for epoch := 1; epoch <= 3; epoch++ {
+				out := drive(again, Message{Kind: k, From: 9, Ballot: Ballot{epoch, 9, 9}, Value: Value{9, 1, "other"}})
+				if !reflect.DeepEqual(out.Send, told) || len(out.Persist) != 0 {
+					t.Errorf("%v in epoch %d: %+v, want only %+v", k, epoch, out, told)
+				}
+			}
+		}
+		if out := drive(again, Message{Kind: Commit, From: 9, Ballot: Ballot{2, 9, 9}, Value: Value{9, 1, "other"}}); len(out.Send)+len(out.Persist) != 0 {
+			t.Errorf("a commit in epoch 2: %+v, want nothing", out)
+		}
+		if got := kinds(settle(again, Message{Kind: Learn, From: 9, Ballot: Ballot{Epoch: 4}})); !reflect.DeepEqual(got, []string{"chosen", "chosen", "tip"}) {
+			t.Errorf("from epoch 4 on it teaches %v", got)
+		}
+	}
+}
+
+func TestNothingIsForgottenThatIsOpen(t *testing.T) {
+	a := NewAcceptor(0)
+	decide(a, 2)
+	settle(a, Message{Kind: Accept, From: 2, Ballot: Ballot{3, 1, 2}, Value: Value{2, 1, "open"}})
+	settle(a, Message{Kind: Commit, From: 1, Ballot: Ballot{4, 1, 1}, Value: Value{1, 4, "x"}})
+	a.Forget(100)
+	want := []Slot{
+		{Epoch: 2, Chosen: true},
+		{Epoch: 3, Promised: Ballot{3, 1, 2}, Accepted: Ballot{3, 1, 2}, Value: Value{2, 1, "open"}},
+		{Epoch: 4, Accepted: Ballot{4, 1, 1}, Value: Value{1, 4, "x"}, Chosen: true},
+	}
+	if got := a.Slots(); !reflect.DeepEqual(got, want) {
+		t.Errorf("it has %+v, want %+v", got, want)
+	}
+}

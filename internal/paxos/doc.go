@@ -14,6 +14,9 @@
 // that after a crash. A rejection carries the ballot that won, and a message
 // about an epoch that is decided is answered with the decision.
 //
+// An acceptor may forget what was decided when every member knows it; who comes
+// later starts with the log of another member. See [Acceptor.Forget].
+//
 // Members and acceptors are numbered from 0. A driver that can tell that an
 // acceptor does not answer says so, with [Proposer.Unreachable] or
 // [Proposer.Timeout]; messages may be lost, late, repeated and out of order.

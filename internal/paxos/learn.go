@@ -58,7 +58,7 @@ func (p *Proposer) learn(e Entry, acceptor int, out *Output) {
 		return
 	}
 	p.log = append(p.log, e)
-	p.attempt, p.risked, p.tallies = 0, false, p.tallies[:0]
+	p.attempt, p.risked, p.tallies, p.forgot = 0, false, p.tallies[:0], 0
 	news := Event{Epoch: e.Ballot.Epoch, Ballot: e.Ballot, Value: e.Value}
 	out.Events = append(out.Events, news.as(Learned))
 	switch {
@@ -80,8 +80,15 @@ func (p *Proposer) askOn(acceptor int, out *Output) {
 }
 
 // compare looks at how far an acceptor is: it is asked for more, or told what it
-// missed.
+// missed. When a quorum has forgotten what comes next, there is no way on: only
+// somebody who has the log can help.
 func (p *Proposer) compare(m Message, out *Output) {
+	if m.Prior.Epoch >= p.Epoch() {
+		if p.forgot = p.forgot.with(m.From); p.quorum(p.forgot) {
+			out.Events = append(out.Events, Event{Kind: Forgotten, Epoch: p.Epoch(), During: p.phase})
+		}
+		return
+	}
 	if m.More {
 		p.askOn(m.From, out)
 		return

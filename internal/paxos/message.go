@@ -15,7 +15,7 @@ const (
 	Accepted                 // tells every member that Value was accepted under Ballot
 	Reject                   // refuses either; Prior is the ballot that won
 	Chosen                   // tells that Value was decided under Ballot
-	Tip                      // ends the answer to Learn; decisions up to Ballot.Epoch are known to the sender
+	Tip                      // ends the answer to Learn; decisions up to Ballot.Epoch are known to the sender, and those up to Prior.Epoch forgotten
 )
 
 var kindNames = [...]string{"", "prepare", "accept", "commit", "learn", "promise", "accepted", "reject", "chosen", "tip"}
@@ -44,7 +44,9 @@ type Message struct {
 	More   bool // there is more to learn after this Tip
 }
 
-// Slot is what an acceptor must remember of an epoch.
+// Slot is what an acceptor must remember of an epoch. One that is chosen without
+// an accepted ballot stands for all epochs up to it, which were decided and
+// forgotten.
 type Slot struct {
 	Epoch    int
 	Promised Ballot
@@ -52,6 +54,9 @@ type Slot struct {
 	Value    Value
 	Chosen   bool // the value was decided
 }
+
+// forgotten reports whether the slot stands for what was forgotten.
+func (s *Slot) forgotten() bool { return s.Chosen && s.Accepted == (Ballot{}) }
 
 // EventKind says what happened to a member.
 type EventKind uint8
@@ -61,6 +66,7 @@ const (
 	Learned   EventKind = iota + 1 // an epoch was decided
 	Committed                      // the member's own value was decided; follows Learned
 	Lost                           // the attempt is over without it
+	Forgotten                      // a quorum no longer knows what was decided in the current epoch
 )
 
 // Event is something that happened to a member.

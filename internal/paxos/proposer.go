@@ -44,6 +44,7 @@ type Proposer struct {
 	tries   int    // attempts at the proposal
 	attempt int    // the highest attempt seen in the current epoch
 	asked   int    // the epoch from which an acceptor was asked for what is missing
+	forgot  voters // who no longer knows what was decided in the current epoch
 	tallies []tally
 }
 

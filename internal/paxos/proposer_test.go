@@ -265,3 +265,33 @@ func TestASteadyMachineAllocatesLittle(t *testing.T) {
 		t.Errorf("epoch %d after %d proposals with %v allocations each, want at most 8", p.Epoch(), n, allocs)
 	}
 }
+
+func TestAMemberIsToldWhenAQuorumHasForgotten(t *testing.T) {
+	p, err := NewProposer(1, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Output
+	tip := func(from, floor int) []Event {
+		out.Reset()
+		p.Receive(Message{Kind: Tip, From: from, To: 1, Ballot: Ballot{Epoch: 9}, Prior: Ballot{Epoch: floor}}, &out)
+		return out.Events
+	}
+	for range 2 {
+		if got := tip(0, 5); len(got) != 0 {
+			t.Errorf("one of three has forgotten: %+v", got)
+		}
+	}
+	for range 2 { // for each proposal that it keeps waiting
+		if got := tip(2, 1); len(got) != 1 || got[0].Kind != Forgotten || got[0].Epoch != 1 {
+			t.Errorf("two of three have forgotten: %+v", got)
+		}
+	}
+	p.Receive(Message{Kind: Chosen, From: 1, To: 1, Ballot: Ballot{1, 1, 1}, Value: Value{Data: "x"}}, &out)
+	if got := tip(2, 1); len(got) != 0 || p.Epoch() != 2 {
+		t.Errorf("the third has taught it: %+v", got)
+	}
+	if got := tip(0, 5); len(got) != 0 {
+		t.Errorf("one has forgotten the next epoch: %+v", got)
+	}
+}

@@ -10,13 +10,14 @@ var seeds = flag.Int("paxos.seeds", 500, "number of storms to run")
 // In every storm: never two values for an epoch, what is said to be committed
 // is, once, and what is given up for sure is not.
 func TestStorms(t *testing.T) {
-	committed, givenUps, epochs, lateOnes := 0, 0, 0, 0
+	committed, givenUps, epochs, lateOnes, forgotten := 0, 0, 0, 0, 0
 	for seed := range uint64(*seeds) {
 		w := newWorld(seed, breakage{})
 		for _, problem := range w.run() {
 			t.Errorf("seed %d: %s", seed, problem)
 		}
 		epochs += len(w.decided)
+		forgotten += w.forgotten
 		for _, m := range w.members {
 			for seq, how := range m.ends {
 				if how == "committed" {
@@ -33,7 +34,10 @@ func TestStorms(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d storms: %d epochs, %d committed, %d given up, %d of them unsure", *seeds, epochs, committed, givenUps, lateOnes)
+	t.Logf("%d storms: %d epochs, %d of them forgotten, %d committed, %d given up, %d of them unsure", *seeds, epochs, forgotten, committed, givenUps, lateOnes)
+	if forgotten < epochs/4 {
+		t.Errorf("%d of %d epochs were forgotten by some acceptor, too few to tell", forgotten, epochs)
+	}
 	if committed < 4*givenUps || givenUps == 0 && *seeds >= 500 {
 		t.Errorf("%d committed and %d given up: the storms are too strong or too weak to tell", committed, givenUps)
 	}

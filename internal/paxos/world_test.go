@@ -29,6 +29,7 @@ type world struct {
 	acceptors []*acceptor
 	votes     map[Ballot]*vote
 	decided   map[int]Value
+	forgotten int // the highest epoch that an acceptor forgot
 	wrong     []string
 }
 
@@ -63,6 +64,7 @@ type acceptor struct {
 	life int // counts the crashes
 	busy int // until when its disk is
 	disk map[int]Slot
+	cut  int // the disk has nothing up to it, but that it was decided
 }
 
 const (
@@ -90,6 +92,10 @@ func newWorld(seed uint64, b breakage) *world {
 	for range r.IntN(12) {
 		a := w.acceptors[r.IntN(n)]
 		w.after(r.IntN(800), func() { w.crash(a) })
+	}
+	for f, i := rand.New(rand.NewPCG(seed, 8)), 0; i < 40; i++ {
+		a := w.acceptors[f.IntN(n)]
+		w.after(f.IntN(3000), func() { w.forget(a) })
 	}
 	for range r.IntN(3) {
 		m := w.members[r.IntN(len(w.members))]
@@ -179,6 +185,8 @@ func (w *world) happened(m *member, e Event) {
 		m.timer++
 		m.commits[m.seq] = e.Epoch
 		w.finish(m, "committed")
+	case Forgotten:
+		w.fail("member %d: epoch %d was forgotten before it knew it", m.id, e.Epoch)
 	case Lost:
 		m.timer++
 		if m.tries == maxTries {
@@ -281,7 +289,9 @@ func (w *world) written(a *acceptor, life int, s Slot) {
 
 // keep puts a slot on the disk, and counts the vote.
 func (w *world) keep(a *acceptor, s Slot) {
-	a.disk[s.Epoch] = s
+	if s.Epoch > a.cut {
+		a.disk[s.Epoch] = s
+	}
 	switch {
 	case s.Chosen:
 		w.decide(s.Epoch, s.Value, "acceptor was told")
@@ -334,6 +344,28 @@ func (w *world) crash(a *acceptor) {
 		}
 		a.Acceptor = NewAcceptor(id, slots...)
 	})
+}
+
+// forget lets an acceptor forget what every member knows, on its disk too.
+func (w *world) forget(a *acceptor) {
+	if a.Acceptor == nil {
+		return
+	}
+	known := len(w.members[0].Log())
+	for _, m := range w.members {
+		known = min(known, len(m.Log()))
+	}
+	a.Forget(known)
+	if a.floor == 0 {
+		return
+	}
+	a.cut, w.forgotten = a.floor, max(w.forgotten, a.floor)
+	for epoch := range a.disk {
+		if epoch <= a.floor {
+			delete(a.disk, epoch)
+		}
+	}
+	a.disk[a.floor] = Slot{Epoch: a.floor, Chosen: true}
 }
 
 // judgeEnd looks at what each member was told, and at what is true.

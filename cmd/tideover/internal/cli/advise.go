@@ -27,9 +27,10 @@ the time after a failure, --through for the outage, --load for all of them. Or n
 scenarios, as for tideover sim; the goal is then for each of them.
 
 Among the policies that reach the goal, the one is best that does no harm: no fewer calls
-succeed than with one patient attempt, and the service recovers; among those alike, the one that puts the least load on it; among those alike, the one whose slow calls are fastest; among those
-alike, the simplest. If none reaches the goal the closest is shown, with what it
-misses, by how much, and what the best of all could do there.
+succeed than with one patient attempt, and the service recovers; among those alike, the
+one that puts the least load on it; among those alike, the one whose slow calls are
+fastest; among those alike, the simplest. If none reaches the goal the closest is
+shown, with what it misses, by how much, and what the best of all could do there.
 
 A reason is what gets worse when that part is taken away; a difference is only shown
 if its 95 % interval does not contain zero.
@@ -112,6 +113,9 @@ func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOpt
 	if err != nil {
 		return err
 	}
+	if err := o.options.Validate(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	show := newSimProgress(io.Err, 0)
 	o.options.Progress = show.step
 	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline)}, o.options)
@@ -172,9 +176,20 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 	var errs []error
 	for _, name := range args {
 		f, err := scenario(name)
+		if err == nil {
+			err = possible(f.Scenario)
+		}
 		cases, errs = append(cases, advise.Case{Scenario: f.Scenario, Goal: o.goal}), append(errs, err)
 	}
 	return cases, errors.Join(errs...)
+}
+
+// possible reports what keeps any policy from going through the scenario.
+func possible(s sim.Scenario) error {
+	if err := sim.Check(s, []sim.Contestant{{Name: "one attempt"}}); err != nil {
+		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), codeImpossible}
+	}
+	return nil
 }
 
 // completeAdvised offers the names of scenarios, and files.

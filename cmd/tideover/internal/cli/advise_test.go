@@ -59,6 +59,14 @@ func TestAdviseOfAScenario(t *testing.T) {
 	}
 }
 
+func TestAdviseRefusesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	file := scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))
+	got := tideover(t, "advise", file, "--success", "99%")
+	wantCode(t, got, codeImpossible)
+	wantIn(t, "stderr", got.stderr, "clients.count: 20000000 calls at once take ")
+}
+
 func TestAdviseMistakes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -73,7 +81,8 @@ func TestAdviseMistakes(t *testing.T) {
 		{"--rate 10 --latency 1s --success 101%", `"101%" is not a share`},
 		{"--rate 10 --latency 1s --success 1", "success: 1 is not a share below 1"},
 		{"--rate 10 --latency 1s --load 0.5", "amplification: 0.5 is below 1"},
-		{"--rate 10 --latency 1s --success 99% --seeds 1", "seeds: 1"},
+		{"--rate 10 --latency 1s --success 99% --seeds 1", "--seeds: 1"},
+		{"--rate 10 --latency 1s --success 99% --workers -1", "--workers: -1 is not between 0 and 1000000"},
 		{"outage --rate 10 --success 99%", "--rate is of a service that is described by flags"},
 		{"nowhere --success 99%", "nowhere"},
 		{"herd hedge --recovery 1s", "recovery: nothing in scenario"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ Each policy runs once for each seed, and all policies meet the same arrivals,
 service times and failures. Numbers are means over the seeds; ± is half of the 95 %
 interval. A value is marked as the best if the difference to each other policy,
 taken seed by seed, can't be chance. The same seeds show the same, byte for byte,
-whatever the machine and however many workers.
+however many workers, on every machine with the same kind of processor.
 
 With --json the output is one object; times are in seconds. scenario, seed, seeds,
 bucket_s, events, and results, one for each policy, with name, policy, the measures
@@ -57,7 +58,8 @@ policy's), series (one value for each bucket) and cdf.
 
 Exit codes:
   0      done
-  2      the scenario or a policy is not possible; nothing was run
+  2      the scenario or a policy is not possible, and nothing was run; or it takes
+         more memory than there is for a run
   125    an error of ours: a bad flag, a file that can't be read or written
   128+n  signal n told us to end, 130 by Ctrl-C; nothing was written`
 
@@ -184,8 +186,11 @@ func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {
 // check refuses flags that would have no effect, or can't have one.
 func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
-	if given("seeds") && o.seeds < 1 {
-		return fmt.Errorf("--seeds: %d is not 1 or more", o.seeds)
+	if o.seeds < 1 || o.seeds > sim.MaxSeeds {
+		return fmt.Errorf("--seeds: %d is not between 1 and %d", o.seeds, sim.MaxSeeds)
+	}
+	if err := (sim.Options{Workers: o.workers}).Validate(); err != nil {
+		return fmt.Errorf("--%w", err)
 	}
 	for _, name := range []string{"svg", "html"} {
 		file := cmd.Flag(name).Value.String()
@@ -250,6 +255,9 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 	var errs []error
 	for _, text := range o.policies {
 		c, err := simulate.ParsePolicy(text)
+		if err == nil && slices.ContainsFunc(f.Policies, func(p sim.Contestant) bool { return p.Name == c.Name }) {
+			err = fmt.Errorf("there is a policy %q already; give this one another name, as in NAME=POLICY", c.Name)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--policy: %w", err))
 			continue

@@ -111,6 +111,7 @@ func (r *reader) report(root config.Place, err error) {
 	}
 	for _, e := range flatten(err) {
 		path, problem, _ := strings.Cut(e.Error(), ": ")
+		problem = strings.ReplaceAll(problem, "contestants[", "policies[") // as the file calls them
 		at, found := r.find(path)
 		if r.broken[at] {
 			continue

@@ -116,7 +116,7 @@ func TestWrongFiles(t *testing.T) {
 		{"no value", good + "drain:\n", "x.yaml:4:8: drain: there is no value"},
 		{"no policy", good + "policies: {a: {breaker: {}}}\n", `policies.a: "policy" is missing`},
 		{"a policy of another world", good + "policies: [default, 'daemon reset-after=1m']\n", "x.yaml:4:21: policies[1]: reset-after: the simulator can't honour"},
-		{"two policies of a name", good + "policies: [http, ' http']\n", `x.yaml:4:18: policies[1]: name: "http" is the name of contestants[0] already`},
+		{"two policies of a name", good + "policies: [http, ' http']\n", `x.yaml:4:18: policies[1]: name: "http" is the name of policies[0] already`},
 		{"a bad policy of a service", strings.Replace(good, "workers: 1", "workers: 1, calls: b, policy: nope", 1), `services[0].policy: policy "nope"`},
 	} {
 		_, err := Parse("x.yaml", []byte(tt.text))

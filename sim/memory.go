@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/paxos"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// MaxMemory is the most that a run may take, in bytes, the report included. What
+// would certainly need more is refused before it runs; a run in which so many
+// calls pile up that it does stops with an error.
+const MaxMemory = 4 << 30
+
+// grown is how much larger than its contents a slice may be that grows.
+const grown = 2
+
+// Bytes of what is made for each process when it is first needed, and of what a
+// call that waits by priority takes in two heaps and a map. A test compares them
+// with what is allocated.
+const (
+	bytesBreaker = 800
+	bytesHedge   = 4300
+	bytesBudget  = 112
+	bytesWaiter  = int64(unsafe.Sizeof(limit.Waiter{})) + 96
+)
+
+// Bytes of a call under way: its attempt, and up to three events in the queue,
+// whose buckets keep their room.
+const (
+	bytesCall = int64(unsafe.Sizeof(call{})+unsafe.Sizeof(limit.Call{})+unsafe.Sizeof(breaker.Permit{})+unsafe.Sizeof(retry.Outcome{})) + 4
+	bytesJob  = int64(unsafe.Sizeof(job{})) + 4
+	bytesWait = 3 * int64(unsafe.Sizeof(event{}))
+)
+
+// bytesBucket is what one bucket of all series takes.
+const bytesBucket = 8 * (5 + heatRows)
+
+// part is something that takes memory, and the field that could be smaller.
+type part struct {
+	field string
+	bytes float64
+	what  string
+}
+
+// parts is all that a run is known to take.
+type parts []part
+
+func (p *parts) add(field string, n, each float64, format string, args ...any) {
+	*p = append(*p, part{field, n * each, fmt.Sprintf(format, args...)})
+}
+
+// total returns the bytes of all of them.
+func (p parts) total() (sum float64) {
+	for _, x := range p {
+		sum += x.bytes
+	}
+	return sum
+}
+
+// check refuses what does not fit, by the largest part.
+func (p parts) check(to *problems) {
+	if all := p.total(); all > MaxMemory {
+		most := slices.MaxFunc(p, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
+		to.add(most.field, "%s take %s of memory, the run %s; at most %s", most.what, gib(most.bytes), gib(all), gib(MaxMemory))
+	}
+}
+
+func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
+
+// memory returns what a run of the valid scenario takes, with the contestant that
+// takes most.
+func memory(s Scenario, cs []Contestant) (most parts) {
+	for i := range cs {
+		if p := s.memory(&cs[i]); most == nil || p.total() > most.total() {
+			most = p
+		}
+	}
+	buckets := float64(s.length() / s.bucket())
+	// The sums of each contestant, and the means of them in the report.
+	most.add("bucket", buckets*float64(2*len(cs)+1), bytesBucket, "%.0f buckets for each of %d contestants", buckets, len(cs))
+	return most
+}
+
+func (s *Scenario) memory(c *Contestant) (p parts) {
+	switch {
+	case s.Writers != nil:
+		p.add("writers.count", float64(s.Writers.Count), float64(int64(unsafe.Sizeof(writer{}))+bytesBudget+bytesWait), "%d writers", s.Writers.Count)
+	case s.Group != nil:
+		s.groupMemory(&p)
+	default:
+		s.callsMemory(&p, c)
+		s.processMemory(&p, c)
+	}
+	return p
+}
+
+// groupMemory is what the acceptors remember, and what every member learns.
+func (s *Scenario) groupMemory(p *parts) {
+	g := s.Group
+	epochs := g.Behind + min(g.Members, int(s.length()/g.Hop))
+	p.add("group.behind", float64(g.acceptors()*epochs), float64(grown*unsafe.Sizeof(paxos.Slot{})), "%d epochs at each of %d acceptors", epochs, g.acceptors())
+	p.add("group.members", float64(g.Members)*float64(epochs), float64(grown*unsafe.Sizeof(paxos.Entry{})), "%d epochs at each of %d members", epochs, g.Members)
+	p.add("group.members", float64(g.Members*g.acceptors()), float64(grown*unsafe.Sizeof(paxos.Message{})), "the first messages of %d members", g.Members)
+}
+
+// callsMemory is what the clients take, and their calls if all may call at once.
+func (s *Scenario) callsMemory(p *parts, c *Contestant) {
+	n := s.Clients.Count
+	p.add("clients.count", float64(n), float64(unsafe.Sizeof(client{})), "%d clients", n)
+	if s.Clients.Arrivals == Open { // how many wait at once shows when it runs
+		return
+	}
+	jobs := 1.0
+	if c.Policy.Hedge != (retry.Hedge{}) {
+		jobs = 2
+	}
+	p.add("clients.count", float64(n), float64(bytesCall)+jobs*grown*float64(bytesJob)+float64(bytesWait), "%d calls at once", n)
+	for i, v := range s.Services {
+		if v.Order == ByPriority {
+			waiting := min(v.Queue, n)
+			p.add(fmt.Sprintf("services[%d].queue", i), float64(waiting), float64(bytesWaiter), "%d calls that wait by priority", waiting)
+		}
+	}
+}
+
+// processMemory is what each process has for itself.
+func (s *Scenario) processMemory(p *parts, c *Contestant) {
+	plan := newPlan(*s)
+	all, active := float64(plan.processes), float64(plan.processes)
+	if s.Clients.Arrivals == Open { // not each of them need ever call
+		active = min(active, s.Clients.Rate*s.Duration.Seconds())
+	}
+	if c.Breaker != nil {
+		targets := float64(len(plan.targets))
+		field := "clients.count"
+		if targets > 1 {
+			field = "clients.fallback"
+		}
+		p.add(field, targets, 8*all+bytesBreaker*active, "%d processes with breakers for %.0f services each", plan.processes, targets)
+	}
+	if c.Policy.Budget.Kind != limit.NoBudget {
+		p.add("clients.count", 1, 8*all+bytesBudget*active, "%d processes with a budget each", plan.processes)
+	}
+	if c.Policy.Hedge != (retry.Hedge{}) {
+		p.add("clients.count", 1, 8*all+bytesHedge*active, "%d processes with hedges each", plan.processes)
+	}
+}
