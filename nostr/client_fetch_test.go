@@ -1,0 +1,109 @@
+package nostr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+func TestFetchReturnsEachStoredEventOnce(t *testing.T) {
+	t.Parallel()
+	a, b := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Repeat: 3}))
+	both := note(t, "both")
+	a.Inject(both)
+	b.Inject(both)
+	b.Inject(note(t, "b"))
+	c := client(t, nil, a, b)
+	run(t, c)
+	got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+	if err != nil || len(got) != 2 {
+		t.Errorf("Fetch: %d events, %v, want 2, nil", len(got), err)
+	}
+	until(t, "the subscriptions were ended", func() bool {
+		return received(a, nostr.TypeClose) == 1 && received(b, nostr.TypeClose) == 1
+	})
+}
+
+func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		faults nostrtest.Faults
+		silent bool // only the end of the context ends it
+		want   string
+	}{
+		"the relay never says that this was all": {nostrtest.Faults{NoEOSE: true}, true, "no answer"},
+		"the relay is silent":                    {nostrtest.Faults{Mute: true}, true, "no answer"},
+		"the relay is away":                      {nostrtest.Faults{RefuseDial: true}, false, "the link is down: dial: the relay answered 503"},
+		"the relay refuses":                      {nostrtest.Faults{CloseReq: "blocked: no"}, false, "closed: blocked: no"},
+		"the relay is busy":                      {nostrtest.Faults{CloseReq: "rate-limited: no"}, false, "closed: rate-limited: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good, bad := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(test.faults))
+			good.Inject(note(t, "1"))
+			c := client(t, nil, good, bad)
+			run(t, c)
+			ctx, cancel := context.WithCancel(soon(t))
+			defer cancel()
+			if test.silent {
+				go func() {
+					_ = good.Wait(ctx, func([]*nostr.Event) bool { return received(good, nostr.TypeClose) > 0 })
+					cancel()
+				}()
+			}
+			got, err := c.Fetch(ctx, nostr.Filter{Kinds: []int{7000}})
+			if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "fetch from "+bad.URL()+": "+test.want) {
+				t.Errorf("Fetch: %d events, %v, want 1 and %q", len(got), err, test.want)
+			}
+			if test.silent && !errors.Is(err, context.Canceled) {
+				t.Errorf("Fetch: %v, want it canceled", err)
+			}
+			if strings.Contains(err.Error(), good.URL()) {
+				t.Errorf("Fetch: %v, want nothing about the relay that answered", err)
+			}
+		})
+	}
+}
+
+func TestFetchSaysWhoWeAreIfAsked(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{AuthRequired: true}))
+	r.Inject(note(t, "1"))
+	c := client(t, nil, r)
+	run(t, c)
+	got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+	if err != nil || len(got) != 1 {
+		t.Errorf("Fetch: %d events, %v, want 1, nil", len(got), err)
+	}
+	nobody := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
+	run(t, nobody)
+	if got, err := nobody.Fetch(soon(t), nostr.Filter{}); err == nil || len(got) != 0 {
+		t.Errorf("Fetch without a key: %d events, %v, want an error", len(got), err)
+	}
+}
+
+func TestFetchReturnsNothingForged(t *testing.T) {
+	t.Parallel()
+	for name, faults := range map[string]nostrtest.Faults{
+		"signatures": {BadSignature: true}, "ids": {TamperContent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := nostrtest.New(t, nostrtest.WithFaults(faults))
+			for i := range 10 {
+				r.Inject(note(t, fmt.Sprint(i)))
+			}
+			c := client(t, nil, r)
+			run(t, c)
+			got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+			if err != nil || len(got) != 0 || c.Status()[0].BadEvents != 10 {
+				t.Errorf("Fetch: %d events, %v, %+v, want none and 10 bad ones", len(got), err, c.Status()[0])
+			}
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package nostr_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+func TestNewClientReportsEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := nostr.NewClient(nostr.ClientConfig{
+		Relays: []string{
+			"wss://relay.example", "http://relay.example", "wss://me:secret@relay.example", "wss://",
+			"wss://RELAY.example:443/", "wss://other.example/#x", "%zz", "wss://relay.example?token=1",
+		},
+		Outbox: -1, DialTimeout: -1, Reconnect: policy(t, "fixed(1s) attempts=3"), Resend: policy(t, quick+" total-timeout=1s"),
+	})
+	if err == nil {
+		t.Fatal("NewClient: nil, want an error")
+	}
+	for _, want := range []string{
+		"relays[1]: want an address that begins with ws://", "relays[2]: user and password", "relays[3]: the host is missing",
+		"relays[4]: the same as relays[0]", "relays[5]: a fragment", "relays[6]: not a URL", "relays[7]: the same as relays[0]",
+		"outbox: -1 is negative", "dial timeout:", "reconnect: attempts: want unlimited", "resend: total-timeout:",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("NewClient: %v\nwant it to say %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("NewClient: %v\nwant no password", err)
+	}
+	if _, err := nostr.NewClient(nostr.ClientConfig{}); err == nil || !strings.Contains(err.Error(), "relays: there are none") {
+		t.Errorf("NewClient without relays: %v", err)
+	}
+}
+
+func TestARelayThatIsAwayAtTheStartLosesNothing(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	r.Stop()
+	var box inbox
+	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
+	c.Subscribe("jobs", time.Now().Add(-10*time.Minute), nostr.Filter{Kinds: []int{7000}})
+	run(t, c)
+	d := c.Publish(nostr.Result, note(t, "mine"))
+	until(t, "a dial fails", func() bool { return c.Status()[0].Error != "" })
+	r.Inject(note(t, "sent meanwhile"))
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, d)
+	until(t, "the job arrives", func() bool { return box.has("sent meanwhile") })
+	until(t, "the stored events were all handled", func() bool { return box.eoses() == 1 })
+}
+
+func TestWhatIsSentDuringAnOutageArrivesAfterIt(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	var box inbox
+	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
+	begin := time.Now().Add(-10 * time.Minute)
+	c.Subscribe("jobs", begin, nostr.Filter{Kinds: []int{7000}})
+	run(t, c)
+	until(t, "subscribed", func() bool { return box.eoses() == 1 })
+	up := time.Now()
+	r.Stop()
+	r.Inject(note(t, "sent meanwhile"))
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the job arrives", func() bool { return box.has("sent meanwhile") })
+
+	since := asked(r)
+	if got := since[0].Since; got != begin.Unix() {
+		t.Errorf("first asked for since %d, want %d", got, begin.Unix())
+	}
+	if got, want := since[len(since)-1].Since, up.Add(-2*time.Minute).Unix(); got < want-1 || got > want+30 {
+		t.Errorf("asked for since %d after the outage, want the last contact - 2 min, about %d", got, want)
+	}
+}
+
+func TestASubscriptionThatTheRelayClosesIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"rate-limited: slow down", "error: shutting down", "no reason"} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{CloseReq: text, CloseReqNext: 3}))
+			var box inbox
+			c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
+			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+			run(t, c)
+			until(t, "subscribed", func() bool { return box.eoses() == 1 })
+			r.Inject(note(t, "job"))
+			until(t, "the job arrives", func() bool { return box.has("job") })
+			if got := c.Status()[0]; got.Links != 1 || !got.Healthy() {
+				t.Errorf("Status: %+v, want one healthy link", got)
+			}
+		})
+	}
+}
+
+func TestARelayThatRefusesASubscriptionIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{CloseReq: "blocked: \x1b[31mno"}))
+	c := client(t, nil, r)
+	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+	run(t, c)
+	until(t, "refused", func() bool { return c.Status()[0].Trouble != "" })
+	got := c.Status()[0]
+	if got.Healthy() || !got.Up || got.Trouble != "subscription jobs: blocked: [31mno" {
+		t.Errorf("Status: %+v, want it up, unhealthy, with the text made printable", got)
+	}
+	wait(t, c.Publish(nostr.Result, note(t, "1"))) // it still takes events
+	if got := len(asked(r)); got != 1 {
+		t.Errorf("the relay was asked %d times, want once in five minutes", got)
+	}
+}
+
+func TestSubscribeTakesThePlaceOfTheOneOfThatName(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	var box inbox
+	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
+	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{1}})
+	run(t, c)
+	until(t, "subscribed", func() bool { return box.eoses() == 1 })
+	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+	until(t, "subscribed again", func() bool { return box.eoses() == 2 })
+	r.Inject(note(t, "job"))
+	until(t, "the job arrives", func() bool { return box.has("job") })
+	c.Unsubscribe("jobs")
+	until(t, "both were ended", func() bool { return received(r, nostr.TypeClose) == 2 })
+	r.Inject(note(t, "late"))
+	wait(t, c.Publish(nostr.Result, note(t, "1"))) // behind it
+	if box.has("late") {
+		t.Error("an event came after the subscription was ended")
+	}
+}
+
+func TestEventsThatAreMissedAreFoundByTheSweep(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	var box inbox
+	c := client(t, func(cfg *nostr.ClientConfig) {
+		cfg.Handle, cfg.Stored, cfg.Sweep = box.handle, box.eose, 20*time.Millisecond
+	}, r)
+	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+	run(t, c)
+	r.Inject(note(t, "job"))
+	until(t, "the job came by several sweeps", func() bool { return box.count("job") >= 3 && box.eoses() >= 3 })
+	if got := c.Status()[0].Links; got != 1 {
+		t.Errorf("Status: %d links, want 1", got)
+	}
+}
+
+func TestRunEndsAtOnceAndLeavesNothing(t *testing.T) {
+	// Not parallel: it counts goroutines.
+	for name, faults := range map[string]nostrtest.Faults{
+		"with good relays":               {},
+		"while a relay is silent":        {Mute: true},
+		"while a relay is being dialled": {DialDelay: time.Hour},
+		"while a relay refuses":          {RefuseDial: true},
+		"while an answer is missing":     {SwallowOK: nostrtest.Always},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			r := nostrtest.New(t, nostrtest.WithFaults(faults))
+			c := client(t, nil, r)
+			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+			d := c.Publish(nostr.Result, note(t, "1"))
+			stop := run(t, c)
+			until(t, "it has begun", func() bool {
+				s := c.Status()[0]
+				return s.Up || s.Error != "" || faults.DialDelay > 0
+			})
+			stop()
+			if err := d.Wait(soon(t)); err != nil && !errors.Is(err, nostr.ErrStopped) {
+				t.Errorf("Wait: %v, want nil or ErrStopped", err)
+			}
+			if err := c.Publish(nostr.Result, note(t, "2")).Wait(soon(t)); !errors.Is(err, nostr.ErrStopped) {
+				t.Errorf("Publish after the end: %v, want ErrStopped", err)
+			}
+			if _, err := c.Fetch(soon(t), nostr.Filter{}); err == nil {
+				t.Error("Fetch after the end: nil, want an error")
+			}
+			if err := c.Run(t.Context()); err == nil {
+				t.Error("Run again: nil, want an error")
+			}
+			r.Close()
+			until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+		})
+	}
+}

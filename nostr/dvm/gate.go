@@ -1,0 +1,206 @@
+package dvm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/nostr"
+)
+
+// GateConfig says which requests are accepted.
+type GateConfig struct {
+	Kinds     []int    // that are served, 5000 to 5999
+	Key       string   // our public key, in hex
+	Open      bool     // also requests that are addressed to nobody or to somebody else
+	Customers []string // public keys, in hex; empty means everybody
+
+	MaxAge   time.Duration   // older ones are dropped; 0 means 10 minutes
+	MaxAhead time.Duration   // those dated further ahead are dropped; 0 means 2 minutes
+	SeenFor  time.Duration   // how long an id is remembered; 0 means 15 minutes
+	SeenMost int             // ids that are remembered; 0 means 65,536
+	Rate     limit.Frequency // requests of one customer; zero means 10/min
+	Burst    int             // of them at once; 0 means 5
+}
+
+func (c GateConfig) withDefaults() GateConfig {
+	c.MaxAge = cmp.Or(c.MaxAge, 10*time.Minute)
+	c.MaxAhead = cmp.Or(c.MaxAhead, 2*time.Minute)
+	c.SeenFor = cmp.Or(c.SeenFor, 15*time.Minute)
+	c.SeenMost = cmp.Or(c.SeenMost, 1<<16)
+	c.Rate = cmp.Or(c.Rate, limit.Frequency{Events: 10, Per: time.Minute})
+	c.Burst = cmp.Or(c.Burst, 5)
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c GateConfig) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(c.Kinds) == 0 {
+		bad("kinds: none")
+	}
+	for _, k := range c.Kinds {
+		if k < minKind || k > maxKind {
+			bad("kinds: %d is not 5000 to 5999", k)
+		}
+	}
+	if _, ok := parseID(c.Key); !ok {
+		bad("key: want a public key of 64 hex digits")
+	}
+	for i, k := range c.Customers {
+		if _, ok := parseID(k); !ok {
+			bad("customers[%d]: want a public key of 64 hex digits", i)
+		}
+	}
+	d := c.withDefaults()
+	if d.MaxAge < 0 || d.MaxAhead < 0 || d.SeenMost < 0 {
+		bad("max-age, max-ahead, seen-most: one is negative")
+	}
+	if d.SeenFor < d.MaxAge+d.MaxAhead {
+		bad("seen-for: %v is less than max-age and max-ahead, so that a job could be run twice", d.SeenFor)
+	}
+	if err := (limit.RateConfig{Rate: d.Rate, Burst: d.Burst}).Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Gate decides which requests are accepted. It has no clock and no goroutine, takes
+// bounded memory whatever comes, and does what is cheap first: a signature is checked
+// only where everything else is right. Any goroutine may use it.
+type Gate struct {
+	cfg GateConfig
+
+	mu        sync.Mutex
+	seen      seenSet
+	customers *customers
+	tally     tally
+}
+
+// NewGate returns a gate.
+func NewGate(cfg GateConfig) (*Gate, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("dvm.NewGate: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	who, err := newCustomers(limit.RateConfig{Rate: cfg.Rate, Burst: cfg.Burst})
+	if err != nil {
+		return nil, fmt.Errorf("dvm.NewGate: %w", err)
+	}
+	return &Gate{cfg: cfg, seen: newSeenSet(cfg.SeenFor, cfg.SeenMost), customers: who}, nil
+}
+
+// Check looks at an event whose shape and id are right. An event that is Accepted is
+// remembered and will be Seen next time; it still has to be admitted.
+func (g *Gate) Check(e *nostr.Event, now time.Time) Verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.check(e, now)
+	if v != Accepted {
+		g.tally[v]++
+	}
+	return v
+}
+
+func (g *Gate) check(e *nostr.Event, now time.Time) Verdict {
+	if v := g.plain(e, now); v != Accepted {
+		return v
+	}
+	id, ok := parseID(e.ID)
+	switch {
+	case !ok:
+		return Forged
+	case g.seen.has(id, now):
+		return Seen
+	case len(g.cfg.Customers) > 0 && !slices.Contains(g.cfg.Customers, e.PubKey):
+		return Stranger
+	case g.customers.isBlocked(e.PubKey, now):
+		return Limited
+	case g.seen.full():
+		return Full
+	case e.CheckSignature() != nil:
+		return Forged
+	}
+	g.seen.add(id, now)
+	return Accepted
+}
+
+// plain checks what can be seen of the event alone.
+func (g *Gate) plain(e *nostr.Event, now time.Time) Verdict {
+	created := unix(e.CreatedAt)
+	expires, limited := expiration(e)
+	switch {
+	case !slices.Contains(g.cfg.Kinds, e.Kind):
+		return WrongKind
+	case e.PubKey == g.cfg.Key:
+		return OwnKey
+	case !g.cfg.Open && !e.Tags.Has("p", g.cfg.Key):
+		return NotOurs
+	case now.Sub(created) > g.cfg.MaxAge:
+		return Stale
+	case created.Sub(now) > g.cfg.MaxAhead:
+		return Future
+	case limited && !now.Before(expires):
+		return Expired
+	}
+	return Accepted
+}
+
+// Admit counts a request of a customer that [Gate.Check] has accepted: Accepted,
+// Limited, or Overloaded if the customer is to be told. It is apart from Check
+// because what an earlier process has answered does not count. A request that is not
+// admitted and not answered should be forgotten: relays send it again later.
+func (g *Gate) Admit(customer string, now time.Time) Verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.admit(customer, now)
+	g.tally[v]++
+	return v
+}
+
+func (g *Gate) admit(key string, now time.Time) Verdict {
+	who := g.customers.get(key, now)
+	switch {
+	case who == nil:
+		return Full
+	case who.allow(now):
+		return Accepted
+	case who.mayTell(now):
+		return Overloaded
+	}
+	return Limited
+}
+
+// Refuse says what becomes of a request for which there is no room: Overloaded if
+// the customer is to be told, which is at most once in a minute, otherwise Limited.
+func (g *Gate) Refuse(customer string, now time.Time) Verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := Limited
+	if who := g.customers.get(customer, now); who != nil && who.mayTell(now) {
+		v = Overloaded
+	}
+	g.tally[v]++
+	return v
+}
+
+// Forget has the gate take the request again, because it was not recorded.
+func (g *Gate) Forget(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if parsed, ok := parseID(id); ok {
+		g.seen.remove(parsed)
+	}
+}
+
+// Stats says how often each verdict was found.
+func (g *Gate) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tally.stats()
+}

@@ -1,0 +1,118 @@
+package dvm_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestMain fails when a goroutine of this package is left behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of other goroutines that run our code, after they have
+// had time to end.
+func leaked() string {
+	var left []string
+	for range 100 {
+		buf := make([]byte, 1<<20)
+		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+		left = left[:0]
+		for _, s := range stacks[1:] {
+			if strings.Contains(s, "tideover/nostr") {
+				left = append(left, s)
+			}
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return strings.Join(left, "\n\n")
+}
+
+// The keys of the tests: a provider, two customers.
+var (
+	ours     = testKey(1)
+	customer = testKey(2)
+	stranger = testKey(3)
+)
+
+func testKey(n int) nostr.SecretKey {
+	k, err := nostr.ParseSecretKey(fmt.Sprintf("%064x", n))
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// asked returns a signed request of the kind to the provider, changed by the
+// functions.
+func asked(tb testing.TB, at time.Time, change ...func(*nostr.Event)) *nostr.Event {
+	tb.Helper()
+	e := &nostr.Event{
+		Kind: 5900, CreatedAt: at.Unix(), Content: "count the sheep",
+		Tags: nostr.Tags{{"p", ours.PublicKey()}, {"i", "https://example.com/sheep", "url"}},
+	}
+	for _, f := range change {
+		f(e)
+	}
+	return signed(tb, e, customer)
+}
+
+func signed(tb testing.TB, e *nostr.Event, key nostr.SecretKey) *nostr.Event {
+	tb.Helper()
+	if err := e.Sign(key); err != nil {
+		tb.Fatal(err)
+	}
+	return e
+}
+
+// tagged adds tags to a request.
+func tagged(tags ...nostr.Tag) func(*nostr.Event) {
+	return func(e *nostr.Event) { e.Tags = append(e.Tags, tags...) }
+}
+
+// golden compares a text with a file under testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (write it with -update):\ngot\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+// lines returns events one in a line, as relays have them.
+func lines(events []*nostr.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		b.Write(e.AppendJSON(nil))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

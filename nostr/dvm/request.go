@@ -1,0 +1,224 @@
+package dvm
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+// The kinds of NIP-90.
+const (
+	KindFeedback = 7000
+	KindDelete   = 5 // of NIP-09: by the customer of a job, it cancels it
+
+	// DefaultKind is the kind of request for the delegation of a task.
+	DefaultKind = 5900
+
+	minKind, maxKind = 5000, 5999
+	toResult         = 1000 // what the kind of a result is above that of its request
+)
+
+const (
+	maxInputs   = 90       // so that the result, which has them all, has no more tags than an event may have
+	maxTagBytes = 64 << 10 // of all tags; as much as the content may have
+	maxRequest  = 16 << 10 // a longer request is not repeated in its result, nor stored beside what was read of it
+)
+
+// Rules are the limits of one kind of request.
+type Rules struct {
+	DefaultTimeout time.Duration // for a request that does not say; 0 means 30 seconds
+	MaxTimeout     time.Duration // a longer one is reduced to it; 0 means 10 minutes
+}
+
+func (r Rules) withDefaults() Rules {
+	r.MaxTimeout = cmp.Or(r.MaxTimeout, 10*time.Minute)
+	r.DefaultTimeout = min(cmp.Or(r.DefaultTimeout, 30*time.Second), r.MaxTimeout)
+	return r
+}
+
+// Validate reports what is wrong with the rules.
+func (r Rules) Validate() error {
+	switch {
+	case r.DefaultTimeout < 0:
+		return fmt.Errorf("default-timeout: %v is negative", r.DefaultTimeout)
+	case r.MaxTimeout < 0 || r.MaxTimeout%time.Second != 0:
+		return fmt.Errorf("max-timeout: %v is not a number of seconds", r.MaxTimeout)
+	case r.DefaultTimeout > r.withDefaults().MaxTimeout:
+		return fmt.Errorf("default-timeout: %v is above the max-timeout of %v", r.DefaultTimeout, r.withDefaults().MaxTimeout)
+	}
+	return nil
+}
+
+// Request is a job that somebody asks for. Its JSON form is stored: fields are only
+// added.
+type Request struct {
+	ID       string        `json:"id"`
+	Customer string        `json:"customer"` // public key, in hex
+	Kind     int           `json:"kind"`
+	Created  time.Time     `json:"created"`            // as the customer says
+	Relay    string        `json:"relay,omitempty"`    // where it was seen first
+	Task     string        `json:"task,omitempty"`     // what is to be done, in words
+	Inputs   []Input       `json:"inputs,omitempty"`   // what it is to be done with
+	Params   []Param       `json:"params,omitempty"`   // how
+	Output   string        `json:"output,omitempty"`   // the type that the result should have
+	Priority string        `json:"priority,omitempty"` // high, normal or low; all are served alike
+	Relays   []string      `json:"relays,omitempty"`   // where the customer would like answers; nobody dials them
+	Expires  time.Time     `json:"expires,omitzero"`   // nobody wants it after that
+	Timeout  time.Duration `json:"timeout_ns"`
+	Clamped  bool          `json:"clamped,omitempty"` // a longer timeout was asked for
+	Event    *nostr.Event  `json:"event,omitempty"`   // the request itself; not stored above 16 KiB
+}
+
+// Input is something that a job works on.
+type Input struct {
+	Data   string `json:"data"`
+	Type   string `json:"type,omitempty"` // url, event, job or text
+	Relay  string `json:"relay,omitempty"`
+	Marker string `json:"marker,omitempty"`
+}
+
+func (i Input) tag() nostr.Tag {
+	t := nostr.Tag{"i", i.Data, i.Type, i.Relay, i.Marker}
+	for len(t) > 2 && t[len(t)-1] == "" {
+		t = t[:len(t)-1]
+	}
+	return t
+}
+
+// Param is a parameter of a job.
+type Param struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values,omitempty"`
+}
+
+// Param returns the first value of the named parameter, empty if there is none.
+func (r *Request) Param(name string) string {
+	for _, p := range r.Params {
+		if p.Name == name && len(p.Values) > 0 {
+			return p.Values[0]
+		}
+	}
+	return ""
+}
+
+// MarshalJSON writes the form that is stored.
+func (r Request) MarshalJSON() ([]byte, error) {
+	type plain Request
+	if r.Event != nil && len(r.Event.AppendJSON(nil)) > maxRequest {
+		r.Event = nil
+	}
+	return json.Marshal(plain(r))
+}
+
+// InvalidError says what is wrong with a request. Such a request is answered, and
+// never run.
+type InvalidError struct {
+	Tag   string // the name of the tag, or the field
+	Value string // what it says
+	Want  string // what it should say
+}
+
+// Error says it in one line. The value is quoted, and cut when it is long.
+func (e *InvalidError) Error() string {
+	const most = 40
+	value := e.Value
+	if runes := []rune(value); len(runes) > most {
+		value = string(runes[:most]) + "…"
+	}
+	return fmt.Sprintf("%s %q: %s", e.Tag, value, e.Want)
+}
+
+// Parse reads a request. The event is one that passed a [Gate], or is trusted for
+// other reasons. With an [*InvalidError] comes what could be read, so that it can be
+// answered.
+func Parse(e *nostr.Event, rules Rules) (*Request, error) {
+	r := &Request{
+		ID: e.ID, Customer: e.PubKey, Kind: e.Kind, Created: unix(e.CreatedAt), Task: e.Content,
+		Output: e.Tags.Find("output").Value(), Priority: e.Tags.Find("priority").Value(), Event: e,
+	}
+	r.Expires, _ = expiration(e)
+	for _, t := range e.Tags {
+		r.read(t)
+	}
+	if err := r.check(e); err != nil {
+		return r, err
+	}
+	return r, r.setTimeout(e.Tags.All("timeout"), rules.withDefaults())
+}
+
+// read takes a tag that may be there more than once.
+func (r *Request) read(t nostr.Tag) {
+	switch {
+	case len(t) < 2:
+	case t[0] == "i" && len(r.Inputs) < maxInputs:
+		r.Inputs = append(r.Inputs, Input{t[1], t.At(2), t.At(3), t.At(4)})
+	case t[0] == "param":
+		r.Params = append(r.Params, Param{t[1], append([]string(nil), t[2:]...)})
+	case t[0] == "relays":
+		r.Relays = append(r.Relays, t[1:]...)
+	}
+}
+
+// check finds what can't be served whatever the timeout is.
+func (r *Request) check(e *nostr.Event) error {
+	size := 0
+	for _, t := range e.Tags {
+		for _, word := range t {
+			size += len(word)
+		}
+	}
+	switch n := len(e.Tags.All("i")); {
+	case e.Kind < minKind || e.Kind > maxKind:
+		return &InvalidError{"kind", strconv.Itoa(e.Kind), "want 5000 to 5999"}
+	case n > maxInputs:
+		return &InvalidError{"i", strconv.Itoa(n), fmt.Sprintf("want at most %d inputs", maxInputs)}
+	case size > maxTagBytes:
+		return &InvalidError{"tags", strconv.Itoa(size), fmt.Sprintf("want at most %d bytes", maxTagBytes)}
+	case e.Tags.Find("encrypted") != nil:
+		return &InvalidError{"encrypted", "", "want a request that is not encrypted"}
+	}
+	return nil
+}
+
+func (r *Request) setTimeout(tags nostr.Tags, rules Rules) error {
+	most := int64(rules.MaxTimeout / time.Second)
+	want := fmt.Sprintf("want whole seconds, 1 to %d", most)
+	switch {
+	case len(tags) == 0:
+		r.Timeout = rules.DefaultTimeout
+		return nil
+	case len(tags) > 1:
+		return &InvalidError{"timeout", tags[0].Value() + ", " + tags[1].Value(), "want it once"}
+	}
+	text := tags[0].Value()
+	if text == "" || strings.Trim(text, "0123456789") != "" || strings.Trim(text, "0") == "" {
+		return &InvalidError{"timeout", text, want}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	r.Clamped = err != nil || n > most // digits that are no number are too many of them
+	if r.Clamped {
+		n = most
+	}
+	r.Timeout = time.Duration(n) * time.Second
+	return nil
+}
+
+// expiration returns the time after which nobody wants the event (NIP-40). One that
+// can't be read says nothing.
+func expiration(e *nostr.Event) (at time.Time, ok bool) {
+	n, err := strconv.ParseInt(e.Tags.Find("expiration").Value(), 10, 64)
+	if err != nil || n <= 0 || n > maxUnix {
+		return time.Time{}, false
+	}
+	return unix(n), true
+}
+
+// maxUnix is the last second of the year 9999, which is the last that JSON can say.
+const maxUnix = 253402300799
+
+func unix(seconds int64) time.Time { return time.Unix(min(seconds, maxUnix), 0).UTC() }

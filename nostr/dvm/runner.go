@@ -1,0 +1,195 @@
+package dvm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/limit"
+)
+
+// ErrClosed says that a runner takes no more jobs.
+var ErrClosed = errors.New("the runner is closed")
+
+// Runner does jobs in this process: it is the [Jobs] of a provider that needs no
+// store. What is not done when it is closed is cancelled, and customers are told.
+//
+// An attempt that does not stop when it is told to keeps its worker until it does,
+// so that there are never more of them than workers.
+type Runner struct {
+	cfg    RunnerConfig
+	budget *limit.Budget // of all jobs; nil for none
+	group  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	active map[string]*job
+	line   []*job // those that wait
+	busy   int    // workers
+	recent recentSet
+	stats  RunnerStats
+}
+
+// RunnerStats counts what a runner does.
+type RunnerStats struct {
+	Running   int    `json:"running"`
+	Waiting   int    `json:"waiting"`
+	Stuck     int    `json:"stuck"` // attempts that did not stop when told to, and still run
+	Late      uint64 `json:"late"`  // results that came after the end of their attempt, and were dropped
+	Succeeded uint64 `json:"succeeded"`
+	Failed    uint64 `json:"failed"`
+	Cancelled uint64 `json:"cancelled"`
+}
+
+// NewRunner returns a runner. The error has all problems of the configuration.
+func NewRunner(cfg RunnerConfig) (*Runner, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.validate()
+	r := &Runner{cfg: cfg, active: map[string]*job{}, recent: newRecentSet(recentKept)}
+	if err == nil && cfg.Policy.Budget != (limit.BudgetSpec{}) {
+		r.budget, err = limit.NewBudget(cfg.Policy.Budget)
+	}
+	if err == nil {
+		_, err = r.newJob(&Request{Timeout: time.Second}).retrier()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dvm.NewRunner: %w", err)
+	}
+	return r, nil
+}
+
+// Start implements [Jobs].
+func (r *Runner) Start(_ context.Context, req *Request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return ErrClosed
+	case r.active[req.ID] != nil || r.recent.has(req.ID):
+		return nil
+	case r.busy >= r.cfg.Workers && len(r.line) >= r.cfg.Queue:
+		return ErrOverloaded
+	}
+	j := r.newJob(req)
+	r.active[req.ID] = j
+	r.line = append(r.line, j)
+	r.next()
+	return nil
+}
+
+// next gives jobs to workers, with the lock held.
+func (r *Runner) next() {
+	for r.busy < r.cfg.Workers && len(r.line) > 0 {
+		j := r.line[0]
+		r.line = slices.Delete(r.line, 0, 1)
+		r.busy++
+		r.group.Go(func() {
+			defer r.release()
+			j.run()
+		})
+	}
+}
+
+func (r *Runner) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy--
+	r.next()
+}
+
+// ended notes that a job is over.
+func (r *Runner) ended(j *job, s State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.active, j.r.ID)
+	r.recent.add(j.r.ID)
+	r.line = slices.DeleteFunc(r.line, func(other *job) bool { return other == j })
+	switch s {
+	case Succeeded:
+		r.stats.Succeeded++
+	case Cancelled:
+		r.stats.Cancelled++
+	default:
+		r.stats.Failed++
+	}
+}
+
+// Cancel implements [Jobs]. Only the customer may cancel a job.
+func (r *Runner) Cancel(_ context.Context, id, by string) error {
+	r.mu.Lock()
+	j := r.active[id]
+	r.mu.Unlock()
+	switch {
+	case j == nil:
+		return nil
+	case j.r.Customer != by:
+		return fmt.Errorf("cancel %s: %s is not its customer", id, by)
+	}
+	j.cancelled("")
+	return nil
+}
+
+// Active implements [Jobs].
+func (r *Runner) Active() []ActiveJob {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]ActiveJob, 0, len(r.active))
+	for _, j := range r.active {
+		list = append(list, ActiveJob{j.r.ID, j.r.Customer, j.r.Created})
+	}
+	return list
+}
+
+// History returns what has happened to a job that is not over.
+func (r *Runner) History(id string) (History, bool) {
+	r.mu.Lock()
+	j := r.active[id]
+	r.mu.Unlock()
+	if j == nil {
+		return History{}, false
+	}
+	return j.snapshot(), true
+}
+
+// Stats returns what the runner does.
+func (r *Runner) Stats() RunnerStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Running, s.Waiting = r.busy, len(r.line)
+	return s
+}
+
+// Close takes no more jobs, cancels those there are, tells their customers that the
+// provider is shutting down, and waits until everything has ended or the context
+// does. Publishing is for the link to complete.
+func (r *Runner) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	jobs := slices.SortedFunc(func(yield func(*job) bool) {
+		for _, j := range r.active {
+			if !yield(j) {
+				return
+			}
+		}
+	}, func(a, b *job) int { return cmp.Compare(a.r.ID, b.r.ID) })
+	r.mu.Unlock()
+	for _, j := range jobs {
+		j.cancelled("provider shutting down")
+	}
+	ended := make(chan struct{})
+	go func() { // ends when the last handler does, which is all that can be said of it
+		r.group.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close: %d jobs have not stopped: %w", r.Stats().Running, context.Cause(ctx))
+	}
+}

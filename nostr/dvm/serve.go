@@ -1,0 +1,71 @@
+package dvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+// goodbye is how long the last events may take to be published.
+const goodbye = 10 * time.Second
+
+// ServeConfig says how [Serve] works. Relays, Key and Handler must be there.
+type ServeConfig struct {
+	Relays  []string
+	Key     nostr.SecretKey
+	Handler Handler
+
+	// What can be set beside that. Relays, keys, links, jobs and the handler of
+	// them are set by Serve, and so are the functions of the client.
+	Client   nostr.ClientConfig
+	Provider Config
+	Runner   RunnerConfig
+}
+
+// Serve does jobs in this process until the context ends: it connects to relays,
+// takes requests in and answers them. At the end it cancels what is not done and
+// tells the customers. It returns after everything that it started has ended, but
+// for handlers that don't. The error names those, and relays that did not get the
+// last events.
+func Serve(ctx context.Context, cfg ServeConfig) error {
+	var p *Provider
+	cfg.Client.Relays, cfg.Client.Key = cfg.Relays, cfg.Key
+	cfg.Client.Handle = func(relay string, e *nostr.Event) error { return p.Handle(relay, e) }
+	cfg.Client.Stored = func(relay, sub string) { p.Stored(relay, sub) }
+	client, err := nostr.NewClient(cfg.Client)
+	if err != nil {
+		return fmt.Errorf("dvm.Serve: %w", err)
+	}
+	cfg.Runner.Link, cfg.Runner.Key, cfg.Runner.Handler = client, cfg.Key, cfg.Handler
+	runner, err := NewRunner(cfg.Runner)
+	if err != nil {
+		return err
+	}
+	cfg.Provider.Link, cfg.Provider.Key, cfg.Provider.Jobs = client, cfg.Key, runner
+	if p, err = NewProvider(cfg.Provider); err != nil {
+		return err
+	}
+	return serve(ctx, client, p, runner)
+}
+
+// serve runs everything, and ends it in the order in which one needs the other.
+func serve(ctx context.Context, client *nostr.Client, p *Provider, runner *Runner) error {
+	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	errs := make([]error, 4)
+	group.Go(func() { errs[0] = client.Run(linked) })
+	errs[1] = p.Run(ctx)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), runner.cfg.Grace+goodbye)
+	defer cancel()
+	errs[2] = runner.Close(ending)
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	defer cancel()
+	errs[3] = client.Flush(flushing)
+	unlink()
+	group.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,62 @@
+package nostrtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+const (
+	needAuth = "auth-required: say who you are"
+
+	// maxAuthAge is how far the time of an AUTH event may be from now (NIP-42).
+	maxAuthAge = 10 * time.Minute
+)
+
+// mustAuth reports whether the client has yet to say who it is, and sees to it that
+// it can.
+func (s *session) mustAuth() bool {
+	if !s.core.faults.AuthRequired || s.known {
+		return false
+	}
+	s.challengeOnce()
+	return true
+}
+
+func (s *session) challengeOnce() {
+	if !s.challenged {
+		s.challenged = true
+		s.say(&nostr.Message{Type: nostr.TypeAuth, Text: s.challenge})
+	}
+}
+
+// authenticate takes the event by which a client says who it is.
+func (s *session) authenticate(e *nostr.Event, err error) {
+	if err == nil {
+		err = s.checkAuth(e)
+	}
+	if err != nil {
+		s.answer(e, false, fmt.Sprint("invalid: ", err))
+		return
+	}
+	s.known = true
+	s.answer(e, true, "")
+}
+
+func (s *session) checkAuth(e *nostr.Event) error {
+	url := strings.TrimSuffix(e.Tags.Find("relay").Value(), "/")
+	switch {
+	case e.Kind != nostr.KindAuth:
+		return fmt.Errorf("AUTH: kind %d is not %d", e.Kind, nostr.KindAuth)
+	case time.Since(time.Unix(e.CreatedAt, 0)).Abs() > maxAuthAge:
+		return errors.New("AUTH: created_at is too far from now")
+	case url != s.core.url:
+		return fmt.Errorf("AUTH: the tag relay is not %s", s.core.url)
+	case !s.challenged || e.Tags.Find("challenge").Value() != s.challenge:
+		return errors.New("AUTH: the tag challenge is not what was sent")
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package nostrtest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+// client is a client by hand.
+type client struct {
+	t    testing.TB
+	conn *websocket.Conn
+}
+
+// soon returns a context for what works at once.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dial(t testing.TB, r *nostrtest.Relay) *client {
+	t.Helper()
+	conn, _, err := websocket.Dial(soon(t), r.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadLimit(nostr.MaxFrame)
+	t.Cleanup(func() { conn.CloseNow() })
+	return &client{t, conn}
+}
+
+// send sends a message as it is written.
+func (c *client) send(format string, args ...any) {
+	c.t.Helper()
+	if err := c.conn.Write(soon(c.t), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+}
+
+func (c *client) publish(e *nostr.Event) {
+	c.t.Helper()
+	c.send(`["EVENT",%s]`, e.AppendJSON(nil))
+}
+
+// frame returns the next frame.
+func (c *client) frame() string {
+	c.t.Helper()
+	_, text, err := c.conn.Read(soon(c.t))
+	if err != nil {
+		c.t.Fatalf("read: %v", err)
+	}
+	return string(text)
+}
+
+// want reads as many messages as are wanted and compares them, written as brief
+// writes them.
+func (c *client) want(want ...string) {
+	c.t.Helper()
+	for i, w := range want {
+		if got := brief(c.t, c.frame()); got != w {
+			c.t.Fatalf("message %d: got %s, want %s", i, got, w)
+		}
+	}
+}
+
+// lost waits until the link is broken.
+func (c *client) lost() error {
+	c.t.Helper()
+	for {
+		_, text, err := c.conn.Read(soon(c.t))
+		if err != nil {
+			return err
+		}
+		c.t.Logf("before the link broke came %.100s", text)
+	}
+}
+
+// quiet checks that nothing comes but the answer to what is asked now, so that what
+// should not have come would have come before.
+func (c *client) quiet() {
+	c.t.Helper()
+	c.send(`["REQ","quiet",{"ids":[]}]`)
+	c.want("EOSE quiet")
+	c.send(`["CLOSE","quiet"]`)
+}
+
+// brief writes a message in a few words; an event is its content.
+func brief(t testing.TB, text string) string {
+	t.Helper()
+	m, err := nostr.ParseRelayMessage([]byte(text))
+	if err != nil {
+		return "malformed"
+	}
+	switch m.Type {
+	case nostr.TypeEvent:
+		return fmt.Sprint("EVENT ", m.Sub, " ", m.Event.Content)
+	case nostr.TypeOK:
+		return strings.TrimSpace(fmt.Sprint("OK ", m.OK, " ", m.Prefix()))
+	case nostr.TypeEOSE:
+		return fmt.Sprint("EOSE ", m.Sub)
+	case nostr.TypeClosed:
+		return fmt.Sprint("CLOSED ", m.Sub, " ", m.Prefix())
+	}
+	return m.Type
+}
+
+func key(t testing.TB, n int) nostr.SecretKey {
+	t.Helper()
+	k, err := nostr.ParseSecretKey(fmt.Sprintf("%064x", n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// note returns an event of author 1 of the time, kind 1.
+func note(t testing.TB, at int64, content string) *nostr.Event {
+	t.Helper()
+	return sign(t, 1, nostr.Event{CreatedAt: at, Kind: 1, Content: content})
+}
+
+func sign(t testing.TB, author int, e nostr.Event) *nostr.Event {
+	t.Helper()
+	if err := e.Sign(key(t, author)); err != nil {
+		t.Fatal(err)
+	}
+	return &e
+}
+
+// stored returns the contents of what is stored.
+func stored(r *nostrtest.Relay) (list []string) {
+	for _, e := range r.Events() {
+		list = append(list, e.Content)
+	}
+	return list
+}

@@ -1,0 +1,60 @@
+package nostrtest_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+// A publisher whose link breaks before the answer can't know whether its event
+// arrived. It asks again, and is told.
+func ExampleRelay() {
+	relay, err := nostrtest.Start("127.0.0.1:0") // in a test: nostrtest.New(t)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer relay.Close()
+	relay.Change(func(f *nostrtest.Faults) { f.DropBeforeOK = 1 })
+
+	key, _ := nostr.GenerateKey()
+	event := nostr.Event{Kind: 1, CreatedAt: time.Now().Unix(), Content: "hello"}
+	_ = event.Sign(key)
+	message := nostr.Message{Type: nostr.TypeEvent, Event: &event}
+
+	for range 2 {
+		answer, err := ask(relay.URL(), message.Append(nil, true))
+		if err != nil {
+			fmt.Println("no answer, stored:", len(relay.Events()))
+			continue
+		}
+		fmt.Println(answer.OK, answer.Prefix())
+	}
+	// Output:
+	// no answer, stored: 1
+	// true duplicate
+}
+
+// ask sends a message on a link of its own and returns what is answered.
+func ask(url string, message []byte) (*nostr.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(ctx, websocket.MessageText, message); err != nil {
+		return nil, err
+	}
+	_, answer, err := conn.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nostr.ParseRelayMessage(answer)
+}

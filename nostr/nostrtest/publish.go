@@ -1,0 +1,61 @@
+package nostrtest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+var errTooLarge = fmt.Errorf("the event has more than %d bytes", maxEvent)
+
+// checkPublished checks an event that a client sends.
+func checkPublished(e *nostr.Event) error {
+	if len(e.AppendJSON(nil)) > maxEvent {
+		return errTooLarge
+	}
+	return e.Verify()
+}
+
+// publish takes an event: it is kept, answered, and handed to all who want it.
+func (s *session) publish(e *nostr.Event, err error) {
+	c, f := s.core, s.core.faults.of(e)
+	if err == nil && e.Kind == nostr.KindAuth {
+		err = errors.New("this kind is for AUTH")
+	}
+	switch {
+	case err != nil:
+		s.answer(e, false, fmt.Sprint("invalid: ", err))
+		return
+	case s.mustAuth():
+		s.answer(e, false, needAuth)
+		return
+	case times(&f.DropEvent):
+		c.drop(s)
+		return
+	}
+	if why := text(&f.Reject, &f.RejectNext); why != "" {
+		s.answer(e, false, why)
+		return
+	}
+	s.accept(e, f)
+}
+
+func (s *session) accept(e *nostr.Event, f *Faults) {
+	c := s.core
+	known, gone := c.store.has(e.ID), c.store.gone(e)
+	switch {
+	case times(&f.DropBeforeOK):
+		c.drop(s)
+	case times(&f.SwallowOK):
+	case gone:
+		s.answer(e, false, "blocked: its author has deleted it")
+	case known:
+		s.answer(e, true, "duplicate: it is here already")
+	default:
+		s.answer(e, true, "")
+	}
+	if !known && !gone {
+		c.keep(e, true)
+	}
+}
