@@ -9,7 +9,7 @@ HARMS     ?= 100
 SOAK      ?= 10m
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak interop
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -65,6 +65,9 @@ soak: ## a steady load for SOAK; disk and memory must stay flat
 
 fuzz: ## every fuzz target for FUZZTIME
 	@bash scripts/fuzz.sh $(FUZZTIME)
+
+interop: ## a job over a relay and for a customer that are not ours; needs node and npm
+	@bash scripts/interop.sh
 
 lint: ## the full lint; installs the pinned linter when it is missing
 	@bash scripts/lint.sh

@@ -17,13 +17,20 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/tideover/tideover v0.0.0
 	github.com/tideover/tideover/engine v0.0.0
+	github.com/tideover/tideover/nostr v0.0.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 )
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/btcsuite/btcd/btcec/v2 v2.5.0 // indirect
+	github.com/btcsuite/btcd/chainhash/v2 v2.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/coder/websocket v1.8.15 // indirect
+	github.com/decred/dcrd/bech32 v1.1.3 // indirect
+	github.com/decred/dcrd/crypto/blake256 v1.1.0 // indirect
+	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -51,3 +58,5 @@ require (
 replace github.com/tideover/tideover => ../..
 
 replace github.com/tideover/tideover/engine => ../../engine
+
+replace github.com/tideover/tideover/nostr => ../../nostr

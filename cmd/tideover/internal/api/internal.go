@@ -13,13 +13,15 @@ const (
 	sessionPrefix = "session."
 	notifyPrefix  = "notify."
 	giveUpSuffix  = ".on-give-up"
+	jobPrefix     = "nip90."
+	answers       = jobPrefix + "answer"
 )
 
 // Internal reports whether a workflow is one that tideover runs on its own
-// account: a session, a message, or what follows when a run gives up. Nobody
-// starts or repeats its runs, and lists have them only on request.
+// account: a session, a message, the answer to a job, or what follows when a run
+// gives up. Nobody starts or repeats its runs, and lists have them only on request.
 func Internal(workflow string) bool {
-	return strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, notifyPrefix) || strings.HasSuffix(workflow, giveUpSuffix)
+	return workflow == answers || strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, notifyPrefix) || strings.HasSuffix(workflow, giveUpSuffix)
 }
 
 // Message reports whether a workflow sends messages, whose dead runs are messages
@@ -30,13 +32,13 @@ func Message(workflow string) bool {
 
 // InternalNames returns the names that [Internal] means, for a filter of the engine.
 func InternalNames() []string {
-	return []string{sessionPrefix + "*", notifyPrefix + "*", "*" + giveUpSuffix}
+	return []string{sessionPrefix + "*", notifyPrefix + "*", "*" + giveUpSuffix, answers}
 }
 
-// Startable refuses runs of workflows that are [Internal]: neither started nor in
-// the place of others.
+// Startable refuses runs of workflows that are [Internal], and of jobs that customers
+// ask for: neither started nor in the place of others.
 func Startable(workflow string) error {
-	if !Internal(workflow) {
+	if !Internal(workflow) && !strings.HasPrefix(workflow, jobPrefix) {
 		return nil
 	}
 	p := &Problem{Status: http.StatusConflict, Code: CodeState}
@@ -46,6 +48,9 @@ func Startable(workflow string) error {
 		p.Hint = "retry the one that failed"
 	case strings.HasPrefix(workflow, sessionPrefix):
 		p.Message = workflow + " is a session; use tideover sessions"
+	case strings.HasPrefix(workflow, jobPrefix):
+		p.Message = workflow + " is started by who asks for it over Nostr"
+		p.Hint = "use tideover nip90 request"
 	default:
 		p.Message = workflow + " sends messages"
 		p.Hint = "use tideover notify"

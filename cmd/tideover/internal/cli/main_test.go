@@ -38,6 +38,7 @@ var helpers = map[string]func([]string){
 	"helper:winch":      helpWinch,
 	"helper:slowstop":   helpSlowStop,
 	"helper:root":       helpRoot,
+	"helper:relay":      helpRelay,
 }
 
 func TestMain(m *testing.M) {

@@ -29,7 +29,7 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 			[]string{"a", "on-give-up", "a.on-give-up.b"}, []string{"a.on-give-up", ".on-give-up", "A", "a b"},
 		},
 		"workflows: {§: {steps: [{id: a, run: [x]}]}}": {
-			[]string{"a", "sessions"}, []string{"a.on-give-up", "session.a", "notify.a"},
+			[]string{"a", "sessions"}, []string{"a.on-give-up", "session.a", "notify.a", "nip90.a"},
 		},
 		"workflows: {w: {concurrency: §, steps: [{id: a, run: [x]}]}}":          {[]string{"0", "5", `"0"`, `"5"`}, []string{"-1", `"-1"`, "x"}},
 		"workflows: {w: {timeout: §, steps: [{id: a, run: [x]}]}}":              {[]string{"1s"}, []string{"0s", "0m"}},
@@ -87,6 +87,21 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 		"providers: {openai: {max-body: §}}":                                                           {[]string{"1", "64MiB", `"5"`, "none"}, []string{"0", "0KiB", "-1", "x", "null", "nonesuch"}},
 		"providers: {openai: }\nworkflows: {w: {steps: [{id: a, http: {get: /v1, provider: §}}]}}":     {[]string{"openai"}, []string{"null", "[]", "OpenAI"}},
 		"providers: {openai: }\nworkflows: {w: {steps: [{id: a, http: {provider: openai, post: §}}]}}": {[]string{"/v1", "/", "'/{{ .run.id }}?a=b'", "'/v1?key=${env:HOOK}'"}, []string{"null", "[]"}},
+		"nip90: {key: §, relays: ['wss://a.example'], kinds: {5900: {run: [x]}}}":                      {[]string{"'${env:NOSTR_KEY}'"}, []string{"null", "x", "5", "[]", "'a${env:NOSTR_KEY}'", "'${NOSTR_KEY}'"}},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: §, kinds: {5900: {run: [x]}}}": {
+			[]string{"['wss://a.example']", "['ws://a.example/b/c', 'WSS://[::1]:5']"}, []string{"null", "[]", "'wss://a.example'", "['https://a.example']", "[a.example]", "['wss://a@b.example']", "['wss://a.example?b']", "['wss://a.example/#']", "['wss:///b']", "[5]", "[null]", "['wss://a.example', 'wss://a.example']"},
+		},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: §}": {
+			[]string{"{5000: {run: [x]}}", "{5999: {run: [x]}, '5900': {http: {get: 'https://a.example'}}}"}, []string{"null", "{}", "[]", "{4999: {run: [x]}}", "{6000: {run: [x]}}", "{59000: {run: [x]}}", "{a: {run: [x]}}", "{5900: {}}", "{5900: null}", "{5900: {run: [x], http: {get: 'https://a.example'}}}", "{5900: {run: [x], id: a}}", "{5900: {workflow: w, run: [x]}}"},
+		},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x]}}, customers: §}": {
+			[]string{"['" + customer + "']", "['" + npub + "']", "['" + strings.ToUpper(npub) + "']"}, []string{"null", "[]", "['']", "[5]", "['" + customer[1:] + "']", "['" + npub[1:] + "']", "['" + customer + "', '" + customer + "']", "'" + npub + "'"},
+		},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x]}}, open: §}":          {[]string{"true", "false"}, []string{"null", "1", "'true'"}},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x]}}, limits: §}":        {[]string{"{}", "{per-minute: 1000, burst: '1', workers: 1000, queue: 10000, max-age: 24h}", "{queue: '+099'}"}, []string{"null", "[]", "{per-minute: 0}", "{burst: 1001}", "{workers: '1001'}", "{queue: 10001}", "{max-age: 0s}", "{max-age: 5}", "{rate: 1}"}},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x], timeout: §}}}":       {[]string{"1s", "2m", "1m1s"}, []string{"0s", "30", "null", "-1s"}},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x], timeout-scope: §}}}": {[]string{"attempt", "total"}, []string{"null", "job", "true"}},
+		"nip90: {key: '${env:NOSTR_KEY}', relays: ['wss://a.example'], kinds: {5900: {run: [x], max-total: §}}}":     {[]string{"1h", "2d"}, []string{"0s", "none", "5", "null"}},
 		"audit: §":              {[]string{"null", "{}", "{keep: 5}", `{keep: "5"}`, "{keep: 0}", "{file: 5}"}, []string{"[]", "{keep: -1}", `{keep: "-1"}`, "5"}},
 		"server: §":             {[]string{"null", "{}", `{concurrency: "5"}`}, []string{"[]", "{concurrency: 0}", `{concurrency: "0"}`}},
 		"server: {listen: §}":   {[]string{"localhost:80", "127.0.0.1:0", "'[::1]:80'", "localhost:00080"}, []string{"localhost", "'::1:80'", "localhost:65536", "'localhost:'", "localhost:x"}},

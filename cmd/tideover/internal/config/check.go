@@ -162,15 +162,18 @@ func (c *checker) field(way []string) {
 		return
 	}
 	first, rest := way[0], way[1:]
-	if len(c.fields) == 0 {
+	if len(c.fields.first) == 0 {
 		c.fail("there is no .%s here, nor anything else", first)
 		return
 	}
-	if !slices.Contains(c.fields, first) {
-		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields, ", ."))
+	if !slices.Contains(c.fields.first, first) {
+		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields.first, ", ."))
 		return
 	}
 	known := rootFields[first]
+	if first == "input" {
+		known = c.fields.input
+	}
 	switch {
 	case len(rest) == 0 || known == nil && first != "steps":
 	case first == "steps":
@@ -181,7 +184,7 @@ func (c *checker) field(way []string) {
 }
 
 func (c *checker) step(id string, fields []string) {
-	if !slices.Contains(c.fields, "steps") {
+	if !slices.Contains(c.fields.first, "steps") {
 		c.fail("results of steps can't be used here")
 		return
 	}

@@ -18,6 +18,7 @@ type Config struct {
 	Sessions  map[string]*Session
 	Providers map[string]*Provider
 	Gateway   Gateway
+	NIP90     *NIP90 // nil means that no jobs are taken from relays
 	Server    Server
 	Engine    Engine
 	Audit     Audit
@@ -85,5 +86,5 @@ type Value struct {
 
 // Values returns every setting in effect with its origin, section by section:
 // policies, notifiers, providers, the gateway, workflows, then the engine, the
-// server, the audit trail and the sessions.
+// server, the audit trail, the sessions and the jobs of NIP-90.
 func (c *Config) Values() []Value { return c.values }

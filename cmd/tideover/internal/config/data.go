@@ -55,13 +55,17 @@ var (
 	}
 )
 
-// roots are the first fields that a template of some place may use.
-type roots []string
+// roots are the fields that a template of some place may use.
+type roots struct {
+	first []string
+	input []string // those of .input; nil means any
+}
 
 var (
-	stepRoots  = roots{"input", "steps", "run", "schedule"}
-	envRoots   = roots{"input", "run", "schedule"} // of a workflow: its env is for steps with different needs
-	inputRoots = roots{"run", "schedule", "today"}
+	stepRoots  = roots{first: []string{"input", "steps", "run", "schedule"}}
+	envRoots   = roots{first: []string{"input", "run", "schedule"}} // of a workflow: its env is for steps with different needs
+	inputRoots = roots{first: []string{"run", "schedule", "today"}}
+	jobRoots   = roots{first: []string{"input", "run"}, input: jobFields}
 )
 
 // scope is the data of one rendering, in the form that templates walk.

@@ -59,7 +59,7 @@ var (
 	notSecret  = regexp.MustCompile(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
 	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
 	userInfo   = regexp.MustCompile(`://[^\s:/@]*:[^\s"']+@`)
-	natsUser   = regexp.MustCompile(`(nats["']?:\s*)(\S.*@)`) // the key, or the scheme of an item
+	linkUser   = regexp.MustCompile(`(nats["']?:\s*|wss?://)(\S.*@)`) // the key, or the scheme of an item or a relay
 	queryKey   = regexp.MustCompile(`(?i)[?&]key=[^\s&#"']+`)
 	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
 )
@@ -74,7 +74,7 @@ func maskLine(line string) string {
 			line = line[:m[4]] + secret.Mask
 		}
 	}
-	if m := natsUser.FindStringSubmatchIndex(line); m != nil && !strings.Contains(line[m[4]:m[5]], "${") {
+	if m := linkUser.FindStringSubmatchIndex(line); m != nil && !strings.Contains(line[m[4]:m[5]], "${") {
 		line = line[:m[4]] + secret.Mask + line[m[5]-1:]
 	}
 	line = maskText(line)

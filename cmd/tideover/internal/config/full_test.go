@@ -161,6 +161,7 @@ func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
 // table brings the places where the same table is used together.
 var table = strings.NewReplacer(
 	".workflows.*.steps[].policy.", ".policies.*.", ".workflows.*.on-give-up.policy.", ".policies.*.",
+	".nip90.kinds.*.policy.", ".policies.*.", ".nip90.kinds.*.http.", ".workflows.*.steps[].http.",
 	".notify.*.policy.", ".policies.*.", ".sessions.*.policy.", ".policies.*.", ".providers.*.policy.", ".policies.*.",
 	".workflows.*.on-give-up.http.", ".workflows.*.steps[].http.",
 	".on.rate-limit.", ".on.unknown.", ".on.overloaded.", ".on.unknown.", ".on.context-full.", ".on.unknown.",
@@ -219,13 +220,15 @@ func collect(s *jsonschema.Schema, v any, path string, out map[string]bool) {
 func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 	_, resolved := schema(t)
 	for _, name := range []string{
-		"no-version", "version-2", "unknown-section", "sections-to-come", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
+		"no-version", "version-2", "unknown-section", "policy-map", "name", "workflow-without-steps", "workflow-no-steps",
 		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-and-http", "step-neither",
 		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
 		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
 		"session-reserved", "give-up-notify-nobody", "notify-limits", "step-run-empty",
 		"provider-values", "provider-unknown-keys", "provider-auth", "provider-literals", "gateway-list", "gateway-values", "http-provider",
 		"engine-values", "engine-no-address", "engine-list", "engine-keys",
+		"nip90-empty", "nip90-null", "nip90-list", "nip90-values", "nip90-nothing", "nip90-unknown-keys", "nip90-kinds", "nip90-relays", "nip90-customers",
+		"nip90-literal-nsec", "nip90-literal-hex", "nip90-key-more", "nip90-no-kind",
 	} {
 		data, err := os.ReadFile("testdata/bad/" + name + ".yaml")
 		if err != nil {

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/nostr"
 )
 
 // FuzzLoad feeds the loader anything. It must not panic or take long, must not
@@ -39,20 +41,54 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, w := range cfg.Workflows {
 			for _, s := range w.Steps {
-				stored, err := json.Marshal(s)
-				if err != nil {
-					t.Fatalf("%s: %v", s.ID, err)
-				}
-				again := new(config.Step)
-				if err := json.Unmarshal(stored, again); err != nil {
-					t.Fatalf("%s: %v", stored, err)
-				}
-				if second, _ := json.Marshal(again); string(second) != string(stored) {
-					t.Fatalf("%s came back as %s", stored, second)
-				}
+				comesBack(t, s)
 			}
 		}
+		checkJobs(t, cfg)
 	})
+}
+
+// comesBack stores a step and reads it back.
+func comesBack(t *testing.T, s *config.Step) {
+	t.Helper()
+	stored, err := json.Marshal(s)
+	if err != nil {
+		t.Fatalf("%s: %v", s.ID, err)
+	}
+	again := new(config.Step)
+	if err := json.Unmarshal(stored, again); err != nil {
+		t.Fatalf("%s: %v", stored, err)
+	}
+	if second, _ := json.Marshal(again); string(second) != string(stored) {
+		t.Fatalf("%s came back as %s", stored, second)
+	}
+}
+
+// checkJobs checks what must be so of every configuration that was accepted.
+func checkJobs(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	n := cfg.NIP90
+	if n == nil {
+		return
+	}
+	if _, err := n.SecretKey(cfg.Secrets()); err != nil || len(n.Relays) == 0 || len(n.Kinds) == 0 || n.Workers < 1 || n.MaxAge <= 0 {
+		t.Errorf("accepted, and yet: %+v, %v", n, err)
+	}
+	if _, err := nostr.NewClient(nostr.ClientConfig{Relays: n.Relays, Handle: func(string, *nostr.Event) error { return nil }}); err != nil {
+		t.Errorf("accepted %q, and yet: %v", n.Relays, err)
+	}
+	for _, j := range n.Kinds {
+		if (j.Step == nil) == (j.Workflow == "") || j.Kind < 5000 || j.Kind > 5999 || j.Timeout < time.Second || j.Timeout%time.Second != 0 ||
+			j.Timeout > j.MaxTimeout || j.MaxTimeout > j.MaxTotal || j.Workflow != "" && !j.Total {
+			t.Errorf("accepted: %+v", j)
+		}
+		if j.Step != nil {
+			if a := j.Step.Policy.Attempts; a < 0 || a > 20 {
+				t.Errorf("%s: %d attempts", j.Name(), a)
+			}
+			comesBack(t, j.Step)
+		}
+	}
 }
 
 // quoted returns the text in quotes.
@@ -69,6 +105,8 @@ func FuzzSecretsInErrors(f *testing.F) {
 	f.Add("é\"x'")
 	f.Add("a/b,c@d#e?f%")
 	f.Add(",123")
+	f.Add("\x7f ")
+	f.Add("?0")
 	f.Fuzz(func(t *testing.T, s string) {
 		planted := "PLANTED" + s
 		q, _ := json.Marshal(planted)
@@ -86,6 +124,9 @@ func FuzzSecretsInErrors(f *testing.F) {
 			"version: 1\nengine: {nats: a.example, user: me, password: " + string(q) + ", system-password: " + string(q) + ", zz: 1}\n",
 			"version: 1\nengine: {nats: a.example, token: " + string(q) + ", tls: {zz: 1}}\n",
 			"version: 1\nproviders:\n  openai:\n    auth:\n      - " + string(q) + " [\n",
+			"version: 1\nnip90: {key: " + string(q) + ", zz: 1}\n",
+			"version: 1\nnip90:\n  key: " + string(q) + "\n  relays: [\n",
+			"version: 1\nnip90: {relays: [" + quoted("wss://me:"+planted+"@a.example") + ", " + quoted("wss://a.example/?token="+planted) + "]}\n",
 		} {
 			err := config.Check(config.Source{Path: "x.yaml", Data: []byte(text), Environ: environ})
 			if err != nil && strings.Contains(err.Error(), "PLANTED") && !strings.Contains(s, "${") && !strings.Contains(s, "{{") {

@@ -190,7 +190,7 @@ func anyCase(names []string) string {
 }
 
 func (l *loader) headers(at place, d *stepDraft) []namedText {
-	return l.texts(at, stepRoots, d, headerNames())
+	return l.texts(at, d.fields, d, headerNames())
 }
 
 // headerNames returns what says what is wrong with the names of headers, each

@@ -14,7 +14,6 @@ type key[T any] struct {
 	doc      string // a sentence for the schema
 	def      string // what is used when the key is absent; empty means nothing
 	required bool
-	soon     bool     // known, and refused in this version
 	inside   []string // keys of the map that it is, which have variables of their own
 	schema   func() *jsonschema.Schema
 	set      func(l *loader, at place, dst *T)
@@ -32,7 +31,6 @@ func object[T any](l *loader, at place, keys []key[T], dst *T) (found map[string
 	for _, k := range keys {
 		n := at.node.get(k.name)
 		switch {
-		case k.soon:
 		case n != nil:
 			found[k.name] = at.child(k.name, n)
 			k.set(l, found[k.name], dst)
@@ -50,15 +48,10 @@ func object[T any](l *loader, at place, keys []key[T], dst *T) (found map[string
 func known[T any](name string, keys []key[T]) (msg string, ok bool) {
 	var names []string
 	for _, k := range keys {
-		switch {
-		case k.name != name && !k.soon:
-			names = append(names, k.name)
-		case k.name != name:
-		case k.soon:
-			return fmt.Sprintf("`%s` is not available in this version", name), false
-		default:
+		if k.name == name {
 			return "", true
 		}
+		names = append(names, k.name)
 	}
 	return unknown(name, names), false
 }
@@ -108,9 +101,6 @@ func (l *loader) named(at place, what string, each func(name string, at place)) 
 func describe[T any](keys []key[T]) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: nothing()}
 	for _, k := range keys {
-		if k.soon {
-			continue
-		}
 		p := k.schema()
 		p.Description = k.doc
 		if k.def != "" {

@@ -18,6 +18,7 @@ var knownForms = []knownForm{
 	{"github_pat_", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(github_pat_[A-Za-z0-9_]{16,})`), nil},
 	{"glpat-", regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])(glpat-[A-Za-z0-9_-]{16,})`), nil},
 	{"tk_", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(tk_[A-Za-z0-9]{16,})`), digit}, // of ntfy; tk_focusFollowsMouse is none
+	{"nsec1", regexp.MustCompile(`(?i)(?:^|[^a-z0-9])(nsec1[02-9ac-hj-np-z]{58})(?:$|[^a-z0-9])`), nil},
 	{"ia", regexp.MustCompile(`(?:^|[^A-Za-z0-9])(A[KS]IA[A-Z0-9]{16})(?:$|[^A-Za-z0-9])`), nil},
 	{"bearer", regexp.MustCompile(`(?i)\bbearer\s+([a-z0-9._~+/=-]{20,})`), nil},
 	{"discord", regexp.MustCompile(`(?i)\bdiscord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]+/([a-z0-9_-]{8,})`), nil},

@@ -204,14 +204,14 @@ var rootKeys = []key[Config]{
 		name: "workflows", doc: "Workflows by name.",
 		schema: func() *jsonschema.Schema {
 			s := namedSchema(workflowSchema())
-			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|` + alarmPattern}
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|^nip90\.|` + alarmPattern}
 			return s
 		},
 		set: func(l *loader, at place, c *Config) {
 			l.reserved(at)
 			for _, p := range at.node.pairs {
-				if name := p.key.text; strings.HasPrefix(name, session.Prefix) || strings.HasPrefix(name, "notify.") {
-					l.bad(place{at.path, p.key}, "%q begins like the runs of sessions and messages, which is reserved", name)
+				if name := p.key.text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
+					l.bad(place{at.path, p.key}, "%q begins like the runs of sessions, messages and jobs, which is reserved", name)
 				}
 			}
 			l.named(at, "workflow", func(name string, at place) {
@@ -258,8 +258,15 @@ var rootKeys = []key[Config]{
 			})
 		},
 	},
-	{name: "nip90", soon: true},
+	{ // after the workflows, which it may name
+		name: "nip90", doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
+		schema: func() *jsonschema.Schema { return describe(nip90Keys) },
+		set:    func(l *loader, at place, c *Config) { c.NIP90 = l.nip90(at) },
+	},
 }
+
+// ownPrefixes begin the names of workflows that are not the file's.
+var ownPrefixes = []string{session.Prefix, "notify.", jobPrefix}
 
 // reserved refuses names that end like those of the alarms.
 func (l *loader) reserved(at place) {

@@ -86,7 +86,7 @@ var (
 		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
 		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",
 	}
-	messageRoots = roots(MessageFields())
+	messageRoots = roots{first: MessageFields()}
 )
 
 // MessageFields returns the fields that the templates of a notifier may use,

@@ -187,21 +187,26 @@ func refused(command bool) []string {
 }
 
 // stepPolicy reads the policy of a step, or takes the preset for its kind.
-func (l *loader) stepPolicy(at place, found map[string]place, command bool) (p retry.Policy) {
+func (l *loader) stepPolicy(at place, found map[string]place, command bool) retry.Policy {
+	preset := "workflow-api"
+	if command {
+		preset = "workflow"
+	}
+	return l.policyOr(preset, at, found, func(p retry.Policy) error { return p.Refuse("step", refused(command)...) })
+}
+
+// policyOr reads the policy of a place and checks it, or takes the preset.
+func (l *loader) policyOr(preset string, at place, found map[string]place, check func(retry.Policy) error) (p retry.Policy) {
 	here, ok := found["policy"]
 	if !ok {
-		name := "workflow-api"
-		if command {
-			name = "workflow"
-		}
-		p, _ = retry.Preset(name)
-		l.value(at.child("policy", given(name, "default")), p.String())
+		p, _ = retry.Preset(preset)
+		l.value(at.child("policy", given(preset, "default")), p.String())
 		return p
 	}
 	if p, ok = l.policy(here); !ok {
 		return p
 	}
-	if err := p.Refuse("step", refused(command)...); err != nil {
+	if err := check(p); err != nil {
 		l.bad(here, "%s", oneLine(err))
 		return p
 	}

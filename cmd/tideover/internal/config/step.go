@@ -80,7 +80,7 @@ func (l *loader) alarm(at place, env []namedText) stepDraft {
 }
 
 func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir}, at: at}
+	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir}, at: at, fields: stepRoots}
 	found, ok := object(l, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -97,20 +97,25 @@ func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id st
 		return d
 	}
 	d.Policy = l.stepPolicy(at, found, run)
-	if http {
+	l.action(&d, found, env)
+	return d
+}
+
+// action checks what goes with a command and what with a request.
+func (l *loader) action(d *stepDraft, found map[string]place, env []namedText) {
+	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "stdin", "retry-exit", "permanent-exit"} {
 			if here, ok := found[name]; ok {
 				l.bad(here, "%s is for commands; this step is a request", name)
 			}
 		}
 		d.Dir, d.env = "", nil
-		return d
+		return
 	}
 	if code, ok := d.RetryExit.overlap(d.PermanentExit); ok {
 		l.bad(found["permanent-exit"], "%d is in retry-exit too", code)
 	}
 	d.env = mergeEnv(env, d.env)
-	return d
 }
 
 // mergeEnv returns the workflow's variables and the step's over them.
@@ -146,7 +151,7 @@ var actionKeys = []key[stepDraft]{
 	},
 	{
 		name: "env", doc: "Environment of the command, over the workflow's. Values are templates and may have references.", schema: envSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.env = l.envMap(at, stepRoots, d) },
+		set: func(l *loader, at place, d *stepDraft) { d.env = l.envMap(at, d.fields, d) },
 	},
 	{
 		name: "stdin", doc: "What the command reads, a template; nothing unless said.", schema: scalarSchema,
@@ -263,7 +268,7 @@ func (l *loader) commandLine(at place, read func(place) *text) (argv []*text) {
 
 // used reads a template of a step, to be checked when all steps are known.
 func (l *loader) used(at place, name string, mode refMode, d *stepDraft) *text {
-	t, ok := l.text(at, name, mode, stepRoots)
+	t, ok := l.text(at, name, mode, d.fields)
 	if !ok {
 		return nil
 	}

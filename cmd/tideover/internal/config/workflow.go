@@ -25,11 +25,13 @@ type draft struct {
 // steps are known.
 type stepDraft struct {
 	*Step
-	at    place
-	needs []place
-	texts []usedText
+	at     place
+	fields roots // that its templates may use
+	needs  []place
+	texts  []usedText
 
 	notify []string // of on-give-up, which is then nothing else
+	job    *JobKind // whose step it is; nil for all others
 }
 
 // usedText is a template and its place.

@@ -64,6 +64,7 @@ func (s *server) reloadCluster(cfg *config.Config, p plan) error {
 	}
 	s.calendar.plan(p.schedules)
 	s.outbox.Become(p.outbox)
+	s.nip90.Offer(p.offer, s.engine)
 	s.use(cfg)
 	return nil
 }

@@ -101,5 +101,8 @@ func (s *server) drain(hurry context.Context) {
 func (s *server) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(s.gateway.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if s.nip90 != nil {
+		r.MustRegister(s.nip90.Collector())
+	}
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

@@ -113,6 +113,7 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("schedules: %w", err)
 	}
 	s.outbox.Become(p.outbox)
+	s.nip90.Offer(p.offer, s.engine)
 	s.use(cfg) // by which sessions begin
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		s.Log.Error("not all sessions of the configuration have begun", "error", err)

@@ -23,6 +23,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -77,6 +78,7 @@ type server struct {
 	runner   *session.Runner  // of the sessions; nil without them
 	ready    chan struct{}    // closed when they may begin
 	trail    *audit.Sink      // nil if there is none
+	nip90    *nip90.Service   // nil for a gateway alone
 
 	inEffect map[string]string // values that hold until the end
 
@@ -155,7 +157,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.outbox = p.outbox
+	s.outbox, s.nip90 = p.outbox, nip90.New(s.Log)
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -184,6 +186,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.outbox.Attach(s.engine)
+	s.nip90.Offer(p.offer, s.engine)
 	if s.cluster != nil {
 		s.calendar = newCalendar(s.engine, s.Log)
 		s.calendar.plan(p.schedules)
@@ -206,6 +209,7 @@ func (s *server) handlers(self, locks string) map[string]engine.Handler {
 	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())
+	maps.Copy(handlers, s.nip90.Handlers(runner.Handler()))
 	if s.cfg.Engine.Clustered() {
 		elsewhere(handlers)
 		return handlers
@@ -276,6 +280,9 @@ func (s *server) serve(ctx, hurry context.Context) error {
 				return nil
 			}
 		})
+	}
+	if s.nip90 != nil {
+		run("nip90", func() error { return s.nip90.Run(ctx) })
 	}
 	if s.cluster != nil {
 		run("schedules", func() error { return s.calendar.run(ctx) })

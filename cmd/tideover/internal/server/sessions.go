@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -20,10 +21,11 @@ type plan struct {
 	schedules []engine.Schedule
 	specs     []*session.Spec
 	sessions  []*engine.Workflow // of the specs
+	offer     nip90.Offer
 }
 
-// planned makes the workflows of a configuration: its own, those of its sessions,
-// and those of the messages about them.
+// planned makes the workflows of a configuration: its own, those of its sessions, of
+// the messages about them, and of the jobs that it offers.
 func (s *server) planned(cfg *config.Config) (p plan, err error) {
 	if p.outbox, err = outbox.New(cfg, s.place); err != nil {
 		return p, err
@@ -44,6 +46,10 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 		p.specs, p.sessions = append(p.specs, &c.Spec), append(p.sessions, flow)
 	}
 	p.workflows = append(append(p.workflows, p.sessions...), p.outbox.Workflows()...)
+	if p.offer, err = nip90.Plan(cfg, p.outbox.Alarm); err != nil {
+		return p, err
+	}
+	p.workflows = append(p.workflows, p.offer.Workflows()...)
 	if s.demo != nil {
 		p.workflows = append(p.workflows, s.demo.Workflows...)
 	}

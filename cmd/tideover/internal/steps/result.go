@@ -85,6 +85,19 @@ func stepResult(text []byte) (config.StepResult, error) {
 	return out, nil
 }
 
+// Text returns what a kept result is about, a command's output or the body of a
+// response, and whether all of it was kept. ok is false for what is not the result of
+// one step.
+func Text(kept []byte) (text string, whole, ok bool) {
+	var r result
+	dec := json.NewDecoder(bytes.NewReader(kept))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&r) != nil {
+		return "", false, false
+	}
+	return r.Stdout, !r.Truncated, true
+}
+
 // decode reads JSON, numbers as they are written. Nothing is nil.
 func decode(text []byte) (v any, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {

@@ -42,6 +42,10 @@ func (r *Runner) Handlers() map[string]engine.Handler {
 	}
 }
 
+// Handler returns a handler for steps of all kinds, for who has more to say about
+// an attempt than a step does.
+func (r *Runner) Handler() engine.Handler { return r.handle(r.either, r.data) }
+
 type (
 	doer    func(context.Context, *config.Step, config.Data, *engine.Task) (result, error)
 	dataFor func(*engine.Task) (config.Data, error)

@@ -49,6 +49,12 @@ func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
 
 // newWorkflow returns the workflow.
 func newWorkflow(w *config.Workflow, secrets secret.Resolver, tell Alarm) (*engine.Workflow, error) {
+	return Named(w.Name, w, secrets, tell)
+}
+
+// Named returns a workflow that does what another does, under a name of its own,
+// and what the parts add to it.
+func Named(name string, w *config.Workflow, secrets secret.Resolver, tell Alarm, more ...engine.Part) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
@@ -60,21 +66,21 @@ func newWorkflow(w *config.Workflow, secrets secret.Resolver, tell Alarm) (*engi
 			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency)))
 	}
 	if len(w.Notify) > 0 {
-		alarm, err := tell(w.Name, w.Notify)
+		alarm, err := tell(name, w.Notify)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, engine.OnGiveUp(alarm))
 	}
 	if w.OnGiveUp != nil {
-		alarm, err := engine.NewWorkflow(w.Name+giveUpSuffix,
+		alarm, err := engine.NewWorkflow(name+giveUpSuffix,
 			engine.Call("do", handlerGiveUp, w.OnGiveUp, engine.WithPolicy(w.OnGiveUp.Policy)))
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, engine.OnGiveUp(alarm))
 	}
-	return engine.NewWorkflow(w.Name, parts...)
+	return engine.NewWorkflow(name, append(parts, more...)...)
 }
 
 func handler(s *config.Step) string {

@@ -1,0 +1,174 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+func TestHowARequestEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		answers func(j *job, r *dvm.Request) []*nostr.Event
+		code    int
+		out     string
+		stderr  string
+	}{
+		{"a timeout", func(j *job, r *dvm.Request) []*nostr.Event { return j.answers(r, failed(r)) },
+			124, "", "tideover: TIMEOUT: Operation timed out after 30000ms (after 2 retries)\n"},
+		{"a permanent failure", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.sign(dvm.Refusal(r, dvm.CodeInvalid, "no \x1b[2Jsuch task", r.Created))
+		}, 1, "", "tideover: INVALID_REQUEST: no "},
+		{"a failure in a form of its own", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: "bro\x1b[2Jken\nin two", Tags: nostr.Tags{{"e", r.ID}, {"status", "error"}}}})
+		}, 1, "", `tideover: bro\x1b[2Jken\nin two`},
+		{"feedback that says error and no more", func(j *job, r *dvm.Request) []*nostr.Event {
+			return []*nostr.Event{j.feedback(r, "error", "provider shutting down")}
+		}, 1, "", "tideover: provider shutting down\n"},
+		{"cancelled", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Cancelled, At: r.Created}})
+		}, 2, "", "tideover: the provider says: cancelled\n"},
+		{"a part", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Succeeded, At: r.Created, Content: "half", Partial: true}})
+		}, 5, "half", "tideover: the result is a part only\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			cmd, out, stderr := j.start("do it")
+			j.inject(c.answers(j, j.request())...)
+			got := ended(cmd, out, stderr)
+			wantCode(t, got, c.code)
+			wantIn(t, "stderr", got.stderr, c.stderr)
+			if got.out != c.out {
+				t.Errorf("stdout = %q, want %q", got.out, c.out)
+			}
+			if strings.Contains(got.stderr, "\x1b") {
+				t.Errorf("an escape reached the terminal: %q", got.stderr)
+			}
+		})
+	}
+}
+
+func TestAnInterruptCancelsTheRequest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		sig  syscall.Signal
+		json bool
+	}{{"interrupt", syscall.SIGINT, false}, {"terminate", syscall.SIGTERM, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			args := []string{"do it"}
+			if c.json {
+				args = append(args, "--json")
+			}
+			cmd, out, stderr := j.start(args...)
+			r := j.request()
+			j.inject(j.feedback(r, "processing", "Started"))
+			eventually(t, "feedback", func() bool { return strings.Contains(out.String()+stderr.String(), "Started") })
+			_ = cmd.Process.Signal(c.sig)
+			j.relay.Await(t, func(stored []*nostr.Event) bool {
+				last := stored[len(stored)-1]
+				return last.Kind == dvm.KindDelete && last.PubKey == r.Customer && last.Tags.Has("e", r.ID)
+			})
+			j.inject(j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Cancelled, At: r.Created.Add(2 * time.Second)}})...)
+			got := ended(cmd, out, stderr)
+			wantCode(t, got, 128+int(c.sig))
+			if diedOf(cmd) != c.sig {
+				t.Errorf("it did not die of %v", c.sig)
+			}
+			wantIn(t, "output", got.out+got.stderr, "cancelled")
+			if c.json {
+				wantIn(t, "stdout", got.out, `"ending":"interrupted","code":143}`)
+			}
+		})
+	}
+}
+
+func TestASecondInterruptDoesNotWait(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	cmd, out, stderr := j.start("do it")
+	j.request()
+	eventually(t, "the relay's word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 1") })
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	eventually(t, "the cancellation", func() bool { return strings.Contains(stderr.String(), "a second interrupt does not wait") })
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	wantCode(t, ended(cmd, out, stderr), 130)
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	got := finish(t, j.command("--wait", "1s", "do it"))
+	wantCode(t, got, 4)
+	wantIn(t, "stderr", got.stderr, "there was no result in time")
+
+	j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: go \x1b[31maway" })
+	got = finish(t, j.command("do it"))
+	wantCode(t, got, 3)
+	wantIn(t, "stderr", got.stderr, "no relay took the request\n  "+j.relay.URL()+": refused: ")
+	wantIn(t, "stderr", got.stderr, "blocked: go ")
+	if strings.Contains(got.stderr, "\x1b") {
+		t.Errorf("an escape reached the terminal: %q", got.stderr)
+	}
+
+	j.relay.Stop()
+	got = finish(t, j.command("--wait", "1s", "--json", "do it"))
+	wantCode(t, got, 3)
+	wantIn(t, "stderr", got.stderr, j.relay.URL()+": link down: dial: ")
+	wantIn(t, "stdout", got.out, `"ending":"not-accepted","code":3`)
+}
+
+func TestARelayGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	away := nostrtest.New(t)
+	away.Stop()
+	cmd, out, stderr := j.start("--relay", away.URL(), "do it")
+	r := j.request()
+	eventually(t, "the relay that is away", func() bool { return strings.Contains(stderr.String(), "not at "+away.URL()+": pending") })
+	wantIn(t, "stderr", stderr.String(), "is at 1 of 2 relays")
+	j.relay.Stop()
+	eventually(t, "the link is down", func() bool { return strings.Contains(stderr.String(), j.relay.URL()+": link down") })
+	j.inject(j.answers(r, succeeded(r, "at last"))...) // while nobody listens
+	if err := j.relay.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	got := ended(cmd, out, stderr)
+	wantCode(t, got, 0)
+	if got.out != "at last" {
+		t.Errorf("stdout = %q", got.out)
+	}
+}
+
+func TestAResultThatCantBeWrittenIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("needs a disk that is always full")
+	}
+	defer full.Close()
+	j := newJob(t)
+	cmd, stderr := j.command("do it"), new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = full, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := j.request()
+	j.inject(j.answers(r, succeeded(r, "lost"))...)
+	got := ended(cmd, new(syncBuffer), stderr)
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, "tideover: the result: ")
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+)
+
+// feedbackLine says what a provider said, on a line.
+func feedbackLine(x *nip90client.Entry, zone *time.Location) string {
+	return x.At.In(zone).Format(time.TimeOnly) + " " + feedbackText(x)
+}
+
+// feedbackText is the status, the message, and what is known besides.
+func feedbackText(x *nip90client.Entry) string {
+	text := shortText(x.Status)
+	if x.Message != "" {
+		text += ": " + shortText(x.Message)
+	}
+	if list := feedbackDetails(x); len(list) > 0 {
+		text += " (" + strings.Join(list, ", ") + ")"
+	}
+	return text
+}
+
+func feedbackDetails(x *nip90client.Entry) (list []string) {
+	if r := x.Retry; r != nil {
+		// Our own providers say it in the message.
+		if n := ordinal(r.Number, r.Of); !strings.Contains(x.Message, n) {
+			list = append(list, "retry "+n)
+		}
+		list = append(list, "next in "+short(milliseconds(r.Wait)))
+	}
+	if x.Progress != nil {
+		list = append(list, percentage(*x.Progress))
+	}
+	if x.ETA != nil {
+		list = append(list, "eta "+seconds(*x.ETA))
+	}
+	if x.Amount != "" {
+		list = append(list, "costs "+shortText(x.Amount)+" msat")
+	}
+	return list
+}
+
+// barWidth is how many characters a full bar has.
+const barWidth = 20
+
+// progressLine is a bar for a terminal.
+func progressLine(x *nip90client.Entry) string {
+	full := int(*x.Progress * barWidth / 100)
+	text := "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "] " + percentage(*x.Progress)
+	if x.ETA != nil {
+		text += ", eta " + seconds(*x.ETA)
+	}
+	if x.Message != "" {
+		text += ", " + shortText(x.Message)
+	}
+	return text
+}
+
+func percentage(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) + "%" }
+
+func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
+
+// milliseconds is a duration that somebody else said; what is more than a duration
+// can be is the longest.
+func milliseconds(ms int64) time.Duration {
+	return time.Duration(min(ms, int64(1<<63-1)/int64(time.Millisecond))) * time.Millisecond
+}
+
+// failureText says why there is no result.
+func failureText(f *nip90client.Failure) string {
+	text := shortText(f.Message)
+	if f.Code != "" && !strings.HasPrefix(f.Message, f.Code) {
+		text = shortText(f.Code) + ": " + text
+	}
+	if f.Retry != nil && f.Retry.AttemptNumber > 0 {
+		text += " (after " + plural(f.Retry.AttemptNumber, "retry", "retries") + ")"
+	}
+	return text
+}
+
+// watchLine is an event that passes by, on a line.
+func watchLine(x *nip90client.Entry, zone *time.Location) string {
+	return fmt.Sprintf("%s  %s  %-8s  %s", x.At.In(zone).Format(time.DateTime), x.Request[:shownID], x.Type, watchText(x))
+}
+
+func watchText(x *nip90client.Entry) string {
+	who := shortKey(x.Author)
+	switch x.Type {
+	case nip90client.TypeRequest:
+		if x.Provider != "" {
+			who += " to " + shortKey(x.Provider)
+		}
+		if x.Timeout != "" {
+			who += ", timeout " + shortText(x.Timeout)
+		}
+		return fmt.Sprintf("%s, kind %d: %s", who, x.Kind, shortText(x.Content))
+	case nip90client.TypeFeedback:
+		return who + "  " + feedbackText(x)
+	case nip90client.TypeResult:
+		return who + "  " + resultText(x)
+	}
+	if x.Message == "" {
+		return who
+	}
+	return who + "  " + shortText(x.Message)
+}
+
+func resultText(x *nip90client.Entry) string {
+	text := shortText(x.Status)
+	if x.Runtime != nil {
+		text += " in " + short(milliseconds(*x.Runtime))
+	}
+	if x.Failure != nil {
+		return text + ": " + failureText(x.Failure)
+	}
+	return text + ": " + shortText(x.Content)
+}

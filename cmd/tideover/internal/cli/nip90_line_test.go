@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr/dvm"
+)
+
+// exampleEntries are all that can pass, by somebody who would like to do more than
+// write.
+func exampleEntries() []nip90client.Entry {
+	number := func(n float64) *float64 { return &n }
+	runtime := int64(12_345)
+	request := strings.Repeat("1a2b3c4d", 8)
+	customer, provider := "npub1customerxxxxxxxxxxxx", "npub1providerxxxxxxxxxxxx"
+	list := []nip90client.Entry{
+		{Type: "request", Kind: 5900, Author: customer, Provider: provider, Timeout: "30", Content: hostile},
+		{Type: "request", Kind: 5050, Author: customer, Content: strings.Repeat("long ", 100)},
+		{Type: "feedback", Status: "processing"},
+		{Type: "feedback", Status: "processing", Message: "Retry 1/3 after error: no", Retry: &nip90client.Retry{Number: 1, Of: 3, Wait: 1500}},
+		{Type: "feedback", Status: "processing", Message: "again", Retry: &nip90client.Retry{Number: 2, Of: -1, Wait: 1 << 62}},
+		{Type: "feedback", Status: "processing", Message: "halfway", Progress: number(50), ETA: number(3725)},
+		{Type: "feedback", Status: "payment-required\x1b[2J", Message: hostile, Amount: "21000\x07"},
+		{Type: "result", Status: "success", Content: hostile, Runtime: &runtime},
+		{Type: "result", Status: "error", Failure: &nip90client.Failure{Code: "TIMEOUT", Message: hostile, Retry: &dvm.Metadata{AttemptNumber: 1}}},
+		{Type: "result", Status: "error", Failure: &nip90client.Failure{Message: "broken"}},
+		{Type: "cancel", Kind: 5, Author: customer, Message: hostile},
+		{Type: "cancel", Kind: 5, Author: customer},
+	}
+	for i := range list {
+		list[i].At, list[i].Request = at(time.Duration(i)*time.Second), request
+		if list[i].Author == "" {
+			list[i].Author = provider
+		}
+	}
+	return list
+}
+
+func TestHowEventsOfNIP90Look(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for _, x := range exampleEntries() {
+		b.WriteString(watchLine(&x, time.UTC) + "\n")
+		if x.Type == nip90client.TypeFeedback {
+			b.WriteString("  " + feedbackLine(&x, time.UTC) + "\n")
+		}
+		if x.Progress != nil {
+			b.WriteString("  " + progressLine(&x) + "\n")
+		}
+	}
+	golden(t, "nip90.txt", b.String())
+	if strings.ContainsAny(b.String(), "\x1b\x07\u202e") {
+		t.Error("something that is not text is in it")
+	}
+}

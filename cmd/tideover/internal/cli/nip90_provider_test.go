@@ -1,0 +1,89 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+	"github.com/tideover/tideover/nostr/nostrtest"
+	"github.com/tideover/tideover/retry"
+)
+
+// provide has a real provider do jobs on both relays until the test ends.
+func provide(t *testing.T, j *job, second *nostrtest.Relay, handler dvm.Handler) {
+	t.Helper()
+	policy, err := retry.Parse("fixed(10ms) attempts=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- dvm.Serve(ctx, dvm.ServeConfig{
+			Relays: []string{j.relay.URL(), second.URL()}, Key: j.provider, Handler: handler, Runner: dvm.RunnerConfig{Policy: policy},
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARequestToARealProvider(t *testing.T) {
+	t.Parallel()
+	j, second := newJob(t), nostrtest.New(t)
+	var attempts atomic.Int32
+	started, stopped := make(chan struct{}, 1), make(chan struct{}, 1)
+	provide(t, j, second, func(ctx context.Context, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
+		switch {
+		case r.Task == "hang":
+			started <- struct{}{}
+			<-ctx.Done()
+			stopped <- struct{}{}
+			return dvm.Result{}, ctx.Err()
+		case r.Task == "slow":
+			<-ctx.Done()
+			return dvm.Result{}, ctx.Err()
+		case attempts.Add(1) < 3:
+			return dvm.Result{}, errors.New("not yet")
+		}
+		return dvm.Result{Content: strings.ToUpper(r.Task)}, nil
+	})
+
+	got := finish(t, j.command("--relay", second.URL(), "shout"))
+	wantCode(t, got, 0)
+	if got.out != "SHOUT" || strings.Count(got.stderr, "Retry 2/2 after error: not yet") != 1 {
+		t.Errorf("stdout %q, stderr %q", got.out, got.stderr)
+	}
+
+	got = finish(t, j.command("--relay", second.URL(), "--timeout", "1s", "slow"))
+	wantCode(t, got, 124)
+	wantIn(t, "stderr", got.stderr, "TIMEOUT: Operation timed out after 1000ms (after 2 retries)\n")
+
+	cmd, out, stderr := j.start("--relay", second.URL(), "hang")
+	<-started
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	<-stopped
+	got = ended(cmd, out, stderr)
+	wantCode(t, got, 130)
+	wantIn(t, "stderr", got.stderr, "error: cancelled\n")
+	for _, relay := range []*nostrtest.Relay{j.relay, second} {
+		relay.Await(t, func(stored []*nostr.Event) bool {
+			for _, e := range stored {
+				if e.Kind == dvm.KindFeedback && e.Content == "cancelled" {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}

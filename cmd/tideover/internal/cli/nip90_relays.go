@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr"
+)
+
+// relayFlags are those of the verbs that speak to relays.
+type relayFlags struct{ relays []string }
+
+func (r *relayFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVarP(&r.relays, "relay", "r", nil, "`URL` of a relay, wss://...; may be given again")
+	_ = cmd.RegisterFlagCompletionFunc("relay", cobra.FixedCompletions([]cobra.Completion{"wss://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+}
+
+// client returns a client of the relays. What is wrong with them it tells by say.
+func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take func(*nostr.Event) error) (*nostr.Client, error) {
+	if len(r.relays) == 0 {
+		return nil, errors.New("--relay: which relay? name at least one, such as wss://relay.example.com")
+	}
+	client, err := nostr.NewClient(nostr.ClientConfig{
+		Relays: r.relays, Key: key, Overlap: nip90client.ClockSlip, Logger: slog.New(&relayLog{say: say}),
+		Handle: func(_ string, e *nostr.Event) error { return take(e) },
+	})
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "relays[", "--relay["))
+	}
+	return client, nil
+}
+
+// running has the client run, until the function is called.
+func running(client *nostr.Client) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = client.Run(ctx) // it ends only because it is told to
+	}()
+	return func() { cancel(); <-done }
+}
+
+// relayLog turns what the client logs into lines for people.
+type relayLog struct {
+	say   func(string, ...any)
+	relay string
+}
+
+// Enabled implements [slog.Handler]: what is in order is not told.
+func (*relayLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements [slog.Handler].
+func (l *relayLog) Handle(_ context.Context, rec slog.Record) error {
+	text := rec.Message
+	rec.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "error", "answer":
+			text += ": " + a.Value.String()
+		case "wait":
+			text += "; again in " + short(a.Value.Duration())
+		}
+		return true
+	})
+	l.say("%s", shortText(fmt.Sprintf("%s: %s", l.relay, text)))
+	return nil
+}
+
+// WithAttrs implements [slog.Handler].
+func (l *relayLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	of := *l
+	for _, a := range attrs {
+		if a.Key == "relay" {
+			of.relay = a.Value.String()
+		}
+	}
+	return &of
+}
+
+// WithGroup implements [slog.Handler]; there are no groups.
+func (l *relayLog) WithGroup(string) slog.Handler { return l }

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+)
+
+// jobWatchOptions is what the flags of nip90 watch say.
+type jobWatchOptions struct {
+	remote
+	relayFlags
+	provider once
+	kinds    []int
+	since    duration
+}
+
+const jobWatchLong = `Shows what passes on relays, one line each, until it is interrupted: requests, the
+feedback and the results of providers, and cancellations. Only what is verified is
+shown, each event once. Should relays go away, they are waited for.
+
+A line has the time, the beginning of the request's id, and who says what. Without
+--provider, feedback is shown only for requests that were shown: it does not say of
+which kind it is. Cancellations are found by the kind that they name, and shown for
+requests that were shown; without --provider, all of them are.
+
+With --json each line is an object with a type: request, feedback, result, cancel.
+docs/nip90.md has them.
+
+Exit codes:
+  125    an error of ours: a bad flag
+  128+n  signal n told us to end`
+
+const jobWatchExample = `  tideover nip90 watch --relay wss://relay.example.com
+  tideover nip90 watch -r wss://relay.example.com --provider npub1... --since 1h
+  tideover nip90 watch -r wss://relay.example.com --json | jq -r 'select(.type == "result").error.code'`
+
+func newNIP90Watch(io Streams) *cobra.Command {
+	o := &jobWatchOptions{remote: remote{io: io}, since: duration(10 * time.Minute)}
+	cmd := &cobra.Command{
+		Use:                   "watch [flags]",
+		Short:                 "Show requests and answers as they pass",
+		Long:                  jobWatchLong,
+		Example:               jobWatchExample,
+		DisableFlagsInUseLine: true,
+		Args:                  none,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, err := o.watch()
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, w)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	o.provider.kind = "npub"
+	o.register(cmd)
+	f.Var(&o.provider, "provider", "only what is for or by this provider, npub1... or 64 hex digits")
+	f.IntSliceVarP(&o.kinds, "kind", "k", []int{dvm.DefaultKind}, "the `kinds` of requests, 5000 to 5999")
+	f.Var(&o.since, "since", "begin so long ago")
+	f.BoolVar(&o.json, "json", false, "print JSON, one object on a line")
+	completeKinds(cmd)
+	for _, name := range []string{"provider", "since"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// watch reads the flags.
+func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
+	var errs []error
+	w := &nip90client.Watch{Kinds: o.kinds}
+	if o.provider.given {
+		var err error
+		if w.Provider, err = nostr.ParsePublicKey(o.provider.text); err != nil {
+			errs = append(errs, fmt.Errorf("--provider: %w", err))
+		}
+	}
+	if len(o.kinds) == 0 {
+		errs = append(errs, errors.New("--kind: which kind?"))
+	}
+	for _, k := range o.kinds {
+		if err := nip90client.CheckKind(k); err != nil {
+			errs = append(errs, fmt.Errorf("--kind: %w", err))
+		}
+	}
+	return w, errors.Join(errs...)
+}
+
+func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
+	key, err := nostr.GenerateKey() // for relays that want to know who asks, whoever it is
+	if err != nil {
+		return &codedError{err, codeOwn}
+	}
+	inbox := nip90client.NewInbox(w.Filters()...)
+	client, err := o.client(key, o.warn, inbox.Put)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilTold(cmd.Context())
+	defer stop()
+	end := running(client)
+	defer end()
+	client.Subscribe("nip90-watch", time.Now().Add(-time.Duration(o.since)), w.Filters()...)
+	err = w.Run(ctx, inbox, o.print, func(n int) {
+		o.warn("%s could not be shown in time", plural(n, "event", "events"))
+	})
+	if err != nil {
+		return err
+	}
+	return coded(context.Cause(ctx))
+}
+
+func (o *jobWatchOptions) print(x *nip90client.Entry) error {
+	if o.json {
+		return o.printJSON(x)
+	}
+	s := screenOf(o.io.Out)
+	line := watchLine(x, s.zone)
+	if s.width > 0 {
+		line = cut(line, s.width)
+	}
+	return o.say("%s", line)
+}

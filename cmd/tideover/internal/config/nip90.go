@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/nostr"
+)
+
+// NIP90 is how jobs are taken from Nostr relays and answered there.
+type NIP90 struct {
+	Key       *SecretText // signs what we say; see [NIP90.SecretKey]
+	Relays    []string    // URLs, each once, in the order of the file
+	Kinds     []*JobKind  // what is offered, sorted by kind
+	Customers []string    // public keys in hex, of whom alone jobs are taken; nil means of everybody
+	Open      bool        // whether requests are taken that are not addressed to us
+
+	PerMinute int           // jobs of one customer, in the long run
+	Burst     int           // and at once
+	Workers   int           // jobs that are worked on at the same time
+	Queue     int           // jobs that wait for one of them
+	MaxAge    time.Duration // older requests are not answered
+}
+
+// SecretKey returns the key as the reference leads to it now. The redactor learns
+// it in its other spelling too.
+func (n *NIP90) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
+	k, err := secretKey(n.Key, r)
+	if err != nil {
+		return k, fmt.Errorf("nip90: key: %w", err)
+	}
+	if r.Redactor != nil {
+		r.Redactor.Add(k.Reveal())
+	}
+	return k, nil
+}
+
+func secretKey(s *SecretText, r secret.Resolver) (nostr.SecretKey, error) {
+	v, err := s.Resolve(r)
+	if err != nil {
+		return nostr.SecretKey{}, err
+	}
+	k, err := nostr.ParseSecretKey(v.Reveal())
+	if err != nil {
+		return k, fmt.Errorf("what %q leads to is no %w", s, err)
+	}
+	return k, nil
+}
+
+// nip90 reads the section.
+func (l *loader) nip90(at place) *NIP90 {
+	n := &NIP90{}
+	found, _ := object(l, at, nip90Keys, n)
+	if _, said := found["open"]; !said {
+		l.value(at.child("open", given("", "default")), "false")
+	}
+	if _, said := found["limits"]; !said {
+		object(l, at.child("limits", &node{kind: mapKind}), jobLimitKeys, n)
+	}
+	return n
+}
+
+// nostrKey reads the reference to the secret key, and checks what it leads to at
+// the moment.
+func (l *loader) nostrKey(at place) *SecretText {
+	s := l.secretText(at)
+	if s == nil {
+		return nil
+	}
+	if s.text.src != s.text.refs[0].String() {
+		l.hide(at)
+		l.refuse(at, s.text.src, "there is more than a reference; write it alone")
+		return nil
+	}
+	if _, err := secretKey(s, l.cfg.secrets); err != nil {
+		l.bad(at, "%s", oneLine(err))
+		return nil
+	}
+	return s
+}
+
+// customers reads the public keys of those whose jobs are taken.
+func (l *loader) customers(at place) (keys []string) {
+	var shown []string
+	ok := l.list(at, func(at place) {
+		s, ok := l.scalar(at)
+		if !ok {
+			return
+		}
+		if literal, found := knownSecret(s); found {
+			l.hide(at)
+			l.refuse(at, literal, "this is a secret key, which must not stand in the file; a customer has a public one, npub1…")
+			return
+		}
+		key, err := nostr.ParsePublicKey(s)
+		switch {
+		case err != nil:
+			l.bad(at, "%q: %v", cut(s), err)
+		case slices.Contains(keys, key):
+			l.bad(at, "%q is given already", s)
+		default:
+			keys, shown = append(keys, key), append(shown, s)
+		}
+	})
+	if ok && len(at.node.items) == 0 {
+		l.bad(at, "the list is empty, so that nobody's jobs would be taken; leave customers out for everybody's")
+	}
+	l.value(at, strings.Join(shown, ","))
+	return keys
+}
+
+// requestAge reads how old a request may be.
+func (l *loader) requestAge(at place) time.Duration {
+	d := l.duration(at)
+	if d > maxRequestAge {
+		l.bad(at, "%q is too long ago; at most %s", at.node.text, formatDuration(maxRequestAge))
+	}
+	return d
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// jobPrefix begins the names of the workflows that jobs are runs of.
+const jobPrefix = "nip90."
+
+const (
+	maxJobAttempts    = 20 // each is told to everybody
+	maxJobTimeout     = 24 * time.Hour
+	defaultJobTimeout = 30 * time.Second
+	defaultJobTotal   = time.Hour
+)
+
+// JobKind is what is done with the requests of one kind: a step, or a workflow of
+// the file.
+type JobKind struct {
+	Kind       int           // of the requests, 5000 to 5999
+	Step       *Step         // the command or the request, with the id "job"; nil for a workflow
+	Workflow   string        // the workflow's name; empty for a step
+	Timeout    time.Duration // of a request that says nothing, in whole seconds
+	MaxTimeout time.Duration // longer ones are cut to it; whole seconds
+	MaxTotal   time.Duration // ends a job with all its attempts and waits; MaxTimeout if Total
+	Total      bool          // the timeout is of the job, and not of each attempt; always so for a workflow
+}
+
+// Name returns the name that the runs of the jobs have, unless they are a
+// workflow's.
+func (j *JobKind) Name() string { return jobPrefix + strconv.Itoa(j.Kind) }
+
+// jobFields are those of a job, which is .input of its templates.
+var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params", "task", "timeout"}
+
+// JobFields returns what templates of jobs see in .input, sorted.
+func JobFields() []string { return slices.Clone(jobFields) }
+
+var jobKindForm = regexp.MustCompile(kindPattern)
+
+// jobKinds reads what is offered.
+func (l *loader) jobKinds(at place) (kinds []*JobKind) {
+	if at.node.kind != mapKind {
+		l.bad(at, "%v, where a map of kinds is expected, such as 5900", at.node.kind)
+		return nil
+	}
+	l.checkKeys(at, func(p pair) (string, bool) {
+		return fmt.Sprintf("%q is not a kind of requests; want 5000 to 5999", p.key.text), jobKindForm.MatchString(p.key.text)
+	})
+	seen := map[string]bool{}
+	for _, p := range at.node.pairs {
+		if name := p.key.text; !seen[name] {
+			seen[name] = true
+			kind, _ := strconv.Atoi(name) // what is none has been refused
+			kinds = append(kinds, l.jobKind(kind, at.child(name, p.val)))
+		}
+	}
+	if len(kinds) == 0 {
+		l.bad(at, "there are no kinds, so that nothing is offered")
+	}
+	slices.SortFunc(kinds, func(a, b *JobKind) int { return cmp.Compare(a.Kind, b.Kind) })
+	return kinds
+}
+
+// jobKind reads one of them.
+func (l *loader) jobKind(kind int, at place) *JobKind {
+	d := &stepDraft{Step: &Step{ID: "job", base: l.dir, Dir: l.dir}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+	if at.node.get("workflow") != nil {
+		found, _ := object(l, at, jobFlowKeys, d)
+		d.job.Total = true
+		l.jobTimes(d, found)
+		return d.job
+	}
+	found, ok := object(l, at, jobKeys, d)
+	l.jobTimes(d, found)
+	_, run := found["run"]
+	_, http := found["http"]
+	switch {
+	case run != http:
+		d.job.Step = d.Step
+		d.Policy = l.policyOr("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
+		l.action(d, found, nil)
+		l.strangers(d, found)
+	case ok: // otherwise the key that is wrong may be meant for it
+		l.bad(at, "a kind of jobs has one of run, http and workflow")
+	}
+	return d.job
+}
+
+// jobWorkflow reads the workflow that jobs are runs of.
+func (l *loader) jobWorkflow(at place, d *stepDraft) {
+	name, ok := l.scalar(at)
+	if !ok {
+		return
+	}
+	if l.cfg.Workflows[name] == nil {
+		l.bad(at, "%s", noWorkflow(name, l.cfg.names))
+		return
+	}
+	d.job.Workflow = name
+	l.value(at, name)
+}
+
+func noWorkflow(name string, names []string) string {
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("there is no workflow %q; did you mean %q?", name, near)
+	}
+	const most = 10
+	there := strings.Join(names[:min(len(names), most)], ", ")
+	return fmt.Sprintf("there is no workflow %q; there are %s", name, cmp.Or(there, "none"))
+}
+
+// wholeSeconds reads a duration that requests could have, too.
+func (l *loader) wholeSeconds(at place) time.Duration {
+	d := l.duration(at)
+	if d%time.Second != 0 {
+		l.bad(at, "%q is not in whole seconds, as the timeouts of requests are", at.node.text)
+	}
+	return d
+}
+
+// jobTimes checks the timeouts, and fills in what depends on the others.
+func (l *loader) jobTimes(d *stepDraft, found map[string]place) {
+	j := d.job
+	if j.MaxTimeout > maxJobTimeout {
+		l.bad(found["max-timeout"], "%q is too long; at most %s", found["max-timeout"].node.text, formatDuration(maxJobTimeout))
+	}
+	if here, said := found["timeout"]; !said {
+		j.Timeout = min(defaultJobTimeout, j.MaxTimeout)
+		l.value(d.at.child("timeout", given("", "default")), formatDuration(j.Timeout))
+	} else if j.Timeout > j.MaxTimeout && j.MaxTimeout > 0 {
+		l.bad(here, "%q is above max-timeout, which is %s", here.node.text, formatDuration(j.MaxTimeout))
+	}
+	switch here, said := found["max-total"]; {
+	case said && j.Total:
+		l.bad(here, "max-total is for timeout-scope: attempt; here the timeout is that of the whole job")
+	case j.Total:
+		j.MaxTotal = j.MaxTimeout
+	case !said:
+		j.MaxTotal = max(defaultJobTotal, j.MaxTimeout)
+		l.value(d.at.child("max-total", given("", "default")), formatDuration(j.MaxTotal))
+	case j.MaxTotal > 0 && j.MaxTotal < j.MaxTimeout:
+		l.bad(here, "%q is below max-timeout, which is %s, so that one attempt could not take it", here.node.text, formatDuration(j.MaxTimeout))
+	}
+}
+
+// checkJobPolicy says what a job can't have. It is answered in public after a
+// number of attempts that is known before.
+func checkJobPolicy(p retry.Policy, command bool) error {
+	errs := []error{p.Refuse("job", append(refused(command), "reset-after")...)}
+	if p.AttemptTimeout > 0 {
+		errs = append(errs, errors.New("attempt-timeout: it is the request's; say timeout and max-timeout beside the policy"))
+	}
+	if p.TotalTimeout > 0 {
+		errs = append(errs, errors.New("total-timeout: say max-total beside the policy"))
+	}
+	if p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
+		errs = append(errs, fmt.Errorf("attempts: a job has at most %d", maxJobAttempts))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// relays reads where jobs come from.
+func (l *loader) relays(at place) (urls []string) {
+	var shown []string
+	ok := l.list(at, func(at place) {
+		s, u := l.relay(at)
+		switch {
+		case u == "":
+		case slices.Contains(urls, u):
+			l.bad(at, "%q is given already", s)
+		default:
+			urls, shown = append(urls, u), append(shown, s)
+		}
+	})
+	if ok && len(at.node.items) == 0 {
+		l.bad(at, "there are no relays")
+	}
+	l.value(at, strings.Join(shown, ","))
+	return urls
+}
+
+// relay reads one of them, as it is written and as it is compared. ws:// may go
+// to other machines, as http:// of a provider may that is sent no secret: events
+// are signed and for everybody to read, and the key stays here.
+func (l *loader) relay(at place) (written, normal string) {
+	s, ok := l.scalar(at)
+	if !ok {
+		return "", ""
+	}
+	literal, found := urlSecret(s)
+	if !found {
+		literal, found = knownSecret(s)
+	}
+	if found {
+		l.hide(at)
+		l.refuse(at, literal, "a secret must not stand in the file; to a relay we are who signs with the key")
+		return "", ""
+	}
+	normal, msg := parseRelay(s)
+	switch {
+	case msg == "":
+	case strings.ContainsAny(s, "@?#"): // a part of it may be a password that is in the wrong place
+		l.hide(at)
+		l.refuse(at, s, "this "+msg)
+	default:
+		l.bad(at, "%q %s", s, msg)
+	}
+	return s, normal
+}
+
+// parseRelay returns the one spelling of a relay's URL, or what is wrong with it.
+func parseRelay(s string) (normal, wrong string) {
+	u, err := url.Parse(s)
+	switch {
+	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
+		return "", "has a reference or a template, which can't be used here: relays are named to everybody"
+	case err != nil:
+		return "", "is not a URL"
+	case u.Scheme != "ws" && u.Scheme != "wss":
+		return "", "is not a URL that starts with wss:// or ws://"
+	case u.User != nil:
+		return "", "has a user in it; to a relay we are who signs with the key"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return "", "has more than a path behind the host"
+	}
+	if _, msg := parseHost(u.Hostname()); msg != "" {
+		return "", "is a URL without a host that could be one"
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", "has a port that is none"
+		}
+	}
+	return normalRelay(u), ""
+}
+
+// normalRelay writes a URL without what makes no difference, as package nostr
+// does when it compares them.
+func normalRelay(u *url.URL) string {
+	c := *u
+	c.Host = strings.ToLower(c.Host)
+	c.Host = strings.TrimSuffix(c.Host, map[string]string{"ws": ":80", "wss": ":443"}[c.Scheme])
+	c.Host = strings.TrimSuffix(c.Host, ":")
+	c.Path, c.RawPath = strings.TrimRight(c.Path, "/"), ""
+	return c.String()
+}

@@ -1,0 +1,119 @@
+package nip90
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	// publishTime is how long an attempt to publish waits for relays. What they have
+	// not acknowledged by then stays in the outbox.
+	publishTime = 20 * time.Second
+
+	// enough is how long a relay that is away is waited for when another one has the
+	// answer.
+	enough = time.Hour
+)
+
+// errNotServed says that there is nobody who could answer.
+var errNotServed = errors.New("nip90 is not configured at the moment: put the section back into the file to have the job answered")
+
+// answer is the output of the first step: what is said, once and for all.
+type answer struct {
+	Request string         `json:"request,omitempty"`
+	Events  []*nostr.Event `json:"events"` // in the order in which they are published
+}
+
+// sign makes the answer to a job that has ended. It is a step of its own, so that
+// what is published was recorded before.
+func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
+	var end engine.Ended
+	if err := json.Unmarshal(t.Input, &end); err != nil {
+		return nil, retry.Permanent(fmt.Errorf("input of the run: %w", err))
+	}
+	set, e := s.serving()
+	if set == nil {
+		return nil, errNotServed
+	}
+	i, err := e.Get(ctx, end.Run)
+	if err != nil {
+		return nil, err
+	}
+	j, err := readJob(i.Input)
+	if err != nil {
+		return nil, retry.Permanent(err)
+	}
+	if i.Key == "" || i.Key != keyPrefix+j.ID {
+		return json.Marshal(answer{Events: []*nostr.Event{}}) // done again by hand: its customer has an answer
+	}
+	a := answer{Request: j.ID, Events: []*nostr.Event{}}
+	list := dvm.Answers(j.request(), story(i, j))
+	for k := range list {
+		if err := list[k].Sign(set.key); err != nil {
+			return nil, retry.Permanent(err)
+		}
+		a.Events = append(a.Events, &list[k])
+	}
+	return json.Marshal(a)
+}
+
+// publish gives relays the answer, until all have it that want it. It is the same
+// every time, and a relay that has it already says so.
+func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
+	text, err := t.Output(stepSign)
+	if err != nil {
+		return nil, retry.Permanent(err)
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, retry.Permanent(fmt.Errorf("signed answer: %w", err))
+	}
+	if len(a.Events) == 0 {
+		return []byte(`{}`), nil
+	}
+	client := s.client()
+	if client == nil {
+		return nil, errNotServed
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTime)
+	defer cancel()
+	d := client.Publish(nostr.Result, a.Events...)
+	_ = d.Wait(ctx) // the receipts say more
+	return judge(d.Relays(), time.Since(t.Created))
+}
+
+// judge says whether the answer is given: every relay has it or does not want it, or
+// one has it and the others have been away for long.
+func judge(receipts []nostr.Receipt, age time.Duration) ([]byte, error) {
+	said := map[string]string{}
+	has := 0
+	var missing, refused []string
+	for _, r := range receipts {
+		said[r.Relay] = r.State.String()
+		switch {
+		case r.State == nostr.Acknowledged:
+			has++
+		case r.State == nostr.Refused:
+			said[r.Relay] = fmt.Sprint("refused: ", r.Err)
+			refused = append(refused, fmt.Sprintf("%s: %v", r.Relay, r.Err))
+		default:
+			missing = append(missing, r.Relay)
+		}
+	}
+	switch {
+	case has == 0 && len(missing) == 0:
+		return nil, retry.Permanent(fmt.Errorf("no relay wants the answer: %s", strings.Join(refused, "; ")))
+	case len(missing) > 0 && (has == 0 || age < enough):
+		return nil, fmt.Errorf("not acknowledged by %s", strings.Join(missing, ", "))
+	}
+	return json.Marshal(said)
+}

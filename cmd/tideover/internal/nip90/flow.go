@@ -1,0 +1,55 @@
+package nip90
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
+)
+
+// The names of workflows and handlers.
+const (
+	prefix         = "nip90."
+	answerFlow     = prefix + "answer"
+	handlerWork    = "nip90-job"
+	handlerSign    = "nip90-sign"
+	handlerPublish = "nip90-publish"
+	stepSign       = "sign"
+	stepPublish    = "publish"
+	keyPrefix      = "nip90/" // of the keys of runs, before the id of the request
+)
+
+// An answer is made again and again: there is nobody else who could give it.
+const (
+	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
+	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
+	maxLost       = 1000 // a server that is restarted often still answers
+)
+
+// OfJobs reports whether the runs of a workflow are jobs of customers.
+func OfJobs(workflow string) bool {
+	return strings.HasPrefix(workflow, prefix) && workflow != answerFlow
+}
+
+// newAnswerFlow returns the workflow that answers.
+func newAnswerFlow() (*engine.Workflow, error) {
+	return engine.NewWorkflow(answerFlow,
+		engine.Call(stepSign, handlerSign, struct{}{}, engine.Policy(signPolicy), engine.MaxLost(maxLost)),
+		engine.Call(stepPublish, handlerPublish, struct{}{}, engine.After(stepSign), engine.Policy(publishPolicy), engine.MaxLost(maxLost)))
+}
+
+// newJobFlow returns the workflow of a kind of job, which ends with an answer.
+func newJobFlow(cfg *config.Config, k *config.JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
+	if k.Step != nil {
+		return engine.NewWorkflow(k.Name(), engine.OnEnd(answer),
+			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, cfg.NIP90.Workers))))
+	}
+	w := cfg.Workflows[k.Workflow]
+	if w == nil {
+		return nil, fmt.Errorf("nip90: kind %d: there is no workflow %q", k.Kind, k.Workflow)
+	}
+	return steps.Named(k.Name(), w, cfg.Secrets(), alarm, engine.OnEnd(answer))
+}

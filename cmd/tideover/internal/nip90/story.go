@@ -1,0 +1,152 @@
+package nip90
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+	"github.com/tideover/tideover/retry"
+)
+
+// story returns what happened to a run as the history of its job. It is made of
+// attempts that failed, of all steps, in the order in which they did: what a later
+// look adds comes after what was there.
+func story(i *engine.Info, j *job) *dvm.History {
+	h := &dvm.History{}
+	var first time.Time
+	var running []dvm.Attempt
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		h.MaxRetries = more(h.MaxRetries, s.Policy)
+		for n := range s.Attempts {
+			a := &s.Attempts[n]
+			if first.IsZero() || a.Started.Before(first) {
+				first = a.Started
+			}
+			switch told := tell(a); {
+			case told == nil:
+			case told.Ended.IsZero():
+				running = append(running, *told)
+			default:
+				h.Attempts = append(h.Attempts, *told)
+			}
+		}
+	}
+	slices.SortStableFunc(h.Attempts, func(a, b dvm.Attempt) int { return a.Ended.Compare(b.Ended) })
+	h.Outcome = outcome(i, j)
+	if h.Outcome != nil || len(h.Attempts) == 0 {
+		h.Attempts = append(h.Attempts, running...)
+	}
+	if len(h.Attempts) == 0 && !first.IsZero() {
+		h.Attempts = append(h.Attempts, dvm.Attempt{})
+	}
+	if len(h.Attempts) > 0 {
+		h.Attempts[0].Started = first
+	}
+	return h
+}
+
+// more adds the retries that a policy allows.
+func more(retries int, policy string) int {
+	p, err := retry.Parse(policy)
+	switch {
+	case err != nil:
+		return retries
+	case retries < 0 || p.Attempts == retry.Unlimited:
+		return -1
+	}
+	return retries + max(p.Attempts, 1) - 1
+}
+
+// tell returns an attempt as a customer is told of it, nil if he is not.
+func tell(a *engine.AttemptInfo) *dvm.Attempt {
+	text, _, _ := strings.Cut(a.Error, "\n") // not what a program wrote before it ended, nor the stack of a panic
+	told := &dvm.Attempt{Started: a.Started, Error: text}
+	switch a.Outcome {
+	case "running":
+		return told
+	case "failed":
+		told.TimedOut = strings.HasPrefix(a.Error, timeoutWords) || strings.Contains(a.Error, engine.ErrTimeout.Error())
+		if told.TimedOut {
+			told.Limit = limitIn(a.Error)
+		}
+	case "lost", "released":
+		told.Lost = true
+	default: // it succeeded, or has nothing to say about the next
+		return nil
+	}
+	if a.Ended != nil {
+		told.Ended = *a.Ended
+	}
+	if a.Wait != nil {
+		told.Retry, told.Wait = true, a.Wait.Delay
+	}
+	return told
+}
+
+// limitIn returns the limit that the text of a timeout names, or 0.
+func limitIn(text string) time.Duration {
+	for _, words := range []string{timeoutWords, engine.ErrTimeout.Error() + " after "} {
+		_, rest, ok := strings.Cut(text, words)
+		if !ok {
+			continue
+		}
+		if end := strings.IndexAny(rest, ": \n);,"); end >= 0 {
+			rest = rest[:end]
+		}
+		if d, err := time.ParseDuration(rest); err == nil {
+			return d
+		}
+	}
+	return 0
+}
+
+// outcome returns how the job ended, nil if it has not.
+func outcome(i *engine.Info, j *job) *dvm.Outcome {
+	if i.Ended == nil {
+		return nil
+	}
+	o := &dvm.Outcome{At: *i.Ended}
+	switch i.State {
+	case "succeeded":
+		o.State = dvm.Succeeded
+		o.Content, o.Partial = content(i.Output)
+	case "canceled":
+		o.State = dvm.Cancelled
+	default:
+		o.State = dvm.Failed
+		switch i.Reason {
+		case retry.StopPermanent.String():
+			o.Code = dvm.CodePermanent
+		case retry.StopTimeout.String(), retry.StopTotalTimeout.String():
+			o.Code = dvm.CodeTimeout
+			if j.Nostr.Attempt == 0 {
+				o.Message = timeout{time.Duration(j.Timeout) * time.Second}.Error()
+			}
+		}
+	}
+	return o
+}
+
+// content returns the result of a run as an event can have it. partial says that it
+// is not all.
+func content(output []byte) (text string, partial bool) {
+	text, whole, ok := steps.Text(output)
+	if !ok {
+		text, whole = string(output), true // of several steps
+	}
+	text = strings.TrimRight(strings.ToValidUTF8(text, "\uFFFD"), "\r\n")
+	if len(text) <= nostr.MaxContent {
+		return text, !whole
+	}
+	cut := nostr.MaxContent
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut], true
+}

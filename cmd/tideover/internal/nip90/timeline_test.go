@@ -1,0 +1,276 @@
+package nip90
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+	"github.com/tideover/tideover/retry"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	ourKey      = "0000000000000000000000000000000000000000000000000000000000000001"
+	customerKey = "0000000000000000000000000000000000000000000000000000000000000002"
+)
+
+func load(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{
+		Data: []byte("version: 1\n" + text), Environ: []string{"HOME=/", "NOSTR_KEY=" + ourKey}, Redactor: new(secret.Redactor),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// bench is a service with an engine in memory, whose answers are kept.
+type bench struct {
+	*Service
+	engine  *engine.Engine
+	began   time.Time
+	answers chan []*nostr.Event
+}
+
+// newBench must be called in a bubble.
+func newBench(t *testing.T, section string, attempt engine.Handler) *bench {
+	t.Helper()
+	cfg := load(t, "nip90:\n  key: ${env:NOSTR_KEY}\n  relays: [ws://127.0.0.1:1]\n"+section)
+	offer, err := Plan(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{Service: New(slog.New(slog.DiscardHandler)), began: time.Now(), answers: make(chan []*nostr.Event, 8)}
+	handlers := b.Handlers(attempt)
+	handlers[handlerPublish] = func(_ context.Context, task *engine.Task) ([]byte, error) {
+		var a answer
+		text, err := task.Output(stepSign)
+		if err == nil {
+			err = json.Unmarshal(text, &a)
+		}
+		b.answers <- a.Events
+		return nil, err
+	}
+	var store memlog.Store
+	b.engine, err = engine.Open(t.Context(), engine.Config{
+		Log: store.Open(), Workflows: offer.Workflows(), Handlers: handlers, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Offer(offer, b.engine)
+	return b
+}
+
+// ask starts a job.
+func (b *bench) ask(t *testing.T, task string, tags ...nostr.Tag) *dvm.Request {
+	t.Helper()
+	key, err := nostr.ParseSecretKey(customerKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &nostr.Event{Kind: 5900, CreatedAt: time.Now().Unix(), Content: task, Tags: tags}
+	if err := e.Sign(key); err != nil {
+		t.Fatal(err)
+	}
+	r, err := dvm.Parse(e, dvm.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (jobs{b.Service}).Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// close ends the engine, so that the bubble can end.
+func (b *bench) close(t *testing.T) {
+	t.Helper()
+	if err := b.engine.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// told returns answers as text: when, what, and to which words.
+func (b *bench) told(t *testing.T, list []*nostr.Event) string {
+	t.Helper()
+	var out strings.Builder
+	for _, e := range list {
+		if err := e.Verify(); err != nil {
+			t.Errorf("event %s: %v", e.ID, err)
+		}
+		fmt.Fprintf(&out, "t=%d kind %d %s\n", e.CreatedAt-b.began.Unix(), e.Kind, e.Content)
+		for _, tag := range e.Tags {
+			if tag.Name() == "request" {
+				tag = nostr.Tag{"request", "…"}
+			}
+			text, _ := json.Marshal(tag)
+			fmt.Fprintf(&out, "    %s\n", bytes.ReplaceAll(text, []byte(`\u003c`), []byte("<")))
+		}
+	}
+	return out.String()
+}
+
+// hang waits until it is told to stop.
+func hang(ctx context.Context, _ *engine.Task) ([]byte, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func said(text string) ([]byte, error) { return json.Marshal(map[string]string{"stdout": text + "\n"}) }
+
+const oneKind = "  kinds: {5900: {run: [agent]}}\n"
+
+func TestWhatACustomerIsTold(t *testing.T) {
+	t.Parallel()
+	canceled := func(after time.Duration) func(*testing.T, *bench, *dvm.Request) {
+		return func(t *testing.T, b *bench, r *dvm.Request) {
+			time.Sleep(after)
+			if err := (jobs{b.Service}).Cancel(t.Context(), r.ID, "customer"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		section string
+		tags    []nostr.Tag
+		attempt engine.Handler
+		then    func(*testing.T, *bench, *dvm.Request)
+	}{
+		{name: "success", attempt: func(context.Context, *engine.Task) ([]byte, error) { return said("done <it>") }},
+		{name: "hangs", tags: []nostr.Tag{{"timeout", "2"}}, attempt: hang},
+		{name: "retry then success", attempt: func(_ context.Context, t *engine.Task) ([]byte, error) {
+			if t.Attempt < 3 {
+				return nil, errors.New("read https://user:secret@example.com/path?key=1: refused")
+			}
+			return said("in the end")
+		}},
+		{name: "fails always", section: "  kinds: {5900: {run: [agent], policy: task attempts=2}}\n",
+			attempt: func(context.Context, *engine.Task) ([]byte, error) { return nil, errors.New("no") }},
+		{name: "permanent", attempt: func(context.Context, *engine.Task) ([]byte, error) {
+			return nil, retry.Permanent(errors.New("there is no such thing"))
+		}},
+		{name: "panic", section: "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n",
+			attempt: func(context.Context, *engine.Task) ([]byte, error) { panic("oops") }},
+		{name: "ignores cancellation", section: "  kinds: {5900: {run: [agent], policy: task attempts=2}}\n", tags: []nostr.Tag{{"timeout", "2"}},
+			attempt: func(context.Context, *engine.Task) ([]byte, error) { time.Sleep(4 * time.Second); return said("late") }},
+		{name: "canceled while running", attempt: hang, then: canceled(3 * time.Second)},
+		{name: "canceled while waiting", then: canceled(500 * time.Millisecond),
+			attempt: func(context.Context, *engine.Task) ([]byte, error) { return nil, errors.New("no") }},
+		{name: "total timeout", section: "  kinds: {5900: {run: [agent], timeout-scope: total}}\n", tags: []nostr.Tag{{"timeout", "5"}}, attempt: hang},
+		{name: "timeout above the maximum", tags: []nostr.Tag{{"timeout", "100000"}}, attempt: func(context.Context, *engine.Task) ([]byte, error) { return said("ok") }},
+		{name: "too much output", attempt: func(context.Context, *engine.Task) ([]byte, error) {
+			return json.Marshal(map[string]any{"stdout": "the beginning", "truncated": true})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				if c.section == "" {
+					c.section = oneKind
+				}
+				b := newBench(t, c.section, c.attempt)
+				defer b.close(t)
+				r := b.ask(t, "do it", append(c.tags, nostr.Tag{"i", "some text", "text"})...)
+				if c.then != nil {
+					c.then(t, b, r)
+				}
+				golden(t, c.name, b.told(t, <-b.answers))
+			})
+		})
+	}
+}
+
+func TestAJobIsCanceledInTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, oneKind+"  limits: {workers: 1}\n", hang)
+		defer b.close(t)
+		first, second := b.ask(t, "first"), b.ask(t, "second")
+		time.Sleep(2 * time.Second)
+		for _, r := range []*dvm.Request{second, first} {
+			if err := (jobs{b.Service}).Cancel(t.Context(), r.ID, "customer"); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "canceled "+r.Task, b.told(t, <-b.answers))
+		}
+	})
+}
+
+func TestALateResultIsDroppedAndCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		running := 0
+		b := newBench(t, oneKind, func(context.Context, *engine.Task) ([]byte, error) {
+			if running++; running > 1 {
+				t.Error("two attempts at once")
+			}
+			time.Sleep(time.Minute)
+			running--
+			return said("late")
+		})
+		defer b.close(t)
+		b.ask(t, "slow", nostr.Tag{"timeout", "2"})
+		list := <-b.answers
+		if got := b.late.Load(); got != 4 {
+			t.Errorf("%d late results, want 4", got)
+		}
+		if text := list[len(list)-1].Content; !strings.Contains(text, dvm.CodeTimeout) {
+			t.Errorf("result: %s", text)
+		}
+	})
+}
+
+func TestAJobIsStartedOnceAndOnlyAsManyAsThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, oneKind+"  limits: {workers: 1, queue: 1}\n", hang)
+		defer b.close(t)
+		b.ask(t, "first")
+		r := b.ask(t, "second")
+		if err := (jobs{b.Service}).Start(t.Context(), r); err != nil {
+			t.Errorf("the same again: %v", err)
+		}
+		other := *r
+		other.ID = strings.Repeat("ab", 32)
+		if err := (jobs{b.Service}).Start(t.Context(), &other); !errors.Is(err, dvm.ErrOverloaded) {
+			t.Errorf("a third job: %v, want %v", err, dvm.ErrOverloaded)
+		}
+	})
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
+	}
+}

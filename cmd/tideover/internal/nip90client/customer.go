@@ -1,0 +1,207 @@
+package nip90client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/nostr"
+)
+
+// How long a customer is patient with others.
+const (
+	forOthers = 2 * time.Second         // relays, once one has taken the request
+	forCancel = 5 * time.Second         // a provider that was told to stop
+	pollEvery = 50 * time.Millisecond   // receipts, which do not say when they change
+	answers   = "nip90-request-answers" // the subscription
+)
+
+// ClockSlip is by how much the clock of a provider may be behind: what it says is
+// looked for from so long before it can have been said.
+const ClockSlip = 10 * time.Minute
+
+// Link is what a customer needs of a client of relays.
+type Link interface {
+	// Subscribe subscribes on all relays.
+	Subscribe(name string, since time.Time, filters ...nostr.Filter)
+	// Publish sends an event to all relays, and returns what tells how far it is.
+	Publish(e *nostr.Event) (receipts func() []nostr.Receipt)
+}
+
+// Over returns the link over a client.
+func Over(c *nostr.Client) Link { return overClient{c} }
+
+type overClient struct{ *nostr.Client }
+
+func (o overClient) Publish(e *nostr.Event) func() []nostr.Receipt {
+	return o.Client.Publish(nostr.Result, e).Relays
+}
+
+// Customer waits for the answer to one request. Its functions are called one at a
+// time.
+type Customer struct {
+	Link   Link
+	Inbox  *Inbox // of the answers to the request
+	Key    nostr.SecretKey
+	Wait   time.Duration         // for a result
+	Detach bool                  // no wait for a result
+	Sent   func([]nostr.Receipt) // a relay has taken the request: what each relay said
+	Show   func(*Entry)          // an answer
+	Taken  func()                // the request is being taken back
+
+	talk     Talk
+	answered bool
+	deadline time.Time
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	Ending   Ending
+	Entry    *Entry          // the last answer, if it decided it
+	Receipts []nostr.Receipt // of the request
+}
+
+// Ask publishes the request and waits for its end. When the context ends it takes
+// the request back.
+func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, error) {
+	c.deadline = time.Now().Add(c.Wait)
+	since := time.Unix(request.CreatedAt, 0).Add(-ClockSlip)
+	c.Link.Subscribe(answers, since, Answers(request))
+	receipts := c.Link.Publish(request)
+
+	ending, over := c.deliver(ctx, receipts)
+	out := Outcome{Ending: ending}
+	if !over {
+		c.Sent(receipts())
+		if out.Ending = Detached; !c.Detach {
+			out = c.listen(ctx)
+		}
+	}
+	if out.Ending == Interrupted {
+		if err := c.takeBack(request); err != nil {
+			return out, err
+		}
+	}
+	out.Receipts = receipts()
+	return out, nil
+}
+
+// deliver waits until a relay has taken the request and the others had time to, or
+// until it is known that none will. An answer says as much as a relay's word.
+func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt) (Ending, bool) {
+	var first time.Time
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		pending, taken := count(receipts(), nostr.Pending), count(receipts(), nostr.Acknowledged) > 0 || c.answered
+		if taken && first.IsZero() {
+			first = now
+		}
+		switch {
+		case taken && (pending == 0 || now.Sub(first) >= forOthers):
+			return "", false
+		case pending == 0 || !taken && !now.Before(c.deadline):
+			return NotAccepted, true
+		}
+		select {
+		case <-tick.C:
+		case <-c.Inbox.Arrived():
+			c.answered = true
+		case <-ctx.Done():
+			return Interrupted, true
+		}
+	}
+}
+
+func count(list []nostr.Receipt, s nostr.State) (n int) {
+	for _, r := range list {
+		if r.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+// listen shows the answers until the last.
+func (c *Customer) listen(ctx context.Context) Outcome {
+	if c.answered {
+		pause(ctx, Settle)
+	}
+	for {
+		if out, over := c.take(); over {
+			return out
+		}
+		now := time.Now()
+		failed, until := c.talk.Failed()
+		switch {
+		case ctx.Err() != nil:
+			return Outcome{Ending: Interrupted}
+		case failed != nil && !now.Before(until):
+			return Outcome{Ending: Failed, Entry: failed}
+		case !now.Before(c.deadline):
+			return Outcome{Ending: NoAnswer}
+		}
+		next := c.deadline
+		if failed != nil && until.Before(next) {
+			next = until
+		}
+		timer := time.NewTimer(next.Sub(now))
+		select {
+		case <-c.Inbox.Arrived():
+			pause(ctx, Settle)
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// take shows what has come, as far as the last answer.
+func (c *Customer) take() (Outcome, bool) {
+	list, _ := c.Inbox.Take() // what there was no room for was feedback by the thousand
+	for i := range list {
+		c.Show(&list[i])
+		if ending, over := c.talk.Take(&list[i], time.Now()); over {
+			return Outcome{Ending: ending, Entry: &list[i]}, true
+		}
+	}
+	return Outcome{}, false
+}
+
+// takeBack tells the provider to stop, and waits a moment for it to say that it has.
+func (c *Customer) takeBack(request *nostr.Event) error {
+	e, err := Cancel(request, c.Key, time.Now())
+	if err != nil {
+		return err
+	}
+	c.Taken()
+	c.Link.Publish(e)
+	c.deadline = time.Now().Add(forCancel)
+	c.listen(context.Background())
+	return nil
+}
+
+// pause waits, at most until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Describe says what became of an event at a relay.
+func Describe(r nostr.Receipt) string {
+	if r.Err != nil {
+		return fmt.Sprintf("%s: %v", r.State, r.Err)
+	}
+	return r.State.String()
+}
+
+// Untaken returns the receipts of relays that have not taken an event.
+func Untaken(list []nostr.Receipt) []nostr.Receipt {
+	return slices.DeleteFunc(slices.Clone(list), func(r nostr.Receipt) bool { return r.State == nostr.Acknowledged })
+}

@@ -1,0 +1,95 @@
+package nip90client_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+)
+
+func TestAnInboxGivesEachEventOnceInTheOrderOfTimes(t *testing.T) {
+	t.Parallel()
+	d := newDeal(t)
+	inbox := nip90client.NewInbox(nip90client.Answers(d.request))
+	first, second, result := d.feedback(1, "processing", "one"), d.feedback(2, "processing", "two"), d.result(2, "success", "2")
+	for _, e := range []*nostr.Event{result, second, first, second, result, first} {
+		if err := inbox.Put(e); err != nil {
+			t.Fatalf("Put(%v) = %v", e.ID, err)
+		}
+	}
+	select {
+	case <-inbox.Arrived():
+	default:
+		t.Error("nobody was told that something had arrived")
+	}
+	const want = "feedback processing one; feedback processing two; result success "
+	if got, missed := inbox.Take(); messages(got) != want || missed != 0 {
+		t.Errorf("Take() = %q, %d missed, want %q", messages(got), missed, want)
+	}
+	if got, _ := inbox.Take(); len(got) != 0 {
+		t.Errorf("the second Take() = %q, want nothing", messages(got))
+	}
+	_ = inbox.Put(first)
+	if got, _ := inbox.Take(); len(got) != 0 {
+		t.Errorf("after the same event again Take() = %q, want nothing", messages(got))
+	}
+}
+
+func TestAnInboxTakesOnlyTheWordOfTheProvider(t *testing.T) {
+	t.Parallel()
+	d := newDeal(t)
+	truth := d.result(1, "success", "2")
+	forged, other := *truth, *truth
+	forged.Sig = d.result(1, "success", "3").Sig
+	other.Content = "5"
+	elsewhere := d.result(1, "success", "2")
+	elsewhere.Tags = nostr.Tags{{"e", d.provider.PublicKey()}}
+	if err := elsewhere.Sign(d.provider); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		e    *nostr.Event
+		want error
+	}{
+		{"a signature that is not the author's", &forged, nostr.ErrSignature},
+		{"somebody else who answers", d.by(newKey(t), 6900, 1, "3"), nip90client.ErrUnwanted},
+		{"another request", elsewhere, nip90client.ErrUnwanted},
+		{"another kind", d.answer(6901, 1, "3"), nip90client.ErrUnwanted},
+	} {
+		inbox := nip90client.NewInbox(nip90client.Answers(d.request))
+		if err := inbox.Put(c.e); !errors.Is(err, c.want) {
+			t.Errorf("%s: Put = %v, want %v", c.name, err, c.want)
+		}
+		if err := inbox.Put(truth); err != nil {
+			t.Errorf("%s, and then the truth: Put = %v", c.name, err)
+		}
+		if got, _ := inbox.Take(); len(got) != 1 || got[0].Content != "2" {
+			t.Errorf("%s: Take() = %q, want the truth", c.name, messages(got))
+		}
+	}
+}
+
+func TestAFloodLeavesRoomForTheResult(t *testing.T) {
+	t.Parallel()
+	d := newDeal(t)
+	inbox := nip90client.NewInbox(nip90client.Answers(d.request))
+	inbox.Limit(2, 1)
+	for i := range 3 {
+		if err := inbox.Put(d.feedback(1, "processing", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		if err := inbox.Put(d.result(2, dvm.StatusSuccess, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "feedback processing 0; feedback processing 1; result success "
+	if got, missed := inbox.Take(); messages(got) != want || missed != 2 {
+		t.Errorf("Take() = %q, %d missed; want %q, 2 missed", messages(got), missed, want)
+	}
+}

@@ -1,0 +1,140 @@
+package nip90client
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
+)
+
+// The kinds of requests. A result's is 1000 above that of its request.
+const (
+	MinKind = 5000
+	MaxKind = 5999
+
+	toResult = 1000
+)
+
+// maxTimeout is more than any provider grants, and still a number of seconds that
+// everybody can read.
+const maxTimeout = 24 * time.Hour
+
+// ResultKind returns the kind of the results of requests of the kind.
+func ResultKind(kind int) int { return kind + toResult }
+
+// CheckKind checks that the kind is one of requests.
+func CheckKind(kind int) error {
+	if kind < MinKind || kind > MaxKind {
+		return fmt.Errorf("%d is not %d to %d", kind, MinKind, MaxKind)
+	}
+	return nil
+}
+
+// Param is a parameter of a job.
+type Param struct{ Name, Value string }
+
+// Ask is what a customer wants.
+type Ask struct {
+	Kind     int
+	Provider string        // the public key of who is asked, in hex
+	Task     string        // what is to be done
+	Timeout  time.Duration // of an attempt, whole seconds; 0 leaves it to the provider
+	Inputs   []Input
+	Params   []Param
+	Relays   []string // where the answers are waited for
+}
+
+// Event returns the request, signed. Everything that would make a relay or a
+// provider refuse it is said before it is sent.
+func (a *Ask) Event(key nostr.SecretKey, now time.Time) (*nostr.Event, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	e := &nostr.Event{CreatedAt: now.Unix(), Kind: a.Kind, Tags: a.tags(), Content: a.Task}
+	if len(e.Tags) > nostr.MaxTags {
+		return nil, fmt.Errorf("the request has %d inputs, parameters and other tags; at most %d", len(e.Tags), nostr.MaxTags)
+	}
+	// The limits of providers are narrower than those of relays.
+	if _, err := dvm.Parse(e, dvm.Rules{MaxTimeout: maxTimeout}); err != nil {
+		return nil, fmt.Errorf("the request: %w", err)
+	}
+	if err := e.Sign(key); err != nil {
+		return nil, fmt.Errorf("the request: %w", err)
+	}
+	return e, nil
+}
+
+func (a *Ask) check() error {
+	var errs []error
+	if err := CheckKind(a.Kind); err != nil {
+		errs = append(errs, fmt.Errorf("the kind: %w", err))
+	}
+	switch {
+	case a.Task == "" && len(a.Inputs) == 0:
+		errs = append(errs, errors.New("the task is empty, and there is no input"))
+	case len(a.Task) > nostr.MaxContent:
+		errs = append(errs, fmt.Errorf("the task has %d bytes; at most %d", len(a.Task), nostr.MaxContent))
+	case !utf8.ValidString(a.Task):
+		errs = append(errs, errors.New("the task is not UTF-8"))
+	}
+	if err := CheckTimeout(a.Timeout); err != nil {
+		errs = append(errs, fmt.Errorf("the timeout: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckTimeout checks that a provider can read the timeout, which it does in whole
+// seconds.
+func CheckTimeout(d time.Duration) error {
+	switch {
+	case d == 0:
+		return nil
+	case d < time.Second || d > maxTimeout:
+		return fmt.Errorf("%v is not 1s to %v", d, maxTimeout)
+	case d%time.Second != 0:
+		return fmt.Errorf("%v is not a number of whole seconds", d)
+	}
+	return nil
+}
+
+func (a *Ask) tags() nostr.Tags {
+	tags := nostr.Tags{{"p", a.Provider}}
+	for _, in := range a.Inputs {
+		tags = append(tags, nostr.Tag{"i", in.Data, in.Type})
+	}
+	for _, p := range a.Params {
+		tags = append(tags, nostr.Tag{"param", p.Name, p.Value})
+	}
+	if a.Timeout > 0 {
+		tags = append(tags, nostr.Tag{"timeout", strconv.FormatInt(int64(a.Timeout/time.Second), 10)})
+	}
+	if len(a.Relays) > 0 {
+		tags = append(tags, append(nostr.Tag{"relays"}, a.Relays...))
+	}
+	return tags
+}
+
+// Cancel returns the event that takes a request back.
+func Cancel(request *nostr.Event, key nostr.SecretKey, now time.Time) (*nostr.Event, error) {
+	e := &nostr.Event{
+		CreatedAt: max(now.Unix(), request.CreatedAt), Kind: dvm.KindDelete, Content: "cancelled by the customer",
+		Tags: nostr.Tags{{"e", request.ID}, {"k", strconv.Itoa(request.Kind)}, {"p", request.Tags.Find("p").Value()}},
+	}
+	if err := e.Sign(key); err != nil {
+		return nil, fmt.Errorf("the cancellation: %w", err)
+	}
+	return e, nil
+}
+
+// Answers returns the filter of what is answered to the request.
+func Answers(request *nostr.Event) nostr.Filter {
+	return nostr.Filter{
+		Authors: []string{request.Tags.Find("p").Value()},
+		Kinds:   []int{dvm.KindFeedback, ResultKind(request.Kind)},
+		Tags:    map[string][]string{"e": {request.ID}},
+	}
+}

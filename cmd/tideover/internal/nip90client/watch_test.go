@@ -1,0 +1,50 @@
+package nip90client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/nostr"
+)
+
+func TestWhatAWatchShows(t *testing.T) {
+	t.Parallel()
+	d := newDeal(t)
+	cancel := d.by(d.customer, 5, 3, "", nostr.Tag{"k", "5900"})
+	all := []*nostr.Event{d.request, d.feedback(1, "processing", ""), d.result(2, "success", ""), cancel}
+	for _, c := range []struct {
+		name     string
+		provider string
+		events   []*nostr.Event
+		want     string
+	}{
+		{"everything", "", all, "request feedback result cancel "},
+		{"feedback to what was not shown", "", all[1:], "result cancel "},
+		{"all of a provider", d.provider.PublicKey(), all, "request feedback result cancel "},
+		{"a cancellation that may be for another provider", d.provider.PublicKey(), all[1:], "feedback result "},
+		{"another provider", newKey(t).PublicKey(), all, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &nip90client.Watch{Kinds: []int{5900}, Provider: c.provider}
+				inbox := nip90client.NewInbox(w.Filters()...)
+				for i := range c.events { // the newest first, as relays have it
+					if err := inbox.Put(c.events[len(c.events)-1-i]); err != nil && !errors.Is(err, nip90client.ErrUnwanted) {
+						t.Fatal(err)
+					}
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 2*nip90client.Settle)
+				defer stop()
+				got := ""
+				err := w.Run(ctx, inbox, func(x *nip90client.Entry) error { got += x.Type + " "; return nil }, func(int) {})
+				if err != nil || got != c.want {
+					t.Errorf("shown %q, %v; want %q", got, err, c.want)
+				}
+			})
+		})
+	}
+}
