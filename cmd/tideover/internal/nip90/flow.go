@@ -27,6 +27,7 @@ const (
 	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
 	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
 	maxLost       = 1000 // a server that is restarted often still answers
+	publishers    = 8    // answers that are published at once; others of the server's attempts need their places
 )
 
 // OfJobs reports whether the runs of a workflow are jobs of customers.
@@ -38,7 +39,7 @@ func OfJobs(workflow string) bool {
 func newAnswerFlow() (*engine.Workflow, error) {
 	return engine.NewWorkflow(answerFlow,
 		engine.Call(stepSign, handlerSign, struct{}{}, engine.Policy(signPolicy), engine.MaxLost(maxLost)),
-		engine.Call(stepPublish, handlerPublish, struct{}{}, engine.After(stepSign), engine.Policy(publishPolicy), engine.MaxLost(maxLost)))
+		engine.Call(stepPublish, handlerPublish, struct{}{}, engine.After(stepSign), engine.Policy(publishPolicy), engine.MaxLost(maxLost), engine.Concurrency(publishers)))
 }
 
 // newJobFlow returns the workflow of a kind of job, which ends with an answer.

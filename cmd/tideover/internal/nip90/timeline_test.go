@@ -274,3 +274,35 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
 	}
 }
+
+func TestWhenAnAnswerIsGiven(t *testing.T) {
+	t.Parallel()
+	has, away := nostr.Receipt{Relay: "a", State: nostr.Acknowledged}, nostr.Receipt{Relay: "b", State: nostr.Pending}
+	no := nostr.Receipt{Relay: "c", State: nostr.Refused, Err: errors.New("blocked")}
+	for _, c := range []struct {
+		name     string
+		receipts []nostr.Receipt
+		age      time.Duration
+		given    bool
+		final    bool
+	}{
+		{"every relay has it", []nostr.Receipt{has, has}, 0, true, false},
+		{"one does not want it", []nostr.Receipt{has, no}, 0, true, false},
+		{"one is away", []nostr.Receipt{has, away}, time.Minute, false, false},
+		{"one is away for long", []nostr.Receipt{has, away}, enough, true, false},
+		{"all are away for long", []nostr.Receipt{away, away}, enough, false, false},
+		{"one does not want it and the other is away", []nostr.Receipt{no, away}, enough, false, false},
+		{"nobody wants it", []nostr.Receipt{no, no}, 0, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := judge(c.receipts, c.age)
+			if given := err == nil; given != c.given {
+				t.Errorf("judge: %v, want given: %v", err, c.given)
+			}
+			if final := err != nil && retry.OutcomeOf(err).Class == retry.ClassPermanent; final != c.final {
+				t.Errorf("judge: %v, want final: %v", err, c.final)
+			}
+		})
+	}
+}
