@@ -28,8 +28,8 @@ type Ended struct {
 // A run ends when its outcome is decided. Attempts of one that was canceled, or
 // whose time is over, may still be running then.
 //
-// What counts is the workflow as the process has it in which the run ends, so every
-// process needs it from the beginning: see Config.Workflows.
+// It is part of the definition that a run follows to its end, and so happens also
+// where nobody knows the workflow any more; the run waits as needs-handler then.
 func OnEnd(w *Workflow) Part {
 	return func(b *builder) {
 		switch {
@@ -38,7 +38,9 @@ func OnEnd(w *Workflow) Part {
 		case b.w.onEnd != nil:
 			b.errs = append(b.errs, fmt.Errorf("on end: %q and %q, of which there can be one", b.w.onEnd.Name(), w.Name()))
 		}
-		b.w.onEnd = w
+		if b.w.onEnd = w; w != nil {
+			b.w.def.OnEnd = w.def
+		}
 	}
 }
 
@@ -69,8 +71,9 @@ func (w *Workflow) checkFamily() error {
 
 // heirs are the workflows of which runs are started with the end of another run.
 type heirs struct {
-	onGiveUp, onEnd *Workflow // nil for none
-	ended           []byte    // input of the latter
+	onGiveUp *Workflow           // nil for none
+	onEnd    *machine.Definition // the same
+	ended    []byte              // input of the latter
 }
 
 // heirs returns what is to be started with the record. Their definitions are stored
@@ -84,19 +87,18 @@ func (t *turn) heirs(rec *machine.Record) (h heirs, err error) {
 	if !ok {
 		return h, nil
 	}
-	h.onGiveUp, h.onEnd = t.sh.handlers.followers(run.Def.Name)
-	if rec.Ends != machine.Dead {
-		h.onGiveUp = nil
+	if w := t.sh.handlers.workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
+		h.onGiveUp = w.onGiveUp
 	}
-	if run.HasEnded() {
-		h.onEnd = nil
+	if !run.HasEnded() {
+		h.onEnd = run.Def.OnEnd
 	}
 	if h.onGiveUp != nil {
 		err = t.define(h.onGiveUp.def)
 	}
 	if h.onEnd != nil && err == nil {
 		if h.ended, err = inputOfEnd(run, rec); err == nil {
-			err = t.define(h.onEnd.def)
+			err = t.define(h.onEnd)
 		}
 	}
 	return h, err
@@ -137,7 +139,7 @@ func (t *turn) startHeirs(id machine.ID, h heirs) error {
 	if h.onEnd == nil {
 		return nil
 	}
-	s := &machine.Start{Hash: h.onEnd.def.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
-	_, err := t.start(s, h.onEnd.def)
+	s := &machine.Start{Hash: h.onEnd.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
+	_, err := t.start(s, h.onEnd)
 	return err
 }

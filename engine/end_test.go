@@ -306,6 +306,42 @@ func TestARunOfAReplacedWorkflowEnds(t *testing.T) {
 	})
 }
 
+// TestTheEndOfARunThatNobodyKnowsAnyMore has a process whose program has neither the
+// workflow nor the one that follows, only what does their steps.
+func TestTheEndOfARunThatNobodyKnowsAnyMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan string, 1)
+		gate := make(chan struct{})
+		handlers := map[string]Handler{
+			"work": func(ctx context.Context, _ *Task) ([]byte, error) {
+				select {
+				case <-gate:
+					return []byte("1"), nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			},
+			"tell": func(_ context.Context, task *Task) ([]byte, error) { told <- string(task.Input); return nil, nil },
+		}
+		after := must(NewWorkflow("after", Call("tell", "tell", nil)))
+		work := must(NewWorkflow("work", Call("do", "work", nil), OnEnd(after)))
+		var store memlog.Store
+		e := must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{work}, Handlers: handlers}))
+		run := must(e.Start(t.Context(), work, nil))
+		synctest.Wait()
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e = must(Open(t.Context(), Config{Log: store.Open(), Handlers: handlers}))
+		defer e.Close(context.Background())
+		close(gate)
+		if got := <-told; !strings.Contains(got, run.ID) || !strings.Contains(got, "succeeded") {
+			t.Errorf("told %s, want of %s", got, run.ID)
+		}
+	})
+}
+
 func TestFollowersThatAreWrongAreRefused(t *testing.T) {
 	t.Parallel()
 	step := Step("do", func(context.Context, any) (any, error) { return nil, nil })

@@ -54,21 +54,6 @@ func (r *registry) workflow(name string) *Workflow {
 	return r.workflows[name]
 }
 
-// followers returns the workflows that are started when a run of the named one gives
-// up, and when it ends. Runs of a workflow that was replaced are in progress still,
-// and end.
-func (r *registry) followers(workflow string) (onGiveUp, onEnd *Workflow) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if w := r.workflows[workflow]; w != nil {
-		onGiveUp = w.onGiveUp
-	}
-	if w := r.known[workflow]; w != nil {
-		onEnd = w.onEnd
-	}
-	return onGiveUp, onEnd
-}
-
 // limits returns how many runs of a workflow, and how many attempts of a step,
 // there may be at once. 0 means any number.
 func (r *registry) limits(workflow, step string) (runs, attempts int) {

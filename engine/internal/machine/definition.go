@@ -22,6 +22,7 @@ type Definition struct {
 	Name    string        `json:"name"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // of a run; 0 means none
 	Steps   []Step        `json:"steps"`
+	OnEnd   *Definition   `json:"on_end,omitempty"` // of which a run is started when one of this ends; nil for none
 
 	hash     Hash
 	text     []byte
@@ -85,6 +86,11 @@ func (d *Definition) Prepare() error {
 	}
 	if at := d.cycle(); at != "" {
 		return fmt.Errorf("step %q: needs itself, by way of others", at)
+	}
+	if d.OnEnd != nil && d.OnEnd.text == nil {
+		if err := d.OnEnd.Prepare(); err != nil {
+			return fmt.Errorf("on end: %w", err)
+		}
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
