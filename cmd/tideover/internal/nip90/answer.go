@@ -1,6 +1,7 @@
 package nip90
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
@@ -41,10 +43,7 @@ func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if err := json.Unmarshal(t.Input, &end); err != nil {
 		return nil, retry.Permanent(fmt.Errorf("input of the run: %w", err))
 	}
-	set, e := s.serving()
-	if set == nil {
-		return nil, errNotServed
-	}
+	_, e := s.serving()
 	i, err := e.Get(ctx, end.Run)
 	if err != nil {
 		return nil, err
@@ -54,17 +53,46 @@ func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, retry.Permanent(err)
 	}
 	if i.Key == "" || i.Key != keyPrefix+j.ID {
-		return json.Marshal(answer{Events: []*nostr.Event{}}) // done again by hand: its customer has an answer
+		return encode(answer{Events: []*nostr.Event{}}) // done again by hand: its customer has an answer
 	}
+	key, err := s.keyOf(j)
+	if err != nil {
+		return nil, err
+	}
+	text, err := compose(key, j, story(i, j))
+	if err == nil && len(text) > steps.MaxPayload {
+		text, err = compose(key, j, tooLarge(i))
+	}
+	return text, err
+}
+
+// compose returns the signed answer as it is recorded.
+func compose(key nostr.SecretKey, j *job, h *dvm.History) ([]byte, error) {
 	a := answer{Request: j.ID, Events: []*nostr.Event{}}
-	list := dvm.Answers(j.request(), story(i, j))
+	list := dvm.Answers(j.request(), h)
 	for k := range list {
-		if err := list[k].Sign(set.key); err != nil {
+		if err := list[k].Sign(key); err != nil {
 			return nil, retry.Permanent(err)
 		}
 		a.Events = append(a.Events, &list[k])
 	}
-	return json.Marshal(a)
+	return encode(a)
+}
+
+// tooLarge is the history of a job whose answer can't be recorded.
+func tooLarge(i *engine.Info) *dvm.History {
+	return &dvm.History{Outcome: &dvm.Outcome{State: dvm.Failed, At: *i.Ended, Code: dvm.CodePermanent, Message: "The result is too large"}}
+}
+
+// encode returns JSON that is no larger than it must be.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, retry.Permanent(err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // publish gives relays the answer, until all have it that want it. It is the same
@@ -85,18 +113,39 @@ func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if client == nil {
 		return nil, errNotServed
 	}
-	d := client.Publish(nostr.Result, a.Events...)
-	if reachable(client) { // otherwise a place is better used by others; the outbox has it
-		ctx, cancel := context.WithTimeout(ctx, publishTime)
-		defer cancel()
-		_ = d.Wait(ctx) // the receipts say more
+	last := len(a.Events) - 1
+	if a.Events[last].Kind != dvm.KindFeedback {
+		client.Publish(nostr.Result, a.Events[:last]...) // a relay that does not want it may still want the result
+		a.Events = a.Events[last:]
 	}
+	d := client.Publish(nostr.Result, a.Events...)
+	s.await(ctx, client, d)
 	return judge(d.Relays(), time.Since(t.Created))
 }
 
-// reachable reports whether there is a link to a relay.
-func reachable(c *nostr.Client) bool {
-	return slices.ContainsFunc(c.Status(), func(r nostr.RelayStatus) bool { return r.Up })
+// await waits for the relays that can be reached. The others have it in their outbox,
+// and are asked later: until then the place is better used by others.
+func (s *Service) await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
+	ctx, cancel := context.WithTimeout(ctx, publishTime)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for pending(client.Status(), d.Relays()) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pending reports whether a relay that is up has yet to answer.
+func pending(status []nostr.RelayStatus, receipts []nostr.Receipt) bool {
+	up := map[string]bool{}
+	for _, r := range status {
+		up[r.URL] = r.Up
+	}
+	return slices.ContainsFunc(receipts, func(r nostr.Receipt) bool { return r.State == nostr.Pending && up[r.Relay] })
 }
 
 // judge says whether the answer is given: every relay has it or does not want it, or

@@ -2,6 +2,9 @@ package nip90
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -48,18 +51,26 @@ func (s *Service) feedback(ctx context.Context, client *nostr.Client, run string
 		return
 	}
 	i, err := e.Get(ctx, run)
-	if err != nil || i.Finished() {
-		return // the answer has it all
+	if err != nil {
+		return
+	}
+	if i.Ended != nil {
+		s.leave(run) // the answer has it all
+		return
 	}
 	j, err := readJob(i.Input)
-	if err != nil || i.Key == "" || i.Key != keyPrefix+j.ID {
+	if err != nil || !asked(i, j) {
 		return
+	}
+	key, err := s.keyOf(j)
+	if err != nil {
+		return // the answer says so
 	}
 	s.enter(run, &active{request: j.ID, customer: j.Customer, created: j.Nostr.Created})
 	list := dvm.Answers(j.request(), story(i, j))
 	var fresh []*nostr.Event
 	for k := s.told(run, len(list)); k < len(list); k++ {
-		if err := list[k].Sign(set.key); err != nil {
+		if err := list[k].Sign(key); err != nil {
 			s.log.Error("feedback can't be signed", "run", run, "error", err)
 			return
 		}
@@ -68,6 +79,42 @@ func (s *Service) feedback(ctx context.Context, client *nostr.Client, run string
 	if len(fresh) > 0 {
 		client.Publish(nostr.Progress, fresh...)
 	}
+}
+
+// asked reports whether a customer waits for the run: it is not one that somebody has
+// started or put back to work by hand, whose customer has an answer.
+func asked(i *engine.Info, j *job) bool {
+	again := slices.ContainsFunc(i.Notes, func(n engine.Note) bool { return n.What == "retried" })
+	return !again && i.Key != "" && i.Key == keyPrefix+j.ID
+}
+
+// recount finds jobs whose end nobody has seen, until the context ends: while nothing
+// was offered, or when events were missed.
+func (s *Service) recount(ctx context.Context) {
+	tick := time.NewTicker(recountEvery)
+	defer tick.Stop()
+	for {
+		_, e := s.serving()
+		for _, run := range s.known() {
+			if i, err := e.Get(ctx, run); err == nil && i.Ended != nil || errors.Is(err, engine.ErrNotFound) {
+				s.leave(run)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+const recountEvery = 30 * time.Second
+
+// known returns the runs that are taken to go on.
+func (s *Service) known() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.jobs))
 }
 
 // told returns how many events of a run were published, and takes note that now so

@@ -27,7 +27,7 @@ const (
 	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
 	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
 	maxLost       = 1000 // a server that is restarted often still answers
-	publishers    = 8    // answers that are published at once; others of the server's attempts need their places
+	publishers    = 16   // answers that are published at once; others of the server's attempts need their places
 )
 
 // OfJobs reports whether the runs of a workflow are jobs of customers.

@@ -1,7 +1,6 @@
 package nip90
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -26,21 +25,22 @@ type job struct {
 
 // origin is what is only of interest for the answers.
 type origin struct {
-	Created time.Time     `json:"created"`
-	Relay   string        `json:"relay,omitempty"`
-	Clamped bool          `json:"clamped,omitempty"`
-	Event   *nostr.Event  `json:"event,omitempty"`      // unless it is too large to be repeated
-	Attempt time.Duration `json:"attempt_ns,omitempty"` // limit of an attempt; 0 means that the timeout is the run's
+	Provider string        `json:"provider"` // whom the customer asked: our public key at that time
+	Created  time.Time     `json:"created"`
+	Relay    string        `json:"relay,omitempty"`
+	Clamped  bool          `json:"clamped,omitempty"`
+	Event    *nostr.Event  `json:"event,omitempty"`      // unless it is too large to be repeated
+	Attempt  time.Duration `json:"attempt_ns,omitempty"` // limit of an attempt; 0 means that the timeout is the run's
 }
 
 // keepEvent is the size of a request that is repeated in its result.
 const keepEvent = 16 << 10
 
-func newJob(r *dvm.Request, perAttempt bool) *job {
+func newJob(r *dvm.Request, provider string, perAttempt bool) *job {
 	j := &job{
 		ID: r.ID, Kind: r.Kind, Customer: r.Customer, Task: r.Task, Inputs: r.Inputs, Params: map[string][]string{},
 		Output: r.Output, Timeout: int64(r.Timeout / time.Second),
-		Nostr: origin{Created: r.Created, Relay: r.Relay, Clamped: r.Clamped},
+		Nostr: origin{Provider: provider, Created: r.Created, Relay: r.Relay, Clamped: r.Clamped},
 	}
 	if r.Event != nil && len(r.Event.AppendJSON(nil)) <= keepEvent {
 		j.Nostr.Event = r.Event
@@ -59,13 +59,7 @@ func newJob(r *dvm.Request, perAttempt bool) *job {
 
 // encode returns what is stored.
 func (j *job) encode() (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // which would make it larger
-	if err := enc.Encode(j); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return encode(j)
 }
 
 // readJob reads the input of a run.

@@ -36,7 +36,7 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 		return dvm.ErrOverloaded
 	}
 	k := set.kinds[r.Kind]
-	input, err := newJob(r, !k.Total).encode()
+	input, err := newJob(r, set.key.PublicKey(), !k.Total).encode()
 	if err != nil {
 		return err
 	}

@@ -25,10 +25,11 @@ type Service struct {
 
 	mu       sync.Mutex
 	engine   *engine.Engine
-	set      *setup        // nil for none
-	changed  chan struct{} // closed when links have to be made anew
-	link     *nostr.Client // nil while there is none
-	provider *dvm.Provider // the same
+	set      *setup                     // nil for none
+	keys     map[string]nostr.SecretKey // that jobs may have been asked of, by public key
+	changed  chan struct{}              // closed when links have to be made anew
+	link     *nostr.Client              // nil while there is none
+	provider *dvm.Provider              // the same
 
 	jobs map[string]*active // that go on, by run
 	runs map[string]string  // of them, by request
@@ -37,7 +38,7 @@ type Service struct {
 
 // New returns a service that offers nothing yet.
 func New(log *slog.Logger) *Service {
-	return &Service{log: log, changed: make(chan struct{}), jobs: map[string]*active{}, runs: map[string]string{}}
+	return &Service{log: log, changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}, jobs: map[string]*active{}, runs: map[string]string{}}
 }
 
 // Handlers returns what does the work of jobs, an attempt at a time, and of answers.
@@ -53,6 +54,9 @@ func (s *Service) Offer(o Offer, e *engine.Engine) {
 	defer s.mu.Unlock()
 	same := s.set != nil && o.set != nil && s.set.text == o.set.text
 	s.set, s.engine = o.set, e
+	if o.set != nil {
+		s.keys[o.set.key.PublicKey()] = o.set.key
+	}
 	if !same {
 		close(s.changed)
 		s.changed = make(chan struct{})
@@ -64,6 +68,18 @@ func (s *Service) serving() (*setup, *engine.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set, s.engine
+}
+
+// keyOf returns the key that a job was asked of, which may be that of an earlier
+// configuration: its customer believes nobody else.
+func (s *Service) keyOf(j *job) (nostr.SecretKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, ok := s.keys[j.Nostr.Provider]
+	if !ok {
+		return key, fmt.Errorf("the job was asked of %s, whose key is not configured any more: only it can answer", nostr.Npub(j.Nostr.Provider))
+	}
+	return key, nil
 }
 
 func (s *Service) client() *nostr.Client {
@@ -120,6 +136,7 @@ func (s *Service) serve(ctx context.Context, set *setup) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = client.Run(links) }) // it never ran before
 	parts.Go(func() { s.follow(ctx, client) })
+	parts.Go(func() { s.recount(ctx) })
 	_ = provider.Run(ctx) // the same
 	flush, done := context.WithTimeout(links, flushTime)
 	defer done()

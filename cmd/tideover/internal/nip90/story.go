@@ -70,11 +70,10 @@ func tell(a *engine.AttemptInfo) *dvm.Attempt {
 	switch a.Outcome {
 	case "running":
 		return told
+	case "late": // the run had ended before it did
+		return &dvm.Attempt{Started: a.Started}
 	case "failed":
-		told.TimedOut = strings.HasPrefix(a.Error, timeoutWords) || strings.Contains(a.Error, engine.ErrTimeout.Error())
-		if told.TimedOut {
-			told.Limit = limitIn(a.Error)
-		}
+		told.Limit, told.TimedOut = timedOut(a.Error)
 	case "lost", "released":
 		told.Lost = true
 	default: // it succeeded, or has nothing to say about the next
@@ -89,21 +88,21 @@ func tell(a *engine.AttemptInfo) *dvm.Attempt {
 	return told
 }
 
-// limitIn returns the limit that the text of a timeout names, or 0.
-func limitIn(text string) time.Duration {
+// timedOut reports whether an attempt failed because its time was over, and which
+// time that was; 0 if it is not said. What a program writes comes later in the text.
+func timedOut(text string) (limit time.Duration, ok bool) {
 	for _, words := range []string{timeoutWords, engine.ErrTimeout.Error() + " after "} {
-		_, rest, ok := strings.Cut(text, words)
-		if !ok {
+		rest, found := strings.CutPrefix(text, words)
+		if !found {
 			continue
 		}
 		if end := strings.IndexAny(rest, ": \n);,"); end >= 0 {
 			rest = rest[:end]
 		}
-		if d, err := time.ParseDuration(rest); err == nil {
-			return d
-		}
+		limit, _ = time.ParseDuration(rest)
+		return limit, true
 	}
-	return 0
+	return 0, false
 }
 
 // outcome returns how the job ended, nil if it has not.
@@ -115,7 +114,7 @@ func outcome(i *engine.Info, j *job) *dvm.Outcome {
 	switch i.State {
 	case "succeeded":
 		o.State = dvm.Succeeded
-		o.Content, o.Partial = content(i.Output)
+		o.Content, o.Partial = content(i)
 	case "canceled":
 		o.State = dvm.Cancelled
 	default:
@@ -133,20 +132,34 @@ func outcome(i *engine.Info, j *job) *dvm.Outcome {
 	return o
 }
 
-// content returns the result of a run as an event can have it. partial says that it
-// is not all.
-func content(output []byte) (text string, partial bool) {
-	text, whole, ok := steps.Text(output)
-	if !ok {
-		text, whole = string(output), true // of several steps
+// content returns what a run has to say as an event can have it: the output of the
+// steps that no other needs, and nothing else that was kept of them. partial says that
+// it is not all.
+func content(i *engine.Info) (text string, partial bool) {
+	said := map[string]string{}
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if isNeeded(i, s.Name) {
+			continue
+		}
+		out, whole, _ := steps.Text(s.Output)
+		text, partial = strings.TrimRight(strings.ToValidUTF8(out, "\uFFFD"), "\r\n"), partial || !whole
+		said[s.Name] = text
 	}
-	text = strings.TrimRight(strings.ToValidUTF8(text, "\uFFFD"), "\r\n")
+	if len(said) > 1 {
+		all, _ := encode(said) // strings
+		text = string(all)
+	}
 	if len(text) <= nostr.MaxContent {
-		return text, !whole
+		return text, partial
 	}
 	cut := nostr.MaxContent
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
 	return text[:cut], true
+}
+
+func isNeeded(i *engine.Info, step string) bool {
+	return slices.ContainsFunc(i.Steps, func(s engine.StepInfo) bool { return slices.Contains(s.Needs, step) })
 }
