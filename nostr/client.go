@@ -88,8 +88,9 @@ func (c *Client) Unsubscribe(name string) {
 // answer to it all the same.
 //
 // Progress is dropped after five minutes, and the oldest of it when an outbox is
-// full. A result is never dropped; if there is no room for it, the relay's part of
-// the Delivery is ErrFull.
+// full; so is a refusal when there is no progress left to drop. A result is never
+// dropped; if there is no room for it, the relay's part of the Delivery is ErrFull.
+// Published again, an event that was dropped goes before those after it.
 func (c *Client) Publish(class Class, events ...*Event) *Delivery {
 	letters := make([]letter, len(events))
 	var errs []error

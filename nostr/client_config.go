@@ -29,7 +29,8 @@ type ClientConfig struct {
 	// It runs where the relay is read: while it works, the relay waits, and if it
 	// takes longer than PingTimeout the link may be taken for dead. An error says
 	// that the relay should not have sent the event; a relay that does that more
-	// than 100 times in a minute is left alone for five minutes. Nil: no events.
+	// than 100 times in a minute is left alone for five minutes, and not asked again
+	// for what it had. Nil: no events.
 	Handle func(relay string, e *Event) error
 
 	// Stored is told, once for each time that a relay was asked, that all stored

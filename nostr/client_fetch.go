@@ -23,6 +23,14 @@ var errTooMuch = errors.New("the answer is too big; ask for less")
 // error names the relays that did not answer, or not fully; what there is is
 // returned beside it.
 func (c *Client) Fetch(ctx context.Context, filters ...Filter) ([]*Event, error) {
+	return c.FetchSoon(ctx, 0, filters...)
+}
+
+var errGrace = errors.New("another relay has answered, and this one took too long")
+
+// FetchSoon is Fetch for whom one relay is nearly enough: when the first has
+// answered, the others are waited for so long. 0 means until the context ends.
+func (c *Client) FetchSoon(ctx context.Context, grace time.Duration, filters ...Filter) ([]*Event, error) {
 	a := newAnswer(c.Relays())
 	c.mu.Lock()
 	s := c.newStanding("fetch", time.Time{}, filters)
@@ -30,21 +38,22 @@ func (c *Client) Fetch(ctx context.Context, filters ...Filter) ([]*Event, error)
 	for _, r := range c.relays {
 		r.ask(s, a)
 	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
+	gaveUp := a.wait(ctx, grace)
+	if gaveUp != nil {
 		for _, r := range c.relays {
 			r.forget(a)
 		}
 	}
-	return a.result(context.Cause(ctx))
+	return a.result(gaveUp)
 }
 
 // answer gathers what relays answer to a question.
 type answer struct {
-	done chan struct{} // closed when no relay is left
+	done  chan struct{} // closed when no relay is left
+	first chan struct{} // closed when one has answered
 
 	mu     sync.Mutex
+	began  bool     // one has
 	left   []string // relays that have not answered
 	ids    map[string]bool
 	events []*Event
@@ -54,7 +63,31 @@ type answer struct {
 }
 
 func newAnswer(relays []string) *answer {
-	return &answer{done: make(chan struct{}), left: relays, ids: map[string]bool{}}
+	return &answer{done: make(chan struct{}), first: make(chan struct{}), left: relays, ids: map[string]bool{}}
+}
+
+// wait waits for the relays, and returns why it did not wait for all of them.
+func (a *answer) wait(ctx context.Context, grace time.Duration) error {
+	var over <-chan time.Time
+	if grace > 0 {
+		select {
+		case <-a.first:
+		case <-a.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-a.done:
+		return nil
+	case <-over:
+		return errGrace
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // add takes an event. An error says that it is not a good one.
@@ -99,8 +132,12 @@ func (a *answer) finish(relay string, err error) {
 		return
 	}
 	a.left = slices.Delete(a.left, i, i+1)
-	if err != nil {
+	switch {
+	case err != nil:
 		a.errs = append(a.errs, fmt.Errorf("fetch from %s: %w", relay, err))
+	case !a.began:
+		a.began = true
+		close(a.first)
 	}
 	if len(a.left) == 0 {
 		close(a.done)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
@@ -67,6 +68,40 @@ func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
 				t.Errorf("Fetch: %v, want nothing about the relay that answered", err)
 			}
 		})
+	}
+}
+
+func TestFetchSoonDoesNotWaitForThoseThatAreSlow(t *testing.T) {
+	t.Parallel()
+	good, slow := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
+	good.Inject(note(t, "1"))
+	c := client(t, nil, good, slow)
+	run(t, c)
+	got, err := c.FetchSoon(soon(t), time.Millisecond, nostr.Filter{Kinds: []int{7000}})
+	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "fetch from "+slow.URL()+": no answer: another relay has") {
+		t.Errorf("FetchSoon: %d events, %v, want 1 and a word about the slow one", len(got), err)
+	}
+	until(t, "the question is withdrawn", func() bool { return received(slow, nostr.TypeClose) == 1 })
+}
+
+func TestFetchSoonWaitsForTheFirstThatAnswers(t *testing.T) {
+	t.Parallel()
+	away := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{CloseReq: "blocked: no"}))
+	silent := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
+	c := client(t, nil, away, silent)
+	run(t, c)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	until(t, "both are up", func() bool { return c.Status()[0].Up && c.Status()[1].Up })
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.FetchSoon(ctx, time.Nanosecond, nostr.Filter{Kinds: []int{7000}})
+		done <- err
+	}()
+	until(t, "both were asked", func() bool { return len(asked(away)) == 1 && len(asked(silent)) == 1 })
+	cancel() // a refusal is no answer: nothing else ends it
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("FetchSoon: %v, want it canceled", err)
 	}
 }
 

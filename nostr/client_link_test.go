@@ -87,16 +87,34 @@ func TestGarbageIsCountedAndDropped(t *testing.T) {
 	}
 }
 
-func TestAFrameThatIsTooBigEndsTheLink(t *testing.T) {
+func TestAFrameThatIsTooBigIsSkipped(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	var box inbox
+	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle = box.handle }, r)
+	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
+	run(t, c)
+	until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
+	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-13) + `"]`) // as big as it may be
+	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-12) + `"]`)
+	r.Raw(`["NOTICE","` + strings.Repeat("x", 7<<20) + `"]`)
+	r.Inject(note(t, "job"))
+	until(t, "the job arrives", func() bool { return box.has("job") })
+	if got := c.Status()[0]; got.Oversized != 2 || got.Links != 1 || got.BadFrames != 0 {
+		t.Errorf("Status: %+v, want 2 oversized, 1 link", got)
+	}
+}
+
+func TestAFrameWithoutEndEndsTheLink(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	c := client(t, nil, r)
 	run(t, c)
 	until(t, "up", func() bool { return c.Status()[0].Up })
-	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame) + `"]`)
+	r.Raw(`["NOTICE","` + strings.Repeat("x", 8<<20) + `"]`)
 	until(t, "another link", func() bool { return c.Status()[0].Links == 2 })
-	if got := c.Status()[0].Oversized; got != 1 {
-		t.Errorf("Status: %d oversized, want 1", got)
+	if got := c.Status()[0]; got.Oversized != 1 || !strings.Contains(got.Error, "does not end") {
+		t.Errorf("Status: %+v, want 1 oversized", got)
 	}
 	wait(t, c.Publish(nostr.Result, note(t, "1")))
 }

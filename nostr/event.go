@@ -299,7 +299,8 @@ type wireEvent struct {
 	Sig       *string     `json:"sig"`
 }
 
-// UnmarshalJSON reads an event that has all its fields. It does not verify it.
+// UnmarshalJSON reads an event that has all its fields. It does not verify it, nor
+// does it look at the limits: an event beyond them is still one.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var w wireEvent
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -312,9 +313,6 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		if missing {
 			return fmt.Errorf("%w: %s is missing", ErrShape, name)
 		}
-	}
-	if len(w.Tags) > MaxTags {
-		return fmt.Errorf("%w: tags: there are %d, at most %d", ErrShape, len(w.Tags), MaxTags)
 	}
 	tags := make(Tags, len(w.Tags))
 	for i, t := range w.Tags {

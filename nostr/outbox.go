@@ -22,15 +22,18 @@ type Class uint8
 // The classes.
 const (
 	Progress Class = iota // may be dropped, the oldest first: what it says is soon said better
+	Refusal               // the same, but after all progress: it is about work that nobody does
 	Result                // is kept until the relay has it or has refused it
 )
 
 const (
-	keepProgress  = 5 * time.Minute // after that progress is no news
+	keepProgress  = 5 * time.Minute // after that progress, or a refusal, is no news
 	maxBytes      = 32 << 20        // of all events that wait for a relay
 	rememberAcks  = 1024            // events on the relay, by which a repetition is known
 	maxUnanswered = 3               // in a row on one link, before it is not believed any more
 	maxUnclear    = 5               // answers to an event that say no and not why
+	maxErrors     = 10              // answers to an event that say "error"; or "rate-limited", and for an hour
+	maxThrottled  = time.Hour
 )
 
 // outbox holds what a relay has not acknowledged yet, in order. It sends one event
@@ -87,29 +90,52 @@ func (o *outbox) add(class Class, letters []letter, now time.Time) ([]*item, err
 		}
 		return nil, ErrFull
 	}
-	o.keepAsResults(class, items)
-	o.queue = append(o.queue, fresh...)
+	o.keepAs(class, items)
+	o.enqueue(items)
 	return items, nil
 }
 
-// keepAsResults raises queued progress that is published again as a result.
-func (o *outbox) keepAsResults(class Class, items []*item) {
+// keepAs raises queued progress that is published again as something better.
+func (o *outbox) keepAs(class Class, items []*item) {
 	for _, it := range items {
 		it.class = max(it.class, class)
 	}
 }
 
-// makeRoom drops old progress if that makes enough room, and nothing if not.
+// enqueue puts the fresh ones of a batch at the end of the queue, or before what
+// follows them in the batch and is in the queue already: progress that was dropped
+// and is published again with the end of its job should not be news after what came
+// later. What was sent keeps its place.
+func (o *outbox) enqueue(batch []*item) {
+	at, first := len(o.queue), 0
+	if len(o.queue) > 0 && !o.queue[0].sent.IsZero() {
+		first = 1
+	}
+	for _, it := range slices.Backward(batch) {
+		i := slices.Index(o.queue, it)
+		switch {
+		case i >= 0:
+			at = max(min(at, i), first)
+		case o.byID[it.id] == it:
+			o.queue = slices.Insert(o.queue, at, it)
+		}
+	}
+}
+
+// makeRoom drops old progress, and then refusals, if that makes enough room, and
+// nothing if not.
 func (o *outbox) makeRoom(fresh []*item) bool {
 	count, size := len(o.queue)+len(fresh), weight(o.queue)+weight(fresh)
 	var old []*item
-	for i, it := range o.queue {
-		if count <= o.limit && size <= maxBytes {
-			break
-		}
-		if it.class == Progress && !(i == 0 && o.inFlight) {
-			old = append(old, it)
-			count, size = count-1, size-len(it.frame)
+	for _, class := range []Class{Progress, Refusal} {
+		for i, it := range o.queue {
+			if count <= o.limit && size <= maxBytes {
+				break
+			}
+			if it.class == class && !(i == 0 && o.inFlight) {
+				old = append(old, it)
+				count, size = count-1, size-len(it.frame)
+			}
 		}
 	}
 	if count > o.limit || size > maxBytes {
@@ -130,7 +156,7 @@ func weight(items []*item) (n int) {
 	return n
 }
 
-// expire drops progress that is no news any more. What is in flight is not
+// expire drops what is no news any more. What is in flight is not
 // dropped: its answer is near.
 func (o *outbox) expire(now time.Time) {
 	for it := o.oldest(); it != nil && now.Sub(it.added) >= keepProgress; it = o.oldest() {
@@ -138,7 +164,7 @@ func (o *outbox) expire(now time.Time) {
 	}
 }
 
-// nextExpiry returns when progress will be too old; zero for never.
+// nextExpiry returns when something will be too old; zero for never.
 func (o *outbox) nextExpiry() time.Time {
 	if it := o.oldest(); it != nil {
 		return it.added.Add(keepProgress)
@@ -146,14 +172,14 @@ func (o *outbox) nextExpiry() time.Time {
 	return time.Time{}
 }
 
-// oldest returns the progress to drop first, nil if there is none.
-func (o *outbox) oldest() *item {
+// oldest returns what gets too old first, nil if nothing does.
+func (o *outbox) oldest() (oldest *item) {
 	for i, it := range o.queue {
-		if it.class == Progress && !(i == 0 && o.inFlight) {
-			return it
+		if it.class < Result && !(i == 0 && o.inFlight) && (oldest == nil || it.added.Before(oldest.added)) {
+			oldest = it
 		}
 	}
-	return nil
+	return oldest
 }
 
 func (o *outbox) drop(it *item, why error) {

@@ -22,9 +22,9 @@ func (o *outbox) answered(m *Message, now time.Time) (wantsAuth bool) {
 		o.inFlight, o.held = false, true
 		return true
 	case prefix == prefixRate:
-		o.again(m.Text, now, retry.ClassThrottled)
+		o.throttled(it, m.Text, now)
 	case prefix == prefixError:
-		o.again(m.Text, now, retry.ClassTransient)
+		o.failed(it, m.Text, now)
 	case isRefusal(prefix):
 		o.refuse(it, m.Text)
 	default:
@@ -42,9 +42,30 @@ func (o *outbox) head(id string) *item {
 	return nil
 }
 
-// unclear handles an answer that does not say why. It may be an error that
-// passes; but were it tried for ever, it would keep everything behind it from the
-// relay.
+// failed handles an answer that says that something went wrong. It may be the
+// event: were it tried for ever, it would keep everything behind it from the relay.
+func (o *outbox) failed(it *item, text string, now time.Time) {
+	if it.errors++; it.errors >= maxErrors {
+		o.refuse(it, text)
+		return
+	}
+	o.again(text, now, retry.ClassTransient)
+}
+
+// throttled handles an answer that says that we are too fast. That is about us and
+// not about the event, unless it stays so however long we wait.
+func (o *outbox) throttled(it *item, text string, now time.Time) {
+	if it.throttled == 0 {
+		it.slowed = now
+	}
+	if it.throttled++; it.throttled >= maxErrors && now.Sub(it.slowed) >= maxThrottled {
+		o.refuse(it, text)
+		return
+	}
+	o.again(text, now, retry.ClassThrottled)
+}
+
+// unclear handles an answer that does not say why. It may be an error that passes.
 func (o *outbox) unclear(it *item, text string, now time.Time) {
 	if it.unclear++; it.unclear >= maxUnclear {
 		o.refuse(it, text)

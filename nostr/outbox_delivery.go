@@ -66,6 +66,10 @@ type item struct {
 	added   time.Time
 	sent    time.Time // last; zero for never
 	unclear int       // answers
+	errors  int       // the same
+
+	throttled int       // the same
+	slowed    time.Time // by the first of them
 
 	done  chan struct{}
 	state State

@@ -13,8 +13,10 @@ import (
 )
 
 var (
-	errFlood = errors.New("too many events that the relay should not have sent")
-	errDown  = errors.New("the link is down")
+	errFlood   = errors.New("too many events that the relay should not have sent")
+	errGarbage = errors.New("too much that is not a message, or that nobody asked for")
+	errEndless = errors.New("a message does not end")
+	errDown    = errors.New("the link is down")
 )
 
 type linkPhase uint8
@@ -45,11 +47,12 @@ type relay struct {
 	auth    auth
 	subs    []*subscription
 	outbox  outbox
-	bad     offences
+	bad     offences // events that it should not have sent
+	garbage offences // what is no message, or for nobody
 	counts  relayCounts
 }
 
-type relayCounts struct{ links, frames, oversized, events, unknown int }
+type relayCounts struct{ links, frames, oversized, unfit, events, unknown int }
 
 func newRelay(a address, cfg *ClientConfig, random func() uint64) *relay {
 	newPace := func(p retry.Policy) pace { return pace{policy: p, random: random} }
@@ -61,6 +64,7 @@ func newRelay(a address, cfg *ClientConfig, random func() uint64) *relay {
 		pace:   newPace(cfg.Reconnect),
 		auth:   auth{key: cfg.Key, relay: a.url, timeout: cfg.OKTimeout},
 		outbox: newOutbox(cfg.Outbox, cfg.OKTimeout, newPace(cfg.Resend)),
+		bad:    newOffences(maxOffences), garbage: newOffences(maxGarbage),
 	}
 }
 

@@ -79,30 +79,8 @@ func (r *relay) dial(ctx context.Context) (*websocket.Conn, error) {
 		}
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	conn.SetReadLimit(MaxFrame)
+	conn.SetReadLimit(maxSkipped)
 	return conn, nil
-}
-
-// read takes what the relay sends. Events are handled here, so that a relay that
-// sends faster than they can be is slowed down by its own socket.
-func (r *relay) read(ctx context.Context, conn *websocket.Conn) error {
-	for {
-		kind, data, err := conn.Read(ctx)
-		now := time.Now()
-		if err != nil {
-			r.countOversized(err)
-			return fmt.Errorf("read: %w", err)
-		}
-		r.touch(now)
-		m, err := ParseRelayMessage(data)
-		if kind != websocket.MessageText || err != nil {
-			r.countFrame(err)
-			continue
-		}
-		if err := r.receive(m, now); err != nil {
-			return err
-		}
-	}
 }
 
 // write sends whatever is due. A write that stalls ends the link.
@@ -203,15 +181,32 @@ func (r *relay) linkLost(err error, now time.Time) time.Duration {
 		well, r.since = now.Sub(r.since), now
 	}
 	r.phase, r.lastErr = linkDown, printable(err.Error())
+	if isCut(err) {
+		r.moveOn()
+	}
 	r.auth.linkLost()
 	r.outbox.linkLost()
 	r.subsLost()
 	wait := r.pace.wait(well, retry.ClassTransient)
-	if errors.Is(err, errFlood) {
+	if errors.Is(err, errFlood) || errors.Is(err, errGarbage) {
 		wait = leaveAlone
 	}
 	r.log.Warn("link down", "error", r.lastErr, "wait", wait)
 	return wait
+}
+
+// isCut reports whether we ended the link because of what the relay sent.
+func isCut(err error) bool {
+	return errors.Is(err, errFlood) || errors.Is(err, errGarbage) || errors.Is(err, errEndless)
+}
+
+// moveOn has the relay not asked again for what it sent before the link was cut:
+// the same stored events would cut every link to come. What it had beside them is
+// for other relays to deliver.
+func (r *relay) moveOn() {
+	for _, s := range r.subs {
+		s.moveOn(r.contact)
+	}
 }
 
 // subsLost prepares subscriptions for the next link; questions don't wait for it.
@@ -244,21 +239,4 @@ func (r *relay) touch(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contact = now
-}
-
-func (r *relay) countFrame(err error) {
-	r.mu.Lock()
-	r.counts.frames++
-	r.mu.Unlock()
-	if err != nil {
-		r.log.Debug("bad frame", "error", printable(err.Error()))
-	}
-}
-
-func (r *relay) countOversized(err error) {
-	if errors.Is(err, websocket.ErrMessageTooBig) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.counts.oversized++
-	}
 }

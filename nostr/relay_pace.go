@@ -13,9 +13,12 @@ import (
 const leaveAlone = 5 * time.Minute
 
 // A relay that sends more than so many events it should not have sent in a minute
-// is not listened to: each of them costs work, a forged signature the most.
+// is not listened to: each of them costs work, a forged signature the most. Garbage
+// costs less, and some of it is only late: an event of a subscription that has just
+// ended.
 const (
 	maxOffences    = 100
+	maxGarbage     = 1000
 	offencesWithin = time.Minute
 )
 
@@ -59,14 +62,16 @@ func checkPace(name string, p retry.Policy) error {
 
 // offences tells when there were too many of them.
 type offences struct {
-	at   [maxOffences]time.Time // a ring
+	at   []time.Time // a ring of as many as there may be
 	next int
 }
+
+func newOffences(most int) offences { return offences{at: make([]time.Time, most)} }
 
 // add notes one and reports whether it is one too many.
 func (o *offences) add(now time.Time) bool {
 	oldest := o.at[o.next]
 	o.at[o.next] = now
-	o.next = (o.next + 1) % maxOffences
+	o.next = (o.next + 1) % len(o.at)
 	return !oldest.IsZero() && now.Sub(oldest) < offencesWithin
 }

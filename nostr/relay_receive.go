@@ -37,15 +37,36 @@ func (r *relay) receive(m *Message, now time.Time) error {
 func (r *relay) event(m *Message, now time.Time) error {
 	r.mu.Lock()
 	s := r.find(m.Sub)
-	if s == nil {
-		r.counts.unknown++
-	}
 	r.mu.Unlock()
 	if s == nil {
+		return r.litter(&r.counts.unknown, now)
+	}
+	// What is beyond our limits is not the relay's fault: anybody may give it such
+	// an event, and it has to deliver it.
+	if err := m.Event.CheckShape(); err != nil {
+		r.count(&r.counts.unfit)
+		r.log.Debug("event dropped", "subscription", s.name, "error", printable(err.Error()))
 		return nil
 	}
 	if err := r.judge(s, m.Event); err != nil {
 		return r.offence(s, m.Event, err, now)
+	}
+	return nil
+}
+
+func (r *relay) count(n *int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*n++
+}
+
+// litter counts what is no message, or for nobody.
+func (r *relay) litter(n *int, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*n++
+	if r.garbage.add(now) {
+		return errGarbage
 	}
 	return nil
 }
@@ -59,12 +80,9 @@ func (r *relay) find(id string) *subscription {
 	return r.subs[i]
 }
 
-// judge says what is wrong with an event; what costs most comes last. What it uses
-// of the subscription never changes.
+// judge says what is wrong with an event of the right shape; what costs most comes
+// last. What it uses of the subscription never changes.
 func (r *relay) judge(s *subscription, e *Event) error {
-	if err := e.CheckShape(); err != nil {
-		return err
-	}
 	if err := e.CheckID(); err != nil {
 		return err
 	}

@@ -13,11 +13,12 @@ type RelayStatus struct {
 	Queued       int `json:"queued"` // events waiting for it
 	Acknowledged int `json:"acknowledged"`
 	Refused      int `json:"refused"`
-	Dropped      int `json:"dropped"` // progress that was too old, and what there was no room for
+	Dropped      int `json:"dropped"` // progress and refusals that were too old, and what there was no room for
 
 	Links     int `json:"links"`      // made so far
 	BadFrames int `json:"bad_frames"` // not messages of NIP-01
-	Oversized int `json:"oversized"`  // frames that ended a link
+	Oversized int `json:"oversized"`  // frames that were skipped because they are too big
+	Unfit     int `json:"unfit"`      // events beyond our limits, for which the relay can do nothing
 	BadEvents int `json:"bad_events"` // that it should not have sent
 	Unknown   int `json:"unknown"`    // events of subscriptions that it does not have
 }
@@ -33,7 +34,7 @@ func (r *relay) status(now time.Time) RelayStatus {
 	return RelayStatus{
 		URL: r.name, Up: r.phase == linkUp, Since: r.since, Error: r.lastErr, Trouble: r.trouble(),
 		Queued: len(r.outbox.queue), Acknowledged: o.acknowledged, Refused: o.refused, Dropped: o.dropped,
-		Links: n.links, BadFrames: n.frames, Oversized: n.oversized, BadEvents: n.events, Unknown: n.unknown,
+		Links: n.links, BadFrames: n.frames, Oversized: n.oversized, Unfit: n.unfit, BadEvents: n.events, Unknown: n.unknown,
 	}
 }
 

@@ -237,7 +237,7 @@ func TestReconnectWaitsByThePolicyAndStartsAgainAfterAMinuteUp(t *testing.T) {
 
 func TestOffencesAreTooManyWhenMoreThanAHundredInAMinute(t *testing.T) {
 	t.Parallel()
-	var o offences
+	o := newOffences(maxOffences)
 	now := start
 	for range 1000 { // 100 in each minute
 		now = now.Add(600 * time.Millisecond)

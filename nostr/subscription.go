@@ -178,6 +178,14 @@ func (s *subscription) release() {
 	}
 }
 
+// moveOn takes everything until then for seen, also if the relay has not said that
+// it has sent all of it.
+func (s *subscription) moveOn(contact time.Time) {
+	if s.phase == subOpen {
+		s.stored, s.contact, s.swept = false, contact, contact
+	}
+}
+
 // linkLost makes it due on the next link. The relay may be asked at once then,
 // unless it said that it does not want to be.
 func (s *subscription) linkLost(contact time.Time) {

@@ -20,9 +20,14 @@ const (
 	StatusError      = "error"
 )
 
-// progressEvery is how much later than any other feedback progress is told. Relays
-// limit how much somebody may say.
-const progressEvery = 5 // seconds
+// Relays limit how much somebody may say.
+const (
+	progressEvery = 5    // seconds that progress is told later than any other feedback
+	firstRetries  = 40   // that are all told; of those after them only the 64th, the 128th and so on
+	mostRetries   = 50   // that are told at all
+	mostAhead     = 60   // seconds that feedback is dated after what it tells
+	mostWaits     = 1000 // that a result names, the last ones
+)
 
 // Answers returns all events of a job, not signed, in the order in which they are
 // published. It is pure, and a longer history only appends: whoever has published n
@@ -31,7 +36,8 @@ const progressEvery = 5 // seconds
 //
 // The times of feedback rise strictly, because customers sort by it, and none lies
 // before the request. Feedback that comes faster than one in a second is therefore
-// dated a little ahead.
+// dated a little ahead, and left out where that would be more than a minute. Of many
+// retries some are left out too; at most 50 are told. The end always is.
 func Answers(r *Request, h *History) []nostr.Event {
 	f := fold{r: r, h: h, clock: r.Created.Unix() - 1}
 	for i := range h.Attempts {
@@ -44,7 +50,8 @@ func Answers(r *Request, h *History) []nostr.Event {
 }
 
 // Refusal returns the events of a job that is not run. The code is [CodeInvalid] or
-// [CodeOverload].
+// [CodeOverload]. They don't repeat the request, which anybody can make long, and
+// don't say where it was seen: whoever refuses it at the same time says the same.
 func Refusal(r *Request, code, message string, at time.Time) []nostr.Event {
 	return Answers(r, &History{Outcome: &Outcome{State: Refused, At: at, Code: code, Message: message}})
 }
@@ -55,7 +62,8 @@ type fold struct {
 	h       *History
 	events  []nostr.Event
 	clock   int64 // of the last feedback
-	retries int
+	retries int   // the number of the last retry
+	told    int   // how many were
 }
 
 func (f *fold) attempt(a *Attempt, first bool) {
@@ -78,7 +86,11 @@ func (f *fold) opening() string {
 }
 
 func (f *fold) retry(a *Attempt) {
-	f.retries++
+	f.retries = cmp.Or(max(a.Number, 0), f.retries+1)
+	if !isTold(f.retries) || f.told >= mostRetries {
+		return
+	}
+	f.told++
 	n, most := strconv.Itoa(f.retries), "unlimited"
 	if f.h.MaxRetries >= 0 {
 		most = strconv.Itoa(f.h.MaxRetries)
@@ -86,6 +98,10 @@ func (f *fold) retry(a *Attempt) {
 	text := fmt.Sprintf("Retry %s/%s after error: %s", n, most, cmp.Or(a.text(f.r), "unknown error"))
 	f.feedback(a.Ended, StatusProcessing, text, nostr.Tag{"retry", n, most, millis(a.Wait)})
 }
+
+// isTold reports whether customers are told of the n-th retry. It depends on nothing
+// else, so that it stays so when the history goes on.
+func isTold(n int) bool { return n <= firstRetries || n&(n-1) == 0 }
 
 // progress is told if there was nothing else to tell for a while, which depends only
 // on what came before.
@@ -150,6 +166,7 @@ const frameRest = 1 << 10
 // failure is the content of a result that is an error.
 func (f *fold) failure(code, message string) string {
 	meta := f.h.Metadata(f.r)
+	meta.BackoffHistory = meta.BackoffHistory[max(0, len(meta.BackoffHistory)-mostWaits):]
 	if meta.LastError == "" && f.h.Outcome.State == Failed {
 		meta.LastError = message
 	}
@@ -166,7 +183,11 @@ func (f *fold) failure(code, message string) string {
 }
 
 func (f *fold) feedback(at time.Time, status, text string, more ...nostr.Tag) {
-	f.clock = max(at.Unix(), f.clock+1)
+	happened := max(at.Unix(), f.r.Created.Unix())
+	if status != StatusError && f.clock+1 > happened+mostAhead {
+		return
+	}
+	f.clock = max(happened, f.clock+1)
 	tags := nostr.Tags{{"status", status}, f.about(), {"p", f.r.Customer}}
 	if text != "" {
 		tags[0] = append(tags[0], text)
@@ -184,21 +205,27 @@ func (f *fold) result(at time.Time, status, content string) {
 }
 
 func (f *fold) resultTags(at time.Time, status string) (tags nostr.Tags) {
-	if f.r.Event != nil {
+	if f.r.Event != nil && !f.refused() {
 		if text := f.r.Event.AppendJSON(nil); len(text) <= maxRequest {
 			tags = append(tags, nostr.Tag{"request", string(text)})
 		}
 	}
 	tags = append(tags, f.about())
 	for _, in := range f.r.Inputs {
-		tags = append(tags, in.tag())
+		if !f.refused() {
+			tags = append(tags, in.tag())
+		}
 	}
 	return append(tags, nostr.Tag{"p", f.r.Customer}, nostr.Tag{"status", status}, nostr.Tag{"runtime", millis(f.runtime(at))})
 }
 
+func (f *fold) refused() bool {
+	return len(f.h.Attempts) == 0 && f.h.Outcome != nil && f.h.Outcome.State == Refused
+}
+
 // about names the request, and where to find it.
 func (f *fold) about() nostr.Tag {
-	if f.r.Relay == "" {
+	if f.r.Relay == "" || f.refused() {
 		return nostr.Tag{"e", f.r.ID}
 	}
 	return nostr.Tag{"e", f.r.ID, f.r.Relay}

@@ -12,6 +12,7 @@ const (
 	sifted     = 16                     // requests that relays are asked about at once
 	siftWait   = 250 * time.Millisecond // for more of them
 	askTimeout = 10 * time.Second
+	askGrace   = 2 * time.Second // for other relays, after the first has answered
 )
 
 // sift takes the requests that an earlier process may have answered, after it has
@@ -61,8 +62,8 @@ func (p *Provider) gather(ctx context.Context) (batch []candidate) {
 	return batch
 }
 
-// answered returns the requests that are over. A relay that does not answer is not
-// waited for: every answer was sent to all of them.
+// answered returns the requests that are over. A relay that does not answer is
+// waited for a little: every answer was sent to all of them.
 func (p *Provider) answered(ctx context.Context, batch []candidate) map[string]bool {
 	over := map[string]bool{}
 	if len(batch) == 0 {
@@ -70,7 +71,7 @@ func (p *Provider) answered(ctx context.Context, batch []candidate) map[string]b
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	events, err := p.cfg.Link.Fetch(ctx, p.questions(batch)...)
+	events, err := p.cfg.Link.FetchSoon(ctx, askGrace, p.questions(batch)...)
 	if err != nil {
 		p.cfg.Logger.Warn("nostr backlog", "error", err)
 	}

@@ -21,6 +21,7 @@ type desk struct {
 	subs      map[string][]nostr.Filter
 	asked     int // subscriptions that were made
 	fetched   int
+	grace     time.Duration
 	shelf     []*nostr.Event // what Fetch finds
 	deaf      bool           // Fetch fails
 	sloppy    bool           // Fetch finds what nobody asked for
@@ -51,10 +52,11 @@ func (d *desk) Unsubscribe(name string) {
 	delete(d.subs, name)
 }
 
-func (d *desk) Fetch(_ context.Context, filters ...nostr.Filter) (list []*nostr.Event, err error) {
+func (d *desk) FetchSoon(_ context.Context, grace time.Duration, filters ...nostr.Filter) (list []*nostr.Event, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fetched++
+	d.grace = grace
 	if d.deaf {
 		return nil, errors.New("nobody answers")
 	}

@@ -92,7 +92,7 @@ func ExampleParse() {
 // Relays keep what they are given, for everybody.
 func ExampleSanitise() {
 	fmt.Println(dvm.Sanitise("open /home/me/.netrc: permission denied\nGET https://me:pw@api.example.com/v1?key=1: 401"))
-	// Output: open …: permission denied GET https://api.example.com 401
+	// Output: open …: permission denied GET https://… 401
 }
 
 // A gate takes the time as an argument, so that it can be tried out.

@@ -17,6 +17,7 @@ type History struct {
 
 // Attempt is one try.
 type Attempt struct {
+	Number   int           `json:"number,omitempty"` // of the attempts that count, from 1; 0 means its place in the list
 	Started  time.Time     `json:"started"`
 	Ended    time.Time     `json:"ended,omitzero"`  // zero while it runs
 	Error    string        `json:"error,omitempty"` // how it failed, as the local log has it
@@ -83,21 +84,25 @@ type Metadata struct {
 // Metadata returns what a customer is told about the retries.
 func (h *History) Metadata(r *Request) Metadata {
 	m := Metadata{MaxRetries: max(h.MaxRetries, -1), BackoffHistory: []int64{}}
-	attempts := 0
+	number := 0
+	var failed *Attempt // the last that did; to make a text public takes a while
 	for i := range h.Attempts {
 		a := &h.Attempts[i]
 		if a.Lost {
 			continue
 		}
-		attempts++
-		if text := a.text(r); text != "" {
-			m.LastError = text
+		number = cmp.Or(max(a.Number, 0), number+1)
+		if a.TimedOut || a.Error != "" {
+			failed = a
 		}
 		if a.Retry {
 			m.BackoffHistory = append(m.BackoffHistory, a.Wait.Milliseconds())
 		}
 	}
-	m.AttemptNumber = max(attempts-1, 0)
+	m.AttemptNumber = max(number-1, 0)
+	if failed != nil {
+		m.LastError = failed.text(r)
+	}
 	return m
 }
 

@@ -50,7 +50,20 @@ func (p *Provider) Stored(relay, subscription string) {
 func (p *Provider) isOld(relay string, e *nostr.Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.stored[relay] || time.Since(unix(e.CreatedAt)) > liveFor
+	return !p.isStored(relay) || time.Since(unix(e.CreatedAt)) > liveFor
+}
+
+// isStored reports whether the relay has sent all that it had. Some never say so.
+func (p *Provider) isStored(relay string) bool {
+	if !p.stored[relay] {
+		first, ok := p.heard[relay]
+		if !ok {
+			first = time.Now()
+			p.heard[relay] = first
+		}
+		p.stored[relay] = time.Since(first) >= storedAfter
+	}
+	return p.stored[relay]
 }
 
 // complaint returns an error for each forged event of the relay, once.
@@ -116,17 +129,24 @@ func (p *Provider) arrived(ctx context.Context, a arrival) Verdict {
 func (p *Provider) take(ctx context.Context, c candidate) Verdict {
 	switch v := p.gate.Admit(c.r.Customer, time.Now()); {
 	case v == Overloaded:
-		p.refuse(c.r, CodeOverload, "too many requests; try again later")
-		return v
+		return p.overloaded(c.r, v)
 	case v != Accepted:
 		p.gate.Forget(c.r.ID)
 		return v
 	case c.err != nil:
-		p.refuse(c.r, CodeInvalid, c.err.Error())
-		p.note(Invalid)
-		return Invalid
+		return p.refuse(c.r, CodeInvalid, c.err.Error(), Invalid)
 	}
 	return p.start(ctx, c.r)
+}
+
+// overloaded answers a request for which there is no room, if the verdict says so and
+// nobody else may do it. Otherwise relays bring it again.
+func (p *Provider) overloaded(r *Request, v Verdict) Verdict {
+	if v == Overloaded && !p.cfg.Shared {
+		return p.refuse(r, CodeOverload, noRoom, v)
+	}
+	p.gate.Forget(r.ID)
+	return Limited
 }
 
 func (p *Provider) start(ctx context.Context, r *Request) Verdict {
@@ -137,17 +157,10 @@ func (p *Provider) start(ctx context.Context, r *Request) Verdict {
 		return Accepted
 	case errors.Is(err, ErrOverloaded):
 		v := p.gate.Refuse(r.Customer, time.Now())
-		if v == Overloaded {
-			p.refuse(r, CodeOverload, "no room for another job; try again later")
-		} else {
-			p.gate.Forget(r.ID)
-		}
-		return v
+		return p.overloaded(r, v)
 	}
 	if bad, ok := errors.AsType[*InvalidError](err); ok {
-		p.refuse(r, CodeInvalid, bad.Error())
-		p.note(Invalid)
-		return Invalid
+		return p.refuse(r, CodeInvalid, bad.Error(), Invalid)
 	}
 	p.gate.Forget(r.ID)
 	p.note(Unrecorded)
@@ -155,9 +168,24 @@ func (p *Provider) start(ctx context.Context, r *Request) Verdict {
 	return Unrecorded
 }
 
-// refuse answers a request that is not run.
-func (p *Provider) refuse(r *Request, code, message string) {
-	if err := Publish(p.cfg.Link, p.cfg.Key, Refusal(r, code, message, time.Now())); err != nil {
-		p.cfg.Logger.Error("nostr answer", "id", r.ID, "error", err)
+// noRoom is the same whatever there is no room for: the servers of a cluster, which
+// may find different things, say the same.
+const noRoom = "no room for another job; try again later"
+
+// refuse answers a request that is not run, unless too many were lately: whoever
+// makes keys by the thousand should not have us write to relays all day. Its date is
+// that of the request, so that it is the same event whoever of a cluster writes it.
+func (p *Provider) refuse(r *Request, code, message string, v Verdict) Verdict {
+	if _, ok := p.refusals.ReserveAt(time.Duration(time.Now().UnixNano())); !ok {
+		p.gate.Forget(r.ID)
+		p.note(Silenced)
+		return Silenced
 	}
+	if v == Invalid { // the other one is the gate's
+		p.note(v)
+	}
+	if err := publishRefusal(p.cfg.Link, p.cfg.Key, Refusal(r, code, message, r.Created)); err != nil {
+		p.cfg.Logger.Warn("nostr refusal", "id", r.ID, "error", err)
+	}
+	return v
 }

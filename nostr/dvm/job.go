@@ -8,8 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/retry"
 )
+
+// deliverEvery is how often an outbox that was full is tried again.
+const deliverEvery = time.Second
 
 var errOver = errors.New("the job is over")
 
@@ -23,7 +27,8 @@ type job struct {
 
 	mu      sync.Mutex
 	history History
-	sent    int // events that were published
+	sent    int           // events that were published
+	kept    []nostr.Event // the end of the job, if there was no room for it
 }
 
 func (r *Runner) newJob(req *Request) *job {
@@ -75,6 +80,7 @@ func (j *job) classify(err error) retry.Outcome {
 // run does the job. It returns when no attempt of it runs any more.
 func (j *job) run() {
 	defer j.cancel(errOver)
+	defer j.deliver()
 	defer j.unread()
 	retrier, err := j.retrier()
 	if err != nil { // which NewRunner has ruled out
@@ -90,6 +96,7 @@ func (j *job) run() {
 	if err != nil && j.ctx.Err() == nil {
 		j.runner.cfg.Logger.Warn("nostr job failed", "id", j.r.ID, "error", err)
 	}
+	j.deliver()
 	if j.stuck != nil {
 		<-j.stuck
 	}
@@ -155,11 +162,37 @@ func (j *job) record(change func(*History)) bool {
 	}
 	change(&j.history)
 	events := Answers(j.r, &j.history)
-	if err := Publish(j.runner.cfg.Link, j.runner.cfg.Key, events[j.sent:]); err != nil {
-		j.runner.cfg.Logger.Error("nostr answer", "id", j.r.ID, "error", err)
+	if j.publish(events[j.sent:]) && j.history.Outcome != nil {
+		j.kept = slices.DeleteFunc(events[j.sent:], func(e nostr.Event) bool { return !isTerminal(&e) })
 	}
 	j.sent = len(events)
 	return true
+}
+
+// publish reports whether no relay has room for the events. One that has is enough:
+// another may be away for good, and no job should wait for it.
+func (j *job) publish(events []nostr.Event) (full bool) {
+	err := Publish(j.runner.cfg.Link, j.runner.cfg.Key, events)
+	if err != nil {
+		j.runner.cfg.Logger.Error("nostr answer", "id", j.r.ID, "error", err)
+	}
+	return errors.Is(err, errNowhere)
+}
+
+// deliver publishes the end of the job until there is room for it, or the runner
+// closes. Relays that have it don't get it twice.
+func (j *job) deliver() {
+	j.mu.Lock()
+	end := j.kept
+	j.kept = nil
+	j.mu.Unlock()
+	for last := false; len(end) > 0 && j.publish(end) && !last; {
+		select {
+		case <-time.After(deliverEvery):
+		case <-j.runner.closing:
+			last = true
+		}
+	}
 }
 
 // end ends the job, unless it is over.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -57,14 +58,21 @@ type Config struct {
 	Gate     GateConfig    // Kinds and Key are set by the provider
 	Logger   *slog.Logger  // nil: nothing is logged
 	Observer func(Intake)  // told of everything that comes in, one at a time; it must be quick
+
+	// Shared says that other processes serve the same key, with jobs in common. A
+	// request for which there is no room here is then left to them, without a word:
+	// they may do it, and a job has one answer.
+	Shared bool
 }
 
 // The sizes and times of the intake.
 const (
 	arrivalsKept = 64                     // between the relays' readers and the check
 	backlogKept  = 128                    // requests that an earlier process may have answered
+	refusedMost  = 60                     // requests of all customers, in a minute
 	patience     = 100 * time.Millisecond // that a reader has with the check
 	liveFor      = 30 * time.Second       // a request that is older may have been answered
+	storedAfter  = 10 * time.Second       // a relay that does not say that it has sent all it had has done so
 )
 
 // Provider takes requests in. What it does not refuse it hands to [Jobs], once for
@@ -74,19 +82,22 @@ const (
 // program that does the job to look at: a provider that dialled whatever address it
 // is given could be sent anywhere.
 type Provider struct {
-	cfg     Config
-	gate    *Gate
-	queue   chan arrival
-	backlog chan candidate
-	changed chan struct{} // the active jobs may have changed
-	ran     atomic.Bool
-	done    chan struct{}
-	showing sync.Mutex // what is observed comes one at a time
+	cfg      Config
+	gate     *Gate
+	refusals *limit.Rate
+	queue    chan arrival
+	backlog  chan candidate
+	changed  chan struct{} // the active jobs may have changed
+	ran      atomic.Bool
+	done     chan struct{}
+	rounds   rounds     // of watch alone
+	showing  sync.Mutex // what is observed comes one at a time
 
 	mu      sync.Mutex
-	stored  map[string]bool   // relays that have sent all that they had
-	blame   map[string]int    // forged events of a relay that it was not told of
-	watched map[string]string // the customers of active jobs
+	stored  map[string]bool      // relays that have sent all that they had
+	heard   map[string]time.Time // when relays that have not sent their first event
+	blame   map[string]int       // forged events of a relay that it was not told of
+	watched map[string]string    // the customers of active jobs
 	tally   tally
 }
 
@@ -122,9 +133,13 @@ func NewProvider(cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	refusals, err := limit.NewRate(limit.RateConfig{Rate: limit.Frequency{Events: refusedMost, Per: time.Minute}, Burst: refusedMost})
+	if err != nil {
+		return nil, fmt.Errorf("dvm.NewProvider: %w", err)
+	}
 	return &Provider{
-		cfg: cfg, gate: gate, queue: make(chan arrival, arrivalsKept), backlog: make(chan candidate, backlogKept),
-		changed: make(chan struct{}, 1), done: make(chan struct{}), stored: map[string]bool{}, blame: map[string]int{},
+		cfg: cfg, gate: gate, refusals: refusals, queue: make(chan arrival, arrivalsKept), backlog: make(chan candidate, backlogKept),
+		changed: make(chan struct{}, 1), done: make(chan struct{}), stored: map[string]bool{}, heard: map[string]time.Time{}, blame: map[string]int{},
 	}, nil
 }
 
@@ -147,7 +162,7 @@ func (c *Config) validate() error {
 // The names of the subscriptions.
 const (
 	subJobs   = "jobs"
-	subCancel = "cancel"
+	subCancel = "cancel-" // and a number
 )
 
 // Run takes requests in until the context ends, and returns nil after everything
@@ -169,7 +184,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	<-ctx.Done()
 	p.cfg.Link.Unsubscribe(subJobs)
 	group.Wait()
-	p.cfg.Link.Unsubscribe(subCancel)
+	p.unwatch()
 	return nil
 }
 

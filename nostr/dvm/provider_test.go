@@ -265,6 +265,21 @@ func TestNoRoomIsAnsweredOnceAndTriedAgainOtherwise(t *testing.T) {
 	})
 }
 
+func TestNoRoomIsNotToldWhereOthersMayHaveSome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := opened(t, func(c *dvm.Config) { c.Shared = true })
+		o.jobs.err = dvm.ErrOverloaded
+		e := asked(t, time.Now())
+		o.give(t, e)
+		o.jobs.err = nil
+		o.give(t, e)
+		if len(o.jobs.started) != 1 || len(o.desk.events()) != 0 {
+			t.Errorf("started %v, said %v, want it done the second time and nothing said", o.jobs.started, o.desk.events())
+		}
+	})
+}
+
 func TestAJobThatIsNotRecordedIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,7 +429,7 @@ func TestTheCustomerCancels(t *testing.T) {
 		o.give(t, e)
 		pass(time.Second)
 		want := fmt.Sprintf(`{"authors":["%s"],"kinds":[5],"#e":["%s"]}`, customer.PublicKey(), e.ID)
-		if got, _ := o.desk.wants("cancel")[0].MarshalJSON(); string(got) != want {
+		if got, _ := o.desk.wants("cancel-1")[0].MarshalJSON(); string(got) != want {
 			t.Errorf("it asks for %s, want %s", got, want)
 		}
 		withdrawal := func(key nostr.SecretKey) *nostr.Event {
@@ -436,7 +451,7 @@ func TestTheCustomerCancels(t *testing.T) {
 			t.Errorf("Stats = %v", s)
 		}
 		pass(time.Second)
-		if got := o.desk.wants("cancel"); got != nil {
+		if got := o.desk.wants("cancel-1"); got != nil {
 			t.Errorf("it still asks for %v", got)
 		}
 	})
@@ -456,7 +471,7 @@ func TestManyJobsAreOneSubscription(t *testing.T) {
 			o.give(t, asked(t, time.Now(), within(timeout)))
 		}
 		pass(time.Second)
-		if got := o.desk.wants("cancel"); len(got) != 3 || o.desk.asked != before+1 {
+		if got := o.desk.wants("cancel-1"); len(got) != 3 || o.desk.asked != before+1 {
 			t.Errorf("%d filters in %d subscriptions", len(got), o.desk.asked-before)
 		}
 		// Jobs end without a word; it is found out.
@@ -464,7 +479,7 @@ func TestManyJobsAreOneSubscription(t *testing.T) {
 		o.jobs.active = o.jobs.active[:7]
 		o.jobs.mu.Unlock()
 		pass(time.Minute)
-		if got := o.desk.wants("cancel"); len(got) != 1 || len(got[0].Tags["e"]) != 7 {
+		if got := o.desk.wants("cancel-1"); len(got) != 1 || len(got[0].Tags["e"]) != 7 {
 			t.Errorf("later it asks for %v", got)
 		}
 	})
@@ -476,7 +491,7 @@ func TestJobsOfAnEarlierProcessAreWatched(t *testing.T) {
 		var l ledger
 		l.active = []dvm.ActiveJob{{ID: "x", Customer: "y", Created: time.Now()}}
 		o := opened(t, func(c *dvm.Config) { c.Jobs = &l })
-		if got := o.desk.wants("cancel"); len(got) != 1 {
+		if got := o.desk.wants("cancel-1"); len(got) != 1 {
 			t.Errorf("it asks for %v", got)
 		}
 	})

@@ -19,7 +19,7 @@ type Link interface {
 	Publisher
 	Subscribe(name string, since time.Time, filters ...nostr.Filter)
 	Unsubscribe(name string)
-	Fetch(ctx context.Context, filters ...nostr.Filter) ([]*nostr.Event, error)
+	FetchSoon(ctx context.Context, grace time.Duration, filters ...nostr.Filter) ([]*nostr.Event, error)
 }
 
 // Publish signs the events that [Answers] returned, or those of them that are new,
@@ -39,6 +39,12 @@ func Publish(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	return errors.Join(errs...)
 }
 
+// publishRefusal does the same with what [Refusal] returned, of which relays that are
+// busy get less.
+func publishRefusal(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
+	return publish(to, key, nostr.Refusal, events)
+}
+
 func publish(to Publisher, key nostr.SecretKey, class nostr.Class, events []nostr.Event) error {
 	list := make([]*nostr.Event, len(events))
 	for i, e := range events {
@@ -48,15 +54,25 @@ func publish(to Publisher, key nostr.SecretKey, class nostr.Class, events []nost
 		list[i] = &e
 	}
 	var errs []error
-	for _, r := range to.Publish(class, list...).Relays() {
+	receipts := to.Publish(class, list...).Relays()
+	full := 0
+	for _, r := range receipts {
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("publish to %s: %w", r.Relay, r.Err))
 		}
+		if errors.Is(r.Err, nostr.ErrFull) {
+			full++
+		}
+	}
+	if full > 0 && full == len(receipts) {
+		errs = append(errs, errNowhere)
 	}
 	return errors.Join(errs...)
 }
 
-// classOf says whether the event is worth more than room in an outbox.
+var errNowhere = errors.New("no relay has room for it")
+
+// classOf says whether the event of a job is worth more than room in an outbox.
 func classOf(e *nostr.Event) nostr.Class {
 	if e.Kind == KindFeedback && e.Tags.Find("status").Value() != StatusError {
 		return nostr.Progress

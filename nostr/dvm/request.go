@@ -195,8 +195,8 @@ func (r *Request) setTimeout(tags nostr.Tags, rules Rules) error {
 	case len(tags) > 1:
 		return &InvalidError{"timeout", tags[0].Value() + ", " + tags[1].Value(), "want it once"}
 	}
-	text := tags[0].Value()
-	if text == "" || strings.Trim(text, "0123456789") != "" || strings.Trim(text, "0") == "" {
+	text := strings.Join(tags[0][1:], ", ")
+	if text == "" || text[0] == '0' || strings.Trim(text, "0123456789") != "" {
 		return &InvalidError{"timeout", text, want}
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

@@ -19,11 +19,14 @@ var ErrClosed = errors.New("the runner is closed")
 // store. What is not done when it is closed is cancelled, and customers are told.
 //
 // An attempt that does not stop when it is told to keeps its worker until it does,
-// so that there are never more of them than workers.
+// so that there are never more of them than workers. So does a job whose end can't be
+// published because the outboxes of all relays are full.
 type Runner struct {
 	cfg    RunnerConfig
 	budget *limit.Budget // of all jobs; nil for none
 	group  sync.WaitGroup
+
+	closing chan struct{} // closed when the runner is
 
 	mu     sync.Mutex
 	closed bool
@@ -49,7 +52,7 @@ type RunnerStats struct {
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
-	r := &Runner{cfg: cfg, active: map[string]*job{}, recent: newRecentSet(recentKept)}
+	r := &Runner{cfg: cfg, closing: make(chan struct{}), active: map[string]*job{}, recent: newRecentSet(recentKept)}
 	if err == nil && cfg.Policy.Budget != (limit.BudgetSpec{}) {
 		r.budget, err = limit.NewBudget(cfg.Policy.Budget)
 	}
@@ -169,6 +172,9 @@ func (r *Runner) Stats() RunnerStats {
 // does. Publishing is for the link to complete.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
+	if !r.closed {
+		close(r.closing)
+	}
 	r.closed = true
 	jobs := slices.SortedFunc(func(yield func(*job) bool) {
 		for _, j := range r.active {

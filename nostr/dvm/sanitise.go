@@ -10,6 +10,7 @@ import (
 const (
 	maxPublic = 300     // bytes of a text that is published
 	maxLooked = 4 << 10 // bytes of a text that are looked at
+	maxScheme = 12      // bytes of a scheme
 	hidden    = "…"
 )
 
@@ -20,28 +21,53 @@ var (
 
 	links = regexp.MustCompile(`[A-Za-z0-9+.\-]*://\S*`)
 
-	// A name that promises a secret, and what it is set to.
-	settings = regexp.MustCompile(`(?i)([\w.\-]*(?:token|key|passw|passphrase|pwd|secret|credential|auth|cookie|session|signature|nsec)[\w.\-]*["']?\s*[:=]\s*)(?:(?:bearer|basic)\s+)?("[^"]*"?|'[^']*'?|[^\s,;&"']+)`)
+	// A name that promises a secret, and what it is set to; a header may have several
+	// words of it.
+	headers  = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^,;"']+)`)
+	settings = regexp.MustCompile(`(?i)([\w.\-]*(?:token|key|passw|passphrase|pwd|secret|credential|auth|cookie|session|signature|nsec)[\w.\-]*["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^\s,;&"']+)`)
 	bearers  = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[^\s,;"']+`)
+	called   = regexp.MustCompile(`(?i)([\w\-]*(?:token|key|password|passwd|passphrase|secret)\s+)([^\s,;"']+)`)
 
-	paths   = regexp.MustCompile(`(^|[^\w/\\…~.\-])(?:~?/[^/\s"'\x60:;,()\[\]{}<>|]|[A-Za-z]:[\\/]|\\\\[^\\\s]|~\\)[^\s"'\x60:;,()\[\]{}<>|]*`)
+	// What is dialled is a host, however plain its name is.
+	dialled = regexp.MustCompile(`(?i)\b((?:lookup|dial|connect)\s+(?:to\s+)?(?:(?:tcp|udp|unix)[46]?\s+)?)([^\s,;"']+)`)
+
+	words   = regexp.MustCompile("[^\\s\"'`,;()\\[\\]{}<>|]+")
 	longish = regexp.MustCompile(`[A-Za-z0-9+/_=\-]{20,}`)
 )
 
 // Sanitise makes a text fit for the public: relays keep what they are given, for
 // everybody. It is one line of at most 300 bytes without control characters and
-// terminal escapes. Of links the scheme and the host remain; absolute paths, values
-// of things called key, token or password, and long words that look like a key or
-// a hash are replaced by an ellipsis. It hides rather too much than too little. It
-// can't know every secret: the full text belongs into the local log.
+// terminal escapes. Of links the scheme remains. Paths, addresses, names of hosts,
+// values of things called key, token or password, and words that look like a key or
+// a hash are replaced by an ellipsis, and an error of the network by a phrase. It
+// hides rather too much than too little. It can't know every secret: the full text
+// belongs into the local log.
 func Sanitise(text string) string {
 	text = printable(head(text))
-	text = links.ReplaceAllStringFunc(text, linkHost)
-	text = paths.ReplaceAllString(text, "${1}"+hidden)
+	if phrase := ofNetwork(text); phrase != "" {
+		return phrase
+	}
+	text = links.ReplaceAllStringFunc(text, linkScheme)
+	text = headers.ReplaceAllString(text, "${1}"+hidden)
+	text = words.ReplaceAllStringFunc(text, publicWord)
 	text = settings.ReplaceAllString(text, "${1}"+hidden)
 	text = bearers.ReplaceAllString(text, "$1 "+hidden)
+	text = second(called, text, isOrdinary)
+	text = second(dialled, text, isNoHost)
 	text = longish.ReplaceAllStringFunc(text, longWord)
 	return shorten(strings.TrimSpace(text), maxPublic)
+}
+
+// second hides the second part of what the pattern finds, unless it may stay.
+func second(pattern *regexp.Regexp, text string, stays func(string) bool) string {
+	return pattern.ReplaceAllStringFunc(text, func(found string) string {
+		parts := pattern.FindStringSubmatch(found)
+		word := strings.TrimRight(parts[2], ends)
+		if stays(word) {
+			return found
+		}
+		return parts[1] + hidden + parts[2][len(word):]
+	})
 }
 
 // head returns the beginning of a text, which does not end in a part of a word: that
@@ -72,20 +98,16 @@ func printable(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// linkHost reduces the links of a word, which begins with one, to their schemes and
-// hosts. What follows a quote is no part of a link, unless it is a password.
-func linkHost(word string) string {
+// linkScheme reduces the links of a word, which begins with one, to their schemes.
+// What follows a quote is no part of a link, unless it is a password.
+func linkScheme(word string) string {
 	scheme, rest, _ := strings.Cut(word, "://")
 	rest = rest[strings.LastIndexByte(upTo(rest, `/?#\`), '@')+1:]
 	link := upTo(rest, `"'<>`)
-	host := upTo(link, `/?#\`)
-	if i := strings.IndexFunc(host, func(c rune) bool { return !strings.ContainsRune(hostChars, c) }); i >= 0 {
-		host = host[:i]
+	if len(scheme) > maxScheme || strings.Trim(scheme, small) != "" {
+		scheme = hidden
 	}
-	if host == "" {
-		host = hidden
-	}
-	return scheme + "://" + host + links.ReplaceAllStringFunc(rest[len(link):], linkHost)
+	return scheme + "://" + hidden + links.ReplaceAllStringFunc(rest[len(link):], linkScheme)
 }
 
 // upTo returns the text before the first of the characters.
@@ -95,8 +117,6 @@ func upTo(text, chars string) string {
 	}
 	return text
 }
-
-const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]_"
 
 // longWord hides a long word, unless it is words of small letters.
 func longWord(word string) string {

@@ -13,17 +13,18 @@ import (
 func TestSanitise(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
-		{"plain words stay", "connection refused (attempt 2 of 3)", "connection refused (attempt 2 of 3)"},
+		{"plain words stay", "the printer is on fire (attempt 2 of 3)", "the printer is on fire (attempt 2 of 3)"},
 		{"lines become one", "a\r\n\tb\n\n c\u2028d", "a b c d"},
 		{"colours go", "\x1b[1;31mred\x1b[0m and \u009b31mmore", "red and more"},
 		{"a window title goes", "x\x1b]0;owned\x07y\x1b]8;;http://e\x1b\\z", "xyz"},
 		{"control characters go", "a\x00b\x07c\u202ed\ufeffe", "abcde"},
-		{"a link keeps its host", "Get \"https://user:pw@api.example.com:8443/v1/x?token=abc#f\": EOF", "Get \"https://api.example.com:8443\": EOF"},
-		{"a password with a quote", `get https://me:p"w@example.com/x: no`, "get https://example.com no"},
-		{"links in quotes", `["https://a.example/x?y","https://me:pw@b.example/z"]`, `["https://a.example","https://b.example"]`},
-		{"an at sign in a path", "https://example.com/@me", "https://example.com"},
+		{"a link keeps its scheme", "Get \"https://user:pw@api.example.com:8443/v1/x?token=abc#f\": EOF", "Get \"https://…\": EOF"},
+		{"a password with a quote", `get https://me:p"w@example.com/x: no`, "get https://… no"},
+		{"links in quotes", `["https://a.example/x?y","https://me:pw@b.example/z"]`, `["https://…","https://…"]`},
+		{"an at sign in a path", "https://example.com/@me", "https://…"},
+		{"a scheme that is none", "S3CRET://example.com", "…://…"},
 		{"a link without a host", "file:///home/me/.ssh/id", "file://…"},
-		{"a relay", "dial wss://relay.example/inbox: refused", "dial wss://relay.example refused"},
+		{"a relay", "dial wss://relay.example/inbox: refused", "dial wss://… refused"},
 		{"a path", "open /home/me/data.txt: no such file", "open …: no such file"},
 		{"a path in quotes", `exec "/usr/bin/env": not found`, `exec "…": not found`},
 		{"a path after an equals sign", "dir=/var/lib/x", "dir=…"},
@@ -62,7 +63,52 @@ func TestSanitiseCuts(t *testing.T) {
 	}
 }
 
+// befores are texts of programs and libraries, whose public form is in a golden file.
+var befores = []string{
+	// Errors of the network are a phrase.
+	`Post "https://agent.internal.corp:8443/jobs?x=1": dial tcp 10.1.2.3:8443: connect: connection refused`,
+	`Get "http://db7.prod.example.internal/": dial tcp: lookup db7.prod.example.internal on 10.0.0.2:53: no such host`,
+	`lookup db7.prod.example on 10.0.0.2:53: server misbehaving`,
+	`dial tcp [fd00::12]:5432: i/o timeout`,
+	`net/http: TLS handshake timeout`,
+	`remote error: TLS handshake: bad certificate of db7`,
+	`dial tcp 10.1.2.3:443: connect: no route to host`,
+
+	// Where something is.
+	`connect to db7 failed`, `lookup agent7: gone`, `dial redis: gone`, `connect to the database failed`, `lookup table is empty`,
+	`pq: password authentication failed for user "postgres" on host db01.corp.local`,
+	`upstream 10.1.2.3 said no`, `upstream 10.1.2.3:8080/x said no`, `peer [fd00::12]:5432 left`, `peer fe80::1%eth0, ::1 left`,
+	`db:5432 is away, localhost:8080 too, cache-1:80 as well`, `mail for alice@example.com bounced`, `user:pass@host:5432/db`,
+	`ssh: handshake failed: root@build-17.corp.local: bad`,
+
+	// Paths.
+	`open secrets/prod/key.yaml: no such file or directory`, `open ../../etc/shadow: permission denied`, `open ./config/db.yaml: no`,
+	`(/home/alice/x)`, `path=/home/alice/x`, `~alice/.ssh/id_rsa`, `~alice is away`, `~5 of them`, `error in /srv`, `\\fileserver\share\x`, `$HOME/x and file /`,
+	`é/home/alice/secret`, `a…/home/alice`, `日本/home/alice`, `C:\Program Files\x`, `//fileserver/x`, `file:///etc/passwd missing`,
+
+	// Secrets.
+	`invalid api key sk-abc123def456`, `Incorrect API key provided: sk-abc1234567`, `token abc123def was refused`, `the token has expired`,
+	`Authorization: Token abcdef`, `Authorization: Digest username=bob realm=x, next`, `"Authorization": "Token abc def", "x": 1`,
+	`"password": "a b c"`, `PGPASSWORD hunter2`, `xhttp://user:pass@host/`, `AKIAIOSFODNN7EXAMPL`, `AWS secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY`,
+
+	// What people can read stays so.
+	`1/3 of a/b, read/write, n/a, 20 req/s, text/plain; charset=utf-8`, `exit status 1`, `status:500 at 12:30:45 on 2026-11-15`, `want 1.5, got 1.2.3 (v1.26.0)`,
+	`timeout "30s": want whole seconds, 1 to 600`, `no room for another job; try again later`, `json: cannot unmarshal string into Go value of type int`,
+	`Operation timed out after 2000ms`, `HTTP 503: Service Unavailable`, `std::bad_alloc`, `rate limit reached; try again in 20s`, `file not found: report.txt`,
+}
+
+func TestSanitiseGolden(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for _, text := range befores {
+		b.WriteString(text + "\n\t" + dvm.Sanitise(text) + "\n")
+	}
+	golden(t, "sanitise.txt", b.String())
+}
+
 var (
+	ipv4       = regexp.MustCompile(`(^|\D)\d{1,3}(\.\d{1,3}){3}($|\D)`)
+	linked     = regexp.MustCompile(`://[^…]`)
 	longSecret = regexp.MustCompile(`[A-Za-z0-9+/_=\-]{20,}`)
 	anyPath    = regexp.MustCompile(`(^|[\s"'=(])(/\w|[A-Z]:\\)`)
 	userinfo   = regexp.MustCompile(`://[^\s/"'<>]*@`)
@@ -73,6 +119,9 @@ func FuzzSanitise(f *testing.F) {
 		"", "\x1b[31m", "https://a:b@c/d?e", "open /etc/passwd: no", "key=x", "d41d8cd98f00b204e9800998ecf8427e", "\xff\x9b", "a/b C:\\x",
 		`password:"/x`, "x://\x1b]y/z@w", "~/x /…/y", "bearer  basic x", "file:///a", "Key:\u009b=/x", "……/x",
 	} {
+		f.Add(s)
+	}
+	for _, s := range befores {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -94,6 +143,12 @@ func FuzzSanitise(f *testing.F) {
 		}
 		if userinfo.MatchString(got) {
 			bad("a user is left")
+		}
+		if ipv4.MatchString(got) {
+			bad("an address is left")
+		}
+		if linked.MatchString(got) {
+			bad("a host is left")
 		}
 	})
 }

@@ -22,6 +22,7 @@ const (
 	Forged                        // the signature is wrong
 	Overloaded                    // asks too often, or there is no room; to be told so
 	Invalid                       // a request that can't be understood; to be told so
+	Silenced                      // one of the two above, but too many were told so lately
 	Dropped                       // more came than could be checked
 	Answered                      // an earlier process has answered it, or the customer has withdrawn it
 	Unrecorded                    // what does the jobs could not take it
@@ -32,7 +33,7 @@ const (
 
 var verdictNames = [verdicts]string{
 	"", "wrong-kind", "own-key", "not-ours", "stale", "future", "expired", "seen", "stranger", "limited", "full", "forged",
-	"overloaded", "invalid", "dropped", "answered", "unrecorded", "accepted", "withdrawn",
+	"overloaded", "invalid", "silenced", "dropped", "answered", "unrecorded", "accepted", "withdrawn",
 }
 
 // String returns the verdict's name.

@@ -1,9 +1,11 @@
 package dvm
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tideover/tideover/nostr"
@@ -12,8 +14,12 @@ import (
 const (
 	watchWait   = 250 * time.Millisecond // for more changes
 	watchEvery  = 30 * time.Second       // jobs that ended are not told
-	watchedMost = 1000                   // the newest
-	idsInFilter = 100                    // relays limit it
+	watchedMost = 12_000                 // the newest
+
+	// Relays limit all of it: the ids of a filter, the filters and the bytes of a
+	// subscription, and the subscriptions of a link.
+	idsInFilter  = 100
+	filtersInSub = 8
 )
 
 // touch says that the active jobs have changed.
@@ -47,7 +53,7 @@ func (p *Provider) watch(ctx context.Context) {
 	}
 }
 
-// rewatch asks anew if there are other jobs than before.
+// rewatch asks anew where there are other jobs than before.
 func (p *Provider) rewatch() {
 	active := p.cfg.Jobs.Active()
 	slices.SortFunc(active, func(a, b ActiveJob) int { return b.Created.Compare(a.Created) })
@@ -56,24 +62,71 @@ func (p *Provider) rewatch() {
 	for _, j := range active {
 		now[j.ID] = j.Customer
 	}
-	if p.rewatched(now) {
-		return
+	p.mu.Lock()
+	p.watched = now
+	p.mu.Unlock()
+	for _, i := range p.rounds.update(active) {
+		name, jobs := subCancel+strconv.Itoa(i+1), p.rounds[i].jobs()
+		if len(jobs) == 0 {
+			p.cfg.Link.Unsubscribe(name)
+			continue
+		}
+		p.cfg.Link.Subscribe(name, jobs[0].Created.Add(-time.Second), withdrawals(jobs)...)
 	}
-	if len(active) == 0 {
-		p.cfg.Link.Unsubscribe(subCancel)
-		return
-	}
-	oldest := active[len(active)-1].Created
-	p.cfg.Link.Subscribe(subCancel, oldest.Add(-time.Second), withdrawals(active)...)
 }
 
-// rewatched sets the watched jobs, and reports whether they are the same.
-func (p *Provider) rewatched(now map[string]string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	same := maps.Equal(now, p.watched)
-	p.watched = now
-	return same
+// unwatch ends all subscriptions of rewatch.
+func (p *Provider) unwatch() {
+	for i := range p.rounds {
+		p.cfg.Link.Unsubscribe(subCancel + strconv.Itoa(i+1))
+	}
+}
+
+// rounds are the active jobs by the subscription that asks for their withdrawals. A
+// job stays in its round, so that a new one has relays asked for its round only.
+type rounds []round
+
+type round map[string]ActiveJob
+
+// update takes the active jobs, and returns the rounds that have changed.
+func (rs *rounds) update(active []ActiveJob) (changed []int) {
+	fresh := map[string]ActiveJob{}
+	for _, j := range active {
+		fresh[j.ID] = j
+	}
+	other := map[int]bool{}
+	for i, r := range *rs {
+		for id := range r {
+			if _, ok := fresh[id]; !ok {
+				delete(r, id)
+				other[i] = true
+			}
+			delete(fresh, id)
+		}
+	}
+	for id, j := range fresh {
+		i := rs.withRoom()
+		(*rs)[i][id] = j
+		other[i] = true
+	}
+	return slices.Sorted(maps.Keys(other))
+}
+
+// withRoom returns the first round with room for a job.
+func (rs *rounds) withRoom() int {
+	i := slices.IndexFunc(*rs, func(r round) bool { return len(r) < idsInFilter*filtersInSub })
+	if i < 0 {
+		i = len(*rs)
+		*rs = append(*rs, round{})
+	}
+	return i
+}
+
+// jobs returns the jobs of the round, the oldest first.
+func (r round) jobs() []ActiveJob {
+	return slices.SortedFunc(maps.Values(r), func(a, b ActiveJob) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 func withdrawals(active []ActiveJob) (filters []nostr.Filter) {
