@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	soakRequests = 10_000
-	soakWorkers  = 32
-	soakSpooled  = 300 << 10 // more than is kept in memory
+	soakWorkers = 32
+	soakSpooled = 300 << 10 // more than is kept in memory
 
 	soakUncollected = 500 // requests without a garbage collector
 )

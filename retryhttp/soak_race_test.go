@@ -1,0 +1,6 @@
+//go:build race
+
+package retryhttp_test
+
+// soakRequests is less where each takes ten times as long.
+const soakRequests = 2_000

@@ -1,0 +1,66 @@
+//go:build !race
+
+package advise_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/sim"
+	"github.com/tideover/tideover/sim/advise"
+)
+
+// These search in one goroutine each, and take ten times as long under the race
+// detector, which has the other tests of the package to look at.
+
+func TestAGoalThatNobodyCanReach(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, look)
+	for _, other := range a.Alternatives {
+		if other.Reached {
+			t.Errorf("nobody reaches it, and %s does", other.Policy)
+		}
+	}
+	if a.Reached || len(a.Misses) != 1 {
+		t.Fatalf("ten seconds of outage, and two of patience: reached %v, misses %+v", a.Reached, a.Misses)
+	}
+	m := a.Misses[0]
+	if m.Goal != "success" || m.Scenario != "outage" || m.Got.Mean >= m.Want || m.Best >= m.Want || m.Best < m.Got.Mean-0.01 {
+		t.Errorf("the miss is %+v", m)
+	}
+}
+
+func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999}, 0)}, look)
+	if a.Reached || a.Misses[0].Goal != "success" {
+		t.Errorf("a few thousand calls show one failure in a million: %+v", a)
+	}
+}
+
+func TestABreakerSparesNothing(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	if a.Breaker {
+		t.Errorf("calls that a breaker refused count as load that was spared: %+v", a.Outcomes)
+	}
+}
+
+func TestASimpleGoalNeedsNoRetries(t *testing.T) {
+	t.Parallel()
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	if p := retry.Must(a.Policy).Policy(); p.Attempts != 1 || len(a.Trades) > 0 {
+		t.Errorf("2 %% of errors, and 10 %% allowed: advised %s", a.Policy)
+	}
+}
+
+func TestWriters(t *testing.T) {
+	t.Parallel()
+	scenario, _ := sim.Preset("contention")
+	scenario.Writers.Count = 10
+	a := advice(t, advise.Request{Cases: []advise.Case{{Scenario: scenario, Goal: advise.Goal{Success: 0.99}}}}, advise.Options{})
+	if p := retry.Must(a.Policy).Policy(); !a.Reached || p.Attempts < 2 || p.AttemptTimeout != 0 {
+		t.Errorf("ten writers: %s, reached %v", a.Policy, a.Reached)
+	}
+}
