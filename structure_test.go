@@ -22,7 +22,7 @@ var ranks = map[string]int{
 	"backoff":  0,
 	"breaker":  1, "limit": 1,
 	"retry": 2, "health": 2,
-	"retryhttp": 3, "contend": 3,
+	"retryhttp": 3, "contend": 3, "otel": 3, "prom": 3,
 	"engine": 4, "nostr": 4, "sim": 4,
 	"cmd/tideover": 5,
 	"bench":        6, "examples": 6,

@@ -151,11 +151,13 @@ func (sh *shard) find(ctx context.Context, text string, limit int) ([]string, er
 // Stats is where everything is.
 type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
-	Waiting   int             `json:"timers"`        // waits and deadlines
-	Running   int             `json:"running"`       // attempts
-	Stuck     int64           `json:"stuck"`         // handlers that were given up and have not returned
-	Missing   map[string]int  `json:"needs_handler"` // steps that wait for a handler, by handler
-	Behind    int             `json:"view_behind"`   // runs the view has yet to see
+	Waiting   int             `json:"timers"`           // waits and deadlines
+	Running   int             `json:"running"`          // attempts
+	Queued    int             `json:"queued"`           // steps that are due and wait for a free place, at most
+	Oldest    *time.Time      `json:"oldest,omitempty"` // since when the first of them has been due
+	Stuck     int64           `json:"stuck"`            // handlers that were given up and have not returned
+	Missing   map[string]int  `json:"needs_handler"`    // steps that wait for a handler, by handler
+	Behind    int             `json:"view_behind"`      // runs the view has yet to see
 	Next      *time.Time      `json:"next,omitempty"`
 	Troubles  []Trouble       `json:"troubles,omitempty"`
 	Silent    []int           `json:"silent,omitempty"` // shards that did not answer: they are not counted
@@ -188,6 +190,12 @@ func (sh *shard) stats(ctx context.Context) (*Stats, error) {
 		}
 		s.Waiting, s.Running, s.Missing = sh.m.Waiting(), len(sh.running), sh.m.ParkedHandlers()
 		s.Behind = sh.viewer.behind(sh.m)
+		for _, q := range sh.m.Busy() {
+			s.Queued += q.Len()
+			if at, ok := q.Oldest(); ok {
+				s.Oldest = earlier(s.Oldest, pointer(at))
+			}
+		}
 		if next := sh.m.Next(); next != 1<<63-1 {
 			s.Next = pointer(next)
 		}

@@ -190,6 +190,27 @@ func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
+// OwnStats is [Engine.Stats] of this process alone, and how many shards it owns;
+// without a cluster that is everything there is, and 1. It asks no other process,
+// so that it may be asked often.
+func (e *Engine) OwnStats(ctx context.Context) (s Stats, shards int, err error) {
+	if e.alone != nil {
+		s, err = e.Stats(ctx)
+		return s, 1, err
+	}
+	answers := make([]*answer, e.count())
+	for _, sh := range e.cluster.own() {
+		// One that is being given away is counted by whoever has it next.
+		if one, err := sh.stats(ctx); err == nil {
+			answers[sh.number] = &answer{Stats: one}
+			shards++
+		}
+	}
+	s = mergeStats(answers)
+	s.Troubles = append(s.Troubles, e.cluster.troubles()...)
+	return s, shards, ctx.Err()
+}
+
 func mergeStats(answers []*answer) (sum Stats) {
 	at := map[string]int{}
 	sum.Missing = map[string]int{}
@@ -209,6 +230,8 @@ func mergeStats(answers []*answer) (sum Stats) {
 		}
 		sum.Waiting += s.Waiting
 		sum.Running += s.Running
+		sum.Queued += s.Queued
+		sum.Oldest = earlier(sum.Oldest, s.Oldest)
 		sum.Stuck += s.Stuck
 		sum.Behind += s.Behind
 		sum.Next = earlier(sum.Next, s.Next)

@@ -33,13 +33,15 @@ const (
 	NeedsHandler // a step waits for a program that knows it; Note says which
 	Paused       // a run was paused by hand; Note says by whom
 	FailedOver   // another destination takes the call over; Note says which, and why
+	StormBegan   // retries multiply the load of Name beyond what is normal; Note says how much
+	StormEnded   // they do so no more
 )
 
 var eventNames = [...]string{
 	"", "attempt-started", "attempt-failed", "waiting", "succeeded", "gave-up", "hook-failed",
 	"hedge-started", "attempt-stuck", "breaker-opened", "breaker-half-open", "breaker-closed",
 	"run-started", "attempt-lost", "progress", "canceled", "resumed", "needs-handler", "paused",
-	"failed-over",
+	"failed-over", "storm-began", "storm-ended",
 }
 
 // String returns the kind's name, as it stands in JSON.

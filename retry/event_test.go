@@ -67,7 +67,7 @@ func TestEventsOfACall(t *testing.T) {
 
 func TestEventJSONRoundTrip(t *testing.T) {
 	at := time.Date(2026, 2, 5, 3, 4, 5, 6, time.UTC)
-	for k := AttemptStarted; k <= NeedsHandler; k++ {
+	for k := AttemptStarted; k <= StormEnded; k++ {
 		e := Event{Kind: k, Time: at, Name: "n", Call: 2, Attempt: 3, Attempts: Unlimited, Delay: 4, Elapsed: 5, Prev: 6, Err: errors.New("x"), Run: "r", Step: "s", Note: "n"}
 		if k == Waiting {
 			e.By, e.Until = ByServer, at.Add(time.Hour)

@@ -173,6 +173,20 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 	}
 }
 
+// Oldest returns since when the one in the queue that was due first has been due.
+func (q *Queue) Oldest() (at int64, ok bool) {
+	for _, f := range []struct {
+		fifo   *fifo
+		active bool
+	}{{&q.begun, true}, {&q.fresh, false}} {
+		run, step, there := f.fifo.next(f.active)
+		if there && (!ok || run.Steps[step].At < at) {
+			at, ok = run.Steps[step].At, true
+		}
+	}
+	return at, ok
+}
+
 // begun reports whether the run has had an attempt since it was last put to
 // work.
 func (r *Run) begun() bool {

@@ -73,7 +73,7 @@ func (v *View) keys(c *sqlite.Conn, s *selection) ([]key, error) {
 		return s.merge(c, pairs, s.soonest)
 	case s.errorLast != 0:
 		return s.merge(c, s.failures, s.failed)
-	case s.anyState && s.workflow == 0 && len(s.excluded) == 0:
+	case s.anyState && s.workflow == 0 && len(s.excluded) == 0 && s.attempts < many:
 		return s.collect(c, nil, listAll, []int64{s.from, s.to})
 	default:
 		return s.merge(c, pairs, s.created)
@@ -86,6 +86,8 @@ const (
 	listAll     = "SELECT place, 0 FROM runs WHERE place>=? AND place<?"
 	listCreated = `SELECT place, 0 FROM runs INDEXED BY runs_state
 		WHERE workflow=? AND state=? AND place>=? AND place<?`
+	listMany = `SELECT place, 0 FROM runs INDEXED BY runs_many
+		WHERE workflow=? AND state=? AND place>=? AND place<? AND attempts>=4`
 	listFailed = `SELECT place, 0 FROM runs INDEXED BY runs_error
 		WHERE error IS NOT NULL AND error=? AND workflow=? AND state=? AND place>=? AND place<?`
 	listSoonest = `SELECT place, next FROM runs INDEXED BY runs_next
@@ -187,7 +189,11 @@ func (s *selection) first(keys []key) []key {
 
 // created appends the runs of one workflow and state.
 func (s *selection) created(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
-	return s.collect(c, keys, listCreated, []int64{p.workflow, p.state, s.from, s.to})
+	query := listCreated
+	if s.attempts >= many {
+		query = listMany
+	}
+	return s.collect(c, keys, query, []int64{p.workflow, p.state, s.from, s.to})
 }
 
 // failed appends the runs of one error, workflow and state.

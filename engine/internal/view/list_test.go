@@ -45,6 +45,8 @@ func TestListsWalkAnIndexAndNeverSort(t *testing.T) {
 		s := selection{order: order}
 		tests["all by "+string(order)] = test{s.ordered(listAll), "SEARCH runs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}
 		tests["a state by "+string(order)] = test{s.ordered(listCreated), "SEARCH runs USING COVERING INDEX runs_state (workflow=? AND state=? AND rowid>? AND rowid<?)"}
+		often := selection{order: order, attempts: many}
+		tests["many attempts by "+string(order)] = test{often.ordered(listMany), "SEARCH runs USING INDEX runs_many (workflow=? AND state=? AND rowid>? AND rowid<?)"}
 		tests["an error by "+string(order)] = test{s.ordered(listFailed), "SEARCH runs USING COVERING INDEX runs_error (error=? AND workflow=? AND state=? AND rowid>? AND rowid<?)"}
 	}
 	soonest := selection{order: Soonest}

@@ -81,7 +81,7 @@ func someRun(rnd *rand.Rand, n int) Run {
 	}
 	r := Run{
 		ID: u.String(), Workflow: pick(someWorkflows), State: pick(someStates), Created: created,
-		Updated: created.Add(time.Duration(rnd.IntN(1e6)) * time.Microsecond), Attempts: rnd.IntN(4),
+		Updated: created.Add(time.Duration(rnd.IntN(1e6)) * time.Microsecond), Attempts: rnd.IntN(6),
 		Step: pick([]string{"a", "b", ""}), Error: pick(someErrors), Reason: pick([]string{"", "gave up"}),
 		Input: []byte(pick(someInputs)), Output: []byte(pick(someInputs)), Detail: []byte(pick(someInputs)),
 	}
@@ -118,7 +118,7 @@ func someFilter(rnd *rand.Rand) Filter {
 	}
 	maybe(3, func() { f.Workflow = someWorkflows[rnd.IntN(len(someWorkflows))] })
 	maybe(4, func() { f.Error = someErrors[rnd.IntN(len(someErrors))] })
-	maybe(4, func() { f.MinAttempts = rnd.IntN(4) })
+	maybe(4, func() { f.MinAttempts = rnd.IntN(6) })
 	maybe(4, func() { f.Since = benchStart.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond) })
 	maybe(4, func() { f.Until = benchStart.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond) })
 	maybe(3, func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -154,8 +155,34 @@ func TestDamageMetLaterIsTold(t *testing.T) {
 	if !errors.Is(got, ErrDamaged) {
 		t.Errorf("Get() of all runs = %v, want ErrDamaged", got)
 	}
-	if _, err := v.List(t.Context(), Filter{Order: Oldest, MinAttempts: 3}); !errors.Is(err, ErrDamaged) {
+	if _, err := v.List(t.Context(), Filter{Order: Oldest, MinAttempts: 1}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("List() = %v, want ErrDamaged", err)
+	}
+}
+
+func TestAViewOfBeforeGetsItsIndex(t *testing.T) {
+	t.Parallel()
+	v := openTest(t)
+	run := order(rand.New(rand.NewPCG(1, 2)), 1, 1)
+	run.Attempts = 7
+	write(t, v, run)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(v.path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(execAll(c, []string{"DROP INDEX runs_many"}), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	v, err = Open(t.Context(), v.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if p, err := v.List(t.Context(), Filter{MinAttempts: 5}); err != nil || len(p.Runs) != 1 || v.Rebuilt() != "" {
+		t.Errorf("List() has %d runs, %v; rebuilt: %q", len(p.Runs), err, v.Rebuilt())
 	}
 }
 

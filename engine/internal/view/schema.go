@@ -14,6 +14,15 @@ const (
 	version = 2          // 2: patterns of errors are of the first line, and keep exit codes
 )
 
+// many is the number of attempts, as the column has it, from which on a run is in the
+// index of those that were tried often.
+const many = 2 + firstName
+
+// manyIndex is made when a file is opened, also one that was made before there was
+// such an index. It has few of the runs of steps that mostly succeed, which a list of
+// those that do not would otherwise go through one by one.
+var manyIndex = fmt.Sprintf("CREATE INDEX IF NOT EXISTS runs_many ON runs(workflow, state) WHERE attempts>=%d", many)
+
 // Of the indexes, runs_state serves lists by state and workflow, runs_next lists
 // by due time, and runs_error groups of errors; the last two have only the runs
 // that have such a thing. The place, being the rowid, ends each of them.

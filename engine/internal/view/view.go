@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // View is an open view. Its methods may be called by several goroutines; writes
@@ -85,6 +86,9 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 		if err := create(c); err != nil {
 			return nil, err
 		}
+	}
+	if err := sqlitex.ExecuteTransient(c, manyIndex, nil); err != nil {
+		return nil, err
 	}
 	w, err := newWriter(c, &v.names)
 	if err != nil {

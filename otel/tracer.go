@@ -1,0 +1,111 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	global "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// scope is the name of the instrumentation.
+const scope = "github.com/tideover/tideover/otel"
+
+// The attributes.
+const (
+	AttemptKey  = attribute.Key("tideover.attempt")  // number of the attempt, from 1
+	AttemptsKey = attribute.Key("tideover.attempts") // how many there were
+	ReasonKey   = attribute.Key("tideover.reason")   // why the call gave up, such as "attempts"
+	DelayKey    = attribute.Key("tideover.delay_ms") // the wait
+	DelayByKey  = attribute.Key("tideover.delay_by") // who set it: policy, server, …
+)
+
+// Tracer makes spans. It is made once, and shared by all runners and goroutines.
+type Tracer struct{ t trace.Tracer }
+
+// New returns a tracer of the provider. nil means the global one.
+func New(p trace.TracerProvider) *Tracer {
+	if p == nil {
+		p = global.GetTracerProvider()
+	}
+	return &Tracer{p.Tracer(scope)}
+}
+
+// Waits is the option that notes each wait of a runner, as an event of the span that
+// the context of the call has: with [Do] and [Value], that of the call.
+func (t *Tracer) Waits() retry.Option {
+	return retry.WithOnRetry(func(ctx context.Context, ev retry.Event) error {
+		trace.SpanFromContext(ctx).AddEvent("wait", trace.WithTimestamp(ev.Time), trace.WithAttributes(
+			AttemptKey.Int(ev.Attempt), DelayKey.Float64(float64(ev.Delay.Microseconds())/1000), DelayByKey.String(ev.By.String()),
+		))
+		return nil
+	})
+}
+
+// Do is [retry.Runner.Do] with spans.
+func Do(ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context) error) error {
+	if op == nil {
+		return r.Do(ctx, nil)
+	}
+	_, err := Value(ctx, t, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) })
+	return err
+}
+
+// Value is [retry.Value] with spans.
+func Value[T any](ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context) (T, error)) (T, error) {
+	if r == nil || op == nil {
+		return retry.Value(ctx, r, op) // which says what is wrong
+	}
+	c := t.begin(ctx, r)
+	defer c.span.End() // also when the operation panics
+	v, err := retry.Value(c.ctx, r, func(ctx context.Context) (v T, err error) {
+		ctx, span := c.attempt(ctx)
+		defer span.End()
+		v, err = op(ctx)
+		fail(span, err)
+		return v, err
+	})
+	c.end(err)
+	return v, err
+}
+
+// call is one call of a runner. Its attempts follow each other.
+type call struct {
+	t        *Tracer
+	ctx      context.Context //nolint:containedctx // it lives as long as the call
+	span     trace.Span
+	attempts int
+}
+
+func (t *Tracer) begin(ctx context.Context, r *retry.Runner) *call {
+	name := r.Name()
+	if name == "" {
+		name = "retry"
+	}
+	ctx, span := t.t.Start(ctx, name)
+	return &call{t: t, ctx: ctx, span: span}
+}
+
+func (c *call) attempt(ctx context.Context) (context.Context, trace.Span) {
+	c.attempts++
+	return c.t.t.Start(ctx, "attempt", trace.WithAttributes(AttemptKey.Int(c.attempts)))
+}
+
+func (c *call) end(err error) {
+	c.span.SetAttributes(AttemptsKey.Int(c.attempts))
+	if e, ok := errors.AsType[*retry.Error](err); ok {
+		c.span.SetAttributes(ReasonKey.String(e.Reason.String()))
+	}
+	fail(c.span, err)
+}
+
+// fail notes a failure, if there is one.
+func fail(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
