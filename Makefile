@@ -7,9 +7,10 @@ RUNS      ?= 10000
 KILLS     ?= 100
 HARMS     ?= 100
 SOAK      ?= 10m
+VERSION   ?=
 BIN       := bin/tideover
 
-.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak interop
+.PHONY: help run test vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak interop man licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,9 +22,10 @@ build: ## build the command into bin/
 run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
-test: vet ## everything that is tested, with the race detector
+test: vet ## everything that is tested, with the race detector; what searches or soaks for long, without it
 	$(GO) test -race -parallel 4 $(TESTFLAGS) work
-	$(GO) test $(TESTFLAGS) -run Allocations ./bench
+	$(GO) test $(TESTFLAGS) -run 'Allocations|TenThousand' ./bench ./retryhttp
+	$(GO) test $(TESTFLAGS) ./sim/advise
 
 vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
@@ -72,5 +74,18 @@ interop: ## a job over a relay and for a customer that are not ours; needs node 
 lint: ## the full lint; installs the pinned linter when it is missing
 	@bash scripts/lint.sh
 
+man: build ## the manual pages, into dist/man
+	@$(BIN) man dist/man
+
+licenses: ## write THIRD_PARTY_LICENSES anew, from what the command links
+	@$(GO) run ./cmd/tideover/internal/release licenses cmd/tideover > THIRD_PARTY_LICENSES.new
+	@mv THIRD_PARTY_LICENSES.new THIRD_PARTY_LICENSES
+
+release: ## VERSION=v0.1.0: archives of HEAD for all platforms, with checksums, into dist/
+	@bash scripts/release.sh $(VERSION)
+
+release-check: ## try HEAD as a release, from an empty folder and a module proxy on this disk
+	@bash scripts/release-check.sh $(VERSION)
+
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist

@@ -132,7 +132,9 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 		return nil, &UnreachableError{c.Where(), err}
 	}
 	c.met.Store(true)
-	if resp.StatusCode/100 == 2 {
+	// That a server can't work is no problem with asking it how it is.
+	ill := resp.StatusCode == http.StatusServiceUnavailable && isHealth(r.URL.Path)
+	if resp.StatusCode/100 == 2 || ill {
 		return resp, nil
 	}
 	defer resp.Body.Close()
@@ -178,7 +180,8 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, err
 }
 
-// Healthy reports whether the server is there and works.
+// Healthy reports whether the server works. That it does not is no error, as long
+// as it answers.
 func (c *Client) Healthy(ctx context.Context) (h Health, err error) {
 	err = c.call(ctx, http.MethodGet, "healthz", nil, nil, &h)
 	return h, err

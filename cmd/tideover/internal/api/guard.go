@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -32,6 +33,10 @@ type Options struct {
 
 	// Providers are those of the gateway. nil means that there are none.
 	Providers Providers
+
+	// Storms returns the retry storms that go on. nil means that nobody looks for
+	// any.
+	Storms func() []storm.Storm
 
 	// Token is what requests over TCP must have. Without one there is no way in
 	// over TCP; the unix socket needs none.

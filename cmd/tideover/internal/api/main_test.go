@@ -75,6 +75,7 @@ type fixture struct {
 
 	sessions  Sessions
 	providers Providers
+	judge     *judge
 }
 
 type job struct {
@@ -177,10 +178,12 @@ func (f *fixture) listen(address string) {
 		f.t.Fatal(err)
 	}
 	f.tcp = tcp.Addr().String()
-	f.server = NewServer(New(Options{
+	o := Options{
 		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
 		Sessions: f.sessions, Providers: f.providers,
-	}))
+	}
+	f.judge = newJudge(f.t)
+	f.server = NewServer(Guard(o, f.judge.before(New(o))))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {
 		f.serving.Go(func() { _ = server.Serve(l) })
@@ -264,6 +267,7 @@ func (f *fixture) ask(overTCP bool, method, path, body string, header ...string)
 	if _, err := text.ReadFrom(resp.Body); err != nil {
 		f.t.Fatalf("%s %s: %v", method, path, err)
 	}
+	f.judge.look(r, resp.StatusCode, resp.Header, text.String())
 	return &answered{resp.StatusCode, resp.Header, text.String()}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -32,6 +33,7 @@ type server struct {
 
 	sessions  Sessions
 	providers Providers
+	storms    func() []storm.Storm
 }
 
 // maxStreams is how many streams of events there may be at once.
@@ -45,7 +47,10 @@ func New(o Options) http.Handler {
 		engine: o.Engine, version: versionOf(o.Version), data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
 		sessions:  cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
-		providers: cmp.Or[Providers](o.Providers, noProviders{}),
+		providers: cmp.Or[Providers](o.Providers, noProviders{}), storms: o.Storms,
+	}
+	if s.storms == nil {
+		s.storms = func() []storm.Storm { return []storm.Storm{} }
 	}
 	if s.engine != nil {
 		s.latest() // a reader makes it keep them
@@ -82,6 +87,7 @@ func (t *route) long() bool {
 func routes() []route {
 	return []route{
 		{"GET", "healthz", (*server).health},
+		{"GET", "openapi.yaml", (*server).openapi},
 		{"GET", "status", (*server).status},
 		{"GET", "cluster", (*server).cluster},
 		{"GET", "workflows", (*server).workflows},
@@ -119,7 +125,7 @@ func routes() []route {
 
 // needsEngine reports whether there is nothing at the path without an engine.
 func (t *route) needsEngine() bool {
-	return t.path != "healthz" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
+	return t.path != "healthz" && t.path != "openapi.yaml" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
 }
 
 // match reports whether the path is the route's, and what it names. The path
@@ -155,8 +161,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
 	path, ok := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
-	if !ok && isHealth(r.URL.Path) {
-		path = "healthz"
+	if !ok {
+		path = beside(r.URL.Path)
 	}
 	method := r.Method
 	if method == http.MethodHead {
@@ -276,7 +282,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error 
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Silent: stats.Silent,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Storms: s.storms(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -29,6 +30,7 @@ type Status struct {
 	ViewBehind   int              `json:"view_behind"`   // runs that lists have yet to see
 	Next         *time.Time       `json:"next,omitempty"`
 	Troubles     []engine.Trouble `json:"troubles"`
+	Storms       []storm.Storm    `json:"storms"`           // layers whose retries multiply the load now
 	Silent       []int            `json:"silent,omitempty"` // shards that did not answer: they are not counted
 }
 

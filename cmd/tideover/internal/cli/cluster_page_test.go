@@ -71,19 +71,6 @@ func TestTheServersOfThePageAreGood(t *testing.T) {
 	}
 }
 
-// TestVerbsOfThePageAreThere asks for the help of each.
-func TestVerbsOfThePageAreThere(t *testing.T) {
-	t.Parallel()
-	for _, line := range prompted(t, "cluster.md") {
-		args := strings.Fields(line)
-		if args[0] != "tideover" {
-			t.Errorf("the page has %q", line)
-			continue
-		}
-		wantCode(t, tideover(t, args[1], "--help"), 0)
-	}
-}
-
 // TestWhoFollowsThePageHasNothingWeak starts what it says, and asks the doctor.
 func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
 	t.Parallel()

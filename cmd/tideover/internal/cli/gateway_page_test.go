@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -61,24 +59,6 @@ func prompted(t *testing.T, name string) (list []string) {
 		}
 	}
 	return list
-}
-
-func TestConfigurationsOfThePagesAreGood(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"gateway.md", "serve.md", "cluster.md"} {
-		for i, text := range blocks(t, name, "yaml") {
-			k := emptyKitchen(t)
-			text = strings.ReplaceAll(text, "/mnt/backup/tideover", t.TempDir())
-			if err := config.Check(config.Source{Path: k.configured(text), Environ: k.env}); err != nil {
-				t.Errorf("docs/%s, block %d: %v", name, i+1, err)
-			}
-		}
-	}
-	for _, text := range blocks(t, "gateway.md", "json") {
-		if !json.Valid([]byte(text)) {
-			t.Errorf("docs/gateway.md has %q, which is no JSON", text)
-		}
-	}
 }
 
 // TestThePageOfTheGatewayWorks does what docs/gateway.md says, from its first

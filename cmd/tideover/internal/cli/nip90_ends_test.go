@@ -37,6 +37,13 @@ func TestHowARequestEnds(t *testing.T) {
 		{"cancelled", func(j *job, r *dvm.Request) []*nostr.Event {
 			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Cancelled, At: r.Created}})
 		}, 2, "", "tideover: the provider says: cancelled\n"},
+		{"a timeout with an odd number", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: `{"code":"TIMEOUT","message":"slow","retry":{"maxRetries":1e3}}`,
+				Tags: nostr.Tags{{"e", r.ID}, {"status", "error"}}}})
+		}, 124, "", "tideover: TIMEOUT: slow\n"},
+		{"a status that nobody knows", func(j *job, r *dvm.Request) []*nostr.Event {
+			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: "2", Tags: nostr.Tags{{"e", r.ID}, {"status", "fini\x1b[2Jshed"}}}})
+		}, 1, "2", `tideover: the result has the status "fini\x1b[2Jshed", which is none`},
 		{"a part", func(j *job, r *dvm.Request) []*nostr.Event {
 			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Succeeded, At: r.Created, Content: "half", Partial: true}})
 		}, 5, "half", "tideover: the result is a part only\n"},

@@ -209,6 +209,9 @@ func judge(out *nip90client.Outcome) (code int, text string) {
 }
 
 func judgeFailure(x *nip90client.Entry) (code int, text string) {
+	if x.Type == nip90client.TypeResult && x.Status != dvm.StatusError {
+		return codeJobFailed, `the result has the status "` + shortText(x.Status) + `", which is none that is known`
+	}
 	failure := x.Failure
 	if failure == nil { // feedback, and no result came
 		failure = &nip90client.Failure{Message: x.Message}

@@ -82,7 +82,7 @@ they succeed or it is pointless to go on.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newExec(io), newPlan(io), newAdvise(io), newDetect(io), newWatch(io), newNotify(io), newServe(io), newGateway(io), newConfig(io), newSchema(io), newVersion(io), newPolicyHelp(), newGuard())
 	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newWake(io), newDead(io), newEvents(io),
-		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newCluster(io), newDoctor(io), newMove(io))
-	root.AddCommand(newChaos(io), newSim(io), newNIP90(io))
+		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan())
+	root.AddCommand(newChaos(io), newSim(io), newNIP90(io), newInit(io))
 	return root
 }

@@ -133,7 +133,7 @@ func newServe(io Streams) *cobra.Command {
 	}
 	o.source.add(cmd)
 	o.source.addCluster(cmd)
-	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does: an unreliable service, workflows and new runs, in a temporary folder")
+	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does, in a temporary folder: workflows, providers, a session and more that fail and get through")
 	o.logs(cmd)
 	cmd.Flags().Lookup("log-level").Usage += "; warn for the demo"
 	return cmd
@@ -168,9 +168,8 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		src.Path = "" // the demo needs nothing, and shows nothing of yours
-		if o.source.data == "" {
-			src.Flags["data"] = dir
+		if err := demonstrate(&src, dir); err != nil {
+			return err
 		}
 	} else if src.Path == "" {
 		return errors.New("serve: there is no configuration: name one with --config, or see it work with --demo")

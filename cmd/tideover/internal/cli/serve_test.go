@@ -348,33 +348,6 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	wantIn(t, "error", o.stderr, "^")
 }
 
-func TestTheDemoMoves(t *testing.T) {
-	t.Parallel()
-	s := &served{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
-	s.data = shortDir(t)
-	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0", "--data", s.data)
-	s.Stdout, s.Stderr = s.out, s.out
-	s.begin()
-	eventually(t, "the page is announced", func() bool { return strings.Contains(s.out.String(), "the page is at") })
-	seen := map[string]bool{}
-	eventually(t, "runs of every kind", func() bool {
-		var page engine.Page
-		_ = json.Unmarshal([]byte(s.ask("runs", "--json").out), &page)
-		for _, r := range page.Runs {
-			seen[r.State] = true
-			seen[r.Workflow] = true
-		}
-		return seen["waiting"] && seen["succeeded"] && seen["dead"] && seen["order"] && seen["slow-report"] && seen["refund"] && seen["import"]
-	})
-	resp, err := http.Get(s.page())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	s.signal(syscall.SIGINT)
-	wantCode(t, s.end(), 0)
-}
-
 // syncBuffer is a buffer that a process writes to while a test reads it.
 type syncBuffer struct {
 	mu  sync.Mutex

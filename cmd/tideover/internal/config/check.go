@@ -11,9 +11,10 @@ import (
 // checker walks a template: it finds the fields and steps that it uses, as far
 // as they are written down, and makes every value go through [printText].
 type checker struct {
-	fields roots
-	uses   []string
-	err    error
+	fields  roots
+	uses    []string
+	foreign bool // see [text]
+	err     error
 }
 
 // check looks for fields that will never be there.
@@ -26,7 +27,7 @@ func (t *text) check(fields roots) error {
 		c.walk(t.tmpl.Root, true)
 	}
 	slices.Sort(c.uses)
-	t.uses = slices.Compact(c.uses)
+	t.uses, t.foreign = slices.Compact(c.uses), c.foreign
 	return c.err
 }
 
@@ -74,7 +75,10 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 		if n.Ident[0] == "$" {
 			c.field(n.Ident[1:])
 		}
+	case *parse.DotNode:
+		c.foreign = c.foreign || atRoot // inside of range and with the pipeline has been looked at
 	case *parse.IdentifierNode:
+		c.foreign = c.foreign || n.Ident == "step" // of which nobody knows yet what it leads to
 		if n.Ident == printCall {
 			c.fail("function %q not defined", printCall) // it is ours
 		}
@@ -158,6 +162,7 @@ func (c *checker) chain(n *parse.ChainNode, atRoot bool) {
 
 // field checks a way from the data, such as .steps.fetch.stdout.
 func (c *checker) field(way []string) {
+	c.foreign = c.foreign || !c.fields.ours(way)
 	if len(way) == 0 {
 		return
 	}
@@ -183,7 +188,27 @@ func (c *checker) field(way []string) {
 	}
 }
 
+// ours reports whether what a way leads to is made here, and not by whoever starts
+// a run: an id, a time, but neither the input nor an error, which may quote it.
+func (r roots) ours(way []string) bool {
+	if r.quotes != nil {
+		return len(way) > 0 && !slices.Contains(r.quotes, way[0])
+	}
+	if len(way) < 2 {
+		return len(way) == 1 && way[0] == "today"
+	}
+	switch way[0] {
+	case "run":
+		return slices.Contains([]string{"id", "workflow", "attempt", "step", "reason"}, way[1])
+	case "steps": // see [checker.step]
+		return true
+	}
+	return way[0] == "schedule"
+}
+
 func (c *checker) step(id string, fields []string) {
+	// What a step prints may be what it was given; its codes are numbers.
+	c.foreign = c.foreign || len(fields) == 0 || !slices.Contains([]string{"exit", "status", "truncated"}, fields[0])
 	if !slices.Contains(c.fields.first, "steps") {
 		c.fail("results of steps can't be used here")
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -22,6 +23,8 @@ type Config struct {
 	Server    Server
 	Engine    Engine
 	Audit     Audit
+	Alarm     storm.Rule // when retries are a storm
+	Tracing   *Tracing   // nil means that no spans are made
 
 	names     []string // of the workflows, in the file's order
 	sessions  []string // the same of the sessions
@@ -86,5 +89,5 @@ type Value struct {
 
 // Values returns every setting in effect with its origin, section by section:
 // policies, notifiers, providers, the gateway, workflows, then the engine, the
-// server, the audit trail, the sessions and the jobs of NIP-90.
+// server, the audit trail, the alarm, tracing, the sessions and the jobs of NIP-90.
 func (c *Config) Values() []Value { return c.values }

@@ -59,6 +59,8 @@ var (
 type roots struct {
 	first []string
 	input []string // those of .input; nil means any
+
+	quotes []string // of a message, those that may quote what a run was given
 }
 
 var (

@@ -57,6 +57,7 @@ func TestTheNearestLayerWins(t *testing.T) {
 func TestWithoutAFileThereAreDefaults(t *testing.T) {
 	got := origins(t, config.Source{Environ: []string{"HOME=/home/me"}})
 	want := []string{
+		"alarm.amplification = 2 from default", "alarm.for = 30s from default", "alarm.min-attempts = 50 from default",
 		"audit.file = /home/me/.local/state/tideover/audit.jsonl from default", "audit.keep = 5 from default", "audit.max-size = 10MB from default",
 		"gateway.listen = 127.0.0.1:7878 from default",
 		"server.concurrency = 64 from default", "server.data = /home/me/.local/state/tideover from default",

@@ -114,14 +114,16 @@ type loader struct {
 	lines    []string
 	cfg      *Config
 	problems []*FieldError
-	literals []string        // secrets that stand in the file itself
-	hidden   map[int]int     // columns from which on a line is not quoted
-	later    map[string]bool // names of policies that have not been read yet
-	second   place           // of engine.second-place
+	literals []string          // secrets that stand in the file itself
+	hidden   map[int]int       // columns from which on a line is not quoted
+	later    map[string]bool   // names of policies that have not been read yet
+	second   place             // of engine.second-place
+	drafts   map[string]*draft // of the workflows
+	commands []notifyCommand
 }
 
 func newLoader(src Source) (*loader, error) {
-	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, hidden: map[int]int{}}
+	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, hidden: map[int]int{}, drafts: map[string]*draft{}}
 	l.none = src.Path == "" && src.Data == nil
 	if l.name == "" {
 		l.name = "config"
@@ -155,7 +157,7 @@ func (l *loader) file(data []byte) {
 		}
 		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
 	}
-	for _, section := range []string{"engine", "server", "audit", "gateway"} {
+	for _, section := range []string{"engine", "server", "audit", "alarm", "gateway"} {
 		// They are there also when the file does not speak of them.
 		if root.kind == mapKind && root.get(section) == nil {
 			root.pairs = append(root.pairs, pair{given(section, "default"), &node{kind: mapKind}})
@@ -234,6 +236,16 @@ var rootKeys = []key[Config]{
 		name: "audit", doc: "The trail of events on the disk.",
 		schema: func() *jsonschema.Schema { return orNull(describe(auditKeys)) },
 		set:    func(l *loader, at place, c *Config) { l.audit(at, &c.Audit) },
+	},
+	{
+		name: "alarm", doc: "When retries multiply the load so much that somebody should know.",
+		schema: func() *jsonschema.Schema { return orNull(describe(stormKeys)) },
+		set:    func(l *loader, at place, c *Config) { l.storms(at, &c.Alarm) },
+	},
+	{
+		name: "tracing", doc: "Where spans of attempts are sent; nowhere unless said.",
+		schema: func() *jsonschema.Schema { return describe(tracingKeys) },
+		set:    func(l *loader, at place, c *Config) { c.Tracing = l.tracing(at) },
 	},
 	{
 		name: "detect", doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -20,20 +21,31 @@ type NIP90 struct {
 
 	PerMinute int           // jobs of one customer, in the long run
 	Burst     int           // and at once
-	Workers   int           // jobs that are worked on at the same time
-	Queue     int           // jobs that wait for one of them
+	Workers   int           // jobs of each kind that are worked on at the same time
+	Queue     int           // jobs that wait for one of them, all kinds together
 	MaxAge    time.Duration // older requests are not answered
 }
 
+// HiddenVariables returns the names of the variables that no command is to see: what
+// they hold is for this process alone.
+func (c *Config) HiddenVariables() (names []string) {
+	if c.NIP90 == nil || c.NIP90.Key == nil {
+		return nil
+	}
+	for _, ref := range c.NIP90.Key.text.refs {
+		if ref.Kind == "env" {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
 // SecretKey returns the key as the reference leads to it now. The redactor learns
-// it in its other spelling too.
+// all of its spellings.
 func (n *NIP90) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
 	k, err := secretKey(n.Key, r)
 	if err != nil {
 		return k, fmt.Errorf("nip90: key: %w", err)
-	}
-	if r.Redactor != nil {
-		r.Redactor.Add(k.Reveal())
 	}
 	return k, nil
 }
@@ -47,7 +59,30 @@ func secretKey(s *SecretText, r secret.Resolver) (nostr.SecretKey, error) {
 	if err != nil {
 		return k, fmt.Errorf("what %q leads to is no %w", s, err)
 	}
+	if r.Redactor != nil {
+		r.Redactor.Add(spellings(k)...)
+	}
 	return k, nil
+}
+
+// spellings returns a key as nsec1… and in hex, each in the cases that are read.
+func spellings(k nostr.SecretKey) []string {
+	nsec := k.Reveal()
+	digits := hexDigits(nsec)
+	return []string{nsec, strings.ToUpper(nsec), digits, strings.ToUpper(digits)}
+}
+
+// hexDigits returns the 32 bytes of a key that is spelled nsec1…, which has them in
+// groups of five bits between that and a checksum.
+func hexDigits(nsec string) string {
+	const alphabet, checksum = "qpzry9x8gf2tvdw0s3jn54khce6mua7l", 6
+	word := strings.TrimPrefix(nsec, "nsec1")
+	n := new(big.Int)
+	for _, c := range word[:max(len(word)-checksum, 0)] {
+		n.Lsh(n, 5).Or(n, big.NewInt(int64(strings.IndexRune(alphabet, c))))
+	}
+	n.Rsh(n, 4) // 52 groups have four bits more than 32 bytes
+	return fmt.Sprintf("%064x", n)
 }
 
 // nip90 reads the section.
@@ -59,6 +94,9 @@ func (l *loader) nip90(at place) *NIP90 {
 	}
 	if _, said := found["limits"]; !said {
 		object(l, at.child("limits", &node{kind: mapKind}), jobLimitKeys, n)
+	}
+	for _, c := range l.commands {
+		l.strangersMessage(c)
 	}
 	return n
 }

@@ -89,7 +89,7 @@ func (l *loader) jobKind(kind int, at place) *JobKind {
 		d.job.Step = d.Step
 		d.Policy = l.policyOr("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
 		l.action(d, found, nil)
-		l.strangers(d, found)
+		l.strangers(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
 		l.bad(at, "a kind of jobs has one of run, http and workflow")
 	}
@@ -108,7 +108,33 @@ func (l *loader) jobWorkflow(at place, d *stepDraft) {
 	}
 	d.job.Workflow = name
 	l.value(at, name)
+	l.jobSteps(l.drafts[name], d.at.path)
 }
+
+// jobSteps checks the steps of a workflow that a kind of jobs names: there is more
+// that they can't be than if only people who are known could start it.
+func (l *loader) jobSteps(w *draft, kind string) {
+	for i := range w.steps {
+		l.jobStep(&w.steps[i], fmt.Sprintf("step %q", w.steps[i].ID), kind)
+	}
+	if w.alarm != nil && w.alarm.notify == nil {
+		l.jobStep(w.alarm, "on-give-up", kind)
+	}
+}
+
+func (l *loader) jobStep(d *stepDraft, name, kind string) {
+	via := fmt.Sprintf(" (%s is reached from %s)", name, kind)
+	l.strangers(d, via)
+	if p := d.Policy; p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
+		at := d.at
+		if n := at.node.get("policy"); n != nil {
+			at = at.child("policy", n)
+		}
+		l.bad(at, "%v%s", errJobAttempts, via)
+	}
+}
+
+var errJobAttempts = fmt.Errorf("attempts: a job has at most %d", maxJobAttempts)
 
 func noWorkflow(name string, names []string) string {
 	if near := nearest(name, names); near != "" {
@@ -164,7 +190,7 @@ func checkJobPolicy(p retry.Policy, command bool) error {
 		errs = append(errs, errors.New("total-timeout: say max-total beside the policy"))
 	}
 	if p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
-		errs = append(errs, fmt.Errorf("attempts: a job has at most %d", maxJobAttempts))
+		errs = append(errs, errJobAttempts)
 	}
 	return errors.Join(errs...)
 }

@@ -72,7 +72,7 @@ var jobLimitKeys = []key[NIP90]{
 		set: func(l *loader, at place, n *NIP90) { n.Burst = l.numberUpTo(at, maxJobRate) },
 	},
 	{
-		name: "workers", def: "4", doc: "Jobs that are worked on at the same time, all kinds together; 1000 at most.", schema: upTo(maxJobWorkers, `[1-9][0-9]{0,2}|1000`),
+		name: "workers", def: "4", doc: "Jobs of each kind that are worked on at the same time; 1000 at most.", schema: upTo(maxJobWorkers, `[1-9][0-9]{0,2}|1000`),
 		set: func(l *loader, at place, n *NIP90) { n.Workers = l.numberUpTo(at, maxJobWorkers) },
 	},
 	{

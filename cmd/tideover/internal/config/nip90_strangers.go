@@ -1,66 +1,90 @@
 package config
 
 import (
-	"path"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // strangers refuses templates where whoever asks for a job could make something
-// else of it: which program runs, what a shell does, which host is asked. A
-// workflow is started by people who are known; a job by everybody.
-func (l *loader) strangers(d *stepDraft, found map[string]place) {
+// else of a step: which program runs, what a shell does, which host is asked. A
+// workflow is started by people who are known; a job by everybody. Via says how the
+// step is reached, if it is not the job's own.
+func (l *loader) strangers(d *stepDraft, via string) {
 	if d.IsHTTP() {
-		l.strangersHost(d, found["http"])
+		l.strangersHost(d, via)
 		return
 	}
-	at := found["run"]
-	if len(d.run) == 0 || len(d.run) != len(at.node.items) {
+	run := d.at.child("run", d.at.node.get("run"))
+	if len(d.run) == 0 || len(d.run) != len(run.node.items) {
 		return // something is wrong with it already
 	}
-	if !d.run[0].constant() {
-		l.bad(at.index(0), "a template can't say which program runs: whoever asks for a job could choose it")
-	}
-	if slices.Contains(shells, path.Base(d.run[0].literal())) {
-		l.strangersScript(d, at, found["stdin"])
-	}
-}
-
-var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "fish"}
-
-// strangersScript refuses a template in what a shell runs.
-func (l *loader) strangersScript(d *stepDraft, run, stdin place) {
-	const why = "a template can't be what a shell runs: whoever asks for a job could write commands"
-	switch i := shellScript(d.run); {
-	case i > 0 && !d.run[i].constant():
-		l.bad(run.index(i), `%s; give it behind the script, which has it as "$1": [sh, -c, 'agent "$1"', sh, "{{ .input.task }}"]`, why)
-	case i == 0 && d.stdin != nil && !d.stdin.constant():
-		l.bad(stdin, "%s, and without a script it runs what it reads", why)
-	}
-}
-
-// shellScript returns which argument is a shell's script, or the path of one: the
-// first that is no option. 0 means that the shell reads it.
-func shellScript(run []*text) int {
-	for i := 1; i < len(run); i++ {
-		switch word := run[i].literal(); {
-		case !run[i].constant() || word == "" || word[0] != '-' && word[0] != '+':
-			return i
-		case word == "--rcfile" || word == "--init-file":
-			i++ // it has an argument
-		case strings.HasPrefix(word, "--"):
-		case strings.Contains(word, "s"):
-			return 0
-		case strings.ContainsAny(word, "oO"):
-			i++ // as in -euo pipefail
+	c := commandLine{run: d.run, stdin: d.stdin, bad: map[int]string{}}
+	c.judge()
+	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
+		at := d.at.child("stdin", d.at.node.get("stdin"))
+		if i != readsIt {
+			at = run.index(i)
 		}
+		l.bad(at, "%s%s", c.bad[i], via)
 	}
-	return 0
+	l.strangersEnv(d, via)
+}
+
+// notifyCommand is the command of a notifier and its place.
+type notifyCommand struct {
+	at  place
+	run []*text
+}
+
+// strangersMessage does the same for the command of a notifier. It reads the whole
+// message.
+func (l *loader) strangersMessage(n notifyCommand) {
+	if len(n.run) == 0 || len(n.run) != len(n.at.node.items) {
+		return
+	}
+	c := commandLine{run: n.run, stdin: &text{foreign: true}, bad: map[int]string{}}
+	c.judge()
+	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
+		at := n.at
+		if i != readsIt {
+			at = at.index(i)
+		}
+		l.bad(at, "%s (with nip90 in the file, a message may quote what a job has said)", c.bad[i])
+	}
+}
+
+// loaders are variables by which a program is told what else to run, or where to
+// find it. A name that ends in * stands for all that begin so.
+var loaders = []string{
+	"BASH_ENV", "BASH_FUNC_*", "DYLD_*", "EDITOR", "ENV", "GIT_*", "IFS", "JAVA_TOOL_OPTIONS", "LD_*", "LESSOPEN", "LUA_INIT", "NODE_OPTIONS", "PAGER",
+	"PATH", "PERL5*", "PROMPT_COMMAND", "PS4", "PYTHON*", "RUBY*", "SHELL", "SHELLOPTS", "VISUAL", "ZDOTDIR",
+}
+
+func isLoader(name string) bool {
+	return slices.ContainsFunc(loaders, func(s string) bool {
+		start, all := strings.CutSuffix(s, "*")
+		return name == s || all && strings.HasPrefix(name, start)
+	})
+}
+
+// strangersEnv refuses a template in a variable that says what to run.
+func (l *loader) strangersEnv(d *stepDraft, via string) {
+	for _, e := range d.env {
+		if !e.text.foreign || !isLoader(e.name) {
+			continue
+		}
+		at := d.at // it is the workflow's, unless the step has it
+		if env := at.node.get("env"); env != nil && env.get(e.name) != nil {
+			at = at.child("env", env).child(e.name, env.get(e.name))
+		}
+		l.bad(at, "a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.name, via)
+	}
 }
 
 // strangersHost refuses a template before the path of a URL.
-func (l *loader) strangersHost(d *stepDraft, at place) {
-	if d.url == nil || d.Provider != "" {
+func (l *loader) strangersHost(d *stepDraft, via string) {
+	if d.url == nil || d.Provider != "" || !d.url.foreign {
 		return // the provider says which host
 	}
 	masked := reference.ReplaceAllString(filler.ReplaceAllString(d.url.src, fillMark), refMark)
@@ -70,7 +94,8 @@ func (l *loader) strangersHost(d *stepDraft, at place) {
 	if i := strings.IndexAny(masked, "/?#"); i >= 0 {
 		masked = masked[:i]
 	}
-	if method := strings.ToLower(d.Method); strings.Contains(masked, fillMark) || strings.Contains(masked, "{{") {
-		l.bad(at.child(method, at.node.get(method)), "a template can't say which host is asked: whoever asks for a job could choose it")
+	if strings.Contains(masked, fillMark) || strings.Contains(masked, "{{") {
+		method, http := strings.ToLower(d.Method), d.at.child("http", d.at.node.get("http"))
+		l.bad(http.child(method, http.node.get(method)), "a template can't say which host is asked: whoever asks for a job could choose it%s", via)
 	}
 }

@@ -211,6 +211,39 @@ func TestTheKeyIsLookedUpLate(t *testing.T) {
 	}
 }
 
+// TestTheRedactorKnowsEverySpellingOfTheKey has the key spelled in one way, and
+// planted in the others.
+func TestTheRedactorKnowsEverySpellingOfTheKey(t *testing.T) {
+	t.Parallel()
+	all := []string{nostrKey, strings.ToUpper(nostrKey), nostrSecret, strings.ToUpper(nostrSecret)}
+	for _, spelled := range all {
+		var r secret.Redactor
+		err := config.Check(config.Source{Path: "x.yaml", Data: []byte(jobsFile), Environ: []string{"HOME=/home/me", "NOSTR_KEY=" + spelled}, Redactor: &r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, leak := range all {
+			if got := r.String("a " + leak + " b"); strings.Contains(got, leak) {
+				t.Errorf("of a key that is spelled %.5s… the redactor leaves %.5s…", spelled, leak)
+			}
+		}
+	}
+}
+
+func TestCommandsDoNotSeeTheKey(t *testing.T) {
+	t.Parallel()
+	file := strings.Replace(jobsFile, "${env:NOSTR_KEY}", "${file:"+keyFile(t, nostrKey)+"}", 1)
+	for data, want := range map[string]string{jobsFile: "[NOSTR_KEY]", file: "[]", "version: 1\n": "[]"} {
+		cfg, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(data), Environ: environ})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(cfg.HiddenVariables()); got != want {
+			t.Errorf("HiddenVariables() = %s, want %s, of\n%s", got, want, data)
+		}
+	}
+}
+
 func TestSecretKeysAreKnownEverywhere(t *testing.T) {
 	t.Parallel()
 	text := "version: 1\nworkflows: {w: {description: 'signs with " + nostrSecret + ".', steps: [{id: a, run: [x]}]}}\n"

@@ -86,7 +86,7 @@ var (
 		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
 		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",
 	}
-	messageRoots = roots{first: MessageFields()}
+	messageRoots = roots{first: MessageFields(), quotes: []string{"line", "text"}}
 )
 
 // MessageFields returns the fields that the templates of a notifier may use,
@@ -125,6 +125,7 @@ func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 func (l *loader) notifier(name string, at place) *Notifier {
 	n := &Notifier{Name: name, Dir: l.dir, base: l.dir}
 	found, ok := object(l, at, notifyKeys, n)
+	l.commands = append(l.commands, notifyCommand{found["run"], n.run})
 	var kinds []string
 	for _, k := range notifyKinds {
 		if _, given := found[k]; given {

@@ -22,6 +22,10 @@ type text struct {
 	lit  string             // what src means then
 	refs []secret.Ref
 	uses []string // steps whose results it asks for
+
+	// foreign says that whoever starts a run may have written a part of what it
+	// makes.
+	foreign bool
 }
 
 // refMode says whether a text may have references.

@@ -52,6 +52,7 @@ func (l *loader) workflow(name string, at place) *Workflow {
 		}
 	}
 	l.graph(d)
+	l.drafts[name] = d
 	return d.Workflow
 }
 

@@ -20,7 +20,7 @@ import (
 // The providers of the demo: one that throttles, hiccups and is away for a quarter
 // of the time, and one that stands in for it.
 const (
-	modelFails  = `*: delay=20ms..200ms 429(retry-after-ms=800)=5% 503=8% reset=1% down 10s every 40s from 6s as 503`
+	modelFails  = `*: delay=20ms..200ms 429(retry-after-ms=800)=5% 503=8% reset=1% down 10s every 40s from 3s as 503`
 	backupFails = `*: delay=100ms..400ms 503=2%`
 	modelPolicy = "exponential(200ms..2s) jitter=full attempts=5 attempt-timeout=5s total-timeout=20s"
 )

@@ -42,7 +42,7 @@ func service() http.Handler {
 		fmt.Fprint(w, "12 pages of data")
 	})
 	mux.HandleFunc("POST /refusing", func(w http.ResponseWriter, r *http.Request) {
-		if number(r)/4%2 == 0 {
+		if number(r)/5%2 == 0 {
 			http.Error(w, "order "+strconv.Itoa(number(r))+" was refunded already", http.StatusUnprocessableEntity)
 			return
 		}

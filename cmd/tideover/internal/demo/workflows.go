@@ -28,7 +28,7 @@ var (
 )
 
 func newOrder(n int) order {
-	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%12 == 4}
+	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%15 == 4}
 }
 
 // workflows returns one for each way to fail: now and then, by silence, for good,

@@ -4,6 +4,7 @@ package flock
 
 import (
 	"errors"
+	"fmt"
 	"os"
 )
 
@@ -11,4 +12,6 @@ import (
 const NoFollow = 0
 
 // Try is for systems on which no server runs, and nothing is watched.
-func Try(*os.File) (held bool, err error) { return false, errors.ErrUnsupported }
+func Try(*os.File) (held bool, err error) {
+	return false, fmt.Errorf("%w on this system: serve, gateway and watch run on Linux and macOS", errors.ErrUnsupported)
+}

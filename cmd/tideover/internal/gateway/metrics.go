@@ -56,6 +56,22 @@ var breakerStates = []string{
 // Collector returns the metrics of the gateway, computed when they are asked for.
 func (g *Gateway) Collector() prometheus.Collector { return collector{g} }
 
+// Load is what callers asked of a provider since the start, and what came of it.
+type Load struct {
+	Requests uint64 // of callers
+	Sent     uint64 // attempts made for them, here or elsewhere
+}
+
+// Loads returns the load of each provider, by name.
+func (g *Gateway) Loads() map[string]Load {
+	t := g.table.Load()
+	loads := make(map[string]Load, len(t.names))
+	for name, p := range t.providers {
+		loads[name] = Load{p.tally.requests.Load(), p.tally.sent.Load()}
+	}
+	return loads
+}
+
 type collector struct{ g *Gateway }
 
 // Describe implements [prometheus.Collector].

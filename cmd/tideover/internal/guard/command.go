@@ -29,11 +29,11 @@ type Command struct {
 }
 
 // Environ returns the environment of this process for a command: all of it but
-// what is the server's business.
-func Environ() []string {
+// what is the server's business, and the variables of the given names.
+func Environ(hidden ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "TIDEOVER_TOKEN" || strings.HasPrefix(name, "TIDEOVER_SERVER")
+		return name == "TIDEOVER_TOKEN" || strings.HasPrefix(name, "TIDEOVER_SERVER") || slices.Contains(hidden, name)
 	})
 }
 

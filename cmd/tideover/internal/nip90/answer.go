@@ -156,10 +156,10 @@ func judge(receipts []nostr.Receipt, age time.Duration) ([]byte, error) {
 	var missing, refused []string
 	for _, r := range receipts {
 		said[r.Relay] = r.State.String()
-		switch {
-		case r.State == nostr.Acknowledged:
+		switch r.State {
+		case nostr.Acknowledged:
 			has++
-		case r.State == nostr.Refused:
+		case nostr.Refused:
 			said[r.Relay] = fmt.Sprint("refused: ", r.Err)
 			refused = append(refused, fmt.Sprintf("%s: %v", r.Relay, r.Err))
 		default:

@@ -73,7 +73,7 @@ func collectRelay(put func(*prometheus.Desc, prometheus.ValueType, float64, ...s
 	for answer, n := range map[string]int{"acknowledged": r.Acknowledged, "refused": r.Refused, "dropped": r.Dropped} {
 		put(metricPublished, prometheus.CounterValue, float64(n), r.URL, answer)
 	}
-	for what, n := range map[string]int{"frame": r.BadFrames, "oversized": r.Oversized, "event": r.BadEvents, "unknown": r.Unknown} {
+	for what, n := range map[string]int{"frame": r.BadFrames, "oversized": r.Oversized, "event": r.BadEvents, "unknown": r.Unknown, "unfit": r.Unfit} {
 		put(metricBad, prometheus.CounterValue, float64(n), r.URL, what)
 	}
 }

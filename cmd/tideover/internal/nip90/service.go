@@ -20,8 +20,9 @@ const flushTime = 3 * time.Second
 
 // Service offers what a configuration says.
 type Service struct {
-	log  *slog.Logger
-	late atomic.Int64 // results that came after their time
+	log    *slog.Logger
+	shared bool
+	late   atomic.Int64 // results that came after their time
 
 	mu       sync.Mutex
 	engine   *engine.Engine
@@ -36,9 +37,10 @@ type Service struct {
 	over recent
 }
 
-// New returns a service that offers nothing yet.
-func New(log *slog.Logger) *Service {
-	return &Service{log: log, changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}, jobs: map[string]*active{}, runs: map[string]string{}}
+// New returns a service that offers nothing yet. shared says that its engine is one of
+// a cluster, of which others may offer the same.
+func New(log *slog.Logger, shared bool) *Service {
+	return &Service{log: log, shared: shared, changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}, jobs: map[string]*active{}, runs: map[string]string{}}
 }
 
 // Handlers returns what does the work of jobs, an attempt at a time, and of answers.
@@ -164,7 +166,7 @@ func (s *Service) connect(set *setup) (*nostr.Client, *dvm.Provider, error) {
 		rules[k.Kind] = dvm.Rules{DefaultTimeout: k.Timeout, MaxTimeout: k.MaxTimeout}
 	}
 	provider, err = dvm.NewProvider(dvm.Config{
-		Link: client, Key: set.key, Jobs: jobs{s}, Kinds: rules, Logger: s.log,
+		Link: client, Key: set.key, Jobs: jobs{s}, Kinds: rules, Logger: s.log, Shared: s.shared,
 		Gate: dvm.GateConfig{
 			Open: set.Open, Customers: set.Customers, MaxAge: set.MaxAge, SeenFor: set.MaxAge + 5*time.Minute,
 			Rate: limit.Frequency{Events: set.PerMinute, Per: time.Minute}, Burst: set.Burst,

@@ -58,7 +58,7 @@ func newBench(t *testing.T, section string, attempt engine.Handler) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Service: New(slog.New(slog.DiscardHandler)), began: time.Now(), answers: make(chan []*nostr.Event, 8)}
+	b := &bench{Service: New(slog.New(slog.DiscardHandler), false), began: time.Now(), answers: make(chan []*nostr.Event, 8)}
 	handlers := b.Handlers(attempt)
 	handlers[handlerPublish] = func(_ context.Context, task *engine.Task) ([]byte, error) {
 		var a answer
@@ -143,6 +143,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 	t.Parallel()
 	canceled := func(after time.Duration) func(*testing.T, *bench, *dvm.Request) {
 		return func(t *testing.T, b *bench, r *dvm.Request) {
+			t.Helper()
 			time.Sleep(after)
 			if err := (jobs{b.Service}).Cancel(t.Context(), r.ID, "customer"); err != nil {
 				t.Error(err)

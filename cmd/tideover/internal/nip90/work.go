@@ -38,7 +38,7 @@ func (s *Service) work(attempt engine.Handler) engine.Handler {
 		ctx, cancel := context.WithTimeoutCause(ctx, over.limit, over)
 		defer cancel()
 		out, err := attempt(ctx, t)
-		if context.Cause(ctx) != error(over) {
+		if !errors.Is(context.Cause(ctx), over) {
 			return out, err
 		}
 		if err == nil {

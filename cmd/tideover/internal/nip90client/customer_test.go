@@ -118,6 +118,9 @@ func TestHowAnswersEndARequest(t *testing.T) {
 		{"error feedback that no result follows", func(d *deal) []*nostr.Event {
 			return []*nostr.Event{d.feedback(1, "error", "provider shutting down")}
 		}, nip90client.Failed, "provider shutting down", time.Second + nip90client.AfterError},
+		{"a result of a status that nobody knows", func(d *deal) []*nostr.Event {
+			return []*nostr.Event{d.result(1, "finished", "2")}
+		}, nip90client.Failed, "", time.Second},
 		{"a part of a result", func(d *deal) []*nostr.Event {
 			return []*nostr.Event{d.result(1, "partial", "1")}
 		}, nip90client.Partial, "", time.Second},

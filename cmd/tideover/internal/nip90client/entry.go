@@ -154,11 +154,41 @@ func number(t nostr.Tag, limit float64) *float64 {
 // readFailure reads the content of a result that is none. One that has another form
 // is a message as a whole.
 func readFailure(content string) *Failure {
+	// Each is read for itself: that one has an odd form must not cost the others.
+	var raw struct{ Code, Message, Retry json.RawMessage }
 	var f Failure
-	if err := json.Unmarshal([]byte(content), &f); err != nil || f.Code == "" && f.Message == "" {
+	if json.Unmarshal([]byte(content), &raw) == nil {
+		f.Code, f.Message = word(raw.Code), word(raw.Message)
+	}
+	if f.Code == "" && f.Message == "" {
 		return &Failure{Message: content}
 	}
+	var retry *dvm.Metadata
+	if json.Unmarshal(raw.Retry, &retry) == nil {
+		f.Retry = retry
+	}
 	return &f
+}
+
+// word reads a JSON string; what is none is empty.
+func word(raw json.RawMessage) (s string) {
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// size returns about how much memory an entry takes.
+func (x *Entry) size() int {
+	const fixed = 1 << 10
+	n := fixed + len(x.Content) + len(x.Message)
+	if f := x.Failure; f != nil {
+		n += len(f.Code) + len(f.Message)
+		if f.Retry != nil {
+			n += len(f.Retry.LastError) + 8*cap(f.Retry.BackoffHistory)
+		}
+	}
+	return n
 }
 
 // Cancelled reports whether the provider says that it has stopped because it was

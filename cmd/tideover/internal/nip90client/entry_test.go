@@ -63,6 +63,13 @@ func TestWhatIsReadOfAResult(t *testing.T) {
 		{"success", `{"error":true}`, nostr.Tags{{"status", "success"}}, "success", "null"},
 		{"an error", `{"error":true,"code":"PERMANENT","message":"no","retry":{"attemptNumber":2,"maxRetries":3,"lastError":"no","backoffHistory":[1000,2000]}}`,
 			nostr.Tags{{"status", "error"}}, "error", `{"code":"PERMANENT","message":"no","retry":{"attemptNumber":2,"maxRetries":3,"lastError":"no","backoffHistory":[1000,2000]}}`},
+		{"an error with odd numbers", `{"code":"TIMEOUT","message":"slow","retry":{"attemptNumber":2,"maxRetries":1e3}}`,
+			nostr.Tags{{"status", "error"}}, "error", `{"code":"TIMEOUT","message":"slow"}`},
+		{"an error whose retry is a text", `{"code":"TIMEOUT","message":"slow","retry":"no"}`, nostr.Tags{{"status", "error"}}, "error", `{"code":"TIMEOUT","message":"slow"}`},
+		{"an error whose message is a list", `{"code":"TIMEOUT","message":["slow"]}`, nostr.Tags{{"status", "error"}}, "error", `{"code":"TIMEOUT","message":""}`},
+		{"an error whose code is a number", `{"code":408,"message":"slow"}`, nostr.Tags{{"status", "error"}}, "error", `{"message":"slow"}`},
+		{"an error that says nothing", `{"code":408,"message":null}`, nostr.Tags{{"status", "error"}}, "error", `{"message":"{\"code\":408,\"message\":null}"}`},
+		{"a status that nobody knows", "2", nostr.Tags{{"status", "finished"}}, "finished", "null"},
 		{"an error of another form", "it broke", nostr.Tags{{"status", "error"}}, "error", `{"message":"it broke"}`},
 		{"an error that is other JSON", `[1]`, nostr.Tags{{"status", "error"}}, "error", `{"message":"[1]"}`},
 	} {

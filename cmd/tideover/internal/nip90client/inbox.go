@@ -2,7 +2,6 @@ package nip90client
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -19,10 +18,11 @@ const (
 	maxSeen    = 10_000 // events that are remembered
 	maxWaiting = 1_000  // events that nobody has taken
 	maxResults = 100    // results beyond that
-)
 
-// ErrUnwanted says that an event is not one of those that were asked for.
-var ErrUnwanted = errors.New("not an event that was asked for")
+	// maxBytes bounds the memory of what waits. What was taken, and can't be shown
+	// because nobody reads it, may have as much again.
+	maxBytes = 8 << 20
+)
 
 // Inbox takes events from several relays, and gives each out once. It is safe for
 // use by several goroutines.
@@ -31,40 +31,40 @@ type Inbox struct {
 	arrived chan struct{} // holds one: something is there
 	room    int           // for events that nobody has taken
 	results int           // for results besides: they matter most
+	bytes   int           // for all of it; a quarter is left to results
 
 	mu      sync.Mutex
 	seen    map[string]bool
 	order   []string // of seen, the oldest first
 	waiting []Entry
+	size    int // of waiting
 	missed  int
 }
 
 // NewInbox returns an inbox for events that pass one of the filters.
 func NewInbox(filters ...nostr.Filter) *Inbox {
-	return &Inbox{filters: filters, arrived: make(chan struct{}, 1), room: maxWaiting, results: maxResults, seen: map[string]bool{}}
+	return &Inbox{
+		filters: filters, arrived: make(chan struct{}, 1), room: maxWaiting, results: maxResults, bytes: maxBytes, seen: map[string]bool{},
+	}
 }
 
 // Arrived returns a channel that has a value when there is something to take.
 func (b *Inbox) Arrived() <-chan struct{} { return b.arrived }
 
-// Put takes an event whose shape and id are checked; it checks the signature. An
-// error means that whoever sent it should not have. One is remembered only when it
-// is verified, so that a forged one can't take the place of a true one.
+// Put takes an event whose shape and id are checked; it checks the signature, and an
+// error means that it is forged. What is signed, and just no use, anybody could have
+// published: that is not the fault of the relay that sent it. An event is remembered
+// only when it is verified, so that a forged one can't take the place of a true one.
 func (b *Inbox) Put(e *nostr.Event) error {
-	if !slices.ContainsFunc(b.filters, func(f nostr.Filter) bool { return f.Matches(e) }) {
-		return ErrUnwanted
-	}
-	if b.known(e.ID) {
+	if !slices.ContainsFunc(b.filters, func(f nostr.Filter) bool { return f.Matches(e) }) || b.known(e.ID) {
 		return nil
 	}
 	if err := e.CheckSignature(); err != nil {
 		return err
 	}
-	x, ok := Read(e)
-	if !ok {
-		return ErrUnwanted
+	if x, ok := Read(e); ok {
+		b.keep(x)
 	}
-	b.keep(x)
 	return nil
 }
 
@@ -80,16 +80,25 @@ func (b *Inbox) keep(x Entry) {
 	if b.seen[x.ID] {
 		return
 	}
-	if room := b.room - len(b.waiting); room <= -b.results || room <= 0 && x.Type != TypeResult {
+	if !b.fits(&x) {
 		b.missed++ // it is not remembered, and may come again
 		return
 	}
 	b.remember(x.ID)
-	b.waiting = append(b.waiting, x)
+	b.waiting, b.size = append(b.waiting, x), b.size+x.size()
 	select {
 	case b.arrived <- struct{}{}:
 	default:
 	}
+}
+
+// fits reports whether there is room for an entry.
+func (b *Inbox) fits(x *Entry) bool {
+	count, bytes := b.room, b.bytes*3/4
+	if x.Type == TypeResult {
+		count, bytes = b.room+b.results, b.bytes
+	}
+	return len(b.waiting) < count && b.size+x.size() <= bytes
 }
 
 // remember forgets the oldest ids. What is forgotten could at worst be shown twice.
@@ -108,7 +117,7 @@ func (b *Inbox) Take() (list []Entry, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list, missed = b.waiting, b.missed
-	b.waiting, b.missed = nil, 0
+	b.waiting, b.size, b.missed = nil, 0, 0
 	slices.SortStableFunc(list, func(x, y Entry) int {
 		return cmp.Or(x.At.Compare(y.At), cmp.Compare(rank(x), rank(y)), cmp.Compare(retries(x), retries(y)))
 	})

@@ -17,7 +17,7 @@ type Ending string
 const (
 	Done        Ending = "done"         // with a result
 	Partial     Ending = "partial"      // with a part of one
-	Failed      Ending = "error"        // the provider has given up
+	Failed      Ending = "error"        // the provider has given up, or says of its result what nobody knows
 	Cancelled   Ending = "cancelled"    // the provider stopped because it was told to
 	NotAccepted Ending = "not-accepted" // no relay took the request
 	NoAnswer    Ending = "no-answer"    // there was no result in time
@@ -35,12 +35,12 @@ type Talk struct {
 // Take takes the next answer, and returns how it ends, if it does.
 func (t *Talk) Take(x *Entry, now time.Time) (ending Ending, over bool) {
 	switch {
-	case x.Type == TypeResult && x.Status == dvm.StatusError:
-		return Failed, true
+	case x.Type == TypeResult && x.Status == dvm.StatusSuccess:
+		return Done, true
 	case x.Type == TypeResult && x.Status == dvm.StatusPartial:
 		return Partial, true
-	case x.Type == TypeResult:
-		return Done, true
+	case x.Type == TypeResult: // an error, or a word that nobody knows
+		return Failed, true
 	case x.Cancelled():
 		return Cancelled, true
 	case x.Status == dvm.StatusError && t.failed == nil:

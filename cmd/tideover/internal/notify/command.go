@@ -58,7 +58,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 // environ returns what the command sees, with the message and what the notifier
 // adds.
 func (s *Sender) environ(m Message) (env []string, err error) {
-	env = append(guard.Environ(), m.environment()...)
+	env = append(guard.Environ(s.hidden...), m.environment()...)
 	for _, e := range s.notifier.Env {
 		value, err := s.resolve(e.Value)
 		if err != nil {

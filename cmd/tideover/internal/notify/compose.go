@@ -71,6 +71,12 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 	case retry.BreakerClosed:
 		m.Event = Recovered
 		m.Title, m.Text = m.Subject+" works again", "the breaker is closed"
+	case retry.StormBegan:
+		m.Event = Storm
+		m.Title, m.Text = m.Subject+": retry storm", e.Note
+	case retry.StormEnded: // no storm, or it would be held back as told a moment ago
+		m.Event = Recovered
+		m.Title, m.Text = m.Subject+": the retry storm is over", e.Note
 	case retry.Succeeded:
 		if e.Attempt < 2 {
 			return false

@@ -20,6 +20,7 @@ const (
 	BreakerOpen Event = "breaker-open" // nothing is tried for a while
 	Recovered   Event = "recovered"    // it works again
 	DeadLetter  Event = "dead-letter"  // a durable run gave up and waits for somebody
+	Storm       Event = "storm"        // retries multiply the load
 	Test        Event = "test"         // somebody tries the notifier
 )
 

@@ -23,6 +23,7 @@ import (
 type Env struct {
 	Secrets secret.Resolver // looks references up, at each attempt
 	RootCAs *x509.CertPool  // nil means the system's
+	Hidden  []string        // names of variables that commands do not inherit
 }
 
 // Sender sends messages by one notifier. It is safe for use by several
@@ -31,6 +32,7 @@ type Sender struct {
 	notifier *config.Notifier
 	secrets  secret.Resolver
 	roots    *x509.CertPool
+	hidden   []string
 	client   *http.Client
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
 }
@@ -38,7 +40,7 @@ type Sender struct {
 // New returns the sender of a notifier. It is an error if this system can't do
 // what the notifier is for.
 func New(n *config.Notifier, env Env) (*Sender, error) {
-	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs}
+	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden}
 	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
 	switch n.Kind {
 	case config.NotifyNtfy:

@@ -68,7 +68,7 @@ func New(cfg *config.Config, place func() notify.Place) (*Outbox, error) {
 		place: place, notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}
 	for name, c := range cfg.Notifiers {
-		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets()})
+		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets(), Hidden: cfg.HiddenVariables()})
 		if err != nil {
 			return nil, err
 		}
@@ -174,8 +174,8 @@ func subject(name string) string {
 // requests that belong to no run: of a provider that is down there is one message,
 // and not one for each of its callers.
 func untold(ev retry.Event) bool {
-	ofBreaker := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed
-	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofBreaker
+	ofMany := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed || ev.Kind == retry.StormBegan || ev.Kind == retry.StormEnded
+	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofMany
 }
 
 // targets returns the notifiers that are told of a message about the workflow.

@@ -63,6 +63,7 @@ func (s *server) reloadCluster(cfg *config.Config, p plan) error {
 		return err
 	}
 	s.calendar.plan(p.schedules)
+	s.know(p.workflows)
 	s.outbox.Become(p.outbox)
 	s.nip90.Offer(p.offer, s.engine)
 	s.use(cfg)

@@ -3,14 +3,9 @@ package server
 import (
 	"context"
 	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
@@ -67,8 +62,8 @@ func (s *server) hosts() []string {
 func (s *server) tell(ev retry.Event) {
 	if s.engine != nil {
 		s.engine.Tell(ev)
-	} else if s.trail != nil {
-		s.trail.Observe(ev)
+	} else {
+		s.record(ev)
 	}
 }
 
@@ -95,14 +90,4 @@ func (s *server) drain(hurry context.Context) {
 	if err := s.gateway.Drain(limit); err != nil {
 		s.Log.Warn("the gateway was not done", "error", err)
 	}
-}
-
-// metrics returns what Prometheus reads.
-func (s *server) metrics() http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(s.gateway.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if s.nip90 != nil {
-		r.MustRegister(s.nip90.Collector())
-	}
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

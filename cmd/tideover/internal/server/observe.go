@@ -13,9 +13,8 @@ import (
 // observe logs what an operator wants to know: each failure with the wait that
 // follows, and each end.
 func (s *server) observe(ev retry.Event) {
-	if s.trail != nil {
-		s.trail.Observe(ev)
-	}
+	s.record(ev)
+	s.tally.Observe(ev)
 	s.outbox.Observe(ev)
 	if strings.HasPrefix(ev.Name, gateway.EventPrefix) {
 		return // which logs by itself

@@ -36,6 +36,7 @@ func (s *server) watch(ctx context.Context) error {
 		if err == nil {
 			err = s.reload(ctx, cfg)
 		}
+		s.note(err)
 		if err != nil {
 			s.keep(err)
 		}
@@ -44,6 +45,20 @@ func (s *server) watch(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// note remembers what became of the file.
+func (s *server) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read, s.refused = time.Now(), err
+}
+
+// reloaded returns when the file was last read again, and why it was not taken over.
+func (s *server) reloaded() (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read, s.refused
 }
 
 // keep says in one line why the configuration stays as it was.
@@ -90,6 +105,7 @@ func (s *server) use(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = cfg
+	s.alarm.Become(cfg.Alarm)
 }
 
 // reloadEngine takes over what the engine does.
@@ -112,6 +128,7 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
 		return fmt.Errorf("schedules: %w", err)
 	}
+	s.know(p.workflows)
 	s.outbox.Become(p.outbox)
 	s.nip90.Offer(p.offer, s.engine)
 	s.use(cfg) // by which sessions begin
@@ -122,7 +139,7 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 }
 
 // lasting are the sections whose values hold until the end.
-var lasting = []string{"engine", "server", "audit", "gateway"}
+var lasting = []string{"engine", "server", "audit", "gateway", "tracing"}
 
 // restartOnly says which changes have no effect yet.
 func (s *server) restartOnly(cfg *config.Config) {

@@ -23,11 +23,14 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
@@ -72,19 +75,24 @@ type server struct {
 	demo    *demo.Demo
 
 	outbox   *outbox.Outbox
-	cluster  *jetstream.Log   // nil without a cluster
-	calendar *calendar        // the same
-	sessions *session.Manager // nil in a cluster
-	runner   *session.Runner  // of the sessions; nil without them
-	ready    chan struct{}    // closed when they may begin
-	trail    *audit.Sink      // nil if there is none
-	nip90    *nip90.Service   // nil for a gateway alone
+	cluster  *jetstream.Log    // nil without a cluster
+	calendar *calendar         // the same
+	sessions *session.Manager  // nil in a cluster
+	runner   *session.Runner   // of the sessions; nil without them
+	ready    chan struct{}     // closed when they may begin
+	trail    *audit.Sink       // nil if there is none
+	nip90    *nip90.Service    // nil for a gateway alone
+	tally    *metrics.Tally    // of what happens to runs
+	alarm    *storm.Alarm      // of what happens to all
+	spans    *tracing.Exporter // nil if nobody wants them
 
 	inEffect map[string]string // values that hold until the end
 
 	mu      sync.Mutex
 	current *config.Config // cfg is the one that was loaded first
 	page    string         // its address; "" before it is served
+	read    time.Time      // when the file was last read again
+	refused error          // why it was not taken over then
 }
 
 // Run serves until the context ends, and then ends everything in order. hurry is
@@ -121,12 +129,19 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 			return err
 		}
 	}
+	s.tally = metrics.NewTally()
+	s.alarm = storm.New(cfg.Alarm, s.attempts, s.stormy)
 	if err := s.openTrail(); err != nil {
 		return err
 	}
 	if s.trail != nil {
 		defer func() { err = errors.Join(err, s.trail.Close()) }()
 	}
+	stop, err := s.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if err := s.openGateway(); err != nil {
 		return err
 	}
@@ -157,7 +172,8 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.outbox, s.nip90 = p.outbox, nip90.New(s.Log)
+	s.outbox, s.nip90 = p.outbox, nip90.New(s.Log, s.cfg.Engine.Clustered())
+	s.know(p.workflows)
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -206,7 +222,9 @@ func (s *server) openEngine(ctx context.Context) error {
 // handlers returns what does the work of steps, messages and sessions. In a cluster
 // there are no sessions.
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
-	runner := &steps.Runner{Self: self, Locks: locks, Secrets: s.resolver, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper}
+	runner := &steps.Runner{
+		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
+	}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())
 	maps.Copy(handlers, s.nip90.Handlers(runner.Handler()))
@@ -238,6 +256,9 @@ func (s *server) config() *config.Config {
 
 // resolver returns what resolves references now.
 func (s *server) resolver() secret.Resolver { return s.config().Secrets() }
+
+// hidden returns which variables commands do not inherit now.
+func (s *server) hidden() []string { return s.config().HiddenVariables() }
 
 // serve runs all parts until the context ends or one of them can't go on.
 func (s *server) serve(ctx, hurry context.Context) error {
@@ -288,11 +309,14 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		run("schedules", func() error { return s.calendar.run(ctx) })
 		run("cluster", func() error { cluster.Watch(ctx, s.cluster.Check, s.Log); return nil })
 	}
+	run("alarm", func() error { return s.alarm.Run(ctx) })
 	run("gateway", func() error { return s.gateway.Run(ctx) })
 	run("config", func() error { return s.watch(ctx) })
 	run("memory", func() error { tidy.Run(ctx); return nil })
 	if s.demo != nil {
-		run("demo", func() error { return s.demo.Run(ctx, s.engine, address) })
+		run("demo", func() error {
+			return s.demo.Run(ctx, demo.Host{Engine: s.engine, Address: address, Sessions: s.sessions})
+		})
 	}
 	if s.Ready != nil {
 		p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token"), providersOf(s.cfg)}
@@ -335,9 +359,13 @@ func (s *server) publicAddress(addr net.Addr) string {
 func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway,
+		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms,
 	}
 	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
+	pages.Storms, pages.Config, pages.Reload, pages.Place = s.storms, s.config, s.reloaded, s.place
+	if s.nip90 != nil {
+		pages.Relays = s.nip90.Relays
+	}
 	if s.sessions != nil {
 		o.Sessions, pages.Sessions = s.sessions, s.sessions
 	}

@@ -43,6 +43,10 @@ type Runner struct {
 	// values as they are.
 	Expand func(value string) (string, error)
 
+	// Hidden returns the names of variables that commands do not inherit; nil means
+	// that there are none.
+	Hidden func() []string
+
 	// Cancel ends a run that its user has ended.
 	Cancel func(ctx context.Context, run, by string) error
 
@@ -218,7 +222,11 @@ func (r *Runner) run(ctx context.Context, s *Spec, t *engine.Task, argv []string
 // environment returns what the command sees.
 func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
 	memo := ReadMemo(t.Progress)
-	env := append(guard.Environ(),
+	var hidden []string
+	if r.Hidden != nil {
+		hidden = r.Hidden()
+	}
+	env := append(guard.Environ(hidden...),
 		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+sessionID(t.Run, memo.Generation), "TIDEOVER_RUN_ID="+t.Run,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {

@@ -32,10 +32,10 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
-		Env: append(environment(t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
+		Env: append(r.environment(t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
 	_, _ = out.Close(), errs.Close() // to memory
-	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over}
+	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
 	switch {
 	case err != nil:
 		return res, err
@@ -66,12 +66,16 @@ func failure(s *config.Step, code int, said string) error {
 }
 
 // environment returns what every command sees, and what it is run for.
-func environment(t *engine.Task) []string {
+func (r *Runner) environment(t *engine.Task) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
 		attempts = "unlimited"
 	}
-	return append(guard.Environ(),
+	var hidden []string
+	if r.Hidden != nil {
+		hidden = r.Hidden()
+	}
+	return append(guard.Environ(hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts)
 }

@@ -16,7 +16,8 @@ type result struct {
 	Stderr    string `json:"stderr,omitempty"`
 	Exit      int    `json:"exit,omitempty"`
 	Status    int    `json:"status,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"` // not all was kept
+	Truncated bool   `json:"truncated,omitempty"`    // not all was kept
+	Whole     bool   `json:"stdout_whole,omitempty"` // of what is truncated, stdout is not; older results do not say
 }
 
 // maxResult is the size of a result as JSON, and less than what the engine keeps.
@@ -35,7 +36,9 @@ func (r result) encode() ([]byte, error) {
 	var cut1, cut2 bool
 	r.Stdout, cut1 = fit(r.Stdout, maxResult*3/4)
 	r.Stderr, cut2 = fit(r.Stderr, maxResult/4)
+	whole := (r.Whole || !r.Truncated) && !cut1
 	r.Truncated = r.Truncated || cut1 || cut2
+	r.Whole = r.Truncated && whole
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -95,7 +98,7 @@ func Text(kept []byte) (text string, whole, ok bool) {
 	if dec.Decode(&r) != nil {
 		return "", false, false
 	}
-	return r.Stdout, !r.Truncated, true
+	return r.Stdout, r.Whole || !r.Truncated, true
 }
 
 // decode reads JSON, numbers as they are written. Nothing is nil.

@@ -87,6 +87,7 @@ type question struct {
 	Input   *string           // to edit
 	Hidden  bool              // parts of the input are not shown
 	Key     string            // of a group
+	Fields  []fact            // what else the form sends
 	Problem string            // with what was sent
 	Dialog  bool
 }
@@ -309,27 +310,4 @@ func forward(w http.ResponseWriter, r *http.Request, to string) {
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
-}
-
-// done says what was done. Addresses have a word for it, never the text.
-func done(v url.Values) string {
-	switch v.Get("did") {
-	case "cancel":
-		return "Canceled."
-	case "retry":
-		return "Put back to work."
-	case "wake":
-		return "The wait was ended."
-	case "rerun", "replay":
-		return "This is the new run."
-	case "retry-all":
-		n, _ := strconv.Atoi(v.Get("n"))
-		left, _ := strconv.Atoi(v.Get("left"))
-		text := fmt.Sprintf("%d put back to work.", max(n, 0))
-		if left > 0 {
-			text += fmt.Sprintf(" %d could not be, or were already.", left)
-		}
-		return text
-	}
-	return ""
 }

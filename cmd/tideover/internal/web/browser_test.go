@@ -135,6 +135,9 @@ func (x *tab) quiet() {
 		x.Errorf("the browser says: %s", c)
 	}
 	x.complaints = nil
+	for _, name := range eval[[]string](x, `performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin + "/"))`) {
+		x.Errorf("the page has asked for %s", name)
+	}
 }
 
 func (x *tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -221,7 +224,14 @@ func TestBrowser(t *testing.T) {
 		{"filters are in the address", visitor.filters},
 		{"nothing planted runs", visitor.hostile},
 		{"a broken connection comes back", visitor.reconnects},
+		{"the overview follows", visitor.overviewFollows},
+		{"many runs are canceled in a dialog", visitor.bulk},
+		{"a test is sent in a dialog", visitor.sendsTest},
+		{"policies and health", visitor.looks},
+		{"by keyboard", visitor.keys},
+		{"pages that grew up, without scripts", visitor.grownPlain},
 		{"pictures", visitor.pictures},
+		{"pictures of pages that grew up", visitor.grownPictures},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, browser}) })
 	}
@@ -506,7 +516,7 @@ func (v visitor) pictures() {
 	for i, c := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 390, 844}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844}} {
+	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
 		if i > 1 && dir == "" {
 			break
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +15,14 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// bulkWorkers is how many runs are retried at once: the engine stores what comes
-// together in one write.
-const bulkWorkers = 16
+const (
+	// bulkWorkers is how many runs are dealt with at once: the engine stores what
+	// comes together in one write.
+	bulkWorkers = 16
+
+	// bulkTime is how long one request goes on. Whoever wants more asks again.
+	bulkTime = 15 * time.Second
+)
 
 // askAll asks whether all of a group shall be retried.
 func (h *handler) askAll(w http.ResponseWriter, r *http.Request) {
@@ -25,15 +31,19 @@ func (h *handler) askAll(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, groupStatus(err), err)
 		return
 	}
-	noun := "dead letters"
-	if g.Count == 1 {
-		noun = "dead letter"
-	}
 	h.pose(w, r, http.StatusOK, &question{
-		Title: fmt.Sprintf("Retry %d %s?", g.Count, noun), Button: fmt.Sprintf("Retry %d", g.Count),
+		Title: fmt.Sprintf("Retry %s?", count(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
 		Text:   fmt.Sprintf("All of workflow %s that failed like this: %s", g.Workflow, h.Redact(short(g.Pattern, 200))),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,
 	})
+}
+
+// count returns a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func groupStatus(err error) int {
@@ -54,55 +64,76 @@ func (h *handler) retryAll(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, groupStatus(err), err)
 		return
 	}
-	n, left, err := h.retryGroup(r.Context(), g, h.Actor(r))
+	f := engine.Filter{States: []string{"dead"}, Workflow: g.Workflow, ErrorLike: g.Pattern, Until: time.Now()}
+	h.doAll(w, r, &errands[0], f, "/dead")
+}
+
+// doAll does something with all runs of a filter, and says how many they were.
+func (h *handler) doAll(w http.ResponseWriter, r *http.Request, e *errand, f engine.Filter, back string) {
+	by := h.Actor(r)
+	t, err := through(r.Context(), h.Engine, f, func(ctx context.Context, id string) error { return e.do(h.Engine, ctx, id, by) })
 	if err != nil {
-		err = fmt.Errorf("%d were put back to work, then: %w", n, err)
+		err = fmt.Errorf("%d were %s, then: %w", t.done.Load(), e.past, err)
 		h.fail(w, r, statusOf(err), err)
 		return
 	}
-	did := url.Values{"did": {"retry-all"}, "n": {strconv.Itoa(n)}, "left": {strconv.Itoa(left)}}
+	did := url.Values{"did": {e.name + "-all"}, "n": {strconv.FormatInt(t.done.Load(), 10)}, "left": {strconv.FormatInt(t.refused.Load(), 10)}}
+	if t.more {
+		did.Set("more", "1")
+	}
 	if fromHTMX(r) {
 		h.flash(w, r, done(did))
 		return
 	}
-	forward(w, r, "/dead?"+did.Encode())
+	sign := "?"
+	if strings.Contains(back, sign) {
+		sign = "&"
+	}
+	forward(w, r, back+sign+did.Encode())
 }
 
-// retryGroup returns how many were retried, and how many could not be. The list
-// is by age and is gone through once, so that a run that dies again at once is
-// not met again.
-func (h *handler) retryGroup(ctx context.Context, g *group, by string) (n, left int, err error) {
-	f := engine.Filter{
-		States: []string{"dead"}, Workflow: g.Workflow, ErrorLike: g.Pattern, Until: time.Now(), Limit: 1000,
-	}
-	var retried, refused atomic.Int64
-	for {
-		list, err := h.Engine.List(ctx, f)
+// tally is what became of many runs.
+type tally struct {
+	done, refused atomic.Int64
+	more          bool // the time was up before all were dealt with
+}
+
+// through does something with all runs of a filter. The list is by age and is gone
+// through once, so that a run that is in it again at once, because it has died
+// again, is not met again.
+func through(ctx context.Context, e *engine.Engine, f engine.Filter, do func(context.Context, string) error) (*tally, error) {
+	t := new(tally)
+	f.Order, f.Limit = "oldest", 1000
+	for end := time.Now().Add(bulkTime); ; {
+		list, err := e.List(ctx, f)
 		if err != nil {
-			return int(retried.Load()), int(refused.Load()), err
+			return t, err
 		}
-		if err := h.retryRuns(ctx, list.Runs, by, &retried, &refused); err != nil || list.Next == "" {
-			return int(retried.Load()), int(refused.Load()), err
+		if err := t.each(ctx, list.Runs, do); err != nil || list.Next == "" {
+			return t, err
 		}
-		f.After = list.Next
+		if f.After = list.Next; time.Now().After(end) {
+			t.more = true
+			return t, nil
+		}
 	}
 }
 
-func (h *handler) retryRuns(ctx context.Context, runs []engine.Info, by string, retried, refused *atomic.Int64) error {
+func (t *tally) each(ctx context.Context, runs []engine.Info, do func(context.Context, string) error) error {
 	work := make(chan string)
 	errs := make(chan error, bulkWorkers)
 	var workers sync.WaitGroup
 	for range bulkWorkers {
 		workers.Go(func() {
 			for id := range work {
-				switch err := h.Engine.Retry(ctx, id, by); {
+				switch err := do(ctx, id); {
 				case err == nil:
-					retried.Add(1)
+					t.done.Add(1)
 				case errors.Is(err, engine.ErrClosed):
 					errs <- err
 					return
 				default:
-					refused.Add(1) // the list was behind, or an attempt does not end
+					t.refused.Add(1) // the list was behind, or an attempt does not end
 				}
 			}
 		})

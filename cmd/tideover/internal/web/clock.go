@@ -24,7 +24,7 @@ func span(d time.Duration) string {
 // exact returns a duration with three digits or so.
 func exact(d time.Duration) string {
 	switch {
-	case d < 0:
+	case d <= 0:
 		return "0 s"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())

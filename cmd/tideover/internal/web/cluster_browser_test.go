@@ -93,7 +93,7 @@ func (v visitor) clusterPictures() {
 	for _, c := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 390, 844}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844}} {
+	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
 		for name, p := range map[string]*pier{"cluster": whole, "cluster-silent": half} {
 			if dir == "" && (c.name == "dark" || c.name == "phone") {
 				continue

@@ -35,6 +35,7 @@ type group struct {
 	Key   string
 	URL   string // address of its list
 	Retry string // address of the question whether to retry all
+	Drop  string // and whether to discard all
 	On    bool
 }
 
@@ -153,7 +154,7 @@ func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
 		g := dead.Groups[i]
 		key := groupKey(&g)
 		q := query{Group: key, Internal: internal, Order: orders[0]}
-		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry")}
+		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry"), Drop: q.url("/bulk/cancel")}
 	}
 	return groups, nil
 }

@@ -1,6 +1,8 @@
-// Package web is the page of tideover serve: the runs of an engine, one run with
-// everything that happened to it, the dead letters, the sessions, and the
-// providers of the gateway, which are all there is without an engine.
+// Package web is the page of tideover serve: an overview, the runs of an engine, one
+// run with everything that happened to it, the dead letters, the sessions, the
+// policies with the waits that they really led to, the notifications, the health of
+// the server, and the providers of the gateway. Without an engine there are only
+// providers and health.
 //
 // It is HTML from the server. Every page and every action works without
 // JavaScript; with it, pages follow what happens through a stream of events

@@ -9,7 +9,8 @@ import (
 
 // feed reads the engine's events once for all pages that are open.
 type feed struct {
-	done chan struct{} // closed when there will be no more events
+	done  chan struct{} // closed when there will be no more events
+	pulse pulse
 
 	mu      sync.Mutex
 	last    engine.Event
@@ -32,6 +33,7 @@ func follow(e *engine.Engine) *feed {
 	go func() {
 		defer close(f.done)
 		for ev, missed := range e.Events(context.Background(), 0) {
+			f.pulse.count(&ev.Event)
 			f.tell(ev, missed > 0)
 		}
 	}()

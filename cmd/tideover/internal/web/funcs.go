@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"html/template"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 )
@@ -21,8 +22,15 @@ func (h *handler) funcs() template.FuncMap {
 	return template.FuncMap{
 		"asset": h.assets.url,
 		"ago":   ago, "in": in, "since": since, "at": at,
-		"exact": exact, "stamp": stamp,
-		"short": short, "head": head, "hand": byWhom,
+		"exact": exact, "stamp": stamp, "span": span,
+		"moment": func(t time.Time) string {
+			if t.IsZero() {
+				return ""
+			}
+			return t.Format(time.RFC3339)
+		},
+		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
+		"short":   short, "head": head, "hand": byWhom,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },

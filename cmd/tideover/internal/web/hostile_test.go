@@ -42,10 +42,11 @@ func TestHostileText(t *testing.T) {
 		})
 	}
 	b.T = t
-	for _, path := range []string{"/runs", "/dead", "/runs?state=waiting", "/runs?state=dead"} {
+	for _, path := range []string{"/overview", "/notifications", "/health", "/runs", "/dead", "/runs?state=waiting", "/runs?state=dead"} {
 		b.page(path)
 		b.message("/live" + path)
 	}
+	b.page("/policies")
 	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) < len(hostile) {
 		t.Errorf("%d groups of dead letters, %v", len(groups), err)
@@ -53,6 +54,7 @@ func TestHostileText(t *testing.T) {
 	for _, g := range groups {
 		b.page(g.URL)
 		b.page(g.Retry)
+		b.page(g.Drop)
 	}
 }
 
@@ -94,6 +96,8 @@ func (b *bed) hostileRequests(text string) {
 	for _, path := range []string{
 		"/runs?q=" + e, "/runs?workflow=" + e, "/runs?state=" + e, "/runs?after=" + e, "/runs?order=" + e,
 		"/runs/" + url.PathEscape(text), "/runs/x/" + url.PathEscape(text), "/" + url.PathEscape(text),
+		"/runs?since=" + e, "/runs?until=" + e, "/bulk/cancel?q=" + e, "/bulk/retry?workflow=" + e, "/bulk/cancel?group=" + e, "/bulk/" + url.PathEscape(text) + "?q=x",
+		"/notifications/" + url.PathEscape(text) + "/test", "/notifications?did=" + e, "/overview?x=" + e,
 		"/dead?group=" + e, "/dead/retry?group=" + e, "/dead?after=" + e, "/dead?did=" + e, "/static/" + url.PathEscape(text),
 	} {
 		a := b.request("GET", path, nil)
@@ -120,5 +124,6 @@ func (b *bed) hostileRequests(text string) {
 	}
 	audit(b, "a refused rerun", b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {text}}).body)
 	audit(b, "a refused group", b.request("POST", "/dead/retry", url.Values{"group": {text}}).body)
+	audit(b, "a refused bulk", b.request("POST", "/bulk/cancel", url.Values{"query": {text}, "until": {text}}).body)
 	b.act(id, "cancel")
 }

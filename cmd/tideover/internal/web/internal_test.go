@@ -36,7 +36,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9)).Groups) == 3
 	})
 	body := b.page("/runs")
-	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/dead?internal=1"`, `href="/runs?internal=1"`, `<dt>dead</dt><dd>1</dd>`,
+	has(t, "/runs", body, "r-"+user, "1 message could not be sent", `href="/notifications"`, `href="/runs?internal=1"`, `<dt>dead</dt><dd>1</dd>`,
 		`<dt>succeeded in total</dt><dd>0</dd>`, `id="chip-needs-handler"`, `id="chip-all"`, ">"+user[:14]+"<")
 	hasNot(t, "/runs", body, session, message, alarm, "<option>session.night", "<option>notify.phone")
 	has(t, "on request", b.page("/runs?internal=1"), session, message, alarm, user, "<option>session.night", `<dt>dead</dt><dd>3</dd>`,

@@ -129,6 +129,7 @@ func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error)
 	if err != nil {
 		return p, nil, err
 	}
+	p.data.Alone, p.data.Storms = s.h.Engine == nil, s.h.storms(now)
 	b, err := s.h.render("update", struct {
 		Part page
 		Name string

@@ -185,7 +185,7 @@ func (v visitor) providerAlone() {
 	x := open(v.browser, v.T, p.bed)
 	x.visit("/")
 	x.wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
-	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers" {
+	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers\nHealth" {
 		v.Errorf("the navigation has %q", got)
 	}
 	p.fleet.change("openai", func(st *gateway.Status) { st.State = gateway.Throttled })
@@ -223,7 +223,7 @@ func (v visitor) providerPictures() {
 	for _, c := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 390, 844}, {"dark", "dark", 1280, 900}, {"phone", "light", 390, 844}} {
+	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
 		for _, shot := range []struct {
 			name, path string
 			b          *bed

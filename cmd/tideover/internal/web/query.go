@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
@@ -23,11 +24,13 @@ type query struct {
 	States   []string
 	Workflow string
 	Search   string
-	Attempts int    // at least so many
-	Order    string // newest, oldest, next
-	After    string // the page before ends here
-	Group    string // of dead letters, see groupKey
-	Internal bool   // also what tideover runs on its own account
+	Attempts int // at least so many
+	Since    time.Time
+	Until    time.Time // without it
+	Order    string    // newest, oldest, next
+	After    string    // the page before ends here
+	Group    string    // of dead letters, see groupKey
+	Internal bool      // also what tideover runs on its own account
 }
 
 // parseQuery reads what it understands. The rest is dropped: whoever sends it is
@@ -46,11 +49,26 @@ func parseQuery(v url.Values) query {
 	if n, err := strconv.Atoi(v.Get("attempts")); err == nil && n > 0 {
 		q.Attempts = min(n, 1e6)
 	}
+	q.Since, q.Until = moment(v.Get("since")), moment(v.Get("until"))
 	q.Internal = v.Get("internal") == "1"
 	if !slices.Contains(orders, q.Order) {
 		q.Order = orders[0]
 	}
 	return q
+}
+
+// moment reads a time, a day, or a duration that stands for that long ago. What can't
+// be read is none.
+func moment(text string) time.Time {
+	text = strings.TrimSpace(text)
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		text = day.Format(time.RFC3339)
+	}
+	t, err := api.ParseMoment(text, -1)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Second)
 }
 
 // encode returns the query as it stands in an address.
@@ -67,6 +85,11 @@ func (q query) encode() string {
 	set("group", q.Group)
 	if q.Internal {
 		set("internal", "1")
+	}
+	for key, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
+		if !t.IsZero() {
+			set(key, t.Format(time.RFC3339))
+		}
 	}
 	if q.Attempts > 0 {
 		set("attempts", strconv.Itoa(q.Attempts))
@@ -92,7 +115,7 @@ func (q query) url(path string) string {
 func (q query) filter() engine.Filter {
 	return engine.Filter{
 		States: q.States, Workflow: q.Workflow, Exclude: q.exclude(), Search: q.Search, MinAttempts: q.Attempts,
-		Order: q.Order, After: q.After, Limit: rowsPerPage,
+		Since: q.Since, Until: q.Until, Order: q.Order, After: q.After, Limit: rowsPerPage,
 	}
 }
 
@@ -111,5 +134,5 @@ func (q query) leaves(workflow string) bool {
 
 // Narrow reports whether the query leaves out anything.
 func (q query) Narrow() bool {
-	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != ""
+	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }

@@ -183,7 +183,7 @@ func (v visitor) sessionPictures() {
 		for _, c := range []struct {
 			name, scheme  string
 			width, height int64
-		}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 390, 844}} {
+		}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}} {
 			x.do(chromedp.EmulateViewport(c.width, c.height))
 			x.colours(c.scheme)
 			x.live("/sessions")

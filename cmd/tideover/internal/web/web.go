@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"embed"
@@ -15,8 +14,11 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
 )
 
 // Options say what the page shows and for whom.
@@ -30,6 +32,22 @@ type Options struct {
 	Sessions  api.Sessions  // have a page of their own; nil means that there is none
 	Providers api.Providers // of the gateway; nil means that there are none
 	Logger    *slog.Logger  // is told who told a provider what; nil means slog.Default
+
+	// What is known of the server around the page. Each may be nil: the page is
+	// shown without it then.
+	Config func() *config.Config       // as it is in effect
+	Reload func() (time.Time, error)   // when the file was last read again, and why it was not taken over
+	Place  func() notify.Place         // where messages come from
+	Relays func() []nostr.RelayStatus  // of NIP-90
+	Storms func(now time.Time) []Storm // layers that make far more attempts than there is work
+}
+
+// Storm is a layer that makes far more attempts than there is work.
+type Storm struct {
+	Layer string    // workflow or provider
+	Name  string    // which one
+	Ratio float64   // attempts for each piece of work
+	Since time.Time // when it began
 }
 
 // policy lets a page load what this package serves, and nothing else.
@@ -45,6 +63,9 @@ type handler struct {
 	streams   atomic.Int64
 	setters   setters
 	glimpse   glimpse // of the cluster
+	samples   samples // of waits that were used
+	checkup   checkup // of the machine
+	began     time.Time
 
 	pace time.Duration // least time between two updates of a page
 	beat time.Duration // time between two signs of life in a stream
@@ -67,7 +88,7 @@ type Site interface {
 func New(o Options) Site { return newHandler(o) }
 
 func newHandler(o Options) *handler {
-	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), pace: 500 * time.Millisecond, beat: 10 * time.Second}
+	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now()}
 	if h.Redact == nil {
 		h.Redact = func(s string) string { return s }
 	}
@@ -95,6 +116,9 @@ func (h *handler) routes() {
 	h.mux.HandleFunc("POST /providers/{provider}/{action}", h.actProvider)
 	h.mux.HandleFunc("GET /live/providers", h.liveProviders)
 	h.mux.HandleFunc("GET /live/providers/{provider}", h.liveProvider)
+	h.mux.HandleFunc("GET /health", h.health)
+	h.mux.HandleFunc("GET /live/health", h.liveHealth)
+	h.mux.HandleFunc("GET /keys", h.keys)
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc(nowhere, func(w http.ResponseWriter, r *http.Request) {
 		text := "there is no such page"
@@ -106,7 +130,16 @@ func (h *handler) routes() {
 }
 
 func (h *handler) engineRoutes() {
+	h.mux.HandleFunc("GET /overview", h.overview)
+	h.mux.HandleFunc("GET /live/overview", h.liveOverview)
+	h.mux.HandleFunc("GET /policies", h.policies)
+	h.mux.HandleFunc("GET /notifications", h.notifications)
+	h.mux.HandleFunc("GET /live/notifications", h.liveNotifications)
+	h.mux.HandleFunc("GET /notifications/{notifier}/test", h.askTest)
+	h.mux.HandleFunc("POST /notifications/{notifier}/test", h.sendTest)
 	h.mux.HandleFunc("GET /runs", h.runs)
+	h.mux.HandleFunc("GET /bulk/{action}", h.askBulk)
+	h.mux.HandleFunc("POST /bulk/{action}", h.doBulk)
 	h.mux.HandleFunc("GET /runs/{id}", h.run)
 	h.mux.HandleFunc("GET /runs/{id}/{action}", h.ask)
 	h.mux.HandleFunc("POST /runs/{id}/{action}", h.act)
@@ -141,7 +174,7 @@ func (h *handler) home() string {
 	if h.Engine == nil {
 		return "/providers"
 	}
-	return "/runs"
+	return "/overview"
 }
 
 // maxBody bounds what a form may send: the largest payload of an engine, which
@@ -167,50 +200,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// page is what every page needs.
-type page struct {
-	Title   string
-	Place   string // which entry of the navigation it belongs to
-	Live    string // address of its stream; "" for none
-	Version string
-	Flash   string // what was just done
-	Now     time.Time
-	Dead    int  // dead letters, for the navigation
-	Keeps   bool // there is a page for sessions
-	Shared  bool // there is one for the cluster
-	Alone   bool // there are providers only
-	Home    string
-	Body    any
-}
-
-// show answers with a page.
-func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Version, p.Keeps = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Sessions != nil && h.Engine != nil
-	p.Alone, p.Home, p.Shared = h.Engine == nil, h.home(), h.Clustered && h.Engine != nil
-	if p.Now.IsZero() {
-		p.Now = time.Now()
-	}
-	b, err := h.render(name, p)
-	if err != nil {
-		http.Error(w, "the page can't be shown: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(b)
-	}
-}
-
-// render runs a template. Everything that is shown passes here.
-func (h *handler) render(name string, data any) ([]byte, error) {
-	var b bytes.Buffer
-	if err := h.templates.ExecuteTemplate(&b, name, data); err != nil {
-		return nil, err
-	}
-	return visible(b.Bytes()), nil
-}
-
 // fromHTMX reports whether a part of a page is wanted instead of a page.
 func fromHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
@@ -232,6 +221,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, err e
 	}
 	if r.PathValue("provider") != "" {
 		p.Back = "/providers"
+	}
+	if r.PathValue("notifier") != "" {
+		p.Back = "/notifications"
 	}
 	name := "problem"
 	if fromHTMX(r) {

@@ -285,8 +285,8 @@ func audit(t testing.TB, name, body string) {
 }
 
 // known are the elements that our templates have.
-var known = strings.Fields(`a body br button caption code dd defs details dialog div dl dt footer form g h1 h2 h3 head header
-	html hx-partial input label li line link main meta nav noscript option p pattern pre rect script section select span strong
+var known = strings.Fields(`a body br button caption circle code dd defs details dialog div dl dt footer form g h1 h2 h3 head header
+	html hx-partial input kbd label li line link main meta nav noscript option p pattern pre rect script section select span strong
 	summary svg table tbody td text textarea th thead time title tr ul`)
 
 func auditElement(t testing.TB, name string, e xml.StartElement) {
@@ -335,7 +335,7 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	id := b.start("slow", job{Fail: 1})
-	for _, path := range []string{"/", "/runs", "/runs/" + id, "/runs/nobody", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
+	for _, path := range []string{"/", "/overview", "/policies", "/notifications", "/health", "/keys", "/bulk/cancel?workflow=slow", "/runs", "/runs/" + id, "/runs/nobody", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
 		a := b.request("GET", path, nil)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -350,10 +350,10 @@ func TestHeaders(t *testing.T) {
 	if a := b.request("HEAD", "/runs", nil); a.status != 200 || a.body != "" {
 		t.Errorf("HEAD /runs: %d %q", a.status, a.body)
 	}
-	if a := b.request("GET", "/", nil); a.to != "/runs" {
+	if a := b.request("GET", "/", nil); a.to != "/overview" {
 		t.Errorf("GET / leads to %q", a.to)
 	}
-	for _, path := range []string{"/runs/" + id + "/cancel", "/dead/retry"} {
+	for _, path := range []string{"/runs/" + id + "/cancel", "/dead/retry", "/bulk/cancel", "/notifications/x/test"} {
 		if a := b.request("PUT", path, nil); a.status < 400 {
 			t.Errorf("PUT %s: %d", path, a.status)
 		}
@@ -544,7 +544,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 // everyPage returns the addresses of all kinds of pages.
 func everyPage(b *bed, dead string, others ...string) []string {
 	b.Helper()
-	paths := []string{"/runs", "/dead", "/runs?state=dead", "/nothing"}
+	paths := []string{"/overview", "/policies", "/notifications", "/health", "/keys", "/runs", "/dead", "/runs?state=dead", "/bulk/cancel?workflow=quick&state=dead", "/nothing"}
 	groups, err := b.h.groups(b.Context(), false)
 	if err != nil {
 		b.Fatal(err)
@@ -578,6 +578,12 @@ func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
 	}{
 		{"GET", "/", true, true},
 		{"HEAD", "/", true, true},
+		{"GET", "/overview", true, false},
+		{"GET", "/policies", true, false},
+		{"POST", "/notifications/x/test", true, false},
+		{"POST", "/bulk/cancel", true, false},
+		{"GET", "/health", true, true},
+		{"GET", "/keys", true, true},
 		{"GET", "/runs", true, false},
 		{"GET", "/runs/nobody", true, false},
 		{"POST", "/runs/nobody/cancel", true, false},

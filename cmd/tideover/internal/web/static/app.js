@@ -101,10 +101,39 @@
 		if (copy) copied(copy, copy.dataset.copy ?? copy.nextElementSibling.textContent);
 	});
 	document.addEventListener("done", () => dialog?.close());
+
+	// Keys, as /keys tells them. They do nothing while somebody types or a dialog is
+	// open, and whom they disturb can turn them off there.
+	const off = "tideover-keys-off";
+	const stored = () => { try { return localStorage.getItem(off); } catch { return null; } };
+	const store = (on) => { try { if (on) localStorage.removeItem(off); else localStorage.setItem(off, "1"); } catch { /* for this page only */ } keys = on; };
+	let keys = !stored(), going = 0;
+	const entries = () => [...document.querySelectorAll("#rows tr, .letters tbody tr, .groups tbody tr, .entries li")].map((e) => e.querySelector("a[href]")).filter(Boolean);
+	const step = (by) => {
+		const list = entries(), at = list.findIndex((a) => a.closest("tr, li").contains(document.activeElement));
+		list[at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.min(Math.max(at + by, 0), list.length - 1)]?.focus();
+	};
+	const follow = (selector) => document.querySelector(selector)?.click();
+	const pressed = {
+		"?": () => follow("#help"), "/": () => document.querySelector("input[type=search]")?.focus(),
+		j: () => step(1), k: () => step(-1), ".": () => follow("a[rel=next]"), ",": () => follow("a[rel=first]"), g: () => { going = Date.now(); },
+	};
+	document.addEventListener("keydown", (e) => {
+		if (!keys || e.ctrlKey || e.metaKey || e.altKey || e.isComposing || dialog?.open || e.target.closest("input, select, textarea, [contenteditable]")) return;
+		const to = Date.now() - going < 1500 && $("help")?.dataset.go.split(" ").find((go) => go[0] === e.key);
+		going = 0;
+		if (!to && !Object.hasOwn(pressed, e.key)) return;
+		e.preventDefault();
+		if (to) location.assign(to.slice(1)); else pressed[e.key]();
+	});
+	const box = () => { const b = $("shortcuts"); if (b) b.checked = keys; };
+	document.addEventListener("htmx:after:swap", box);
+	document.addEventListener("change", (e) => { if (e.target.id === "shortcuts") store(e.target.checked); });
 	document.addEventListener("change", (e) => { if (e.target.matches("[data-submit]")) e.target.form.requestSubmit(); });
 
 	// What comes by the stream is put into the reader's zone before it is painted.
 	server(Number($("clock")?.dataset.now));
 	times();
+	box();
 	new MutationObserver(times).observe($("main"), { childList: true, subtree: true, characterData: true });
 })();

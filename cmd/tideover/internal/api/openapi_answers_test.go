@@ -1,0 +1,160 @@
+//go:build unix
+
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/engine"
+)
+
+// listedIn returns the names that a hint has, and whether it was about a name that
+// there is not.
+func listedIn(t *testing.T, a *answered) (names []string, told bool) {
+	t.Helper()
+	if a.status != http.StatusBadRequest {
+		return nil, false
+	}
+	p := a.problem(t)
+	if p.Field != "nonsense" {
+		return nil, false
+	}
+	if list, ok := strings.CutPrefix(p.Hint, "there are "); ok {
+		names = strings.Split(list, ", ")
+	}
+	slices.Sort(names)
+	return names, true
+}
+
+// TestTheDescriptionHasEveryParameter asks each route for something that there is
+// not, and compares the hint with the description.
+func TestTheDescriptionHasEveryParameter(t *testing.T) {
+	t.Parallel()
+	f := serve(t, func(f *fixture, _ *engine.Config) { f.providers = &fleet{list: []gateway.Status{rich()}} })
+	d := document(t)
+	queries, bodies := 0, 0
+	for path, operations := range d.Paths {
+		for method, o := range operations {
+			at, method := strings.ReplaceAll(path, "{id}", "x"), strings.ToUpper(method)
+			if names, told := listedIn(t, f.ask(false, method, at+"?nonsense=1", "")); told {
+				queries++
+				if got := d.parameters(&o, "query"); !slices.Equal(got, names) {
+					t.Errorf("%s %s: described are %v, and there are %v", method, path, got, names)
+				}
+			} else if len(d.parameters(&o, "query")) > 0 {
+				t.Errorf("%s %s did not say which parameters there are", method, path)
+			}
+			if (method == http.MethodPost) != (o.RequestBody != nil) {
+				t.Errorf("%s %s: has a body, or has none", method, path)
+			}
+			if o.RequestBody == nil {
+				continue
+			}
+			schema, _ := o.RequestBody.Content["application/json"].Schema["$ref"].(string)
+			names, told := listedIn(t, f.ask(false, method, at, `{"nonsense": 1}`))
+			if got := d.properties(reference{schema}.name()); !told || !slices.Equal(got, names) {
+				t.Errorf("%s %s: the body has %v, and there are %v", method, path, got, names)
+			}
+			bodies++
+		}
+	}
+	if queries < 10 || bodies < 15 {
+		t.Errorf("only %d queries and %d bodies were compared", queries, bodies)
+	}
+}
+
+// TestAnswersAreAsDescribed asks for something at every route; what is wrong with the
+// answers the server's judge says.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	t.Parallel()
+	k := keep(t, map[string]string{"todo": limited})
+	fleet := &fleet{list: []gateway.Status{rich(), {Name: "plain", State: gateway.Up, Breaker: "closed"}}}
+	k.close()
+	k.providers = fleet
+	k.listen("127.0.0.1:0")
+	k.until("todo", "waiting")
+	good, bad := k.start("flaky", `{"fail": 2, "text": "x"}`), k.start("never", `{"fail": 9, "text": "y"}`)
+	worse, waiting := k.start("never", `{"fail": 9, "text": "z"}`), k.start("later", `{"fail": 1, "text": "w"}`)
+	for _, id := range []string{good, bad, worse} {
+		k.over(id)
+	}
+	k.listed("dead", 2)
+	asked := map[string]bool{}
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"GET", "healthz", "", 200},
+		{"GET", "openapi.yaml", "", 200},
+		{"GET", "status", "", 200},
+		{"GET", "cluster", "", 404},
+		{"GET", "workflows", "", 200},
+		{"GET", "schedules", "", 200},
+		{"GET", "dead", "", 200},
+		{"GET", "events?follow=false&after=0", "", 200},
+		{"POST", "backup", `{"dir": "` + t.TempDir() + `/copy"}`, 200},
+		{"GET", "runs?internal=true", "", 200},
+		{"POST", "runs", `{"workflow": "echo", "input": {"a": 1}, "key": "k", "in": "1h"}`, 201},
+		{"POST", "runs", `{"workflow": "echo", "input": {"a": 1}, "key": "k", "in": "1h"}`, 200},
+		{"GET", "runs/" + good, "", 200},
+		{"GET", "runs/" + bad, "", 200},
+		{"GET", "runs/" + good + "/result", "", 200},
+		{"GET", "runs/" + bad + "/result", "", 409},
+		{"GET", "runs/" + waiting + "/result", "", 202},
+		{"GET", "runs/" + good + "/events", "", 200},
+		{"POST", "runs/" + waiting + "/wake", "", 200},
+		{"POST", "runs/" + bad + "/retry", "{}", 200},
+		{"POST", "runs/" + worse + "/replay", `{"input": {"fail": 0, "text": "z"}}`, 201},
+		{"POST", "runs/" + good + "/rerun", `{"step": "do"}`, 201},
+		{"POST", "runs/" + worse + "/retry", "{}", 409},
+		{"POST", "runs/retry", `{"ids": ["` + good + `"]}`, 200},
+		{"POST", "runs/cancel", `{"filter": {"workflow": "echo"}}`, 200},
+		{"POST", "runs/k/cancel", "", 409},
+		{"GET", "sessions", "", 200},
+		{"GET", "sessions/todo", "", 200},
+		{"POST", "sessions/todo/pause", `{"tonight": true}`, 200},
+		{"POST", "sessions/todo/pause", "", 200},
+		{"POST", "sessions/todo/resume", "", 200},
+		{"POST", "sessions/todo/retry-now", "", 200},
+		{"POST", "sessions/todo/reset", "", 200},
+		{"POST", "sessions/todo/stop", "{}", 200},
+		{"GET", "providers", "", 200},
+		{"GET", "providers/claude", "", 200},
+		{"POST", "providers/claude/open", "", 200},
+		{"POST", "providers/claude/close", "", 200},
+		{"POST", "providers/plain/reset", "", 200},
+		{"POST", "providers/plain/drain", "", 200},
+	} {
+		switch tt.path { // what needs a state that comes with time
+		case "runs/cancel":
+			k.listed("scheduled", 1)
+		case "sessions/todo/retry-now":
+			k.until("todo", "waiting")
+		}
+		if a := k.ask(false, tt.method, Prefix+tt.path, tt.body); a.status != tt.status {
+			t.Errorf("%s %s is answered with %d, want %d: %s", tt.method, tt.path, a.status, tt.status, a.text)
+		}
+		path, _, _ := strings.Cut(tt.path, "?")
+		for _, r := range routes() {
+			if _, ok := r.match(path); ok && r.method == tt.method {
+				asked[r.method+r.path] = true
+				break
+			}
+		}
+	}
+	for _, r := range routes() {
+		if !asked[r.method+r.path] {
+			t.Errorf("nobody asked %s %s", r.method, r.path)
+		}
+	}
+	if a := k.ask(true, "GET", "/api/openapi.yaml", "", "Authorization", "Bearer "+token); a.text != openapi {
+		t.Errorf("/api/openapi.yaml is %d %.60q", a.status, a.text)
+	}
+	if a := k.ask(true, "GET", "/api/openapi.yaml", ""); a.status != http.StatusUnauthorized {
+		t.Errorf("without a token it is %d", a.status)
+	}
+}

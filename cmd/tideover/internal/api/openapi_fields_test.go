@@ -1,0 +1,63 @@
+package api
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// schemaTypes are the types whose JSON the schemas describe.
+var schemaTypes = map[string]reflect.Type{
+	"Status": reflect.TypeFor[Status](), "Storm": reflect.TypeFor[storm.Storm](), "WorkflowCounts": reflect.TypeFor[WorkflowCounts](), "Totals": reflect.TypeFor[Totals](),
+	"Workflow": reflect.TypeFor[Workflow](), "Workflows": reflect.TypeFor[Workflows](), "Step": reflect.TypeFor[Step](),
+	"Started": reflect.TypeFor[Started](), "Outcome": reflect.TypeFor[Outcome](), "Done": reflect.TypeFor[Done](), "Failed": reflect.TypeFor[Failed](),
+	"Dead": reflect.TypeFor[Dead](), "Group": reflect.TypeFor[Group](), "Health": reflect.TypeFor[Health](), "Missed": reflect.TypeFor[Missed](),
+	"Backup": reflect.TypeFor[Backup](), "Problem": reflect.TypeFor[Problem](), "Cluster": reflect.TypeFor[Cluster](),
+	"Start": reflect.TypeFor[Start](), "Bulk": reflect.TypeFor[Bulk](), "Pause": reflect.TypeFor[SessionPause](),
+	"Provider": reflect.TypeFor[gateway.Status](), "ProviderTotals": reflect.TypeFor[gateway.Totals](), "ProviderLimits": reflect.TypeFor[gateway.Limits](),
+	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),
+	"ProviderFailover": reflect.TypeFor[gateway.Failover](), "ProviderQuota": reflect.TypeFor[gateway.Quota](), "ProviderBudget": reflect.TypeFor[gateway.Budget](),
+	"Session": reflect.TypeFor[session.Status](), "SessionStop": reflect.TypeFor[session.Stop](),
+	"Run": reflect.TypeFor[engine.Info](), "RunStep": reflect.TypeFor[engine.StepInfo](), "RunAttempt": reflect.TypeFor[engine.AttemptInfo](),
+	"RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
+	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](),
+	"LeftOut": reflect.TypeFor[engine.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
+}
+
+// fieldsOf returns the names that a struct has in JSON, and those it always has.
+func fieldsOf(typ reflect.Type) (all, always []string) {
+	for _, f := range reflect.VisibleFields(typ) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || name == "-" || name == "" {
+			continue
+		}
+		all = append(all, name)
+		if !strings.Contains(options, "omit") {
+			always = append(always, name)
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(always)
+	return all, always
+}
+
+func TestTheDescriptionHasEveryField(t *testing.T) {
+	t.Parallel()
+	d := document(t)
+	for name, typ := range schemaTypes {
+		all, always := fieldsOf(typ)
+		if got := d.properties(name); !slices.Equal(got, all) {
+			t.Errorf("openapi.yaml, %s: has the properties\n%v, and the type has\n%v", name, got, all)
+		}
+		if got := d.required(name); !slices.Equal(got, always) {
+			t.Errorf("openapi.yaml, %s: requires\n%v, and always there are\n%v", name, got, always)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package api
+
+import (
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+var update = flag.Bool("update", false, "write docs/openapi.yaml")
+
+// The parts of the file that tests read.
+type (
+	described struct {
+		Paths      map[string]map[string]operation `json:"paths"`
+		Components struct {
+			Schemas    map[string]map[string]any `json:"schemas"`
+			Parameters map[string]parameter      `json:"parameters"`
+			Responses  map[string]response       `json:"responses"`
+		} `json:"components"`
+	}
+	operation struct {
+		ID          string              `json:"operationId"`
+		Parameters  []reference         `json:"parameters"`
+		RequestBody *response           `json:"requestBody"`
+		Responses   map[string]response `json:"responses"`
+	}
+	parameter struct{ Name, In string }
+	reference struct {
+		Ref string `json:"$ref"`
+	}
+	response struct {
+		reference
+		Description string `json:"description"`
+		Content     map[string]struct {
+			Schema map[string]any `json:"schema"`
+		} `json:"content"`
+	}
+)
+
+// name returns what a reference ends in.
+func (r reference) name() string { return r.Ref[strings.LastIndex(r.Ref, "/")+1:] }
+
+// document reads the file.
+func document(t *testing.T) *described {
+	t.Helper()
+	d, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// parsed reads the file once, which takes time with the race detector. Nobody changes it.
+var parsed = sync.OnceValues(func() (*described, error) {
+	text, err := yaml.YAMLToJSON([]byte(openapi))
+	if err != nil {
+		return nil, err
+	}
+	d := new(described)
+	return d, json.Unmarshal(text, d)
+})
+
+// parameters returns the names of those in a part of the request.
+func (d *described) parameters(o *operation, in string) (names []string) {
+	for _, r := range o.Parameters {
+		if p := d.Components.Parameters[r.name()]; p.In == in {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// properties returns the names of what an object of the schema may have.
+func (d *described) properties(schema string) []string {
+	properties, _ := d.Components.Schemas[schema]["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(properties))
+}
+
+// required returns the names of what an object of the schema has.
+func (d *described) required(schema string) (names []string) {
+	list, _ := d.Components.Schemas[schema]["required"].([]any)
+	for _, name := range list {
+		names = append(names, name.(string))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// enum returns the words that a property may be.
+func (d *described) enum(schema, property string) (words []string) {
+	s := d.Components.Schemas[schema]
+	if property != "" {
+		s, _ = s["properties"].(map[string]any)[property].(map[string]any)
+	}
+	list, _ := s["enum"].([]any)
+	for _, word := range list {
+		words = append(words, word.(string))
+	}
+	return words
+}
+
+func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
+	t.Parallel()
+	want := []string{"GET /healthz", "GET /api/openapi.yaml"}
+	for _, r := range routes() {
+		want = append(want, r.method+" "+Prefix+r.path)
+	}
+	var got, ids []string
+	for path, operations := range document(t).Paths {
+		for method, o := range operations {
+			got = append(got, strings.ToUpper(method)+" "+path)
+			ids = append(ids, o.ID)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("openapi.yaml describes\n%s\nand the server has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != len(got) {
+		t.Errorf("%d operations have %d different ids", len(got), n)
+	}
+}
+
+func TestTheDescriptionInTheDocsIsTheSame(t *testing.T) {
+	t.Parallel()
+	const file = "../../../../docs/openapi.yaml"
+	if *update {
+		if err := os.WriteFile(file, []byte(openapi), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != openapi {
+		t.Errorf("docs/openapi.yaml is not internal/api/openapi.yaml, run go test ./internal/api -update: %v", err)
+	}
+}
+
+// constants returns the values of the constants of a file whose names begin so.
+func constants(t *testing.T, file, prefix string) (values []string) {
+	t.Helper()
+	tree, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, prefix) && len(spec.Values) == 1 {
+			if text, ok := spec.Values[0].(*ast.BasicLit); ok {
+				value, _ := strconv.Unquote(text.Value)
+				values = append(values, value)
+			}
+		}
+		return true
+	})
+	return values
+}
+
+// eventKinds returns the kinds that the schema of events has.
+func eventKinds(t *testing.T) (kinds, fields []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../../retry/testdata/event.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties map[string]struct{ Enum []string }
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Properties["kind"].Enum, slices.Sorted(maps.Keys(schema.Properties))
+}
+
+func TestTheDescriptionHasEveryWord(t *testing.T) {
+	t.Parallel()
+	d := document(t)
+	kinds, fields := eventKinds(t)
+	for _, tt := range []struct {
+		what      string
+		got, want []string
+	}{
+		{"codes of problems", d.enum("Problem", "code"), constants(t, "problem.go", "Code")},
+		{"states of runs", d.enum("State", ""), States()},
+		{"states of sessions", d.enum("Session", "state"), session.States},
+		{"states of providers", d.enum("Provider", "state"), gateway.States},
+		{"kinds of events", d.enum("Kind", ""), kinds},
+		{"fields of events", d.properties("Event"), slices.Sorted(slices.Values(append(fields, "seq", "message", "member")))},
+	} {
+		if len(tt.want) == 0 || !slices.Equal(tt.got, tt.want) {
+			t.Errorf("openapi.yaml has the %s\n%v\nand there are\n%v", tt.what, tt.got, tt.want)
+		}
+	}
+	// Each code stands beside the status that it comes with.
+	for _, code := range d.enum("Problem", "code") {
+		told := false
+		for _, r := range d.Components.Responses {
+			told = told || regexp.MustCompile(`\b`+code+`[,;):]|\b`+code+` `).MatchString(r.Description)
+		}
+		if !told && code != CodeMethod {
+			t.Errorf("no response says that it is %s", code)
+		}
+	}
+}
+
+func TestEveryReferenceOfTheDescriptionLeadsSomewhere(t *testing.T) {
+	t.Parallel()
+	d := document(t)
+	used := map[string]bool{"Event": true, "Missed": true} // in streams
+	for line := range strings.Lines(openapi) {
+		for rest := line; ; {
+			_, after, ok := strings.Cut(rest, "'#/components/")
+			if !ok {
+				break
+			}
+			place, more, _ := strings.Cut(after, "'")
+			rest = more
+			kind, name, _ := strings.Cut(place, "/")
+			_, schema := d.Components.Schemas[name]
+			_, param := d.Components.Parameters[name]
+			_, resp := d.Components.Responses[name]
+			if !map[string]bool{"schemas": schema, "parameters": param, "responses": resp}[kind] {
+				t.Errorf("there is no %s", place)
+			}
+			used[name] = true
+		}
+	}
+	for _, names := range [][]string{slices.Collect(maps.Keys(d.Components.Schemas)), slices.Collect(maps.Keys(d.Components.Parameters)), slices.Collect(maps.Keys(d.Components.Responses))} {
+		for _, name := range names {
+			if !used[name] {
+				t.Errorf("nothing refers to %s", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/retry"
+)
+
+// TestThePoliciesOfThePagesAreRight reads those that stand in blocks of their own.
+func TestThePoliciesOfThePagesAreRight(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"../README.md", "policy.md"} {
+		for line := range strings.Lines(blocks(t, name, "")[0]) {
+			if _, err := retry.Parse(strings.TrimSpace(line)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// otherFiles are the pages whose YAML is not our configuration, or what that begins with,
+// and who reads it.
+var otherFiles = map[string]string{
+	"chaos.md":                   "a file for chaos; TestRecipeOutage serves it",
+	"detect.md":                  "a pack; TestThePackOfTheDocumentationIsOne of internal/detect",
+	"sim.md":                     "a scenario; TestTheFileOfThePageIsRight of internal/simulate",
+	"metrics.md: scrape_configs": "is for Prometheus",
+}
+
+// somebody is a key of these tests, and of nobody.
+const (
+	somebody  = "npub1lrpv2fn99k0gcr9jfpyyma5hmfc6vgqvz986txgclrezwgvm8zpqzwgy8w"
+	hisSecret = "nsec1r3agvjg7z7qncn07qww4uay38dy2fs7r49mn9zg8hd3dr5hyln3swcn4xc"
+)
+
+// filledIn makes a whole file of a part of one, with what a reader knows of his machine.
+func filledIn(t *testing.T, text string) string {
+	t.Helper()
+	text = strings.NewReplacer("/mnt/backup/tideover", t.TempDir(), "npub1...", somebody).Replace(text)
+	if !strings.Contains(text, "version: 1\n") {
+		text = "version: 1\n" + text
+	}
+	if strings.Contains(text, "workflow: nightly-report") && !strings.Contains(text, "workflows:") {
+		text += "workflows: {nightly-report: {steps: [{id: fetch, run: [./fetch.sh]}]}}\n"
+	}
+	return text
+}
+
+// TestTheFilesOfThePagesAreRight loads every configuration that the pages show.
+func TestTheFilesOfThePagesAreRight(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+	}
+	if err := json.Unmarshal(config.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	key, n := regexp.MustCompile(`(?m)^([\w-]+):`), 0
+	for _, name := range pages(t) {
+		for _, b := range fencedIn(page(t, name)) {
+			m := key.FindStringSubmatch(b.text)
+			if b.language != "yaml" || otherFiles[name] != "" || m != nil && otherFiles[name+": "+m[1]] != "" {
+				continue
+			}
+			if m == nil || schema.Properties[m[1]] == nil {
+				t.Errorf("%s has YAML that is no configuration, and nobody reads it; say who does in otherFiles:\n%s", name, b.text)
+				continue
+			}
+			n++
+			text := filledIn(t, b.text)
+			k := emptyKitchen(t)
+			file := k.configured(text)
+			k.env = append(k.env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
+			if strings.Contains(text, "provider.nsec") {
+				k.write(k.path("provider.nsec"), hisSecret+"\n", 0o600)
+			}
+			if err := config.Check(config.Source{Path: file, Environ: k.env}); err != nil {
+				t.Errorf("%s: %s\n%v", name, text, err)
+			}
+		}
+	}
+	if n < 14 {
+		t.Errorf("the pages have %d configurations", n)
+	}
+}
+
+// TestTheJSONOfThePagesIsJSON reads every block that says so; of several lines, each may
+// be one.
+func TestTheJSONOfThePagesIsJSON(t *testing.T) {
+	t.Parallel()
+	for _, name := range pages(t) {
+		for _, b := range fencedIn(page(t, name)) {
+			if b.language != "json" {
+				continue
+			}
+			text := []byte(b.text)
+			for line := range bytes.Lines(text) {
+				if !json.Valid(text) && !json.Valid(line) {
+					t.Errorf("%s: this is no JSON: %s", name, line)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// stays tells the commands that go on until they are told to end.
+var stays = regexp.MustCompile(`tideover (serve|gateway|watch|chaos)\b`)
+
+// TestTheCommandsOfThePagesRun runs what the pages say, in their order, and compares what
+// is printed with what they show, but for numbers and times.
+func TestTheCommandsOfThePagesRun(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	for _, name := range pages(t) {
+		var here []typedLine
+		for _, line := range typedIn(page(t, name)) {
+			if entry := entryFor(name, line.text); entry != "" {
+				used[entry] = true
+			} else {
+				here = append(here, line)
+			}
+		}
+		if len(here) == 0 {
+			continue
+		}
+		t.Run(strings.TrimPrefix(name, "../"), func(t *testing.T) {
+			t.Parallel()
+			k := emptyKitchen(t)
+			k.env = append(k.env, "TIDEOVER_SERVER_LISTEN=127.0.0.1:0", "TIDEOVER_GATEWAY_LISTEN=127.0.0.1:0")
+			if set := sets[name]; set != nil {
+				set(k)
+			}
+			for _, line := range here {
+				k.try(line)
+			}
+		})
+	}
+	tests := testNames(t)
+	for entry, reason := range elsewhere {
+		if !used[entry] {
+			t.Errorf("elsewhere has %q, and no page does", entry)
+		}
+		if strings.HasPrefix(reason, "Test") && !tests[reason] {
+			t.Errorf("%s: there is no %s", entry, reason)
+		}
+	}
+}
+
+// entryFor returns the entry of elsewhere that a command has: the longest that fits.
+func entryFor(name, command string) (found string) {
+	for entry := range elsewhere {
+		if strings.HasPrefix(name+": "+command, entry) && len(entry) > len(found) {
+			found = entry
+		}
+	}
+	return found
+}
+
+// testNames returns the tests of this package.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			names[m[1]] = true
+		}
+	}
+	return names
+}
+
+// try runs a command of a page. One that stays is left running until the test ends.
+func (k *kitchen) try(line typedLine) {
+	k.t.Helper()
+	cmd := k.command("sh", "-c", line.text)
+	if !stays.MatchString(line.text) || strings.Contains(line.text, "--dry-run") {
+		out := new(syncBuffer) // both, as on a terminal
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Run(); err != nil {
+			k.t.Errorf("%s: %v: %s", line.text, err, out.String())
+		}
+		if missing := notShown(line.shown, out.String()); missing != "" {
+			k.t.Errorf("%s: the page shows %q, which is not in\n%s", line.text, missing, out.String())
+		}
+		return
+	}
+	k.stay(cmd, line)
+}
+
+// stay waits until a command that goes on has printed what the page shows, or where its
+// page is.
+func (k *kitchen) stay(cmd *exec.Cmd, line typedLine) {
+	k.t.Helper()
+	out := new(syncBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() {
+		_ = cmd.Cancel()
+		_ = cmd.Wait()
+	})
+	shown := line.shown
+	switch {
+	case strings.Contains(line.text, "tideover chaos"):
+		shown = shown[:1] // the others are of requests
+	case len(shown) == 0:
+		shown = []string{"tideover: the page is at"}
+	}
+	eventually(k.t, line.text+" prints what the page shows", func() bool { return notShown(shown, out.String()) == "" })
+}
+
+// What differs from one run of a command to the next.
+var differing = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`npub1\S*`), "NPUB"},
+	{regexp.MustCompile(`\d+[ap]m\b`), "HOUR"},
+	{regexp.MustCompile(`(\d+(\.\d+)?(ns|µs|ms|s|m|h|d))+\b`), "SPAN"},
+	{regexp.MustCompile(`\d+`), "N"},
+	{regexp.MustCompile(`\s+`), " "},
+}
+
+func shape(line string) string {
+	for _, d := range differing {
+		line = d.pattern.ReplaceAllString(line, d.instead)
+	}
+	return strings.TrimSpace(line)
+}
+
+// notShown returns the first of the lines whose shape is not found in the output, after
+// those before it.
+func notShown(shown []string, output string) string {
+	lines := strings.Split(output, "\n")
+	for _, want := range shown {
+		for len(lines) > 0 && !strings.HasPrefix(shape(lines[0]), shape(want)) {
+			lines = lines[1:]
+		}
+		if len(lines) == 0 {
+			return want
+		}
+		lines = lines[1:]
+	}
+	return ""
+}
+
+func TestWhatIsNotShownIsFound(t *testing.T) {
+	t.Parallel()
+	const output = "tideover: attempt 1/5 exited with 75; next in 481ms\nhello, after 3 attempts\n"
+	for _, tt := range []struct {
+		shown []string
+		want  string
+	}{
+		{[]string{"tideover: attempt 2/5 exited with 1; next in 1.1s", "hello, after 2 attempts"}, ""},
+		{[]string{"hello, after 2 attempts", "tideover: attempt 2/5 exited with 1; next in 1.1s"}, "tideover: attempt 2/5 exited with 1; next in 1.1s"},
+		{[]string{"tideover: attempt 1/5 failed with 75"}, "tideover: attempt 1/5 failed with 75"},
+	} {
+		if got := notShown(tt.shown, output); got != tt.want {
+			t.Errorf("notShown(%q) = %q, want %q", tt.shown, got, tt.want)
+		}
+	}
+}
+
+// TestThePageOfTheAPIWorks runs the requests of docs/api.md on a server as it describes.
+func TestThePageOfTheAPIWorks(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	k := emptyKitchen(t)
+	k.env = append(k.env, "TIDEOVER_SERVER_LISTEN=127.0.0.1:0")
+	k.write(k.path("tideover.yaml"), "version: 1\nworkflows: {order: {steps: [{id: charge, run: [echo, charged]}]}}\n", 0o600)
+	k.try(typedLine{text: "tideover serve --config tideover.yaml"})
+	got := finish(t, k.command("sh", "-e", "-c", blocks(t, "api.md", "sh")[0]))
+	wantCode(t, got, 0)
+	for _, part := range []string{`"existing":false`, `charged`} {
+		wantIn(t, "stdout", got.out, part)
+	}
+}

@@ -1,0 +1,87 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"time"
+)
+
+// elsewhere has the commands of the pages that TestTheCommandsOfThePagesRun does not
+// run: a page and the beginning of a command, and the test of this package that runs it,
+// or its like where it takes long or a server is needed; or why nobody can.
+var elsewhere = map[string]string{
+	"../README.md: tideover advise":                         "TestAdvise",
+	"advise.md: tideover advise":                            "TestAdvise",
+	"chaos.md: tideover chaos --quiet 503":                  "TestRecipeTwoRetries",
+	"chaos.md: tideover exec --policy 'fixed(100ms)":        "TestRecipeTwoRetries",
+	"chaos.md: tideover chaos --quiet 'rate=5/s":            "TestRecipeClientsAndALimit",
+	"chaos.md: tideover chaos --quiet --file":               "TestRecipeOutage",
+	"chaos.md: tideover exec --policy 'exponential(200ms":   "TestRecipeOutage",
+	"cluster.md: tideover doctor":                           "TestWhoFollowsThePageHasNothingWeak",
+	"cluster.md: tideover serve":                            "TestWhoFollowsThePageHasNothingWeak",
+	"cluster.md: tideover cluster":                          "TestTwoServersShareACluster",
+	"cluster.md: tideover backup --without-shard":           "TestAStreamWasDeleted",
+	"cluster.md: tideover move --without-shard":             "TestAStreamWasDeleted",
+	"cluster.md: tideover move --dry-run --without-shard":   "TestAStreamWasDeleted",
+	"cluster.md: tideover move":                             "TestMovingHouse",
+	"detect.md: tideover detect --explain --pack":           "TestDetectWithAPackOfOnesOwn",
+	"detect.md: tideover detect --explain --config":         "TestDetectWithAPackOfOnesOwn",
+	"gateway.md: OPENAI_API_KEY":                            "TestThePageOfTheGatewayWorks",
+	"gateway.md: tideover providers":                        "TestThePageOfTheGatewayWorks",
+	"install.md: tideover status":                           "needs the container of the page",
+	"nip90.md: tideover nip90 request --relay":              "TestARequestIsAnswered",
+	"nip90.md: tideover nip90 request --key-file":           "TestATaskFromAPipeWithAKeyAndDetached",
+	"nip90.md: tideover nip90 watch":                        "TestWatchShowsWhatPasses",
+	"operations.md: tideover doctor":                        "TestTheDoctorLooksAtAFolder", // a temporary folder may be in memory
+	"recipes.md: tideover exec --attempts 3 --attempt":      "TestRecipeFlakyTest",
+	"recipes.md: tideover exec --policy 'fixed(1s)":         "TestRecipeDatabase",
+	"recipes.md: tideover watch --name prices":              "TestRecipeRetryAfter",
+	"recipes.md: tideover watch --name todo":                "TestRecipeOverNight",
+	"recipes.md: tideover sessions":                         "TestRecipeOverNight",
+	"recipes.md: tideover config check":                     "TestRecipeSystemdUnit",
+	"recipes.md: tideover notify test":                      "TestRecipePhone",
+	"recipes.md: tideover exec --attempts 2 --notify phone": "TestRecipePhone",
+	"serve.md: tideover serve --demo":                       "TestTheDemoShowsEverythingAndLeavesNothing",
+	"sessions.md: tideover watch":                           "TestTheSessionsPageOnARealWatch",
+	"sessions.md: tideover sessions":                        "TestTheSessionsPageOnARealWatch",
+	"sim.md: tideover sim metastable":                       "TestSimRuns",
+}
+
+// laterToday is an hour that is neither now nor the noon at which docs/detect.md looks.
+func laterToday() string {
+	at := time.Now().UTC().Add(2 * time.Hour)
+	if at.Hour() == 12 {
+		at = at.Add(time.Hour)
+	}
+	return at.Format("3pm")
+}
+
+// sets are what the pages take for granted: files and other people's programs.
+var sets = map[string]func(*kitchen){
+	"../README.md": func(k *kitchen) {
+		flaky, err := os.ReadFile(docs + "../examples/flaky.sh")
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.write(k.path("examples/flaky.sh"), string(flaky), 0o700)
+		k.fake("claude", `echo "5-hour limit reached · resets `+laterToday()+`"; exit 1`)
+		k.env = append(k.env, "OPENAI_API_KEY=x")
+	},
+	"detect.md": func(k *kitchen) {
+		k.write(k.path("session.log"), "Working.\nThe test covers \"5-hour limit reached · resets 3am\" too.\n"+
+			"529 Overloaded · Retrying in 4s · attempt 6/10\n5-hour limit reached · resets "+laterToday()+"\n", 0o600)
+	},
+	"exec.md": func(k *kitchen) {
+		for _, name := range []string{"curl", "go", "nc"} {
+			k.fake(name, "")
+		}
+		k.write(k.path("fetch"), "#!/bin/sh\ntest \"$TIDEOVER_ATTEMPT\" -ge 2 || exit 75\necho '{}'\n", 0o700)
+		k.write(k.path("job"), "#!/bin/sh\necho status: done\n", 0o700)
+	},
+	"operations.md": func(k *kitchen) {
+		k.configured(blocks(k.t, "operations.md", "yaml")[0])
+		k.write(k.path("charge.sh"), "#!/bin/sh\n", 0o700)
+		k.env = append(k.env, "TIDEOVER_SERVER=unix:./data/tideover.sock")
+	},
+}

@@ -1,0 +1,167 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/initial"
+)
+
+// inFolder runs tideover there.
+func inFolder(t *testing.T, dir string, args ...string) outcome {
+	t.Helper()
+	cmd, _ := command(t, args...)
+	cmd.Dir = dir
+	return finish(t, cmd)
+}
+
+func TestInitWritesAFileToStartFrom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := inFolder(t, dir, "init", "workflow")
+	wantCode(t, o, 0)
+	wantIn(t, "what is next", o.out, "\n  tideover serve\n  tideover run hello --wait   # in another window\n")
+	info, err := os.Stat(filepath.Join(dir, "tideover.yaml"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file: %v, %v; want it for its owner alone", info, err)
+	}
+	wantCode(t, inFolder(t, dir, "config", "check"), 0)
+
+	// What is there stays, whichever case is asked for.
+	file := filepath.Join(dir, "tideover.yaml")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o = inFolder(t, dir, "init", "gateway")
+	wantCode(t, o, codeOwn)
+	wantIn(t, "the error", o.stderr, "tideover.yaml is there already; --force")
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+		t.Errorf("the file was written over, or %v", err)
+	}
+}
+
+func TestInitWithForceReplacesWhatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "real.yaml"), filepath.Join(dir, "a link.yaml")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil { //nolint:gosec // others can read it, which must change
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real.yaml", link); err != nil {
+		t.Fatal(err)
+	}
+	o := inFolder(t, dir, "init", "session", "--out", "a link.yaml", "--force")
+	wantCode(t, o, 0)
+	wantIn(t, "what is next", o.out, "\n  tideover serve --config 'a link.yaml'\n")
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link: %v, %v; want it to be one still", info, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v; want it for its owner alone", info, err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, ".*")); len(names) > 0 {
+		t.Errorf("left behind: %q", names)
+	}
+}
+
+func TestInitRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no case where nobody can be asked, and lists them", nil, "  workflow  commands and requests"},
+		{"a case that there is not, and lists them", []string{"wrokflow"}, "  cluster   several servers"},
+		{"two cases", []string{"workflow", "gateway"}, `"gateway" is another`},
+		{"a file and no file", []string{"all", "--stdout", "--out", "x.yaml"}, "--stdout: it writes no file"},
+		{"to force nothing", []string{"all", "--stdout", "--force"}, "--stdout: it writes no file"},
+		{"a file without a name", []string{"all", "--out", ""}, "--out: which file?"},
+		{"a folder that there is not", []string{"all", "--out", "none/x.yaml"}, "no such file or directory"},
+		{"to replace a folder", []string{"all", "--out", ".", "--force"}, ". is not a regular file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			o := inFolder(t, dir, append([]string{"init"}, tt.args...)...)
+			wantCode(t, o, codeOwn)
+			wantIn(t, "the error", o.stderr, tt.want)
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("written: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestInitPrintsInstead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := inFolder(t, dir, "init", "all", "--stdout")
+	c, _ := initial.Find("all")
+	if want, err := c.File(); err != nil || o.code != 0 || o.out != string(want) {
+		t.Errorf("init all --stdout: %+v, want the file; %v", o, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("written: %v, %v", left, err)
+	}
+}
+
+func TestTheCommandsAfterInitLeadToAProvider(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "jobs.yaml")
+	o := tideover(t, "init", "nip90", "-o", file)
+	wantCode(t, o, 0)
+	_, rest, _ := strings.Cut(o.out, "\n  tideover ")
+	keygen, _, _ := strings.Cut(rest, "\n")
+	wantCode(t, tideover(t, "config", "check", file), codeOwn)
+	wantCode(t, tideover(t, strings.Fields(keygen)...), 0)
+	wantCode(t, tideover(t, "config", "check", file), 0)
+}
+
+func TestInitAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, mark := command(t, "init")
+	cmd.Dir = dir
+	s := startSession(t, cmd, mark)
+	for i, answer := range []string{"9", "", "gateway"} {
+		eventually(t, "it asks", func() bool { return strings.Count(s.screen(), "Which one, 1 to 6?") == i+1 })
+		if _, err := s.tty.WriteString(answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the file is reported", func() bool { return strings.Contains(s.screen(), "tideover providers") })
+	wantIn(t, "the list", s.screen(), "2  gateway   a gateway before remote APIs")
+	text, err := os.ReadFile(filepath.Join(dir, "tideover.yaml"))
+	if err != nil || !strings.Contains(string(text), "\nproviders:\n") {
+		t.Errorf("the file: %v, %q", err, text)
+	}
+}
+
+func TestAnswersAreNumbersOrNames(t *testing.T) {
+	t.Parallel()
+	all := initial.Cases()
+	for answer, want := range map[string]string{"1": "workflow", " 6 ": "all", "Cluster": "cluster", "0": "", "7": "", "": "", "-1": "", "x": ""} {
+		if c, ok := chosen(all, answer); ok != (want != "") || c.Name != want {
+			t.Errorf("chosen(%q) = %q, %v; want %q", answer, c.Name, ok, want)
+		}
+	}
+}
+
+func TestInitCompletesItsCases(t *testing.T) {
+	t.Parallel()
+	o := tideover(t, "__complete", "init", "")
+	for _, c := range initial.Cases() {
+		wantIn(t, "completions", o.out, c.Name+"\t"+c.About+"\n")
+	}
+	if o := tideover(t, "__complete", "init", "all", ""); strings.Contains(o.out, "workflow") {
+		t.Errorf("a second case is offered: %q", o.out)
+	}
+}

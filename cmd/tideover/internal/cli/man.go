@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const manLong = `Writes the manual into a folder, a page for each verb, as files for man: tideover.1,
+tideover-exec.1 and so on, and tideover-policy.7. It is the text of --help.`
+
+// newMan is for those who make packages; users have --help.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write the manual",
+		Long:   manLong,
+		Hidden: true,
+		Args:   one("folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return writeManual(cmd.Root(), args[0], thisBuild().Version)
+		},
+	}
+}
+
+// writeManual writes a page for a command and each one below it.
+func writeManual(cmd *cobra.Command, dir, version string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("man: %w", err)
+	}
+	file := filepath.Join(dir, manName(cmd)+"."+manSection(cmd))
+	if err := os.WriteFile(file, []byte(manPage(cmd, version)), 0o644); err != nil {
+		return fmt.Errorf("man: %w", err)
+	}
+	for _, sub := range manCommands(cmd) {
+		if err := writeManual(sub, dir, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manCommands returns the commands below one that have a page: what --help lists,
+// but for help itself.
+func manCommands(cmd *cobra.Command) (list []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if (sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() && !sub.Hidden) && sub.Name() != "help" {
+			list = append(list, sub)
+		}
+	}
+	return list
+}
+
+func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manSection is 1 for what can be run, and 7 for what is only explained.
+func manSection(cmd *cobra.Command) string {
+	if cmd.IsAdditionalHelpTopicCommand() {
+		return "7"
+	}
+	return "1"
+}
+
+// manPage returns the page of a command. It has no date: the same version has the
+// same pages.
+func manPage(cmd *cobra.Command, version string) string {
+	p := &roff{}
+	p.title(strings.ToUpper(manName(cmd)), manSection(cmd), "tideover "+version)
+	p.section("NAME")
+	p.line(escape(manName(cmd)) + ` \- ` + escape(manShort(cmd)))
+	if cmd.Runnable() {
+		p.section("SYNOPSIS")
+		p.line(bold(cmd.UseLine()))
+	}
+	p.section("DESCRIPTION")
+	p.text(manDescription(cmd))
+	p.options(cmd.NonInheritedFlags())
+	p.options(cmd.InheritedFlags())
+	if cmd.Example != "" {
+		p.section("EXAMPLES")
+		p.literal(strings.Split(strings.Trim(cmd.Example, "\n"), "\n"))
+	}
+	p.commands("COMMANDS", manCommands(cmd))
+	if cmd.HasParent() {
+		p.commands("SEE ALSO", []*cobra.Command{cmd.Parent()})
+	}
+	return p.String()
+}
+
+// manShort is what apropos shows, which is one line with a small letter.
+func manShort(cmd *cobra.Command) string {
+	first, rest := cmd.Short, ""
+	if len(first) > 1 && strings.ToUpper(first[:2]) != first[:2] { // NIP stays
+		first, rest = strings.ToLower(cmd.Short[:1]), cmd.Short[1:]
+	}
+	return first + rest
+}
+
+func manDescription(cmd *cobra.Command) string {
+	if cmd.Long != "" {
+		return cmd.Long
+	}
+	return cmd.Short + "."
+}
+
+// options writes the flags, as --help does.
+func (p *roff) options(flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	p.section("OPTIONS")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Deprecated != "" {
+			return
+		}
+		value, usage := pflag.UnquoteUsage(f)
+		name := bold("--" + f.Name)
+		if f.Shorthand != "" {
+			name = bold("-"+f.Shorthand) + ", " + name
+		}
+		if value != "" {
+			name += " " + italic(value)
+		}
+		p.item(name, usage+manDefault(f))
+	})
+}
+
+// manDefault says what a flag is unless said, where that is more than nothing.
+func manDefault(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "", "0", "0s", "false", "[]":
+		return ""
+	}
+	return fmt.Sprintf(" (default %s)", f.DefValue)
+}
+
+// commands lists commands by their pages.
+func (p *roff) commands(title string, list []*cobra.Command) {
+	if len(list) == 0 {
+		return
+	}
+	p.section(title)
+	for _, c := range list {
+		p.item(bold(manName(c))+"("+manSection(c)+")", c.Short)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+// demoLook is one look at the demo: it names what has been seen.
+func demoLook(ctx context.Context, c *api.Client, folder string, seen map[string]bool) {
+	runs, _ := c.List(ctx, api.Filter{Limit: 100})
+	for i := range runs.Runs {
+		r := &runs.Runs[i]
+		seen[r.State], seen[r.Workflow] = true, true
+		if r.Workflow == "contention" && r.State == "succeeded" && !seen["commits"] {
+			seen["commits"] = demoCommits(ctx, c, r.ID)
+		}
+	}
+	if model, err := c.Provider(ctx, "model"); err == nil && model.Totals.Failovers > 0 && model.Totals.Succeeded > 0 {
+		seen["failover"] = true
+	}
+	if s, err := c.Session(ctx, "demo-assistant"); err == nil {
+		seen["session waits"] = seen["session waits"] || s.State == "waiting" && s.WaitBy == "server"
+		seen["session resumes"] = seen["session resumes"] || s.Resumes > 0 && s.Windows > 0
+	}
+	dead, _ := c.Dead(ctx, 10, false)
+	seen["dead letters of two kinds"] = len(dead.Groups) > 1
+	text, _ := os.ReadFile(filepath.Join(folder, "messages.txt"))
+	seen["messages"] = len(text) > 0
+}
+
+// demoCommits reports whether all writers of a round got through.
+func demoCommits(ctx context.Context, c *api.Client, id string) bool {
+	info, err := c.Get(ctx, id)
+	var round struct{ Committed, Proposals, Conflicts int }
+	return err == nil && json.Unmarshal(info.Output, &round) == nil &&
+		round.Committed == 5 && round.Proposals == round.Committed+round.Conflicts
+}
+
+var demoShows = []string{
+	"waiting", "succeeded", "dead", "order", "slow-report", "refund", "import", "contention", "buoy-check",
+	"commits", "failover", "session waits", "session resumes", "dead letters of two kinds", "messages",
+}
+
+func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	temp := shortDir(t)
+	s := &served{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
+	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0")
+	s.Env = append(s.Env, "TMPDIR="+temp)
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	s.serves()
+	folders, err := filepath.Glob(filepath.Join(temp, "tideover-demo-*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("the folder of the demo: %v, %v", folders, err)
+	}
+	s.data = filepath.Join(folders[0], "data")
+	c, err := api.Dial(api.Target{Server: "unix:" + filepath.Join(s.data, "tideover.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	seen := map[string]bool{}
+	missing := func() []string {
+		return slices.DeleteFunc(slices.Clone(demoShows), func(what string) bool { return seen[what] })
+	}
+	for deadline := time.Now().Add(2 * time.Minute); len(missing()) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the demo does not show %q; it says %s", missing(), s.out)
+		}
+		demoLook(t.Context(), c, folders[0], seen)
+	}
+	demoSchedule(t, c)
+	resp, err := http.Get(s.page())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	wantNobody(t, s.mark)
+}
+
+// demoSchedule looks for the schedule, which must be due soon.
+func demoSchedule(t *testing.T, c *api.Client) {
+	t.Helper()
+	list, err := c.Schedules(t.Context())
+	if err != nil || !slices.ContainsFunc(list, func(s engine.Schedule) bool { return strings.Contains(s.Cron, "@every 5s") }) {
+		t.Errorf("schedules: %+v, %v", list, err)
+	}
+}
+
+func TestTheDemoIsNotForACluster(t *testing.T) {
+	t.Parallel()
+	o := tideover(t, "serve", "--demo", "--nats", "127.0.0.1:1")
+	wantCode(t, o, codeOwn)
+	wantIn(t, "the error", o.stderr, "leave out --demo, or --nats")
+}

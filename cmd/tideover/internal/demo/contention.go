@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/engine"
+)
+
+// writers are those who collide in a round.
+var writers = []string{"ann", "bob", "cyd", "dee", "eve"}
+
+// ledger takes a write only if nobody has written since it was read.
+type ledger struct {
+	mu   sync.Mutex
+	last page
+}
+
+// page is what stands in the ledger.
+type page struct {
+	Version int
+	By      string
+}
+
+// String is what a writer says that lost to it.
+func (p page) String() string { return fmt.Sprintf("version %d of %s", p.Version, p.By) }
+
+func (l *ledger) read() page {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// write puts the next page after version, and returns what stands there then.
+func (l *ledger) write(version int, by string) (now page, won bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if won = l.last.Version == version; won {
+		l.last = page{version + 1, by}
+	}
+	return l.last, won
+}
+
+// entry is what became of a writer's proposals.
+type entry struct {
+	Version   int      `json:"version"`   // that it wrote
+	Proposals int      `json:"proposals"` // until one won
+	LostTo    []string `json:"lost_to,omitempty"`
+}
+
+// round is what became of all of them.
+type round struct {
+	Committed int `json:"committed"`
+	Proposals int `json:"proposals"`
+	Conflicts int `json:"conflicts"`
+}
+
+// contention returns a workflow whose steps write to the ledger at the same time.
+func (d *Demo) contention() (*engine.Workflow, error) {
+	parts := make([]engine.Part, 0, len(writers)+1)
+	for _, who := range writers {
+		parts = append(parts, engine.Step(who, d.propose, engine.Policy("fixed(500ms) attempts=3")))
+	}
+	return engine.NewWorkflow("contention", append(parts, engine.Step("tally", tally, engine.After(writers...)))...)
+}
+
+// propose is a step of a writer, and says how it goes.
+func (d *Demo) propose(ctx context.Context, _ order) (entry, error) {
+	t, _ := engine.TaskOf(ctx)
+	return d.sign(ctx, t.Step, func(lost page) {
+		_ = engine.Progress(ctx, "lost to "+lost.String()) // an attempt that should end has its context for that
+	})
+}
+
+// sign proposes the next page until it wins. Each proposal takes a while, so that
+// others get in between.
+func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, err error) {
+	base := d.ledger.read()
+	e.Version, err = contend.Do(ctx, d.writer, func(ctx context.Context, try contend.Try) (int, error) {
+		e.Proposals = try.Number
+		if winner, ok := contend.Winner[page](try.Lost); ok {
+			base = winner
+		}
+		select {
+		case <-time.After(20*time.Millisecond + rand.N(60*time.Millisecond)):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		now, won := d.ledger.write(base.Version, who)
+		if !won {
+			e.LostTo = append(e.LostTo, now.By)
+			lose(now)
+			return 0, contend.Lost(now, nil)
+		}
+		return now.Version, nil
+	})
+	return e, err
+}
+
+// tally adds up what the writers returned.
+func tally(ctx context.Context, _ order) (sum round, err error) {
+	for _, who := range writers {
+		e, err := engine.Result[entry](ctx, who)
+		if err != nil {
+			return sum, err
+		}
+		sum.Committed++
+		sum.Proposals += e.Proposals
+		sum.Conflicts += len(e.LostTo)
+	}
+	return sum, nil
+}

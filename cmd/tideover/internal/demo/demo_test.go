@@ -1,0 +1,201 @@
+package demo
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+func TestTheDemosOwnConfigurationLoads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, err := Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Source{Path: path, Environ: []string{"HOME=" + dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Server.Retention > time.Hour || cfg.Server.DeadRetention > time.Hour {
+		t.Errorf("runs are kept for %v, dead ones for %v; it must stay small", cfg.Server.Retention, cfg.Server.DeadRetention)
+	}
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("commands need a shell")
+	}
+	w, s := cfg.Workflows["buoy-check"], cfg.Sessions[assistant]
+	if w == nil || w.Schedule == nil || len(w.Notify) == 0 || s == nil || len(s.Notify) == 0 {
+		t.Errorf("workflows %v, sessions %v; want one on a schedule, and the assistant, both with somebody who is told", cfg.WorkflowNames(), cfg.SessionNames())
+	}
+}
+
+// script runs one of the demo's commands, in which nothing takes time.
+func script(t *testing.T, dir string, env []string, args ...string) (out string, code int) {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("needs a shell")
+	}
+	cmd := exec.CommandContext(t.Context(), sh, args...)
+	cmd.Dir, cmd.Env = dir, append(env, "PATH="+dir+":"+os.Getenv("PATH"))
+	text, _ := cmd.CombinedOutput() // the code says the rest
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+func TestTheAssistantStopsAsAssistantsDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		windows string
+		want    detect.Reason
+	}{{"0", detect.RateLimit}, {"1", detect.RateLimit}, {"2", detect.Completed}} {
+		pack, err := detect.Builtin("claude-code")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, code := script(t, dir, []string{"TIDEOVER_WINDOWS=" + tt.windows}, "assistant.sh", "--resume", "an-id")
+		d := detect.New(pack, detect.Options{})
+		_, _ = d.Stream().Write([]byte(out)) // never fails
+		stop := d.Stop(code, false)
+		if stop.Reason != tt.want || tt.want == detect.RateLimit == stop.Until.IsZero() {
+			t.Errorf("after %s windows it stops for %v until %v, want %v; it said\n%s", tt.windows, stop.Reason, stop.Until, tt.want, out)
+		}
+	}
+}
+
+func TestTheBellKeepsTheLastMessages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "messages.txt")
+	if err := os.WriteFile(file, []byte(strings.Repeat("before\n", 60)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := script(t, dir, []string{"TIDEOVER_TIME=now", "TIDEOVER_TITLE=100% of $HOME gave up"}, "bell.sh"); code != 0 {
+		t.Fatalf("bell.sh: exit code %d: %s", code, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; len(lines) != 50 || last != "now  100% of $HOME gave up" {
+		t.Errorf("%d lines, the last %q", len(lines), last)
+	}
+}
+
+func TestWritersCollideAndAllGetThrough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := new(Demo)
+		if err := d.pace(); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var versions []int
+		var all sync.WaitGroup
+		lost := 0
+		for _, who := range writers {
+			all.Go(func() {
+				e, err := d.sign(t.Context(), who, func(page) { mu.Lock(); lost++; mu.Unlock() })
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || e.Proposals != len(e.LostTo)+1 {
+					t.Errorf("%s: %+v, %v", who, e, err)
+				}
+				versions = append(versions, e.Version)
+			})
+		}
+		all.Wait()
+		slices.Sort(versions)
+		if !slices.Equal(versions, []int{1, 2, 3, 4, 5}) || lost < len(writers)-1 {
+			t.Errorf("versions %v after %d conflicts; want each from 1 to 5, and a conflict for all but the first", versions, lost)
+		}
+	})
+}
+
+func TestAWriterEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	d := new(Demo)
+	if err := d.pace(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if e, err := d.sign(ctx, "ann", func(page) {}); err == nil || d.ledger.read().Version != 0 {
+		t.Errorf("sign after the end = %+v, %v; the ledger has %v", e, err, d.ledger.read())
+	}
+}
+
+// staff is a session that is in a state for good.
+type staff struct {
+	state   string
+	ended   time.Time
+	resumed int
+}
+
+func (s *staff) List(context.Context) ([]session.Status, error) {
+	return []session.Status{{Name: "of-the-user", State: "completed", Ended: &s.ended}, {Name: assistant, State: s.state, Ended: &s.ended}}, nil
+}
+
+func (s *staff) Resume(_ context.Context, name, _ string) error {
+	if name == assistant {
+		s.resumed++
+	} else {
+		s.resumed = -1000
+	}
+	s.state = "running"
+	return nil
+}
+
+func TestTheAssistantGetsNewWork(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, state string
+		want        int
+	}{
+		{"when it is done", "completed", 1},
+		{"not while it works", "running", 0},
+		{"not while it waits", "waiting", 0},
+		{"not when somebody has stopped it", "stopped", 0},
+		{"not when it gave up", "gave-up", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &staff{state: tt.state, ended: time.Now()}
+				ctx, cancel := context.WithTimeout(t.Context(), rest-time.Second)
+				defer cancel()
+				employ(ctx, s)
+				if s.resumed != 0 {
+					t.Errorf("begun anew %d times before it has rested", s.resumed)
+				}
+				ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				employ(ctx, s)
+				if s.resumed != tt.want {
+					t.Errorf("begun anew %d times, want %d", s.resumed, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package demo
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// files are the demo's configuration, and the commands that it names.
+//
+//go:embed files
+var files embed.FS
+
+// Write puts the demo's configuration and its commands into the folder, and returns
+// the path of the configuration. Where commands can't be run, it names none.
+func Write(dir string) (path string, err error) {
+	config, err := files.ReadFile("files/base.yaml")
+	if err != nil {
+		return "", err
+	}
+	if runtime.GOOS != "windows" {
+		more, err := commands(dir)
+		if err != nil {
+			return "", err
+		}
+		config = append(config, more...)
+	}
+	path = filepath.Join(dir, "tideover.yaml")
+	return path, os.WriteFile(path, config, 0o600)
+}
+
+// commands writes the scripts, and returns the part of the configuration that runs
+// them.
+func commands(dir string) ([]byte, error) {
+	for _, name := range []string{"assistant.sh", "bell.sh", "buoy.sh"} {
+		script, err := files.ReadFile("files/" + name)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), script, 0o600); err != nil {
+			return nil, fmt.Errorf("demo: %w", err)
+		}
+	}
+	return files.ReadFile("files/commands.yaml")
+}

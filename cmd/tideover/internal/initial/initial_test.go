@@ -1,0 +1,120 @@
+package initial_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/initial"
+)
+
+// aKey is a secret key that nobody has.
+const aKey = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa"
+
+// folder returns one with the key of the case nip90 in it.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "provider.nsec"), []byte(aKey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func load(dir string, text []byte, environ ...string) (*config.Config, error) {
+	return config.Load(config.Source{Path: filepath.Join(dir, initial.Name), Data: text, Environ: append(environ, "HOME=/home/me")})
+}
+
+func TestEveryFileLoadsWithNoVariableSet(t *testing.T) {
+	t.Parallel()
+	for _, c := range initial.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			text, err := c.File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := load(folder(t), text); err != nil {
+				t.Errorf("%s.yaml: %v", c.Name, err)
+			}
+			_, err = load(t.TempDir(), text)
+			if needs := c.Name == "nip90"; (err != nil) != needs {
+				t.Errorf("%s.yaml without a key beside it: %v; want an error only of nip90", c.Name, err)
+			}
+		})
+	}
+}
+
+// off is a setting that is switched off: a # without a blank behind it.
+var off = regexp.MustCompile(`(?m)^( *)#([^ \n])`)
+
+// offMore is one of the lines that follow it, which are indented behind the #.
+var offMore = regexp.MustCompile(`(?m)^( *)#( {2,}\S)`)
+
+func switchedOn(text []byte) []byte {
+	return offMore.ReplaceAll(off.ReplaceAll(text, []byte("$1$2")), []byte("$1$2"))
+}
+
+func TestEverySettingThatIsSwitchedOffIsGood(t *testing.T) {
+	t.Parallel()
+	for _, c := range initial.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			text, err := c.File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, all := folder(t), switchedOn(text)
+			all = []byte(strings.ReplaceAll(string(all), "/mnt/backup/tideover", t.TempDir()))
+			var environ []string
+			for _, m := range regexp.MustCompile(`\$\{env:(\w+)\}`).FindAllSubmatch(all, -1) {
+				environ = append(environ, string(m[1])+"=https://ntfy.example.com/topic")
+			}
+			before, err := load(dir, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := load(dir, all, environ...)
+			if err != nil {
+				t.Fatalf("%v\nin\n%s", err, all)
+			}
+			if len(after.Values()) <= len(before.Values()) {
+				t.Errorf("%d values with everything on, %d without", len(after.Values()), len(before.Values()))
+			}
+		})
+	}
+}
+
+func TestTheFilesSayWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	for _, c := range initial.Cases() {
+		text, err := c.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := strings.Cut(string(text), "version: 1")
+		want := "variable"
+		if c.Name == "nip90" {
+			want = "key"
+		}
+		if !strings.Contains(head, want) {
+			t.Errorf("the head of %s.yaml does not say whether a %s is needed:\n%s", c.Name, want, head)
+		}
+		if n := len(c.Next(initial.Name)); n != 2 {
+			t.Errorf("%s: %d commands to run next, want 2", c.Name, n)
+		}
+	}
+}
+
+func ExampleCase_Next() {
+	c, _ := initial.Find("cluster")
+	fmt.Println(c.Next("tideover.yaml"))
+	fmt.Println(c.Next("/etc/tideover/config.yaml"))
+	// Output:
+	// [[tideover doctor] [tideover serve]]
+	// [[tideover doctor --config /etc/tideover/config.yaml] [tideover serve --config /etc/tideover/config.yaml]]
+}

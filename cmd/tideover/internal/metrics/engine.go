@@ -1,0 +1,142 @@
+package metrics
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/engine"
+)
+
+// askTime is how long the engine may take to say where it is. A scrape without it
+// is better than none.
+const askTime = 5 * time.Second
+
+// Source is where gauges are read.
+type Source struct {
+	Engine    *engine.Engine
+	Clustered bool
+	Tally     *Tally // knows which names are told apart
+
+	// Sessions returns the sessions; nil means that there are none.
+	Sessions func(context.Context) ([]session.Status, error)
+}
+
+// Describe implements [prometheus.Collector].
+func (s *Source) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind, metricTroubles, metricDisk, metricShards, metricSessions,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector]. What can't be asked is left out.
+func (s *Source) Collect(out chan<- prometheus.Metric) {
+	ch := sink(out)
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	if stats, shards, err := s.Engine.OwnStats(ctx); err == nil {
+		s.runs(ch, stats.Workflows)
+		s.load(ch, &stats)
+		if s.Clustered {
+			ch.gauge(metricShards, float64(shards))
+		}
+	}
+	s.disk(ch)
+	s.sessions(ctx, ch)
+}
+
+// runStates are the states of which there are counts.
+var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "dead"}
+
+// runs tells where the runs of all known workflows are.
+func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {
+	sums := map[storm.Subject]map[string]int{}
+	s.Tally.mu.Lock()
+	for subject := range s.Tally.flows {
+		sums[subject] = map[string]int{}
+	}
+	for _, w := range workflows {
+		subject := s.Tally.bounded(w.Name)
+		if sums[subject] == nil {
+			sums[subject] = map[string]int{}
+		}
+		for state, n := range w.States {
+			sums[subject][state] += n
+		}
+	}
+	s.Tally.mu.Unlock()
+	for subject, states := range sums {
+		for _, state := range runStates {
+			ch.gauge(metricRuns, float64(states[state]), subject.Layer, subject.Name, state)
+		}
+	}
+}
+
+func (s *Source) load(ch sink, stats *engine.Stats) {
+	oldest := 0.0
+	if stats.Oldest != nil {
+		oldest = max(time.Since(*stats.Oldest).Seconds(), 0)
+	}
+	ch.gauge(metricQueue, float64(stats.Queued))
+	ch.gauge(metricOldest, oldest)
+	ch.gauge(metricTimers, float64(stats.Waiting))
+	ch.gauge(metricRunning, float64(stats.Running))
+	ch.gauge(metricStuck, float64(stats.Stuck))
+	ch.gauge(metricBehind, float64(stats.Behind))
+	ch.gauge(metricTroubles, float64(len(stats.Troubles)))
+}
+
+// disk tells the size of the files, by what they are for.
+func (s *Source) disk(ch sink) {
+	files, err := s.Engine.DiskUsage()
+	if err != nil {
+		return
+	}
+	parts := map[string]int64{"log": 0, "view": 0, "snapshot": 0, "rest": 0}
+	for name, size := range files {
+		parts[partOf(name)] += size
+	}
+	for part, size := range parts {
+		ch.gauge(metricDisk, float64(size), part)
+	}
+}
+
+// partOf says what a file of the data folder is for. SQLite has files beside its own
+// that begin alike.
+func partOf(name string) string {
+	base := filepath.Base(name)
+	switch {
+	case strings.HasPrefix(base, "log.db"):
+		return "log"
+	case strings.HasPrefix(base, "view.db"):
+		return "view"
+	case strings.HasPrefix(base, "snapshot-"):
+		return "snapshot"
+	}
+	return "rest"
+}
+
+// sessions tells how many are in each state.
+func (s *Source) sessions(ctx context.Context, ch sink) {
+	if s.Sessions == nil {
+		return
+	}
+	list, err := s.Sessions(ctx)
+	if err != nil {
+		return
+	}
+	states := map[string]int{}
+	for _, one := range list {
+		states[one.State]++
+	}
+	for _, state := range session.States {
+		ch.gauge(metricSessions, float64(states[state]), state)
+	}
+}

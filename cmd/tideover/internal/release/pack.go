@@ -1,0 +1,115 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// member is a file of an archive. Its mode is 0755 for programs and 0644 for all
+// else, whatever the umask was where it was made.
+type member struct {
+	name string // with slashes, below the folder's own name
+	path string
+	mode fs.FileMode
+	size int64
+}
+
+// pack writes the folder into an archive of the kind that the file's name says.
+// Only names, contents and the time given decide on its bytes.
+func pack(file, folder string, at time.Time) (err error) {
+	write := writeTar
+	if strings.HasSuffix(file, ".zip") {
+		write = writeZip
+	} else if !strings.HasSuffix(file, ".tar.gz") {
+		return fmt.Errorf("pack: %s is neither .tar.gz nor .zip", file)
+	}
+	members, err := membersOf(folder)
+	if err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return write(f, members, at)
+}
+
+// membersOf returns the files of a folder, sorted by name.
+func membersOf(folder string) (list []member, err error) {
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a file", path)
+		}
+		rel, err := filepath.Rel(filepath.Dir(filepath.Clean(folder)), path)
+		list = append(list, member{filepath.ToSlash(rel), path, modeOf(info.Mode()), info.Size()})
+		return err
+	})
+	return list, err
+}
+
+func modeOf(m fs.FileMode) fs.FileMode {
+	if m&0o111 != 0 {
+		return 0o755
+	}
+	return 0o644
+}
+
+func writeTar(w io.Writer, members []member, at time.Time) error {
+	z := gzip.NewWriter(w) // its header has neither name nor time
+	t := tar.NewWriter(z)
+	for _, m := range members {
+		h := &tar.Header{Name: m.name, Mode: int64(m.mode), Size: m.size, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		if err := t.WriteHeader(h); err != nil {
+			return fmt.Errorf("pack %s: %w", m.name, err)
+		}
+		if err := m.copyTo(t); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}
+
+func writeZip(w io.Writer, members []member, at time.Time) error {
+	z := zip.NewWriter(w)
+	for _, m := range members {
+		h := &zip.FileHeader{Name: m.name, Method: zip.Deflate, Modified: at}
+		h.SetMode(m.mode)
+		f, err := z.CreateHeader(h)
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", m.name, err)
+		}
+		if err := m.copyTo(f); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+func (m member) copyTo(w io.Writer) error {
+	f, err := os.Open(m.path)
+	if err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(w, f); err != nil {
+		return fmt.Errorf("pack %s: %w", m.name, err)
+	}
+	return nil
+}

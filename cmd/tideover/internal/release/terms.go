@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const head = `What is linked into the tideover binary or embedded in it, on any platform, and the
+terms it comes under. Generated from the packages of the binary by "make licenses".
+`
+
+// known are phrases that tell licences apart, the more special ones first. What has
+// none of them is looked at by a person, and so is any licence that asks users for
+// their source.
+var known = []struct{ kind, phrase string }{
+	{"MPL-2.0", "mozilla public license"},
+	{"Apache-2.0", "apache license version 2.0"},
+	{"BSD-3-Clause", "neither the name of"},
+	{"BSD-3-Clause", "the names of its contributors may not be used"},
+	{"BSD-2-Clause", "redistribution and use in source and binary forms"},
+	{"MIT", "permission is hereby granted, free of charge"},
+	{"ISC", "provided that the above copyright notice and this permission notice appear in all copies"},
+	{"0BSD", "permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted."},
+	{"public domain", "public domain"},
+}
+
+// kindOf returns the name of a licence, and none if it is not known. A notice is
+// one by its name.
+func kindOf(name, text string) string {
+	plain := strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	plain = strings.ReplaceAll(plain, "license, version", "license version")
+	if strings.Contains(plain, "gnu general public license") || strings.Contains(plain, "gnu affero") {
+		return ""
+	}
+	for _, k := range known {
+		if strings.Contains(plain, k.phrase) {
+			return k.kind
+		}
+	}
+	if strings.HasPrefix(strings.ToLower(name), "notice") {
+		return "notice"
+	}
+	return ""
+}
+
+// tidy removes what differs without a meaning.
+func tidy(text string) string {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " \t\f")
+	}
+	return strings.Trim(strings.Join(lines, "\n"), "\n") + "\n"
+}
+
+// render writes a list of who uses what, and the texts.
+func render(list []*terms) string {
+	kinds := map[string][]string{}
+	var texts strings.Builder
+	for _, t := range list {
+		for _, use := range t.uses {
+			kinds[use] = append(kinds[use], t.kind)
+		}
+		fmt.Fprintf(&texts, "\n%s\n%s\n\n%s", strings.Repeat("=", 80), strings.Join(t.uses, "\n"), t.text)
+	}
+	var uses strings.Builder
+	for _, use := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(&uses, "%s: %s\n", use, strings.Join(slices.Compact(slices.Sorted(slices.Values(kinds[use]))), ", "))
+	}
+	return head + "\n" + uses.String() + texts.String()
+}

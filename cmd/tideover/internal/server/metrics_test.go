@@ -1,0 +1,195 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/metrics.md")
+
+const (
+	metricsPage = "../../../../docs/metrics.md"
+	dashboard   = "../../../../docs/grafana.json"
+)
+
+// described is a metric as it is promised.
+type described struct {
+	kind   string
+	labels []string
+	help   string
+}
+
+var descText = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
+
+// promised returns all metrics that are ours, by name.
+func promised(t *testing.T) map[string]described {
+	t.Helper()
+	g, err := gateway.New([]gateway.Spec{gateway.Spec{Name: "p", Preset: gateway.OpenAI, BaseURL: &url.URL{Scheme: "https", Host: "a.example"}, Policy: retry.Policy{Attempts: 1}}.Fill()}, gateway.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{gateway: g, engine: new(engine.Engine), nip90: nip90.New(slog.New(slog.DiscardHandler), false), tally: metrics.NewTally(), alarm: storm.New(storm.Rule{}, nil, nil)}
+	all := map[string]described{}
+	for _, c := range s.collectors() {
+		ch := make(chan *prometheus.Desc, 100)
+		c.Describe(ch)
+		close(ch)
+		for d := range ch {
+			m := descText.FindStringSubmatch(d.String())
+			if m == nil {
+				t.Fatalf("unexpected %s", d)
+			}
+			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })
+			all[m[1]] = described{kindOf(m[1]), labels, m[2]}
+		}
+	}
+	return all
+}
+
+// kindOf returns the type of a metric. [TestAStormIsSeenEverywhere] compares it with
+// what a server says.
+func kindOf(name string) string {
+	switch {
+	case strings.HasSuffix(name, "_total"):
+		return "counter"
+	case name == "tideover_wait_seconds" || name == "tideover_gateway_ttfb_seconds":
+		return "histogram"
+	}
+	return "gauge"
+}
+
+// table returns the metrics as the page has them.
+func table(all map[string]described) []byte {
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b bytes.Buffer
+	b.WriteString("| name | type | labels | |\n| --- | --- | --- | --- |\n")
+	for _, name := range names {
+		d := all[name]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, d.kind, strings.Join(d.labels, ", "), d.help)
+	}
+	return b.Bytes()
+}
+
+// TestThePageHasAllMetrics holds names, types, labels and meanings to what was
+// promised: others build on them.
+func TestThePageHasAllMetrics(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := []byte("<!-- all metrics -->\n"), []byte("<!-- end -->\n")
+	i, j := bytes.Index(page, begin), bytes.Index(page, end)
+	if i < 0 || j < i {
+		t.Fatalf("%s has no table", metricsPage)
+	}
+	got, want := table(promised(t)), page[i+len(begin):j]
+	if *update {
+		if err := os.WriteFile(metricsPage, slices.Concat(page[:i+len(begin)], got, page[j:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the table is\n%s\nbut it should be\n%s", want, got)
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`\btideover_\w+`)
+	labelLists = regexp.MustCompile(`(?:by|without|on) \(([^)]*)\)`)
+	matchers   = regexp.MustCompile(`\{([^}]*)\}`)
+)
+
+// TestTheDashboardUsesWhatThereIs looks at every query of the dashboard.
+func TestTheDashboardUsesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Title, UID  string
+		Annotations struct{ List []struct{ Expr string } }
+		Panels      []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatal(err)
+	}
+	all, ids := promised(t), map[int]bool{}
+	for _, p := range board.Panels {
+		if ids[p.ID] || p.Title == "" {
+			t.Errorf("panel %d %q: the id is taken, or there is no title", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			for _, problem := range wrongWith(target.Expr, all) {
+				t.Errorf("panel %q: %s: %s", p.Title, target.Expr, problem)
+			}
+		}
+	}
+	for _, a := range board.Annotations.List {
+		for _, problem := range wrongWith(a.Expr, all) {
+			t.Errorf("annotation: %s: %s", a.Expr, problem)
+		}
+	}
+	if len(ids) < 10 || board.Title == "" || board.UID == "" {
+		t.Errorf("the dashboard %q (%q) has %d panels", board.Title, board.UID, len(ids))
+	}
+	if got := wrongWith(`sum by (colour) (tideover_attempts)`, all); len(got) != 2 {
+		t.Errorf("a query with two mistakes: %q", got)
+	}
+}
+
+// wrongWith says what a query uses that there is not.
+func wrongWith(expr string, all map[string]described) (problems []string) {
+	labels := []string{"le", "instance", "job", ""}
+	names := metricName.FindAllString(expr, -1)
+	for _, name := range names {
+		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); kindOf(base) == "histogram" {
+			name = base
+		}
+		d, ok := all[name]
+		if !ok {
+			problems = append(problems, "there is no metric "+name)
+		}
+		labels = append(labels, d.labels...)
+	}
+	if len(names) == 0 && !strings.Contains(expr, "go_") && !strings.Contains(expr, "process_") {
+		problems = append(problems, "no metric")
+	}
+	for _, m := range slices.Concat(labelLists.FindAllStringSubmatch(expr, -1), matchers.FindAllStringSubmatch(expr, -1)) {
+		for part := range strings.SplitSeq(m[1], ",") {
+			if label := strings.TrimSpace(strings.FieldsFunc(part+"=", func(r rune) bool { return strings.ContainsRune("=!~", r) })[0]); !slices.Contains(labels, label) {
+				problems = append(problems, "no label "+label)
+			}
+		}
+	}
+	return problems
+}

@@ -1,0 +1,21 @@
+package steps
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+)
+
+//nolint:paralleltest // it changes the environment
+func TestCommandsDoNotInheritWhatIsHidden(t *testing.T) {
+	t.Setenv("DVM_KEY", "PLANTED")
+	hidden := []string(nil)
+	r := &Runner{Hidden: func() []string { return hidden }}
+	for _, seen := range []bool{true, false} { // the configuration changes
+		if got := slices.Contains(r.environment(&engine.Task{}), "DVM_KEY=PLANTED"); got != seen {
+			t.Errorf("with %q hidden the command has the key: %v, want %v", hidden, got, seen)
+		}
+		hidden = []string{"DVM_KEY"}
+	}
+}

@@ -1,0 +1,123 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// receiver takes spans, after it has refused some requests.
+type receiver struct {
+	mu     sync.Mutex
+	refuse int
+	bodies []string
+	auth   string
+	path   string
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse > 0 {
+		r.refuse--
+		http.Error(w, "later", http.StatusServiceUnavailable)
+		return
+	}
+	r.bodies, r.auth, r.path = append(r.bodies, string(body)), req.Header.Get("Authorization"), req.URL.Path
+}
+
+func exporter(t *testing.T, url string, log *slog.Logger) *Exporter {
+	t.Helper()
+	redactor := new(secret.Redactor)
+	cfg, err := config.Load(config.Source{
+		Path: "/etc/tideover.yaml", Environ: []string{"HOME=/home/me", "OTLP=planted-secret-value"}, Redactor: redactor,
+		Data: []byte("version: 1\ntracing: {endpoint: '" + url + "', headers: {Authorization: 'Bearer ${env:OTLP}'}}\n"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := New(Options{Config: cfg.Tracing, Secrets: cfg.Secrets(), Redact: redactor.String, Version: "v1", Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// TestSpansAreSent also looks for the secret, which an error has in it.
+func TestSpansAreSent(t *testing.T) {
+	t.Parallel()
+	r := &receiver{}
+	s := httptest.NewServer(r)
+	defer s.Close()
+	x := exporter(t, s.URL, slog.New(slog.DiscardHandler))
+	for _, ev := range run() {
+		if ev.Err != nil {
+			ev.Err = errors.New("401 for planted-secret-value")
+		}
+		x.Observe(ev)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what is left is sent at the end
+	if err := x.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if r.path != "/v1/traces" || r.auth != "Bearer planted-secret-value" || len(r.bodies) != 1 {
+		t.Fatalf("%s with %s: %q", r.path, r.auth, r.bodies)
+	}
+	if n := strings.Count(r.bodies[0], `"spanId"`); n != 3 || strings.Contains(r.bodies[0], "planted") || !json.Valid([]byte(r.bodies[0])) {
+		t.Errorf("%d spans in %s", n, r.bodies[0])
+	}
+}
+
+func TestAReceiverMayBeAwayForAMoment(t *testing.T) {
+	t.Parallel()
+	r := &receiver{refuse: 2}
+	s := httptest.NewServer(r)
+	defer s.Close()
+	x := exporter(t, s.URL, slog.New(slog.DiscardHandler))
+	for _, ev := range run() {
+		x.Observe(ev)
+	}
+	x.flush(t.Context(), retry.Must("fixed(1ms) attempts=3"))
+	if len(r.bodies) != 1 {
+		t.Errorf("%d requests were taken", len(r.bodies))
+	}
+}
+
+// TestNobodyIsHeldUp has more spans than are kept, and a receiver that is gone.
+func TestNobodyIsHeldUp(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	var log bytes.Buffer
+	x := exporter(t, s.URL, slog.New(slog.NewTextHandler(&log, nil)))
+	for range maxBuffer {
+		for _, ev := range run() {
+			x.Observe(ev)
+		}
+	}
+	if n := len(x.spans); n != maxBuffer {
+		t.Errorf("%d spans are kept", n)
+	}
+	x.flush(t.Context(), retry.Must("fixed(0s) attempts=2"))
+	s.Close()
+	x.flush(t.Context(), retry.Must("fixed(0s) attempts=2"))
+	if n := strings.Count(log.String(), "spans were dropped"); n != 2 || strings.Contains(log.String(), "planted") {
+		t.Errorf("the log is %s", log.String())
+	}
+	if n := len(x.spans); n != maxBuffer-2*maxBatch {
+		t.Errorf("%d spans are left", n)
+	}
+}

@@ -1,0 +1,40 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+// done says what was done. Addresses have a word for it, never the text.
+func done(v url.Values) string {
+	switch v.Get("did") {
+	case "cancel":
+		return "Canceled."
+	case "retry":
+		return "Put back to work."
+	case "wake":
+		return "The wait was ended."
+	case "rerun", "replay":
+		return "This is the new run."
+	case "retry-all":
+		return doneMany(v, "put back to work")
+	case "cancel-all":
+		return doneMany(v, "canceled")
+	}
+	return ""
+}
+
+// doneMany says what was done with many.
+func doneMany(v url.Values, what string) string {
+	n, _ := strconv.Atoi(v.Get("n"))
+	left, _ := strconv.Atoi(v.Get("left"))
+	text := fmt.Sprintf("%d %s.", max(n, 0), what)
+	if left > 0 {
+		text += fmt.Sprintf(" %d could not be, or were already.", left)
+	}
+	if v.Get("more") == "1" {
+		text += " There are more: do it again to go on."
+	}
+	return text
+}

@@ -1,0 +1,230 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+)
+
+// busy has something happen on every page.
+func busy(v visitor) *grown {
+	g := newGrown(v.T)
+	g.dead(3, job{Error: "dial tcp 10.0.0.1:443: connect: connection refused"})
+	g.dead(1, job{Error: "parse response: invalid character '<' looking for beginning of value"})
+	for range 12 {
+		g.start("quick", job{Fail: 1})
+	}
+	g.until(g.start("order", job{Name: "4711", Fail: 2, Server: "150ms", Error: "503 Service Unavailable"}, engine.Key("order-4711")), "succeeded")
+	g.until(g.start("soon", job{Fail: 1, Server: "40s", Error: "429 Too Many Requests"}), "waiting")
+	g.until(g.start("slow", job{Fail: 1, Error: "connection reset by peer"}), "waiting")
+	for _, name := range []string{"phone", "pager"} {
+		if a := g.request("POST", testURL(name), nil); a.to == "" {
+			v.Fatalf("test of %s: %d", name, a.status)
+		}
+	}
+	poll(v, "the pager has given up", func() bool {
+		return len(must(g.e.List(v.Context(), engine.Filter{Workflow: "notify.pager", States: []string{"dead"}})).Runs) == 1
+	})
+	return g
+}
+
+// storm is what a storm looks like.
+func (g *grown) storm() {
+	g.now(func() {
+		g.storms = []Storm{{Layer: "workflow", Name: "quick", Ratio: 3.4, Since: time.Now().Add(-time.Minute)}}
+		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
+		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Up: true, Since: time.Now().Add(-time.Hour)}, {URL: "wss://another.relay.example", Error: "dial tcp: connection refused", Queued: 3, Since: time.Now().Add(-time.Minute)}}
+	})
+	g.h.feed.stir()
+}
+
+func (v visitor) overviewFollows() {
+	g := newGrown(v.T)
+	x := open(v.browser, v.T, g.bed)
+	x.live("/")
+	x.wait("it is the overview", `location.pathname === "/overview"`)
+	x.seen("#next", "Nothing waits.")
+	id := g.start("soon", job{Fail: 1, Error: "503"})
+	x.seen("#n-"+id, "by policy")
+	x.wait("it counts down", fmt.Sprintf(`/^in \d+ s$/.test(document.querySelector("#n-%s time").textContent)`, id))
+	x.wait("the pulse has it", `document.querySelectorAll("#pulse rect").length > 0`)
+	g.storm()
+	x.seen("#storms", "Retry storm")
+	x.seen("#alerts", "was not taken over")
+	g.now(func() { g.storms, g.reload = nil, nil })
+	g.act(id, "wake")
+	x.seen("#next", "Nothing waits.")
+	x.wait("the storm is over", `document.getElementById("storms").children.length === 0`)
+	g.dead(1, job{Error: "418"})
+	x.seen("#groups", "#")
+	x.seen("#said", "1 run has given up")
+	if n := eval[int](x, "performance.getEntriesByType('navigation').length"); n != 1 {
+		v.Errorf("the page was loaded %d times", n)
+	}
+	x.quiet()
+}
+
+func (v visitor) bulk() {
+	b := newBed(v.T)
+	ids := []string{b.start("slow", job{Fail: 1}), b.start("slow", job{Fail: 1})}
+	for _, id := range ids {
+		b.until(id, "waiting")
+	}
+	x := open(v.browser, v.T, b)
+	x.live("/runs?workflow=slow")
+	x.click(`#bulk a[href^="/bulk/cancel"]`)
+	x.seen("#dialog[open]", "Cancel 2 runs?")
+	x.click("#dialog [data-close]")
+	x.wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	x.click(`#bulk a[href^="/bulk/cancel"]`)
+	x.seen("#dialog[open]", "Cancel 2 runs?")
+	x.click("#dialog button.danger")
+	x.seen("#flash", "2 canceled.")
+	for _, id := range ids {
+		x.seen("#r-"+id, "canceled")
+	}
+	b.dead(2, job{Error: "418"})
+	x.live("/dead")
+	x.click(`#groups a.danger`)
+	x.seen("#dialog[open]", "Discard 2 runs?")
+	x.click("#dialog button.danger")
+	x.seen("#said", "No run has given up")
+	x.quiet()
+}
+
+func (v visitor) sendsTest() {
+	g := newGrown(v.T)
+	x := open(v.browser, v.T, g.bed)
+	x.live("/notifications")
+	x.click("#n-phone a[data-dialog]")
+	x.seen("#dialog[open]", "Send a test by phone?")
+	x.click("#dialog button.go")
+	x.seen("#flash", "A test is on its way")
+	x.seen("#messages", "tideover: a test of phone")
+	x.seen("#messages .state", "sent")
+	x.click("#n-pager a[data-dialog]")
+	x.seen("#dialog[open]", "Send a test by pager?")
+	x.click("#dialog button.go")
+	x.seen("#said", "1 message could not be sent")
+	x.seen("#messages", "nobody there")
+	x.quiet()
+}
+
+func (v visitor) looks() {
+	g := busy(v)
+	x := open(v.browser, v.T, g.bed)
+	x.visit("/policies")
+	x.seen("main", "used, set by server")
+	x.wait("dots are drawn", `document.querySelectorAll("circle.used").length > 3`)
+	x.wait("a dot is where it belongs", `[...document.querySelectorAll(".plot .area")].every(p => [...p.querySelectorAll("circle")].every(c => { const a = p.getBoundingClientRect(), b = c.getBoundingClientRect(); return b.left > a.left - 5 && b.right < a.right + 5 && b.top > a.top - 5 && b.bottom < a.bottom + 5; }))`)
+	x.live("/health")
+	x.seen("#process", "goroutines")
+	x.seen("#disk", "log.db")
+	g.storm()
+	x.seen("#config", "did you mean attempts?")
+	x.quiet()
+}
+
+func (v visitor) keys() {
+	g := busy(v)
+	x := open(v.browser, v.T, g.bed)
+	press := func(keys string) {
+		v.Helper()
+		x.do(chromedp.KeyEvent(keys))
+	}
+	x.live("/runs")
+	press("?")
+	x.seen("#dialog[open]", "Keyboard")
+	press("g")
+	press("d") // nothing, while a dialog is open
+	press(kb.Escape)
+	x.wait("it is closed", `!document.getElementById("dialog").open && location.pathname === "/runs" && !document.getElementById("dialog").contains(document.activeElement)`)
+	press("j")
+	x.wait("the first run has the focus", `document.activeElement === document.querySelector("#rows tr a")`)
+	if eval[string](x, `getComputedStyle(document.activeElement).outlineStyle`) != "solid" {
+		v.Error("the focus can't be seen")
+	}
+	press("j")
+	press("k")
+	x.wait("the first again", `document.activeElement === document.querySelector("#rows tr a")`)
+	press("/")
+	x.wait("the search has the focus", `document.activeElement.name === "q"`)
+	x.exec(`document.activeElement.value = ""`) // a character that a real keyboard would not send once the key is taken
+	press("gd?")                                // text, where somebody types
+	x.wait("it was typed", `document.activeElement.value === "gd?" && !document.getElementById("dialog").open`)
+	x.exec(`document.activeElement.blur()`)
+	press("g")
+	press("o")
+	x.wait("the overview", `location.pathname === "/overview" && document.getElementById("link").dataset.state === "live"`)
+	press("?")
+	x.click("#shortcuts")
+	press(kb.Escape)
+	x.wait("it is closed", `!document.getElementById("dialog").open`)
+	press("?")
+	x.visit("/keys")
+	x.wait("that they are off is kept", `!document.getElementById("shortcuts").checked`)
+	x.quiet()
+}
+
+func (v visitor) grownPlain() {
+	g := busy(v)
+	x := open(v.browser, v.T, g.bed)
+	x.scripts(false)
+	x.visit("/overview")
+	x.seen("#next", "in ")
+	x.visit("/notifications")
+	x.click("#n-phone a[data-dialog]")
+	x.click("form.question button")
+	x.seen("#flash", "A test is on its way")
+	x.visit("/runs?workflow=soon")
+	x.click(`#bulk a[href^="/bulk/cancel"]`)
+	x.click("form.question button")
+	x.seen("#flash", "1 canceled.")
+	for _, path := range []string{"/policies", "/health", "/keys"} {
+		x.visit(path)
+		x.seen("h1", "")
+	}
+	x.scripts(true)
+	x.quiet()
+}
+
+// grownPictures looks at pages in sizes and colours, as pictures does.
+func (v visitor) grownPictures() {
+	dir := os.Getenv("TIDEOVER_PICTURES")
+	g := busy(v)
+	g.storm()
+	x := open(v.browser, v.T, g.bed)
+	for _, c := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
+		if dir == "" && (c.name == "dark" || c.name == "phone") {
+			continue
+		}
+		x.do(chromedp.EmulateViewport(c.width, c.height))
+		x.colours(c.scheme)
+		for _, name := range []string{"overview", "policies", "notifications", "health", "keys", "bulk"} {
+			path := "/" + name
+			if name == "bulk" {
+				path = "/runs?workflow=quick"
+			}
+			x.visit(path)
+			if name == "bulk" {
+				x.click(`#bulk a[href^="/bulk/retry"]`)
+				x.seen("#dialog[open]", "Retry")
+			}
+			if w := eval[int64](x, "document.documentElement.scrollWidth"); w > c.width {
+				v.Errorf("%s, %s: %d wide", name, c.name, w)
+			}
+			x.keep(dir, name+"-"+c.name)
+		}
+	}
+	x.quiet()
+}

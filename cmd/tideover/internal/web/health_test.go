@@ -1,0 +1,71 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestHealthPage(t *testing.T) {
+	t.Parallel()
+	g := newGrown(t, func(o *Options) { o.Version = "tideover v1.2.3" })
+	body := g.page("/health")
+	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>memory in use</dt>", "<dt>up for</dt><dd>0 s</dd>",
+		"<dt>log.db</dt>", "<dt>in all</dt>", "taken over", "<dt>runs that lists have yet to see</dt>", "What the doctor finds")
+	has(t, "its stream", g.message("/live/health"), "goroutines")
+
+	g.now(func() { g.reload = errors.New("tideover.yaml:3: unknown key <b>\ntideover.yaml:9: no such policy") })
+	if err := os.Chmod(g.cfg.Server.Data, 0o755); err != nil { //nolint:gosec // what the doctor shall find
+		t.Fatal(err)
+	}
+	g.h.checkup.mu.Lock()
+	g.h.checkup.at = time.Time{}
+	g.h.checkup.mu.Unlock()
+	body = g.page("/health")
+	has(t, "with mistakes", body, "The file was not taken over", "unknown key &lt;b&gt;", "no such policy", "is open to others", "chmod 700", "One thing is wrong.")
+	g.now(func() { g.reload = nil })
+	hasNot(t, "after they were mended", g.page("/health"), "was not taken over")
+}
+
+func TestHealthOfAnEngineThatHasEnded(t *testing.T) {
+	t.Parallel()
+	g := newGrown(t)
+	if err := g.e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	has(t, "/health", g.page("/health"), "be asked", "failed", "goroutines")
+}
+
+func TestHealthWithoutAnEngine(t *testing.T) {
+	t.Parallel()
+	p := newPortAlone(t, nil)
+	body := p.page("/health")
+	has(t, "/health", body, "All is well.", "goroutines")
+	hasNot(t, "/health", body, "Disk", "doctor")
+	if a := p.request("GET", "/overview", nil); a.status != http.StatusNotFound {
+		t.Errorf("GET /overview: %d", a.status)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bad, weak int
+		want      string
+	}{{0, 0, "succeeded"}, {0, 2, "waiting"}, {1, 0, "failed"}, {3, 1, "failed"}} {
+		if got, text := verdict(c.bad, c.weak); got != c.want || text == "" {
+			t.Errorf("%d wrong, %d weak: %s %q, want %s", c.bad, c.weak, got, text, c.want)
+		}
+	}
+}
+
+func TestFilesOfTheFolderAreGathered(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"log.db": "log.db", "log.db-wal": "log.db", "blobs/a/b": "blobs/", `blobs\a`: "blobs/", "token": "token"} {
+		if got := part0(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+const (
+	shownMessages = 30 // at once
+	messageFlows  = 60 // workflows that are asked for them
+)
+
+// notificationsBody is who is told what.
+type notificationsBody struct {
+	Rows     []notifierRow
+	Messages []messageRow
+	Failed   int
+	Waiting  int
+	AllURL   string // address of the list of all that could not be sent
+	Silent   string
+}
+
+// notifierRow is a notifier.
+type notifierRow struct {
+	Name    string
+	Kind    string // "" if the configuration is not known
+	On      string
+	Policy  string
+	Sent    uint64
+	Waiting int
+	Failed  int
+	URL     string // address of the list of its messages
+	Test    offer
+}
+
+// messageRow is a message.
+type messageRow struct {
+	row
+	To     string // the notifier
+	Event  string
+	Title  string
+	Held   string // why it was not sent
+	Offers []offer
+}
+
+func (h *handler) notifications(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtNotifications(r.Context(), time.Now())
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	if r.URL.Query().Get("did") == "test" {
+		p.data.Flash = testDone
+	}
+	h.show(w, r, http.StatusOK, "notifications", p.data)
+}
+
+func (h *handler) liveNotifications(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.lookAtNotifications)
+}
+
+func (h *handler) lookAtNotifications(ctx context.Context, now time.Time) (part, error) {
+	t, err := h.totals(ctx, false)
+	if err != nil {
+		return part{}, err
+	}
+	b := notificationsBody{Rows: h.notifiers(&t), AllURL: query{Internal: true, Order: orders[0]}.url("/dead")}
+	for i := range b.Rows {
+		b.Failed, b.Waiting = b.Failed+b.Rows[i].Failed, b.Waiting+b.Rows[i].Waiting
+	}
+	silent := t.Stats.Silent
+	for _, name := range h.messageWorkflows(&t) {
+		rows, list, err := h.list(ctx, engine.Filter{Workflow: name, Limit: shownMessages})
+		if err != nil {
+			return part{}, err
+		}
+		silent = append(silent, list.Silent...)
+		to := h.addressee(name)
+		for i := range rows {
+			b.Messages = append(b.Messages, newMessageRow(rows[i], to))
+		}
+	}
+	slices.SortFunc(b.Messages, func(x, y messageRow) int { return cmp.Compare(y.ID, x.ID) })
+	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], silence(silent, nil)
+	return part{
+		template: "notifications-live", behind: t.Stats.Behind > 0,
+		data: page{Title: "Notifications", Place: "notifications", Live: "/live/notifications", Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+// What the workflows of messages begin and end with.
+const (
+	notifierPrefix = "notify."
+	giveUpSuffix   = ".on-give-up"
+)
+
+// notifiers returns the notifiers that there are, and what became of their
+// messages.
+func (h *handler) notifiers(t *totals) (list []notifierRow) {
+	all := map[string]*notifierRow{}
+	for _, flow := range h.Engine.Workflows() {
+		name, ok := strings.CutPrefix(flow.Name(), notifierPrefix)
+		if !ok || !api.Message(flow.Name()) {
+			continue
+		}
+		q := query{Workflow: flow.Name(), Order: orders[0]}
+		all[name] = &notifierRow{Name: name, URL: q.url("/runs"), Test: offer{"test", "Send a test", testURL(name), false}}
+		for _, s := range flow.Steps() {
+			all[name].Policy = s.Policy
+		}
+	}
+	for _, w := range t.Stats.Workflows {
+		if row := all[strings.TrimPrefix(w.Name, notifierPrefix)]; row != nil && api.Message(w.Name) {
+			row.Sent, row.Failed = w.Totals.Succeeded, w.States["dead"]
+			row.Waiting = w.States["waiting"] + w.States["queued"] + w.States["running"]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		h.describe(all[name])
+		list = append(list, *all[name])
+	}
+	return list
+}
+
+// describe adds what the configuration says of a notifier.
+func (h *handler) describe(row *notifierRow) {
+	if h.Config == nil {
+		return
+	}
+	n := h.Config().Notifiers[row.Name]
+	if n == nil {
+		return
+	}
+	words := make([]string, len(n.On))
+	for i, t := range n.On {
+		words[i] = t.String()
+	}
+	row.Kind, row.On = n.Kind, strings.Join(words, ", ")
+}
+
+// messageWorkflows returns the workflows that have sent messages, or tried to: of
+// notifiers, and of those who are told when a run gives up.
+func (h *handler) messageWorkflows(t *totals) (names []string) {
+	for _, w := range t.Stats.Workflows {
+		if w.Totals.Started > 0 && (api.Message(w.Name) || h.tells(w.Name)) {
+			names = append(names, w.Name)
+		}
+	}
+	return names[:min(len(names), messageFlows)]
+}
+
+// tells reports whether what follows when a run gives up is a message. It may be
+// other work.
+func (h *handler) tells(workflow string) bool {
+	if !strings.HasSuffix(workflow, giveUpSuffix) {
+		return false
+	}
+	flow, ok := h.Engine.Workflow(workflow)
+	return ok && !slices.ContainsFunc(flow.Steps(), func(s engine.StepInfo) bool { return !strings.HasPrefix(s.Handler, "notify") })
+}
+
+// addressee returns the notifiers that a workflow sends messages by.
+func (h *handler) addressee(workflow string) string {
+	if !strings.HasSuffix(workflow, giveUpSuffix) {
+		return strings.TrimPrefix(workflow, notifierPrefix)
+	}
+	var names []string
+	if flow, ok := h.Engine.Workflow(workflow); ok {
+		for _, s := range flow.Steps() {
+			names = append(names, s.Name) // which has the name of the notifier
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// newMessageRow reads what a message says from the run that sends it. A list has
+// but the beginning of it, so it may not be whole.
+func newMessageRow(r row, to string) messageRow {
+	m := messageRow{row: r, To: to}
+	in := texts(r.InputPreview)
+	m.Event, m.Title, m.Held = in["event"], in["title"], texts(r.OutputPreview)["held"]
+	if of, ok := strings.CutSuffix(r.Workflow, giveUpSuffix); ok {
+		m.Event, m.Title = "gave-up", cmp.Or(in["workflow"], of)+" gave up"
+		if in["error"] != "" {
+			m.Title += ": " + in["error"]
+		}
+	}
+	if m.Title == "" {
+		m.Title = r.InputPreview
+	}
+	if r.State == "dead" {
+		m.Offers = letterOffers(&r.Info)
+	}
+	return m
+}
+
+// texts returns the texts of a JSON object that may be cut off.
+func texts(object string) map[string]string {
+	out := map[string]string{}
+	d := json.NewDecoder(strings.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return out
+	}
+	for {
+		name, err := d.Token()
+		if err != nil {
+			return out
+		}
+		var value any
+		if d.Decode(&value) != nil {
+			return out
+		}
+		if key, ok := name.(string); ok {
+			if text, ok := value.(string); ok {
+				out[key] = text
+			}
+		}
+	}
+}
+
+// testURL is where a test is sent from.
+func testURL(name string) string { return "/notifications/" + url.PathEscape(name) + "/test" }

@@ -1,0 +1,208 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/engine"
+)
+
+// How much of each thing the overview shows. Their own pages show all.
+const (
+	shownWakeUps  = 8
+	shownAgain    = 5
+	shownFailures = 5
+	shownSessions = 6
+)
+
+// overviewBody is how things are.
+type overviewBody struct {
+	Totals   totals
+	Pulse    sparkline
+	Alerts   []alert
+	Next     []row // that wait, the first due first
+	Again    []row // at work, and not for the first time
+	Sick     []providerRow
+	Fleet    int // providers in all
+	Groups   []group
+	Sessions []sessionRow
+	Kept     int // sessions in all
+	Relays   []relay
+	Silent   string
+	RetryURL string // address of the list of runs that wait
+	AgainURL string
+}
+
+// alert is something that somebody should see to.
+type alert struct{ Text, URL string }
+
+// relay is a relay of NIP-90.
+type relay struct {
+	URL    string // its own, which is not a link
+	State  string
+	Error  string
+	Queued int
+	Since  time.Time
+}
+
+func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtOverview(r.Context(), time.Now())
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	h.show(w, r, http.StatusOK, "overview", p.data)
+}
+
+func (h *handler) liveOverview(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.lookAtOverview)
+}
+
+func (h *handler) lookAtOverview(ctx context.Context, now time.Time) (part, error) {
+	t, err := h.totals(ctx, false)
+	if err != nil {
+		return part{}, err
+	}
+	b := overviewBody{Totals: t, Pulse: newSparkline(h.feed.pulse.last(now), now), Relays: h.relays()}
+	if err := h.lookAtWork(ctx, &b); err != nil {
+		return part{}, err
+	}
+	if err := h.lookAtFailures(ctx, &b); err != nil {
+		return part{}, err
+	}
+	h.lookAtSick(&b, now)
+	h.lookAtKept(ctx, &b)
+	b.Alerts = h.alerts(&b, now)
+	return part{
+		template: "overview-live", moving: true, behind: t.Stats.Behind > 0,
+		data: page{Title: "Overview", Place: "overview", Live: "/live/overview", Now: now, Dead: t.States["dead"], Body: b},
+	}, nil
+}
+
+// lookAtWork adds the runs that wait, and those that are tried again.
+func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
+	waiting := query{States: []string{"waiting"}, Order: "next"}
+	again := query{States: []string{"running"}, Attempts: 2, Order: orders[0]}
+	b.RetryURL, b.AgainURL = waiting.url("/runs"), again.url("/runs")
+	waiting.States = []string{"waiting", "scheduled"}
+	f := waiting.filter()
+	f.Limit = shownWakeUps
+	var list engine.Page
+	if b.Next, list, err = h.list(ctx, f); err != nil {
+		return err
+	}
+	b.Silent = silence(b.Totals.Stats.Silent, list.Silent)
+	f = again.filter()
+	f.Limit = 4 * shownAgain
+	rows, _, err := h.list(ctx, f)
+	for i := range rows {
+		// A run of several steps has several attempts anyhow.
+		if full, err := h.Engine.Get(ctx, rows[i].ID); err == nil && triesAgain(full) && len(b.Again) < shownAgain {
+			b.Again = append(b.Again, rows[i])
+		}
+	}
+	return err
+}
+
+// triesAgain reports whether a step that runs has failed before.
+func triesAgain(i *engine.Info) bool {
+	return slices.ContainsFunc(i.Steps, func(s engine.StepInfo) bool { return s.Status == "running" && len(s.Attempts) > 1 })
+}
+
+// lookAtFailures adds the largest groups of dead letters.
+func (h *handler) lookAtFailures(ctx context.Context, b *overviewBody) (err error) {
+	if b.Groups, err = h.groups(ctx, false); err != nil {
+		return err
+	}
+	b.Groups = b.Groups[:min(len(b.Groups), shownFailures)]
+	for i := range b.Groups {
+		b.Groups[i].Pattern = h.Redact(b.Groups[i].Pattern)
+	}
+	return nil
+}
+
+// lookAtSick adds the providers that are not simply up.
+func (h *handler) lookAtSick(b *overviewBody, now time.Time) {
+	list := api.ListProviders(h.Providers)
+	b.Fleet = len(list)
+	for i := range list {
+		if st := h.cleanProvider(list[i]); st.State != gateway.Up || st.Held {
+			b.Sick = append(b.Sick, newProviderRow(&st, now))
+		}
+	}
+}
+
+// lookAtKept adds the sessions that wait for something. That they can't be listed
+// is no reason to show nothing.
+func (h *handler) lookAtKept(ctx context.Context, b *overviewBody) {
+	if h.Sessions == nil {
+		return
+	}
+	list, err := h.Sessions.List(ctx)
+	if err != nil {
+		return
+	}
+	b.Kept = len(list)
+	for i := range list {
+		if s := h.cleanSession(list[i]); slices.Contains([]string{"waiting", "paused", "gave-up"}, s.State) && len(b.Sessions) < shownSessions {
+			b.Sessions = append(b.Sessions, newSessionRow(s))
+		}
+	}
+}
+
+func (h *handler) relays() (list []relay) {
+	if h.Relays == nil {
+		return nil
+	}
+	for _, s := range h.Relays() {
+		r := relay{URL: h.Redact(s.URL), State: "down", Error: h.Redact(s.Error), Queued: s.Queued, Since: s.Since}
+		switch {
+		case s.Healthy():
+			r.State, r.Error = "up", ""
+		case s.Up:
+			r.State, r.Error = "throttled", h.Redact(s.Trouble)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// storms returns the storms that go on.
+func (h *handler) storms(now time.Time) []Storm {
+	if h.Storms == nil {
+		return nil
+	}
+	return h.Storms(now)
+}
+
+// alerts returns what somebody should see to. What the engine itself says is shown
+// in its own words beside it.
+func (h *handler) alerts(b *overviewBody, now time.Time) (list []alert) {
+	add := func(n int, one, many, url string) {
+		if n == 1 {
+			list = append(list, alert{"1 " + one, url})
+		} else if n > 1 {
+			list = append(list, alert{fmt.Sprintf("%d %s", n, many), url})
+		}
+	}
+	add(b.Totals.States["dead"], "run has given up", "runs have given up", "/dead")
+	add(b.Totals.Unsent, "message could not be sent", "messages could not be sent", "/notifications")
+	gaveUp := 0
+	for i := range b.Sessions {
+		if b.Sessions[i].State == "gave-up" {
+			gaveUp++
+		}
+	}
+	add(gaveUp, "session has given up", "sessions have given up", "/sessions")
+	if _, err := h.reload(); err != nil {
+		list = append(list, alert{"The configuration was not taken over: the file has a mistake", "/health"})
+	}
+	broken, _ := severe(h.checkup.findings(h, now))
+	add(broken, "thing breaks what is promised", "things break what is promised", "/health")
+	return list
+}

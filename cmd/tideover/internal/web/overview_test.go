@@ -1,0 +1,143 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+)
+
+// grown is a bed of a server that has everything: providers, relays, notifiers, a
+// file that was read again, and a storm when the test says so.
+type grown struct {
+	*bed
+	fleet *fleet
+	cfg   *config.Config
+
+	mu     sync.Mutex
+	reload error
+	storms []Storm
+	relays []nostr.RelayStatus
+}
+
+// now changes what is told of the server.
+func (g *grown) now(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+}
+
+// told returns what is told of the server.
+func told[T any](g *grown, field *T) T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return *field
+}
+
+const grownFile = `
+version: 1
+policies:
+  api: exponential(1s..2m) jitter=full attempts=6 total-timeout=15m
+  idle: fixed(3s) attempts=2
+notify:
+  phone: {run: ["true"], on: [gave-up, waiting>30m]}
+  pager: {run: ["false"], on: [dead-letter]}
+`
+
+func loadConfig(t testing.TB, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{Data: []byte(text), Environ: []string{"HOME=/"}, Redactor: new(secret.Redactor)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func newGrown(t *testing.T, change ...func(*Options)) *grown {
+	t.Helper()
+	g := &grown{fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, cfg: loadConfig(t, grownFile)}
+	g.cfg.Server.Data = t.TempDir()
+	g.bed = newBed(t, append([]func(*Options){func(o *Options) {
+		o.Providers = g.fleet
+		o.Config = func() *config.Config { return g.cfg }
+		o.Reload = func() (time.Time, error) { return time.Now().Add(-90 * time.Second), told(g, &g.reload) }
+		o.Storms = func(time.Time) []Storm { return told(g, &g.storms) }
+		o.Relays = func() []nostr.RelayStatus { return told(g, &g.relays) }
+		o.Place = func() notify.Place { return notify.Place{Host: "box"} }
+	}}, change...)...)
+	for name, send := range map[string]func(context.Context, notify.Message) (any, error){
+		"phone": func(context.Context, notify.Message) (any, error) { return map[string]bool{"sent": true}, nil },
+		"pager": func(context.Context, notify.Message) (any, error) { return nil, errors.New("pager: nobody there") },
+	} {
+		flow, err := engine.NewWorkflow("notify."+name, engine.Step("send", send, engine.Policy("fixed(1ms) attempts=2")))
+		if err == nil {
+			err = g.e.Register(flow)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.w["notify."+name] = flow
+	}
+	return g
+}
+
+func TestOverviewPage(t *testing.T) {
+	t.Parallel()
+	g := newGrown(t)
+	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "nobody passes", "in the last 10 minutes 0 runs began")
+	g.dead(2, job{Error: "418 teapot"})
+	wait := g.start("slow", job{Fail: 1, Error: "no route to host"})
+	g.until(wait, "waiting")
+	g.until(g.start("quick", job{}), "succeeded")
+	g.now(func() {
+		g.storms = []Storm{{Layer: "workflow", Name: "quick<b>", Ratio: 3.25, Since: time.Now().Add(-time.Minute)}}
+		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Error: "dial: refused"}, {URL: "wss://up.example", Up: true}, {URL: "wss://busy.example", Up: true, Trouble: "rate-limited"}}
+		g.reload = errors.New("line 3: mistake")
+	})
+	poll(t, "the pulse has it", func() bool { return strings.Contains(g.page("/overview"), "4 runs began") })
+	body := g.page("/overview")
+	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
+		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not taken over", `<dt>done in the last minute</dt><dd>1</dd>`,
+		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs began, 1 succeeded and 2 gave up; 7 attempts failed"`)
+	hasNot(t, "a provider that is up", body, `id="p-openai"`)
+	has(t, "its stream", g.message("/live/overview"), `hx-target="#storms"`, "Retry storm", "# teapot", `hx-target="#live"`)
+	has(t, "another page", g.page("/runs"), "Retry storm")
+	g.now(func() { g.storms = nil })
+	hasNot(t, "after the storm", g.page("/runs"), "Retry storm")
+}
+
+func TestOnlyWhatFailedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	one := []engine.AttemptInfo{{Number: 1}}
+	two := append(one, engine.AttemptInfo{Number: 2})
+	for _, c := range []struct {
+		name  string
+		steps []engine.StepInfo
+		want  bool
+	}{
+		{"a first attempt", []engine.StepInfo{{Status: "running", Attempts: one}}, false},
+		{"the first of a second step", []engine.StepInfo{{Status: "succeeded", Attempts: two}, {Status: "running", Attempts: one}}, false},
+		{"a second attempt", []engine.StepInfo{{Status: "succeeded", Attempts: one}, {Status: "running", Attempts: two}}, true},
+	} {
+		if got := triesAgain(&engine.Info{Steps: c.steps}); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAnOverviewWithoutTheRest(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	body := b.page("/overview")
+	has(t, "/overview", body, "Nothing needs anybody", "No provider is behind the gateway.")
+	hasNot(t, "/overview", body, "Relays", "Sessions")
+}

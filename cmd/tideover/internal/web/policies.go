@@ -1,0 +1,226 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/plan"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// shownRetries is how many retries of a policy are drawn.
+const shownRetries = 20
+
+// policiesBody is the policies that are in use, or have a name.
+type policiesBody struct {
+	Rows   []*policyRow
+	Looked time.Time // when the waits were looked up
+}
+
+// policyRow is a policy, what uses it, and what it did.
+type policyRow struct {
+	Names    []string // of the configuration, or of a preset
+	Text     string
+	Use      string // what it is for, if it is a preset
+	Attempts int    // retry.Unlimited for no limit
+	Low      time.Duration
+	High     time.Duration // what all waits add up to; 0 if there is no end to them
+	Worst    time.Duration // 0 if it is not known
+	Uses     []named
+	Plot     *plot // nil if it never waits
+	ID       string
+
+	plan plan.Plan
+}
+
+// Title is what people call it.
+func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
+
+func (h *handler) policies(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	used, at, err := h.samples.look(r.Context(), h, now)
+	if err != nil {
+		h.fail(w, r, statusOf(err), err)
+		return
+	}
+	b := policiesBody{Rows: h.policyRows(), Looked: at}
+	for _, row := range b.Rows {
+		row.Plot = newPlot(&row.plan, used[row.Text])
+	}
+	h.show(w, r, http.StatusOK, "policies", page{Title: "Policies", Place: "policies", Now: now, Dead: h.deadCount(r.Context()), Body: b})
+}
+
+// policyRows returns the policies of everything that retries, those with a name
+// first.
+func (h *handler) policyRows() []*policyRow {
+	all := map[string]*policyRow{}
+	if h.Config != nil {
+		for name, p := range h.Config().Policies {
+			row := rowOf(all, p)
+			row.Names = append(row.Names, name)
+		}
+	}
+	for _, flow := range h.Engine.Workflows() {
+		for _, s := range flow.Steps() {
+			addUse(all, s.Policy, useOf(flow.Name(), s.Name))
+		}
+	}
+	for _, st := range api.ListProviders(h.Providers) {
+		addUse(all, st.Policy, named{"provider " + st.Name, providerPage(st.Name)})
+	}
+	presets(all)
+	rows := make([]*policyRow, 0, len(all))
+	for _, row := range all {
+		slices.Sort(row.Names)
+		slices.SortFunc(row.Uses, func(a, b named) int { return cmp.Compare(a.Name, b.Name) })
+		row.ID = "p-" + short8(row.Text)
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b *policyRow) int {
+		return cmp.Or(cmp.Compare(min(len(b.Names), 1), min(len(a.Names), 1)), cmp.Compare(a.Title(), b.Title()), cmp.Compare(a.Text, b.Text))
+	})
+	return rows
+}
+
+// rowOf returns the row of a policy.
+func rowOf(all map[string]*policyRow, p retry.Policy) *policyRow {
+	text := p.String()
+	if row := all[text]; row != nil {
+		return row
+	}
+	row := &policyRow{Text: text, plan: plan.New(text, p, plan.Options{List: shownRetries})}
+	row.Attempts, row.Worst = row.plan.Attempts(), row.plan.WorstCase
+	if t := row.plan.Total; t != nil {
+		row.Low, row.High = t.Low, t.High
+	}
+	all[text] = row
+	return row
+}
+
+// addUse notes what uses a policy. What can't be read is of a program of another
+// version, and is left out.
+func addUse(all map[string]*policyRow, text string, by named) {
+	p, err := retry.Parse(text)
+	if err != nil {
+		return
+	}
+	row := rowOf(all, p)
+	row.Uses = append(row.Uses, by)
+}
+
+// useOf says whose a step is.
+func useOf(workflow, step string) named {
+	q := query{Workflow: workflow, Order: orders[0]}
+	name := workflow + " · " + step
+	if api.Internal(workflow) {
+		name = workflow
+	}
+	return named{name, q.url("/runs")}
+}
+
+// presets names the policies that are presets.
+func presets(all map[string]*policyRow) {
+	for name, use := range retry.Presets {
+		p, _ := retry.Preset(name)
+		if row := all[p.String()]; row != nil {
+			row.Use = use
+			if !slices.Contains(row.Names, name) {
+				row.Names = append(row.Names, name)
+			}
+		}
+	}
+}
+
+// stepsOf counts the steps of a workflow, each of which makes an attempt even if
+// all goes well.
+func stepsOf(e *engine.Engine, workflow string) int {
+	if w, ok := e.Workflow(workflow); ok {
+		return len(w.Steps())
+	}
+	return 1
+}
+
+// used is a wait that a policy led to, or that somebody else set in its place.
+type used struct {
+	Retry int
+	Delay time.Duration
+	By    string
+	Title string
+}
+
+// waitsOf returns the waits of a step. A failure after which none followed ends a
+// set of attempts; if there are more, somebody has put it back to work.
+func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
+	n := 0
+	for i := range s.Attempts {
+		a := &s.Attempts[i]
+		if a.Outcome == "failed" {
+			n++
+		}
+		if w := a.Wait; w != nil {
+			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
+			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + byWhom(w.By)
+			list = append(list, u)
+		}
+		if a.Reason != "" {
+			n = 0
+		}
+	}
+	return list
+}
+
+// collect looks up the waits of the newest runs that were retried, by policy.
+func (h *handler) collect(ctx context.Context) (map[string][]used, error) {
+	out := map[string][]used{}
+	flows := h.Engine.Workflows()
+	for _, flow := range flows[:min(len(flows), sampledFlows)] {
+		ids, err := h.retried(ctx, flow.Name())
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			i, err := h.Engine.Get(ctx, id)
+			if err != nil {
+				continue // it is kept no longer
+			}
+			for k := range i.Steps {
+				s := &i.Steps[k]
+				if p, err := retry.Parse(s.Policy); err == nil {
+					text := p.String()
+					out[text] = append(out[text], waitsOf(i.Workflow, s)...)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// retried returns runs of a workflow that were retried, or wait to be. It looks at
+// few runs, however many there are: those that wait or are dead have failed, and of
+// the others only the newest are looked at.
+func (h *handler) retried(ctx context.Context, workflow string) (ids []string, err error) {
+	steps := stepsOf(h.Engine, workflow)
+	for _, f := range []engine.Filter{
+		{Workflow: workflow, States: []string{"waiting", "dead"}, Limit: sampledRuns / 2},
+		{Workflow: workflow, States: []string{"succeeded", "running"}, Limit: sampledNewest},
+	} {
+		soon, cancel := h.soon(ctx)
+		list, err := h.Engine.List(soon, f)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Runs {
+			if len(ids) < sampledRuns && list.Runs[i].Attempts > steps || list.Runs[i].State == "waiting" {
+				ids = append(ids, list.Runs[i].ID)
+			}
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,171 @@
+package tideover_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documents returns the texts of the pages, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[file] = string(text)
+		}
+	}
+	return texts
+}
+
+// testsByName returns the files that have a test or a fuzz target of the name.
+func testsByName(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range function.FindAllSubmatch(text, -1) {
+			found[string(m[1])] = append(found[string(m[1])], filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestTheTestsThatPagesNameExist also for those that are named by their beginning.
+func TestTheTestsThatPagesNameExist(t *testing.T) {
+	t.Parallel()
+	tests, n := testsByName(t), 0
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)(…?)`")
+	for file, text := range documents(t) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			n++
+			ok := len(tests[m[1]]) > 0
+			for name := range tests {
+				ok = ok || m[2] != "" && strings.HasPrefix(name, m[1])
+			}
+			if !ok {
+				t.Errorf("%s names %s, which there is not", file, m[1])
+			}
+		}
+	}
+	if n < 150 {
+		t.Errorf("the pages name %d tests", n)
+	}
+}
+
+// TestEveryPromiseHasItsTest reads docs/guarantees.md: each row of its tables has a test
+// that is in the file that it links to.
+func TestEveryPromiseHasItsTest(t *testing.T) {
+	t.Parallel()
+	text := documents(t)[filepath.Join("docs", "guarantees.md")]
+	tests, rows := testsByName(t), 0
+	linked := regexp.MustCompile("\\[`((?:Test|Fuzz)\\w+)`\\]\\(\\.\\./([^)]+)\\)")
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| promise |") || strings.HasPrefix(line, "| ---") {
+			continue
+		}
+		rows++
+		all := linked.FindAllStringSubmatch(line, -1)
+		if len(all) == 0 {
+			t.Errorf("nothing shows this: %s", line)
+		}
+		for _, m := range all {
+			if !slices.Contains(tests[m[1]], m[2]) {
+				t.Errorf("%s is not in %s", m[1], m[2])
+			}
+		}
+	}
+	sections := regexp.MustCompile(`(?m)^## `).FindAllString(text, -1)
+	if rows < 50 || strings.Count(text, "\n**Not**: ") < len(sections)-1 {
+		t.Errorf("%d promises in %d sections, %d of which say what is not promised", rows, len(sections), strings.Count(text, "\n**Not**: "))
+	}
+}
+
+// anchor returns what a heading is linked to by.
+func anchor(heading string) string {
+	heading = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
+}
+
+// TestTheLinksOfThePagesLeadSomewhere looks for the files and headings that are linked to.
+func TestTheLinksOfThePagesLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	texts := documents(t)
+	link := regexp.MustCompile(`\]\(([^):#\s]*)(?:#([^)\s]*))?\)`)
+	code := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]+`")
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	for file, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", file, err)
+				continue
+			}
+			found := m[2] == ""
+			for _, h := range heading.FindAllStringSubmatch(texts[target], -1) {
+				found = found || anchor(h[1]) == m[2]
+			}
+			if !found {
+				t.Errorf("%s: %s has no heading for #%s", file, target, m[2])
+			}
+		}
+	}
+}
+
+// TestTheIndexHasEveryPage looks for each in docs/README.md.
+func TestTheIndexHasEveryPage(t *testing.T) {
+	t.Parallel()
+	texts := documents(t)
+	index := texts[filepath.Join("docs", "README.md")]
+	for file := range texts {
+		name, ok := strings.CutPrefix(filepath.ToSlash(file), "docs/")
+		if ok && !strings.Contains(name, "/") && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not have %s", name)
+		}
+	}
+}
+
+// TestTheTargetsThatPagesNameExist compares them with the Makefile.
+func TestTheTargetsThatPagesNameExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	named := regexp.MustCompile("(?m)(?:`|^    |^\\$ )make ([a-z][a-z-]*)")
+	for file, text := range documents(t) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			n++
+			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
+				t.Errorf("%s names make %s, which there is not", file, m[1])
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("the pages name %d targets", n)
+	}
+}
