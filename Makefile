@@ -23,9 +23,10 @@ run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
 test: vet ## everything that is tested, with the race detector; what searches or soaks for long, without it
-	$(GO) test -race -p 4 -parallel 4 $(TESTFLAGS) work
+	$(GO) test -race -parallel 4 $(TESTFLAGS) work
 	$(GO) test $(TESTFLAGS) -run 'Allocations|TenThousand' ./bench ./retryhttp
 	$(GO) test $(TESTFLAGS) ./sim/advise
+	$(GO) test $(TESTFLAGS) -run Advi ./cmd/tideover/internal/cli
 
 vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
