@@ -2,9 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,27 +58,4 @@ func (p *jobReporter) follow(parent context.Context, client *nostr.Client, reque
 		return &codedError{err, codeOwn}
 	}
 	return p.end(request, &out, context.Cause(ctx))
-}
-
-// untilTold returns a context that ends at the first signal that says so. The
-// second does what it does to a program that does not listen.
-func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithCancelCause(parent)
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		defer close(done)
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			sig, _ := s.(syscall.Signal)
-			cancel(&toldToEnd{sig})
-		case <-ctx.Done():
-			signal.Stop(signals)
-		}
-	}()
-	return ctx, func() { cancel(nil); <-done }
 }

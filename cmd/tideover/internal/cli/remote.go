@@ -195,7 +195,12 @@ func (t *toldToEnd) Error() string { return "told to end by a signal" }
 
 // context returns a context that ends when we are told to.
 func (r *remote) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	parent := cmd.Context()
+	return untilTold(cmd.Context())
+}
+
+// untilTold returns a context that ends at the first signal that says so. The
+// second does what it does to a program that does not listen.
+func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
 	}
@@ -206,12 +211,14 @@ func (r *remote) context(cmd *cobra.Command) (context.Context, context.CancelFun
 		defer close(done)
 		select {
 		case s := <-signals:
+			signal.Stop(signals)
 			sig, _ := s.(syscall.Signal)
 			cancel(&toldToEnd{sig})
 		case <-ctx.Done():
+			signal.Stop(signals)
 		}
 	}()
-	return ctx, func() { cancel(nil); signal.Stop(signals); <-done }
+	return ctx, func() { cancel(nil); <-done }
 }
 
 // ask connects and does something with the server.

@@ -30,6 +30,14 @@ const (
 // errNotServed says that there is nobody who could answer.
 var errNotServed = errors.New("nip90 is not configured at the moment: put the section back into the file to have the job answered")
 
+// errNotReady says that the engine has begun its work before it was shown to the
+// service.
+var errNotReady = errors.New("the server has only begun")
+
+// errAgain says that somebody was quicker than the answer. There is no second one, so
+// it waits for how the run ends now.
+var errAgain = errors.New("the job was put back to work before it was answered: it is answered when it ends")
+
 // answer is the output of the first step: what is said, once and for all.
 type answer struct {
 	Request string         `json:"request,omitempty"`
@@ -44,9 +52,15 @@ func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, retry.Permanent(fmt.Errorf("input of the run: %w", err))
 	}
 	_, e := s.serving()
+	if e == nil {
+		return nil, errNotReady
+	}
 	i, err := e.Get(ctx, end.Run)
 	if err != nil {
 		return nil, err
+	}
+	if i.Ended == nil {
+		return nil, errAgain
 	}
 	j, err := readJob(i.Input)
 	if err != nil {

@@ -65,7 +65,7 @@ func more(retries int, policy string) int {
 
 // tell returns an attempt as a customer is told of it, nil if he is not.
 func tell(a *engine.AttemptInfo) *dvm.Attempt {
-	text, _, _ := strings.Cut(a.Error, "\n") // not what a program wrote before it ended, nor the stack of a panic
+	text, _, _ := strings.Cut(a.Error, "\n") // not all that a program wrote, nor the stack of a panic
 	told := &dvm.Attempt{Started: a.Started, Error: text}
 	switch a.Outcome {
 	case "running":

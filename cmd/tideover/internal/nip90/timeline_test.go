@@ -276,6 +276,45 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestAJobThatIsRetriedByHandBeforeItsAnswerIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n", func(_ context.Context, task *engine.Task) ([]byte, error) {
+			if task.Attempt == 1 {
+				return nil, errors.New("no")
+			}
+			time.Sleep(5 * time.Second)
+			return said("after all")
+		})
+		defer b.close(t)
+		key := b.keys
+		b.keys = nil // so that there can't be an answer yet
+		b.ask(t, "do it")
+		time.Sleep(100 * time.Millisecond)
+		dead := must(b.engine.List(t.Context(), engine.Filter{States: []string{"dead"}})).Runs
+		if len(dead) != 1 {
+			t.Fatalf("%d runs are dead, want 1", len(dead))
+		}
+		if err := b.engine.Retry(t.Context(), dead[0].ID, "me"); err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		b.keys = key
+		b.mu.Unlock()
+		list := <-b.answers
+		if last := list[len(list)-1]; last.Kind != 6900 || last.Content != "after all" {
+			t.Errorf("the last event is %d %s, want the result", last.Kind, last.Content)
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func TestWhenAnAnswerIsGiven(t *testing.T) {
 	t.Parallel()
 	has, away := nostr.Receipt{Relay: "a", State: nostr.Acknowledged}, nostr.Receipt{Relay: "b", State: nostr.Pending}

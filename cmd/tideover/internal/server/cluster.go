@@ -19,11 +19,7 @@ func (s *server) settle() error {
 		return nil
 	}
 	if s.Demo {
-		if s.Source.Path != "" {
-			return errors.New("the demo keeps its runs in a folder: leave out --demo, or engine.nats")
-		}
-		s.cfg.Engine = config.Engine{} // of a variable, which is not about the demo
-		return nil
+		return errors.New("the demo keeps its runs in a folder: leave out --demo, or engine.nats")
 	}
 	return left(s.cfg.Server.Data)
 }
