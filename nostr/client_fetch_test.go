@@ -73,10 +73,15 @@ func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
 
 func TestFetchSoonDoesNotWaitForThoseThatAreSlow(t *testing.T) {
 	t.Parallel()
-	good, slow := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
+	good := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Mute: true}))
+	slow := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
 	good.Inject(note(t, "1"))
 	c := client(t, nil, good, slow)
 	run(t, c)
+	go func() { // the good one answers when the slow one has been asked
+		_ = slow.Wait(t.Context(), func([]*nostr.Event) bool { return len(asked(slow)) == 1 })
+		good.Change(func(f *nostrtest.Faults) { f.Mute = false })
+	}()
 	got, err := c.FetchSoon(soon(t), time.Millisecond, nostr.Filter{Kinds: []int{7000}})
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "fetch from "+slow.URL()+": no answer: another relay has") {
 		t.Errorf("FetchSoon: %d events, %v, want 1 and a word about the slow one", len(got), err)
