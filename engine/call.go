@@ -53,6 +53,7 @@ type call struct {
 	Start     *start          `json:"start,omitempty"`
 	Schedules []Schedule      `json:"schedules,omitempty"`
 	After     uint64          `json:"after,omitempty"`
+	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
 }
 
 // start is a start on its way to a shard. Its id was drawn by who asks, so that
@@ -124,6 +125,9 @@ func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
 		}
 		return sh.list(ctx, *c.Filter)
 	case opGroups:
+		if c.Fresh {
+			sh.refresh(ctx)
+		}
 		a.Groups, err = sh.groups(ctx, c.Limit, c.Exclude)
 	case opFind:
 		a.IDs, err = sh.find(ctx, c.Text, c.Limit)

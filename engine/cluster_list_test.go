@@ -22,6 +22,7 @@ import (
 )
 
 func TestClusterRunsHaveAHome(t *testing.T) {
+	t.Parallel()
 	_ = exec.Command
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
@@ -62,6 +63,7 @@ func TestClusterRunsHaveAHome(t *testing.T) {
 }
 
 func TestClusterListsHaveEachRunOnce(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(2) {
 		together(t, func(t *testing.T, s *memlog.Store) {
 			random := rand.New(rand.NewPCG(seed, 7))
@@ -210,6 +212,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 }
 
 func TestClusterLargePagesAreInOrder(t *testing.T) {
+	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
 		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: t.TempDir()})

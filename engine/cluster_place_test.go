@@ -130,6 +130,7 @@ func TestClusterScheduleOfAWorkflowThatOthersKnow(t *testing.T) {
 }
 
 func TestClusterFolderOfAnotherCluster(t *testing.T) {
+	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := must(NewWorkflow("wide", nothing()))
 		fill := func(s *memlog.Store, dir string, n int) (runs []Started) {

@@ -429,6 +429,7 @@ func TestClusterBadShardDoesNotStarveOthers(t *testing.T) {
 }
 
 func TestClusterWaitersDoNotBlockStarts(t *testing.T) {
+	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := one(t, func(ctx context.Context, n int) (int, error) { return n, nil })
 		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
@@ -757,6 +758,7 @@ func TestClusterShardThatComesBack(t *testing.T) {
 }
 
 func TestClusterCloseInEveryState(t *testing.T) {
+	t.Parallel()
 	type state struct {
 		name string
 		do   func(a, b *member)

@@ -178,7 +178,7 @@ func takesOver(t *testing.T, s *memlog.Store, end func(*member)) {
 	begun := make(chan struct{}, 100)
 	w := one(t, func(ctx context.Context, n int) (int, error) {
 		begun <- struct{}{}
-		if task, _ := TaskOf(ctx); task.Attempt == 1 {
+		if task, _ := TaskOf(ctx); task.Total == 1 {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		}

@@ -43,7 +43,7 @@ func TestRunsThatWaitForLongAreNotInMemory(t *testing.T) {
 	w := must(NewWorkflow("w",
 		Step("first", func(_ context.Context, in string) (string, error) { return "first of " + in, nil }),
 		Step("second", func(ctx context.Context, in string) (string, error) {
-			if task, _ := TaskOf(ctx); task.Attempt == 1 {
+			if task, _ := TaskOf(ctx); task.Total == 1 {
 				return "", errors.New("not today")
 			}
 			return Result[string](ctx, "first")

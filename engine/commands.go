@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,13 +167,18 @@ func (sh *shard) with(ctx context.Context, what, id string, f func(*turn, machin
 	return nil
 }
 
+// overWords are how the states of runs that have left the memory are told.
+var overWords = map[string]string{
+	StateSucceeded: "has succeeded", StateCanceled: "was canceled", StateReplaced: "was replaced", StateDead: "is dead",
+}
+
 // ended makes an error clearer if the run is not in memory any more.
 func (sh *shard) ended(ctx context.Context, what, id string, err error) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	if i, e2 := sh.get(ctx, id); e2 == nil {
-		return fmt.Errorf("%w: run %s has %s, nothing to %s", ErrState, id, i.State, what)
+		return fmt.Errorf("%w: run %s %s, nothing to %s", ErrState, id, cmp.Or(overWords[i.State], "is "+i.State), what)
 	}
 	return err
 }

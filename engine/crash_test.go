@@ -86,10 +86,10 @@ func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
 		do := func(ctx context.Context, key string) (string, error) {
 			t, _ := TaskOf(ctx)
 			n := ended(key, s.name)
-			w.say("begin %s %s %d", key, s.name, t.Attempt)
+			w.say("begin %s %s %d", key, s.name, t.Total)
 			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
 			f := fate(key, s.name, n)
-			w.say("end %s %s %d %s", key, s.name, t.Attempt, f)
+			w.say("end %s %s %d %s", key, s.name, t.Total, f)
 			switch f {
 			case "ok":
 				return key + s.name, nil

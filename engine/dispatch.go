@@ -88,8 +88,8 @@ func (sh *shard) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 	a := &attempt{
 		sh: sh, key: attemptKey{run.ID, step}, number: rec.Attempt, handler: handler, def: run.Def, silence: def.Heartbeat,
 		task: Task{
-			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name, Attempt: rec.Attempt,
-			Attempts: limit(def.Policy), Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
+			Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Step: def.Name,
+			Attempt: int(run.Steps[step].Spent) + 1, Attempts: limit(def.Policy), Total: rec.Attempt, Created: time.Unix(0, run.Created), Source: run.Source(), Args: def.Args, Input: slices.Clone(run.Input),
 			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Steps[step].Spent), Windows: int(run.Steps[step].Windows),
 		},
 	}

@@ -22,7 +22,7 @@
 // durability, what was acknowledged is on disk.
 //
 // A step may run more than once: after a crash, nobody can know how far it got.
-// Make steps idempotent; [Info] has a run and attempt to do it with.
+// Make steps idempotent; [Task] has the run and the step to do it with.
 //
 // # How it works
 //

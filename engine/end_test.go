@@ -64,7 +64,7 @@ func moody(parts ...Part) *Workflow {
 	return must(NewWorkflow("moody", append(parts, Step("do", func(ctx context.Context, mood string) (string, error) {
 		task, _ := TaskOf(ctx)
 		switch {
-		case mood == "dies", task.Attempt == 1 && (mood == "recovers" || mood == "dies, then sleeps"):
+		case mood == "dies", task.Total == 1 && (mood == "recovers" || mood == "dies, then sleeps"):
 			return "", retry.Permanent(errors.New("no"))
 		case strings.HasSuffix(mood, "sleeps"):
 			return "", Snooze(100*time.Hour, "tired")

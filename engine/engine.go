@@ -48,11 +48,11 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	e.hub.wanted.Store(cfg.Observer != nil) // also what was lost with the last process is shown
 	if err := e.begin(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	if cfg.Observer != nil {
-		e.hub.wanted.Store(true)
 		e.observing = make(chan struct{})
 		go e.observe()
 	}

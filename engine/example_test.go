@@ -84,9 +84,29 @@ func ExampleEngine_Retry() {
 	// succeeded
 }
 
+func ExampleOutput() {
+	w := must(engine.NewWorkflow("halve", engine.Step("halve", func(_ context.Context, n int) (int, error) {
+		if n%2 != 0 {
+			return 0, retry.Permanent(fmt.Errorf("%d is odd", n))
+		}
+		return n / 2, nil
+	})))
+	e := open(w)
+	defer e.Close(context.Background())
+	for _, n := range []int{42, 43} {
+		run := must(e.Start(context.Background(), w, n))
+		info := must(run.Wait(context.Background())) // also of a run that is dead
+		half, err := engine.Output[int](info)
+		fmt.Println(half, errors.Is(err, engine.ErrDead), info.State)
+	}
+	// Output:
+	// 21 false succeeded
+	// 0 true dead
+}
+
 func ExampleSnooze() {
 	w := must(engine.NewWorkflow("poll", engine.Step("look", func(ctx context.Context, _ any) (string, error) {
-		if t, _ := engine.TaskOf(ctx); t.Attempt < 3 {
+		if t, _ := engine.TaskOf(ctx); t.Total < 3 {
 			return "", engine.Snooze(time.Millisecond, "the report is not there yet")
 		}
 		return "here it is", nil

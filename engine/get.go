@@ -59,7 +59,7 @@ func (sh *shard) get(ctx context.Context, id string) (*Info, error) {
 }
 
 // Wait waits for the outcome of a run. That the run is dead is not an error of
-// Wait.
+// Wait, but of its [Info.Err].
 func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 	for {
 		a, err := e.of(ctx, id, &call{Op: opWait})

@@ -19,8 +19,9 @@ type Task struct {
 	Workflow string          // its workflow
 	Key      string          // the key it was started with
 	Step     string          // name of the step
-	Attempt  int             // number of the attempt, from 1; lost ones are counted too
+	Attempt  int             // of the Attempts, from 1: Spent + 1. One that was lost, released or snoozed is made again under its number
 	Attempts int             // the policy's limit; retry.Unlimited for none
+	Total    int             // number of the attempt among all that were ever made of the step, from 1, as in AttemptInfo
 	Created  time.Time       // when the run was accepted
 	Source   string          // who started it
 	Args     json.RawMessage // of a step that is data

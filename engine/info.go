@@ -15,7 +15,7 @@ type Info struct {
 	Workflow      string          `json:"workflow"`
 	Key           string          `json:"key,omitempty"`
 	Source        string          `json:"source,omitempty"` // who started it
-	State         string          `json:"state"`            // scheduled, queued, running, waiting, needs-handler, succeeded, dead, canceled, replaced, paused
+	State         string          `json:"state"`            // one of StateScheduled, StateQueued and so on
 	Created       time.Time       `json:"created"`
 	Updated       time.Time       `json:"updated"`
 	Ended         *time.Time      `json:"ended,omitempty"`

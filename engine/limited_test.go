@@ -127,7 +127,7 @@ func TestKeepIsThereForTheNextAttempt(t *testing.T) {
 		w := one(t, func(ctx context.Context, _ int) (int, error) {
 			task, _ := TaskOf(ctx)
 			seen = append(seen, string(task.Progress))
-			switch task.Attempt {
+			switch task.Total {
 			case 1:
 				return 0, Keep(errors.New("crash"), 1)
 			case 2:

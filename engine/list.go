@@ -28,6 +28,7 @@ type Filter struct {
 	Order       string // newest (the default), oldest, or next for the end of the wait
 	After       string // Page.Next of the page before
 	Limit       int    // 0 means 50, and 1000 is the most
+	Fresh       bool   // the list waits, for a second at most, until it has what was acknowledged before
 }
 
 // Page is a part of a list.
@@ -51,6 +52,9 @@ func (sh *shard) list(ctx context.Context, f Filter) (a answer, err error) {
 	a.Page = new(Page)
 	if f.After == passed {
 		return a, nil
+	}
+	if f.Fresh {
+		sh.refresh(ctx)
 	}
 	p, err := v.List(ctx, f.view())
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
-// List returns runs. It reads the view, which is a moment behind.
+// List returns runs. It reads the view, which is a moment behind unless the filter
+// says that it must not be.
 func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 	if e.alone == nil {
 		f.Limit = min(cmp.Or(max(f.Limit, 0), view.DefaultLimit), view.MaxLimit)
@@ -124,7 +125,18 @@ func cursorOf(after string, shard int) string {
 // DeadGroups returns the dead runs grouped by how they failed, the largest first.
 // Of the workflows that exclude describes, as in Filter, there are none.
 func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
-	answers, silent, err := e.gather(ctx, &call{Op: opGroups, Limit: e.ofEach(limit), Exclude: exclude})
+	return e.deadGroups(ctx, limit, &call{Exclude: exclude})
+}
+
+// FreshDeadGroups is DeadGroups of what was acknowledged before the call, as with
+// [Filter.Fresh].
+func (e *Engine) FreshDeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
+	return e.deadGroups(ctx, limit, &call{Exclude: exclude, Fresh: true})
+}
+
+func (e *Engine) deadGroups(ctx context.Context, limit int, c *call) (Groups, error) {
+	c.Op, c.Limit = opGroups, e.ofEach(limit)
+	answers, silent, err := e.gather(ctx, c)
 	if err != nil {
 		return Groups{}, err
 	}

@@ -17,6 +17,7 @@ import (
 )
 
 func TestArchivesOfASource(t *testing.T) {
+	t.Parallel()
 	h := furnish(t, 200)
 	plain := copied(t, folder(t, h.dir))
 	want := must(Move(t.Context(), copied(t, plain), newRooms(2), MoveOptions{DryRun: true}))
@@ -87,6 +88,7 @@ func TestArchivesOfASource(t *testing.T) {
 // Runs that ended within a day of each other are together, and no archive replaces
 // another.
 func TestPacker(t *testing.T) {
+	t.Parallel()
 	var r *machine.Run
 	leased(t, folder(t, furnish(t, 20).dir), func(_ int, l journal.Lease) {
 		f := must(fold(t.Context(), l))
@@ -169,6 +171,7 @@ func (l *carelessLease) Put(ctx context.Context, name string, write func(io.Writ
 }
 
 func TestWhatIsNotReadBackIsNotMoved(t *testing.T) {
+	t.Parallel()
 	h := furnish(t, 100)
 	source := copied(t, folder(t, h.dir))
 	var first []byte

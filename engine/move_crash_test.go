@@ -197,6 +197,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 // TestAMoveThatIsInterruptedAgainAndAgain also lets the source go on between the
 // attempts, where it can.
 func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	h, seed := furnish(t, 60), maphash.MakeSeed()
 	two := newRooms(2)
 	must(Move(t.Context(), folder(t, h.dir), two, MoveOptions{}))

@@ -25,7 +25,7 @@ type errands struct {
 func newErrands() *errands {
 	r := &errands{done: map[int]time.Time{}}
 	r.wait = must(NewWorkflow("wait", Step("do", func(ctx context.Context, n int) (int, error) {
-		if task, _ := TaskOf(ctx); task.Attempt == 1 {
+		if task, _ := TaskOf(ctx); task.Total == 1 {
 			return 0, errors.New("not yet")
 		}
 		r.mu.Lock()

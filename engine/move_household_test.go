@@ -79,7 +79,7 @@ func furnish(t *testing.T, n int) *household {
 func housework() map[string]*Workflow {
 	fails := func(context.Context, int) (string, error) { return "", errors.New("not today") }
 	again := func(ctx context.Context, n int) (string, error) {
-		if task, _ := TaskOf(ctx); task.Attempt == 1 {
+		if task, _ := TaskOf(ctx); task.Total == 1 {
 			return "", errors.New("not yet")
 		}
 		return fmt.Sprint("at last ", n), nil
@@ -92,7 +92,7 @@ func housework() map[string]*Workflow {
 			Step("second", again, After("first"), Policy("fixed(1h) attempts=3")))),
 		must(NewWorkflow("soon", Step("do", again, Policy("fixed(10m) attempts=2")))),
 		must(NewWorkflow("endless", Step("do", func(ctx context.Context, _ int) (string, error) {
-			if task, _ := TaskOf(ctx); task.Attempt > 1 {
+			if task, _ := TaskOf(ctx); task.Total > 1 {
 				return "after all", nil
 			}
 			<-ctx.Done()

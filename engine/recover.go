@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -208,6 +209,7 @@ func (sh *shard) takeOver() error {
 	}
 	_, shared := sh.lease.(journal.Shared) // it may not have been this process
 	var orphans []attemptKey
+	var names []string
 	sh.m.Orphans(func(run *machine.Run, step int) { orphans = append(orphans, attemptKey{run.ID, step}) })
 	for _, o := range orphans {
 		run, _ := sh.m.Run(o.run)
@@ -218,15 +220,25 @@ func (sh *shard) takeOver() error {
 		if err := t.record(&rec); err != nil {
 			return err
 		}
+		names = append(names, o.run.String())
 	}
-	if len(orphans) > 0 {
-		sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", len(orphans), "shard", sh.number)
-	}
+	sh.warnOfLost(names)
 	if err := sh.commit(); err != nil {
 		return err
 	}
 	t.act()
 	return nil
+}
+
+// maxNamed is how many runs a line of the log names.
+const maxNamed = 10
+
+// warnOfLost names the runs whose attempts were lost.
+func (sh *shard) warnOfLost(runs []string) {
+	if n := len(runs); n > 0 {
+		sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", n, "shard", sh.number,
+			"runs", strings.Join(slices.Compact(runs[:min(n, maxNamed)]), ","))
+	}
 }
 
 // openView opens the view. If it is not as far as the snapshot, everything that

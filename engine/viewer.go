@@ -39,6 +39,7 @@ type viewer struct {
 	hurry    bool      // nothing is held back
 	retry    time.Time // not before then, after an error
 	sent     []string  // to be deleted, in the batch that is being written
+	waits    []viewWait
 	pause    *time.Timer
 	done     chan struct{}
 }
@@ -142,7 +143,7 @@ func (v *viewer) feed(sh *shard) {
 		return
 	}
 	wait := time.Until(v.retry)
-	if n < viewBatch && !v.hurry {
+	if n < viewBatch && !v.hurry && len(v.waits) == 0 {
 		wait = max(wait, viewPause-time.Since(v.since))
 	}
 	if wait > 0 {
@@ -199,6 +200,7 @@ func (v *viewer) batch(sh *shard) view.Batch {
 func (sh *shard) viewed(err error) error {
 	v := &sh.viewer
 	v.busy = false
+	defer func() { v.arrived(sh, err != nil) }()
 	if err != nil {
 		sh.health.viewing(err)
 		if errors.Is(err, view.ErrDamaged) {

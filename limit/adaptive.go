@@ -74,6 +74,9 @@ type Adaptive struct {
 
 // NewAdaptive returns a limit at its initial value.
 func NewAdaptive(cfg AdaptiveConfig) (*Adaptive, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, misused("NewAdaptive", err)
+	}
 	estimate, err := NewEstimator(cfg)
 	if err != nil {
 		return nil, err

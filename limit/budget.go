@@ -33,7 +33,7 @@ const (
 // NewBudget returns a full budget.
 func NewBudget(spec BudgetSpec) (*Budget, error) {
 	if err := spec.Validate(); err != nil {
-		return nil, err
+		return nil, misused("NewBudget", err)
 	}
 	b := &Budget{
 		spec:      spec,

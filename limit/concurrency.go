@@ -91,7 +91,7 @@ func (p permits) withMax(n int) permits {
 // NewConcurrency returns a limit with all permits free.
 func NewConcurrency(cfg ConcurrencyConfig) (*Concurrency, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, misused("NewConcurrency", err)
 	}
 	c := &Concurrency{queue: newQueue(cmp.Or(cfg.Aging, defaultAging)), room: cfg.Queue}
 	c.word.Store(int64(permits(0).withMax(cfg.Max)))

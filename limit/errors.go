@@ -19,6 +19,9 @@ var (
 	ErrRate = errors.New("limit: rate exceeded")
 )
 
+// misused names the function to which something was given that makes no sense.
+func misused(name string, err error) error { return fmt.Errorf("limit.%s: %w", name, err) }
+
 // ended returns the error of a wait that the context cut short. It matches both
 // the context's error and the cause that whoever ended it gave.
 func ended(ctx context.Context, wait string) error {

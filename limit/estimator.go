@@ -84,7 +84,7 @@ func (r *round) flow() float64 { return r.concurrency() / r.mean() }
 // it uses what concerns the limit: Min, Max, Initial and Probe.
 func NewEstimator(cfg AdaptiveConfig) (*Estimator, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, misused("NewEstimator", err)
 	}
 	cfg = cfg.withDefaults()
 	e := &Estimator{low: float64(cfg.Min), high: float64(cfg.Max), probe: newProbe(cfg.Probe)}

@@ -62,7 +62,7 @@ type Rate struct {
 // NewRate returns a limit whose burst is whole.
 func NewRate(cfg RateConfig) (*Rate, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, misused("NewRate", err)
 	}
 	t := newTicks(cfg.Rate)
 	burst := int64(cmp.Or(cfg.Burst, 1))

@@ -31,7 +31,8 @@ func (a Attempt) Number() int { return a.number }
 //
 // Each turn starts with *err nil. Assign to that very variable: with := in the
 // body a new one hides it, and every turn looks like a success. Leaving the loop
-// early is allowed and leaves *err as it is.
+// early is allowed and leaves *err as it is. A nil err is a mistake, for which there is
+// nobody to tell: there is one turn then, whose context has ended and says so.
 func (r *Runner) Attempts(ctx context.Context, err *error) iter.Seq[Attempt] {
 	return func(yield func(Attempt) bool) { r.each(ctx, err, yield) }
 }

@@ -202,7 +202,7 @@ func (c *call) explain(why Reason) error {
 	switch why {
 	case StopServerWait:
 		p := &c.r.policy
-		return fmt.Errorf("asked for %v, granted are %v", c.outcome.After, cmp.Or(p.ServerWait, DefaultServerWait))
+		return fmt.Errorf("asked for %v, granted are %v", roundTime(c.outcome.After), cmp.Or(p.ServerWait, DefaultServerWait))
 	case StopBreaker:
 		return c.r.closedDoor()
 	default:
@@ -290,7 +290,7 @@ func (c *call) elapsed() time.Duration {
 // event returns an event of the call as it stands.
 func (c *call) event(k EventKind, err error) Event {
 	return Event{
-		Kind: k, Time: time.Now(), Name: c.r.name, Call: c.id, Err: err,
+		Kind: k, Time: time.Now(), Name: c.r.name, Call: c.id, Err: err, Note: noteOf(err),
 		Attempt: c.state.Attempt, Attempts: c.r.policy.attempts(), Elapsed: c.elapsed(), Prev: c.state.Prev,
 	}
 }

@@ -1,6 +1,9 @@
 package retry
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Class is what a failure means for the next attempt.
 type Class uint8
@@ -33,6 +36,22 @@ type Outcome struct {
 type Classified interface {
 	error
 	RetryOutcome() Outcome
+}
+
+// Noted is an error that knows what it happened to, such as a request. Its words are
+// the [Event.Note] of the events that tell of it. It may stand anywhere in a chain of
+// wrapped errors; the first one found counts.
+type Noted interface {
+	error
+	RetryNote() string
+}
+
+// noteOf returns what the error happened to, if it knows.
+func noteOf(err error) string {
+	if n, ok := errors.AsType[Noted](err); ok {
+		return n.RetryNote()
+	}
+	return ""
 }
 
 // Permanent marks an error as one that no retry will cure. It returns nil for

@@ -50,7 +50,9 @@ func (e *Error) Error() string {
 	if e.Elapsed >= time.Millisecond { // less is noise
 		b.WriteString(" in " + roundTime(e.Elapsed).String())
 	}
-	b.WriteString(": " + e.Reason.Error())
+	if e.Reason != StopPermanent || !OutcomeOf(e.Last).Final { // which says by itself why it is not repeated
+		b.WriteString(": " + e.Reason.Error())
+	}
 	last := ""
 	if e.Last != nil {
 		last = e.Last.Error()
@@ -124,6 +126,15 @@ type Failure struct {
 	Err     error         // what it returned
 	Wait    time.Duration // the wait that followed; 0 after the last one
 	By      Source        // who set the wait
+}
+
+// String says what happened in one line.
+func (f Failure) String() string {
+	text := fmt.Sprintf("attempt %d: %v", f.Attempt, f.Err)
+	if f.Wait > 0 {
+		text += fmt.Sprintf("; waited %v, set by %v", roundTime(f.Wait), f.By)
+	}
+	return text
 }
 
 // history keeps the first and the last failures of a call, and so stays small

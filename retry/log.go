@@ -9,7 +9,7 @@ import (
 // retries and the end of hope, but no successes.
 func logTo(l *slog.Logger) func(Event) {
 	return func(e Event) {
-		attrs := make([]slog.Attr, 0, 8)
+		attrs := make([]slog.Attr, 0, 9)
 		if e.Name != "" {
 			attrs = append(attrs, slog.String("name", e.Name))
 		}
@@ -25,6 +25,9 @@ func logTo(l *slog.Logger) func(Event) {
 		case HookFailed, AttemptStuck:
 		default:
 			return
+		}
+		if e.Note != "" {
+			attrs = append(attrs, slog.String("note", e.Note))
 		}
 		if e.Err != nil {
 			attrs = append(attrs, slog.Any("error", e.Err))

@@ -93,18 +93,19 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 
 // status returns the failure that the response is, or nil. The error is that of
 // a stream which broke off before it had begun.
-func (x *exchange) status(resp *http.Response) (failed, broken error) {
+func (x *exchange) status(resp *http.Response, req *http.Request) (failed, broken error) {
+	var e *StatusError
+	var err error
 	if resp.StatusCode < http.StatusBadRequest {
-		e, err := x.opening(resp)
-		if e != nil {
-			return e, nil
-		}
+		e, err = x.opening(resp)
+	} else {
+		e = x.refusal(resp)
+	}
+	if e == nil {
 		return nil, err
 	}
-	if e := x.refusal(resp); e != nil {
-		return e, nil
-	}
-	return nil, nil
+	e.of = requestOf(req)
+	return e, nil
 }
 
 // refusal returns the failure that a status from 400 on is, or nil.

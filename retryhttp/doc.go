@@ -34,7 +34,7 @@
 //	421 425                    one retry, the former on a new connection if it was HTTP/1
 //	409                        an answer; may pass with WithConflict
 //	501 505 511, other 5xx     final
-//	other 4xx                  an answer like 200: no failure, no event, no log line
+//	other 4xx                  an answer like 200: a success in events, and no log line
 //	x-should-retry             overrides all of the above, both ways
 //	unknown host               final; other failures of DNS may pass
 //	certificates, bad URLs and headers    final

@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,6 +43,34 @@ func Example() {
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Println(resp.Status, string(body))
 	// Output: 200 OK hello after 3 requests
+}
+
+// With a runner of one's own, whatever else is done with the answer is part of the
+// attempt. To net/http an answer of 503 is no error: without Check the first attempt
+// would be the last, and a success.
+func ExampleCheck() {
+	server := flaky()
+	defer server.Close()
+	ctx, url := context.Background(), server.URL
+	r := retry.Must("http base=1ms attempt-timeout=10s")
+
+	body, err := retry.Value(ctx, r, func(ctx context.Context) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, retry.Permanent(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if err := retryhttp.Check(resp); err != nil {
+			return nil, err
+		}
+		return io.ReadAll(resp.Body)
+	})
+	fmt.Println(string(body), err)
+	// Output: hello after 3 requests <nil>
 }
 
 // A response on which the transport gave up comes back like any other.

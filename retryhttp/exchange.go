@@ -133,7 +133,7 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, er
 func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *span) (*http.Response, error) {
 	if err == nil && resp != nil {
 		var e error
-		if e, err = x.status(resp); e != nil {
+		if e, err = x.status(resp, req); e != nil {
 			return resp, e
 		}
 	}

@@ -1,12 +1,14 @@
 package retryhttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/tideover/tideover/retry"
@@ -24,8 +26,15 @@ func notRetried(why error) string {
 	if why == nil {
 		return ""
 	}
-	return ": not retried: " + why.Error()
+	text := ": not retried: " + why.Error()
+	if errors.Is(why, ErrNotIdempotent) {
+		text += notIdempotentHint
+	}
+	return text
 }
+
+// notIdempotentHint stands behind ErrNotIdempotent in the texts of errors.
+const notIdempotentHint = " (give it an Idempotency-Key, or use WithIdempotent)"
 
 // failure is an attempt that was not answered.
 type failure struct {
@@ -33,6 +42,32 @@ type failure struct {
 	outcome retry.Outcome
 	why     error // ErrNotIdempotent or ErrBody, when that alone forbids a retry
 	late    bool  // the attempt's time was up
+	of      request
+}
+
+// RetryNote implements [retry.Noted]: the request, without its query.
+func (f *failure) RetryNote() string { return f.of.String() }
+
+// request is what a failure remembers of its request: enough to tell it from others,
+// and nothing that keeps its body alive.
+type request struct {
+	method string
+	url    *url.URL
+}
+
+func requestOf(req *http.Request) request {
+	if req == nil {
+		return request{}
+	}
+	return request{cmp.Or(req.Method, http.MethodGet), req.URL}
+}
+
+// String returns method, host and path. The rest of an address may have secrets in it.
+func (r request) String() string {
+	if r.url == nil {
+		return r.method
+	}
+	return r.method + " " + r.url.Host + r.url.EscapedPath()
 }
 
 func (f *failure) Error() string { return f.err.Error() + notRetried(f.why) }
@@ -54,7 +89,7 @@ func (f *failure) RetryOutcome() retry.Outcome { return f.outcome }
 // failure returns the error of an attempt, with what it means. The request is the
 // attempt's own.
 func (x *exchange) failure(err error, req *http.Request, s *span) error {
-	f := &failure{err: err, late: s.isLate()}
+	f := &failure{err: err, late: s.isLate(), of: requestOf(req)}
 	switch {
 	case canceled(x.req) || x.req.Context().Err() != nil || s != nil && s.lost:
 		f.outcome.Class = retry.ClassCanceled

@@ -78,7 +78,7 @@ func told(leg Leg, resp *http.Response, err error) error {
 
 // unrouted returns the failure of an attempt that was not sent.
 func (x *exchange) unrouted(err error, s *span) error {
-	f := &failure{err: err, outcome: retry.OutcomeOf(err)}
+	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
 	if s != nil && s.cancel != nil && s.end(err) != nil {
 		f.late = s.late
 	}

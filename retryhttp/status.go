@@ -19,6 +19,7 @@ type StatusError struct {
 	NotRetried error         // ErrNotIdempotent or ErrBody, when that alone forbids a retry
 
 	class retry.Class
+	of    request
 }
 
 // Error says what was answered.
@@ -31,10 +32,13 @@ func (e *StatusError) Error() string {
 		s += ": " + e.Quota
 	}
 	if e.After > 0 {
-		s += ", asks to wait " + e.After.String()
+		s += ", asks to wait " + e.After.Round(time.Millisecond).String()
 	}
 	return s + notRetried(e.NotRetried)
 }
+
+// RetryNote implements [retry.Noted]: the request, without its query.
+func (e *StatusError) RetryNote() string { return e.of.String() }
 
 // Unwrap returns what forbids a retry.
 func (e *StatusError) Unwrap() error { return e.NotRetried }
@@ -50,7 +54,7 @@ func Check(resp *http.Response) error {
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
 	}
-	e := &StatusError{Code: resp.StatusCode}
+	e := &StatusError{Code: resp.StatusCode, of: requestOf(resp.Request)}
 	e.After, _ = ServerDelay(resp.Header, time.Now())
 	e.class = new(settings).verdict(resp).class()
 	return e

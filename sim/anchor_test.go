@@ -1,25 +1,14 @@
+//go:build !race
+
 package sim
 
 import (
-	"flag"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/retry"
 )
-
-// The anchors are published or independently measured results that the
-// simulator must show again. With -anchors they run at full size.
-var full = flag.Bool("anchors", false, "run the anchors at full size")
-
-// size returns the size that the flag asks for.
-func size(small, large int) int {
-	if *full {
-		return large
-	}
-	return small
-}
 
 // clamped is the decorrelated schedule as it was published, which puts what is
 // above the cap on the cap. Ours cuts the range off instead.
@@ -57,11 +46,6 @@ func TestAnchorOptimisticWriters(t *testing.T) {
 			}
 		}
 	}
-}
-
-// queueing is a service with a queue.
-func queueing(workers int, mean time.Duration) Service {
-	return Service{Name: "service", Workers: workers, Latency: Latency{Distribution: Exponential, Mean: mean}}
 }
 
 func TestAnchorMM1(t *testing.T) {

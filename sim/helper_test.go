@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"testing"
@@ -13,6 +14,27 @@ const (
 	ms     = time.Millisecond
 	second = time.Second
 )
+
+// The anchors are published or independently measured results that the
+// simulator must show again. With -anchors they run at full size.
+var full = flag.Bool("anchors", false, "run the anchors at full size")
+
+// size returns the size that the flag asks for.
+func size(small, large int) int {
+	if *full {
+		return large
+	}
+	return small
+}
+
+// rows is what the anchors have measured.
+var rows []measured
+
+type measured struct {
+	what string
+	got  Estimate
+	want float64
+}
 
 func name(what string, n int) string { return fmt.Sprintf("%s=%d", what, n) }
 
@@ -38,6 +60,11 @@ func run(t testing.TB, s Scenario, seeds int, cs ...Contestant) []Result {
 		t.Fatal(err)
 	}
 	return r.Results
+}
+
+// queueing is a service with a queue.
+func queueing(workers int, mean time.Duration) Service {
+	return Service{Name: "service", Workers: workers, Latency: Latency{Distribution: Exponential, Mean: mean}}
 }
 
 // near reports a measure that is not within the tolerance, a share of want.

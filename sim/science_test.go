@@ -1,3 +1,5 @@
+//go:build !race
+
 package sim
 
 import (
@@ -14,15 +16,6 @@ import (
 
 // science is where TestScience writes what it has measured.
 var science = flag.String("science", "", "run everything at full size, and write the document to this `file`")
-
-// rows is what the anchors have measured.
-var rows []measured
-
-type measured struct {
-	what string
-	got  Estimate
-	want float64
-}
 
 // TestScience writes docs/science.md: make science.
 func TestScience(t *testing.T) {

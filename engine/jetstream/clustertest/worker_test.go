@@ -78,7 +78,7 @@ func workflow(w *witness) (*engine.Workflow, error) {
 	for _, s := range steps {
 		do := func(ctx context.Context, key string) (string, error) {
 			t, _ := engine.TaskOf(ctx)
-			w.say("begin %s %s %d", key, s.name, t.Attempt)
+			w.say("begin %s %s %d", key, s.name, t.Total)
 			long := time.Duration(rand.IntN(10)) * time.Millisecond
 			if rand.IntN(20) == 0 { // long enough to be caught in the middle
 				long *= 300
@@ -86,11 +86,11 @@ func workflow(w *witness) (*engine.Workflow, error) {
 			select {
 			case <-time.After(long):
 			case <-ctx.Done():
-				w.say("told %s %s %d", key, s.name, t.Attempt)
+				w.say("told %s %s %d", key, s.name, t.Total)
 				return "", ctx.Err()
 			}
 			f := fate(key, s.name, t.Spent)
-			w.say("end %s %s %d %s", key, s.name, t.Attempt, f)
+			w.say("end %s %s %d %s", key, s.name, t.Total, f)
 			switch f {
 			case "ok":
 				return key + s.name, nil

@@ -33,7 +33,7 @@ func body(r *http.Request) (object, error) {
 		return object{}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: CodeMediaType, Message: "the body must have the Content-Type application/json"}
+		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: CodeMediaType, Message: "the body must have the Content-Type application/json", Hint: "curl: -H 'Content-Type: application/json'"}
 	}
 	return parseObject(data)
 }

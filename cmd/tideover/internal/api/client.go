@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,8 @@ func Dial(t Target) (*Client, error) {
 	}
 	transport := &http.Transport{
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		DialContext:     (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.Roots},
 	}
 	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -82,6 +84,9 @@ func (e *UnreachableError) Error() string {
 		return fmt.Sprintf("%s belongs to somebody else's tideover serve: name yours with --server", e.Where)
 	case errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("no tideover serve at %s: start one with `tideover serve`, or name another with --server", e.Where)
+	}
+	if t, ok := errors.AsType[*trustError](e.Err); ok {
+		return e.Where + ": " + t.Error()
 	}
 	return fmt.Sprintf("no answer of tideover serve at %s: %v", e.Where, e.Err)
 }
@@ -129,18 +134,23 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // its text would be the address
 		}
-		return nil, &UnreachableError{c.Where(), err}
+		return nil, &UnreachableError{c.Where(), untrusted(err)}
 	}
 	c.met.Store(true)
 	// That a server can't work is no problem with asking it how it is.
 	ill := resp.StatusCode == http.StatusServiceUnavailable && isHealth(r.URL.Path)
-	if resp.StatusCode/100 == 2 || ill {
+	ours := resp.Header.Get(ourHeader) != ""
+	if ours && (resp.StatusCode/100 == 2 || ill) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
 	p := &Problem{Status: resp.StatusCode, Code: CodeInternal}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if json.Unmarshal(text, p) != nil || p.Message == "" {
+	if wantsTLS(resp, text) {
+		c.met.Store(false) // nobody who answers what is asked
+		return nil, &UnreachableError{c.Where(), errWantsTLS}
+	}
+	if !ours || json.Unmarshal(text, p) != nil || p.Message == "" {
 		p.Message = fmt.Sprintf("%s answers %s, and does not look like tideover", c.Where(), resp.Status)
 	}
 	if p.Status == http.StatusUnauthorized {

@@ -38,6 +38,14 @@ type Options struct {
 	// any.
 	Storms func() []storm.Storm
 
+	// Config returns what became of the file of the configuration. nil means that
+	// nobody reads it again.
+	Config func() ConfigFile
+
+	// Doctor returns what makes the promise of the server weaker. nil means that it
+	// does not look.
+	Doctor func() Diagnosis
+
 	// Token is what requests over TCP must have. Without one there is no way in
 	// over TCP; the unix socket needs none.
 	Token secret.String
@@ -113,6 +121,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	forbid(w.Header())
+	w.Header().Set(ourHeader, "1")
 	ctx := context.WithValue(r.Context(), guardedKey, true)
 	if !Local(ctx) {
 		var ok bool
@@ -124,6 +133,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
 	g.cross.Handler(g.next).ServeHTTP(w, r)
 }
+
+// ourHeader is on every answer, so that others are not taken for ours. Its value is
+// the version of the API.
+const ourHeader = "X-Tideover-Api"
 
 // forbid tells browsers to do nothing with what they get.
 func forbid(h http.Header) {

@@ -47,13 +47,15 @@ const readTimeout = 30 * time.Second
 
 // Timely gives every request of the handler its time: to come in, and to be
 // answered.
-func Timely(h http.Handler) http.Handler {
+func Timely(h http.Handler) http.Handler { return timely(h, readTimeout, writeTimeout) }
+
+func timely(h http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = rc.SetReadDeadline(time.Now().Add(readTimeout)) // not all writers have one
+			_ = rc.SetReadDeadline(time.Now().Add(read)) // not all writers have one
 		}
-		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_ = rc.SetWriteDeadline(time.Now().Add(write))
 		h.ServeHTTP(w, r)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
@@ -181,6 +182,9 @@ func (f *fixture) listen(address string) {
 	o := Options{
 		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
 		Sessions: f.sessions, Providers: f.providers,
+		Doctor: func() Diagnosis {
+			return Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}
+		},
 	}
 	f.judge = newJudge(f.t)
 	f.server = NewServer(Guard(o, f.judge.before(New(o))))

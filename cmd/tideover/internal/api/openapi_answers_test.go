@@ -92,6 +92,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "openapi.yaml", "", 200},
 		{"GET", "status", "", 200},
 		{"GET", "cluster", "", 404},
+		{"GET", "doctor", "", 200},
 		{"GET", "workflows", "", 200},
 		{"GET", "schedules", "", 200},
 		{"GET", "dead", "", 200},

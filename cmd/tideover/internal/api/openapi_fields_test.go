@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -15,11 +16,12 @@ import (
 
 // schemaTypes are the types whose JSON the schemas describe.
 var schemaTypes = map[string]reflect.Type{
-	"Status": reflect.TypeFor[Status](), "Storm": reflect.TypeFor[storm.Storm](), "WorkflowCounts": reflect.TypeFor[WorkflowCounts](), "Totals": reflect.TypeFor[Totals](),
+	"Status": reflect.TypeFor[Status](), "Storm": reflect.TypeFor[storm.Storm](), "ConfigFile": reflect.TypeFor[ConfigFile](), "WorkflowCounts": reflect.TypeFor[WorkflowCounts](), "Totals": reflect.TypeFor[Totals](),
 	"Workflow": reflect.TypeFor[Workflow](), "Workflows": reflect.TypeFor[Workflows](), "Step": reflect.TypeFor[Step](),
 	"Started": reflect.TypeFor[Started](), "Outcome": reflect.TypeFor[Outcome](), "Done": reflect.TypeFor[Done](), "Failed": reflect.TypeFor[Failed](),
 	"Dead": reflect.TypeFor[Dead](), "Group": reflect.TypeFor[Group](), "Health": reflect.TypeFor[Health](), "Missed": reflect.TypeFor[Missed](),
 	"Backup": reflect.TypeFor[Backup](), "Problem": reflect.TypeFor[Problem](), "Cluster": reflect.TypeFor[Cluster](),
+	"Diagnosis": reflect.TypeFor[Diagnosis](), "Finding": reflect.TypeFor[doctor.Finding](),
 	"Start": reflect.TypeFor[Start](), "Bulk": reflect.TypeFor[Bulk](), "Pause": reflect.TypeFor[SessionPause](),
 	"Provider": reflect.TypeFor[gateway.Status](), "ProviderTotals": reflect.TypeFor[gateway.Totals](), "ProviderLimits": reflect.TypeFor[gateway.Limits](),
 	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),

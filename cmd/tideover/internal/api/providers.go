@@ -30,16 +30,18 @@ func ProviderMeaning(st *gateway.Status) string {
 			return "it counts as up whatever happens, until it is reset"
 		}
 		return "everybody passes"
+	case gateway.Refused:
+		return cmp.Or(st.Why, "its keys were refused") + ": they are tried only where nobody else takes a request"
 	case gateway.Throttled:
-		if ProviderRefused(st) {
-			return st.Why + ": they are tried only where nobody else takes a request"
-		}
 		return cmp.Or(st.Why, "its keys were told to wait")
 	case gateway.Recovering:
 		return "those who waited are let through one after the other"
 	case gateway.Probing:
 		return "one request finds out for all whether it is back"
 	case gateway.Down:
+		if st.Recovery != nil && st.Recovery.Due {
+			return "the next request looks whether it is back"
+		}
 		return "nobody passes until the next probe"
 	case gateway.Opened:
 		return "nobody passes until it is closed or reset"
@@ -49,20 +51,10 @@ func ProviderMeaning(st *gateway.Status) string {
 	return ""
 }
 
-// ProviderRefused reports whether the provider is throttled because all its keys were
-// refused: no time passes after which they will do.
-func ProviderRefused(st *gateway.Status) bool {
-	if st.State != gateway.Throttled {
-		return false
-	}
-	refused := false
-	for _, k := range st.Keys {
-		if k.CoolUntil != nil && !k.Refused {
-			return false
-		}
-		refused = refused || k.Refused
-	}
-	return refused
+// ProviderList is all providers, and what became of the file that they are in.
+type ProviderList struct {
+	Providers []gateway.Status `json:"providers"`
+	Config    ConfigFile       `json:"config"`
 }
 
 // noProviders is a gateway that is not there.
@@ -132,7 +124,7 @@ func (s *server) listProviders(w http.ResponseWriter, r *http.Request, _ string)
 	if list == nil {
 		list = []gateway.Status{}
 	}
-	return answer(w, http.StatusOK, map[string]any{"providers": list})
+	return answer(w, http.StatusOK, ProviderList{list, s.config()})
 }
 
 func (s *server) showProvider(w http.ResponseWriter, r *http.Request, name string) error {

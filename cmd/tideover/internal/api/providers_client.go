@@ -9,11 +9,10 @@ import (
 )
 
 // Providers returns where the providers of the gateway are, in the order of the
-// configuration.
-func (c *Client) Providers(ctx context.Context) ([]gateway.Status, error) {
-	var out struct{ Providers []gateway.Status }
-	err := c.call(ctx, http.MethodGet, "providers", nil, nil, &out)
-	return out.Providers, err
+// configuration, and what became of its file.
+func (c *Client) Providers(ctx context.Context) (list ProviderList, err error) {
+	err = c.call(ctx, http.MethodGet, "providers", nil, nil, &list)
+	return list, err
 }
 
 // Provider returns where a provider is.

@@ -97,7 +97,8 @@ func pair(t *testing.T) (*fixture, *fleet) {
 func TestProvidersAreShown(t *testing.T) {
 	t.Parallel()
 	f, _ := pair(t)
-	list, err := f.client().Providers(t.Context())
+	all, err := f.client().Providers(t.Context())
+	list := all.Providers
 	if err != nil || len(list) != 2 || list[0].Name != "claude" || list[1].Name != "a/b" {
 		t.Fatalf("Providers() = %+v, %v", list, err)
 	}
@@ -224,7 +225,7 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 func TestAServerWithoutProviders(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
-	if a := f.ask(false, "GET", Prefix+"providers", ""); a.status != 200 || strings.TrimSpace(a.text) != `{"providers":[]}` {
+	if a := f.ask(false, "GET", Prefix+"providers", ""); a.status != 200 || strings.TrimSpace(a.text) != `{"providers":[],"config":{}}` {
 		t.Errorf("GET providers: %d %s", a.status, a.text)
 	}
 	for _, x := range [][2]string{{"GET", "providers/x"}, {"POST", "providers/x/open"}, {"POST", "providers/x/reset"}} {
@@ -275,7 +276,7 @@ func TestAGatewayAlone(t *testing.T) {
 	if h, err := c.Healthy(t.Context()); err != nil || !h.OK {
 		t.Errorf("Healthy() = %+v, %v", h, err)
 	}
-	if list, err := c.Providers(t.Context()); err != nil || len(list) != 1 {
+	if list, err := c.Providers(t.Context()); err != nil || len(list.Providers) != 1 {
 		t.Errorf("Providers() = %+v, %v", list, err)
 	}
 	if st, err := c.TellProvider(t.Context(), "claude", gateway.Reset); err != nil || st.State != gateway.Up {
@@ -300,25 +301,26 @@ func TestWhatTheStateOfAProviderMeans(t *testing.T) {
 	t.Parallel()
 	soon := time.Now().Add(time.Minute)
 	for _, tt := range []struct {
-		st      gateway.Status
-		want    string
-		refused bool
+		st   gateway.Status
+		want string
 	}{
-		{gateway.Status{State: gateway.Up}, "everybody passes", false},
-		{gateway.Status{State: gateway.Throttled}, "its keys were told to wait", false},
-		{gateway.Status{
-			State: gateway.Throttled, Why: "its keys were told to wait (429)", Keys: []gateway.KeyInfo{{CoolUntil: &soon}},
-		}, "its keys were told to wait (429)", false},
-		{gateway.Status{
-			State: gateway.Throttled, Why: "its keys were refused (401)", Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}},
-		}, "its keys were refused (401): they are tried only where nobody else takes a request", true},
-		{gateway.Status{
-			State: gateway.Throttled, Why: "its keys were refused (401) or told to wait (429)", Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}, {CoolUntil: &soon}},
-		}, "its keys were refused (401) or told to wait (429)", false},
-		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "everybody passes", false},
+		{gateway.Status{State: gateway.Up}, "everybody passes"},
+		{gateway.Status{State: gateway.Throttled}, "its keys were told to wait"},
+		{gateway.Status{State: gateway.Throttled, Why: "its keys were told to wait (429)"}, "its keys were told to wait (429)"},
+		{
+			gateway.Status{State: gateway.Refused, Why: "its keys were refused (401)"},
+			"its keys were refused (401): they are tried only where nobody else takes a request",
+		},
+		{
+			gateway.Status{State: gateway.Throttled, Why: "its keys were refused (401) or told to wait (429)"},
+			"its keys were refused (401) or told to wait (429)",
+		},
+		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "everybody passes"},
+		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "nobody passes until the next probe"},
+		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request looks whether it is back"},
 	} {
-		if got, refused := ProviderMeaning(&tt.st), ProviderRefused(&tt.st); got != tt.want || refused != tt.refused {
-			t.Errorf("%+v: %q, refused: %v, want %q, %v", tt.st, got, refused, tt.want, tt.refused)
+		if got := ProviderMeaning(&tt.st); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.st, got, tt.want)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (s *server) known() string {
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
-		MinAttempts: f.MinAttempts, Order: f.Order, After: f.After, Limit: f.Limit,
+		MinAttempts: f.MinAttempts, Order: f.Order, After: f.After, Limit: f.Limit, Fresh: f.After == "",
 	}
 }
 

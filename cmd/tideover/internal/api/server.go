@@ -34,6 +34,8 @@ type server struct {
 	sessions  Sessions
 	providers Providers
 	storms    func() []storm.Storm
+	config    func() ConfigFile
+	look      func() Diagnosis
 }
 
 // maxStreams is how many streams of events there may be at once.
@@ -47,10 +49,13 @@ func New(o Options) http.Handler {
 		engine: o.Engine, version: versionOf(o.Version), data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
 		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
 		sessions:  cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
-		providers: cmp.Or[Providers](o.Providers, noProviders{}), storms: o.Storms,
+		providers: cmp.Or[Providers](o.Providers, noProviders{}), storms: o.Storms, config: o.Config, look: o.Doctor,
 	}
 	if s.storms == nil {
 		s.storms = func() []storm.Storm { return []storm.Storm{} }
+	}
+	if s.config == nil {
+		s.config = func() ConfigFile { return ConfigFile{} }
 	}
 	if s.engine != nil {
 		s.latest() // a reader makes it keep them
@@ -90,6 +95,7 @@ func routes() []route {
 		{"GET", "openapi.yaml", (*server).openapi},
 		{"GET", "status", (*server).status},
 		{"GET", "cluster", (*server).cluster},
+		{"GET", "doctor", (*server).doctor},
 		{"GET", "workflows", (*server).workflows},
 		{"GET", "schedules", (*server).schedules},
 		{"GET", "dead", (*server).dead},
@@ -174,7 +180,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case !ok:
 		case s.engine == nil && t.needsEngine():
-			return &Problem{Status: http.StatusNotFound, Code: CodeNoEngine, Message: "there is no engine here", Hint: "this is a gateway alone; ask a tideover serve"}
+			return &Problem{Status: http.StatusNotFound, Code: CodeNoEngine, Message: "there is no engine here", Hint: "this is a gateway alone, which has providers: tideover providers, and audit.jsonl in its data folder; runs and events are at a tideover serve"}
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.long():
@@ -282,7 +288,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error 
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Storms: s.storms(), Silent: stats.Silent,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Storms: s.storms(), Config: s.config(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
@@ -363,7 +369,7 @@ func (s *server) dead(w http.ResponseWriter, r *http.Request, _ string) error {
 	if err != nil {
 		return err
 	}
-	dead, err := s.engine.DeadGroups(r.Context(), limit, f.exclude()...)
+	dead, err := s.engine.FreshDeadGroups(r.Context(), limit, f.exclude()...)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,15 +16,23 @@ import (
 const (
 	ServerVar = "TIDEOVER_SERVER"
 	TokenVar  = "TIDEOVER_TOKEN" //nolint:gosec // the name of one
+
+	// CAVar names a file. Not SSL_CERT_FILE, which Go heeds on some systems alone.
+	CAVar = "TIDEOVER_CA"
 )
 
 // Target says where a server is.
 type Target struct {
-	// Server is unix:/path, or http://host:port. Empty means DefaultSocket.
+	// Server is unix:/path, http://host:port or https://host:port. Empty means
+	// DefaultSocket.
 	Server string
 
 	// Token is for servers that are asked over TCP.
 	Token secret.String
+
+	// Roots are the authorities that the server's certificate may be from. nil means
+	// those of the system.
+	Roots *x509.CertPool
 
 	// By says who asks, for the history of runs. Empty means "api".
 	By string
@@ -32,6 +41,12 @@ type Target struct {
 // TargetOf returns what a flag and the environment say; the flag counts more.
 func TargetOf(flag string, getenv func(string) string) (Target, error) {
 	t := Target{Server: cmp.Or(flag, getenv(ServerVar)), Token: secret.New(getenv(TokenVar))}
+	if path := getenv(CAVar); path != "" && strings.HasPrefix(t.Server, "https:") {
+		var err error
+		if t.Roots, err = authorities(path); err != nil {
+			return t, fmt.Errorf("%s: %w", CAVar, err)
+		}
+	}
 	if t.Server == "" {
 		path, err := DefaultSocket(getenv)
 		if err != nil {
@@ -67,7 +82,7 @@ func (t Target) resolve() (socket, base string, err error) {
 	}
 	u, err := url.Parse(t.Server)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-		return "", "", fmt.Errorf("server %q: must be unix:/path/to/socket or http://127.0.0.1:7878", t.Server)
+		return "", "", fmt.Errorf("server %q: must be unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878", t.Server)
 	}
 	return "", u.Scheme + "://" + u.Host, nil
 }

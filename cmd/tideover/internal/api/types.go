@@ -30,8 +30,17 @@ type Status struct {
 	ViewBehind   int              `json:"view_behind"`   // runs that lists have yet to see
 	Next         *time.Time       `json:"next,omitempty"`
 	Troubles     []engine.Trouble `json:"troubles"`
-	Storms       []storm.Storm    `json:"storms"`           // layers whose retries multiply the load now
+	Storms       []storm.Storm    `json:"storms"` // layers whose retries multiply the load now
+	Config       ConfigFile       `json:"config"`
 	Silent       []int            `json:"silent,omitempty"` // shards that did not answer: they are not counted
+}
+
+// ConfigFile is what became of the file of the configuration. A file that is wrong
+// changes nothing: what the server does is older than the file then.
+type ConfigFile struct {
+	Read    time.Time `json:"read,omitzero"`     // when it was last read again; zero if it was not since the start
+	Problem string    `json:"problem,omitempty"` // why it was not taken over then
+	More    int       `json:"more,omitempty"`    // so many other problems it has
 }
 
 // WorkflowCounts is where the runs of a workflow are.

@@ -197,7 +197,7 @@ func TestChaosRefuses(t *testing.T) {
 		"an address that is none":      {[]string{"--listen", "nowhere"}, "listen tcp"},
 		"a certificate without TLS":    {[]string{"--cert", dir + "/x.pem"}, "--cert is of --tls"},
 		"a certificate without place":  {[]string{"--tls", "--cert", dir + "/none/x.pem"}, "--cert: open "},
-		"a seed that is none":          {[]string{"--seed", "x"}, "invalid argument"},
+		"a seed that is none":          {[]string{"--seed", "x"}, `--seed: "x" is not a whole number`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,7 @@ func (r *remote) completeFlags(cmd *cobra.Command) {
 			return r.offerWorkflows()
 		},
 		"run":        r.completeRuns(),
-		"server":     list([]string{"unix:", "http://127.0.0.1:7878"}),
+		"server":     list([]string{"unix:", "http://127.0.0.1:7878", "https://"}),
 		"error-like": list(nil),
 		"search":     list(nil),
 	} {

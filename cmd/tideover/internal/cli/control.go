@@ -34,7 +34,8 @@ succeeded is kept.
 
 With --from, a run that has ended is started anew from a step, and takes over
 what the steps before it returned. With --input it is started anew with another
-input. Either prints the id of the new run, which takes the old one's place.
+input. Either prints the id of the new run. It takes the place of one that is dead,
+which is 'replaced' then; one that succeeded or was canceled stays as it was.
 
 With --dead, all dead runs are retried that the other flags mean; those that 'tideover
 dead' leaves out only with --internal. On a terminal you are asked first; elsewhere
@@ -133,7 +134,13 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 		}
 		return o.anew(c.Replay(ctx, args[0], input))
 	}
-	return o.each(ctx, args, c.Retry)
+	return o.each(ctx, args, func(ctx context.Context, id string) (api.Outcome, error) {
+		out, err := c.Retry(ctx, id)
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeState && p.Hint == "" && strings.Contains(p.Message, "has succeeded") {
+			p.Hint = "--from STEP or --input JSON starts it anew"
+		}
+		return out, err
+	})
 }
 
 // anew prints the id of a run that takes another's place.

@@ -15,7 +15,8 @@ import (
 type countdown struct {
 	out   io.Writer
 	file  *os.File // the terminal that out writes to
-	label string
+	label string   // before the time
+	tail  string   // behind it
 	until time.Time
 	mu    sync.Mutex // held while drawing
 	shown string     // what the line shows; empty if it is not ours
@@ -26,8 +27,8 @@ type countdown struct {
 // clearLine moves to the start of the line and clears it.
 const clearLine = "\r\x1b[K"
 
-func startCountdown(out io.Writer, file *os.File, label string, until time.Time) *countdown {
-	c := &countdown{out: out, file: file, label: label, until: until, quit: make(chan struct{}), done: make(chan struct{})}
+func startCountdown(out io.Writer, file *os.File, label, tail string, until time.Time) *countdown {
+	c := &countdown{out: out, file: file, label: label, tail: tail, until: until, quit: make(chan struct{}), done: make(chan struct{})}
 	go c.run()
 	return c
 }
@@ -55,7 +56,7 @@ func (c *countdown) draw() {
 		c.shown = ""
 		return
 	}
-	text := fit(c.label+remaining(time.Until(c.until)), columns(c.file)-1)
+	text := fit(c.label+remaining(time.Until(c.until))+c.tail, columns(c.file)-1)
 	if text != c.shown {
 		c.shown = text
 		fmt.Fprint(c.out, clearLine+text)

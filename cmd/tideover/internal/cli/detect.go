@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -257,6 +258,7 @@ func (o *detectOptions) best(detectors []*detect.Detector) detected {
 	var findings [][]detect.Finding
 	for _, d := range detectors {
 		stop, list := d.Explain(o.exit, false)
+		stop.Note = cmp.Or(stop.Note, stop.Misread(d.Tail()))
 		stops, findings = append(stops, stop), append(findings, list)
 	}
 	i := detect.Best(stops)

@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/retry"
 )
@@ -80,6 +82,9 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 			k.env = append(k.env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
 			if strings.Contains(text, "provider.nsec") {
 				k.write(k.path("provider.nsec"), hisSecret+"\n", 0o600)
+			}
+			if strings.Contains(text, "cert.pem") {
+				certtest.New(t).Issue(t, time.Now().Add(time.Hour), "tideover.example.com").Write(t, k.dir)
 			}
 			if err := config.Check(config.Source{Path: file, Environ: k.env}); err != nil {
 				t.Errorf("%s: %s\n%v", name, text, err)

@@ -2,69 +2,86 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/engine/jetstream"
 )
 
 const doctorLong = `Looks for whatever makes the promise weaker that what was acknowledged is not lost,
-and says what to do about it. It reads the configuration as serve would, looks by
-itself, whether a server runs or not, and changes nothing.
+and says what to do about it. It changes nothing. It reads the configuration as serve
+would, and looks by itself, whether a server runs or not. A server that --server or
+$TIDEOVER_SERVER names is asked instead, unless a flag says which configuration is
+meant; of a cluster it sees its own machine only.
 
 Of a folder it looks at its durability, its disk, who may read and write it, and the
-clock. Of a cluster (engine.nats) it asks the NATS servers how many copies they keep,
-whether they sync each message, whether all copies are current, whether clocks agree
-and streams are as they should be. Whether they sync is seen with the system account
-only: engine.system-credentials, or system-user and system-password.
+clock; of the address, whether others can reach it without TLS, and whether its
+certificate will end soon. Of a cluster (engine.nats) it asks the NATS servers how
+many copies they keep, whether they sync each message, whether all copies are
+current, whether clocks agree and streams are as they should be. Whether they sync is
+seen with the system account only: engine.system-credentials, or system-user and
+system-password.
 
 Each finding is broken, weak, or a note that is only worth knowing.
 
 Exit codes:
   0    nothing weakens the promise; there may be notes
   1    something is weak or broken
-  125  an error of ours: a bad flag, a configuration that can't be read`
+  125  an error of ours: a bad flag, a configuration that can't be read, no server`
 
 const doctorExample = `  tideover doctor
   tideover doctor --config /etc/tideover.yaml
+  tideover doctor --server unix:/run/tideover/tideover.sock
   tideover doctor --json | jq -r '.findings[] | select(.severity != "note").do'`
 
 func newDoctor(io Streams) *cobra.Command {
 	var f configFlags
-	var asJSON bool
+	r := &remote{io: io}
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Say what makes the promise weaker, and what to do", Long: doctorLong, Example: doctorExample,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := &remote{io: io}
+			if r.server != "" || os.Getenv(api.ServerVar) != "" && f == (configFlags{}) {
+				return coded(r.ask(cmd, r.examineServer))
+			}
 			ctx, stop := r.context(cmd)
 			defer stop()
-			return coded(examine(ctx, io, &f, asJSON))
+			return coded(r.examine(ctx, &f))
 		},
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&r.server, "server", "", "`address` of a server that is asked instead: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	cmd.Flags().BoolVar(&r.json, "json", false, "print JSON")
 	return cmd
 }
 
 // diagnosis is what the doctor says.
-type diagnosis struct {
-	Engine   string           `json:"engine"` // where runs are kept, in words
-	Findings []doctor.Finding `json:"findings"`
+type diagnosis = api.Diagnosis
+
+// examineServer has a server look at itself.
+func (r *remote) examineServer(ctx context.Context, c *api.Client) error {
+	d, err := c.Doctor(ctx)
+	if err != nil {
+		return err
+	}
+	d.Engine += ", says the server at " + c.Where()
+	return r.prescribe(d)
 }
 
-func examine(ctx context.Context, streams Streams, f *configFlags, asJSON bool) error {
+func (r *remote) examine(ctx context.Context, f *configFlags) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
 	if err != nil {
@@ -74,24 +91,30 @@ func examine(ctx context.Context, streams Streams, f *configFlags, asJSON bool) 
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	quiet := time.AfterFunc(quietTime, func() { waiting(streams.Err, cfg) })
+	quiet := time.AfterFunc(quietTime, func() { waiting(r.io.Err, cfg) })
 	d, err := diagnose(ctx, cfg, redactor)
 	quiet.Stop()
 	if err != nil {
 		return fmt.Errorf("doctor: %s", redactor.String(err.Error()))
 	}
-	if asJSON {
-		text, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		_, err = streams.Out.Write(append(visibleJSON(text), '\n'))
-		if err != nil {
+	if src.Path == "" && len(src.Flags) == 0 {
+		d.Findings = append(d.Findings, doctor.Finding{
+			Severity: jetstream.Note, What: "there is no configuration file: this is about the defaults", Why: "a server that runs may use others",
+			Do: "name its file with --config, or the server with --server",
+		})
+	}
+	return r.prescribe(d)
+}
+
+// prescribe prints what was found.
+func (r *remote) prescribe(d diagnosis) error {
+	if r.json {
+		if err := r.printJSON(d); err != nil {
 			return err
 		}
 	} else {
-		s := screenOf(streams.Out)
-		if _, err := fmt.Fprintln(streams.Out, strings.Join(renderDiagnosis(d, &s), "\n")); err != nil {
+		s := screenOf(r.io.Out)
+		if _, err := fmt.Fprintln(r.io.Out, strings.Join(renderDiagnosis(d, &s), "\n")); err != nil {
 			return err
 		}
 	}
@@ -132,7 +155,22 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 		d.Findings = append(d.Findings, list...)
 	}
 	d.Findings = append(d.Findings, folder.Check()...)
+	d.Findings = append(d.Findings, doors(cfg, time.Now())...)
 	return d, nil
+}
+
+// doors looks at where the server is asked, and a gateway that runs alone.
+func doors(cfg *config.Config, now time.Time) []doctor.Finding {
+	serve, gateway := server.Door(cfg, false), server.Door(cfg, true)
+	if !cfg.Server.TLS.On() {
+		return append(serve.Check(now), gateway.Check(now)...)
+	}
+	if pair, err := cfg.Server.TLS.Load(now); err == nil {
+		serve.Certificate = pair.Leaf
+	} else {
+		serve.Refused = err
+	}
+	return serve.Check(now)
 }
 
 // severityColours are of the 16 that every terminal has.

@@ -53,6 +53,33 @@ func TestTheDoctorLooksAtAFolder(t *testing.T) {
 	wantCode(t, o, 125)
 }
 
+// A server that is named is asked: what is found here says nothing of it.
+func TestTheDoctorAsksTheServer(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, "version: 1\nserver: {durability: os}\n", "")
+	o := s.ask("doctor")
+	wantCode(t, o, 1)
+	wantIn(t, "doctor", o.out, "runs are kept in the folder "+s.data+", says the server at ")
+	wantIn(t, "doctor", o.out, "weak    server.durability is os")
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	write(t, other, "version: 1\nserver: {data: "+t.TempDir()+"}\n")
+	if o := s.ask("doctor", "--config", other); strings.Contains(o.out, "server.durability") {
+		t.Errorf("a file that is named is not what was looked at: %s", o.out)
+	}
+	wantIn(t, "doctor --server --json", tideover(t, "doctor", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), "--json").out, `"server.durability is os"`)
+	wantCode(t, tideover(t, "doctor", "--server", "unix:"+s.data+"/none.sock"), codeOwn)
+}
+
+func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
+	t.Parallel()
+	cmd, _ := command(t, "doctor")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "TIDEOVER_SERVER=", "TIDEOVER_CONFIG=")
+	o := finish(t, cmd)
+	wantIn(t, "doctor", o.out, "there is no configuration file: this is about the defaults")
+	wantIn(t, "doctor", o.out, "is not there yet")
+}
+
 func TestTheDoctorLooksAtACluster(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)

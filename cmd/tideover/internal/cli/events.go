@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -29,6 +30,9 @@ func openEvents(target string, grace time.Duration) (*eventLog, error) {
 }
 
 func openTarget(target string) (*os.File, error) {
+	if target == "-" {
+		return nil, errors.New("- is not the name of a file; 1 is standard output, and 2 is standard error")
+	}
 	if fd, err := strconv.ParseUint(target, 10, 31); err == nil {
 		return descriptor(int(fd))
 	}
@@ -39,7 +43,7 @@ func (l *eventLog) write(e retry.Event) {
 	if l.file == nil || l.broken {
 		return
 	}
-	line, err := json.Marshal(e)
+	line, err := withEnd(e)
 	if err == nil {
 		_, err = l.out.Write(append(line, '\n'))
 	}
@@ -47,6 +51,35 @@ func (l *eventLog) write(e retry.Event) {
 		l.broken = true
 		l.failed(fmt.Sprintf("--events: %v; no more events are written", err))
 	}
+}
+
+// attemptEnd is how an attempt of a command ended, beside what every event has. The
+// names are only ever added to.
+type attemptEnd struct {
+	ExitCode int  `json:"exit_code"` // as TIDEOVER_LAST_EXIT has it
+	Signal   int  `json:"signal,omitempty"`
+	TimedOut bool `json:"timed_out,omitempty"`
+}
+
+// withEnd returns the JSON of an event, with the end of the attempt if that is what
+// it tells of.
+func withEnd(e retry.Event) ([]byte, error) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	var end attemptEnd
+	switch f, failed := errors.AsType[*failure](e.Err); {
+	case failed && (e.Kind == retry.AttemptFailed || e.Kind == retry.GaveUp):
+		end = attemptEnd{f.code(), int(f.Signal), f.TimedOut}
+	case e.Kind != retry.Succeeded:
+		return line, nil
+	}
+	more, err := json.Marshal(end)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(line[:len(line)-1], ','), more[1:]...), nil
 }
 
 func (l *eventLog) close() {

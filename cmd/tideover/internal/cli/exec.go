@@ -147,8 +147,8 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.SortFlags = false
 	f.StringVarP(&o.policyText, "policy", "p", execDefaultPolicy, "`policy` in text form, or a preset with keys")
 	f.StringVarP(&o.attempts, "attempts", "n", "", "`number` of attempts in all, or unlimited; overrides the policy")
-	f.StringVar(&o.attemptTimeout, "attempt-timeout", "", "`duration` after which an attempt is ended; overrides the policy")
-	f.StringVar(&o.totalTimeout, "total-timeout", "", "`duration` after which everything is ended; overrides the policy")
+	f.StringVar(&o.attemptTimeout, "attempt-timeout", "", "`duration` after which an attempt gets TERM, and KILL after --grace; overrides the policy")
+	f.StringVar(&o.totalTimeout, "total-timeout", "", "`duration` after which everything ends: TERM, and KILL after --grace; overrides the policy")
 	f.Uint64Var(&o.seed, "seed", 0, "`number` that makes the jitter reproducible")
 	group(f, "Policy", "policy", "attempts", "attempt-timeout", "total-timeout", "seed")
 
@@ -166,7 +166,7 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts, the time or the budget are used up")
 	group(f, "How to run", "buffer", "grace", "stdin-limit", "give-up-code")
 
-	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number")
+	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number: 1 is standard output")
 	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that is told how it goes; may be given again")
 	f.StringVar(&o.name, "name", "", "`name` of the command in messages and events (default: that of its file)")
 	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that has the notifiers")
@@ -204,6 +204,9 @@ func (o *execOptions) resolve() error {
 	}
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)
+	}
+	if o.retryOn.has(0) && o.untilOutput.Regexp == nil {
+		return errors.New("--retry-on: 0 is success, which is not retried; --until-output says what else success needs")
 	}
 	if !o.throttleOn.given() {
 		o.throttleOn.add(tempFail)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
@@ -14,6 +15,7 @@ type failure struct {
 	process.Result
 	text  string // what happened
 	final string // why it is not retried; empty if it may be
+	grace time.Duration
 }
 
 // Error says what happened, and why it is final if it is.
@@ -24,6 +26,23 @@ func (f *failure) Error() string {
 	return f.text + "; not retried: " + f.final
 }
 
+// code returns the exit code that stands for the end.
+func (f *failure) code() int {
+	if f.TimedOut {
+		return codeTimeout
+	}
+	return f.Code
+}
+
+// end says what it took to end an attempt that timed out, if that was more than to
+// ask it to. A nil one says nothing.
+func (f *failure) end() string {
+	if f == nil || f.Signal != syscall.SIGKILL {
+		return ""
+	}
+	return ", and killed after a grace of " + short(f.grace)
+}
+
 // Is makes an attempt that timed out a [context.DeadlineExceeded].
 func (f *failure) Is(target error) bool {
 	return f.TimedOut && target == context.DeadlineExceeded
@@ -32,7 +51,7 @@ func (f *failure) Is(target error) bool {
 // judge says what the end of an attempt means: nil for a success. unread says
 // that we found nobody to pass its output on to.
 func (x *execution) judge(r process.Result, unread bool) *failure {
-	f := &failure{Result: r, text: fmt.Sprintf("exited with %d", r.Code)}
+	f := &failure{Result: r, text: fmt.Sprintf("exited with %d", r.Code), grace: time.Duration(x.grace)}
 	if r.Signal != 0 {
 		f.text = fmt.Sprintf("died of signal %d (%v)", int(r.Signal), r.Signal)
 	}

@@ -41,7 +41,8 @@ func newTellers(path string, names []string) (*tellers, error) {
 	if len(names) == 0 {
 		return t, nil
 	}
-	src, err := (&configFlags{path: path}).source(t.redactor)
+	flags := configFlags{path: path}
+	src, err := flags.source(t.redactor)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func newTellers(path string, names []string) (*tellers, error) {
 	for _, name := range names {
 		n := cfg.Notifiers[name]
 		if n == nil {
-			return nil, fmt.Errorf("--notify: %s", noNotifier(cfg, name))
+			return nil, fmt.Errorf("--notify: %s", noNotifier(cfg, flags, name))
 		}
 		made, err := newTeller(cfg, n)
 		if err != nil {

@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -347,78 +346,3 @@ func TestTermWhilePassingOnWhatWasHeldBackIs143(t *testing.T) {
 
 // fionread asks how many bytes a pipe holds.
 var fionread = map[bool]uint{true: 0x541b, false: 0x4004667f}[runtime.GOOS == "linux"]
-
-// checker counts what is written to it, and knows whether it is what
-// helper:generate writes.
-type checker struct {
-	n     int
-	block []byte
-	wrong bool
-}
-
-func (c *checker) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		want := c.block[c.n%len(c.block):]
-		n := min(len(want), len(rest))
-		c.wrong = c.wrong || !bytes.Equal(rest[:n], want[:n])
-		c.n, rest = c.n+n, rest[n:]
-	}
-	return len(p), nil
-}
-
-func TestGigabyteOfOutputAtFlatMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a gigabyte takes seconds")
-	}
-	onlyLinux(t)
-	const gigabyte = 1 << 30
-	generate := []string{self(t), "helper:generate", fmt.Sprint(gigabyte)}
-	for _, way := range outputWays[:3] {
-		t.Run(way.name, func(t *testing.T) {
-			got := checker{block: randomBlock()}
-			args := append([]string{"exec", "--policy", quick}, way.flags...)
-			cmd, _ := command(t, append(append(args, "--"), generate...)...)
-			r, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			begin := time.Now()
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			// What is left does not fit into a pipe, so that it is still running.
-			if _, err := io.CopyN(&got, r, gigabyte-4<<20); err != nil {
-				t.Fatal(err)
-			}
-			peak := peakMemory(t, cmd.Process.Pid)
-			_, _ = io.Copy(&got, r)
-			if err := cmd.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%v for 1 GiB, %d MiB at most", time.Since(begin), peak>>20)
-			if got.n != gigabyte || got.wrong {
-				t.Errorf("%d bytes came through of %d, wrong: %v", got.n, gigabyte, got.wrong)
-			}
-			// The race detector alone takes some 50 MiB.
-			if peak == 0 || peak > 128<<20 {
-				t.Errorf("memory = %d MiB for 1 GiB of output", peak>>20)
-			}
-		})
-	}
-}
-
-// peakMemory returns the most memory the process has had.
-func peakMemory(t *testing.T, pid int) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	return atoi(strings.Fields(rest + " 0")[0]) << 10
-}
-
-func atoi(s string) (n int) {
-	_, _ = fmt.Sscan(s, &n)
-	return n
-}

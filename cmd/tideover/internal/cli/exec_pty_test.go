@@ -87,7 +87,7 @@ func TestCtrlCEndsTheCommandAndIsNotRetried(t *testing.T) {
 			s.write(ctrlC)
 			s.wantCode(130)
 			s.expect("after 1 attempt")
-			s.expect("ended by signal: interrupt")
+			s.expect("interrupted after 1 attempt in ")
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestCtrlCEndsTheCountdown(t *testing.T) {
 	s.expect("tideover: attempt 2/3 in ")
 	s.write(ctrlC)
 	s.wantCode(130)
-	s.expect("ended by signal: interrupt")
+	s.expect("interrupted after 1 attempt in ")
 }
 
 func TestCtrlZStopsBothAndForegroundContinuesBoth(t *testing.T) {
@@ -157,7 +157,7 @@ func TestCtrlZDuringACountdownStopsUs(t *testing.T) {
 		return strings.Contains(since, "exec -p") // fg says what it continues
 	})
 	s.write(ctrlC)
-	s.expect("ended by signal: interrupt")
+	s.expect("interrupted after 1 attempt in ")
 	s.wantCode(130) // of the shell, which ends with us
 }
 
@@ -202,7 +202,7 @@ func TestCountdownRewritesItselfAndIsErased(t *testing.T) {
 	if n := strings.Count(screen, "\r\x1b[Ktideover: attempt 2/2 in "); n < 2 {
 		t.Errorf("the countdown was drawn %d times: %q", n, screen)
 	}
-	if !regexp.MustCompile(`in [0-9.]+s\r\x1b\[Kattempt-2\r\n`).MatchString(screen) {
+	if !regexp.MustCompile(`in [0-9.]+s; Ctrl-C ends it\r\x1b\[Kattempt-2\r\n`).MatchString(screen) {
 		t.Errorf("the countdown was not erased before the attempt: %q", screen)
 	}
 	if strings.Contains(strings.ReplaceAll(screen, "in 1.2s\r\n", ""), "s\n") {

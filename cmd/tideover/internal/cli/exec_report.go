@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -63,7 +64,12 @@ func (r *reporter) gaveUp(e retry.Event) {
 	switch err.Reason {
 	case retry.StopAttempts, retry.StopPermanent:
 	case retry.StopCanceled:
-		if stop, ok := errors.AsType[*process.SignalError](err.Cause); ok {
+		stop, ok := errors.AsType[*process.SignalError](err.Cause)
+		if ok && stop.Signal == syscall.SIGINT {
+			r.say("interrupted after %s in %s", tries, short(err.Elapsed))
+			return
+		}
+		if ok {
 			why = stop.Error()
 		}
 	default:
@@ -102,7 +108,7 @@ func (r *reporter) count(e retry.Event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", e.Until)
+	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", "; Ctrl-C ends it", e.Until)
 }
 
 // done ends the countdown.
@@ -132,11 +138,11 @@ func ending(err error) string {
 	f, failed := errors.AsType[*failure](err)
 	switch {
 	case timedOut && t.Total:
-		return "total timeout of " + short(t.Limit) + " reached"
+		return "total timeout of " + short(t.Limit) + " reached" + f.end()
 	case timedOut && failed && f.final != "":
-		return "timed out after " + short(t.Limit) + "; not retried: " + f.final
+		return "timed out after " + short(t.Limit) + f.end() + "; not retried: " + f.final
 	case timedOut:
-		return "timed out after " + short(t.Limit)
+		return "timed out after " + short(t.Limit) + f.end()
 	default:
 		return err.Error()
 	}

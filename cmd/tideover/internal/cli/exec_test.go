@@ -188,7 +188,7 @@ func TestUnknownVerbIsRefused(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, "exce", "--", "true")
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, `unknown command "exce"`)
+	wantIn(t, "stderr", got.stderr, `unknown command "tideover exce"; did you mean "tideover exec"?`)
 }
 
 func TestShortDurations(t *testing.T) {

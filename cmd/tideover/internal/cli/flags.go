@@ -67,14 +67,14 @@ func (c *codes) Set(s string) error {
 		return nil
 	}
 	for part := range strings.SplitSeq(s, ",") {
-		first, last, ok := strings.Cut(part, "-")
+		first, last, ok := strings.Cut(strings.TrimSpace(part), "-")
 		if !ok {
 			last = first
 		}
 		lo, err1 := strconv.ParseUint(first, 10, 8)
 		hi, err2 := strconv.ParseUint(last, 10, 8)
 		if err1 != nil || err2 != nil || lo > hi {
-			return fmt.Errorf("%q is not an exit code or a range of them, such as 1,5-9", part)
+			return fmt.Errorf("%q is not an exit code from 0 to 255 or a range of them, such as 1,5-9", part)
 		}
 		for n := lo; n <= hi; n++ {
 			set[n] = true

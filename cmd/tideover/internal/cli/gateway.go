@@ -36,6 +36,9 @@ gets, and the address of the page: a link with the token in it if that is a
 terminal, otherwise with the name of the file that has the token. The log is on
 standard error.
 
+With server.tls in the file, or --tls-cert and --tls-key, it speaks TLS, and its
+addresses begin with https.
+
 It has a folder for its token, its socket and what it learned (--data), which one
 gateway or serve at a time can use.
 
@@ -89,6 +92,7 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	if err != nil {
 		return err
 	}
+	adoptNetLog(log)
 	src, err := gatewaySource(o, presets, redactor)
 	if err != nil {
 		return err
@@ -97,7 +101,10 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	defer stop()
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Gateway: true, Version: thisBuild().String(), Log: log, Reload: reload,
-		Ready: func(p server.Page) { announceGateway(io, presets, p) },
+		Ready: func(p server.Page) {
+			announceFile(io, src.Path)
+			announceGateway(io, presets, p)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %s", redactor.String(err.Error()))

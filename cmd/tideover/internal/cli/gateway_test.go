@@ -224,6 +224,10 @@ func TestGatewayReloadsUnderLoadAndDrains(t *testing.T) {
 	if p := s.provider("up").Policy; !strings.Contains(p, "attempts=7") {
 		t.Errorf("policy %q after a file that is wrong", p)
 	}
+	o := s.ask("providers")
+	wantIn(t, "providers", o.out, "up")
+	wantIn(t, "stderr", o.stderr, "tideover: the file of the configuration was not taken over at ")
+	wantIn(t, "stderr", o.stderr, "base-url")
 	close(stop)
 	callers.Wait()
 	if served.Load() == 0 {
@@ -410,5 +414,29 @@ notify:
 	}
 	if o := s.ask("events"); !strings.Contains(o.out, "gateway/up") || !strings.Contains(o.out, "gave up") {
 		t.Errorf("events has nothing of the gateway: %s%s", o.out, o.stderr)
+	}
+}
+
+// The verbs find the gateway by the file that it was started with.
+func TestGatewayIsFoundByItsFile(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	dir := shortDir(t)
+	s := gatewayFile(t, fmt.Sprintf("version: 1\nserver: {socket: %s/own.sock}\nproviders: {up: {base-url: %s}}\n", dir, upstream(t, &n, 200)), "WHO=0123456789abcdef0123")
+	for _, flag := range []string{"--config", "-c"} {
+		got := tideover(t, "providers", flag, s.file)
+		wantCode(t, got, 0)
+		wantIn(t, "stdout", got.out, "up ")
+	}
+	write(t, s.file, fmt.Sprintf("version: 1\ngateway: {token: '${env:WHO}'}\nserver: {socket: %s/own.sock}\nproviders: {up: {base-url: %s}}\n", dir, upstream(t, &n, 200)))
+	_ = s.Process.Signal(syscall.SIGHUP)
+	eventually(t, "it is said what is not in effect", func() bool {
+		return strings.Contains(s.out.String(), `msg="configuration loaded" workflows=0 sessions=0 providers=1 except=gateway.token`)
+	})
+	write(t, s.file, "version: 1\n")
+	_ = s.Process.Signal(syscall.SIGHUP)
+	eventually(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	if _, line, _ := strings.Cut(s.out.String(), "the configuration stays as it was"); strings.Contains(line, "config check") {
+		t.Errorf("a hint at a check that finds nothing: %s", line)
 	}
 }

@@ -82,7 +82,7 @@ func TestInitRefuses(t *testing.T) {
 		{"two cases", []string{"workflow", "gateway"}, `"gateway" is another`},
 		{"a file and no file", []string{"all", "--stdout", "--out", "x.yaml"}, "--stdout: it writes no file"},
 		{"to force nothing", []string{"all", "--stdout", "--force"}, "--stdout: it writes no file"},
-		{"a file without a name", []string{"all", "--out", ""}, "--out: which file?"},
+		{"a file without a name", []string{"all", "--out", ""}, "--out: the value is empty"},
 		{"a folder that there is not", []string{"all", "--out", "none/x.yaml"}, "no such file or directory"},
 		{"to replace a folder", []string{"all", "--out", ".", "--force"}, ". is not a regular file"},
 	} {

@@ -10,9 +10,6 @@ import (
 // writeConfig writes a file that only its owner can read, whole or not at all. One
 // that is there stays, unless force is given.
 func writeConfig(path string, text []byte, force bool) error {
-	if path == "" {
-		return errors.New("--out: which file?")
-	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():

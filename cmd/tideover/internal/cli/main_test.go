@@ -289,3 +289,8 @@ func wantIn(t *testing.T, what, text, part string) {
 		t.Errorf("%s = %q, want %q in it", what, text, part)
 	}
 }
+
+func atoi(s string) (n int) {
+	_, _ = fmt.Sscan(s, &n)
+	return n
+}

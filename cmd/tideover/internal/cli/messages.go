@@ -22,10 +22,15 @@ func origin() notify.Place {
 	return notify.Place{Host: host}
 }
 
-// noNotifier says that there is no notifier of the name.
-func noNotifier(cfg *config.Config, name string) string {
+// noNotifier says that there is no notifier of the name in the configuration that the
+// flags lead to.
+func noNotifier(cfg *config.Config, flags configFlags, name string) string {
+	src, err := flags.source(new(secret.Redactor))
+	if err != nil || src.Path == "" {
+		return fmt.Sprintf("there is no notifier %q: no configuration was found; name one with --config", name)
+	}
 	names := slices.Sorted(maps.Keys(cfg.Notifiers))
-	return fmt.Sprintf("there is no notifier %q in the configuration; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
+	return fmt.Sprintf("there is no notifier %q in %s; there are %s", name, visible(src.Path), cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // trail is the audit trail, or nothing.

@@ -36,10 +36,7 @@ func newNIP90Keygen(io Streams) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Args:                  none,
 		ValidArgsFunction:     cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("out") && out == "" {
-				return errors.New("--out: which file?")
-			}
+		RunE: func(*cobra.Command, []string) error {
 			return keygen(r, out)
 		},
 	}

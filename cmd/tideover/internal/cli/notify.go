@@ -99,7 +99,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 	}
 	n := cfg.Notifiers[name]
 	if n == nil {
-		return fmt.Errorf("notify test: %s", noNotifier(cfg, name))
+		return fmt.Errorf("notify test: %s", noNotifier(cfg, o.source, name))
 	}
 	t, err := newTeller(cfg, n)
 	if err != nil {

@@ -77,7 +77,11 @@ func TestExecNotify(t *testing.T) {
 	}
 	got := run("--notify", "fone", "--", "touch", filepath.Join(t.TempDir(), "ran"))
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "fone"`)
+	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "fone" in `)
+	wantIn(t, "stderr", got.stderr, "; there are hook")
+	got = tideover(t, "exec", "--notify", "hook", "--", "true")
+	wantCode(t, got, 125)
+	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "hook": no configuration was found; name one with --config`)
 
 	server.Close() // now nobody is there
 	got = run("--notify", "hook", "--", "sh", "-c", "exit 7")

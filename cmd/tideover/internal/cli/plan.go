@@ -154,9 +154,6 @@ func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	if given("retries") && (o.list < 1 || o.list > plan.MaxList) {
 		return fmt.Errorf("--retries: %d is not between 1 and %d", o.list, plan.MaxList)
 	}
-	if given("svg") && o.svg == "" {
-		return errors.New("--svg: no file is named; - is standard output")
-	}
 	if _, preset := retry.Preset(o.svg); preset && len(args) == 0 {
 		return fmt.Errorf("--svg: %q is a policy; name the file first, as in --svg plan.svg %s", o.svg, o.svg)
 	}

@@ -200,7 +200,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"plain characters in JSON", []string{"http", "--json", "--ascii"}, "--ascii"},
 		{"plain characters in a drawing", []string{"http", "--svg", "-", "--ascii"}, "--ascii"},
 		{"a scale in JSON", []string{"http", "--json", "--log"}, "--log"},
-		{"a drawing without a name", []string{"http", "--svg", ""}, "--svg: no file is named"},
+		{"a drawing without a name", []string{"http", "--svg", ""}, "--svg: the value is empty"},
 		{"a drawing that can't be written", []string{"http", "--svg", filepath.Join(dir, "none", "x")}, "none/x: no such file or directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

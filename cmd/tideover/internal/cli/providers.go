@@ -41,14 +41,14 @@ func newProviders(io Streams) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "providers [flags] [NAME]", Short: "Look at the providers of the gateway, and tell them what to do", Long: providersLong, Example: providersExample,
-		Args: atMostOne("provider"), ValidArgsFunction: o.completeNames,
+		Args: nameOrVerb, ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
 			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
 				if watch {
-					return o.watch(ctx, c, name)
+					return noVerb(cmd, o.watch(ctx, c, name))
 				}
-				return o.list(ctx, c, name)
+				return noVerb(cmd, o.list(ctx, c, name))
 			})
 		},
 	}
@@ -59,6 +59,22 @@ func newProviders(io Streams) *cobra.Command {
 		cmd.AddCommand(v.command(io))
 	}
 	return cmd
+}
+
+// noVerb adds to the error of a provider that there is not that it is no verb either.
+func noVerb(cmd *cobra.Command, err error) error {
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotFound {
+		p.Hint += "; as a verb it would be one of " + strings.Join(verbsOf(cmd), ", ")
+	}
+	return err
+}
+
+// nameOrVerb wants the name of a provider or nothing: verbs are commands of their own.
+func nameOrVerb(cmd *cobra.Command, args []string) error {
+	if err := atMostOne("provider")(cmd, args); err != nil {
+		return fmt.Errorf("%w; and %q is none of the verbs %s", err, args[0], strings.Join(verbsOf(cmd), ", "))
+	}
+	return nil
 }
 
 // atMostOne wants one argument or none.
@@ -101,12 +117,14 @@ func providerVerbs() []providerVerb {
 		{
 			gateway.Open, "Let nobody pass to a provider",
 			`Lets nobody pass to a provider until it is closed or reset: its requests go to its
-fallback, or are refused.`,
+fallback, or are refused. The words are those of a circuit breaker: open, nobody
+passes; closed, everybody does.`,
 		},
 		{
-			gateway.Close, "Have a provider count as up whatever happens",
-			`Has a provider count as up whatever happens, until it is opened or reset: no failure
-keeps requests from it.`,
+			gateway.Close, "Let everybody pass to a provider, whatever happens",
+			`Lets everybody pass to a provider until it is opened or reset: it counts as up
+whatever happens, and no failure keeps requests from it. The words are those of a
+circuit breaker: open, nobody passes; closed, everybody does.`,
 		},
 		{
 			gateway.Reset, "Have a provider go by its rules again",
@@ -160,7 +178,7 @@ func (o *providersOptions) completeNames(_ *cobra.Command, args []string, prefix
 	}
 	return o.offer(func(ctx context.Context, c *api.Client) (names []cobra.Completion) {
 		all, _ := c.Providers(ctx)
-		for _, st := range all {
+		for _, st := range all.Providers {
 			if strings.HasPrefix(st.Name, prefix) {
 				names = append(names, cobra.CompletionWithDesc(visible(st.Name), visible(st.State)))
 			}

@@ -14,12 +14,12 @@ import (
 )
 
 // get returns all providers, or the one of the name.
-func (o *providersOptions) get(ctx context.Context, c *api.Client, name string) ([]gateway.Status, error) {
+func (o *providersOptions) get(ctx context.Context, c *api.Client, name string) (api.ProviderList, error) {
 	if name == "" {
 		return c.Providers(ctx)
 	}
 	st, err := c.Provider(ctx, name)
-	return []gateway.Status{st}, err
+	return api.ProviderList{Providers: []gateway.Status{st}}, err
 }
 
 func (o *providersOptions) list(ctx context.Context, c *api.Client, name string) error {
@@ -28,16 +28,19 @@ func (o *providersOptions) list(ctx context.Context, c *api.Client, name string)
 		return err
 	}
 	if o.json {
-		return o.printJSON(map[string]any{"providers": all})
+		return o.printJSON(all)
 	}
 	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderProviders(all, &s), "\n"))
+	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderProviders(all.Providers, &s), "\n"))
+	if text := notTaken(&all.Config, &s); text != "" {
+		o.warn("%s", text)
+	}
 	return err
 }
 
 // providerColours are of the 16 that every terminal has.
 var providerColours = map[string]string{
-	gateway.Up: "32", gateway.Throttled: "33", gateway.Recovering: "36", gateway.Probing: "36", gateway.Down: "31", gateway.Opened: "35", gateway.Draining: "35",
+	gateway.Up: "32", gateway.Throttled: "33", gateway.Refused: "33", gateway.Recovering: "36", gateway.Probing: "36", gateway.Down: "31", gateway.Opened: "35", gateway.Draining: "35",
 }
 
 const noProviders = "no providers: add some under providers: in the configuration; docs/gateway.md"
@@ -90,9 +93,6 @@ func comingUp(st *gateway.Status, s *screen) string {
 	}
 	if st.State != gateway.Throttled {
 		return ""
-	}
-	if api.ProviderRefused(st) {
-		return "keys refused"
 	}
 	var first *time.Time
 	for i := range st.Keys {
@@ -147,7 +147,7 @@ func (o *providersOptions) watch(ctx context.Context, c *api.Client, name string
 		if _, away := errors.AsType[*api.UnreachableError](err); err != nil && (first || !away) {
 			return err
 		}
-		if err := w.show(all, noGateway(err)); err != nil {
+		if err := w.show(all.Providers, noGateway(err)); err != nil {
 			return err
 		}
 		select {

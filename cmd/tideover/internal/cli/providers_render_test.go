@@ -48,7 +48,7 @@ func exampleProviders() []gateway.Status {
 			Keys: []gateway.KeyInfo{{Name: "1", CoolUntil: later(70 * time.Second)}, {Name: "2", CoolUntil: later(12 * time.Second)}, {Name: "3"}},
 		},
 		{
-			Name: "unpaid", Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Throttled, Why: "its keys were refused (402)",
+			Name: "unpaid", Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Refused, Why: "its keys were refused (402)",
 			Breaker: "closed", Keys: []gateway.KeyInfo{{Name: "1", CoolUntil: later(70 * time.Second), Refused: true, Reason: "402"}},
 		},
 		{Name: "slow", Breaker: "open", State: gateway.Probing, Recovery: &gateway.Recovery{Next: later(-time.Second)}, TTFB: 14.2},

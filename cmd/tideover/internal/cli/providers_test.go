@@ -6,8 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,6 +201,9 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		{"no name", []string{"open"}, codeOwn, "open: which provider?"},
 		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "one provider at a time"},
 		{"two names to list", []string{"openai", "internal"}, codeOwn, "one provider at a time"},
+		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is none of the verbs close, drain, open, reset, show`},
+		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; there are openai, internal; as a verb it would be one of close, drain`},
+		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both say where the server is"},
 		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},
 		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name another with --server"},
 		{"over TCP without a token", []string{"--server", p.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
@@ -220,7 +226,7 @@ func TestWithoutProviders(t *testing.T) {
 	if got := p.want(); got != "no providers: add some under providers: in the configuration; docs/gateway.md\n" {
 		t.Errorf("providers: %q", got)
 	}
-	if got := p.want("--json"); got != `{"providers":[]}`+"\n" {
+	if got := p.want("--json"); got != `{"providers":[],"config":{}}`+"\n" {
 		t.Errorf("providers --json: %q", got)
 	}
 	got := p.verb("show", "openai")
@@ -245,7 +251,20 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 		cmd, _ := command(t, verb)
 		got := finish(t, p.env(cmd))
 		wantCode(t, got, codeOwn)
-		wantIn(t, "stderr", got.stderr, "there is no engine here")
+		wantIn(t, "stderr", got.stderr, "there is no engine here; this is a gateway alone, which has providers: tideover providers, and audit.jsonl")
+	}
+}
+
+// Somebody else's server is not taken for one without providers, runs or anything.
+func TestAServerThatIsNotTideover(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"hello":"world"}`) }))
+	defer other.Close()
+	for _, verb := range []string{"providers", "runs", "status", "workflows", "health"} {
+		got := tideover(t, verb, "--server", other.URL)
+		if got.code == 0 || got.out != "" || !strings.Contains(got.stderr, other.URL+" answers 200 OK, and does not look like tideover") {
+			t.Errorf("%s: %+v", verb, got)
+		}
 	}
 }
 

@@ -36,10 +36,11 @@ Exit codes:
   128+n  signal n told us to end; the run goes on`
 
 const remoteServer = `
-The server is found by --server, by $TIDEOVER_SERVER, by the configuration that
-serve would use here, or at its default place, tideover/tideover.sock in
+The server is found by --server, by --config, by $TIDEOVER_SERVER, by the
+configuration that serve would use here, or at its default place, tideover/tideover.sock in
 $XDG_STATE_HOME or ~/.local/state. One that is asked over TCP wants
-$TIDEOVER_TOKEN.`
+$TIDEOVER_TOKEN. $TIDEOVER_CA is a file with the certificate of the authority of
+one that speaks TLS, if this machine does not know it.`
 
 // codedError ends the program with a code of its own, and does not lead to the
 // help: nothing was wrong with the command line.
@@ -55,6 +56,7 @@ func (e *codedError) Unwrap() error { return e.err }
 type remote struct {
 	io     Streams
 	server string
+	config string // the server's, which says where it is
 	json   bool
 }
 
@@ -64,8 +66,10 @@ func (r *remote) command(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket or http://127.0.0.1:7878")
+	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which says where it is")
 	f.BoolVar(&r.json, "json", false, "print JSON")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(run(cmd, args)) }
 	}
@@ -129,8 +133,11 @@ func (r *remote) dialTo(target api.Target) (*api.Client, error) {
 // be read is an error: what is meant for its server must not go to another.
 func (r *remote) target() (api.Target, error) {
 	server := r.server
-	if server == "" && os.Getenv(api.ServerVar) == "" {
-		socket, _, err := whereabouts()
+	if server != "" && r.config != "" {
+		return api.Target{}, errors.New("--server and --config both say where the server is; give one of them")
+	}
+	if server == "" && (r.config != "" || os.Getenv(api.ServerVar) == "") {
+		socket, _, err := whereabouts(r.config)
 		if err != nil {
 			return api.Target{}, err
 		}
@@ -141,11 +148,11 @@ func (r *remote) target() (api.Target, error) {
 	return api.TargetOf(server, os.Getenv)
 }
 
-// whereabouts returns where a server with the configuration that is found here has
-// its socket and its data. Nothing else of it has to be right. They are empty if
+// whereabouts returns where a server with the configuration that is named, or found
+// here, has its socket and its data. Nothing else of it has to be right. They are empty if
 // there is neither a file nor a home.
-func whereabouts() (socket, data string, err error) {
-	src, err := (&configFlags{}).source(new(secret.Redactor))
+func whereabouts(file string) (socket, data string, err error) {
+	src, err := (&configFlags{path: file}).source(new(secret.Redactor))
 	if err != nil {
 		return "", "", &unlocatedError{err}
 	}

@@ -125,13 +125,14 @@ func TestHowTheRestLooks(t *testing.T) {
 	text := [][]string{
 		renderStatus(api.Status{
 			Version: "v1.2.3", Uptime: 93784, Running: 3, Timers: 12, Stuck: 1, ViewBehind: 4, Next: later(12 * time.Second), NeedsHandler: map[string]int{"go:order/pack": 2},
+			Config:   api.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
 			Troubles: []engine.Trouble{{What: "can't store what happens", Since: at(-time.Minute), Error: "disk full\x1b[2J"}},
 			Workflows: []api.WorkflowCounts{
 				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: api.Totals{Succeeded: 4711, Failures: 99}},
 				{Name: "nightly", States: map[string]int{}, Totals: api.Totals{Succeeded: 1}},
 			},
 		}, &s),
-		renderStatus(api.Status{Version: "v1.2.3"}, &s),
+		renderStatus(api.Status{Version: "v1.2.3", Config: api.ConfigFile{Read: at(-time.Hour)}}, &s),
 		renderStatus(api.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
 		renderWorkflows([]api.Workflow{
 			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []api.Step{

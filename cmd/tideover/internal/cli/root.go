@@ -57,10 +57,10 @@ func Run(args []string, io Streams) Exit {
 		return Exit{Code: c.code}
 	}
 	see := cmd.CommandPath() + " --help"
-	if strings.Contains(err.Error(), "policy") {
+	if text := err.Error(); strings.Contains(text, "--policy: ") || strings.Contains(text, `policy "`) {
 		see = "tideover help policy"
 	}
-	fmt.Fprintf(io.Err, "tideover: %v\nSee '%s'.\n", err, see)
+	fmt.Fprintf(io.Err, "tideover: %s\nSee '%s'.\n", visibleLines(err.Error()), see)
 	return Exit{Code: codeOwn}
 }
 
@@ -84,5 +84,7 @@ they succeed or it is pointless to go on.`,
 	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newWake(io), newDead(io), newEvents(io),
 		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan())
 	root.AddCommand(newChaos(io), newSim(io), newNIP90(io), newInit(io))
+	understand(root)
+	groupVerbs(root)
 	return root
 }

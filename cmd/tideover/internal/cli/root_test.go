@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,11 @@ func TestPolicyErrorsLeadToTheHelpOnPolicies(t *testing.T) {
 		wantCode(t, got, codeOwn)
 		wantIn(t, "stderr", got.stderr, "See 'tideover help policy'.")
 	}
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	write(t, file, "version: 1\nproviders: {openai: {polcy: http}}\n")
+	got := tideover(t, "config", "check", file)
+	wantCode(t, got, codeOwn)
+	wantIn(t, "stderr", got.stderr, "See 'tideover config check --help'.") // it is a key that is wrong
 	for _, part := range []string{"exponential(D[..CAP])", "total-timeout", "http-conservative"} {
 		wantIn(t, "help policy", help.out, part)
 	}

@@ -180,6 +180,9 @@ func (o *runOptions) run(ctx context.Context, c *api.Client, start api.Start) er
 	if run.Existing {
 		o.warn("the key %q is known; this is its run", start.Key)
 	}
+	if !start.At.IsZero() && start.At.Before(time.Now()) && !run.Existing {
+		o.warn("%s is over, so the run starts at once", start.At.Local().Format(time.RFC3339))
+	}
 	if !o.wait && !o.follow {
 		if o.json {
 			return o.printJSON(run)

@@ -154,19 +154,36 @@ func (o *runsOptions) list(ctx context.Context, c *api.Client, f api.Filter) err
 const shortID = 14
 
 // renderRuns returns a page of runs as lines.
+const (
+	keyColumn  = 3   // after the workflow
+	wideEnough = 100 // columns of a terminal that has room for keys
+	longestKey = 24  // of a key in a list; 'tideover show' has the rest
+)
+
 func renderRuns(page *engine.Page, s *screen) []string {
 	if len(page.Runs) == 0 {
 		return []string{"no runs"}
 	}
+	// On a narrow terminal the error matters more.
+	keyed := (s.width == 0 || s.width >= wideEnough) && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
 	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "TRIES", "AGE", "NEXT", "ERROR"}}
+	if keyed {
+		t.heads = slices.Insert(t.heads, keyColumn, "KEY")
+	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
 		id := r.ID
 		if s.terminal {
 			id = id[:min(len(id), shortID)]
 		}
-		t.add(plain(id), stateCell(r.State), plain(r.Workflow), plain(r.Step), plain(strconv.Itoa(r.Attempts)),
-			plain(s.ago(r.Created)), cell{s.until(r.Next), "33"}, cell{firstLine(r.Error), "2"})
+		row := []cell{
+			plain(id), stateCell(r.State), plain(r.Workflow), plain(r.Step), plain(strconv.Itoa(r.Attempts)),
+			plain(s.ago(r.Created)), {s.until(r.Next), "33"}, {firstLine(r.Error), "2"},
+		}
+		if keyed {
+			row = slices.Insert(row, keyColumn, plain(cut(r.Key, longestKey)))
+		}
+		t.add(row...)
 	}
 	lines := t.render(s)
 	if page.Next != "" {

@@ -35,7 +35,8 @@ one had goes on at the others when it ends. Servers of NATS that are not there y
 are waited for. See docs/cluster.md, "tideover doctor" and "tideover cluster".
 
 The API is on a socket in that folder, for this user only, and on a loopback
-address for whoever has the token. The page's address is printed at the start, on
+address for whoever has the token, with TLS if server.tls has a certificate, which
+may be renewed while it is used. The page's address is printed at the start, on
 standard output: a link with the token in it if that is a terminal. Otherwise it
 may end up in somebody's log, and says in which file the token is. The log is on
 standard error.
@@ -73,6 +74,8 @@ type configFlags struct {
 	listen string
 	data   string
 	socket string
+	cert   string
+	key    string
 	nats   string
 }
 
@@ -81,7 +84,11 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` of the API and the page (default 127.0.0.1:7878)")
 	cmd.Flags().StringVar(&f.data, "data", "", "`folder` that keeps the state")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the socket of the API")
+	cmd.Flags().StringVar(&f.cert, "tls-cert", "", "`file` with the certificate with which TLS is spoken at that address")
+	cmd.Flags().StringVar(&f.key, "tls-key", "", "`file` with its key")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	_ = cmd.MarkFlagFilename("tls-cert", "pem", "crt")
+	_ = cmd.MarkFlagFilename("tls-key", "pem", "key")
 	_ = cmd.MarkFlagDirname("data")
 }
 
@@ -93,7 +100,9 @@ func (f *configFlags) addCluster(cmd *cobra.Command) {
 // source returns where the configuration comes from. It may come from nowhere.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	src := config.Source{Path: f.path, Flags: map[string]string{}, Redactor: redactor}
-	for key, value := range map[string]string{"listen": f.listen, "data": f.data, "socket": f.socket, "engine.nats": f.nats} {
+	for key, value := range map[string]string{
+		"listen": f.listen, "data": f.data, "socket": f.socket, "tls-cert": f.cert, "tls-key": f.key, "engine.nats": f.nats,
+	} {
 		if value != "" {
 			src.Flags[key] = value
 		}
@@ -158,6 +167,7 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	adoptNetLog(log)
 	src, err := o.source.source(redactor)
 	if err != nil {
 		return err
@@ -172,13 +182,20 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 			return err
 		}
 	} else if src.Path == "" {
-		return errors.New("serve: there is no configuration: name one with --config, or see it work with --demo")
+		return errors.New("serve: there is no configuration: name one with --config, write one with 'tideover init', or see it work with --demo")
 	}
 	ctx, hurry, reload, stop := serveSignals(ctx, log)
 	defer stop()
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Version: thisBuild().String(), Log: log, Reload: reload,
-		Ready: func(p server.Page) { announce(io, o, p) },
+		Ready: func(p server.Page) {
+			announceFile(io, src.Path)
+			announce(io, o, p)
+			if o.demo {
+				socket := cmp.Or(src.Flags["socket"], filepath.Join(src.Flags["data"], "tideover.sock"))
+				fmt.Fprintf(io.Out, "tideover: for the verbs, in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(shellWord(socket)))
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("serve: %s", redactor.String(err.Error()))
@@ -186,11 +203,18 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	return nil
 }
 
+// announceFile says which configuration is in use, if it is one that was found.
+func announceFile(io Streams, path string) {
+	if path != "" {
+		fmt.Fprintf(io.Out, "tideover: the configuration is %s\n", visible(path))
+	}
+}
+
 // announce says where the page is. The link has the token in it, unless it would
 // end up in somebody's log.
 func announce(io Streams, o *serveOptions, p server.Page) {
 	if o.demo {
-		fmt.Fprintln(io.Out, "tideover: the demo runs; nothing of it is kept.")
+		fmt.Fprintln(io.Out, "tideover: the demo runs; nothing of it is kept, and its failures are staged.")
 	}
 	if !o.demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
@@ -200,6 +224,7 @@ func announce(io Streams, o *serveOptions, p server.Page) {
 	fmt.Fprintln(io.Out, "tideover: Ctrl-C ends it.")
 }
 
+// newLogger returns the log of a process that serves.
 func newLogger(io Streams, o *serveOptions, redactor *secret.Redactor) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(o.level, "info"))); err != nil {

@@ -23,7 +23,9 @@ func demonstrate(src *config.Source, dir string) (err error) {
 	if src.Flags["data"] == "" {
 		src.Flags["data"] = filepath.Join(dir, "data")
 	}
-	// A cluster that a variable names is not about the demo.
-	src.Environ = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TIDEOVER_ENGINE_") })
+	// A cluster and a certificate that variables name are not about the demo.
+	src.Environ = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "TIDEOVER_ENGINE_") || strings.HasPrefix(v, "TIDEOVER_SERVER_TLS_")
+	})
 	return nil
 }

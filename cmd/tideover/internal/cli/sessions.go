@@ -85,6 +85,8 @@ type sessionVerb struct {
 
 	flags func(*cobra.Command)
 	do    func(ctx context.Context, c *api.Client, name string) (session.Status, error)
+
+	ending func() string // what a command that runs is told to end for; nil for nothing
 }
 
 func sessionVerbs() []sessionVerb {
@@ -139,6 +141,12 @@ that runs is told to end; the session goes on from there.`,
 		do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
 			return c.PauseSession(ctx, name, api.SessionPause{Until: until.at})
 		},
+		ending: func() string {
+			if until.at.IsZero() {
+				return "paused"
+			}
+			return "paused until " + until.at.Local().Format("Mon 15:04")
+		},
 	}
 }
 
@@ -159,6 +167,12 @@ With --tonight it only does nothing until the end of its quiet hours, or until
 		do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
 			return c.StopSession(ctx, name, tonight)
 		},
+		ending: func() string {
+			if tonight {
+				return "paused until the morning"
+			}
+			return "stopped"
+		},
 	}
 }
 
@@ -177,7 +191,11 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.tell(p.locate(st))
+				ending := ""
+				if v.ending != nil {
+					ending = v.ending()
+				}
+				return o.tell(p.locate(st), ending)
 			})
 		},
 	}
@@ -188,14 +206,17 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 	return cmd
 }
 
-// tell prints where a session is after it was told something.
-func (o *sessionsOptions) tell(s located) error {
+// tell prints where a session is after it was told something. The ending is what
+// follows when a command that runs has ended, as it was told to.
+func (o *sessionsOptions) tell(s located, ending string) error {
 	if o.json {
 		return o.printJSON(s)
 	}
 	sc := screenOf(o.io.Out)
 	text := s.Name + " " + s.State
-	if s.Next != nil {
+	if s.State == "running" && ending != "" {
+		text = s.Name + ": its command is told to end; it is " + ending + ", by " + whoami()
+	} else if s.Next != nil {
 		text += " until " + sc.stamp(*s.Next) + " (" + sc.until(s.Next) + ")"
 	}
 	return o.say("%s", text)

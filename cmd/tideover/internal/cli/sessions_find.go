@@ -39,6 +39,7 @@ type place struct {
 	client   *api.Client
 	patience time.Duration
 	instead  error // why it is not where the configuration says; nil if it is
+	away     bool  // nobody is there
 }
 
 // located is a session, and where it is kept.
@@ -51,13 +52,13 @@ type located struct {
 }
 
 // watchFolders returns the folders in which each watch has one with its socket: at
-// the default place, and where the configuration that is found here says. That it
+// the default place, and where the configuration that is named, or found here, says. That it
 // can't be read is said with the places.
-func watchFolders() (list []string) {
+func watchFolders(file string) (list []string) {
 	if socket, err := api.DefaultSocket(os.Getenv); err == nil {
 		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
 	}
-	if _, data, err := whereabouts(); err == nil && data != "" {
+	if _, data, err := whereabouts(file); err == nil && data != "" {
 		list = append(list, filepath.Join(data, "watch"))
 	}
 	slices.Sort(list)
@@ -87,7 +88,7 @@ func watchSockets(folders []string) (list []string) {
 func (o *sessionsOptions) places() ([]*place, error) {
 	var wrong error
 	if o.server == "" {
-		_, _, wrong = whereabouts()
+		_, _, wrong = whereabouts(o.config)
 	}
 	c, err := o.dial()
 	if _, lost := errors.AsType[*unlocatedError](err); lost {
@@ -99,8 +100,8 @@ func (o *sessionsOptions) places() ([]*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []*place{{inServe, c, servePatience, wrong}}
-	for _, path := range watchSockets(watchFolders()) {
+	list := []*place{{inServe, c, servePatience, wrong, false}}
+	for _, path := range watchSockets(watchFolders(o.config)) {
 		if path == c.Where() {
 			list[0].kind = inWatch
 		}
@@ -111,7 +112,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &place{inWatch, w, watchPatience, nil})
+		list = append(list, &place{inWatch, w, watchPatience, nil, false})
 	}
 	return list, nil
 }
@@ -156,7 +157,7 @@ func (p *place) note(err error) string {
 // none.
 func gone(err error) bool {
 	_, unreachable := errors.AsType[*api.UnreachableError](err)
-	return unreachable && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist))
+	return unreachable && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
 }
 
 // survey asks all places at once. Where nobody is any more there are no sessions;
@@ -175,7 +176,8 @@ func survey(ctx context.Context, places []*place) (found []located, notes []stri
 		if p.instead != nil {
 			notes = append(notes, p.instead.Error())
 		}
-		if errs[i] != nil && !gone(errs[i]) {
+		p.away = gone(errs[i]) || i == 0 && gone(err)
+		if errs[i] != nil && !p.away {
 			notes = append(notes, p.note(errs[i]))
 		}
 		found = append(found, lists[i]...)
@@ -220,6 +222,10 @@ func (o *sessionsOptions) find(ctx context.Context, places []*place, name string
 	case 1:
 		return kept, nil
 	case 0:
+		for _, s := range idleSessions(ctx, watchFolders(o.config), all) {
+			names = append(names, s.Name)
+		}
+		slices.Sort(names)
 		return nil, unknownSession(name, slices.Compact(names))
 	}
 	return nil, &api.Problem{
@@ -230,7 +236,11 @@ func (o *sessionsOptions) find(ctx context.Context, places []*place, name string
 
 func unknownSession(name string, known []string) error {
 	p := &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("%v: %q", session.ErrUnknown, name), Hint: "there are none"}
-	if len(known) > 0 {
+	switch len(known) {
+	case 0:
+	case 1:
+		p.Hint = "there is " + known[0]
+	default:
 		p.Hint = "there are " + strings.Join(known, ", ")
 	}
 	return p

@@ -26,15 +26,14 @@ const notWatched = "not-watched"
 
 // The files that a watch leaves in its folder.
 const (
-	aboutFile = watch.About
+	aboutFile = watch.AboutFile
 	trailFile = "audit.jsonl"
 )
 
 // idle is a session whose watch does not run. What is known of it is in its folder.
 type idle struct {
 	located
-	Command []string `json:"command,omitempty"`
-	Dir     string   `json:"dir,omitempty"`
+	watch.About
 
 	folder string
 }
@@ -79,11 +78,7 @@ func readIdle(folder string) (s idle, ok bool) {
 	s.Name, s.State = filepath.Base(folder), notWatched
 	if text, err := os.ReadFile(filepath.Join(folder, aboutFile)); err == nil {
 		ok = true
-		about := struct {
-			Command *[]string
-			Dir     *string
-		}{&s.Command, &s.Dir}
-		_ = json.Unmarshal(text, &about) // what can't be read is not shown
+		_ = json.Unmarshal(text, &s.About) // what can't be read is not shown
 	}
 	if f, err := os.Open(filepath.Join(folder, trailFile)); err == nil {
 		ok = true
@@ -157,16 +152,20 @@ func (s *idle) end(state string, e *trailEvent) {
 
 // goOn returns how the session is watched again.
 func (s *idle) goOn() string {
-	if len(s.Command) == 0 {
-		return "tideover watch --name " + shellWord(s.Name) + " -- COMMAND"
-	}
-	words := make([]string, len(s.Command))
-	for i, w := range s.Command {
+	words := append([]string{"tideover", "watch", "--name", s.Name}, s.Flags...)
+	words = append(words, "--")
+	for i, w := range words {
 		words[i] = shellWord(w)
 	}
-	text := "tideover watch --name " + shellWord(s.Name) + " -- " + strings.Join(words, " ")
-	if s.Dir != "" {
-		text = "cd " + shellWord(s.Dir) + " && " + text
+	for _, w := range s.Command {
+		words = append(words, shellWord(w))
+	}
+	if len(s.Command) == 0 {
+		words = append(words, "COMMAND")
+	}
+	text := strings.Join(words, " ")
+	if from := cmp.Or(s.From, s.Dir); from != "" {
+		text = "cd " + shellWord(from) + " && " + text
 	}
 	return text
 }
@@ -189,13 +188,16 @@ func (o *sessionsOptions) everything(ctx context.Context, places []*place) (all 
 	if o.server != "" {
 		return all, nil, notes, err
 	}
+	if places[0].away && o.serveWasHere() {
+		notes = append(notes, "no serve at "+places[0].client.Where()+": its sessions are not listed")
+	}
 	if gone(err) && os.Getenv(api.ServerVar) == "" {
 		err = nil
 	}
 	if err != nil {
 		return all, nil, notes, err
 	}
-	unwatched = idleSessions(ctx, watchFolders(), all)
+	unwatched = idleSessions(ctx, watchFolders(o.config), all)
 	for i := range unwatched {
 		all = append(all, unwatched[i].located)
 	}
@@ -205,17 +207,30 @@ func (o *sessionsOptions) everything(ctx context.Context, places []*place) (all 
 	return all, unwatched, notes, nil
 }
 
+// serveWasHere reports whether a server has ever kept something where one would be.
+func (o *sessionsOptions) serveWasHere() bool {
+	_, data, err := whereabouts(o.config)
+	if err != nil || data == "" {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(data, "log.db"))
+	return err == nil
+}
+
+// overWords are how the states of sessions that are over are told.
+var overWords = map[string]string{"gave-up": "gave up", "completed": "was completed", "stopped": "was stopped"}
+
 // keeper is find, which knows of sessions that nobody watches.
 func (o *sessionsOptions) keeper(ctx context.Context, places []*place, name string) (*place, error) {
 	p, err := o.find(ctx, places, name)
 	if err == nil || o.server != "" {
 		return p, err
 	}
-	if s, ok := idleNamed(ctx, name); ok {
+	if s, ok := o.idleNamed(ctx, name); ok {
 		problem := &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("session %s is not watched", name)}
 		problem.Hint = "it goes on with: " + s.goOn()
 		if s.State != notWatched {
-			problem.Message = fmt.Sprintf("session %s is %s, and not watched", name, s.State)
+			problem.Message = fmt.Sprintf("session %s %s, and is not watched", name, cmp.Or(overWords[s.State], "is "+s.State))
 			problem.Hint = "it begins anew with: " + s.goOn()
 		}
 		return nil, problem
@@ -224,8 +239,8 @@ func (o *sessionsOptions) keeper(ctx context.Context, places []*place, name stri
 }
 
 // idleNamed returns the session of the name that nobody watches.
-func idleNamed(ctx context.Context, name string) (idle, bool) {
-	for _, s := range idleSessions(ctx, watchFolders(), nil) {
+func (o *sessionsOptions) idleNamed(ctx context.Context, name string) (idle, bool) {
+	for _, s := range idleSessions(ctx, watchFolders(o.config), nil) {
 		if s.Name == name {
 			return s, true
 		}
@@ -251,7 +266,7 @@ func renderIdle(st *idle, s *screen) string {
 	p.fact("set by", setBy(st.WaitBy))
 	p.fact("because", st.WaitFor)
 	p.fact("gave up", st.Reason)
-	p.fact("error", st.Error)
+	p.fact("error", other(st.Error, st.WaitFor))
 	p.fact("ended", p.moment(st.Ended))
 	p.fact("run", st.Run)
 	if st.State == notWatched {

@@ -40,7 +40,7 @@ func completeIdle(_ *cobra.Command, args []string, _ string) (names []cobra.Comp
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	if len(args) == 0 {
-		for _, s := range idleSessions(ctx, watchFolders(), nil) {
+		for _, s := range idleSessions(ctx, watchFolders(""), nil) {
 			names = append(names, cobra.CompletionWithDesc(visible(s.Name), visible(s.State)))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 const sessionsShowLong = `Shows a session: where it is, until when it waits and who says so, what it has spent,
-why its last command stopped and by which line of output that was told, and the
-last lines of its output.
+why its last command stopped and by which line of output that was told, and of one
+that serve keeps the last lines of its output.
 
 RUN in it is the run of the engine that has the whole history; of a session that
 serve keeps, 'tideover show RUN' prints it.`
@@ -42,7 +42,7 @@ func newSessionsShow(io Streams) *cobra.Command {
 func (o *sessionsOptions) show(ctx context.Context, places []*place, name string, lines int) error {
 	p, err := o.keeper(ctx, places, name)
 	if err != nil {
-		if st, ok := idleNamed(ctx, name); ok && o.server == "" {
+		if st, ok := o.idleNamed(ctx, name); ok && o.server == "" {
 			return o.showIdle(&st)
 		}
 		return err
@@ -79,7 +79,7 @@ func renderSession(st located, s *screen) string {
 	}
 	p.fact("because", st.WaitFor)
 	p.fact("gave up", st.Reason)
-	p.fact("error", st.Error)
+	p.fact("error", other(st.Error, st.WaitFor))
 	p.fact("windows", outOf(st.Windows, st.MaxWindows))
 	p.fact("attempts", outOf(st.Spent, st.MaxAttempts))
 	p.fact("commands", fmt.Sprintf("%d, of which %d resumed", st.Commands, st.Resumes))
@@ -97,6 +97,14 @@ func renderSession(st located, s *screen) string {
 	}
 	p.output(&st.Status)
 	return p.String()
+}
+
+// other returns the text, unless it was said already.
+func other(text, said string) string {
+	if text == said {
+		return ""
+	}
+	return text
 }
 
 // setBy says who set a wait.

@@ -235,7 +235,7 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; there are night`},
+		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; there is night`},
 		{"one that is hostile", []string{"stop", "x\x1b[2J"}, codeNoRun, `no such session: "x\x1b[2J"`},
 		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.serveSocket()}, codeNoRun, "no such session"},
 		{"no name", []string{"stop"}, codeOwn, "stop: which session?"},

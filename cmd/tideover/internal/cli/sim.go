@@ -194,9 +194,6 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range []string{"svg", "html"} {
 		file := cmd.Flag(name).Value.String()
-		if given(name) && file == "" {
-			return fmt.Errorf("--%s: no file is named", name)
-		}
 		if _, err := os.Stat(filepath.Dir(file)); err != nil { // rather than after the run
 			return fmt.Errorf("--%s: %w", name, err)
 		}

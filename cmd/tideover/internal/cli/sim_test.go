@@ -260,7 +260,7 @@ func TestSimRefuses(t *testing.T) {
 		{"two outputs", []string{"herd", "--json", "--svg", "-"}, 125, []string{"both want standard output"}},
 		{"plain characters of nothing", []string{"herd", "--json", "--ascii"}, 125, []string{"--ascii is for the table"}},
 		{"a page on standard output", []string{"herd", "--html", "-"}, 125, []string{"--html"}},
-		{"no name for a file", []string{"herd", "--svg", ""}, 125, []string{"--svg: no file is named"}},
+		{"no name for a file", []string{"herd", "--svg", ""}, 125, []string{"--svg: the value is empty"}},
 		{"seeds of nothing", []string{"herd", "--show", "--seeds", "3"}, 125, []string{"--seeds has no effect with --show"}},
 		{"no such flag", []string{"herd", "--nope"}, 125, []string{"unknown flag"}},
 	} {

@@ -47,7 +47,7 @@ func newStatus(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "status [flags]",
 		Short:   "Show how the server is",
-		Long:    "Shows how the server is: where its runs are, what it waits for, and what keeps it\nfrom working.",
+		Long:    "Shows how the server is: where its runs are, what it waits for, what keeps it from\nworking, and why its file was not taken over, if it was not.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
 	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) {
 		st, err := c.Status(ctx)
@@ -74,6 +74,9 @@ func renderStatus(st api.Status, s *screen) []string {
 	}
 	for _, line := range leftOut(&st) {
 		lines = append(lines, s.paint("31", line))
+	}
+	if line := notTaken(&st.Config, s); line != "" {
+		lines = append(lines, s.paint("31", visible(line)))
 	}
 	for _, t := range st.Troubles {
 		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
@@ -160,4 +163,17 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(s.stamp(c.Next)), plain(s.until(&c.Next)))
 	}
 	return t.render(s)
+}
+
+// notTaken says why the server works by an older configuration than that of its file,
+// if it does.
+func notTaken(c *api.ConfigFile, s *screen) string {
+	if c.Problem == "" {
+		return ""
+	}
+	text := fmt.Sprintf("the file of the configuration was not taken over at %s: %s", s.stamp(c.Read), c.Problem)
+	if c.More > 0 {
+		text += fmt.Sprintf(", and %d more: tideover config check", c.More)
+	}
+	return text
 }

@@ -47,6 +47,7 @@ Exit codes:
   N        the command's own code when the session gave up or was ended by its user;
            1 if the command exited with 0 all the same
   125      an error of ours: a bad flag, policy or folder, and nothing was started
+  126/127  the command is not executable, or not found; there is no session then
   128+n    signal n told us to end; the session goes on the next time
   143      the session was stopped from elsewhere`
 
@@ -80,6 +81,8 @@ type watchOptions struct {
 	anew      bool
 	silent    bool
 	noCount   bool
+
+	given []string // the flags as they were given, for whoever watches the session again
 }
 
 func newWatch(io Streams) *cobra.Command {
@@ -101,6 +104,7 @@ func newWatch(io Streams) *cobra.Command {
 			if ctx == nil {
 				ctx = context.Background()
 			}
+			o.given = given(cmd.Flags())
 			return runWatch(ctx, io, o, args)
 		},
 	}

@@ -23,6 +23,7 @@ type watchReporter struct {
 
 	mu        sync.Mutex
 	failed    string
+	waited    time.Duration // before the command that is next; 0 means that there was no wait
 	countdown *countdown
 }
 
@@ -46,6 +47,14 @@ func (r *watchReporter) observe(ev retry.Event) {
 	switch ev.Kind {
 	case retry.AttemptStarted:
 		r.done()
+	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
+		r.mu.Lock()
+		waited := r.waited
+		r.waited = 0
+		r.mu.Unlock()
+		if waited > 0 {
+			r.say("goes on, after a wait of %s", short(waited))
+		}
 	case retry.AttemptFailed:
 		r.mu.Lock()
 		r.failed = fmt.Sprint(ev.Err)
@@ -77,6 +86,9 @@ func (r *watchReporter) waiting(ev retry.Event) {
 	if ev.Delay > 20*time.Hour {
 		layout = "Mon Jan 2 15:04"
 	}
+	r.mu.Lock()
+	r.waited = ev.Delay
+	r.mu.Unlock()
 	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), short(ev.Delay))
 	if !r.draw || ev.Delay < time.Second {
 		return
@@ -84,7 +96,7 @@ func (r *watchReporter) waiting(ev retry.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if process.Foreground(r.file) {
-		r.countdown = startCountdown(r.file, r.file, "tideover: next in ", ev.Until)
+		r.countdown = startCountdown(r.file, r.file, "tideover: next in ", "", ev.Until)
 	}
 }
 

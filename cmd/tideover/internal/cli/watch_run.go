@@ -33,6 +33,9 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	if err != nil {
 		return err
 	}
+	if err := startable(spec); err != nil {
+		return err
+	}
 	told := make(chan os.Signal, 2)
 	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(told)
@@ -45,7 +48,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}
 	for _, name := range o.notify {
 		if cfg.Notifiers[name] == nil {
-			return fmt.Errorf("--notify: %s", noNotifier(cfg, name))
+			return fmt.Errorf("--notify: %s", noNotifier(cfg, o.source, name))
 		}
 	}
 	dir := filepath.Join(cfg.Server.Data, "watch", spec.Name)
@@ -59,7 +62,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}
 	defer func() { err = errors.Join(err, trail.Close()) }()
 	w, err := watch.Start(ctx, watch.Options{
-		Spec: spec, Dir: dir, Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
+		Spec: spec, About: o.about(spec, args), Dir: dir, Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
 		Observer: func(ev retry.Event) {
 			trail.Observe(ev)
 			rep.observe(ev)
@@ -116,6 +119,9 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 	}
 	switch st.State {
 	case "completed":
+		if st.Commands > 1 {
+			r.say("session %s was completed after %d commands", st.Name, st.Commands)
+		}
 		return nil
 	case "gave-up":
 		commands := fmt.Sprintf("%d commands", st.Commands)

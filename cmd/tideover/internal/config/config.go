@@ -73,6 +73,7 @@ type Server struct {
 	Socket        string        // path of the unix socket
 	Data          string        // folder of all state
 	Token         *SecretText   // nil means that serve generates one in Data
+	TLS           ServerTLS     // of Listen, and of the gateway's if that runs alone
 	Retention     time.Duration // how long ended runs are kept
 	DeadRetention time.Duration // how long runs that gave up are kept
 	Concurrency   int           // handlers at once

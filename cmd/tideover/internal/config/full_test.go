@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
@@ -17,6 +21,20 @@ import (
 // go together, nor do two ways to say who we are.
 var samples = []string{
 	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml", "testdata/cluster-address.yaml",
+}
+
+// allSamples returns the samples, and one that names files of a mode that a
+// repository does not keep.
+func allSamples(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	cert, key := certtest.New(t).Issue(t, time.Now().Add(time.Hour), "localhost").Write(t, dir)
+	name := filepath.Join(dir, "tideover.yaml")
+	text := fmt.Sprintf("version: 1\nserver: {tls: {cert: %q, key: %q}}\n", cert, key)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append(slices.Clip(samples), name)
 }
 
 // full loads the first sample.
@@ -61,7 +79,7 @@ func TestTheSchemaIsTheGoldenOne(t *testing.T) {
 
 func TestTheSamplesAreValid(t *testing.T) {
 	_, resolved := schema(t)
-	for _, name := range samples {
+	for _, name := range allSamples(t) {
 		if err := config.Check(config.Source{Path: name, Environ: environ}); err != nil {
 			t.Error(err)
 		}
@@ -87,7 +105,8 @@ func sample(t *testing.T, name string) any {
 func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 	s, resolved := schema(t)
 	used := map[string]bool{}
-	for _, name := range samples {
+	files := allSamples(t)
+	for _, name := range files {
 		collect(s, sample(t, name), "", used)
 	}
 	want := map[string]bool{}
@@ -138,7 +157,7 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range samples {
+	for _, name := range files {
 		whole = sample(t, name)
 		tamper(s, whole)
 	}

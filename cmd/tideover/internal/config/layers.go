@@ -37,9 +37,18 @@ func layers[T any](l *loader, at place, keys []key[T]) *node {
 			l.bad(place{"", f.val}, "%s", unknown(f.key.text, names))
 			continue
 		}
-		n.override(f.key.text, f.val)
+		if outer, inner, ok := strings.Cut(f.key.text, "-"); ok && hasInside(keys, outer, inner) {
+			n.overrideInside(outer, inner, f.val)
+		} else {
+			n.override(f.key.text, f.val)
+		}
 	}
 	return &n
+}
+
+// hasInside reports whether a key has another inside, which has a flag of its own.
+func hasInside[T any](keys []key[T], outer, inner string) bool {
+	return slices.ContainsFunc(keys, func(k key[T]) bool { return k.name == outer && slices.Contains(k.inside, inner) })
 }
 
 // flagsOf returns the flags of a section, sorted. Those without a section are the

@@ -117,13 +117,14 @@ type loader struct {
 	literals []string          // secrets that stand in the file itself
 	hidden   map[int]int       // columns from which on a line is not quoted
 	later    map[string]bool   // names of policies that have not been read yet
+	spenders map[string]bool   // names of policies that say budget=none
 	second   place             // of engine.second-place
 	drafts   map[string]*draft // of the workflows
 	commands []notifyCommand
 }
 
 func newLoader(src Source) (*loader, error) {
-	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, hidden: map[int]int{}, drafts: map[string]*draft{}}
+	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, spenders: map[string]bool{}, hidden: map[int]int{}, drafts: map[string]*draft{}}
 	l.none = src.Path == "" && src.Data == nil
 	if l.name == "" {
 		l.name = "config"
@@ -140,6 +141,7 @@ func newLoader(src Source) (*loader, error) {
 		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, Providers: map[string]*Provider{}, dir: l.dir,
 	}
 	l.cfg.secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
+	l.env.learnProxies(src.Redactor)
 	return l, nil
 }
 

@@ -27,7 +27,7 @@ func (l *loader) policies(at place) {
 			return
 		}
 		if p, ok := l.policy(at); ok {
-			l.cfg.Policies[name] = p
+			l.cfg.Policies[name], l.spenders[name] = p, l.unbudgeted(at.node)
 			l.value(at, p.String())
 		}
 	})

@@ -17,7 +17,7 @@ func (l *loader) auth(at place, d *providerDraft) {
 	case n.scalar() && n.text == noAuth:
 		d.Keyless = true
 		l.value(at, noAuth)
-	case n.kind == nullKind, n.kind == listKind && len(n.items) == 0:
+	case n.kind == nullKind, n.scalar() && n.text == "", n.kind == listKind && len(n.items) == 0:
 		l.bad(at, "there is no key; write none to send no credentials, or leave auth out if callers bring their own")
 	case n.kind == mapKind:
 		l.bad(at, "a map, where a reference or a list is expected; put [ ] around it")

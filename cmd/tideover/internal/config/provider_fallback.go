@@ -35,9 +35,9 @@ func (l *loader) fallback(at place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
 	case d.Format == "":
-		l.bad(at, "provider %q does not say what its wire format is, which %q must share; give it one with format", d.Name, o.Name)
+		l.bad(at, "provider %q does not say what its wire format is, which %q must share; say so in both, such as format: mine; any word will do", d.Name, o.Name)
 	case o.Format == "":
-		l.bad(at, "provider %q does not say what its wire format is, and %q speaks %q; give it one with format", o.Name, d.Name, d.Format)
+		l.bad(at, "provider %q does not say what its wire format is, and %q speaks %q; if it does too, say so with format: %s", o.Name, d.Name, d.Format, d.Format)
 	case d.Format != o.Format:
 		l.bad(at, "provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
 	}

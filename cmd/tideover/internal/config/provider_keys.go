@@ -71,7 +71,7 @@ var providerKeys = located("", []key[providerDraft]{
 	},
 	{
 		name: "policy", doc: "When a request is sent again: a text, the name of a policy, or a map.", schema: policySchema,
-		set: func(l *loader, at place, d *providerDraft) { d.Policy = l.shownPolicy(at) },
+		set: func(l *loader, at place, d *providerDraft) { d.Policy = l.providerPolicy(at) },
 	},
 	{
 		name: "retry-posts", doc: "When a POST is sent again that was not refused at the door: never; when it was answered with a failure that may pass; also unanswered, when it may be done, and billed, twice.",

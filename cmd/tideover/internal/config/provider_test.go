@@ -271,6 +271,25 @@ func TestHTTPIsForThisMachineOrWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestAProviderAlwaysHasABudget(t *testing.T) {
+	for policy, good := range map[string]bool{
+		"http": true,
+		"'http attempts=4 budget=bucket(1000000,1)'":             true,
+		"http attempts=4 budget=none":                            false,
+		"spender":                                                false,
+		"spender attempts=3":                                     false,
+		"spender attempts=3 budget=ratio(0.2)":                   true,
+		"{kind: fixed, base: 1s, attempts: 2, budget: none}":     false,
+		"{kind: fixed, base: 1s, attempts: 2, budget: ratio(1)}": true,
+	} {
+		data := []byte("version: 1\npolicies: {spender: http attempts=6 budget=none}\nproviders: {p: {base-url: 'http://127.0.0.1', policy: " + policy + "}}\n")
+		err := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: data})
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "leave it out for refund(14,1,500,5)") {
+			t.Errorf("%s: %v, want good: %v", policy, err, good)
+		}
+	}
+}
+
 // TestAFallbackOfAnotherFormatNamesItsLine is the promise of the documentation.
 func TestAFallbackOfAnotherFormatNamesItsLine(t *testing.T) {
 	text := `version: 1

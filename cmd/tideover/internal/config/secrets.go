@@ -190,3 +190,21 @@ func (l *loader) secretText(at place) *SecretText {
 	l.value(at, s)
 	return &SecretText{text: t, dir: l.dir}
 }
+
+// learnProxies tells the redactor of proxies that want a password. Nobody refers to
+// these variables: net/http reads them, commands inherit them, and both repeat them.
+func (e environment) learnProxies(r *secret.Redactor) {
+	if r == nil {
+		return
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		value := e[name]
+		if !strings.Contains(value, "@") {
+			continue
+		}
+		if !strings.Contains(value, "://") {
+			value = "http://" + value // as net/http reads it
+		}
+		r.Add(value)
+	}
+}

@@ -90,6 +90,11 @@ var serverKeys = []key[Server]{
 		set:    func(l *loader, at place, s *Server) { s.Token = l.token(at) },
 	},
 	{
+		name: "tls", doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", inside: []string{"cert", "key"},
+		schema: serverTLSSchema,
+		set:    func(l *loader, at place, s *Server) { l.serverTLS(at, &s.TLS) },
+	},
+	{
 		name: "retention", def: "14d", doc: "How long ended runs are kept.", schema: durationSchema,
 		set: func(l *loader, at place, s *Server) { s.Retention = l.duration(at) },
 	},

@@ -33,11 +33,13 @@ func unknown(name string, known []string) string {
 	return msg + "; want " + strings.Join(known, ", ")
 }
 
-// nearest returns the known word that the word is most likely meant to be, ""
-// if none is near.
+// Nearest returns the known word that the word is most likely meant to be, "" if
+// none is near.
+func Nearest(word string, known []string) string { return nearest(word, known) }
+
 func nearest(word string, known []string) (best string) {
 	word = strings.ReplaceAll(strings.ToLower(word), "_", "-")
-	if len(word) < 3 || len(word) > 64 || len(known) > 200 { // any short word is near any other
+	if len(word) < 2 || len(word) > 64 || len(known) > 200 { // any short word is near any other
 		return ""
 	}
 	least := 1 + max(1, len(word)/3)

@@ -120,9 +120,24 @@ func (n *normalizer) rune(r rune) {
 
 // emit yields the line without its ornaments, if anything is left.
 func (n *normalizer) emit(line []byte) {
-	if line = bytes.TrimFunc(line, ornament); len(line) > 0 {
+	line = bytes.TrimFunc(line, ornament)
+	for echoed(line) {
+		line = bytes.TrimFunc(line[2:], ornament)
+	}
+	if len(line) > 0 {
 		n.yield(line)
 	}
+}
+
+// echoed reports whether the line begins with a key as a terminal echoes it: ^@, ^C.
+// A letter belongs to the word that follows, if it looks like one.
+func echoed(line []byte) bool {
+	if len(line) < 2 || line[0] != '^' {
+		return false
+	}
+	letter := 'A' <= line[1] && line[1] <= 'Z'
+	word := len(line) > 2 && 'a' <= line[2] && line[2] <= 'z'
+	return letter && !word || bytes.IndexByte([]byte("@[\\]^_?"), line[1]) >= 0
 }
 
 // ornament reports whether the character is one that programs put before or

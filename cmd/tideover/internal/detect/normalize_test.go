@@ -21,6 +21,8 @@ func TestNormalize(t *testing.T) {
 	}{
 		"plain text":                            {"a b", []string{"a b"}},
 		"nothing":                               {"", nil},
+		"keys that were echoed":                 {"^@^[^C Please try again", []string{"Please try again"}},
+		"a word after a caret":                  {"^Error", []string{"^Error"}},
 		"spaces":                                {"  a \t  b  ", []string{"a b"}},
 		"Unicode spaces":                        {"4\u202fPM\u00a0(UTC)\u3000x", []string{"4 PM (UTC) x"}},
 		"curly quotes, dashes, dots":            {"You’ve “hit” – it…", []string{`You've "hit" - it...`}},

@@ -130,3 +130,51 @@ func TestAResetThatDoesNotCome(t *testing.T) {
 		}
 	}
 }
+
+// Limits in plain words are understood by every pack, and prose about them by none.
+func TestLimitsInPlainWords(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	for line, want := range map[string]string{
+		"You have hit your usage limit. It resets at 23:58 UTC.":                 "2026-11-15T23:58:00Z",
+		"Usage limit reached. Resets at 3pm.":                                    "2026-11-15T15:00:00Z",
+		"Rate limit reached, try again at 14:30":                                 "2026-11-15T14:30:00Z",
+		"Error 429: quota exceeded, retry after 90 seconds":                      "2026-11-15T12:01:30Z",
+		"Quota exhausted until 2026-11-16T03:00:00Z":                             "2026-11-16T03:00:00Z",
+		"The quota of the disk is checked until 3pm.":                            "",
+		"When the usage limit is reached, the tool waits until it resets at 3pm": "",
+		"I changed the rate limit, try again at 14:30":                           "",
+		"test that a rate limit is reached and resets at 3pm passes":             "",
+		"You have reached the limit of this list at 3pm":                         "",
+	} {
+		pack, err := Builtin("generic")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := New(pack, Options{At: at, Location: time.UTC})
+		_, _ = d.Stream().Write([]byte("working\n" + line + "\n"))
+		stop, got := d.Stop(1, false), ""
+		if stop.Reason == RateLimit {
+			got = stop.Until.UTC().Format(time.RFC3339)
+		}
+		if got != want {
+			t.Errorf("%q is a limit until %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestWordsOfALimitThatNoRuleKnows(t *testing.T) {
+	t.Parallel()
+	crash := Stop{Reason: Crashed}
+	for line, want := range map[string]string{
+		"sorry, the rate-limit of your plan": NotUnderstood, "come back later, limit reached": NotUnderstood, "quota!": NotUnderstood,
+		"segmentation fault": "", "limits of functions": "",
+	} {
+		if got := crash.Misread([]string{"working", line}); got != want {
+			t.Errorf("Misread(%q) = %q, want %q", line, got, want)
+		}
+	}
+	if known := (&Stop{Reason: Crashed, Rule: "other"}).Misread([]string{"quota"}); known != "" {
+		t.Errorf("a stop with a rule: %q", known)
+	}
+}

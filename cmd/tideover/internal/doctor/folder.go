@@ -33,6 +33,7 @@ func (d Folder) Check() []Finding {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		d.checkDisk(&f, existing(d.Path))
+		f.add(jetstream.Note, "nothing, unless one is expected to be there", "nothing was kept there so far", "the data folder %s is not there yet", d.Path)
 		return f
 	case err != nil:
 		f.add(jetstream.Broken, "see to the cause, or name another folder with server.data", "nothing can be stored", "the data folder: %v", err)

@@ -91,7 +91,7 @@ func (p *problem) write(w http.ResponseWriter) {
 func (t *trip) refuse(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
 		status: status, code: code, provider: t.asked.spec.Name, after: after, message: message,
-		outcome: retry.Outcome{Class: retry.ClassPermanent}, later: retry.Outcome{After: after},
+		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
 	}
 	if status == http.StatusTooManyRequests {
 		p.later.Class = retry.ClassThrottled
@@ -213,10 +213,11 @@ func (t *trip) unread() error {
 // reasonOf returns why the transport gave up.
 func reasonOf(e *retry.Error) retry.Reason {
 	if e.Reason == retry.StopPermanent {
-		switch mark := retry.OutcomeOf(e.Last).Delay; {
-		case mark == overBudget:
+		mark := retry.OutcomeOf(e.Last).Delay
+		if mark == overBudget {
 			return retry.StopBudget
-		case mark == leftToCaller:
+		}
+		if mark == leftToCaller {
 			return retry.StopAttempts
 		}
 	}

@@ -24,7 +24,7 @@ const (
 	forbidden kind = iota // somebody said so
 	noOther               // the request has been to all its keys
 	cooling               // all its keys were told to wait
-	shunned               // all its keys were refused: a last resort
+	shunned               // all its keys were refused: for when nobody else is ready
 	down                  // its gate is closed
 	full                  // a gate or a limit turns the request away
 	changed               // none any more: it is time to look again
@@ -37,9 +37,14 @@ func (o *obstacle) passing() bool { return o.kind == cooling || o.kind == down }
 // would take it.
 func (t *trip) depart(ctx context.Context) (*leg, error) {
 	for {
-		list := t.ranked()
+		list, fresh := t.ranked()
 		var met []obstacle
 		for i := range t.visits {
+			if i == fresh { // behind this, all have had their chances
+				if l := t.resort(ctx, met, anyOf); l != nil {
+					return l, nil
+				}
+			}
 			v := &t.visits[i]
 			if list != nil {
 				v = list[i]
@@ -52,6 +57,11 @@ func (t *trip) depart(ctx context.Context) (*leg, error) {
 				return nil, context.Cause(ctx)
 			}
 			met = append(met, *o)
+		}
+		if fresh == len(t.visits) {
+			if l := t.resort(ctx, met, anyOf); l != nil {
+				return l, nil
+			}
 		}
 		if l, err := t.await(ctx, met); l != nil || err != nil {
 			return l, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -43,19 +44,25 @@ func (p *provider) observe(ev retry.Event) {
 	p.g.emit(ev)
 }
 
-// emit logs the event and shows it to the observer, without secrets.
-func (g *Gateway) emit(ev retry.Event) {
+// emit logs the event, with what else the line may say, and shows it to the observer,
+// without secrets.
+func (g *Gateway) emit(ev retry.Event, more ...slog.Attr) {
+	was := ev.Err
 	if ev.Err != nil {
 		// Not wrapped: whoever looks inside would find what was taken out.
 		ev.Err = errors.New(g.clean(ev.Err))
 	}
-	g.logEvent(&ev)
+	if _, ok := errors.AsType[retry.Noted](was); ok {
+		at, path, _ := strings.Cut(ev.Note, "/")
+		ev.Note = g.redact(at + withoutIDs("/"+path)) // as routes are shown
+	}
+	g.logEvent(&ev, more)
 	if g.options.Observer != nil {
 		g.options.Observer(ev)
 	}
 }
 
-func (g *Gateway) logEvent(ev *retry.Event) {
+func (g *Gateway) logEvent(ev *retry.Event, also []slog.Attr) {
 	level, more := slog.LevelInfo, 0
 	switch ev.Kind {
 	case retry.BreakerOpened, retry.GaveUp, retry.HookFailed:
@@ -79,6 +86,7 @@ func (g *Gateway) logEvent(ev *retry.Event) {
 			attrs = append(attrs, a)
 		}
 	}
+	add(ev.Call > 0, slog.Uint64("call", ev.Call)) // the same in all lines of a request
 	add(ev.Attempt > 0, slog.Int("attempt", ev.Attempt))
 	add(ev.Delay > 0, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
 	add(ev.Kind == retry.Waiting, slog.String("by", ev.By.String()))
@@ -87,6 +95,7 @@ func (g *Gateway) logEvent(ev *retry.Event) {
 	if ev.Err != nil {
 		attrs = append(attrs, slog.String("error", ev.Err.Error()))
 	}
+	attrs = append(attrs, also...)
 	add(more > 0, slog.Int("suppressed", more))
 	g.log.LogAttrs(ctx, level, ev.Kind.String(), attrs...)
 }

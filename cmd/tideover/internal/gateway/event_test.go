@@ -26,6 +26,44 @@ func TestMovesAreNoWaits(t *testing.T) {
 	}
 }
 
+// All lines of the log that are about a request say which: by method, host and path,
+// without what names one thing among many, and without a query.
+func TestTheLogSaysWhichRequest(t *testing.T) {
+	u, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+	r := newRig(t, []Spec{
+		spec(t, "main", Generic, u.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL),
+		spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), patient),
+	})
+	r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush")
+	r.get("/p/alone/v1/sk-alone-secret-1/x")
+	r.settled("alone")
+	at := strings.TrimPrefix(u.URL, "http://")
+	for _, want := range []string{
+		`msg=attempt-failed name=gateway/main call=1 attempt=1 note="GET ` + at + `/v1/files/{id}"`,
+		`msg=waiting name=gateway/main call=1 attempt=1 delay=5ms by=policy note="GET ` + at + `/v1/files/{id}"`,
+		`msg=failed-over name=gateway/main note="main → spare: 503" request="GET /v1/files/{id}"`,
+		`msg=gave-up name=gateway/alone call=1 attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
+	} {
+		if !strings.Contains(r.told(), want) {
+			t.Errorf("the log lacks %s\n%s", want, r.told())
+		}
+	}
+	if strings.Contains(r.told(), "hush") {
+		t.Error("the query is told")
+	}
+}
+
+// Who asks is told what to do about a request that is not sent again.
+func TestNotRetriedSaysWhatHelps(t *testing.T) {
+	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	got := r.ask(http.MethodPost, "/p/it/x", "{}")
+	if code := got.errorCode(t); code != codeNotSent || !strings.Contains(got.body, "is not idempotent (give it an Idempotency-Key, or set retry-posts or repeatable)") ||
+		strings.Contains(got.body, "permanent") || strings.Contains(got.body, "WithIdempotent") {
+		t.Errorf("%s: %s", code, got.body)
+	}
+}
+
 // A failover belongs to the provider that was asked for, whichever was left.
 func TestWhoseFailoverItIs(t *testing.T) {
 	a, b, c := newUpstream(t, fails(503)), newUpstream(t, fails(503)), newUpstream(t, says("the last"))

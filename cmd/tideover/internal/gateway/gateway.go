@@ -152,6 +152,7 @@ func (g *Gateway) take(next *table) error {
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())
 	}
+	next.remember(g.table.Load())
 	g.table.Store(next)
 	return errors.Join(errs...)
 }

@@ -31,7 +31,8 @@ import (
 //
 // The URL of a request is the provider's: one below its base URL, or one without a
 // host, whose path is then below the base URL. The name is looked up with each
-// request, so that a reload holds for it too.
+// request, so that a reload holds for it too. A provider that a reload took away is
+// still there for this, as it was: work that names it goes on to its end.
 func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inside{g, name} }
 
 type inside struct {
@@ -50,7 +51,7 @@ func (i *inside) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (i *inside) send(req *http.Request) (*http.Response, error) {
 	table := i.g.table.Load()
-	p := table.providers[i.name]
+	p := table.known(i.name)
 	if p == nil {
 		return nil, retry.Permanent(fmt.Errorf("%w: %q; there are %s", ErrUnknownProvider, i.name, table.list()))
 	}

@@ -55,7 +55,7 @@ func below(base *url.URL, rest, query string) *url.URL {
 	return u
 }
 
-// unescaped returns the name of a query's parameter.
+// unescaped returns the name of a query's parameter, or its value.
 func unescaped(s string) string {
 	if plain, err := url.QueryUnescape(s); err == nil {
 		return plain

@@ -15,6 +15,26 @@ import (
 	"time"
 )
 
+// What a provider does not say of its answer is not made up.
+func TestNoContentTypeIsInvented(t *testing.T) {
+	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if w.Header()["Content-Type"] = nil; r.URL.Path == "/typed" {
+			w.Header().Set("Content-Type", "text/x-own")
+		}
+		fmt.Fprint(w, `{"a":1}`)
+	})
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+	if got := r.get("/p/it/plain"); got.code != 200 || got.header["Content-Type"] != nil {
+		t.Errorf("got %d, Content-Type %q, want none", got.code, got.header["Content-Type"])
+	}
+	if got := r.get("/p/it/typed"); fmt.Sprint(got.header["Content-Type"]) != "[text/x-own]" {
+		t.Errorf("Content-Type %q, want the provider's", got.header["Content-Type"])
+	}
+	if got := r.get("/p/nobody/x"); got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("our own: %v", got.header)
+	}
+}
+
 func TestG16HTTP2AndTrailersPassThrough(t *testing.T) {
 	u := unstarted(func(_ int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")

@@ -145,7 +145,7 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	if spec == (limit.BudgetSpec{}) {
 		spec = limit.ProviderBudget()
 	}
-	if p.budgets = (&budgets{spec: spec}); old != nil && old.budgets.spec == spec {
+	if p.budgets = (&budgets{spec: spec, redact: p.g.redact}); old != nil && old.budgets.spec == spec {
 		p.budgets = old.budgets
 	}
 	return nil

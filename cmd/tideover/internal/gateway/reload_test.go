@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,5 +204,50 @@ func TestDrainOfNothing(t *testing.T) {
 		if err := r.Drain(over); err != nil {
 			t.Fatalf("Drain = %v while nothing is under way", err)
 		}
+	}
+}
+
+// TestAProviderThatIsGoneServesWorkInProgress renames a provider: those outside can't
+// ask for it any more, and work of this process that names it still can.
+func TestAProviderThatIsGoneServesWorkInProgress(t *testing.T) {
+	u, other := newUpstream(t, says("old")), newUpstream(t, says("new"))
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, keys("k1"))})
+	inside := &http.Client{Transport: r.RoundTripper("it")}
+	ask := func(want string) {
+		t.Helper()
+		resp, err := inside.Get(u.URL + "/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != want {
+			t.Errorf("got %s %q, %v, want %q", resp.Status, text, err, want)
+		}
+	}
+	for i, specs := range [][]Spec{{spec(t, "its", Generic, other.URL)}, {spec(t, "its", Generic, other.URL), spec(t, "more", Generic, other.URL)}, {}} {
+		if err := r.Become(specs); err != nil {
+			t.Fatal(err)
+		}
+		ask("old")
+		if got := r.get("/p/it/x"); got.code != 404 {
+			t.Errorf("reload %d: from outside it answers %d", i, got.code)
+		}
+		if names := r.Names(); slices.Contains(names, "it") {
+			t.Errorf("reload %d: there are %v", i, names)
+		}
+	}
+	if err := r.Become([]Spec{spec(t, "it", Generic, other.URL)}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := inside.Get(other.URL + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if other.count() != 1 {
+		t.Errorf("one that is back was asked %d times", other.count())
+	}
+	if _, err := (&http.Client{Transport: r.RoundTripper("never")}).Get(u.URL); !errors.Is(err, ErrUnknownProvider) {
+		t.Errorf("one that never was: %v", err)
 	}
 }

@@ -77,6 +77,8 @@ func isWord(s string) bool {
 
 // budgets are what retries at a provider may cost, by route.
 type budgets struct {
+	redact func(string) string // takes secrets out of the names of routes
+
 	mu     sync.Mutex
 	spec   limit.BudgetSpec
 	routes map[string]*limit.Budget
@@ -89,6 +91,12 @@ func (b *budgets) of(route string) *limit.Budget {
 	defer b.mu.Unlock()
 	if budget := b.routes[route]; budget != nil {
 		return budget
+	}
+	if shown := b.redact(route); shown != route { // there is a key in the path, as some APIs want it
+		if budget := b.routes[shown]; budget != nil {
+			return budget
+		}
+		route = shown
 	}
 	if len(b.names) >= maxRoutes {
 		route = otherRoute

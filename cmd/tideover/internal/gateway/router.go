@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -93,7 +94,7 @@ func (t *trip) failedOver(from, to *provider, why string) {
 	t.g.emit(retry.Event{
 		Kind: retry.FailedOver, Time: now, Name: t.asked.title(),
 		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
-	})
+	}, slog.String("request", t.g.redact(t.route)))
 }
 
 // dress gives the request the address of the provider, and the credentials that it

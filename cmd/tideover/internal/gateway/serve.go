@@ -67,6 +67,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(t.context())
 	t.watchBody(w, r)
+	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
 	g.proxy.ServeHTTP(w, r)
 	t.whole = true
 }

@@ -9,9 +9,11 @@ import (
 
 // A key that its server refuses without a word of time is avoided, and no more:
 // while another key, or another provider, can take a request, that is better. When
-// there is none the request goes out with the refused key all the same. Its caller
-// then sees what the provider says and not what we think, and a key that is wanted
-// again is noticed by the next request.
+// there is none, because all have failed or have to be waited for, the request goes
+// out with the refused key all the same, once. Its caller then sees what the provider
+// says and not what we think, and a key that is wanted again is noticed by the next
+// request. Without that, one path that answers 401 would take a fallback away from
+// everybody.
 
 // shunned reports whether the key is avoided because it was refused.
 func (k *key) shunned() bool {

@@ -71,7 +71,7 @@ func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 				t.Errorf("used %v, want all keys in turn", used)
 			}
 			st := r.settled("it")
-			if st.State != Throttled || st.Why != tt.why || st.Breaker != "closed" || !st.Keys[0].Refused || st.Keys[0].CoolUntil == nil {
+			if st.State != Refused || st.Why != tt.why || st.Breaker != "closed" || !st.Keys[0].Refused || st.Keys[0].CoolUntil == nil {
 				t.Errorf("%s, %q, breaker %s, keys %+v, want %q", st.State, st.Why, st.Breaker, st.Keys, tt.why)
 			}
 			u.lifted.Store(true)

@@ -39,7 +39,7 @@ func (p *provider) status() Status {
 	if st.State, since = p.state(&gate, closed, now); !since.IsZero() {
 		st.Since = &since
 	}
-	if st.State == Throttled {
+	if st.State == Throttled || st.State == Refused {
 		if why := p.ring.closure(); len(why.refused)+len(why.told) > 0 {
 			st.Why = "its keys were " + why.String()
 		}
@@ -70,6 +70,8 @@ func (p *provider) state(gate *health.GateStats, closed, now time.Time) (string,
 			return Recovering, o.Ended
 		}
 		return Recovering, now
+	case !closed.IsZero() && p.ring.shunned():
+		return Refused, closed
 	case !closed.IsZero():
 		return Throttled, closed
 	}
@@ -84,6 +86,9 @@ func (p *provider) expected(gate *health.GateStats, now time.Time) *Recovery {
 	}
 	if !gate.Probing {
 		at := now.Add(gate.Next)
+		if r.Due = gate.Next <= 0 || p.door.hurry.Load(); r.Due {
+			at = now
+		}
 		r.Next = &at
 	}
 	if left := p.door.expected(gate); left > 0 {

@@ -5,7 +5,8 @@ import "time"
 // The states of a provider, from good to bad.
 const (
 	Up         = "up"         // everybody passes
-	Throttled  = "throttled"  // all its keys were told to wait, or were refused
+	Throttled  = "throttled"  // all its keys were told to wait, or some of them and the others were refused
+	Refused    = "refused"    // all its keys were refused: they are used only if nothing else takes a request
 	Recovering = "recovering" // those who waited are let through one after the other
 	Probing    = "probing"    // one request finds out for all whether it is back
 	Down       = "down"       // nobody passes until the next probe
@@ -14,7 +15,7 @@ const (
 )
 
 // States are all of them.
-var States = []string{Up, Throttled, Recovering, Probing, Down, Opened, Draining}
+var States = []string{Up, Throttled, Refused, Recovering, Probing, Down, Opened, Draining}
 
 // Status is a provider at one moment, as the API shows it.
 type Status struct {
@@ -26,7 +27,7 @@ type Status struct {
 	Fallback []string `json:"fallback"`
 
 	State   string     `json:"state"`
-	Why     string     `json:"why,omitempty"`   // it is throttled, such as "its keys were refused (401)"
+	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were refused (401)"
 	Held    bool       `json:"held,omitempty"`  // by hand: it counts as up whatever happens
 	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
@@ -87,6 +88,7 @@ type KeyInfo struct {
 // Recovery is what is expected of an outage.
 type Recovery struct {
 	Next     *time.Time `json:"next_probe,omitempty"`
+	Due      bool       `json:"due,omitempty"`      // the next request looks at once whether it is back
 	Expected *time.Time `json:"expected,omitempty"` // by the estimate's median, now that it has lasted so long; none if nothing was learned
 	Probes   int        `json:"probes"`             // that failed so far
 	Outages  float64    `json:"learned_from"`       // outages that the estimate rests on

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retryhttp"
 )
 
 // story says what kept the request from each of the providers that it may go to:
@@ -82,7 +83,21 @@ func fullness(err error) string {
 
 // clean returns the text of an error as it may be shown: without secrets, and with
 // nothing said twice.
-func (g *Gateway) clean(err error) string { return undoubled(g.redact(err.Error())) }
+func (g *Gateway) clean(err error) string { return hinted(undoubled(g.redact(err.Error()))) }
+
+// hinted says what our users can do about a request that is not sent again, where the
+// library says what its users can.
+func hinted(text string) string {
+	why := retryhttp.ErrNotIdempotent.Error()
+	before, after, ok := strings.Cut(text, why)
+	if !ok {
+		return text
+	}
+	if hint, rest, ok := strings.Cut(after, ")"); ok && strings.HasPrefix(hint, " (") {
+		after = rest
+	}
+	return before + why + " (give it an Idempotency-Key, or set retry-posts or repeatable)" + after
+}
 
 // undoubled takes out of a chain of causes what repeats the one before it, or says
 // once more that a context has ended.

@@ -9,6 +9,30 @@ import (
 type table struct {
 	names     []string // in the order of the configuration
 	providers map[string]*provider
+
+	// gone are those of earlier configurations, as they were last. Nobody can ask
+	// for them but work that began when they were there.
+	gone map[string]*provider
+}
+
+// known returns a provider, also one that is gone; nil if there never was one.
+func (t *table) known(name string) *provider {
+	if p := t.providers[name]; p != nil {
+		return p
+	}
+	return t.gone[name]
+}
+
+// remember keeps what this configuration no longer has of the one before.
+func (t *table) remember(old *table) {
+	t.gone = map[string]*provider{}
+	for _, was := range []map[string]*provider{old.gone, old.providers} {
+		for name, p := range was {
+			if t.providers[name] == nil {
+				t.gone[name] = p
+			}
+		}
+	}
 }
 
 // list returns the names for a sentence.

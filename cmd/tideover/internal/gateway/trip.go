@@ -104,20 +104,22 @@ func (t *trip) context() context.Context {
 
 // ranked returns where the next attempt may go, the best first: providers in the
 // order of the configuration, behind them those that have had their chances, the
-// least asked first. nil means the order of the configuration, as long as nothing
-// has been sent.
-func (t *trip) ranked() []*visit {
+// least asked first. The first of them have chances left, fresh says how many. nil
+// means the order of the configuration, as long as nothing has been sent.
+func (t *trip) ranked() (list []*visit, fresh int) {
 	if t.sent.Load() == 0 {
-		return nil
+		return nil, len(t.visits)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*visit, len(t.visits))
+	list = make([]*visit, len(t.visits))
 	for i := range t.visits {
-		list[i] = &t.visits[i]
+		if list[i] = &t.visits[i]; t.chances(list[i]) == 0 {
+			fresh++
+		}
 	}
 	slices.SortStableFunc(list, func(a, b *visit) int { return t.chances(a) - t.chances(b) })
-	return list
+	return list, fresh
 }
 
 // chances returns how many a provider has had, once it has had all; before that 0.
@@ -148,7 +150,19 @@ func (t *trip) hope(v *visit, but *key) bool {
 
 // ready reports whether a provider would take the request at once.
 func (t *trip) ready(v *visit) bool {
-	if !v.p.hand.lets(t.began) || v.p.ring.closed() > 0 {
+	return v.p.ring.closed() == 0 && t.lets(v)
+}
+
+// willing reports whether a provider would take the request at once with a key that
+// is only avoided, and that has not refused this very request. It needs the lock.
+func (t *trip) willing(v *visit) bool {
+	return len(v.denied) == 0 && v.p.ring.shunned() && t.lets(v)
+}
+
+// lets reports whether neither somebody's word nor its gate keeps the request from a
+// provider.
+func (t *trip) lets(v *visit) bool {
+	if !v.p.hand.lets(t.began) {
 		return false
 	}
 	found, _ := v.p.door.look()
@@ -159,7 +173,7 @@ func (t *trip) ready(v *visit) bool {
 // not had its chances yet, would take the request at once. It needs the lock.
 func (t *trip) elsewhere(v *visit) bool {
 	for i := range t.visits {
-		if o := &t.visits[i]; o != v && t.chances(o) == 0 && t.ready(o) {
+		if o := &t.visits[i]; o != v && t.chances(o) == 0 && (t.ready(o) || t.willing(o)) {
 			return true
 		}
 	}

@@ -23,9 +23,10 @@ func turned(v *visit, err error) *obstacle {
 }
 
 // await waits until the first of the obstacles goes away. It returns a leg if
-// that was a gate; without an error or a leg it is time to look again. What the
-// keys of the provider that was asked for are told now is worth more to the caller
-// than a wait for another one.
+// that was a gate; without an error or a leg it is time to look again. All who have
+// chances left have been asked with the keys that are avoided, too; of the others,
+// what the keys of the provider that was asked for are told now is worth more to the
+// caller than a wait for another one.
 func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
 	if l := t.resort(ctx, met, func(o *obstacle) bool { return o.v.p == t.asked }); l != nil {
 		return l, nil
@@ -43,7 +44,7 @@ func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
 	}
 	tooLong := first != nil && (first.wait > first.v.p.serverWait() || !inTime(ctx, first.wait))
 	if first == nil || tooLong {
-		if l := t.resort(ctx, met, func(*obstacle) bool { return true }); l != nil {
+		if l := t.resort(ctx, met, anyOf); l != nil {
 			return l, nil
 		}
 	}
@@ -85,6 +86,9 @@ func (t *trip) resort(ctx context.Context, met []obstacle, may func(*obstacle) b
 	}
 	return nil
 }
+
+// anyOf is all of them.
+func anyOf(*obstacle) bool { return true }
 
 // after returns what an obstacle means that was met after waiting: an error only if
 // looking again would not help.

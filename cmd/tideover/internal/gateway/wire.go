@@ -19,13 +19,19 @@ type wire struct{ base http.RoundTripper }
 // RoundTrip implements [http.RoundTripper].
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.base.RoundTrip(req)
-	if err != nil || resp.StatusCode < http.StatusBadRequest {
-		return resp, err
+	if err == nil && resp.StatusCode < http.StatusBadRequest {
+		return resp, nil
 	}
-	if t := tripOf(req.Context()); t != nil {
-		if l := t.legOf(req); l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
-			resp.Header.Set(shouldRetry, "true")
-		}
+	var l *leg
+	t := tripOf(req.Context())
+	if t != nil {
+		l = t.legOf(req)
+	}
+	if err != nil {
+		return nil, discreet(err, req, l != nil && l.p.ring.own)
+	}
+	if l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
+		resp.Header.Set(shouldRetry, "true")
 	}
 	return resp, nil
 }

@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/initial"
 )
@@ -15,13 +17,14 @@ import (
 // aKey is a secret key that nobody has.
 const aKey = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa"
 
-// folder returns one with the key of the case nip90 in it.
+// folder returns one with the key of the case nip90 in it, and a certificate.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "provider.nsec"), []byte(aKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	certtest.New(t).Issue(t, time.Now().Add(time.Hour), "localhost").Write(t, dir)
 	return dir
 }
 

@@ -280,7 +280,7 @@ func TestAJobThatIsRetriedByHandBeforeItsAnswerIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n", func(_ context.Context, task *engine.Task) ([]byte, error) {
-			if task.Attempt == 1 {
+			if task.Total == 1 {
 				return nil, errors.New("no")
 			}
 			time.Sleep(5 * time.Second)

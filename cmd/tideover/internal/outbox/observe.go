@@ -25,7 +25,10 @@ const maxWaits = 4096
 const worthTelling = time.Minute
 
 // waitState is a wait of a session.
-type waitState struct{ delay time.Duration }
+type waitState struct {
+	delay time.Duration
+	until time.Time
+}
 
 // Observe reads the event stream, and starts the messages that somebody wants.
 func (o *Outbox) Observe(ev retry.Event) {
@@ -63,15 +66,23 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		ev.Step = ev.Name // a session is its own step
 	}
 	switch ev.Kind {
+	case retry.AttemptFailed:
+		o.failed.run, o.failed.err = ev.Run, ev.Err
 	case retry.Waiting:
 		if len(o.waits) < maxWaits {
-			o.waits[ev.Run] = waitState{ev.Delay}
+			o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
 		}
 		ev.Attempt = 0 // of which not all count
-		if ev.Note != "" {
+		switch {
+		case ev.Note != "":
 			ev.Err = errors.New(ev.Note)
+		case ev.Err == nil && o.failed.run == ev.Run: // which is what it waits for
+			ev.Err = o.failed.err
 		}
 	case retry.Resumed: // by hand, which is told as such
+		if w, waited := o.waits[ev.Run]; waited && ev.Step == "" && w.until.After(ev.Time) {
+			return notify.Message{}, false // what is left of its wait goes on, and not the session
+		}
 		delete(o.waits, ev.Run)
 	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
 		w, waited := o.waits[ev.Run]

@@ -50,6 +50,13 @@ type Outbox struct {
 	told      map[string][]string  // notifiers that the alarm of a workflow tells
 	listeners map[string][]string  // notifiers of a session, by its workflow
 	waits     map[string]waitState // of runs of sessions
+	failed    failure              // the last of a session
+}
+
+// failure is why an attempt of a session failed. What follows it is told next.
+type failure struct {
+	run string
+	err error
 }
 
 // notifier is one of the configuration.

@@ -242,3 +242,29 @@ func TestANotifierThatIsGone(t *testing.T) {
 		t.Errorf("sending by it: %v", err)
 	}
 }
+
+// What a session waits for is told, also after a crash; and that it goes on is not
+// told while it waits.
+func TestWhatASessionWaitsForIsTold(t *testing.T) {
+	t.Parallel()
+	o, err := New(load(t, ""), here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	ev := retry.Event{Time: now, Name: "session.odd", Run: "r", Step: "session"}
+	ev.Kind, ev.Err = retry.AttemptFailed, errors.New("exit code 3: oops")
+	_, _ = o.compose(ev)
+	ev.Kind, ev.Err, ev.Delay, ev.Until, ev.By = retry.Waiting, nil, 40*time.Second, now.Add(40*time.Second), retry.ByPolicy
+	if m, ok := o.compose(ev); !ok || !strings.Contains(m.Text, "exit code 3: oops") {
+		t.Errorf("the message is %+v, %v", m, ok)
+	}
+	resumed := retry.Event{Kind: retry.Resumed, Time: now.Add(time.Second), Name: "session.odd", Run: "r", Note: "cli:me"}
+	if m, ok := o.compose(resumed); ok {
+		t.Errorf("it waits on, and told was %+v", m)
+	}
+	resumed.Time = now.Add(time.Minute)
+	if m, ok := o.compose(resumed); !ok || m.Event != notify.Resumed {
+		t.Errorf("it goes on, and told was %+v, %v", m, ok)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -95,11 +94,7 @@ type StartError struct {
 
 // Error names the command and the cause.
 func (e *StartError) Error() string {
-	s := fmt.Sprintf("start %s: %v", e.Name, e.Err)
-	if e.Code == CodeNotFound && strings.ContainsAny(e.Name, " |&;<>$=") {
-		s += "; there is no shell in between, so use sh -c '...' for one"
-	}
-	return s
+	return fmt.Sprintf("start %s: %v%s", e.Name, e.Err, e.hint())
 }
 
 // Transient reports whether the command may start the next time: its file was

@@ -3,7 +3,10 @@
 package process
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -23,11 +26,47 @@ func lookup(name string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrDot):
 		// A dot in the user's PATH is the user's choice.
 		return path, nil
+	case isFolder(name):
+		return "", &StartError{CodeNotExecutable, name, errors.New("it is a folder")}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), inPath(name):
 		return "", &StartError{CodeNotExecutable, name, errors.New("not executable")}
 	default:
 		return "", &StartError{CodeNotFound, name, errors.New("not found")}
 	}
+}
+
+// Startable returns why a command can't be started in a folder, as a [*StartError],
+// or nil.
+func Startable(dir, name string) error {
+	path := name
+	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
+		path = filepath.Join(dir, name)
+	}
+	_, err := lookup(path)
+	if e, ok := errors.AsType[*StartError](err); ok {
+		e.Name = name
+	}
+	return err
+}
+
+// isFolder reports whether the name leads to a folder.
+func isFolder(name string) bool {
+	if !strings.Contains(name, "/") {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// bare reports whether the file is a script without the line that says what runs it.
+func bare(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 512))
+	return err == nil && len(head) > 0 && !bytes.HasPrefix(head, []byte("#!")) && bytes.IndexByte(head, 0) < 0
 }
 
 // inPath reports whether PATH has a file of that name, which then is one that
@@ -58,6 +97,9 @@ func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 		Files: files[:],
 		Sys:   s.attributes(),
 	})
+	if errors.Is(err, syscall.ENOEXEC) && bare(path) {
+		err = fmt.Errorf("%w: it has no #! line that says what runs it; add one, or run it with sh", err)
+	}
 	if err != nil {
 		return 0, &StartError{startCode(err), name, err}
 	}

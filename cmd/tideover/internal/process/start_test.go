@@ -4,8 +4,12 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -56,6 +60,56 @@ func TestLookup(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("lookup(%q): code %d, want %d; %v", name, got, want, err)
+		}
+	}
+}
+
+func TestStartErrorsSayWhatMayHelp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	script, binary := filepath.Join(dir, "script"), filepath.Join(dir, "binary")
+	for path, text := range map[string]string{script: "echo hello\n", binary: "\x00\x01\x02"} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"cd": "not found; it is a word of the shell, so use sh -c 'cd ...'", "ls | wc": "there is no shell in between", "no-such-command": "not found",
+		dir: "it is a folder", script: "it has no #! line", binary: "exec format error",
+	} {
+		s, err := New(Config{Args: []string{name}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Run(t.Context())
+		if e, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(err.Error(), want) || e.Transient() {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		if strings.Contains(fmt.Sprint(err), "#!") != (name == script) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = s.Close()
+	}
+}
+
+func TestStartable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "job"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"./job": "", "sh": "", "./text": "start ./text: not executable", "./none": "start ./none: not found", "job": "start job: not found",
+	} {
+		got := ""
+		if err := Startable(dir, name); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("Startable(dir, %q) = %q, want %q", name, got, want)
 		}
 	}
 }

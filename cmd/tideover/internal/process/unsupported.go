@@ -40,6 +40,9 @@ func (*Supervisor) PassOn() error { return ErrUnsupported }
 // Close is never called.
 func (*Supervisor) Close() error { return nil }
 
+// Startable says nothing.
+func Startable(string, string) error { return nil }
+
 // Die exits with 128+n.
 func Die(sig syscall.Signal) { os.Exit(CodeSignal + int(sig)) }
 

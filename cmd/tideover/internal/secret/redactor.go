@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,8 @@ type Redactor struct {
 
 // table is what one call works with; it never changes.
 type table struct {
-	values map[string]bool
-	first  [256][]string // by their first byte, the longest first
-	max    int           // length of the longest
+	values map[string][]string // with their forms
+	first  [256][]string       // forms by their first byte, the longest first
 }
 
 // Add makes the values known. Empty ones are ignored.
@@ -36,25 +36,18 @@ func (r *Redactor) Add(values ...string) {
 	if old == nil {
 		old = new(table)
 	}
-	if !slices.ContainsFunc(values, func(v string) bool { return !old.values[v] }) {
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return old.values[v] != nil || strings.Trim(v, "*") == "" })
+	if len(values) == 0 {
 		return // as always when a secret is looked up again
 	}
-	next := &table{values: make(map[string]bool, len(old.values)+len(values))}
-	for v := range old.values {
-		next.values[v] = true
-	}
+	next := &table{values: make(map[string][]string, len(old.values)+len(values))}
+	maps.Copy(next.values, old.values)
 	for _, v := range values {
-		if strings.Trim(v, "*") != "" {
-			next.values[v] = true
-		}
+		next.values[v] = forms(v)
 	}
-	if len(next.values) == len(old.values) {
-		return
-	}
-	for v := range next.values {
-		for _, form := range forms(v) {
+	for _, list := range next.values {
+		for _, form := range list {
 			next.first[form[0]] = append(next.first[form[0]], form)
-			next.max = max(next.max, len(form))
 		}
 	}
 	for i := range next.first {

@@ -9,12 +9,15 @@ import (
 	"path/filepath"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
 )
 
-// settle decides where runs are kept, and refuses what would leave some behind.
+// settle decides where runs are kept, and refuses what would leave some behind, and
+// a demo that could not ask.
 func (s *server) settle() error {
+	if s.Demo && s.cfg.Server.TLS.On() {
+		return errors.New("the demo asks the gateway without TLS: leave out --demo, or server.tls")
+	}
 	if !s.cfg.Engine.Clustered() || s.Gateway {
 		return nil
 	}
@@ -50,18 +53,12 @@ func (s *server) joinCluster(ctx context.Context, ec *engine.Config) error {
 	return nil
 }
 
-// reloadCluster takes over what the engine does, and need not wait for the others.
-func (s *server) reloadCluster(cfg *config.Config, p plan) error {
-	if len(p.specs) > 0 {
-		return errors.New("sessions: there are none in a cluster, which this server is in until it is started again")
-	}
+// takeOverCluster has the engine do what was prepared, and need not wait for the others.
+func (s *server) takeOverCluster(p plan) error {
 	if err := s.engine.Replace(p.workflows); err != nil {
 		return err
 	}
 	s.calendar.plan(p.schedules)
-	s.know(p.workflows)
-	s.outbox.Become(p.outbox)
 	s.nip90.Offer(p.offer, s.engine)
-	s.use(cfg)
 	return nil
 }

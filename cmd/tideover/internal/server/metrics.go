@@ -21,7 +21,7 @@ func (s *server) metrics() http.Handler {
 
 // collectors returns the metrics that are ours.
 func (s *server) collectors() []prometheus.Collector {
-	list := []prometheus.Collector{s.gateway.Collector(), metrics.Storms(s.alarm)}
+	list := []prometheus.Collector{s.gateway.Collector(), metrics.Storms(s.alarm), certified{s.certificate}}
 	if s.nip90 != nil {
 		list = append(list, s.nip90.Collector())
 	}
@@ -33,6 +33,22 @@ func (s *server) collectors() []prometheus.Collector {
 		list = append(list, s.tally, source)
 	}
 	return list
+}
+
+// certified tells of a certificate, which may be nil.
+type certified struct{ *certificate }
+
+var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the certificate that is shown ends, in seconds since 1970; absent without TLS.", nil, nil)
+
+// Describe implements [prometheus.Collector].
+func (certified) Describe(ch chan<- *prometheus.Desc) { ch <- metricCertificate }
+
+// Collect implements [prometheus.Collector].
+func (c certified) Collect(ch chan<- prometheus.Metric) {
+	if c.certificate != nil {
+		pair, _ := c.shown()
+		ch <- prometheus.MustNewConstMetric(metricCertificate, prometheus.GaugeValue, float64(pair.Leaf.NotAfter.Unix()))
+	}
 }
 
 // know has the workflows counted by their names.

@@ -27,7 +27,7 @@ func (s *server) observe(ev retry.Event) {
 		level, text = slog.LevelInfo, "attempt failed"
 	case retry.GaveUp:
 		if ev.Step != "" {
-			level = slog.LevelWarn // the run's own follows
+			level = slog.LevelDebug // the run's own follows, with the same error
 		} else {
 			level = slog.LevelError
 		}
@@ -50,7 +50,17 @@ func (s *server) observe(ev retry.Event) {
 	add(ev.Kind == retry.Waiting, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
 	add(ev.Kind == retry.Waiting, slog.String("set_by", ev.By.String()))
 	add(ev.Reason != 0, slog.String("reason", ev.Reason.String()))
-	add(ev.Err != nil, slog.Any("error", ev.Err))
+	add(ev.Err != nil, slog.String("error", firstLine(ev.Err)))
 	add(ev.Note != "", slog.String("note", ev.Note))
 	s.Log.LogAttrs(ctx, level, text, attrs...)
+}
+
+// firstLine returns what an error says first: the stack of a panic is on the run's
+// page.
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
 }

@@ -17,7 +17,11 @@ func patient(next http.Handler, silence time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		own := &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), silence: silence, alone: r.ProtoMajor > 1}
 		if r.Body != nil && r.Body != http.NoBody {
-			r.Body = &patientBody{ReadCloser: r.Body, rc: own.rc, silence: silence}
+			body := &patientBody{ReadCloser: r.Body, rc: own.rc, silence: silence}
+			r.Body = body
+			if !own.alone {
+				body.begin() // if nobody wants it, the server reads some of it before it answers
+			}
 		}
 		if !own.alone {
 			own.begin() // whatever request was there before on this connection
@@ -34,11 +38,17 @@ type patientBody struct {
 	until   time.Time // of the deadline that is set
 }
 
-func (b *patientBody) Read(p []byte) (int, error) {
+// begin gives the next read its time, and those that follow it soon.
+func (b *patientBody) begin() {
 	if now := time.Now(); b.until.Sub(now) < b.silence {
 		b.until = now.Add(2 * b.silence)
 		_ = b.rc.SetReadDeadline(b.until) // a writer without deadlines has none that end
 	}
+}
+
+// Read implements [io.Reader].
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.begin()
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		_ = b.rc.SetReadDeadline(time.Time{}) // the server goes on reading, to know when the caller leaves

@@ -107,6 +107,23 @@ func TestACallerThatSendsNothingMoreIsGone(t *testing.T) {
 	}
 }
 
+// A handler that refuses a request does not read its body. The server does, to keep
+// the connection.
+func TestACallerThatIsRefusedHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := hasty(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+	if text, err := io.ReadAll(c); err != nil {
+		t.Errorf("read %q, %v, want the end", text, err)
+	}
+}
+
 func TestACallerThatTakesNothingIsGone(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 1)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
@@ -32,5 +31,13 @@ func (s *server) enough(cfg *config.Config) error {
 	if !s.Gateway || len(cfg.Providers) > 0 {
 		return nil
 	}
-	return fmt.Errorf("there are no providers: name some under providers: in %s", cmp.Or(s.Source.Path, "the configuration"))
+	return &scantError{cmp.Or(s.Source.Path, "the configuration")}
+}
+
+// scantError says that a file is good, but not for a gateway alone.
+type scantError struct{ file string }
+
+// Error implements [error].
+func (e *scantError) Error() string {
+	return "there are no providers: name some under providers: in " + e.file
 }

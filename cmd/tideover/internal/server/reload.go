@@ -3,12 +3,14 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
 )
@@ -16,8 +18,14 @@ import (
 // watch follows changes of the configuration until the context ends.
 func (s *server) watch(ctx context.Context) error {
 	if s.Source.Path == "" {
-		<-ctx.Done()
-		return nil
+		for {
+			select {
+			case <-s.Reload:
+				s.renew()
+			case <-ctx.Done():
+				return nil
+			}
+		}
 	}
 	w := config.NewWatcher(s.Source, s.cfg)
 	stop := make(chan struct{})
@@ -26,6 +34,7 @@ func (s *server) watch(ctx context.Context) error {
 		for {
 			select {
 			case <-s.Reload:
+				s.renew()
 				w.Reload()
 			case <-stop:
 				return
@@ -47,6 +56,13 @@ func (s *server) watch(ctx context.Context) error {
 	return err
 }
 
+// renew has the certificate read again.
+func (s *server) renew() {
+	if s.certificate != nil {
+		s.certificate.reload()
+	}
+}
+
 // note remembers what became of the file.
 func (s *server) note(err error) {
 	s.mu.Lock()
@@ -61,14 +77,44 @@ func (s *server) reloaded() (time.Time, error) {
 	return s.read, s.refused
 }
 
-// keep says in one line why the configuration stays as it was.
+// file returns what became of the file, for the API.
+func (s *server) file() api.ConfigFile {
+	at, err := s.reloaded()
+	f := api.ConfigFile{Read: at}
+	if err != nil {
+		first, more := config.Brief(err)
+		f.Problem, f.More = s.Source.Redactor.String(first), more
+	}
+	return f
+}
+
+// partlyError says that the engine could not do all that the configuration asks of
+// it, which is no fault of the file.
+type partlyError struct{ err error }
+
+// Error implements [error].
+func (e *partlyError) Error() string {
+	return "taken over in part, until it is loaded again: " + e.err.Error()
+}
+
+// Unwrap returns what the engine says.
+func (e *partlyError) Unwrap() error { return e.err }
+
+// keep says in one line why the configuration stays as it was, if it does.
 func (s *server) keep(err error) {
 	first, more := config.Brief(err)
+	if _, ok := errors.AsType[*partlyError](err); ok {
+		s.Log.Error("the configuration is not in effect as a whole", "error", first)
+		return
+	}
 	attrs := []any{"error", first}
 	if more > 0 {
 		attrs = append(attrs, "more", more)
 	}
-	s.Log.Error("the configuration stays as it was", append(attrs, "hint", "tideover config check "+s.Source.Path)...)
+	if _, scant := errors.AsType[*scantError](err); !scant { // of which the check knows nothing
+		attrs = append(attrs, "hint", "tideover config check "+s.Source.Path)
+	}
+	s.Log.Error("the configuration stays as it was", attrs...)
 }
 
 // reload takes over the new configuration, whole or not at all. Runs in progress
@@ -85,18 +131,26 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if s.engine != nil {
-		if err := s.reloadEngine(ctx, cfg); err != nil {
-			return err
-		}
-	} else {
-		s.use(cfg)
+	p, err := s.prepare(cfg)
+	if err != nil {
+		return err
 	}
+	// Nothing can be wrong with the file from here on. What steps name comes before
+	// them: a run of a new workflow may begin at once.
 	if err := take(); err != nil {
 		return err
 	}
-	s.restartOnly(cfg)
-	s.Log.Info("configuration loaded", "workflows", len(cfg.Workflows), "sessions", len(cfg.Sessions), "providers", len(providers))
+	s.use(cfg)
+	if s.engine != nil {
+		if err := s.takeOver(ctx, p); err != nil {
+			return &partlyError{err}
+		}
+	}
+	attrs := []any{"workflows", len(cfg.Workflows), "sessions", len(cfg.Sessions), "providers", len(providers)}
+	if later := s.restartOnly(cfg); len(later) > 0 {
+		attrs = append(attrs, "except", strings.Join(later, ", "))
+	}
+	s.Log.Info("configuration loaded", attrs...)
 	return nil
 }
 
@@ -108,19 +162,34 @@ func (s *server) use(cfg *config.Config) {
 	s.alarm.Become(cfg.Alarm)
 }
 
-// reloadEngine takes over what the engine does.
-func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
-	p, err := s.planned(cfg)
-	if err != nil {
-		return err
+// prepare returns what the configuration asks of the engine, if there is one. All
+// that may be wrong with that is found here.
+func (s *server) prepare(cfg *config.Config) (p plan, err error) {
+	if s.engine == nil {
+		return p, nil
+	}
+	if p, err = s.planned(cfg); err != nil {
+		return p, err
 	}
 	for _, sch := range p.schedules {
 		if _, err := engine.ParseCron(sch.Cron, time.Now()); err != nil {
-			return fmt.Errorf("schedule of %s: %w", sch.Name, err)
+			return p, fmt.Errorf("schedule of %s: %w", sch.Name, err)
 		}
 	}
+	if s.cluster != nil && len(p.specs) > 0 {
+		return p, errors.New("sessions: there are none in a cluster, which this server is in until it is started again")
+	}
+	return p, nil
+}
+
+// takeOver has the engine do what was prepared. Runs must find what they name:
+// notifiers come before the workflows that tell them, and those before the schedules
+// and sessions that start them.
+func (s *server) takeOver(ctx context.Context, p plan) error {
+	s.know(p.workflows)
+	s.outbox.Become(p.outbox)
 	if s.cluster != nil {
-		return s.reloadCluster(cfg, p)
+		return s.takeOverCluster(p)
 	}
 	if err := s.engine.Replace(append(p.workflows, s.sessions.Kept(p.specs)...)); err != nil {
 		return err
@@ -128,10 +197,7 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 	if err := s.engine.SetSchedules(ctx, p.schedules); err != nil {
 		return fmt.Errorf("schedules: %w", err)
 	}
-	s.know(p.workflows)
-	s.outbox.Become(p.outbox)
 	s.nip90.Offer(p.offer, s.engine)
-	s.use(cfg) // by which sessions begin
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		s.Log.Error("not all sessions of the configuration have begun", "error", err)
 	}
@@ -141,8 +207,8 @@ func (s *server) reloadEngine(ctx context.Context, cfg *config.Config) error {
 // lasting are the sections whose values hold until the end.
 var lasting = []string{"engine", "server", "audit", "gateway", "tracing"}
 
-// restartOnly says which changes have no effect yet.
-func (s *server) restartOnly(cfg *config.Config) {
+// restartOnly says which changes have no effect yet, and returns their keys.
+func (s *server) restartOnly(cfg *config.Config) (later []string) {
 	now := map[string]string{}
 	for _, v := range cfg.Values() {
 		now[v.Path] = v.Text
@@ -153,6 +219,8 @@ func (s *server) restartOnly(cfg *config.Config) {
 		section, _, _ := strings.Cut(path, ".")
 		if slices.Contains(lasting, section) && s.inEffect[path] != now[path] {
 			s.Log.Warn("this takes effect when the server is started again", "key", path, "value", cmp.Or(now[path], "none"))
+			later = append(later, path)
 		}
 	}
+	return later
 }

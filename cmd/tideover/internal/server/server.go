@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"maps"
 	"net"
@@ -86,6 +87,8 @@ type server struct {
 	alarm    *storm.Alarm      // of what happens to all
 	spans    *tracing.Exporter // nil if nobody wants them
 
+	certificate *certificate // nil without TLS
+
 	inEffect map[string]string // values that hold until the end
 
 	mu      sync.Mutex
@@ -124,6 +127,11 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return err
 	}
 	o.Source.Redactor.Add(s.token.Reveal())
+	if cfg.Server.TLS.On() {
+		if s.certificate, err = newCertificate(cfg.Server.TLS, s.Log); err != nil {
+			return err
+		}
+	}
 	if o.Demo {
 		if s.demo, err = demo.New(ctx); err != nil {
 			return err
@@ -275,11 +283,13 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.listenKey(), err)
 		return errors.Join(err, unix.Close())
 	}
-	address := "http://" + s.publicAddress(tcp.Addr()) + "/"
+	address := s.publicAddress(tcp.Addr())
 	s.mu.Lock()
 	s.page = address
 	s.mu.Unlock()
 	httpServer := api.NewServer(s.handler(tcp.Addr()))
+	httpServer.ErrorLog = complaints(s.Log, log.Default())
+	serveTCP := s.overTCP(httpServer)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -291,7 +301,10 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		})
 	}
 	run("socket", func() error { return httpServer.Serve(unix) })
-	run("listen", func() error { return httpServer.Serve(tcp) })
+	run("listen", func() error { return serveTCP(tcp) })
+	if s.certificate != nil {
+		run("certificate", func() error { return s.certificate.run(ctx, s.door) })
+	}
 	if s.engine != nil {
 		run("engine", func() error {
 			select {
@@ -345,24 +358,14 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	return nil
 }
 
-// publicAddress returns the address as others would write it: a server that listens
-// on all of them has none by itself.
-func (s *server) publicAddress(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() && len(s.cfg.Server.Hosts) > 0 {
-		return net.JoinHostPort(s.cfg.Server.Hosts[0], port)
-	}
-	return addr.String()
-}
-
 // handler returns the API and the page.
 func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms,
+		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms, Config: s.file, Doctor: s.diagnose,
 	}
 	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
-	pages.Storms, pages.Config, pages.Reload, pages.Place = s.storms, s.config, s.reloaded, s.place
+	pages.Storms, pages.Config, pages.Reload, pages.Place, pages.Findings = s.storms, s.config, s.reloaded, s.place, s.findings
 	if s.nip90 != nil {
 		pages.Relays = s.nip90.Relays
 	}

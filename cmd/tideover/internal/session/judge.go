@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,7 @@ func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
 	if stop.Pack == "generic" && stop.Reason == detect.Crashed {
 		stop.Note = hint(tail, code)
 	}
+	stop.Note = cmp.Or(stop.Note, stop.Misread(tail))
 	return stop
 }
 

@@ -111,6 +111,9 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	case err != nil: // it has not been run
 		return nil, engine.Keep(cmpCause(ctx, err), before)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
+		if r.Stopped != nil {
+			r.Stopped(t.Run, Stop{Reason: detect.Terminal.String(), Exit: end.Code, At: time.Now()})
+		}
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("exit code %d: %s can't be run", end.Code, command[0])), before)
 	case end.Told:
 		return nil, engine.Keep(cmpCause(ctx, errors.New("told to end")), memo)
@@ -228,7 +231,7 @@ func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
 	}
 	env := append(guard.Environ(hidden...),
 		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+sessionID(t.Run, memo.Generation), "TIDEOVER_RUN_ID="+t.Run,
-		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
+		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {
 		if r.Expand != nil {
 			var err error

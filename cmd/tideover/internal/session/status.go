@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -75,7 +76,20 @@ func statusOf(name string, i *engine.Info) Status {
 			if a.Wait.Moved != "" {
 				st.WaitBy, st.WaitFor = "human", "postponed by "+a.Wait.Moved
 			}
+		} else {
+			st.postponed(i.Notes)
 		}
 	}
 	return st
+}
+
+// postponed says who has ended a command for a while: there is no wait of its own
+// that was prolonged.
+func (s *Status) postponed(notes []engine.Note) {
+	for _, n := range slices.Backward(notes) {
+		if n.What == "postponed" {
+			s.WaitBy, s.WaitFor = "human", "paused by "+n.Text
+			return
+		}
+	}
 }

@@ -29,7 +29,7 @@ func browse(t *testing.T) context.Context {
 		}
 	}
 	if path == "" {
-		t.Skip("there is no chromium; scripts/chromium.sh installs it")
+		t.Skip("there is no chromium; scripts/test-tools.sh installs it")
 	}
 	opts := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,

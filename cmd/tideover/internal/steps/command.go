@@ -77,7 +77,8 @@ func (r *Runner) environment(t *engine.Task) []string {
 	}
 	return append(guard.Environ(hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
-		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts)
+		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,
+		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
 }
 
 func pairs(env []config.EnvVar) (list []string) {

@@ -42,10 +42,7 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 		return result{}, unanswered(ctx, req, err)
 	}
 	defer resp.Body.Close()
-	body := &capped{limit: limitOf(s)}
-	masked := r.Redactor.NewWriter(body)
-	_, err = io.Copy(masked, io.LimitReader(resp.Body, int64(2*limitOf(s))))
-	_ = masked.Close() // to memory
+	body, err := r.read(resp.Body, limitOf(s))
 	res := result{Status: resp.StatusCode, Stdout: body.text(), Truncated: body.over}
 	if s.Expected(resp.StatusCode) {
 		if err != nil {
@@ -60,6 +57,20 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 		return res, retry.Permanent(fmt.Errorf("%s to %s: redirects are not followed", resp.Status, r.Redactor.String(to)))
 	}
 	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
+}
+
+// read reads so much of a body that what is kept of it is full, but for masks that
+// are shorter than what they hide.
+func (r *Runner) read(body io.Reader, limit int) (*capped, error) {
+	kept, some := &capped{limit: limit}, &io.LimitedReader{R: body, N: int64(2 * limit)}
+	masked := r.Redactor.NewWriter(kept)
+	_, err := io.Copy(masked, some)
+	if some.N > 0 {
+		_ = masked.Close() // to memory
+	} else {
+		kept.over = true // and what was held back may be the beginning of a secret
+	}
+	return kept, err
 }
 
 // send sends the request where it goes: to the provider, or where its URL says.

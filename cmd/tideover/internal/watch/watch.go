@@ -28,6 +28,7 @@ const closeGrace = 10 * time.Second
 // Options says what is watched.
 type Options struct {
 	Spec     *session.Spec
+	About    About                                        // how the session is watched
 	Dir      string                                       // keeps the state; is made if it is not there
 	Anew     bool                                         // whatever was there before is over
 	Open     func(*session.Spec) (session.Streams, error) // of [session.Runner]
@@ -58,8 +59,17 @@ type Watch struct {
 	itself bool // the session has ended itself
 }
 
-// About is the name of the file that says what the folder is about.
-const About = "about.json"
+// AboutFile is the name of the file that says what the folder is about.
+const AboutFile = "about.json"
+
+// About says how a session is watched, for whoever finds its folder when nobody
+// watches.
+type About struct {
+	Command []string `json:"command"`         // as it was typed
+	Dir     string   `json:"dir,omitempty"`   // where it runs
+	From    string   `json:"from,omitempty"`  // where the watch was started, if that is elsewhere
+	Flags   []string `json:"flags,omitempty"` // that the watch had, but for the name
+}
 
 // Socket is the name of the control API's socket in the folder.
 const Socket = "control.sock"
@@ -207,14 +217,13 @@ func limit(n int) string {
 	return fmt.Sprint(n)
 }
 
-// about writes down what the folder is about, for whoever finds it when nobody
-// watches.
+// about writes down what the folder is about.
 func (w *Watch) about() error {
-	text, err := json.Marshal(map[string]any{"command": w.Spec.Start, "dir": w.Spec.Dir})
+	text, err := json.Marshal(w.About)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(w.Dir, About), append(text, '\n'), 0o600)
+	return os.WriteFile(filepath.Join(w.Dir, AboutFile), append(text, '\n'), 0o600)
 }
 
 // serve serves the control API on a socket. A session is watched without one, if

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -21,7 +23,8 @@ func BenchmarkPages(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h, last := full(b, total)
+	e, last := full(b, total)
+	h := newHandler(Options{Engine: e, Version: "test"})
 	for _, path := range []string{
 		"/overview", "/runs", "/runs?state=waiting&order=next", "/runs?state=dead", "/runs?workflow=quick&order=oldest", "/runs?workflow=quick&state=running&state=waiting",
 		"/runs?q=name-" + strconv.Itoa(total/2), "/runs?attempts=2", "/runs?attempts=50", "/runs?until=2h", "/dead", "/policies", "/notifications", "/health",
@@ -44,22 +47,18 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
-// full returns the page of an engine with many runs, and the id of one of them.
-func full(b *testing.B, total int) (h *handler, last string) {
+// full returns an engine with many runs, which knows more workflows if there are
+// any, and the id of one of the runs.
+func full(b testing.TB, total int, more ...*engine.Workflow) (e *engine.Engine, last string) {
 	b.Helper()
-	flow := func(name, policy string) *engine.Workflow {
-		w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy(policy)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return w
-	}
-	quick, slow := flow("quick", "fixed(1ms) attempts=2"), flow("slow", "exponential(1h..9h) jitter=full attempts=9")
-	e, err := engine.Open(b.Context(), engine.Config{Dir: b.TempDir(), Durability: engine.OS, Workflows: []*engine.Workflow{quick, slow}, Concurrency: 256})
+	quick, slow := flowOf(b, "quick", "fixed(1ms) attempts=2"), flowOf(b, "slow", "exponential(1h..9h) jitter=full attempts=9")
+	e, err := engine.Open(b.Context(), engine.Config{
+		Dir: b.TempDir(), Durability: engine.OS, Workflows: append(more, quick, slow), Concurrency: 256, Handlers: map[string]engine.Handler{session.Handler: limitedAgain},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = e.Close(b.Context()) })
+	b.Cleanup(func() { _ = e.Close(context.Background()) })
 	var workers sync.WaitGroup
 	for n := range 128 {
 		workers.Go(func() {
@@ -83,7 +82,23 @@ func full(b *testing.B, total int) (h *handler, last string) {
 		})
 	}
 	workers.Wait()
-	h = newHandler(Options{Engine: e, Version: "test"})
+	settle(b, e)
+	return e, last
+}
+
+// flowOf returns a workflow of one step.
+func flowOf(b testing.TB, name, policy string) *engine.Workflow {
+	b.Helper()
+	w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy(policy)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// settle waits until nothing runs, and lists and search have all.
+func settle(b testing.TB, e *engine.Engine) {
+	b.Helper()
 	for {
 		s, err := e.Stats(b.Context())
 		if err != nil {
@@ -93,10 +108,9 @@ func full(b *testing.B, total int) (h *handler, last string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if s.Behind == 0 && s.Running == 0 && list.Behind == 0 { // lists and search have all
-			break
+		if s.Behind == 0 && s.Running == 0 && list.Behind == 0 {
+			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return h, last
 }

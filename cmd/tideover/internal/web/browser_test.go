@@ -30,12 +30,12 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("there is no chromium; scripts/chromium.sh installs it")
+	t.Skip("there is no chromium; scripts/test-tools.sh installs it")
 	return ""
 }
 
 // browse starts a browser for a test and its subtests.
-func browse(t *testing.T) context.Context {
+func browse(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	opts := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(chromium(t)), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
@@ -44,7 +44,7 @@ func browse(t *testing.T) context.Context {
 	for _, f := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {
 		opts = append(opts, chromedp.Flag(f, true))
 	}
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(opts, more...)...)
 	ctx, cancel := chromedp.NewContext(alloc)
 	t.Cleanup(func() {
 		cancel()
@@ -67,8 +67,14 @@ type tab struct {
 
 func open(browser context.Context, t *testing.T, b *bed) *tab {
 	t.Helper()
+	return openFor(browser, t, b, 60*time.Second)
+}
+
+// openFor opens a tab that is closed after a time at the latest.
+func openFor(browser context.Context, t *testing.T, b *bed, limit time.Duration) *tab {
+	t.Helper()
 	tab0, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	ctx, cancel := context.WithTimeout(tab0, 60*time.Second)
+	ctx, cancel := context.WithTimeout(tab0, limit)
 	x := &tab{bed: b, ctx: ctx}
 	if err := chromedp.Do(tab0); err != nil {
 		t.Fatalf("open a tab: %v", err)

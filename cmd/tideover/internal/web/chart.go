@@ -100,7 +100,7 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 		x := c.place(from)
 		w := max(c.place(to)-x, thinnest)
 		x = min(x, 100-w)
-		if end, ok := drawn[b.Class]; ok && x+w-end < thinnest/2 {
+		if end, ok := drawn[b.Class]; ok && x+w-end < thinnest {
 			return
 		}
 		drawn[b.Class] = x + w

@@ -57,7 +57,7 @@ func TestBarsStayInside(t *testing.T) {
 			Wait: &engine.WaitInfo{Delay: time.Second, Until: at.Add(time.Second), By: "policy"}})
 	}
 	c := draw(i, start.Add(5000*time.Second))
-	if n := len(c.Lanes[0].Bars); n > 1400 {
+	if n := len(c.Lanes[0].Bars); n > 700 {
 		t.Errorf("%d bars are drawn", n)
 	}
 	for _, b := range c.Lanes[0].Bars {

@@ -15,7 +15,7 @@ var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥",
 	"completed": "✓", "stopped": "⊘", "gave-up": "✕", "idle": "○",
-	gateway.Up: "●", gateway.Throttled: "◐", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
+	gateway.Up: "●", gateway.Throttled: "◐", gateway.Refused: "⊖", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
 }
 
 func (h *handler) funcs() template.FuncMap {

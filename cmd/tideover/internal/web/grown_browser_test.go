@@ -129,6 +129,19 @@ func (v visitor) looks() {
 	x.seen("#disk", "log.db")
 	g.storm()
 	x.seen("#config", "did you mean attempts?")
+	const script, image = "<script>window.planted=1</script>", "<img src=x onerror=window.planted=1>"
+	g.now(func() {
+		g.storms, g.reload = []Storm{{Layer: "provider", Name: image, Ratio: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
+		g.relays = []nostr.RelayStatus{{URL: script, Error: image}, {URL: image, Up: true, Trouble: script}}
+	})
+	g.h.feed.stir()
+	x.seen("#config", script)
+	x.visit("/overview")
+	x.seen("#storms", image)
+	x.seen("main", script)
+	if eval[bool](x, `!!window.planted || document.querySelectorAll("img, iframe, script:not([src])").length > 0`) {
+		v.Error("what was planted has come to life")
+	}
 	x.quiet()
 }
 

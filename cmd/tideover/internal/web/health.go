@@ -64,7 +64,7 @@ func (h *handler) liveHealth(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) lookAtHealth(ctx context.Context, now time.Time) (part, error) {
-	b := healthBody{Engine: h.Engine != nil, Doctor: h.Config != nil && h.Engine != nil, Facts: h.process(now)}
+	b := healthBody{Engine: h.Engine != nil, Doctor: h.Config != nil && h.Engine != nil || h.Findings != nil, Facts: h.process(now)}
 	p := part{template: "health-live", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
 	if b.Engine {
 		h.lookAtEngine(ctx, &b)
@@ -223,17 +223,19 @@ type checkup struct {
 	list []doctor.Finding
 }
 
-// findings returns what weakens the promises of the engine on this machine.
+// findings returns what weakens the promises of the engine on this machine, and what
+// is wrong with how the server is asked.
 func (c *checkup) findings(h *handler, now time.Time) []doctor.Finding {
-	cfg := h.config()
-	if cfg == nil || h.Engine == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.at) >= checkupTime {
-		c.at = now
-		c.list = doctor.Folder{Path: cfg.Server.Data, Keeps: !h.Clustered, Lazy: cfg.Server.Durability == "os"}.Check()
+		c.at, c.list = now, nil
+		if cfg := h.config(); cfg != nil && h.Engine != nil {
+			c.list = doctor.Folder{Path: cfg.Server.Data, Keeps: !h.Clustered, Lazy: cfg.Server.Durability == "os"}.Check()
+		}
+		if h.Findings != nil {
+			c.list = append(c.list, h.Findings()...)
+		}
 	}
 	return slices.Clone(c.list)
 }

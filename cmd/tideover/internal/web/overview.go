@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ const (
 	shownAgain    = 5
 	shownFailures = 5
 	shownSessions = 6
+	shownDue      = 4
 )
 
 // overviewBody is how things are.
@@ -25,8 +27,9 @@ type overviewBody struct {
 	Totals   totals
 	Pulse    sparkline
 	Alerts   []alert
-	Next     []row // that wait, the first due first
-	Again    []row // at work, and not for the first time
+	Next     []row             // that wait, the first due first
+	Again    []row             // at work, and not for the first time
+	Due      []engine.Schedule // what the clock starts, the first due first
 	Sick     []providerRow
 	Fleet    int // providers in all
 	Groups   []group
@@ -97,6 +100,7 @@ func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
 		return err
 	}
 	b.Silent = silence(b.Totals.Stats.Silent, list.Silent)
+	h.lookAtClock(ctx, b)
 	f = again.filter()
 	f.Limit = 4 * shownAgain
 	rows, _, err := h.list(ctx, f)
@@ -107,6 +111,17 @@ func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
 		}
 	}
 	return err
+}
+
+// lookAtClock adds what is started by schedules. Without those of shards that are
+// silent there are none, and the page says which are.
+func (h *handler) lookAtClock(ctx context.Context, b *overviewBody) {
+	b.Due, _ = h.Engine.Schedules(ctx) //nolint:errcheck // see above
+	slices.SortFunc(b.Due, func(x, y engine.Schedule) int { return cmp.Or(x.Next.Compare(y.Next), cmp.Compare(x.Name, y.Name)) })
+	b.Due = b.Due[:min(len(b.Due), shownDue)]
+	if next := &b.Totals.Stats.Next; len(b.Due) > 0 && (*next == nil || b.Due[0].Next.Before(**next)) {
+		*next = &b.Due[0].Next
+	}
 }
 
 // triesAgain reports whether a step that runs has failed before.

@@ -94,6 +94,15 @@ func TestOverviewPage(t *testing.T) {
 	t.Parallel()
 	g := newGrown(t)
 	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "nobody passes", "in the last 10 minutes 0 runs began")
+	if err := g.e.SetSchedules(t.Context(), []engine.Schedule{{Name: "yearly", Workflow: "slow", Cron: "0 3 1 1 *"}, {Name: "nightly", Workflow: "quick", Cron: "0 3 * * *"}}); err != nil {
+		t.Fatal(err)
+	}
+	clock := g.page("/overview")
+	has(t, "with schedules", clock, `id="d-nightly"`, "0 3 * * *", "by schedule", `<dt>next wake-up</dt><dd><time`)
+	hasNot(t, "with schedules", clock, "Nothing waits.")
+	if strings.Index(clock, "d-nightly") > strings.Index(clock, "d-yearly") {
+		t.Error("the schedule that is due first is not the first")
+	}
 	g.dead(2, job{Error: "418 teapot"})
 	wait := g.start("slow", job{Fail: 1, Error: "no route to host"})
 	g.until(wait, "waiting")

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 )
 
-// Not parallel: one browser at a time is enough for a small machine.
-func TestProvidersInABrowser(t *testing.T) { //nolint:paralleltest // see above
+func TestProvidersInABrowser(t *testing.T) {
+	t.Parallel()
 	browser := browse(t)
 	for _, c := range []struct {
 		name string
@@ -213,7 +213,10 @@ func gallery() []gateway.Status {
 	opened, draining, held := fine("opened"), fine("draining"), fine("held")
 	opened.State, opened.Breaker, draining.State = gateway.Opened, "forced-open", gateway.Draining
 	held.Held, held.Breaker, held.Totals = true, "forced-closed", gateway.Totals{}
-	return []gateway.Status{sick("anthropic"), fine("openai"), throttled, recovering, probing, opened, draining, held}
+	refused := fine("refused")
+	refused.State, refused.Since, refused.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401)"
+	refused.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
+	return []gateway.Status{sick("anthropic"), fine("openai"), throttled, refused, recovering, probing, opened, draining, held}
 }
 
 // providerPictures looks at the pages in sizes and colours, as pictures does.
@@ -247,6 +250,10 @@ func (v visitor) providerPictures() {
 			}
 			if dark := eval[string](x, "getComputedStyle(document.body).backgroundColor") != "rgb(251, 252, 252)"; dark != (c.scheme == "dark") {
 				v.Errorf("%s, %s: dark is %v", shot.name, c.name, dark)
+			}
+			if same := `getComputedStyle(document.querySelector(".swatch."+c), "::before").backgroundColor === getComputedStyle(document.querySelector(".meter ."+c)).fill`; shot.name == "provider" &&
+				!eval[bool](x, `["lasted", "predicted"].every(c => `+same+`)`) {
+				v.Errorf("%s, %s: the legend has other colours than the bars", shot.name, c.name)
 			}
 			x.keep(dir, shot.name+"-"+c.name)
 			x.quiet()

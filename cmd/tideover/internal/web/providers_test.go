@@ -166,7 +166,7 @@ func TestAProviderHasAPage(t *testing.T) {
 	body := p.page("/providers/anthropic")
 	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "nobody passes until the next probe", "exponential(1s..2m)",
 		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
-		"4.25 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502", "POST /v1/messages", "214 of 500 left",
+		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502", "POST /v1/messages", "214 of 500 left",
 		"<dt>requests</dt><dd>1000</dd>", `href="/providers/anthropic/close" data-dialog`)
 	has(t, "the stream", p.message("/live/providers/anthropic"), `hx-target="#live"`, "402 insufficient_quota")
 	hasNot(t, "one that is up", p.page("/providers/openai"), "Outages", "Failovers", "class=\"next")
@@ -393,7 +393,7 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	t.Parallel()
 	st := fine("openai")
-	st.State, st.Since, st.Why = gateway.Throttled, near(-time.Minute), "its keys were refused (401 hunter2)"
+	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401 hunter2)"
 	st.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
 	p := newPort(t, []gateway.Status{st}, func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
 	for _, path := range []string{"/providers", "/providers/openai"} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -40,6 +41,8 @@ type Options struct {
 	Place  func() notify.Place         // where messages come from
 	Relays func() []nostr.RelayStatus  // of NIP-90
 	Storms func(now time.Time) []Storm // layers that make far more attempts than there is work
+
+	Findings func() []doctor.Finding // what is wrong with how the server is asked
 }
 
 // Storm is a layer that makes far more attempts than there is work.

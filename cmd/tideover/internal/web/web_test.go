@@ -45,7 +45,7 @@ func do(ctx context.Context, j job) (string, error) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	}
-	if t.Attempt > j.Fail {
+	if t.Total > j.Fail {
 		return cmp.Or(j.Out, "done"), nil
 	}
 	err := errors.New(cmp.Or(j.Error, "the other side is down"))

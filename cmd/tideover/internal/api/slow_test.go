@@ -1,0 +1,59 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// TestABodyThatDoesNotComeIsNotWaitedFor sends a half of it, to those who want it and
+// to those who refuse the request before they look.
+func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	o := Options{Engine: f.engine, Token: secret.New(token), Logger: quiet()}
+	page := Guard(o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			http.Error(w, "late", http.StatusRequestTimeout)
+		}
+	}))
+	for name, h := range map[string]http.Handler{"the API": New(o), "a page": page} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewServer(timely(h, 200*time.Millisecond, time.Minute))
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = s.Serve(l) }()
+		for _, who := range []string{token, "somebody else"} {
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			_, _ = fmt.Fprintf(c, "POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{", who)
+			text, err := io.ReadAll(c)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s, asked by %s: read %q, %v, want the end", name, who, text, err)
+			}
+			_ = c.Close()
+		}
+		_ = s.Close()
+		<-ended
+	}
+}
+
+func TestTheServerHasLimits(t *testing.T) {
+	t.Parallel()
+	s := NewServer(http.NotFoundHandler())
+	if s.ReadHeaderTimeout <= 0 || s.ReadHeaderTimeout > 10*time.Second || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
+		t.Errorf("headers within %v, %d bytes of them, idle for %v", s.ReadHeaderTimeout, s.MaxHeaderBytes, s.IdleTimeout)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+)
+
+// What others write to do something to a terminal: colours, its title, its
+// clipboard, a link, the one-byte forms, lines of ours, a direction, and markup.
+const escapes = "E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http://evil\x1b\\x\x1b]8;;\x1b\\\u009b31m\u009d0;x\u009c\rtideover: done\b\b\u202egnp\u2066\u200f\U000e0041<script>alert(1)</script>"
+
+// plainText fails if a terminal would do something with the text but show it.
+func plainText(t *testing.T, what, text string) {
+	t.Helper()
+	for i, r := range text {
+		if r != '\n' && !unicode.IsGraphic(r) {
+			t.Errorf("%s has %U: …%q…", what, r, text[max(0, i-60):min(len(text), i+20)])
+			return
+		}
+	}
+}
+
+// TestWhatOthersWroteDoesNothingToATerminal plants it in keys, inputs, outputs,
+// errors, lines of a session and answers of a provider, and prints all of that.
+func TestWhatOthersWroteDoesNothingToATerminal(t *testing.T) {
+	t.Parallel()
+	code, err := json.Marshal(map[string]any{"error": map[string]string{"code": escapes, "type": escapes, "message": escapes}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Odd", "\x1b[31m")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write(code)
+	}))
+	t.Cleanup(up.Close)
+	dir := shortDir(t)
+	write(t, filepath.Join(dir, "said"), escapes+"\n"+escapes+"\xff\xfe\n")
+	s := serveFile(t, `version: 1
+providers: {up: {base-url: `+up.URL+`, auth: "${env:KEY}", policy: fixed(1ms) attempts=2}}
+sessions: {kept: {start: [sh, -c, 'cat said; exit 7'], policy: fixed(1ms) attempts=2}}
+workflows:
+  bad: {description: "\e[31m", steps: [{id: a, run: [sh, -c, 'cat said; cat said >&2; exit 3'], policy: fixed(1ms) attempts=2}]}
+  good: {steps: [{id: a, run: [cat, said]}]}
+  asks: {steps: [{id: a, http: {provider: up, get: /x}, policy: fixed(1ms) attempts=1}]}
+`, dir, "KEY=hush-hush-key")
+	input, err := json.Marshal(map[string]string{escapes: escapes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"bad", "good", "asks"} {
+		o := s.ask("run", w, "--wait", "--input", string(input), "--key", "\u202e<b>"+w)
+		plainText(t, "run "+w, o.out+o.stderr)
+	}
+	wantIn(t, "a run", s.ask("show", "\u202e<b>bad").out, `E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07`)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, args := range [][]string{
+		{"runs"}, {"runs", "--json"}, {"dead"}, {"dead", "--groups"}, {"dead", "--json"}, {"events"}, {"events", "--json"}, {"status"}, {"workflows"}, {"workflows", "--json"}, {"show", "\u202e<b>bad"},
+		{"show", "\u202e<b>bad", "--json"}, {"show", "\u202e<b>good"}, {"show", "\u202e<b>asks"}, {"show", escapes}, {"sessions", "ls"}, {"sessions", "show", "kept"}, {"sessions", "show", "kept", "--json"},
+		{"sessions", "show", escapes}, {"providers"}, {"providers", "show", "up"}, {"providers", "show", "up", "--json"}, {"providers", "show", escapes}, {"providers", "drain", escapes},
+		{"run", escapes}, {"run", "bad", "--input", escapes}, {"run", "bad", "--key", escapes}, {"cancel", escapes}, {"retry", "\u202e<b>bad"}, {"config", "show", "--config", s.file}, {"config", "show", "--json", "--config", s.file},
+	} {
+		all.Go(func() {
+			o := s.ask(args...)
+			plainText(t, fmt.Sprintf("%.40q", args), o.out+o.stderr)
+		})
+	}
+}
+
+// TestMistakesWithEscapesDoNothingToATerminal has them in files and arguments.
+func TestMistakesWithEscapesDoNothingToATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	defer all.Wait()
+	try := func(args ...string) {
+		all.Go(func() {
+			o := tideover(t, args...)
+			plainText(t, fmt.Sprintf("%.60q", args), o.out+o.stderr)
+			if o.code == 0 {
+				t.Errorf("%.60q: exit code 0", args)
+			}
+		})
+	}
+	for i, text := range []string{
+		"version: 1\n\"\\e[31m\\u202e\": 1\n",
+		"version: 1\n" + escapes + ": 1\n",
+		"version: 1\npolicies: {a: \"fixed(\\e]0;x\\a)\"}\n",
+		"version: 1\npolicies: {a: 'fixed(" + strings.ReplaceAll(escapes, "'", "") + ")'}\n",
+		"version: 1\nworkflows: {\"\\u202e\\e[31m\": {steps: []}}\n",
+		"version: 1\nproviders: {\"\\e[31m\": {base-url: \"http://\\e[31m\"}}\n",
+		"version: 1\nworkflows: {w: {steps: [{id: \"\\e\", run: [\"{{ \\e }}\"]}]}}\n",
+		"version: \"\\e[31m\"\n",
+		"# a comment \u202e\nversion: 1\nbad: [\u202e\n",
+	} {
+		file := filepath.Join(dir, fmt.Sprint(i, ".yaml"))
+		write(t, file, text)
+		try("config", "check", file)
+		try("serve", "--config", file, "--data", dir)
+	}
+	for _, args := range [][]string{
+		{"plan", "fixed(" + escapes + ")"}, {"plan", escapes}, {"exec", "--policy", escapes, "--", "true"}, {escapes}, {"--" + escapes}, {"runs", "--server", escapes}, {"runs", "--state", escapes, "--server", "unix:" + dir + "/none"},
+		{"config", "check", escapes}, {"serve", "--config", escapes}, {"detect", escapes}, {"sim", escapes}, {"notify", "test", escapes, "--config", filepath.Join(dir, "0.yaml")}, {"gateway", escapes}, {"watch", "--policy", escapes, "--", "true"},
+	} {
+		try(args...)
+	}
+}

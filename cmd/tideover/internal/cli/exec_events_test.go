@@ -1,0 +1,89 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// ends returns how the attempts ended that the events tell of, by kind.
+func ends(t *testing.T, text string) (list []string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var ev struct {
+			Kind string
+			attemptEnd
+			ExitCode *int `json:"exit_code"`
+		}
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if ev.ExitCode == nil {
+			continue
+		}
+		ev.attemptEnd.ExitCode = *ev.ExitCode
+		text, err := json.Marshal(ev.attemptEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, ev.Kind+" "+string(text))
+	}
+	return list
+}
+
+func TestEventsSayHowAttemptsEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		flags  []string
+		script string
+		want   []string
+	}{
+		{
+			"a success after a failure", nil, "test $TIDEOVER_ATTEMPT = 2 || exit 3",
+			[]string{`attempt-failed {"exit_code":3}`, `succeeded {"exit_code":0}`},
+		},
+		{
+			"a signal", []string{"-n", "1"}, "kill -USR1 $$",
+			[]string{`attempt-failed {"exit_code":138,"signal":10}`, `gave-up {"exit_code":138,"signal":10}`},
+		},
+		{
+			"a timeout", []string{"-n", "1", "--attempt-timeout", "100ms"}, "exec sleep 60",
+			[]string{`attempt-failed {"exit_code":124,"signal":15,"timed_out":true}`, `gave-up {"exit_code":124,"signal":15,"timed_out":true}`},
+		},
+		{
+			"no match", []string{"-n", "1", "--until-output", "never"}, "true",
+			[]string{`attempt-failed {"exit_code":0}`, `gave-up {"exit_code":0}`},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			onlyLinux(t) // which has these numbers of signals
+			got := tideover(t, append(append([]string{"exec", "-q", "-p", quick, "--events", "1"}, tt.flags...), "--", "sh", "-c", tt.script)...)
+			if list := ends(t, got.out); strings.Join(list, "\n") != strings.Join(tt.want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestACommandThatIgnoresTERMIsSaidToBeKilled(t *testing.T) {
+	t.Parallel()
+	const script = `trap "" TERM; sleep 60`
+	got := tideover(t, "exec", "-n", "1", "--grace", "100ms", "--attempt-timeout", "200ms", "--", "sh", "-c", script)
+	wantIn(t, "stderr", got.stderr, "timed out after 200ms, and killed after a grace of 100ms\n")
+	got = tideover(t, "exec", "-n", "1", "--grace", "100ms", "--total-timeout", "200ms", "--", "sh", "-c", script)
+	wantIn(t, "stderr", got.stderr, "total timeout of 200ms reached, and killed after a grace of 100ms\n")
+	got = tideover(t, "exec", "-n", "1", "--attempt-timeout", "200ms", "--", "sleep", "60")
+	wantIn(t, "stderr", got.stderr, "timed out after 200ms\n")
+}
+
+func TestCodesMayBeApart(t *testing.T) {
+	t.Parallel()
+	var c codes
+	if err := c.Set("1, 3 ,5-6"); err != nil || !c.has(1) || !c.has(3) || !c.has(6) || c.has(2) {
+		t.Errorf("%v, %+v", err, c)
+	}
+}

@@ -1,0 +1,170 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// fort is a server that others attack, and the provider behind it.
+type fort struct {
+	*served
+	host, token, cookie string
+	asked               *atomic.Int32
+}
+
+func newFort(t *testing.T) *fort {
+	t.Helper()
+	f := &fort{asked: new(atomic.Int32)}
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { f.asked.Add(1) }))
+	t.Cleanup(up.Close)
+	f.served = serveFile(t, `version: 1
+providers: {up: {base-url: `+up.URL+`/base, max-body: 1KiB}, peer: {base-url: `+up.URL+`}}
+notify: {told: {webhook: `+up.URL+`}}
+sessions: {kept: {start: [sleep, "600"]}}
+workflows: {w: {steps: [{id: a, run: ["false"], policy: fixed(1h) attempts=2}]}, d: {steps: [{id: a, run: ["false"], policy: fixed(1ms) attempts=1}]}}
+`, "")
+	data, err := os.ReadFile(filepath.Join(f.data, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.token, f.host = strings.TrimSpace(string(data)), strings.Trim(strings.TrimPrefix(f.address(), "http://"), "/")
+	resp := f.send(http.MethodGet, "/overview?token="+f.token, "")
+	f.cookie, _, _ = strings.Cut(resp.Header.Get("Set-Cookie"), ";")
+	if f.cookie == "" {
+		t.Fatalf("no session: %s", resp.Status)
+	}
+	return f
+}
+
+// send makes a request, whose headers come as pairs, and returns the answer, read. It
+// follows no redirects.
+func (f *fort) send(method, path, body string, header ...string) *http.Response {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.host+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(strings.NewReader(string(text)))
+	return resp
+}
+
+// changing returns every request that changes something, as "POST /path": of the API
+// as its description has them, of the page as its source has them, and of the gateway.
+func (f *fort) changing(run string) (requests []string) {
+	f.t.Helper()
+	var d struct{ Paths map[string]map[string]any }
+	text, err := io.ReadAll(f.send(http.MethodGet, "/api/openapi.yaml", "", "Authorization", "Bearer "+f.token).Body)
+	if err == nil {
+		err = yaml.Unmarshal(text, &d)
+	}
+	if err != nil || len(d.Paths) < 20 {
+		f.t.Fatalf("%d paths, %v", len(d.Paths), err)
+	}
+	values := func(path string) map[string][]string {
+		v := map[string][]string{"id": {run}, "session": {"kept"}, "provider": {"up"}, "notifier": {"told"}, "action": actions[strings.Split(path, "/")[1]]}
+		if strings.Contains(path, "/sessions/{id}") {
+			v["id"] = v["session"]
+		} else if strings.Contains(path, "/providers/{id}") {
+			v["id"] = v["provider"]
+		}
+		return v
+	}
+	add := func(method, route string) {
+		for _, path := range fillIn(f.t, route, values(route)) {
+			requests = append(requests, strings.ToUpper(method)+" "+path)
+		}
+	}
+	for path, methods := range d.Paths {
+		for method := range methods {
+			if method != "get" {
+				add(method, path)
+			}
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+		for _, path := range pageRoutes(f.t, method) {
+			add(method, path)
+		}
+		add(method, "/p/up/v1/x")
+	}
+	return requests
+}
+
+// root is in files that nobody is to see.
+var root = regexp.MustCompile(`root:.*:0:0:|package web`)
+
+// judge fails if a request is answered with something that is not for it.
+func (f *fort) judge(method, path, header string) {
+	f.t.Helper()
+	status, text := f.raw(method, path, header)
+	code := strings.TrimPrefix(status, "HTTP/1.1 ")
+	to := ""
+	if _, rest, ok := strings.Cut(text, "\nLocation: "); ok {
+		to, _, _ = strings.Cut(rest, "\r")
+	}
+	switch {
+	case strings.HasPrefix(code, "4"):
+	case strings.HasPrefix(code, "3") && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, `/\`):
+	default:
+		f.t.Errorf("%s %.80q: %q to %q", method, path, status, to)
+	}
+	if root.MatchString(text) {
+		f.t.Errorf("%s %.80q: there is a file in %.300q", method, path, text)
+	}
+}
+
+// raw sends a request as it is written, and returns the status line and all of the
+// answer.
+func (f *fort) raw(method, path, header string) (status, text string) {
+	f.t.Helper()
+	c := f.dial()
+	defer c.Close()
+	go func() {
+		_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n%s\r\n", method, path, f.host, f.token, header)
+	}()
+	all, err := io.ReadAll(c)
+	if err != nil && len(all) == 0 {
+		f.t.Errorf("%s %.80q: %v", method, path, err)
+	}
+	status, _, _ = strings.Cut(string(all), "\r\n")
+	return status, string(all)
+}
+
+func (f *fort) dial() net.Conn {
+	f.t.Helper()
+	c, err := new(net.Dialer).DialContext(f.t.Context(), "tcp", f.host)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	return c
+}

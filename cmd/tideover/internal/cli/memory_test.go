@@ -1,0 +1,110 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// checker counts what is written to it, and knows whether it is what
+// helper:generate writes.
+type checker struct {
+	n     int
+	block []byte
+	wrong bool
+}
+
+func (c *checker) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		want := c.block[c.n%len(c.block):]
+		n := min(len(want), len(rest))
+		c.wrong = c.wrong || !bytes.Equal(rest[:n], want[:n])
+		c.n, rest = c.n+n, rest[n:]
+	}
+	return len(p), nil
+}
+
+// peakMemory returns the most memory the process has had.
+func peakMemory(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	return atoi(strings.Fields(rest + " 0")[0]) << 10
+}
+
+// little is what a process may take beyond what it takes for little output.
+const little = 32 << 20
+
+func TestOutputAtFlatMemory(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	for _, way := range outputWays[:3] {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			pass := func(size int) (peak int) {
+				got := checker{block: randomBlock()}
+				args := append([]string{"exec", "--policy", quick}, way.flags...)
+				cmd, _ := command(t, append(args, "--", self(t), "helper:generate", fmt.Sprint(size))...)
+				r, err := cmd.StdoutPipe()
+				if err := errors.Join(err, cmd.Start()); err != nil {
+					t.Fatal(err)
+				}
+				// What is left does not fit into a pipe, so that it is still running.
+				if _, err := io.CopyN(&got, r, int64(size-4<<20)); err != nil {
+					t.Fatal(err)
+				}
+				peak = peakMemory(t, cmd.Process.Pid)
+				_, _ = io.Copy(&got, r)
+				if err := cmd.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				if got.n != size || got.wrong {
+					t.Errorf("%d bytes came through of %d, wrong: %v", got.n, size, got.wrong)
+				}
+				return peak
+			}
+			small, large := pass(8<<20), pass(256<<20)
+			t.Logf("%d MiB for 8 MiB, %d MiB for 256 MiB", small>>20, large>>20)
+			if small == 0 || large > small+little {
+				t.Errorf("%d MiB for 8 MiB of output, %d MiB for 256 MiB", small>>20, large>>20)
+			}
+		})
+	}
+}
+
+func TestWatchPassesMuchOutputOnWithLittleMemory(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	pass := func(size int) (peak int) {
+		w := newWatched(t, fmt.Sprintf(`yes "compiling module 429 of 900, and the rate limit of the disk resets now and then" | head -c %d; echo; head -c %d /dev/zero; read x`, size, size))
+		cmd := w.command("--detect", "claude-code")
+		cmd.Env = append(cmd.Environ(), "GOGC=100") // as users have it
+		out, err1 := cmd.StdoutPipe()
+		in, err2 := cmd.StdinPipe()
+		if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.CopyN(io.Discard, out, int64(2*size+1)); err != nil {
+			t.Fatalf("%d bytes came through, want %d; %v", n, 2*size+1, err)
+		}
+		peak = peakMemory(t, cmd.Process.Pid)
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+		return peak
+	}
+	small, large := pass(1<<20), pass(48<<20)
+	t.Logf("%d MiB for 2 MiB, %d MiB for 96 MiB", small>>20, large>>20)
+	if small == 0 || large > small+little {
+		t.Errorf("%d MiB for 2 MiB of output, %d MiB for 96 MiB", small>>20, large>>20)
+	}
+}

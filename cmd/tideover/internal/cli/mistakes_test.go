@@ -1,0 +1,81 @@
+//go:build unix
+
+package cli
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestMistakesAreUnderstood(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a verb with two letters swapped", []string{"exce", "--", "true"}, `unknown command "tideover exce"; did you mean "tideover exec"?`},
+		{"a verb of two letters", []string{"rn"}, `did you mean "tideover run"?`},
+		{"a verb that is nothing like another", []string{"frobnicate"}, `unknown command "tideover frobnicate"`},
+		{"a verb below another", []string{"sessions", "pase", "x"}, `unknown command "tideover sessions pase"; did you mean "tideover sessions pause"?`},
+		{"a verb of few", []string{"config", "frobnicate"}, "there are check, show"},
+		{"a topic of the help", []string{"help", "nosuch"}, `unknown command "tideover nosuch"`},
+		{"a topic that is nearly one", []string{"help", "polcy"}, `did you mean "tideover policy"?`},
+		{"a topic below a verb", []string{"help", "exec", "flags"}, `unknown command "tideover exec flags"`},
+		{"a shell", []string{"completion", "basj"}, `did you mean "tideover completion bash"?`},
+		{"a flag with a letter less", []string{"watch", "--nam", "x", "--", "true"}, "did you mean --name?"},
+		{"a flag of other tools", []string{"gateway", "--port", "80"}, "did you mean --listen?"},
+		{"a flag that is nothing like another", []string{"status", "--frobnicate"}, "unknown flag --frobnicate\n"},
+		{"a letter", []string{"status", "-Z"}, "unknown flag -Z"},
+		{"an empty address", []string{"gateway", "--listen", ""}, "--listen: the value is empty"},
+		{"an empty name", []string{"watch", "--name", "", "--", "true"}, "--name: the value is empty"},
+		{"an empty server", []string{"status", "--server", ""}, "--server: the value is empty"},
+		{"a value that is missing", []string{"status", "--server"}, "--server: a value is missing"},
+		{"a switch that is none", []string{"status", "--json=perhaps"}, `--json: "perhaps" is not true or false`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := tideover(t, tt.args...)
+			wantCode(t, got, codeOwn)
+			wantIn(t, "stderr", got.stderr, tt.want)
+			if got.out != "" {
+				t.Errorf("stdout = %q, want nothing", got.out)
+			}
+		})
+	}
+}
+
+// Every verb that the help lists has a heading, and every heading names verbs that
+// there are.
+func TestEveryVerbHasAHeading(t *testing.T) {
+	t.Parallel()
+	var grouped, listed []string
+	for _, g := range verbGroups {
+		grouped = append(grouped, g.verbs...)
+	}
+	for _, cmd := range verbs().Commands() {
+		if cmd.IsAvailableCommand() || cmd.Name() == "help" {
+			listed = append(listed, cmd.Name())
+		}
+	}
+	slices.Sort(grouped)
+	slices.Sort(listed)
+	if !slices.Equal(grouped, listed) {
+		t.Errorf("headings for %q, want %q", grouped, listed)
+	}
+	help := tideover(t, "--help").out
+	for _, g := range verbGroups {
+		wantIn(t, "help", help, "\n"+g.title+"\n")
+	}
+}
+
+// Help of help still is what was asked for.
+func TestTheHelpVerb(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"help", "exec"}, {"help", "sessions", "pause"}, {"help", "completion"}, {"completion"}, {"sessions"}, {"help", "help"}} {
+		got := tideover(t, args...)
+		wantCode(t, got, 0)
+		wantIn(t, "stdout", got.out, "Usage:")
+	}
+	wantIn(t, "completions", tideover(t, "__complete", "help", "po").out, "policy\tHow a policy is written")
+}

@@ -1,0 +1,169 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+)
+
+// settled wants everything that was accepted to have ended as it should.
+func (u *reloading) settled() {
+	u.t.Helper()
+	close(u.service.hold(fmt.Sprint("v", lastVersion)))
+	for _, id := range u.runs {
+		if _, err := u.client.Result(u.t.Context(), id); err != nil {
+			u.t.Errorf("run %s: %v", id, err)
+			continue
+		}
+		i, err := u.client.Get(u.t.Context(), id)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		u.whole(i)
+	}
+	for _, id := range u.doomed {
+		_, err := u.client.Result(u.t.Context(), id)
+		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Outcome == nil || p.Outcome.State != "dead" {
+			u.t.Errorf("run %s of doomed: %v", id, err)
+		}
+	}
+	eventually(u.t, "somebody was told of each that gave up", func() bool { return len(u.told()) >= len(u.doomed) })
+	for id, n := range u.told() {
+		if n != 1 {
+			u.t.Errorf("somebody was told %d times that run %s gave up", n, id)
+		}
+	}
+	u.service.with(func() {
+		if n := u.passed.Load(); int64(u.service.served) != n {
+			u.t.Errorf("%d requests were served for %d that were answered", u.service.served, n)
+		}
+	})
+	u.t.Logf("%d requests passed, %d runs succeeded", u.passed.Load(), len(u.runs))
+	u.others()
+}
+
+// told returns how often somebody was told of runs that gave up.
+func (u *reloading) told() (times map[string]int) {
+	u.service.with(func() { times = maps.Clone(u.service.told) })
+	return times
+}
+
+// whole wants a run to have done each of the steps that it began with, once.
+func (u *reloading) whole(i *engine.Info) {
+	u.t.Helper()
+	version := ""
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if i.Workflow == "pack" && s.Name == "one" {
+			continue // a command, whose output the next step sends
+		}
+		sent := u.service.did(i.ID, s.Name)
+		if len(sent) != 1 || version != "" && sent[0] != version {
+			u.t.Errorf("run %s of %s, step %s: was done with %q, and the one before with %q", i.ID, i.Workflow, s.Name, sent, version)
+			return
+		}
+		version = sent[0]
+	}
+	n := 0
+	if _, err := fmt.Sscanf(version, "v%d", &n); err != nil {
+		u.t.Errorf("run %s of %s sent %q", i.ID, i.Workflow, version)
+	}
+	want := 2
+	if i.Workflow == "ping" {
+		want += n % 2
+	}
+	if len(i.Steps) != want {
+		u.t.Errorf("run %s of %s, version %d: %d steps, want %d", i.ID, i.Workflow, n, len(i.Steps), want)
+	}
+	for k := range i.Steps {
+		wantIn(u.t, "policy of run "+i.ID, i.Steps[k].Policy, fmt.Sprint("attempts=", 20+n))
+	}
+}
+
+// others wants what nobody of the test has started to go on: the schedule, and the
+// session, which is the first one still.
+func (u *reloading) others() {
+	u.t.Helper()
+	var ticks engine.Page
+	eventually(u.t, "the schedule has started something", func() bool {
+		var err error
+		ticks, err = u.client.List(u.t.Context(), api.Filter{Workflow: "tick", States: []string{"succeeded"}, Limit: 100})
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		return len(ticks.Runs) > 1
+	})
+	for i := range ticks.Runs {
+		if sent := u.service.did(ticks.Runs[i].ID, "one"); len(sent) != 1 {
+			u.t.Errorf("tick %s was done %d times", ticks.Runs[i].ID, len(sent))
+		}
+	}
+	s, err := u.client.Session(u.t.Context(), "night")
+	if err != nil || s.State != "running" || s.Commands != 1 {
+		u.t.Errorf("the session is %s after %d commands, %v", s.State, s.Commands, err)
+	}
+	if n := lines(filepath.Join(u.dir, "night")); n != 1 {
+		u.t.Errorf("the session began %d times", n)
+	}
+	for _, w := range u.status().Workflows {
+		if n := w.States["dead"]; n > 0 && w.Name != "doomed" {
+			u.t.Errorf("%d runs of %s are dead", n, w.Name)
+		}
+		if n := w.Totals.Canceled + w.Totals.Lost; n > 0 {
+			u.t.Errorf("%d attempts or runs of %s were canceled or lost", n, w.Name)
+		}
+	}
+	if strings.Contains(u.out.String(), "level=ERROR msg=\"not all sessions") {
+		u.t.Error("sessions did not begin")
+	}
+}
+
+func (u *reloading) status() api.Status {
+	u.t.Helper()
+	st, err := u.client.Status(u.t.Context())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return st
+}
+
+func (u *reloading) workflows() (names []string) {
+	u.t.Helper()
+	list, err := u.client.Workflows(u.t.Context())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for _, w := range list {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// health returns the page about how the server is.
+func (u *reloading) health() string {
+	u.t.Helper()
+	req, err := http.NewRequestWithContext(u.t.Context(), http.MethodGet, u.address()+"health", nil)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+u.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		u.t.Fatalf("/health: %s, %v", resp.Status, err)
+	}
+	return string(text)
+}

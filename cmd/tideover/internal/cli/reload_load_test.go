@@ -1,0 +1,235 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+)
+
+// badFiles are wrong, each in its way, and what is said of them.
+var badFiles = []struct{ text, line, problem string }{
+	{"version: 1\nworkflows:\n  ping: {steps: [\n", ":3:", "sequence end"},
+	{"version: 1\npolicies: {often: fixed(1s)}\nworkflow: {}\n", ":3:", "workflow"},
+	{"version: 1\nworkflows:\n  ping:\n    steps:\n      - {id: one, http: {get: 'http://127.0.0.1/'}, policy: nobody}\n", ":5:", "nobody"},
+}
+
+// lastVersion is how often the file changes for one that is right.
+const lastVersion = 9
+
+// TestReloadsUnderLoad changes the file again and again, sometimes for one that is
+// wrong, while the gateway passes requests on and runs of all kinds begin and end.
+func TestReloadsUnderLoad(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	u := newReloading(t)
+	u.begin(&u.runs, "only-v0")
+	u.load()
+	for n := 1; n <= lastVersion; n++ {
+		u.between()
+		if n%3 == 0 {
+			u.refuse(n/3 - 1)
+		}
+		u.become(n)
+	}
+	u.over.Store(true)
+	u.clients.Wait()
+	u.settled()
+	u.signal(syscall.SIGTERM)
+	wantCode(t, u.end(), 0)
+	wantNobody(t, u.mark)
+}
+
+// reloading is a server whose file changes while there is work.
+type reloading struct {
+	*served
+	service *worksite
+	client  *api.Client
+	token   string
+
+	over    atomic.Bool
+	clients sync.WaitGroup
+	passed  atomic.Int64 // requests by the gateway
+	ended   atomic.Int64 // runs
+
+	mu     sync.Mutex
+	runs   []string // that were accepted, and must succeed
+	doomed []string // those that must die
+}
+
+func newReloading(t *testing.T) *reloading {
+	t.Helper()
+	v := newWorksite(t)
+	u := &reloading{service: v, served: serveFile(t, v.reloadFile(0), "")}
+	var err error
+	if u.client, err = api.Dial(api.Target{Server: "unix:" + filepath.Join(u.data, "tideover.sock")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.client.Close)
+	token, err := os.ReadFile(filepath.Join(u.data, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.token = strings.TrimSpace(string(token))
+	u.sign("night")
+	return u
+}
+
+// load has clients ask until it is over.
+func (u *reloading) load() {
+	u.t.Cleanup(func() {
+		u.over.Store(true)
+		u.clients.Wait()
+	})
+	for range 3 {
+		u.clients.Go(func() {
+			for pace := time.Tick(5 * time.Millisecond); !u.over.Load() && !u.t.Failed(); <-pace {
+				u.pass()
+			}
+		})
+	}
+	for i, workflow := range []string{"ping", "ping", "ping", "pack"} {
+		u.clients.Go(func() {
+			for n := 0; !u.over.Load() && !u.t.Failed(); n++ {
+				u.complete(workflow, fmt.Sprintf("%d-%d", i, n))
+			}
+		})
+	}
+}
+
+// pass sends a request through the gateway.
+func (u *reloading) pass() {
+	resp, err := http.Get(u.address() + "p/up/get")
+	if err != nil {
+		u.t.Errorf("a request was lost: %v", err)
+		return
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		u.t.Errorf("a request was answered with %s %s, %v", resp.Status, text, err)
+	}
+	u.passed.Add(1)
+}
+
+// complete starts a run, asks for the same once more, and waits for its end.
+func (u *reloading) complete(workflow, key string) {
+	var ids [2]string
+	for i := range ids {
+		s, err := u.client.Start(u.t.Context(), api.Start{Workflow: workflow, Key: key})
+		if err != nil {
+			u.t.Errorf("a run of %s was not accepted: %v", workflow, err)
+			return
+		}
+		ids[i] = s.ID
+	}
+	if ids[0] != ids[1] {
+		u.t.Errorf("key %s is that of two runs", key)
+	}
+	u.accepted(&u.runs, ids[0])
+	if _, err := u.client.Result(u.t.Context(), ids[0]); err != nil {
+		u.t.Errorf("run %s of %s: %v", ids[0], workflow, err)
+	}
+	u.ended.Add(1)
+}
+
+func (u *reloading) accepted(list *[]string, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	*list = append(*list, id)
+}
+
+// begin starts a run as soon as its workflow is there.
+func (u *reloading) begin(list *[]string, workflow string) (id string) {
+	u.t.Helper()
+	eventually(u.t, workflow+" can be started", func() bool {
+		s, err := u.client.Start(u.t.Context(), api.Start{Workflow: workflow})
+		if p, ok := errors.AsType[*api.Problem](err); err != nil && (!ok || p.Field != "workflow") {
+			u.t.Fatalf("start %s: %v", workflow, err)
+		}
+		id = s.ID
+		return err == nil
+	})
+	u.accepted(list, id)
+	return id
+}
+
+// between waits until there was some work since the last change, and starts what a
+// change will find at work.
+func (u *reloading) between() {
+	u.t.Helper()
+	passed, ended := u.passed.Load(), u.ended.Load()
+	u.begin(&u.doomed, "doomed")
+	eventually(u.t, "there is work", func() bool {
+		return u.t.Failed() || u.passed.Load() > passed+5 && u.ended.Load() > ended+3
+	})
+}
+
+// put changes the file as editors do. Unless it is told, the server finds out on its
+// own.
+func (u *reloading) put(text string, tell bool) {
+	u.t.Helper()
+	write(u.t, u.file+".new", text)
+	if err := os.Rename(u.file+".new", u.file); err != nil {
+		u.t.Fatal(err)
+	}
+	if tell {
+		u.signal(syscall.SIGHUP)
+	}
+}
+
+// become changes the file for the version. A run of the workflow that is new begins
+// as soon as it can, and one of the workflow that is gone still ends.
+func (u *reloading) become(n int) {
+	u.t.Helper()
+	u.put(u.service.reloadFile(n), n != 3)
+	u.begin(&u.runs, fmt.Sprint("only-v", n))
+	eventually(u.t, "the file is all right", func() bool { return u.status().Config.Problem == "" })
+	for _, old := range u.workflows() {
+		if strings.HasPrefix(old, "only-") && old != fmt.Sprint("only-v", n) {
+			u.t.Errorf("there is %s after the change to version %d", old, n)
+		}
+	}
+	close(u.service.hold(fmt.Sprint("v", n-1)))
+	if page := u.health(); strings.Contains(page, "was not taken over") {
+		u.t.Error("the page says still that the file is wrong")
+	}
+}
+
+// refuse changes the file for one that is wrong, which everybody can see, and after
+// which all is as it was.
+func (u *reloading) refuse(which int) {
+	u.t.Helper()
+	bad, before, logs := badFiles[which], u.workflows(), len(u.out.String())
+	u.put(bad.text, which != 1)
+	place := u.file + bad.line
+	eventually(u.t, "the status says what is wrong", func() bool { return strings.Contains(u.status().Config.Problem, place) })
+	logged := ""
+	eventually(u.t, "the log says so, too", func() bool {
+		_, logged, _ = strings.Cut(u.out.String()[logs:], "the configuration stays as it was")
+		return strings.Contains(logged, "\n")
+	})
+	for what, got := range map[string]string{"the log": logged, "status": u.ask("status").out, "the page": u.health()} {
+		wantIn(u.t, what, got, place)
+		wantIn(u.t, what, got, bad.problem)
+	}
+	wantIn(u.t, "the page", u.health(), "was not taken over")
+	if now := u.workflows(); !slices.Equal(now, before) {
+		u.t.Errorf("workflows are %v after a file that is wrong, and were %v", now, before)
+	}
+	if h, err := u.client.Healthy(u.t.Context()); err != nil || !h.OK {
+		u.t.Errorf("health: %+v, %v", h, err)
+	}
+}

@@ -1,0 +1,157 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+)
+
+// worksite is what the workflows of a test ask: their steps, the provider and the
+// notifier. It fails now and then, and keeps count.
+type worksite struct {
+	here, there *httptest.Server // the same at two addresses
+
+	mu     sync.Mutex
+	asked  map[string]int      // by the key of a step, or the path
+	done   map[string][]string // what the steps that were done sent, by their key
+	told   map[string]int      // messages by run
+	served int                 // requests that came by the gateway
+	held   map[string]chan struct{}
+}
+
+func newWorksite(t *testing.T) *worksite {
+	t.Helper()
+	v := &worksite{asked: map[string]int{}, done: map[string][]string{}, told: map[string]int{}, held: map[string]chan struct{}{}}
+	v.here, v.there = httptest.NewServer(v), httptest.NewServer(v)
+	t.Cleanup(func() {
+		v.here.Close()
+		v.there.Close()
+	})
+	return v
+}
+
+func (v *worksite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	key := r.Header.Get("Idempotency-Key")
+	switch path := r.URL.Path; path {
+	case "/get":
+		if v.count(path)%20 == 19 {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
+		v.with(func() { v.served++ })
+	case "/gone":
+		http.Error(w, "gone", http.StatusGone)
+	case "/told":
+		var m notify.Message
+		if err := json.Unmarshal(body, &m); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		v.with(func() { v.told[m.Run]++ })
+	default:
+		if v.count(key) == 0 && crc32.ChecksumIEEE([]byte(key))%3 == 0 {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		if name, ok := strings.CutPrefix(path, "/hold/"); ok {
+			select {
+			case <-v.hold(name):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		v.with(func() { v.done[key] = append(v.done[key], string(body)) })
+		fmt.Fprint(w, "done")
+	}
+}
+
+func (v *worksite) with(do func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	do()
+}
+
+// count counts a request, and returns how many there were before.
+func (v *worksite) count(what string) (before int) {
+	v.with(func() {
+		before = v.asked[what]
+		v.asked[what]++
+	})
+	return before
+}
+
+// hold returns what a step with the name waits for.
+func (v *worksite) hold(name string) chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.held[name] == nil {
+		v.held[name] = make(chan struct{})
+	}
+	return v.held[name]
+}
+
+// did returns what a step sent when it was done.
+func (v *worksite) did(run, step string) (sent []string) {
+	v.with(func() { sent = v.done[run+"/"+step] })
+	return sent
+}
+
+// reloadFile is a version of the file. With each, something of everything is other
+// than before: policies, steps, a provider's address and limits, a notifier; and one
+// workflow and its provider are there in this version only.
+func (v *worksite) reloadFile(n int) string {
+	up := v.here.URL
+	if n%2 == 1 {
+		up = v.there.URL
+	}
+	third := "" // which makes the others longer or shorter
+	if n%2 == 1 {
+		third = "      - {id: three, http: {post: HOOKS/work, body: VERSION}, needs: [two], policy: often}\n"
+	}
+	text := strings.Replace(reloadText, "THIRD\n", third, 1)
+	return strings.NewReplacer("HOOKS", v.here.URL, "UP", up, "VERSION", fmt.Sprint("v", n), "NUMBER", fmt.Sprint(20+n)).Replace(text)
+}
+
+const reloadText = `version: 1
+policies:
+  often: fixed(20ms) attempts=NUMBER
+workflows:
+  ping:
+    steps:
+      - {id: one, http: {post: HOOKS/work, body: VERSION}, policy: often}
+      - {id: two, http: {provider: up, post: /work, body: VERSION}, needs: [one], policy: often}
+THIRD
+  pack:
+    steps:
+      - {id: one, run: [sh, -c, 'test $TIDEOVER_ATTEMPT -ge 2 && printf VERSION'], policy: often}
+      - {id: two, http: {post: HOOKS/work, body: "{{ .steps.one.stdout }}"}, needs: [one], policy: often}
+  only-VERSION:
+    steps:
+      - {id: hold, http: {provider: up-VERSION, post: /hold/VERSION, body: VERSION}, policy: often}
+      - {id: after, http: {post: HOOKS/work, body: VERSION}, needs: [hold], policy: often}
+  tick:
+    schedule: "@every 1s"
+    steps: [{id: one, http: {post: HOOKS/work}, policy: often}]
+  doomed:
+    steps: [{id: one, http: {post: HOOKS/gone}}]
+    on-give-up: {notify: [phone]}
+sessions:
+  night: {start: [sh, -c, 'echo began >> $DIR/night; exec sleep 1000'], notify: [phone], detect: generic}
+notify:
+  phone: {webhook: HOOKS/told, headers: {X-Version: VERSION}, dedupe: "0", on: [gave-up]}
+  pager-VERSION: {webhook: HOOKS/none, on: [breaker-open]}
+providers:
+  up: {base-url: UP, auth: none, policy: fixed(1ms) attempts=6, max-body: NUMBERKiB, rate: {concurrent: NUMBER}}
+  up-VERSION: {base-url: HOOKS, auth: none}
+`

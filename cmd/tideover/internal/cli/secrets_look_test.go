@@ -1,0 +1,162 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// lookAtAll looks at every page, every answer of the API, and the output of every
+// verb. The API is asked for every run, and the rest for some of each kind.
+func (v *estate) lookAtAll() {
+	v.t.Helper()
+	dead, good := v.list("state=dead&internal=true"), v.list("state=succeeded&internal=true")
+	if len(dead) < 20 || len(good) < 5 {
+		v.t.Fatalf("%d runs are dead and %d succeeded", len(dead), len(good))
+	}
+	pages := pageRoutes(v.t, "GET")
+	if len(pages) < 20 {
+		v.t.Fatalf("there are only the pages %q", pages)
+	}
+	var all, some []string
+	seen := map[string]bool{}
+	for _, run := range append(dead, good...) {
+		all = append(all, run.ID)
+		kind, _, _ := strings.Cut(run.Workflow, "-")
+		if kind += run.State; !seen[kind] {
+			seen[kind] = true
+			some = append(some, run.ID)
+		}
+	}
+	for what, text := range map[string]string{
+		"the pages": v.pages(v.fill(pages, some)...), "the API": v.pages(v.fill(v.apiRoutes("get"), some)...),
+		"all runs": v.pages(v.fill([]string{"/api/v1/runs/{id}"}, all)...),
+	} {
+		if !strings.Contains(text, "***") {
+			v.t.Errorf("%s have no mask", what)
+		}
+	}
+	v.verbs(some)
+}
+
+// values of what stands in braces in paths. A path with another fails the test.
+func (v *estate) values(ids []string) map[string][]string {
+	return map[string][]string{
+		"id": ids, "session": {"kept"}, "provider": {"up", "spare", "open", "gone"}, "notifier": {"ntfy", "slack", "hook", "lost", "mail", "script"},
+	}
+}
+
+// actions are what stands for {action}, by the first word of the path.
+var actions = map[string][]string{
+	"runs": {"cancel", "retry", "wake", "rerun", "replay"}, "bulk": {"retry", "cancel"}, "providers": {"open", "close", "reset", "drain"},
+	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
+}
+
+var brace = regexp.MustCompile(`\{(\w+)\}`)
+
+// fill returns the paths of routes, for everything that there is.
+func (v *estate) fill(routes, ids []string) (paths []string) {
+	v.t.Helper()
+	for _, route := range routes {
+		route = strings.TrimSuffix(route, "{$}")
+		values := v.values(ids)
+		values["action"] = actions[strings.Split(route, "/")[1]]
+		if strings.Contains(route, "/api/v1/sessions/") {
+			values["id"] = values["session"]
+		} else if strings.Contains(route, "/api/v1/providers/") {
+			values["id"] = values["provider"]
+		}
+		if strings.Contains(route, "{action}") && len(ids) > 3 {
+			values["id"] = ids[len(ids)-3:] // what can be done with a run looks the same for all
+		}
+		paths = append(paths, fillIn(v.t, route, values)...)
+	}
+	for i, path := range paths {
+		if path == "/api/v1/events" || strings.HasSuffix(path, "/events") {
+			paths[i] += "?after=0&follow=false"
+			if path != "/api/v1/events" {
+				paths[i] = path + "?follow=false"
+			}
+		}
+		if strings.HasSuffix(path, "/runs") || strings.HasSuffix(path, "/dead") {
+			paths = append(paths, path+"?internal=true")
+		}
+	}
+	return paths
+}
+
+func fillIn(t *testing.T, route string, values map[string][]string) (paths []string) {
+	t.Helper()
+	m := brace.FindStringSubmatch(route)
+	if m == nil {
+		return []string{route}
+	}
+	if len(values[m[1]]) == 0 {
+		t.Fatalf("%s: nobody knows what %s may be", route, m[0])
+	}
+	for _, value := range values[m[1]] {
+		paths = append(paths, fillIn(t, strings.Replace(route, m[0], value, 1), values)...)
+	}
+	return paths
+}
+
+var handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
+
+// pageRoutes returns the paths of all pages that answer the method, as the source of
+// the page has them.
+func pageRoutes(t *testing.T, method string) (paths []string) {
+	t.Helper()
+	text, err := os.ReadFile("../web/web.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range handled.FindAllStringSubmatch(string(text), -1) {
+		if m[1] == method && m[2] != "/static/" {
+			paths = append(paths, m[2])
+		}
+	}
+	return paths
+}
+
+// apiRoutes returns the paths of the API that answer the method, as it describes them.
+func (v *estate) apiRoutes(method string) (paths []string) {
+	v.t.Helper()
+	var d struct{ Paths map[string]map[string]any }
+	if err := yaml.Unmarshal([]byte(v.pages("/api/openapi.yaml")), &d); err != nil || len(d.Paths) < 20 {
+		v.t.Fatalf("%d paths, %v", len(d.Paths), err)
+	}
+	for path, methods := range d.Paths {
+		if methods[method] != nil {
+			paths = append(paths, path)
+		}
+	}
+	return append(paths, "/metrics")
+}
+
+// verbs runs whatever shows something.
+func (v *estate) verbs(ids []string) {
+	v.t.Helper()
+	verbs := [][]string{
+		{"status"}, {"status", "--json"}, {"runs"}, {"runs", "--internal", "--json"}, {"dead"}, {"dead", "--groups"}, {"dead", "--json"}, {"events"}, {"events", "--json"},
+		{"providers"}, {"providers", "--json"}, {"providers", "show", "up"}, {"providers", "show", "spare", "--json"}, {"sessions", "ls"}, {"sessions", "show", "kept"},
+		{"sessions", "show", "kept", "--json"}, {"workflows", "--json"}, {"schedules"}, {"health"}, {"backup", filepath.Join(v.dir, "backup")}, {"show", "no-such-run"},
+	}
+	for _, id := range ids[max(0, len(ids)-2):] {
+		verbs = append(verbs, []string{"show", id}, []string{"show", id, "--json"})
+	}
+	v.ask(verbs...)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, args := range [][]string{
+		{"config", "show", "--origin"}, {"config", "show", "--json"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"notify", "test", "lost"}, {"notify", "test", "lost", "--json"},
+	} {
+		all.Go(func() { v.run(append(args, "--config", v.s.file, "--data", v.s.data)...) })
+	}
+}

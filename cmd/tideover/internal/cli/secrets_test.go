@@ -1,0 +1,235 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+// TestSecretsAreNowhere plants secrets wherever one can be: in the file and what it
+// refers to, in addresses, headers and variables. All that the server runs and asks
+// says them again, in every spelling and in every way that goes wrong. Then it looks
+// for them wherever something is shown, told or kept.
+func TestSecretsAreNowhere(t *testing.T) {
+	t.Parallel()
+	w, relay := newWorld(t), nostrtest.New(t)
+	p := newPlants(strings.TrimPrefix(w.URL, "http://"))
+	w.spill, w.plain = strings.Split(strings.TrimSpace(p.spilled()), "\n"), slices.Collect(maps.Values(p))
+	v := &estate{vault: vault{t: t, dir: shortDir(t), env: p.env(), marks: p.marks(t), token: p["SERVER_TOKEN"]}, plants: p, world: w, relay: relay}
+	for _, name := range []string{"key-b", "mail", "step"} {
+		write(t, filepath.Join(v.dir, name), p[name]+"\n")
+	}
+	write(t, filepath.Join(v.dir, "spilled"), p.spilled())
+	write(t, filepath.Join(v.dir, "said"), p.said())
+	v.s = beginServeWith(t, []string{"--log-level", "debug", "--log-json"}, v.file(), v.dir, v.env...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server said:\n%.20000s", v.s.out.String())
+		}
+	})
+	v.s.serves()
+	v.everything()
+	v.lookAtAll()
+	v.badFiles()
+	v.s.signal(syscall.SIGTERM)
+	wantCode(t, v.s.end(), 0)
+	v.masked("the log", v.s.out.String())
+	v.masked("spans", strings.Join(w.told("spans"), "\n"))
+	v.files(v.s.data)
+	v.files(filepath.Join(v.dir, "backup"))
+
+	v.s = beginServeWith(t, []string{"--log-level", "debug"}, v.file(), v.dir, v.env...)
+	v.s.serves()
+	v.pages("/runs", "/dead", "/overview", "/notifications", "/metrics", "/api/v1/events?after=0&follow=false")
+	v.strangers()
+	v.s.signal(syscall.SIGTERM)
+	wantCode(t, v.s.end(), 0)
+	v.hide("the log of another start", v.s.out.String())
+	v.files(v.s.data)
+}
+
+// estate is a server with all that it may be made of.
+type estate struct {
+	vault
+	plants plants
+	world  *world
+	relay  *nostrtest.Relay
+}
+
+// everything makes everything happen, and waits until it is over.
+func (v *estate) everything() {
+	v.t.Helper()
+	for name := range v.workflows() {
+		v.start(name)
+	}
+	v.start("alarmed")
+	v.start("tells")
+	v.callGateway()
+	eventually(v.t, "the relay is subscribed to", func() bool { return v.relay.Connections() > 0 })
+	customer := newAsking(v.t)
+	job := customer.event(5900, "do it", nostr.Tag{"p", nostrKey(v.t, v.plants["DVM_KEY"]).PublicKey()})
+	v.relay.Inject(job)
+	v.relay.Await(v.t, func(all []*nostr.Event) bool { return len(results(answersTo(all, job))) > 0 })
+	events, err := json.Marshal(answersTo(v.relay.Events(), job))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.masked("answers to a job", string(events))
+	eventually(v.t, "all runs are over", v.over)
+	v.messages()
+}
+
+// over reports whether all runs have ended, and lists know it.
+func (v *estate) over() bool {
+	v.t.Helper()
+	time.Sleep(100 * time.Millisecond) // between two looks: with the race detector each costs something
+	var s api.Status
+	if text := v.pages("/api/v1/status"); json.Unmarshal([]byte(text), &s) != nil {
+		v.t.Fatalf("status: %s", text)
+	}
+	open := s.ViewBehind
+	for _, w := range s.Workflows {
+		for state, n := range w.States {
+			if state != "dead" {
+				open += n
+			}
+		}
+	}
+	return open == 0
+}
+
+// messages looks at what somebody was told, by every notifier.
+func (v *estate) messages() {
+	v.t.Helper()
+	for _, where := range []string{"ntfy", "slack", "hook", "lost", "mail"} {
+		told := strings.Join(v.world.told(where), "\n")
+		v.masked("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // which that one sends
+	}
+	v.masked("messages by script", v.s.sign("told"))
+	eventually(v.t, "spans are sent", func() bool { return len(v.world.told("spans")) > 1 })
+}
+
+// start starts a run.
+func (v *estate) start(workflow string) {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+"api/v1/runs", strings.NewReader(fmt.Sprintf(`{"workflow": %q}`, workflow)))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+v.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		v.t.Fatalf("start %s: %s", workflow, resp.Status)
+	}
+}
+
+// list returns runs.
+func (v *estate) list(query string) []engine.Info {
+	v.t.Helper()
+	var page engine.Page
+	if text := v.pages("/api/v1/runs?limit=500&" + query); json.Unmarshal([]byte(text), &page) != nil {
+		v.t.Fatalf("runs: %s", text)
+	}
+	return page.Runs
+}
+
+// callGateway sends requests through it that go wrong in every way, with the keys of
+// the gateway and with a caller's own. What a provider answers is passed on as it is,
+// and is not looked at.
+func (v *estate) callGateway() {
+	v.t.Helper()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, mode := range modes {
+		for _, path := range []string{"p/up/v1/" + v.plants["WORD"], "p/open/v1/x", "p/gone/v1/x"} {
+			all.Go(func() { v.call(path, mode) })
+		}
+	}
+}
+
+// call sends one of them.
+func (v *estate) call(path, mode string) {
+	const own = "c" + planted + "aller"
+	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+path+"?mode="+mode+"&key="+own, strings.NewReader("x"))
+	if err != nil {
+		v.t.Error(err)
+		return
+	}
+	for name, value := range map[string]string{
+		"X-Tideover-Token": v.plants["GATE_TOKEN"], "Authorization": "Bearer " + own, "Cookie": "session=" + own, "X-Api-Key": own, "X-Request-Timeout-Ms": "5000",
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return // an answer that broke off is passed on as one
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); strings.Contains(string(text), "tideover_error") {
+		v.hide(fmt.Sprintf("our answer to %s %s", path, mode), string(text))
+	}
+}
+
+// strangers try to get in.
+func (v *estate) strangers() {
+	v.t.Helper()
+	wrong := v.plants["SERVER_TOKEN"] + "x"
+	for _, path := range []string{"api/v1/status", "api/v1/status?token=" + planted, "runs?token=" + planted, "metrics?token=" + planted, "p/up/x?token=" + planted, "nothing?token=" + planted} {
+		for _, header := range [][]string{nil, {"Authorization", "Bearer " + wrong}, {"Authorization", "Basic " + planted}, {"X-Tideover-Token", wrong}, {"Cookie", "tideover=" + wrong}} {
+			status, _, text := asks(v.t, "GET", v.s.address()+path, header...)
+			if status < 400 {
+				v.t.Errorf("GET %s with %q: %d", path, header, status)
+			}
+			v.hide("what is said to a stranger", text)
+		}
+	}
+}
+
+// badFiles has the server load files that are wrong, with secrets written out.
+func (v *estate) badFiles() {
+	v.t.Helper()
+	literal := "hunter" + planted
+	for i, text := range []string{
+		"version: 1\nproviders: {up: {auth: " + literal + "}}\n",
+		"version: 1\nproviders: {up: {base-url: \"https://me:" + literal + "@example.com\"}}\n",
+		"version: 1\nserver: {token: " + literal + "}\n",
+		"version: 1\nnotify: {a: {slack: \"https://hooks.slack.com/services/T0/B0/" + literal + "\"}}\n",
+		"version: 1\nnotify: {a: {email: {password: [" + literal + "\n",
+		"version: 1\nworkflows: {w: {steps: [{id: a, run: [x], env: {API_TOKEN: " + literal + "}}]}}\n",
+		"version: 1\nworkflows: {w: {steps: [{id: a, http: {get: \"http://example.com/?api_key=" + literal + "\"}}]}}\n",
+		"version: 1\ntracing: {endpoint: \"http://me:" + literal + "@example.com\", headers: {Authorization: Bearer " + literal + "}}\n",
+		"version: 1\nnip90: {key: " + literal + "}\n",
+	} {
+		write(v.t, v.s.file, text)
+		before := strings.Count(v.s.out.String(), "stays as it was")
+		v.s.signal(syscall.SIGHUP)
+		eventually(v.t, fmt.Sprintf("file %d is refused", i), func() bool { return strings.Count(v.s.out.String(), "stays as it was") > before })
+		v.pages("/health", "/overview")
+		bad := filepath.Join(v.dir, "bad.yaml")
+		write(v.t, bad, text)
+		wantCode(v.t, v.run("config", "check", bad), 125)
+	}
+	v.run("serve", "--config", filepath.Join(v.dir, "bad.yaml"), "--data", filepath.Join(v.dir, "other"))
+	write(v.t, v.s.file, v.file())
+}

@@ -1,0 +1,417 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+)
+
+const aDay = 24 * time.Hour
+
+// overTLS is a client of a server that speaks TLS.
+type overTLS struct {
+	*served
+	ca *certtest.Authority
+}
+
+// client returns one that speaks HTTP/1.1 or HTTP/2, and does not follow.
+func (s *overTLS) client(http2 bool, change ...func(*tls.Config)) *http.Client {
+	c := &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}
+	for _, f := range change {
+		f(c)
+	}
+	tr := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: http2, MaxIdleConnsPerHost: 8}
+	s.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// token is the server's own.
+func (s *overTLS) token() string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.data, "token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// get asks for a path with headers, in pairs.
+func (s *overTLS) get(c *http.Client, method, path string, header ...string) (*http.Response, string, error) {
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.address()+path, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := 0; i < len(header); i += 2 {
+		if req.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp, string(text), err
+}
+
+// shown returns the certificate that a new connection gets.
+func (s *overTLS) shown() *x509.Certificate {
+	s.t.Helper()
+	d := tls.Dialer{Config: &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}}
+	conn, err := d.DialContext(s.t.Context(), "tcp", strings.Trim(strings.TrimPrefix(s.address(), "https:"), "/"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+}
+
+// verb runs one against the address, with the token.
+func (s *overTLS) verb(address, ca string, args ...string) outcome {
+	s.t.Helper()
+	cmd, _ := command(s.t, append(args, "--server", address)...)
+	cmd.Env = append(cmd.Env, "TIDEOVER_TOKEN="+s.token(), "TIDEOVER_CA="+ca)
+	return finish(s.t, cmd)
+}
+
+// TestServeSpeaksTLS has one server for everything that is different with TLS.
+func TestServeSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := &overTLS{ca: certtest.New(t)}
+	dir := shortDir(t)
+	s.ca.Issue(t, time.Now().Add(10*aDay-time.Hour), "127.0.0.1").Write(t, dir)
+	s.served = serveFile(t, fmt.Sprintf(`version: 1
+workflows: {hello: {steps: [{id: say, run: [echo, hello]}]}}
+providers: {up: {base-url: %s, auth: none}}
+server: {tls: {cert: cert.pem, key: ./key.pem}}
+`, upstream(t, &asked, 200)), dir)
+	if !strings.HasPrefix(s.address(), "https://127.0.0.1:") {
+		t.Fatalf("the page is at %s", s.address())
+	}
+	s.pageOverTLS()
+	s.bothVersions()
+	s.refusals()
+	s.verbs()
+	s.endsSoon()
+	s.renewal()
+	s.badRenewal()
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	if t.Failed() {
+		t.Log(s.out)
+	}
+}
+
+// pageOverTLS follows the link to the page.
+func (s *overTLS) pageOverTLS() {
+	s.t.Helper()
+	c := s.client(true)
+	resp, _, err := s.get(c, "GET", "?token="+s.token(), "Accept", "text/html")
+	if err != nil || resp.StatusCode != http.StatusSeeOther {
+		s.t.Fatalf("the link: %+v, %v", resp, err)
+	}
+	cookie := resp.Header.Get("Set-Cookie")
+	wantIn(s.t, "cookie", cookie, "; HttpOnly; Secure; SameSite=Strict")
+	if hsts := resp.Header.Get("Strict-Transport-Security"); hsts != "" {
+		s.t.Errorf("HSTS %q would be for all ports of the host", hsts)
+	}
+	resp, text, err := s.get(c, "GET", "health", "Accept", "text/html", "Cookie", cookie)
+	if err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		s.t.Fatalf("the page: %+v, %v", resp, err)
+	}
+	wantIn(s.t, "health", text, "the certificate ends in 9 days")
+	post := func(origin, site string) int {
+		resp, _, err := s.get(c, "POST", "api/v1/runs/none/wake", "Cookie", cookie, "Origin", origin, "Sec-Fetch-Site", site)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	own := strings.TrimSuffix(s.address(), "/")
+	if got := [2]int{post(own, "same-origin"), post("https://evil.example", "cross-site")}; got != [2]int{http.StatusNotFound, http.StatusForbidden} {
+		s.t.Errorf("a change that our own page wants, and another's: %v", got)
+	}
+}
+
+// bothVersions asks the API and the gateway over HTTP/1.1 and HTTP/2.
+func (s *overTLS) bothVersions() {
+	s.t.Helper()
+	for version, c := range map[int]*http.Client{1: s.client(false), 2: s.client(true)} {
+		for path, want := range map[string]string{
+			"api/v1/status": `"uptime_s"`, "p/up/a?b=c": "/a?b=c", "metrics": "tideover_certificate_end_timestamp_seconds ", "healthz": `"ok":true`,
+		} {
+			resp, text, err := s.get(c, "GET", path, "Authorization", "Bearer "+s.token())
+			if err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != version || !strings.Contains(text, want) {
+				s.t.Errorf("%s over HTTP/%d: %+v, %q, %v", path, version, resp, text, err)
+			}
+		}
+	}
+}
+
+// refusals are of what TLS does not change, and of what it forbids.
+func (s *overTLS) refusals() {
+	s.t.Helper()
+	if resp, _, err := s.get(s.client(false), "GET", "healthz", "Host", "evil.example"); err != nil || resp.StatusCode != http.StatusMisdirectedRequest {
+		s.t.Errorf("another host: %+v, %v", resp, err)
+	}
+	if resp, _, err := s.get(s.client(true), "GET", "api/v1/status"); err != nil || resp.StatusCode != http.StatusUnauthorized {
+		s.t.Errorf("without a token: %+v, %v", resp, err)
+	}
+	old := s.client(false, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
+	if resp, _, err := s.get(old, "GET", "healthz"); err == nil || !strings.Contains(err.Error(), "protocol version") {
+		s.t.Errorf("TLS 1.1: %+v, %v", resp, err)
+	}
+	resp, text := fetch(s.t, "GET", strings.Replace(s.address(), "https", "http", 1), "")
+	if resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, "HTTPS server") {
+		s.t.Errorf("without TLS: %s, %q", resp.Status, text)
+	}
+}
+
+// verbs asks with verbs.
+func (s *overTLS) verbs() {
+	s.t.Helper()
+	https := strings.TrimSuffix(s.address(), "/")
+	o := s.verb(https, s.ca.File, "run", "hello", "--wait")
+	wantCode(s.t, o, 0)
+	wantIn(s.t, "output", o.out, `"hello\n"`)
+	for _, c := range []struct{ name, address, ca, want string }{
+		{"an authority that is not known", https, "", "set TIDEOVER_CA to a file"},
+		{"no such file", https, s.data + "/none", "TIDEOVER_CA: open"},
+		{"without TLS", strings.Replace(https, "https", "http", 1), "", "the server speaks TLS: write https://"},
+	} {
+		o := s.verb(c.address, c.ca, "status")
+		if o.code != codeOwn || !strings.Contains(o.stderr, c.want) {
+			s.t.Errorf("%s: exit %d, %q, want %q", c.name, o.code, o.stderr, c.want)
+		}
+	}
+	wantCode(s.t, s.ask("status"), 0) // over the socket, which is as it was
+}
+
+// endsSoon looks at who says that the certificate ends.
+func (s *overTLS) endsSoon() {
+	s.t.Helper()
+	o := tideover(s.t, "doctor", "--config", s.file)
+	wantCode(s.t, o, codeWeak)
+	wantIn(s.t, "doctor", o.out, "the certificate ends in 9 days")
+	if n := strings.Count(s.out.String(), "the certificate ends in 9 days"); n != 1 {
+		s.t.Errorf("it is %d times in the log: %s", n, s.out)
+	}
+}
+
+// renewal replaces the certificate while requests are made, over connections that
+// stay and over new ones, and while a stream is open.
+func (s *overTLS) renewal() {
+	s.t.Helper()
+	before := s.shown()
+	stop, stream := make(chan struct{}), s.follow()
+	var all sync.WaitGroup
+	var requests, dials atomic.Int64
+	kept := s.client(true)
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		if !i.Reused {
+			dials.Add(1)
+		}
+	}}
+	for i := range 4 {
+		c := kept
+		if i == 0 {
+			c = s.client(false)
+			c.Transport.(*http.Transport).DisableKeepAlives = true
+		}
+		all.Go(func() {
+			for more := true; more; requests.Add(1) {
+				req, _ := http.NewRequestWithContext(s.t.Context(), "GET", s.address()+"p/up/x", nil)
+				if c == kept {
+					req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+				}
+				resp, err := c.Do(req)
+				if err != nil {
+					s.t.Errorf("while the certificate is renewed: %v", err)
+					return
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+					s.t.Errorf("while the certificate is renewed: %s, %v", resp.Status, err)
+				}
+				_ = resp.Body.Close()
+				select {
+				case <-stop:
+					more = false
+				case <-time.After(2 * time.Millisecond):
+				}
+			}
+		})
+	}
+	s.ca.Issue(s.t, time.Now().Add(60*aDay), "127.0.0.1").Write(s.t, s.dir)
+	eventually(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	told := requests.Load()
+	eventually(s.t, "requests go on", func() bool { return requests.Load() > told+20 })
+	close(stop)
+	all.Wait()
+	if n := dials.Load(); n < 1 || n > 3 { // three may begin at once
+		s.t.Errorf("%d connections for callers that keep theirs", n)
+	}
+	wantCode(s.t, s.verb(strings.TrimSuffix(s.address(), "/"), s.ca.File, "run", "hello", "--wait"), 0)
+	stream.sees("Started")
+}
+
+// tailing is a stream that is open.
+type tailing struct {
+	t    *testing.T
+	text *syncBuffer
+	end  func()
+	err  chan error
+}
+
+// follow opens a stream of events.
+func (s *overTLS) follow() *tailing {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	req, _ := http.NewRequestWithContext(ctx, "GET", s.address()+"api/v1/events", nil)
+	req.Header.Set("Authorization", "Bearer "+s.token())
+	c := s.client(true)
+	c.Timeout = 0
+	resp, err := c.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	f := &tailing{t: s.t, text: new(syncBuffer), err: make(chan error, 1)}
+	go func() {
+		_, err := io.Copy(f.text, resp.Body)
+		_ = resp.Body.Close()
+		f.err <- err
+	}()
+	f.end = cancel
+	return f
+}
+
+// sees waits for something in the stream, which must still be open, and ends it.
+func (f *tailing) sees(what string) {
+	f.t.Helper()
+	eventually(f.t, "the stream goes on", func() bool { return strings.Contains(strings.ToLower(f.text.String()), strings.ToLower(what)) })
+	select {
+	case err := <-f.err:
+		f.t.Errorf("the stream was cut: %v", err)
+	default:
+		f.end()
+		<-f.err
+	}
+}
+
+// badRenewal puts something into the files that can't be used, and then mends them.
+func (s *overTLS) badRenewal() {
+	s.t.Helper()
+	before := s.shown()
+	const stays = "the certificate stays as it was"
+	good := s.ca.Issue(s.t, time.Now().Add(60*aDay), "127.0.0.1")
+	s.ca.Issue(s.t, time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC), "127.0.0.1").Write(s.t, s.dir)
+	eventually(s.t, "the log says why", func() bool { return strings.Contains(s.out.String(), stays) })
+	if s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 {
+		s.t.Error("another certificate is shown")
+	}
+	s.signal(syscall.SIGHUP)
+	eventually(s.t, "the file is read again", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	good.Write(s.t, s.dir)
+	eventually(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	for line := range strings.Lines(s.out.String()) {
+		if strings.Contains(line, stays) {
+			wantIn(s.t, "log", line, "server.tls.cert: "+s.dir+"/cert.pem: the certificate expired on 2020-02-03 04:05 UTC")
+		}
+	}
+	if n := strings.Count(s.out.String(), stays); n != 1 {
+		s.t.Errorf("it is said %d times: %s", n, s.out)
+	}
+}
+
+// TestGatewaySpeaksTLS is for a gateway that runs alone, with variables.
+func TestGatewaySpeaksTLS(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := &overTLS{ca: certtest.New(t)}
+	cert, key := s.ca.Issue(t, time.Now().Add(60*aDay), "localhost").Write(t, t.TempDir())
+	s.served = gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+upstream(t, &asked, 200)+", auth: none}}\n",
+		"TIDEOVER_SERVER_TLS_CERT="+cert, "TIDEOVER_SERVER_TLS_KEY="+key)
+	wantIn(t, "start", s.out.String(), "tideover: up is at https://localhost:") // as the certificate has it
+	wantIn(t, "start", s.out.String(), "the page is at https://localhost:")
+	if resp, text, err := s.get(s.client(true), "GET", "p/up/a"); err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || !strings.Contains(text, "/a") {
+		t.Errorf("the gateway: %+v, %q, %v", resp, text, err)
+	}
+	before := s.shown()
+	s.ca.Issue(t, time.Now().Add(61*aDay), "localhost").Write(t, filepath.Dir(cert))
+	s.signal(syscall.SIGHUP)
+	eventually(t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	wantCode(t, s.verb(strings.TrimSuffix(s.address(), "/"), s.ca.File, "providers"), 0)
+}
+
+func TestServeRefusesAWrongCertificate(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	a := certtest.New(t)
+	cert, key := a.Issue(t, time.Now().Add(aDay), "localhost").Write(t, dir)
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "tideover.yaml")
+	write(t, file, "version: 1\nserver: {data: ./data}\n")
+	o := tideover(t, "serve", "--config", file, "--tls-cert", cert, "--tls-key", key)
+	wantCode(t, o, codeOwn)
+	wantIn(t, "error", o.stderr, "flag --tls-key: server.tls.key: \""+key+"\": others may read it (-rw-r--r--): chmod 600 it")
+	o = tideover(t, "config", "show", "--origin", "--config", file, "--tls-cert", cert)
+	wantCode(t, o, codeOwn)
+	wantIn(t, "error", o.stderr, "flag --tls-cert: server.tls.cert: needs key")
+	o = tideover(t, "serve", "--demo", "--config", file, "--tls-cert", cert, "--tls-key", key)
+	wantCode(t, o, codeOwn)
+}
+
+func TestTheDoctorSeesATokenInTheClear(t *testing.T) {
+	t.Parallel()
+	_, found := examined(t, "version: 1\nserver: {data: "+t.TempDir()+", listen: '0.0.0.0:7878', hosts: [a.example], token: '${env:TOKEN}'}\n", "TOKEN=0123456789abcdef")
+	wantIn(t, "notes", found["note"], "server.listen is 0.0.0.0:7878, which is open to others, without TLS")
+}
+
+// TestTheCertificateOfThePageIsOne makes it as docs/serve.md does.
+func TestTheCertificateOfThePageIsOne(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("there is no openssl; scripts/test-tools.sh installs it")
+	}
+	dir := t.TempDir()
+	for _, script := range blocks(t, "serve.md", "sh") {
+		if !strings.HasPrefix(script, "openssl") {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		cmd.Dir = dir
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	pair, err := config.ServerTLS{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}.Load(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := x509.NewCertPool()
+	own.AddCert(pair.Leaf)
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: own, DNSName: "tideover.example.com"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+)
+
+// given returns the flags that were given, as words of a command line. --name is
+// known anyway, and --new would end what is to go on.
+func given(flags *pflag.FlagSet) (words []string) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch v := f.Value.(type) {
+		case pflag.SliceValue:
+			for _, item := range v.GetSlice() {
+				words = append(words, "--"+f.Name, item)
+			}
+		default:
+			switch {
+			case slices.Contains([]string{"name", "new"}, f.Name):
+			case f.Value.Type() == "bool":
+				words = append(words, "--"+f.Name+"="+f.Value.String())
+			default:
+				words = append(words, "--"+f.Name, f.Value.String())
+			}
+		}
+	})
+	return words
+}
+
+// startable refuses a command that can't be run before a session is made of it.
+func startable(spec *session.Spec) error {
+	name := spec.Start[0]
+	if strings.Contains(name, "{{") {
+		return nil // it is not known yet
+	}
+	err := process.Startable(spec.Dir, name)
+	if e, ok := errors.AsType[*process.StartError](err); ok {
+		return &codedError{e, e.Code}
+	}
+	return err
+}
+
+// about returns how the session is watched. Paths among the flags mean something
+// only where the watch was started.
+func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
+	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
+	if from, err := os.Getwd(); err == nil && from != spec.Dir {
+		a.From = from
+	}
+	return a
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// ServerTLS is the files with which the server speaks TLS. The zero value means that
+// it does not.
+type ServerTLS struct {
+	Cert string // path of the certificate, with those between it and its authority
+	Key  string // path of its key
+}
+
+// On reports whether TLS is spoken.
+func (t ServerTLS) On() bool { return t != ServerTLS{} }
+
+// TLSError is what is wrong with one of the files.
+type TLSError struct {
+	Field string // cert or key
+	Path  string
+	Err   error
+}
+
+// Error names the field and the file.
+func (e *TLSError) Error() string {
+	return fmt.Sprintf("server.tls.%s: %s: %v", e.Field, e.Path, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *TLSError) Unwrap() error { return e.Err }
+
+// Load reads the files as they are now. Its error has a [TLSError] for each of them
+// that can't be used.
+func (t ServerTLS) Load(now time.Time) (*tls.Certificate, error) {
+	chain, cerr := readChain(t.Cert, now)
+	key, kerr := readKey(t.Key)
+	if err := errors.Join(t.wrong("cert", t.Cert, cerr), t.wrong("key", t.Key, kerr)); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return nil, t.wrong("key", t.Key, errors.New(strings.TrimPrefix(err.Error(), "tls: ")))
+	}
+	return &pair, nil
+}
+
+// Fingerprint tells what is in the files now from what was in them before. It reads
+// them: their times may be equal when they are not, and are when a link changes.
+func (t ServerTLS) Fingerprint() string {
+	sum := sha256.New()
+	for _, path := range []string{t.Cert, t.Key} {
+		data, err := readSmall(path)
+		if err != nil {
+			return err.Error()
+		}
+		fmt.Fprintf(sum, "%d ", len(data))
+		sum.Write(data)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func (t ServerTLS) wrong(field, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &TLSError{field, path, err}
+}
+
+// readChain reads certificates, of which the first is the server's own.
+func readChain(path string, now time.Time) ([]byte, error) {
+	chain, err := readSmall(path)
+	if err != nil {
+		return nil, err
+	}
+	for rest := chain; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return nil, errors.New("there is no certificate in it, as PEM")
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		leaf, err := x509.ParseCertificate(block.Bytes)
+		switch {
+		case err != nil:
+			return nil, errors.New(strings.TrimPrefix(err.Error(), "x509: "))
+		case now.After(leaf.NotAfter):
+			return nil, fmt.Errorf("the certificate expired on %s; get a new one", leaf.NotAfter.UTC().Format(tlsTime))
+		}
+		return chain, nil
+	}
+}
+
+// tlsTime is how the end of a certificate is told.
+const tlsTime = "2006-01-02 15:04 UTC"
+
+// readKey reads a key that nobody else may read. The group may if the file is root's,
+// who has no other way to give it to one user alone.
+func readKey(path string) ([]byte, error) {
+	key, err := readSmall(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	shared := fs.FileMode(0o077)
+	if ofRoot(info) {
+		shared = 0o037
+	}
+	switch mode := info.Mode().Perm(); {
+	case runtime.GOOS != "windows" && mode&shared != 0:
+		return nil, fmt.Errorf("others may read it (%v): chmod 600 it", mode)
+	case bytes.Contains(key, []byte("ENCRYPTED")):
+		return nil, errors.New("the key is encrypted; there is nobody to ask for the passphrase: use one without")
+	}
+	return key, nil
+}
+
+// maxPEM is more than a chain of certificates has.
+const maxPEM = 1 << 20
+
+// readSmall reads a file of a sane size. Its errors do not name the file.
+func readSmall(path string) ([]byte, error) {
+	// Looked at before it is opened: to open a pipe waits for whoever writes to it.
+	info, err := os.Stat(path)
+	var data []byte
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("not a regular file, but %s", fileKind(info.Mode()))
+	case info.Size() > maxPEM:
+		return nil, fmt.Errorf("larger than %d bytes", maxPEM)
+	default:
+		data, err = os.ReadFile(path)
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return data, err
+}
+
+// serverTLS reads the section, and what is in the files that it names.
+func (l *loader) serverTLS(at place, t *ServerTLS) {
+	if at.node.kind == nullKind {
+		return
+	}
+	before := len(l.problems)
+	found, ok := object(l, at, serverTLSKeys, t)
+	if ok && len(found) == 0 {
+		l.bad(at, "names no files; want cert and key, or leave it out")
+	}
+	l.paired(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
+	if len(l.problems) > before {
+		return
+	}
+	_, err := t.Load(time.Now())
+	for _, err := range joined(err) {
+		if e, ok := errors.AsType[*TLSError](err); ok {
+			here := found[e.Field]
+			l.bad(here, "%q: %v", here.node.text, e.Err)
+		}
+	}
+}
+
+var serverTLSKeys = []key[ServerTLS]{
+	{
+		name: "cert", doc: "Certificate of the server and those between it and its authority, as PEM.", schema: scalarSchema,
+		set: func(l *loader, at place, t *ServerTLS) { t.Cert = l.filePath(at) },
+	},
+	{
+		name: "key", doc: "Path of the key of the certificate, as PEM, which nobody else may read.", schema: scalarSchema,
+		set: func(l *loader, at place, t *ServerTLS) { t.Key = l.filePath(at) },
+	},
+}
+
+// filePath reads the path of a file, which is looked at later.
+func (l *loader) filePath(at place) string {
+	s, ok := l.scalar(at)
+	if !ok {
+		return ""
+	}
+	path := l.path(at, s)
+	l.value(at, path)
+	return path
+}
+
+func serverTLSSchema() *jsonschema.Schema {
+	s := describe(serverTLSKeys)
+	s.MinProperties = new(1)
+	return orNull(s)
+}
+
+// Exposed reports whether others than this machine can reach an address.
+func Exposed(address string) bool { return !loopback(address) }

@@ -1,0 +1,38 @@
+package web
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/nostr"
+)
+
+// TestHostileTextAroundTheServer plants it in what is not a run: names of storms, what
+// relays say, a file that is wrong, and what the doctor found.
+func TestHostileTextAroundTheServer(t *testing.T) {
+	t.Parallel()
+	var found []doctor.Finding
+	g := newGrown(t, func(o *Options) { o.Findings = func() []doctor.Finding { return found } })
+	for _, x := range hostile {
+		found = append(found, doctor.Finding{Severity: jetstream.Weak, What: x.text, Why: x.text, Do: x.text})
+	}
+	for _, x := range hostile {
+		t.Run(x.name, func(t *testing.T) {
+			g.T = t
+			g.now(func() {
+				g.storms = []Storm{{Layer: "provider", Name: x.text, Ratio: 3, Since: time.Now()}}
+				g.relays = []nostr.RelayStatus{{URL: x.text, Error: x.text}, {URL: x.text, Up: true, Trouble: x.text}}
+				g.reload = errors.New(x.text)
+			})
+			for _, path := range []string{"/overview", "/health"} {
+				has(t, path, g.page(path), x.shown)
+				g.message("/live" + path)
+			}
+			has(t, "a finding", g.page("/health"), x.shown)
+		})
+	}
+	g.T = t
+}

@@ -1,0 +1,225 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+var (
+	soakFor  = flag.Duration("soak", 3*time.Second, "how long pages are kept open by the soak test")
+	soakRuns = flag.Int("soak.runs", 500, "how many runs are stored then; one in a hundred is retried all the time")
+)
+
+// looks is how often a page is looked at while it is open, if that is for long.
+const looks = 12
+
+// TestPageSoak keeps each page open for a while over many runs, of which one in a
+// hundred fails and is retried all the time. The browser may not need more memory at
+// the end than at the beginning, and may not be told of every single event. The short
+// version looks whether pages follow, at their pace; `make soak-page` runs it for
+// minutes over a million runs, and then wants memory to be flat and lists to be quick.
+//
+// Not parallel: one browser at a time is enough for a small machine.
+func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
+	s := newSoak(t)
+	// A browser that keeps pages to go back to would have them weighed, too.
+	x := openFor(browse(t, chromedp.Flag("disable-features", "BackForwardCache")), t, s.bed, *soakFor+5*time.Minute)
+	if _, err := chromedp.Call(x.ctx, performance.Enable, performance.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	places := []string{"/overview", "/runs", "/runs/" + s.busy, "/dead", "/providers", "/sessions", "/policies", "/overview"}
+	stays := make([]*stay, len(places))
+	for i, path := range places {
+		stays[i] = s.stay(x, path, *soakFor/time.Duration(len(places)))
+		stays[i].judge(t)
+		x.quiet()
+	}
+	// To have been elsewhere leaves nothing behind.
+	begin, end := stays[0], stays[len(stays)-1]
+	if long() && (end.part(2).grown(begin.part(0)) || end.private > begin.private+begin.private/2) {
+		t.Errorf("/overview after all other pages: %v, %d MB in all; and before %v, %d MB", end.part(2), end.private>>20, begin.part(0), begin.private>>20)
+	}
+	s.times(t)
+}
+
+// long reports whether there is time to tell what stays from what is garbage.
+func long() bool { return *soakFor >= time.Minute }
+
+// soak is pages over an engine in which something happens all the time.
+type soak struct {
+	*bed
+	fleet *fleet
+	busy  string       // the run that is retried more often than others
+	api   http.Handler // of the same engine
+
+	took map[string][]time.Duration // by the server, for a page or an answer
+}
+
+// limitedAgain is a session that is at its limit again and again.
+func limitedAgain(context.Context, *engine.Task) ([]byte, error) {
+	return nil, errors.New("retry after 2s")
+}
+
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	s := &soak{bed: &bed{T: t}, fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, took: map[string][]time.Duration{}}
+	policy, err := retry.Parse("fixed(1s) attempts=unlimited")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &session.Spec{Name: "night", Start: []string{"true"}, Pack: "generic", Policy: policy}
+	night, err := spec.Workflow(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restless, busy := flowOf(t, "restless", "fixed(20s) jitter=full attempts=unlimited"), flowOf(t, "busy", "fixed(400ms) attempts=unlimited")
+	began := time.Now()
+	retried := max(*soakRuns/100, 50)
+	e, _ := full(t, *soakRuns-retried, restless, busy, night)
+	t.Logf("%d runs are stored after %v", *soakRuns-retried, time.Since(began).Round(time.Second))
+	manager := &session.Manager{Engine: e}
+	s.serve(e, func(o *Options) { o.Providers, o.Sessions = s.fleet, manager })
+	s.api = api.New(api.Options{Engine: e, Sessions: manager, Token: secret.New(soakToken)})
+	if _, err := manager.Set(t.Context(), []*session.Spec{spec}, []*engine.Workflow{night}); err != nil {
+		t.Fatal(err)
+	}
+	always := job{Fail: 1 << 40, Error: "503 Service Unavailable"}
+	for range retried {
+		s.begin(restless, always)
+	}
+	s.busy = s.begin(busy, always)
+	s.feed()
+	return s
+}
+
+func (s *soak) begin(w *engine.Workflow, j job) string {
+	s.Helper()
+	st, err := s.e.Start(s.Context(), w, j)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return st.ID
+}
+
+// feed starts runs, some of which die, and has providers at work, until the test is
+// over.
+func (s *soak) feed() {
+	quick, _ := s.e.Workflow("quick")
+	ctx, cancel := context.WithCancel(s.Context())
+	var feeder sync.WaitGroup
+	feeder.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ctx.Err() == nil; n++ {
+			j := job{Name: "fed-" + strconv.Itoa(n)}
+			if n%25 == 0 {
+				j.Fail, j.Error = 9, fmt.Sprintf("refused by %c", 'a'+n/25%26)
+			}
+			if _, err := s.e.Start(ctx, quick, j); err != nil && ctx.Err() == nil {
+				s.Errorf("start: %v", err)
+			}
+			s.fleet.change("openai", func(st *gateway.Status) { st.Totals.Requests++; st.Totals.Attempts++; st.InFlight = n % 7 })
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	s.Cleanup(func() {
+		cancel()
+		feeder.Wait()
+	})
+}
+
+// stay is a page that was open for a while.
+type stay struct {
+	path    string
+	live    bool
+	lasted  time.Duration
+	weights []weight
+	updates int    // that the page was sent
+	asked   int    // requests that it made
+	events  uint64 // that happened meanwhile
+	pace    time.Duration
+
+	private int // bytes that the processes which show pages have at the end; 0 if nobody knows
+}
+
+// stay keeps a page open, and looks at it and at lists now and then.
+func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
+	s.Helper()
+	y := &stay{path: path, live: path != "/policies", pace: s.h.pace}
+	if y.live {
+		x.live(path)
+	} else {
+		x.visit(path)
+	}
+	x.exec(`window.updates = 0; document.addEventListener("htmx:sse:after:message", (e) => { updates++; });`)
+	asked := `performance.getEntriesByType("resource").length`
+	began, events, requests := time.Now(), s.h.feed.latest().Seq, eval[int](x, asked)
+	tick := time.NewTicker(max(share/looks, 250*time.Millisecond))
+	defer tick.Stop()
+	for time.Since(began) < share || y.live && eval[int](x, "updates") == 0 && !s.Failed() {
+		<-tick.C
+		y.weights = append(y.weights, x.weigh())
+		if len(y.weights) == 1 || long() {
+			s.measure()
+		}
+	}
+	y.updates, y.asked = eval[int](x, "updates"), eval[int](x, asked)-requests
+	y.lasted, y.events = time.Since(began), s.h.feed.latest().Seq-events
+	y.private = x.private()
+	s.Logf("%-10.10s for %v: %d updates and %d requests for %d events; %v; %d MB in all",
+		path, y.lasted.Round(time.Second), y.updates, y.asked, y.events, y.parts(), y.private>>20)
+	return y
+}
+
+// judge wants what is promised of a page that is open.
+func (y *stay) judge(t *testing.T) {
+	t.Helper()
+	if limit := int(y.lasted/y.pace) + int(y.lasted/(10*time.Second)) + 2; y.updates > limit || y.asked > 2 {
+		t.Errorf("%s: %d updates and %d requests, want at most %d and 2", y.path, y.updates, y.asked, limit)
+	}
+	if y.events == 0 {
+		t.Errorf("%s: nothing has happened", y.path)
+	}
+	if long() && y.part(2).grown(y.part(0)) {
+		t.Errorf("%s has grown: %v", y.path, y.parts())
+	}
+}
+
+// part returns the least of the first, second or last third of what a page weighed:
+// what was about to go does not count.
+func (y *stay) part(n int) weight {
+	third := (len(y.weights) + 2) / 3
+	list := y.weights[min(n*third, len(y.weights)-1):min((n+1)*third, len(y.weights))]
+	least := list[0]
+	for _, w := range list {
+		least.heap, least.listeners = min(least.heap, w.heap), min(least.listeners, w.listeners)
+		if w.excess() < least.excess() {
+			least.nodes, least.loose = w.nodes, w.loose
+		}
+	}
+	return least
+}
+
+func (y *stay) parts() string {
+	return fmt.Sprintf("%v; %v; %v", y.part(0), y.part(1), y.part(2))
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/cdproto/systeminfo"
+	"github.com/chromedp/chromedp"
+)
+
+// weight is what a page needs of the browser once its garbage is gone.
+type weight struct {
+	heap      int // bytes
+	nodes     int // of the document
+	loose     int // nodes that are in no document, and still there
+	listeners int
+}
+
+func (w weight) String() string {
+	return fmt.Sprintf("%d kB, %d+%d nodes, %d listeners", w.heap>>10, w.nodes, w.loose, w.listeners)
+}
+
+// excess is how many nodes there are that the page does not show, beside those of the
+// last update, which are kept as they came.
+func (w weight) excess() int { return w.loose - w.nodes }
+
+// grown reports whether the weight is more than it was, and more than what the page
+// has taken out of itself lately.
+func (w weight) grown(from weight) bool {
+	return w.heap > from.heap+from.heap/10+300<<10 || w.excess() > from.excess()+w.nodes/2+200 || w.listeners > from.listeners+from.listeners/10+10
+}
+
+// weigh looks at what the page needs.
+func (x *tab) weigh() weight {
+	x.Helper()
+	if _, err := chromedp.Call(x.ctx, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
+		x.Fatal(err)
+	}
+	got, err := chromedp.Call(x.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	values := map[string]int{}
+	for _, m := range got.Metrics {
+		values[m.Name] = int(m.Value)
+	}
+	nodes := eval[int](x, `(() => { const w = document.createTreeWalker(document); let n = 1; while (w.nextNode()) n++; return n; })()`)
+	return weight{values["JSHeapUsedSize"], nodes, max(values["Nodes"]-nodes, 0), values["JSEventListeners"]}
+}
+
+// private returns the memory that the processes which show pages have for
+// themselves, where the system tells.
+func (x *tab) private() (sum int) {
+	x.Helper()
+	got, err := chromedp.CallBrowser(x.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	for _, p := range got.ProcessInfo {
+		var all, resident, shared int // pages
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.ID))
+		if n, _ := fmt.Sscan(string(text), &all, &resident, &shared); err == nil && n == 3 && p.Type == "renderer" {
+			sum += (resident - shared) * os.Getpagesize()
+		}
+	}
+	return sum
+}
