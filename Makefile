@@ -31,7 +31,7 @@ build: ## build the command into bin/
 run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
-test: vet ## everything of ours, with the race detector; what searches or soaks for long, without it
+test: ## everything of ours, with the race detector; what searches or soaks for long, without it
 	GOGC=400 $(GO) test -vet=off $(RACE) -p 3 -parallel 4 $(TESTFLAGS) $(OURS)
 	GOGC=400 $(GO) test -vet=off -race $(TESTFLAGS) ./sim/...
 	$(GO) test $(TESTFLAGS) ./backoff ./sim ./sim/advise

@@ -20,6 +20,13 @@ func TestArchivesOfASource(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, 200)
 	plain := copied(t, folder(t, h.dir))
+	// One has ended since the last archive was written.
+	e := must(Open(t.Context(), Config{Log: plain[0].Open(), Logger: quiet(), Workflows: []*Workflow{h.flows["quick"]}}))
+	last := h.start(t, e, "quick", "").ID
+	until(t, "one has ended", func() bool { return must(e.Get(t.Context(), last)).State == StateSucceeded })
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	want := must(Move(t.Context(), copied(t, plain), newRooms(2), MoveOptions{DryRun: true}))
 	change := func(f func(l journal.Lease, name string, data []byte)) rooms {
 		c := copied(t, plain)

@@ -201,7 +201,7 @@ func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
 	h, seed := furnish(t, 60), maphash.MakeSeed()
 	two := newRooms(2)
 	must(Move(t.Context(), folder(t, h.dir), two, MoveOptions{}))
-	for n := range 40 {
+	for n := range 15 {
 		rng := rand.New(rand.NewPCG(uint64(n), 1))
 		from, to, left := copied(t, two), newRooms(3), new(atomic.Int64)
 		for tries := 0; ; tries++ {

@@ -111,7 +111,7 @@ func noLeaks(t *testing.T) {
 
 func TestMoveToAnotherFolder(t *testing.T) {
 	noLeaks(t)
-	h := furnish(t, 2000)
+	h := furnish(t, 1000)
 	from, dir := folder(t, h.dir), t.TempDir()
 	to := folder(t, dir)
 	var stages []string
@@ -149,7 +149,7 @@ func TestMoveToSeveralShardsAndBack(t *testing.T) {
 	noLeaks(t)
 	for _, n := range []int{1, 3, 32} {
 		t.Run(fmt.Sprint(n, " shards"), func(t *testing.T) {
-			h := furnish(t, 1000)
+			h := furnish(t, 400)
 			seed := maphash.MakeSeed()
 			want, _ := states(t, folder(t, h.dir), seed)
 			there, other, dir := newRooms(n), newRooms(5), t.TempDir()

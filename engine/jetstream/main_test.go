@@ -65,7 +65,6 @@ func mustOpen(t *testing.T, cfg Config) *Log {
 }
 
 func TestConformanceOfOneNode(t *testing.T) {
-	t.Parallel()
 	nodes := natstest.Start(t, 1)
 	journaltest.Run(t, func(t *testing.T, dir string) journal.Log {
 		t.Helper()
@@ -74,7 +73,6 @@ func TestConformanceOfOneNode(t *testing.T) {
 }
 
 func TestConformanceOfThreeNodes(t *testing.T) {
-	t.Parallel()
 	nodes := natstest.Shared(t)
 	journaltest.Run(t, func(t *testing.T, dir string) journal.Log {
 		t.Helper()
@@ -99,7 +97,6 @@ func (l *Log) kill() {
 }
 
 func TestConformanceOfClusters(t *testing.T) {
-	t.Parallel()
 	nodes := natstest.Shared(t)
 	journaltest.RunCluster(t, func(t *testing.T, dir string, shards int) journaltest.Process {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 )
 
 // smallService is a service that is simulated in no time.
-var smallService = []string{"advise", "--rate", "10", "--latency", "50ms", "--errors", "5%", "--outage", "5s", "--seeds", "3"}
+var smallService = []string{"advise", "--rate", "10", "--latency", "50ms", "--errors", "5%", "--outage", "5s", "--seeds", "2"}
 
 func TestAdvise(t *testing.T) {
 	t.Parallel()

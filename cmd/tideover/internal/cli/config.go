@@ -120,6 +120,7 @@ func showValues(io Streams, values []config.Value, origin, asJSON bool) error {
 			list[i] = value{v.Path, v.Text, v.Origin}
 		}
 		enc := json.NewEncoder(io.Out)
+		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(list)
 	}

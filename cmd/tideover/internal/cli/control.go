@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/engine"
 )
 
 // bulkOptions are for verbs that change one run or many.
@@ -136,8 +137,10 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 	}
 	return o.each(ctx, args, func(ctx context.Context, id string) (api.Outcome, error) {
 		out, err := c.Retry(ctx, id)
-		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeState && p.Hint == "" && strings.Contains(p.Message, "has succeeded") {
-			p.Hint = "--from STEP or --input JSON starts it anew"
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeState && p.Hint == "" {
+			if run, err := c.Get(ctx, id); err == nil && run.State == engine.StateSucceeded {
+				p.Hint = "--from STEP or --input JSON starts it anew"
+			}
 		}
 		return out, err
 	})

@@ -29,7 +29,7 @@ func TestRecipeFlakyTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.env = append(k.env, "GOCACHE="+strings.TrimSpace(string(cache)), "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local", "SEEN="+filepath.Join(k.home, "seen"))
+	k.env = append(k.env, "GOCACHE="+strings.TrimSpace(string(cache)), "GOFLAGS=-vet=off", "GOWORK=off", "GOTOOLCHAIN=local", "SEEN="+filepath.Join(k.home, "seen"))
 	k.write(k.path("go.mod"), "module example.com/shop\n\ngo 1.21\n", 0o600)
 	k.write(k.path("steady/steady_test.go"), "package steady\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) {}\n", 0o600)
 	k.write(k.path("flaky/flaky_test.go"), `package flaky

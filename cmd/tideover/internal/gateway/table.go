@@ -10,29 +10,39 @@ type table struct {
 	names     []string // in the order of the configuration
 	providers map[string]*provider
 
-	// gone are those of earlier configurations, as they were last. Nobody can ask
-	// for them but work that began when they were there.
-	gone map[string]*provider
+	// gone are those of earlier configurations, as they were last, the latest first.
+	// Nobody can ask for them but work that began when they were there.
+	gone []*provider
 }
+
+// maxGone is how many providers that are gone are known. Who changes names that
+// often has no work left for the first of them.
+const maxGone = 100
 
 // known returns a provider, also one that is gone; nil if there never was one.
 func (t *table) known(name string) *provider {
 	if p := t.providers[name]; p != nil {
 		return p
 	}
-	return t.gone[name]
+	if i := slices.IndexFunc(t.gone, func(p *provider) bool { return p.spec.Name == name }); i >= 0 {
+		return t.gone[i]
+	}
+	return nil
 }
 
 // remember keeps what this configuration no longer has of the one before.
 func (t *table) remember(old *table) {
-	t.gone = map[string]*provider{}
-	for _, was := range []map[string]*provider{old.gone, old.providers} {
-		for name, p := range was {
-			if t.providers[name] == nil {
-				t.gone[name] = p
-			}
+	for _, name := range old.names {
+		if t.providers[name] == nil {
+			t.gone = append(t.gone, old.providers[name])
 		}
 	}
+	for _, p := range old.gone {
+		if t.providers[p.spec.Name] == nil {
+			t.gone = append(t.gone, p)
+		}
+	}
+	t.gone = slices.Clip(t.gone[:min(len(t.gone), maxGone)])
 }
 
 // list returns the names for a sentence.

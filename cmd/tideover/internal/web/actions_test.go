@@ -128,7 +128,7 @@ func TestDeadLetters(t *testing.T) {
 	teapot := b.dead(1, job{Error: "418 teapot"})[0]
 
 	body := b.page("/dead")
-	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry all 1", "dial #: refused after #", "Edit and replay", "Discard", teapot)
+	has(t, "/dead", body, "4 runs have given up", "Retry all 3", "Retry it", "dial #: refused after #", "Edit and replay", "Discard", teapot)
 	groups, err := b.h.groups(t.Context(), false)
 	if err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Fatalf("groups: %+v %v", groups, err)

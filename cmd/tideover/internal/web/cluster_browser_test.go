@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-func TestAClusterInABrowser(t *testing.T) {
-	t.Parallel()
+// Not parallel: one browser at a time is enough for a small machine.
+func TestAClusterInABrowser(t *testing.T) { //nolint:paralleltest // see above
 	browser := browse(t)
 	for _, c := range []struct {
 		name string

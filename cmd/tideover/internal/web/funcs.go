@@ -34,6 +34,7 @@ func (h *handler) funcs() template.FuncMap {
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"count":  count,
 		"long":   func(s string, n int) bool { return short(s, n) != s },
 		"list":   func(s ...string) string { return strings.Join(s, ", ") },
 		"rows":   func(s string) int { return min(max(strings.Count(s, "\n")+2, 6), 24) },

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 )
 
-func TestProvidersInABrowser(t *testing.T) {
-	t.Parallel()
+// Not parallel: one browser at a time is enough for a small machine.
+func TestProvidersInABrowser(t *testing.T) { //nolint:paralleltest // see above
 	browser := browse(t)
 	for _, c := range []struct {
 		name string

@@ -125,7 +125,7 @@ func (s *sparkline) bar(i int, b *beats, at time.Time) sparkBar {
 	const wide = 100.0 / pulseCount
 	out := sparkBar{
 		X: percent(float64(i) * wide), W: percent(wide * 0.8),
-		Title: fmt.Sprintf("%s: %d succeeded, %d attempts failed, %d gave up", at.Format(clockLayout), b.Succeeded, b.Failed, b.Dead),
+		Title: fmt.Sprintf("%s: %d succeeded, %s failed, %d gave up", at.Format(clockLayout), b.Succeeded, count(b.Failed, "attempt"), b.Dead),
 	}
 	top := 100.0
 	for _, part := range []struct {
@@ -144,6 +144,6 @@ func (s *sparkline) bar(i int, b *beats, at time.Time) sparkBar {
 
 // Said is the drawing in words.
 func (s sparkline) Said() string {
-	return fmt.Sprintf("in the last %d minutes %d runs began, %d succeeded and %d gave up; %d attempts failed",
-		int(s.Span/time.Minute), s.All.Began, s.All.Succeeded, s.All.Dead, s.All.Failed)
+	return fmt.Sprintf("in the last %d minutes %s began, %d succeeded and %d gave up; %s failed",
+		int(s.Span/time.Minute), count(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, count(s.All.Failed, "attempt"))
 }

@@ -57,5 +57,5 @@ func TestSparkline(t *testing.T) {
 	}
 	has(t, "its title", last.Title, "12:00:00 UTC: 1 succeeded, 2 attempts failed, 1 gave up")
 	has(t, "the first title", s.Bars[0].Title, "11:50:10")
-	has(t, "in words", s.Said(), "in the last 10 minutes 1 runs began, 3 succeeded and 1 gave up; 2 attempts failed")
+	has(t, "in words", s.Said(), "in the last 10 minutes 1 run began, 3 succeeded and 1 gave up; 2 attempts failed")
 }

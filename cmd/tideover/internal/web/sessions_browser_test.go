@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-func TestSessionsInABrowser(t *testing.T) {
-	t.Parallel()
+// Not parallel: one browser at a time is enough for a small machine.
+func TestSessionsInABrowser(t *testing.T) { //nolint:paralleltest // see above
 	browser := browse(t)
 	for _, c := range []struct {
 		name string
