@@ -317,6 +317,7 @@ func TestClusterPagesOverATakeover(t *testing.T) {
 		var each sync.WaitGroup
 		for i := range 200 {
 			each.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond) // of many in one, some change places
 				opts := []StartOption{Key(keyIn(a, i))}
 				if i%2 == 0 {
 					opts = append(opts, In(time.Hour))

@@ -9,7 +9,10 @@ import (
 // 1024 slots in it. The slot is drawn from the random part of the id, so the
 // place of most runs follows from their id alone; that is what saves an index by
 // id. A run whose slot is taken, or whose id is no ULID of about its Created, is
-// put aside: at the next free place, which the table aside remembers.
+// put aside: at the next free place, which the table aside remembers. Of two that
+// want one slot the first gets it, so a view that is made again may have them the
+// other way round: a list that is gone on with there can have one of them twice and
+// the other not at all. There must be many in one millisecond for that.
 //
 // The epoch is recent because SQLite stores small numbers in fewer bytes.
 const (
