@@ -15,8 +15,10 @@ BIN       := bin/tideover
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
 # Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-peers.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
-OURS       = $(shell $(GO) list work | grep -vE '$(OTHERS)|/tideover/sim(/|$$)')
-PEERS      = $(shell $(GO) list work | grep -E '$(OTHERS)')
+# Those that take long begin first, and those that wait for servers before all others.
+LONG      := $(addprefix github.com/tideover/tideover/,engine/jetstream/clustertest engine/jetstream cmd/tideover/internal/cli cmd/tideover/internal/web)
+OURS       = $(LONG) $(filter-out $(LONG),$(shell $(GO) list -find work | grep -vE '$(OTHERS)|/tideover/sim(/|$$)'))
+PEERS      = $(shell $(GO) list -find work | grep -E '$(OTHERS)')
 export GORACE ?= atexit_sleep_ms=0
 
 .PHONY: help run test test-peers vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak soak-page interop man licenses release release-check

@@ -14,6 +14,37 @@ import (
 // These search in one goroutine each, and take ten times as long under the race
 // detector, which has the other tests of the package to look at.
 
+func TestAGoalThatCanBeReached(t *testing.T) {
+	t.Parallel()
+	goal := advise.Goal{Success: 0.99, Amplification: 1.5, Recovery: 20 * time.Second}
+	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, look)
+	if !a.Reached || len(a.Misses) > 0 {
+		t.Errorf("the goal is not reached: %+v", a.Misses)
+	}
+	p, err := retry.Parse(a.Policy)
+	if err != nil || p.String() != a.Policy {
+		t.Errorf("the policy is %q: %v, %q", a.Policy, err, p)
+	}
+	if p.Attempts < 2 || p.Jitter == (retry.Policy{}).Jitter || p.TotalTimeout != advise.DefaultDeadline {
+		t.Errorf("2 %% of errors, and 1 %% allowed: advised %s", a.Policy)
+	}
+	for _, o := range a.Outcomes {
+		if o.Goal.Success > 0 && o.Success.Mean < o.Goal.Success || o.Amplification.Mean+o.Amplification.Half > goal.Amplification {
+			t.Errorf("%s: %+v does not reach its goal", o.Scenario, o)
+		}
+	}
+	why := map[string]advise.Reason{}
+	for _, r := range a.Reasons {
+		why[r.For] = r
+	}
+	if r := why["retries"]; r.Measure != "success" || r.Without.Mean >= r.With.Mean {
+		t.Errorf("the reason for retries is %+v; want that fewer calls succeed without", r)
+	}
+	if len(a.Trades) == 0 {
+		t.Error("no word on what the retries cost")
+	}
+}
+
 func TestAGoalThatNobodyCanReach(t *testing.T) {
 	t.Parallel()
 	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, look)

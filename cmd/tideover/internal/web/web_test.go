@@ -461,10 +461,10 @@ func TestPaging(t *testing.T) {
 func TestRunPage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	id := b.start("order", job{Name: "x", Fail: 1, Server: "40ms", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
+	id := b.start("order", job{Name: "x", Fail: 1, Server: "3s", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
 	poll(t, "label waits", func() bool {
 		i, err := b.e.Get(t.Context(), id)
-		return err == nil && i.State == "waiting" && i.Steps[2].Next != nil
+		return err == nil && i.State == "waiting" && i.Steps[1].Next != nil && i.Steps[2].Next != nil
 	})
 	body := b.page("/runs/" + id)
 	has(t, "the run", body, id, "k-9", "cron", "charge", "pack", "label", "exponential(20ms..1s) attempts=4", "set by server", "503 from upstream", "with a second line",
