@@ -13,15 +13,13 @@ BIN       := bin/tideover
 # The race detector finds nothing in SQLite, which is translated from C, nor in regexp, and takes most of the time of those
 # who use them. The simulator is run with it by itself: whoever asks it for advice need not wait for that.
 RACE      := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' '-gcflags=regexp/...=-race=false' '-gcflags=github.com/tideover/tideover/sim/...=-race=false'
-# Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-peers.
+# Comparisons and examples bring much code of others, which takes as long to compile as everything of ours: make test-more.
 OTHERS    := /bench(/|$$)|/examples$$|/examples/(anthropic|openai)$$
-# Those that take long begin first, and those that wait for servers before all others.
-LONG      := $(addprefix github.com/tideover/tideover/,engine/jetstream/clustertest engine/jetstream cmd/tideover/internal/cli cmd/tideover/internal/web)
-OURS       = $(LONG) $(filter-out $(LONG),$(shell $(GO) list -find work | grep -vE '$(OTHERS)|/tideover/sim(/|$$)'))
+OURS       = $(shell $(GO) list -find work | grep -vE '$(OTHERS)|/tideover/sim(/|$$)')
 PEERS      = $(shell $(GO) list -find work | grep -E '$(OTHERS)')
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-peers vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak soak-page interop man licenses release release-check
+.PHONY: help run test test-more vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak soak-page interop man licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,21 +31,20 @@ build: ## build the command into bin/
 run: build ## the demo: workflows that get through failure, on a page
 	@$(BIN) serve --demo
 
-test: ## everything of ours, with the race detector; what searches or soaks for long, without it
+test: ## everything of ours, with the race detector
 	GOGC=400 $(GO) test -vet=off $(RACE) -p 3 -parallel 4 $(TESTFLAGS) $(OURS)
 	GOGC=400 $(GO) test -vet=off -race $(TESTFLAGS) ./sim/...
-	$(GO) test $(TESTFLAGS) ./backoff ./sim ./sim/advise
-	$(GO) test $(TESTFLAGS) -run TenThousand ./retryhttp
 
-test-peers: ## the comparisons with others, and the examples that use their libraries
-	GOGC=400 $(GO) vet $(PEERS)
+test-more: ## what takes long and needs no race detector: statistics, searches, comparisons with others, examples with their libraries
+	$(GO) test -vet=off $(TESTFLAGS) ./backoff ./sim ./sim/advise
+	$(GO) test -vet=off $(TESTFLAGS) -run TenThousand ./retryhttp
 	$(GO) test -vet=off $(TESTFLAGS) $(PEERS)
 
 vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	GOGC=400 $(GO) vet $(RACE) $(OURS)
-	$(GO) vet -race ./sim/...
+	GOGC=400 $(GO) vet ./backoff ./sim/... ./retryhttp $(PEERS)
 
 bench: ## ours beside the peers; writes docs/benchmarks.md
 	bash bench/run.sh
