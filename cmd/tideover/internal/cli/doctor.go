@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,7 +54,11 @@ func newDoctor(io Streams) *cobra.Command {
 		Use: "doctor [flags]", Short: "Say what makes the promise weaker, and what to do", Long: doctorLong, Example: doctorExample,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if r.server != "" || os.Getenv(api.ServerVar) != "" && f == (configFlags{}) {
+			own := f != (configFlags{})
+			if r.server != "" && own {
+				return errors.New("--server asks a server that has its configuration; leave out the flags that say another")
+			}
+			if r.server != "" || os.Getenv(api.ServerVar) != "" && !own {
 				return coded(r.ask(cmd, r.examineServer))
 			}
 			ctx, stop := r.context(cmd)

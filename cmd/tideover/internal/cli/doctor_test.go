@@ -68,6 +68,9 @@ func TestTheDoctorAsksTheServer(t *testing.T) {
 	}
 	wantIn(t, "doctor --server --json", tideover(t, "doctor", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), "--json").out, `"server.durability is os"`)
 	wantCode(t, tideover(t, "doctor", "--server", "unix:"+s.data+"/none.sock"), codeOwn)
+	both := tideover(t, "doctor", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), "--data", t.TempDir())
+	wantCode(t, both, codeOwn)
+	wantIn(t, "doctor --server --data", both.stderr, "leave out the flags that say another")
 }
 
 func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
