@@ -3,10 +3,12 @@ package config_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,10 +39,14 @@ func allSamples(t *testing.T) []string {
 	return append(slices.Clip(samples), name)
 }
 
-// full loads the first sample.
+var loadFull = sync.OnceValues(func() (*config.Config, error) {
+	return config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ})
+})
+
+// full returns the first sample, which all tests share: they must not change it.
 func full(t *testing.T) *config.Config {
 	t.Helper()
-	cfg, err := config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ})
+	cfg, err := loadFull()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,17 +66,22 @@ func decoded(t *testing.T, data []byte) (v any) {
 	return v
 }
 
-func schema(t *testing.T) (*jsonschema.Schema, *jsonschema.Resolved) {
-	t.Helper()
+var loadSchema = sync.OnceValues(func() (*jsonschema.Resolved, error) {
 	s := new(jsonschema.Schema)
 	if err := json.Unmarshal(config.Schema(), s); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	return s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+})
+
+// schema returns the schema of a configuration, which all tests share.
+func schema(t *testing.T) (*jsonschema.Schema, *jsonschema.Resolved) {
+	t.Helper()
+	r, err := loadSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, r
+	return r.Schema(), r
 }
 
 func TestTheSchemaIsTheGoldenOne(t *testing.T) {
@@ -101,7 +112,7 @@ func sample(t *testing.T, name string) any {
 
 // TestLoaderAndSchemaKnowTheSameKeys uses the samples, which have every key of the
 // schema: leaving one out of them, or of the schema, shows here. Then an unknown
-// key is put into each map, and both must refuse it.
+// key is put into a map of each kind, and both must refuse it.
 func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 	s, resolved := schema(t)
 	used := map[string]bool{}
@@ -121,48 +132,66 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 			t.Errorf("the schema has no %s", path)
 		}
 	}
-	tampered := 0
-	var whole any // the sample that is tampered with
-	var tamper func(s *jsonschema.Schema, v any)
-	tamper = func(s *jsonschema.Schema, v any) {
-		for _, alt := range s.AnyOf {
-			tamper(alt, v)
-		}
-		switch v := v.(type) {
-		case []any:
-			for _, e := range v {
-				if s.Items != nil {
-					tamper(s.Items, e)
-				}
-			}
-		case map[string]any:
-			for name, e := range v {
-				if p := property(s, name); p != nil {
-					tamper(p, e)
-				}
-			}
-			if len(s.Properties) == 0 {
-				return
-			}
-			tampered++
-			v["zz-unknown"] = 1
-			defer delete(v, "zz-unknown")
-			if resolved.Validate(whole) == nil {
-				t.Errorf("the schema accepts an unknown key beside %v", v)
-			}
-			text, _ := json.Marshal(whole) // JSON is YAML
-			_, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: text, Environ: environ})
-			if err == nil || !strings.Contains(err.Error(), `key "zz-unknown" is unknown`) {
-				t.Errorf("Load with an unknown key beside %v: %v", v, err)
-			}
-		}
-	}
+	tampered := map[string]bool{} // the kinds of maps that have been tried
 	for _, name := range files {
-		whole = sample(t, name)
-		tamper(s, whole)
+		whole := sample(t, name)
+		var maps []map[string]any
+		objects(s, whole, "", tampered, &maps)
+		for i, m := range maps {
+			key := fmt.Sprintf("zz-unknown-%d", i)
+			m[key] = 1
+			if resolved.Validate(whole) == nil {
+				t.Errorf("the schema accepts an unknown key beside %v", m)
+			}
+			delete(m, key)
+		}
+		for i, m := range maps {
+			m[fmt.Sprintf("zz-unknown-%d", i)] = 1
+		}
+		text, _ := json.Marshal(whole) // JSON is YAML
+		_, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: text, Environ: environ})
+		problems, _ := err.(config.FieldErrors)
+		for i, m := range maps {
+			want := fmt.Sprintf(`key "zz-unknown-%d" is unknown`, i)
+			if !slices.ContainsFunc(problems, func(p *config.FieldError) bool { return strings.HasPrefix(p.Message, want) }) {
+				t.Errorf("Load with an unknown key beside %v: %v", m, err)
+			}
+		}
 	}
-	if tampered < 15 {
-		t.Errorf("only %d maps were tried", tampered)
+	if len(tampered) < 15 {
+		t.Errorf("only %d kinds of maps were tried", len(tampered))
+	}
+}
+
+// objects appends the maps of a value that have fixed keys, one of each kind that is not
+// in seen yet.
+func objects(s *jsonschema.Schema, v any, path string, seen map[string]bool, out *[]map[string]any) {
+	for _, alt := range s.AnyOf {
+		objects(alt, v, path, seen, out)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if s.Items != nil {
+				objects(s.Items, e, path+"[]", seen, out)
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			p := property(s, name)
+			if p == nil {
+				continue
+			}
+			below := path + "." + name
+			if s.Properties[name] == nil {
+				below = path + ".*"
+			}
+			objects(p, v[name], below, seen, out)
+		}
+		if kind := table.Replace(path + "."); len(s.Properties) > 0 && !seen[kind] {
+			seen[kind] = true
+			*out = append(*out, v)
+		}
 	}
 }
 
