@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -24,7 +25,7 @@ import (
 func stalls(t *testing.T, silent int32, head http.Header, status int, then string) *httptest.Server {
 	t.Helper()
 	var n atomic.Int32
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1) > silent {
 			w.Header().Set("Content-Type", head.Get("Content-Type"))
 			_, _ = io.WriteString(w, then)
@@ -34,104 +35,99 @@ func stalls(t *testing.T, silent int32, head http.Header, status int, then strin
 		w.WriteHeader(status)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
-	}))
-	t.Cleanup(s.Close)
+	})
 	return s
 }
 
-// soon fails the test if the call is not over long before it would time out.
-func soon(t *testing.T, what string, call func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		call()
-	}()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("%s hangs", what)
-	}
-}
-
 func TestD11CompressedAnswerThatStallsIsLeftBehind(t *testing.T) {
-	for _, policy := range []string{quick, quick + " attempt-timeout=1m"} {
-		s := stalls(t, 1, http.Header{"Content-Encoding": {"gzip"}}, 503, "ok")
-		g := newRig(t, policy)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel() // which ends the read that nobody waits for
-		soon(t, policy, func() {
-			if resp, body := g.send(t, requestWith(t, ctx, "GET", s.URL, nil)); resp.StatusCode != 200 || body != "ok" {
-				t.Errorf("%s: %s %q", policy, resp.Status, body)
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{quick, quick + " attempt-timeout=1m"} {
+			s := stalls(t, 1, http.Header{"Content-Encoding": {"gzip"}}, 503, "ok")
+			g := newRig(t, policy)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel() // ends the read in the background
+			start := time.Now()
+			resp, body := g.send(t, requestWith(t, ctx, "GET", s.URL, nil))
+			if took := time.Since(start); resp.StatusCode != 200 || body != "ok" || took > time.Second {
+				t.Errorf("%s: %s %q after %v", policy, resp.Status, body, took)
 			}
-		})
-	}
-	s := stalls(t, 1, http.Header{"Content-Encoding": {"gzip"}, "Content-Type": {"text/event-stream"}}, 200, "")
-	g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: 20 * time.Millisecond, Idle: time.Hour}))
-	resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	soon(t, "closing a stream that says nothing", func() { _ = resp.Body.Close() })
+			cancel()
+		}
+		s := stalls(t, 1, http.Header{"Content-Encoding": {"gzip"}, "Content-Type": {"text/event-stream"}}, 200, "")
+		start := time.Now()
+		g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: 20 * time.Millisecond, Idle: time.Hour}))
+		resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); time.Since(start) > time.Second {
+			t.Errorf("closing a stream that says nothing took %v", time.Since(start))
+		}
+	})
 }
 
 func TestH17HedgeBesideAStreamThatIsHeld(t *testing.T) {
-	s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}}, 200, content)
-	g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
-	soon(t, "a hedge that has its answer", func() {
-		if _, body := g.send(t, request(t, "GET", s.URL, nil)); body != content {
-			t.Errorf("got %q, want the content of the second", body)
+	synctest.Test(t, func(t *testing.T) {
+		s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}}, 200, content)
+		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
+		start := time.Now()
+		if _, body := g.send(t, request(t, "GET", s.URL, nil)); body != content || time.Since(start) != 20*time.Millisecond {
+			t.Errorf("got %q after %v, want the content of the second after 20ms", body, time.Since(start))
 		}
 	})
 }
 
 func TestE12LimitsCoverTheHold(t *testing.T) {
-	for _, tt := range []struct {
-		policy string
-		want   error
-	}{
-		{"fixed(0s) attempts=2 attempt-timeout=200ms", nil},
-		{"fixed(0s) attempts=2 total-timeout=200ms", retry.StopTotalTimeout},
-	} {
-		s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}}, 200, content)
-		g := newRig(t, tt.policy, retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
-		soon(t, tt.policy, func() {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			policy string
+			want   error
+		}{
+			{"fixed(0s) attempts=2 attempt-timeout=200ms", nil},
+			{"fixed(0s) attempts=2 total-timeout=200ms", retry.StopTotalTimeout},
+		} {
+			s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}}, 200, content)
+			g := newRig(t, tt.policy, retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
+			start := time.Now()
 			resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
-			if !errors.Is(err, tt.want) {
-				t.Errorf("%s: %v, want %v", tt.policy, err, tt.want)
+			if took := time.Since(start); !errors.Is(err, tt.want) || took != 200*time.Millisecond {
+				t.Errorf("%s: %v after %v, want %v after 200ms", tt.policy, err, took, tt.want)
 			}
 			if resp != nil {
 				read(t, resp)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestG16RedirectAfterAHedge(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			time.Sleep(100 * time.Millisecond)
-			http.Redirect(w, r, "/there", http.StatusFound)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				time.Sleep(100 * time.Millisecond)
+				http.Redirect(w, r, "/there", http.StatusFound)
+			}
+		})
+		g := newRig(t, "fixed(0s) attempts=1 hedge=20ms/100%")
+		resp, err := (&http.Client{Transport: g}).Do(request(t, "GET", s.URL, nil))
+		if err != nil {
+			t.Fatalf("a hedge was counted as an attempt: %v", err)
 		}
-	}))
-	t.Cleanup(s.Close)
-	g := newRig(t, "fixed(0s) attempts=1 hedge=20ms/100%")
-	resp, err := (&http.Client{Transport: g}).Do(request(t, "GET", s.URL, nil))
-	if err != nil {
-		t.Fatalf("a hedge was counted as an attempt: %v", err)
-	}
-	read(t, resp)
+		read(t, resp)
+	})
 }
 
 func TestE13TotalTimeoutIsToldToo(t *testing.T) {
-	for _, policy := range []string{"fixed(0s) attempts=2 total-timeout=2s", "fixed(0s) attempts=2 attempt-timeout=10s total-timeout=2s"} {
-		s := newSite(t, statuses(200)...)
-		g := newRig(t, policy, retryhttp.WithDeadlineHeaders("X-Request-Timeout-Ms"))
-		g.send(t, request(t, "GET", s.URL, nil))
-		if left, ok := retryhttp.TimeLeft(s.heads[0]); !ok || left > 2*time.Second || left < time.Second {
-			t.Errorf("%s: the server was told %v, %v", policy, left, ok)
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{"fixed(0s) attempts=2 total-timeout=2s", "fixed(0s) attempts=2 attempt-timeout=10s total-timeout=2s"} {
+			s := newSite(t, statuses(200)...)
+			g := newRig(t, policy, retryhttp.WithDeadlineHeaders("X-Request-Timeout-Ms"))
+			g.send(t, request(t, "GET", s.URL, nil))
+			if left, ok := retryhttp.TimeLeft(s.heads[0]); !ok || left != 2*time.Second {
+				t.Errorf("%s: the server was told %v, %v", policy, left, ok)
+			}
 		}
-	}
+	})
 }
 
 // spy is a router that changes the URL in place, and remembers what it is told.
@@ -164,49 +160,48 @@ func (s *spy) Closed(error) {
 }
 
 func TestRouterMayChangeTheURLInPlace(t *testing.T) {
-	s := newSite(t, statuses(503, 200)...)
-	g := newRig(t, quick, retryhttp.WithRouter(&spy{host: strings.TrimPrefix(s.URL, "http://")}))
-	req := request(t, "GET", "http://virtual.example/x", nil)
-	resp, _ := g.send(t, req)
-	wantStatus(t, resp, 200, s, 2)
-	if req.URL.Host != "virtual.example" {
-		t.Errorf("the caller's request was changed: %v", req.URL)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(503, 200)...)
+		g := newRig(t, quick, retryhttp.WithRouter(&spy{host: strings.TrimPrefix(s.URL, "http://")}))
+		req := request(t, "GET", "http://virtual.example/x", nil)
+		resp, _ := g.send(t, req)
+		wantStatus(t, resp, 200, s, 2)
+		if req.URL.Host != "virtual.example" {
+			t.Errorf("the caller's request was changed: %v", req.URL)
+		}
+	})
 }
 
 func TestRouterMaySupplyTheHost(t *testing.T) {
-	addr := listen(t, func(n int, c net.Conn) {
-		_, _ = c.Read(make([]byte, 1000))
-		if n > 0 {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	synctest.Test(t, func(t *testing.T) {
+		addr := listen(t, func(n int, c net.Conn) {
+			_, _ = c.Read(make([]byte, 1000))
+			if n > 0 {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			}
+		})
+		g := newRig(t, quick, retryhttp.WithRouter(&spy{host: addr}))
+		req := (&http.Request{Method: "GET", URL: &url.URL{Path: "/x"}, Header: http.Header{}}).WithContext(t.Context())
+		if resp, _ := g.send(t, req); resp.StatusCode != 200 || g.count(retry.Waiting) != 1 {
+			t.Errorf("%s after %d retries, want one: the connection was lost", resp.Status, g.count(retry.Waiting))
 		}
 	})
-	g := newRig(t, quick, retryhttp.WithRouter(&spy{host: addr}))
-	req := (&http.Request{Method: "GET", URL: &url.URL{Path: "/x"}, Header: http.Header{}}).WithContext(t.Context())
-	if resp, _ := g.send(t, req); resp.StatusCode != 200 || g.count(retry.Waiting) != 1 {
-		t.Errorf("%s after %d retries, want one: the connection was lost", resp.Status, g.count(retry.Waiting))
-	}
 }
 
 func TestRouterIsToldOfCancellations(t *testing.T) {
-	t.Run("the loser of a hedge", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the loser of a hedge
 		r := new(spy)
 		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithRouter(r))
 		g.send(t, request(t, "GET", newSlowFirst(t).URL, nil))
 		r.wantCanceled(t, 2)
 	})
 	for _, policy := range []string{quick, quick + " attempt-timeout=1m"} {
-		t.Run("a caller that goes, "+policy, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { // a caller that cancels
 			r, s := new(spy), newSlowFirst(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				for s.asked.Load() == 0 {
-					time.Sleep(time.Millisecond)
-				}
-				cancel()
-			}()
-			if _, err := newRig(t, policy, retryhttp.WithRouter(r)).RoundTrip(requestWith(t, ctx, "GET", s.URL, nil)); err == nil {
-				t.Error("there was an answer")
+			time.AfterFunc(time.Second, cancel)
+			if _, err := newRig(t, policy, retryhttp.WithRouter(r)).RoundTrip(requestWith(t, ctx, "GET", s.URL, nil)); err == nil || s.asked.Load() != 1 {
+				t.Errorf("%s: %v after %d requests, want the cancellation after one", policy, err, s.asked.Load())
 			}
 			r.wantCanceled(t, 1)
 		})
@@ -247,50 +242,56 @@ func TestPanicOfTheTransportLeavesNothingOpen(t *testing.T) {
 	if len(r.outcomes) != 1 || r.closed != 1 {
 		t.Errorf("judged %d times, closed %d times, want once", len(r.outcomes), r.closed)
 	}
-	body.wantClosed(t)
+	body.waitUntilClosed()
 }
 
 func TestOneTransportNumbersItsCallsOnce(t *testing.T) {
-	s := newSite(t, statuses(200)...)
-	g := newRig(t, "fixed(0s) attempts=2 hedge=1h", retryhttp.WithRetry(retry.WithGrace(time.Second)))
-	g.send(t, request(t, "GET", s.URL, nil))
-	g.send(t, request(t, "POST", s.URL, strings.NewReader("x")))
-	g.send(t, requestWith(t, retryhttp.WithPriorRetries(t.Context(), 1), "GET", s.URL, nil))
-	calls := map[uint64]bool{}
-	for _, e := range g.events {
-		calls[e.Call] = true
-	}
-	if len(calls) != 3 {
-		t.Errorf("three calls have %d numbers", len(calls))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(200)...)
+		g := newRig(t, "fixed(0s) attempts=2 hedge=1h", retryhttp.WithRetry(retry.WithGrace(time.Second)))
+		g.send(t, request(t, "GET", s.URL, nil))
+		g.send(t, request(t, "POST", s.URL, strings.NewReader("x")))
+		g.send(t, requestWith(t, retryhttp.WithPriorRetries(t.Context(), 1), "GET", s.URL, nil))
+		calls := map[uint64]bool{}
+		for _, e := range g.events {
+			calls[e.Call] = true
+		}
+		if len(calls) != 3 {
+			t.Errorf("three calls have %d numbers", len(calls))
+		}
+	})
 }
 
 func TestE13AnswerOfTheDeadlineIsNotEncoded(t *testing.T) {
-	h, err := retryhttp.NewDeadline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip")
-		<-r.Context().Done()
-	}), retryhttp.DeadlineConfig{Max: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	resp, body := newRig(t, "fixed(0s) attempts=1").send(t, request(t, "GET", s.URL, nil))
-	if resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "20ms") {
-		t.Errorf("%s %q", resp.Status, body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, err := retryhttp.NewDeadline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			<-r.Context().Done()
+		}), retryhttp.DeadlineConfig{Max: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newServer(t, h.ServeHTTP)
+		resp, body := newRig(t, "fixed(0s) attempts=1").send(t, request(t, "GET", s.URL, nil))
+		if resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "20ms") {
+			t.Errorf("%s %q", resp.Status, body)
+		}
+	})
 }
 
 func TestF14WhatCantBeReadIsNotHeld(t *testing.T) {
-	s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"br"}}, 200, "")
-	g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
-	soon(t, "an encoded stream", func() {
+	synctest.Test(t, func(t *testing.T) {
+		s := stalls(t, 1, http.Header{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"br"}}, 200, "")
+		g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour}))
 		req := request(t, "GET", s.URL, nil)
 		req.Header.Set("Accept-Encoding", "br")
-		if resp, err := g.RoundTrip(req); err != nil {
-			t.Error(err)
-		} else {
-			_ = resp.Body.Close()
+		start := time.Now()
+		resp, err := g.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); time.Since(start) != 0 {
+			t.Errorf("an encoded stream was held for %v", time.Since(start))
 		}
 	})
 }

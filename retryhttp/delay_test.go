@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retryhttp"
@@ -75,17 +76,19 @@ func TestServerDelay(t *testing.T) {
 }
 
 func TestC4BodyComesBeforeResetHeaders(t *testing.T) {
-	const reset = "X-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 300"
-	info := `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.02s"}]}}`
-	for _, body := range []string{info, "[" + info + "]"} {
-		s := newSite(t, answer{429, reset, body}, answer{status: 200})
-		g := newRig(t, quick)
-		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
-		wantStatus(t, resp, 200, s, 2)
-		if w := g.waits(); len(w) != 1 || w[0] < 20*time.Millisecond || w[0] > 24*time.Millisecond {
-			t.Errorf("waited %v, want 20ms to 24ms", w)
+	synctest.Test(t, func(t *testing.T) {
+		const reset = "X-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 300"
+		info := `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.02s"}]}}`
+		for _, body := range []string{info, "[" + info + "]"} {
+			s := newSite(t, answer{429, reset, body}, answer{status: 200})
+			g := newRig(t, quick)
+			resp, _ := g.send(t, request(t, "GET", s.URL, nil))
+			wantStatus(t, resp, 200, s, 2)
+			if w := g.waits(); len(w) != 1 || w[0] < 20*time.Millisecond || w[0] > 24*time.Millisecond {
+				t.Errorf("waited %v, want 20ms to 24ms", w)
+			}
 		}
-	}
+	})
 }
 
 func FuzzServerDelay(f *testing.F) {

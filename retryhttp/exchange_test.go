@@ -6,9 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
@@ -18,98 +18,111 @@ import (
 )
 
 func TestA3NeverAfterTheContextIsDone(t *testing.T) {
-	s := newSite(t, statuses(503)...)
-	g := newRig(t, "fixed(1h) attempts=3")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	gone := errors.New("gone")
-	time.AfterFunc(30*time.Millisecond, func() { cancel(gone) })
-	start := time.Now()
-	resp, err := g.RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
-	e, ok := errors.AsType[*retry.Error](err)
-	if resp != nil || !ok || e.Reason != retry.StopCanceled || !errors.Is(err, gone) || time.Since(start) > 5*time.Second {
-		t.Errorf("RoundTrip = %v, %v, want canceled with its cause", resp, err)
-	}
-	if st, ok := errors.AsType[*retryhttp.StatusError](err); !ok || st.Code != 503 {
-		t.Errorf("the error lost the last answer: %v", err)
-	}
-	body := track(strings.NewReader("x"))
-	for _, policy := range []string{quick, quick + " attempt-timeout=1s"} {
-		if _, err := newRig(t, policy).RoundTrip(requestWith(t, ctx, "GET", s.URL, body)); !errors.Is(err, gone) || s.asked() != 1 {
-			t.Errorf("with a context that has ended: %v after %d requests, want none", err, s.asked()-1)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(503)...)
+		g := newRig(t, "fixed(1h) attempts=3")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("gone")
+		time.AfterFunc(30*time.Millisecond, func() { cancel(gone) })
+		start := time.Now()
+		resp, err := g.RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
+		e, ok := errors.AsType[*retry.Error](err)
+		if resp != nil || !ok || e.Reason != retry.StopCanceled || !errors.Is(err, gone) || time.Since(start) != 30*time.Millisecond {
+			t.Errorf("RoundTrip = %v, %v, want canceled with its cause", resp, err)
 		}
-	}
-	body.wantClosed(t)
+		if st, ok := errors.AsType[*retryhttp.StatusError](err); !ok || st.Code != 503 {
+			t.Errorf("the error lost the last answer: %v", err)
+		}
+		body := track(strings.NewReader("x"))
+		for _, policy := range []string{quick, quick + " attempt-timeout=1s"} {
+			if _, err := newRig(t, policy).RoundTrip(requestWith(t, ctx, "GET", s.URL, body)); !errors.Is(err, gone) || s.asked() != 1 {
+				t.Errorf("with a context that has ended: %v after %d requests, want none", err, s.asked()-1)
+			}
+		}
+		body.waitUntilClosed()
+	})
 }
 
 func TestA3CallerGoneIsNotATimeout(t *testing.T) {
-	hung := make(chan struct{}, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hung <- struct{}{}; <-r.Context().Done() }))
-	t.Cleanup(s.Close)
-	g := newRig(t, quick+" attempt-timeout=10s")
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-hung; cancel() }()
-	_, err := g.RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
-	if !errors.Is(err, retry.StopCanceled) || !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("RoundTrip = %v, want canceled and no deadline", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{}, 1)
+		s := newServer(t, func(_ http.ResponseWriter, r *http.Request) { hung <- struct{}{}; <-r.Context().Done() })
+		g := newRig(t, quick+" attempt-timeout=10s")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-hung; cancel() }()
+		_, err := g.RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
+		if !errors.Is(err, retry.StopCanceled) || !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RoundTrip = %v, want canceled and no deadline", err)
+		}
+	})
 }
 
 func TestC7WaitThatCantFitTheDeadlineEndsAtOnce(t *testing.T) {
-	s := newSite(t, answer{429, "Retry-After: 20", "later"})
-	g := newRig(t, quick)
-	client := &http.Client{Transport: g, Timeout: 10 * time.Second} // wraps the body
-	start := time.Now()
-	resp, err := client.Get(s.URL)
-	if err != nil || time.Since(start) > 5*time.Second {
-		t.Fatalf("Get = %v after %v", err, time.Since(start))
-	}
-	e := wantReason(t, resp, retry.StopDeadline)
-	if body := read(t, resp); body != "later" || e.Attempts != 1 {
-		t.Errorf("body %q after %d attempts, want %q after 1", body, e.Attempts, "later")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, answer{429, "Retry-After: 20", "later"})
+		g := newRig(t, quick)
+		client := &http.Client{Transport: g, Timeout: 10 * time.Second} // wraps the body
+		start := time.Now()
+		resp, err := client.Get(s.URL)
+		if err != nil || time.Since(start) != 0 {
+			t.Fatalf("Get = %v after %v", err, time.Since(start))
+		}
+		e := wantReason(t, resp, retry.StopDeadline)
+		if body := read(t, resp); body != "later" || e.Attempts != 1 {
+			t.Errorf("body %q after %d attempts, want %q after 1", body, e.Attempts, "later")
+		}
+	})
 }
 
 func TestC7LastResponseAfterAClosedGateComesBack(t *testing.T) {
-	budget, err := limit.NewBudget(limit.Refund(1, 0.001, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSite(t, statuses(503)...)
-	g := newRig(t, quick+" attempt-timeout=1m", retryhttp.WithRetry(retry.WithBudget(budget)))
-	resp, body := g.send(t, request(t, "GET", s.URL, nil))
-	wantStatus(t, resp, 503, s, 2)
-	wantReason(t, resp, retry.StopBudget)
-	if body != "body of 503" {
-		t.Errorf("body %q", body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		budget, err := limit.NewBudget(limit.Refund(1, 0.001, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSite(t, statuses(503)...)
+		g := newRig(t, quick+" attempt-timeout=1m", retryhttp.WithRetry(retry.WithBudget(budget)))
+		resp, body := g.send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 503, s, 2)
+		wantReason(t, resp, retry.StopBudget)
+		if body != "body of 503" {
+			t.Errorf("body %q", body)
+		}
+	})
 }
 
 func TestC8WaitIsAtLeastWhatTheServerAsks(t *testing.T) {
-	s := newSite(t, answer{429, "Retry-After-Ms: 40", ""}, answer{status: 200})
-	g := newRig(t, quick)
-	start := time.Now()
-	resp, _ := g.send(t, request(t, "GET", s.URL, nil))
-	wantStatus(t, resp, 200, s, 2)
-	ms := time.Millisecond
-	if w := g.waits(); len(w) != 1 || w[0] < 40*ms || w[0] > 48*ms || time.Since(start) < 40*ms {
-		t.Errorf("waited %v, want one wait of 40ms to 48ms", w)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, answer{429, "Retry-After-Ms: 40", ""}, answer{status: 200})
+		g := newRig(t, quick)
+		start := time.Now()
+		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 200, s, 2)
+		ms := time.Millisecond
+		if w := g.waits(); len(w) != 1 || w[0] < 40*ms || w[0] > 48*ms || time.Since(start) != w[0] {
+			t.Errorf("waited %v, want one wait of 40ms to 48ms", w)
+		}
+	})
 }
 
 func TestClassifierHasTheLastWordButNoBody(t *testing.T) {
-	always := retryhttp.WithRetry(retry.WithClassifier(func(error) retry.Outcome { return retry.Outcome{} }))
-	s := newSite(t, statuses(500)...)
-	resp, _ := newRig(t, quick, always).send(t, request(t, "POST", s.URL, track(strings.NewReader("x"))))
-	wantStatus(t, resp, 500, s, 3)
+	synctest.Test(t, func(t *testing.T) {
+		always := retryhttp.WithRetry(retry.WithClassifier(func(error) retry.Outcome { return retry.Outcome{} }))
+		s := newSite(t, statuses(500)...)
+		resp, _ := newRig(t, quick, always).send(t, request(t, "POST", s.URL, track(strings.NewReader("x"))))
+		wantStatus(t, resp, 500, s, 3)
 
-	s = newSite(t, statuses(500)...)
-	body := track(bytes.NewReader(pattern(retryhttp.KeptInAll + 1)))
-	resp, text := newRig(t, quick, always).send(t, request(t, "PUT", s.URL, body))
-	wantStatus(t, resp, 500, s, 1)
-	if e := wantReason(t, resp, retry.StopAttempts); text != "body of 500" || !errors.Is(e, retryhttp.ErrBody) {
-		t.Errorf("body %q, %v, want the only answer and ErrBody", text, e)
-	}
-	body.wantClosed(t)
+		long := &scripted{t: t, body: pattern(retryhttp.KeptInAll + 1), script: []int{500}}
+		body := track(bytes.NewReader(long.body))
+		resp, text := newRigOver(t, quick, long, always).send(t, request(t, "PUT", "http://x.invalid", body))
+		if resp.StatusCode != 500 || long.asked != 1 {
+			t.Errorf("got status %d after %d requests, want 500 after 1", resp.StatusCode, long.asked)
+		}
+		if e := wantReason(t, resp, retry.StopAttempts); text != "body of 500" || !errors.Is(e, retryhttp.ErrBody) {
+			t.Errorf("body %q, %v, want the only answer and ErrBody", text, e)
+		}
+		body.waitUntilClosed()
+	})
 }
 
 func TestWhatTransportsShouldNotDo(t *testing.T) {
@@ -129,55 +142,60 @@ func TestWhatTransportsShouldNotDo(t *testing.T) {
 			t.Errorf("neither answer nor error: %v, %v", resp, err)
 		}
 	}
-	body.wantClosed(t)
+	body.waitUntilClosed()
 }
 
 func TestLegacyCancelIsNotRetried(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	t.Cleanup(s.Close)
-	cancel := make(chan struct{})
-	time.AfterFunc(20*time.Millisecond, func() { close(cancel) })
-	req := request(t, "GET", s.URL, nil)
-	req.Cancel = cancel //nolint:staticcheck // http.Client still sets it
-	g := newRig(t, quick)
-	if _, err := g.RoundTrip(req); !errors.Is(err, retry.StopCanceled) || g.count(retry.Waiting) != 0 {
-		t.Errorf("RoundTrip = %v after %d retries, want canceled", err, g.count(retry.Waiting))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		cancel := make(chan struct{})
+		time.AfterFunc(20*time.Millisecond, func() { close(cancel) })
+		req := request(t, "GET", s.URL, nil)
+		req.Cancel = cancel //nolint:staticcheck // http.Client still sets it
+		g := newRig(t, quick)
+		if _, err := g.RoundTrip(req); !errors.Is(err, retry.StopCanceled) || g.count(retry.Waiting) != 0 {
+			t.Errorf("RoundTrip = %v after %d retries, want canceled", err, g.count(retry.Waiting))
+		}
+	})
 }
 
 func TestClosedBreakerGivesTheLastResponse(t *testing.T) {
-	s := newSite(t, statuses(503)...)
-	b, err := breaker.New(breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, body := newRig(t, "fixed(0s) attempts=5", retryhttp.WithRetry(retry.WithBreaker(b))).send(t, request(t, "GET", s.URL, nil))
-	wantStatus(t, resp, 503, s, 2)
-	wantReason(t, resp, retry.StopBreaker)
-	if body != "body of 503" {
-		t.Errorf("body %q", body)
-	}
-	sent := track(strings.NewReader("x"))
-	_, err = newRig(t, quick, retryhttp.WithRetry(retry.WithBreaker(b))).RoundTrip(request(t, "PUT", s.URL, sent))
-	if !errors.Is(err, retry.StopBreaker) || s.asked() != 2 {
-		t.Errorf("with an open breaker: %v after %d more requests", err, s.asked()-2)
-	}
-	sent.wantClosed(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(503)...)
+		b, err := breaker.New(breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, body := newRig(t, "fixed(0s) attempts=5", retryhttp.WithRetry(retry.WithBreaker(b))).send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 503, s, 2)
+		wantReason(t, resp, retry.StopBreaker)
+		if body != "body of 503" {
+			t.Errorf("body %q", body)
+		}
+		sent := track(strings.NewReader("x"))
+		_, err = newRig(t, quick, retryhttp.WithRetry(retry.WithBreaker(b))).RoundTrip(request(t, "PUT", s.URL, sent))
+		if !errors.Is(err, retry.StopBreaker) || s.asked() != 2 {
+			t.Errorf("with an open breaker: %v after %d more requests", err, s.asked()-2)
+		}
+		sent.waitUntilClosed()
+	})
 }
 
 func TestLoggerSaysWhatWasNotKept(t *testing.T) {
-	var log bytes.Buffer
-	logger := retryhttp.WithRetry(retry.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	s := newSite(t, statuses(404)...)
-	newRig(t, quick, logger).send(t, request(t, "GET", s.URL, nil))
-	if log.Len() > 0 {
-		t.Errorf("a 404 was logged: %s", &log)
-	}
-	s = newSite(t, statuses(503)...)
-	newRig(t, quick, logger).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(pattern(retryhttp.KeptInAll+1)))))
-	if !strings.Contains(log.String(), "more than 16 MiB") {
-		t.Errorf("log: %s", &log)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		logger := retryhttp.WithRetry(retry.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		s := newSite(t, statuses(404)...)
+		newRig(t, quick, logger).send(t, request(t, "GET", s.URL, nil))
+		if log.Len() > 0 {
+			t.Errorf("a 404 was logged: %s", &log)
+		}
+		long := &scripted{t: t, body: pattern(retryhttp.KeptInAll + 1), script: []int{503}}
+		newRigOver(t, quick, long, logger).send(t, request(t, "PUT", "http://x.invalid", track(bytes.NewReader(long.body))))
+		if !strings.Contains(log.String(), "more than 16 MiB") {
+			t.Errorf("log: %s", &log)
+		}
+	})
 }
 
 func TestACompleteAnswerIsKeptHoweverLate(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -26,7 +27,7 @@ type slowFirst struct {
 func newSlowFirst(t *testing.T) *slowFirst {
 	t.Helper()
 	s := &slowFirst{canceled: make(chan struct{})}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		if s.asked.Add(1) == 1 {
 			<-r.Context().Done()
@@ -37,98 +38,102 @@ func newSlowFirst(t *testing.T) *slowFirst {
 		w.(http.Flusher).Flush()
 		time.Sleep(30 * time.Millisecond) // the winner's body outlives the race
 		_, _ = io.WriteString(w, "second")
-	}))
-	t.Cleanup(s.Close)
+	})
 	return s
 }
 
 func TestH17HedgeWinsAndTheLoserIsCanceled(t *testing.T) {
-	for _, method := range []string{"GET", "PUT"} {
-		s := newSlowFirst(t)
-		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%")
-		var body io.Reader
-		want := "second"
-		if method == "PUT" {
-			body, want = strings.NewReader("hello "), "hello second"
+	synctest.Test(t, func(t *testing.T) {
+		for _, method := range []string{"GET", "PUT"} {
+			s := newSlowFirst(t)
+			g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%")
+			var body io.Reader
+			want := "second"
+			if method == "PUT" {
+				body, want = strings.NewReader("hello "), "hello second"
+			}
+			resp, got := g.send(t, request(t, method, s.URL, body))
+			if resp.StatusCode != 200 || got != want || s.asked.Load() != 2 || g.count(retry.HedgeStarted) != 1 {
+				t.Errorf("%s: %s %q after %d requests, %d hedges", method, resp.Status, got, s.asked.Load(), g.count(retry.HedgeStarted))
+			}
+			<-s.canceled
 		}
-		resp, got := g.send(t, request(t, method, s.URL, body))
-		if resp.StatusCode != 200 || got != want || s.asked.Load() != 2 || g.count(retry.HedgeStarted) != 1 {
-			t.Errorf("%s: %s %q after %d requests, %d hedges", method, resp.Status, got, s.asked.Load(), g.count(retry.HedgeStarted))
-		}
-		<-s.canceled
-	}
+	})
 }
 
 func TestH17OnlyWhatMayBeSentTwiceIsHedged(t *testing.T) {
-	for _, tt := range []struct {
-		name, method string
-		body         io.Reader
-	}{
-		{"a POST", "POST", strings.NewReader("x")},
-		{"a body that can't be read twice at once", "PUT", io.MultiReader(strings.NewReader("x"))},
-	} {
-		var asked atomic.Int32
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			asked.Add(1)
-			time.Sleep(60 * time.Millisecond)
-			_, _ = io.WriteString(w, "ok")
-		}))
-		g := newRig(t, "fixed(0s) attempts=2 hedge=10ms/100%")
-		if _, got := g.send(t, request(t, tt.method, s.URL, tt.body)); got != "ok" || asked.Load() != 1 || g.count(retry.HedgeStarted) != 0 {
-			t.Errorf("%s: %q after %d requests, want one", tt.name, got, asked.Load())
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name, method string
+			body         io.Reader
+		}{
+			{"a POST", "POST", strings.NewReader("x")},
+			{"a body that can't be read twice at once", "PUT", io.MultiReader(strings.NewReader("x"))},
+		} {
+			var asked atomic.Int32
+			s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				time.Sleep(60 * time.Millisecond)
+				_, _ = io.WriteString(w, "ok")
+			})
+			g := newRig(t, "fixed(0s) attempts=2 hedge=10ms/100%")
+			if _, got := g.send(t, request(t, tt.method, s.URL, tt.body)); got != "ok" || asked.Load() != 1 || g.count(retry.HedgeStarted) != 0 {
+				t.Errorf("%s: %q after %d requests, want one", tt.name, got, asked.Load())
+			}
 		}
-		s.Close()
-	}
+	})
 }
 
 func TestH17HedgesStayWithinTheirShare(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { time.Sleep(5 * time.Millisecond) }))
-	t.Cleanup(s.Close)
-	g := newRig(t, "fixed(0s) attempts=1 hedge=1ms/5%")
-	const calls = 200
-	for range calls {
-		g.send(t, request(t, "GET", s.URL, nil))
-	}
-	if n := g.count(retry.HedgeStarted); n < 10 || n > 10+calls*5/100 {
-		t.Errorf("%d hedges of %d slow calls, want the first 10 and 5 %%", n, calls)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(_ http.ResponseWriter, _ *http.Request) { time.Sleep(5 * time.Millisecond) })
+		g := newRig(t, "fixed(0s) attempts=1 hedge=1ms/5%")
+		const calls = 100
+		for range calls {
+			g.send(t, request(t, "GET", s.URL, nil))
+		}
+		if n := g.count(retry.HedgeStarted); n < 10 || n > 10+calls*5/100 {
+			t.Errorf("%d hedges of %d slow calls, want the first 10 and 5 %%", n, calls)
+		}
+	})
 }
 
 func TestH17BothAnswerAndNothingLeaks(t *testing.T) {
-	// Both fail, one fails, both succeed: whatever the order, every body is closed
-	// and every connection is given back. TestMain looks for goroutines.
-	var n atomic.Int32
-	s := newSiteFunc(t, func(w http.ResponseWriter, _ *http.Request) {
-		i := n.Add(1)
-		time.Sleep(time.Duration(i%7) * time.Millisecond)
-		if i%3 == 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_, _ = io.WriteString(w, strings.Repeat("x", 1<<10))
-	})
-	g := newRig(t, "fixed(0s) attempts=4 hedge=2ms/100%")
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 40 {
-				resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
+	synctest.Test(t, func(t *testing.T) {
+		// Both fail, one fails, both succeed: whatever the order, every body is closed
+		// and every connection is given back. TestMain looks for goroutines.
+		var n atomic.Int32
+		s := newSiteFunc(t, func(w http.ResponseWriter, _ *http.Request) {
+			i := n.Add(1)
+			time.Sleep(time.Duration(i%7) * time.Millisecond)
+			if i%3 == 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
 			}
+			_, _ = io.WriteString(w, strings.Repeat("x", 1<<10))
 		})
-	}
-	wg.Wait()
-	g.net.CloseIdleConnections()
-	for i := 0; s.open() > 0; i++ {
-		if i == 500 {
-			t.Fatalf("%d connections are still open", s.open())
+		g := newRig(t, "fixed(0s) attempts=4 hedge=2ms/100%")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 15 {
+					resp, err := g.RoundTrip(request(t, "GET", s.URL, nil))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+			})
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		wg.Wait()
+		time.Sleep(time.Minute) // the handlers of canceled requests end
+		g.net.CloseIdleConnections()
+		synctest.Wait()
+		if n := s.open(); n > 0 {
+			t.Errorf("%d connections are still open", n)
+		}
+	})
 }
 
 // openSite is a server that counts its open connections.
@@ -142,9 +147,8 @@ func (s *openSite) open() int32 { return s.n.Load() }
 func newSiteFunc(t *testing.T, h http.HandlerFunc) *openSite {
 	t.Helper()
 	s := new(openSite)
-	s.Server = httptest.NewUnstartedServer(h)
-	inner := s.Config.ConnState
-	s.Config.ConnState = func(c net.Conn, st http.ConnState) {
+	s.Server = newUnstartedServer(h)
+	s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
 		switch st {
 		case http.StateNew:
 			s.n.Add(1)
@@ -152,23 +156,22 @@ func newSiteFunc(t *testing.T, h http.HandlerFunc) *openSite {
 			s.n.Add(-1)
 		default:
 		}
-		if inner != nil {
-			inner(c, st)
-		}
 	}
-	s.Start()
-	t.Cleanup(s.Close)
+	startServer(t, s.Server)
 	return s
 }
 
 func TestH17HedgingIsRoutedTwice(t *testing.T) {
-	first, second := newSlowFirst(t), newSite(t, answer{200, "", "second"})
-	r := &to{places: []string{first.URL, second.URL}}
-	g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithRouter(r))
-	if _, got := g.send(t, request(t, "GET", first.URL, nil)); got != "second" {
-		t.Errorf("got %q, want the second's answer", got)
-	}
-	if story := r.told(); !strings.Contains(story, "1: 0 true") || !strings.Contains(story, "1 closed") || !strings.Contains(story, "2: 200 false, ") {
-		t.Errorf("the router was told %q", story)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newSlowFirst(t), newSite(t, answer{200, "", "second"})
+		r := &to{places: []string{first.URL, second.URL}}
+		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithRouter(r))
+		if _, got := g.send(t, request(t, "GET", first.URL, nil)); got != "second" {
+			t.Errorf("got %q, want the second's answer", got)
+		}
+		synctest.Wait()
+		if story := r.told(); !strings.Contains(story, "1: 0 true") || !strings.Contains(story, "1 closed") || !strings.Contains(story, "2: 200 false, ") {
+			t.Errorf("the router was told %q", story)
+		}
+	})
 }

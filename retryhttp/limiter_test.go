@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/limit"
@@ -48,8 +49,7 @@ func newCounter(t *testing.T, cfg retryhttp.LimiterConfig) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Server = httptest.NewServer(c.limiter)
-	t.Cleanup(c.Close)
+	c.Server = newServer(t, c.limiter.ServeHTTP)
 	return c
 }
 
@@ -60,25 +60,13 @@ func (c *counter) order() []string {
 	return slices.Clone(c.served)
 }
 
-// await polls until the limiter has so many inside and so many waiting.
-func (c *counter) await(t *testing.T, inside, waiting int) {
+// wantStats checks, when all requests wait for something, how many the limiter has let in
+// and how many wait for it.
+func (c *counter) wantStats(t *testing.T, inside, waiting int) {
 	t.Helper()
-	eventually(t, func() bool {
-		s := c.limiter.Stats()
-		return s.InUse == inside && s.Waiting == waiting
-	}, func() string {
-		return fmt.Sprintf("%+v, want %d inside and %d waiting", c.limiter.Stats(), inside, waiting)
-	})
-}
-
-// eventually polls for something that another goroutine or process does.
-func eventually(t *testing.T, done func() bool, say func() string) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); {
-		if time.Now().After(end) {
-			t.Fatal(say())
-		}
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if s := c.limiter.Stats(); s.InUse != inside || s.Waiting != waiting {
+		t.Fatalf("%+v, want %d inside and %d waiting", s, inside, waiting)
 	}
 }
 
@@ -120,223 +108,243 @@ func wantRefusal(t *testing.T, resp *http.Response, status int, least, most time
 }
 
 func TestH18ExcessIsRefusedAtOnceWithRetryAfter(t *testing.T) {
-	for name, cfg := range map[string]retryhttp.LimiterConfig{
-		"fixed":    {Concurrency: limit.ConcurrencyConfig{Max: 1}},
-		"adaptive": {Adaptive: limit.AdaptiveConfig{Max: 1}},
-	} {
-		c := newCounter(t, cfg)
-		first := c.hold(t, t.Context(), "", "")
-		c.await(t, 1, 0)
-		start := time.Now()
-		resp, body := ask(t, c.Server, "X-Other: 1")
-		if took := time.Since(start); took > 5*time.Second || !strings.HasPrefix(body, "no room: come back in ") {
-			t.Errorf("%s: %q after %v, want it at once", name, body, took)
+	synctest.Test(t, func(t *testing.T) {
+		for name, cfg := range map[string]retryhttp.LimiterConfig{
+			"fixed":    {Concurrency: limit.ConcurrencyConfig{Max: 1}},
+			"adaptive": {Adaptive: limit.AdaptiveConfig{Max: 1}},
+		} {
+			c := newCounter(t, cfg)
+			first := c.hold(t, t.Context(), "", "")
+			c.wantStats(t, 1, 0)
+			start := time.Now()
+			resp, body := ask(t, c.Server, "X-Other: 1")
+			if took := time.Since(start); took != 0 || !strings.HasPrefix(body, "no room: come back in ") {
+				t.Errorf("%s: %q after %v, want it at once", name, body, took)
+			}
+			// One is served at a time, in a second as far as anybody knows.
+			wantRefusal(t, resp, 503, time.Second, 15*time.Second)
+			c.release <- struct{}{}
+			if status := <-first; status != 200 || c.limiter.Stats().Refused != 1 {
+				t.Errorf("%s: %d for the first, %d refused", name, status, c.limiter.Stats().Refused)
+			}
+			if resp, body := ask(t, c.Server, "X-Other: 1"); resp.StatusCode != 200 || body != "normal" {
+				t.Errorf("%s: %s %q once there is room", name, resp.Status, body)
+			}
+			c.wantStats(t, 0, 0)
 		}
-		// One is served at a time, in a second as far as anybody knows.
-		wantRefusal(t, resp, 503, time.Second, 15*time.Second)
-		c.release <- struct{}{}
-		if status := <-first; status != 200 || c.limiter.Stats().Refused != 1 {
-			t.Errorf("%s: %d for the first, %d refused", name, status, c.limiter.Stats().Refused)
-		}
-		if resp, body := ask(t, c.Server, "X-Other: 1"); resp.StatusCode != 200 || body != "normal" {
-			t.Errorf("%s: %s %q once there is room", name, resp.Status, body)
-		}
-		c.await(t, 0, 0)
-	}
+	})
 }
 
 func TestH18WhoeverWaitsLeavesWithItsClient(t *testing.T) {
-	c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 2}})
-	first := c.hold(t, t.Context(), "first", "")
-	c.await(t, 1, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	leaving := c.hold(t, ctx, "leaving", "")
-	c.await(t, 1, 1)
-	staying := c.hold(t, t.Context(), "staying", "")
-	c.await(t, 1, 2)
-	cancel()
-	if <-leaving != 0 {
-		t.Error("a request that was canceled got an answer")
-	}
-	c.await(t, 1, 1)
-	c.release <- struct{}{}
-	c.release <- struct{}{}
-	if <-first != 200 || <-staying != 200 {
-		t.Error("the others were not served")
-	}
-	if got := c.order(); !slices.Equal(got, []string{"first", "staying"}) || c.limiter.Stats().Refused != 0 {
-		t.Errorf("served %v, %d refused", got, c.limiter.Stats().Refused)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 2}})
+		first := c.hold(t, t.Context(), "first", "")
+		c.wantStats(t, 1, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaving := c.hold(t, ctx, "leaving", "")
+		c.wantStats(t, 1, 1)
+		staying := c.hold(t, t.Context(), "staying", "")
+		c.wantStats(t, 1, 2)
+		cancel()
+		if <-leaving != 0 {
+			t.Error("a request that was canceled got an answer")
+		}
+		c.wantStats(t, 1, 1)
+		c.release <- struct{}{}
+		c.release <- struct{}{}
+		if <-first != 200 || <-staying != 200 {
+			t.Error("the others were not served")
+		}
+		if got := c.order(); !slices.Equal(got, []string{"first", "staying"}) || c.limiter.Stats().Refused != 0 {
+			t.Errorf("served %v, %d refused", got, c.limiter.Stats().Refused)
+		}
+	})
 }
 
 func TestE13DeadlineInTheQueueIsRefused(t *testing.T) {
-	c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 2}})
-	d, err := retryhttp.NewDeadline(c.limiter, retryhttp.DeadlineConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(d)
-	t.Cleanup(s.Close)
-	first := c.hold(t, t.Context(), "", "")
-	c.await(t, 1, 0)
-	resp, _ := ask(t, s, "X-Request-Timeout-Ms: 20")
-	wantRefusal(t, resp, 503, time.Millisecond, time.Minute) // it was not processed, which a 504 would not say
-	c.await(t, 1, 0)
-	c.release <- struct{}{}
-	<-first
-}
-
-func TestI8PriorityDecidesOnlyWhenTrusted(t *testing.T) {
-	for _, trusted := range []bool{true, false} {
-		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 3}, TrustPriority: trusted})
-		answers := []<-chan int{c.hold(t, t.Context(), "first", "")}
-		c.await(t, 1, 0)
-		for i, who := range []struct{ name, priority string }{{"a", "low"}, {"b", "urgent!"}, {"c", " High "}} {
-			answers = append(answers, c.hold(t, t.Context(), who.name, who.priority))
-			c.await(t, 1, i+1)
-		}
-		if trusted {
-			// The queue is full: the least urgent makes room for somebody more urgent.
-			answers = append(answers, c.hold(t, t.Context(), "d", "highest"))
-			if status := <-answers[1]; status != 503 {
-				t.Errorf("the one with the lowest priority got %d, want 503", status)
-			}
-			answers = slices.Delete(answers, 1, 2)
-		}
-		for range answers {
-			c.release <- struct{}{}
-		}
-		for _, a := range answers {
-			if status := <-a; status != 200 {
-				t.Errorf("trusted %v: got %d", trusted, status)
-			}
-		}
-		want := map[bool][]string{true: {"first", "d", "c", "b"}, false: {"first", "a", "b", "c"}}[trusted]
-		if got := c.order(); !slices.Equal(got, want) {
-			t.Errorf("trusted %v: served in the order %v, want %v", trusted, got, want)
-		}
-	}
-}
-
-func TestI8HandlerGetsThePriority(t *testing.T) {
-	for trusted, want := range map[bool]string{true: "high", false: "normal"} {
-		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}, TrustPriority: trusted})
-		if _, body := ask(t, c.Server, "X-Tideover-Priority: high"); body != want {
-			t.Errorf("trusted %v: the handler saw %q, want %q", trusted, body, want)
-		}
-	}
-	// What was decided before us, by who the client is, counts either way.
-	c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}})
-	rec := httptest.NewRecorder()
-	c.limiter.ServeHTTP(rec, requestWith(t, limit.WithPriority(t.Context(), limit.Low), "GET", "/", nil))
-	if rec.Body.String() != "low" {
-		t.Errorf("the handler saw %q, want the priority of the context", rec.Body)
-	}
-}
-
-func TestRateIsLimited(t *testing.T) {
-	perMinute := limit.Frequency{Events: 2, Per: time.Minute}
-	c := newCounter(t, retryhttp.LimiterConfig{Rate: limit.RateConfig{Rate: perMinute, Burst: 2}})
-	for range 2 {
-		if resp, _ := ask(t, c.Server, "X-Other: 1"); resp.StatusCode != 200 {
-			t.Errorf("within the burst: %s", resp.Status)
-		}
-	}
-	// The slots are half a minute apart, and each of the refused gets one.
-	for i := range 3 {
-		resp, _ := ask(t, c.Server, "X-Other: 1")
-		want := min(time.Duration(i+1)*30*time.Second, 50*time.Second)
-		wantRefusal(t, resp, 429, want-10*time.Second, want+want/5)
-	}
-	if s := c.limiter.Stats(); s.Refused != 3 || s.InUse != 0 {
-		t.Errorf("%+v", s)
-	}
-	// A slot that is far away is not said to be near.
-	c = newCounter(t, retryhttp.LimiterConfig{Rate: limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Hour}}, Status: 503})
-	ask(t, c.Server, "X-Other: 1")
-	resp, _ := ask(t, c.Server, "X-Other: 1")
-	wantRefusal(t, resp, 503, 59*time.Minute, 72*time.Minute)
-}
-
-func TestRateThatWaitsLeavesWithItsClient(t *testing.T) {
-	cfg := limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Hour}, MaxWait: 2 * time.Hour}
-	c := newCounter(t, retryhttp.LimiterConfig{Rate: cfg})
-	ask(t, c.Server, "X-Other: 1")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	if _, err := c.Client().Do(requestWith(t, ctx, "GET", c.URL, nil)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Do = %v, want to wait", err)
-	}
-	closed := make(chan struct{})
-	go func() { c.Close(); close(closed) }() // which waits for all requests
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("a request still waits whose client has gone")
-	}
-}
-
-func TestAdaptiveLearnsFromAnswers(t *testing.T) {
-	// Refusals of the handler, such as 503, shrink the limit; failures that say
-	// nothing about load do not.
-	for status, shrinks := range map[int]bool{503: true, 429: true, 504: true, 529: true, 500: false, 200: false} {
-		c := newCounter(t, retryhttp.LimiterConfig{Adaptive: limit.AdaptiveConfig{Max: 10, Initial: 10}})
-		for range 60 {
-			resp, err := c.Client().Get(fmt.Sprintf("%s/?status=%d", c.URL, status))
-			if err != nil {
-				t.Fatal(err)
-			}
-			read(t, resp)
-		}
-		if s := c.limiter.Stats(); (s.Max < 10) != shrinks || s.InUse != 0 {
-			t.Errorf("after answers with %d: %+v, want a smaller limit: %v", status, s, shrinks)
-		}
-	}
-}
-
-func TestPanicGivesThePlaceBack(t *testing.T) {
-	for _, cfg := range []retryhttp.LimiterConfig{
-		{Concurrency: limit.ConcurrencyConfig{Max: 1}},
-		{Adaptive: limit.AdaptiveConfig{Max: 1}},
-	} {
-		l, err := retryhttp.NewLimiter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), cfg)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 2}})
+		d, err := retryhttp.NewDeadline(c.limiter, retryhttp.DeadlineConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := httptest.NewServer(l)
-		for range 3 {
-			if _, err := s.Client().Get(s.URL); err == nil {
-				t.Error("a handler that panics gave an answer")
+		s := newServer(t, d.ServeHTTP)
+		first := c.hold(t, t.Context(), "", "")
+		c.wantStats(t, 1, 0)
+		resp, _ := ask(t, s, "X-Request-Timeout-Ms: 20")
+		wantRefusal(t, resp, 503, time.Millisecond, time.Minute) // it was not processed, which a 504 would not say
+		c.wantStats(t, 1, 0)
+		c.release <- struct{}{}
+		<-first
+	})
+}
+
+func TestI8PriorityDecidesOnlyWhenTrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, trusted := range []bool{true, false} {
+			c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1, Queue: 3}, TrustPriority: trusted})
+			answers := []<-chan int{c.hold(t, t.Context(), "first", "")}
+			c.wantStats(t, 1, 0)
+			for i, who := range []struct{ name, priority string }{{"a", "low"}, {"b", "urgent!"}, {"c", " High "}} {
+				answers = append(answers, c.hold(t, t.Context(), who.name, who.priority))
+				c.wantStats(t, 1, i+1)
+			}
+			if trusted {
+				// The queue is full: the least urgent makes room for somebody more urgent.
+				answers = append(answers, c.hold(t, t.Context(), "d", "highest"))
+				if status := <-answers[1]; status != 503 {
+					t.Errorf("the one with the lowest priority got %d, want 503", status)
+				}
+				answers = slices.Delete(answers, 1, 2)
+			}
+			for range answers {
+				c.release <- struct{}{}
+			}
+			for _, a := range answers {
+				if status := <-a; status != 200 {
+					t.Errorf("trusted %v: got %d", trusted, status)
+				}
+			}
+			want := map[bool][]string{true: {"first", "d", "c", "b"}, false: {"first", "a", "b", "c"}}[trusted]
+			if got := c.order(); !slices.Equal(got, want) {
+				t.Errorf("trusted %v: served in the order %v, want %v", trusted, got, want)
 			}
 		}
-		s.Close()
-		if st := l.Stats(); st.InUse != 0 || st.Refused != 0 {
-			t.Errorf("%+v, want all places free", st)
+	})
+}
+
+func TestI8HandlerGetsThePriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for trusted, want := range map[bool]string{true: "high", false: "normal"} {
+			c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}, TrustPriority: trusted})
+			if _, body := ask(t, c.Server, "X-Tideover-Priority: high"); body != want {
+				t.Errorf("trusted %v: the handler saw %q, want %q", trusted, body, want)
+			}
 		}
-	}
+		// What was decided before us, by who the client is, counts either way.
+		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}})
+		rec := httptest.NewRecorder()
+		c.limiter.ServeHTTP(rec, requestWith(t, limit.WithPriority(t.Context(), limit.Low), "GET", "/", nil))
+		if rec.Body.String() != "low" {
+			t.Errorf("the handler saw %q, want the priority of the context", rec.Body)
+		}
+	})
+}
+
+func TestRateIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		perMinute := limit.Frequency{Events: 2, Per: time.Minute}
+		c := newCounter(t, retryhttp.LimiterConfig{Rate: limit.RateConfig{Rate: perMinute, Burst: 2}})
+		for range 2 {
+			if resp, _ := ask(t, c.Server, "X-Other: 1"); resp.StatusCode != 200 {
+				t.Errorf("within the burst: %s", resp.Status)
+			}
+		}
+		// The slots are half a minute apart, and each of the refused gets one.
+		for i := range 3 {
+			resp, _ := ask(t, c.Server, "X-Other: 1")
+			want := min(time.Duration(i+1)*30*time.Second, 50*time.Second)
+			wantRefusal(t, resp, 429, want-10*time.Second, want+want/5)
+		}
+		if s := c.limiter.Stats(); s.Refused != 3 || s.InUse != 0 {
+			t.Errorf("%+v", s)
+		}
+		// A slot that is far away is not said to be near.
+		c = newCounter(t, retryhttp.LimiterConfig{Rate: limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Hour}}, Status: 503})
+		ask(t, c.Server, "X-Other: 1")
+		resp, _ := ask(t, c.Server, "X-Other: 1")
+		wantRefusal(t, resp, 503, 59*time.Minute, 72*time.Minute)
+	})
+}
+
+func TestRateThatWaitsLeavesWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Hour}, MaxWait: 2 * time.Hour}
+		c := newCounter(t, retryhttp.LimiterConfig{Rate: cfg})
+		ask(t, c.Server, "X-Other: 1")
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		if _, err := c.Client().Do(requestWith(t, ctx, "GET", c.URL, nil)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Do = %v, want to wait", err)
+		}
+		start := time.Now()
+		c.Close() // waits for all requests
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("a request waited for %v after its client had gone", took)
+		}
+	})
+}
+
+func TestAdaptiveLearnsFromAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Refusals of the handler, such as 503, shrink the limit; failures that say
+		// nothing about load do not.
+		for status, shrinks := range map[int]bool{503: true, 429: true, 504: true, 529: true, 500: false, 200: false} {
+			c := newCounter(t, retryhttp.LimiterConfig{Adaptive: limit.AdaptiveConfig{Max: 10, Initial: 10}})
+			for range 60 {
+				resp, err := c.Client().Get(fmt.Sprintf("%s/?status=%d", c.URL, status))
+				if err != nil {
+					t.Fatal(err)
+				}
+				read(t, resp)
+			}
+			if s := c.limiter.Stats(); (s.Max < 10) != shrinks || s.InUse != 0 {
+				t.Errorf("after answers with %d: %+v, want a smaller limit: %v", status, s, shrinks)
+			}
+		}
+	})
+}
+
+func TestPanicGivesThePlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, cfg := range []retryhttp.LimiterConfig{
+			{Concurrency: limit.ConcurrencyConfig{Max: 1}},
+			{Adaptive: limit.AdaptiveConfig{Max: 1}},
+		} {
+			l, err := retryhttp.NewLimiter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newServer(t, l.ServeHTTP)
+			for range 3 {
+				if _, err := s.Client().Get(s.URL); err == nil {
+					t.Error("a handler that panics gave an answer")
+				}
+			}
+			s.Close()
+			if st := l.Stats(); st.InUse != 0 || st.Refused != 0 {
+				t.Errorf("%+v, want all places free", st)
+			}
+		}
+	})
 }
 
 func TestA1PostIsSentAgainWhenThereIsRoom(t *testing.T) {
-	c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}, MaxRetryAfter: 30 * time.Millisecond})
-	first := c.hold(t, t.Context(), "", "")
-	c.await(t, 1, 0)
-	g := newRig(t, "fixed(0s) attempts=100")
-	done := make(chan int)
-	go func() {
-		resp, err := g.RoundTrip(request(t, "POST", c.URL, strings.NewReader("x")))
-		if err != nil {
-			t.Error(err)
-			done <- 0
-			return
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}, MaxRetryAfter: 30 * time.Millisecond})
+		first := c.hold(t, t.Context(), "", "")
+		c.wantStats(t, 1, 0)
+		g := newRig(t, "fixed(0s) attempts=100")
+		done := make(chan int)
+		go func() {
+			resp, err := g.RoundTrip(request(t, "POST", c.URL, strings.NewReader("x")))
+			if err != nil {
+				t.Error(err)
+				done <- 0
+				return
+			}
+			resp.Body.Close()
+			done <- resp.StatusCode
+		}()
+		synctest.Wait()
+		if g.count(retry.Waiting) != 1 {
+			t.Error("the POST was not refused")
 		}
-		resp.Body.Close()
-		done <- resp.StatusCode
-	}()
-	eventually(t, func() bool { return g.count(retry.Waiting) > 0 }, func() string { return "the POST was not refused" })
-	c.release <- struct{}{}
-	if status := <-done; status != 200 || <-first != 200 {
-		t.Errorf("the POST ended with %d, want 200 once there is room", status)
-	}
+		c.release <- struct{}{}
+		if status := <-done; status != 200 || <-first != 200 {
+			t.Errorf("the POST ended with %d, want 200 once there is room", status)
+		}
+	})
 }
 
 func TestNewLimiterRefusesNonsense(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -16,63 +17,66 @@ import (
 )
 
 func TestG16UpgradeReturnsTheRawConnection(t *testing.T) {
-	addr := listen(t, func(_ int, c net.Conn) {
-		r := bufio.NewReader(c)
-		if _, err := http.ReadRequest(r); err != nil {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		addr := listen(t, func(_ int, c net.Conn) {
+			r := bufio.NewReader(c)
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			time.Sleep(80 * time.Millisecond) // past the timeout
+			_, _ = io.Copy(c, r)
+		})
+		for _, policy := range []string{quick, quick + " attempt-timeout=50ms"} {
+			g := newRig(t, policy)
+			req := request(t, "GET", "http://"+addr, nil)
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", "echo")
+			resp, err := g.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, ok := resp.Body.(io.ReadWriteCloser)
+			if !ok || resp.StatusCode != 101 {
+				t.Fatalf("%s: %s with a body of type %T, want an io.ReadWriteCloser", policy, resp.Status, resp.Body)
+			}
+			_, _ = io.WriteString(conn, "hello")
+			if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+				t.Errorf("%s: CloseWrite = %v", policy, err)
+			}
+			if echo, err := io.ReadAll(conn); string(echo) != "hello" || err != nil {
+				t.Errorf("%s: echo %q, %v", policy, echo, err)
+			}
+			_ = conn.Close()
 		}
-		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		time.Sleep(80 * time.Millisecond) // past the timeout
-		_, _ = io.Copy(c, r)
 	})
-	for _, policy := range []string{quick, quick + " attempt-timeout=50ms"} {
-		g := newRig(t, policy)
-		req := request(t, "GET", "http://"+addr, nil)
-		req.Header.Set("Connection", "Upgrade")
-		req.Header.Set("Upgrade", "echo")
-		resp, err := g.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, ok := resp.Body.(io.ReadWriteCloser)
-		if !ok || resp.StatusCode != 101 {
-			t.Fatalf("%s: %s with a body of type %T, want an io.ReadWriteCloser", policy, resp.Status, resp.Body)
-		}
-		_, _ = io.WriteString(conn, "hello")
-		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Errorf("%s: CloseWrite = %v", policy, err)
-		}
-		if echo, err := io.ReadAll(conn); string(echo) != "hello" || err != nil {
-			t.Errorf("%s: echo %q, %v", policy, echo, err)
-		}
-		_ = conn.Close()
-	}
 }
 
 func TestG16TrailersBothWays(t *testing.T) {
-	var got []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		got = append(got, r.Trailer.Get("X-Late"))
-		w.Header().Set("Trailer", "X-Sum")
-		if len(got) == 1 {
-			w.WriteHeader(503)
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			got = append(got, r.Trailer.Get("X-Late"))
+			w.Header().Set("Trailer", "X-Sum")
+			if len(got) == 1 {
+				w.WriteHeader(503)
+			}
+			_, _ = io.WriteString(w, "x")
+			w.Header().Set("X-Sum", "1")
+		})
+		g := newRig(t, quick)
+		req := request(t, "PUT", s.URL, nil)
+		req.Trailer = http.Header{"X-Late": nil}
+		req.Body = track(io.MultiReader(strings.NewReader("x"), readerFunc(func([]byte) (int, error) {
+			req.Trailer.Set("X-Late", "known at the end")
+			return 0, io.EOF
+		})))
+		resp, _ := g.send(t, req)
+		if want := []string{"known at the end", "known at the end"}; !slices.Equal(got, want) || resp.Trailer.Get("X-Sum") != "1" {
+			t.Errorf("the server got trailers %q, the client %v", got, resp.Trailer)
 		}
-		_, _ = io.WriteString(w, "x")
-		w.Header().Set("X-Sum", "1")
-	}))
-	t.Cleanup(s.Close)
-	g := newRig(t, quick)
-	req := request(t, "PUT", s.URL, nil)
-	req.Trailer = http.Header{"X-Late": nil}
-	req.Body = track(io.MultiReader(strings.NewReader("x"), readerFunc(func([]byte) (int, error) {
-		req.Trailer.Set("X-Late", "known at the end")
-		return 0, io.EOF
-	})))
-	resp, _ := g.send(t, req)
-	if want := []string{"known at the end", "known at the end"}; !slices.Equal(got, want) || resp.Trailer.Get("X-Sum") != "1" {
-		t.Errorf("the server got trailers %q, the client %v", got, resp.Trailer)
-	}
+	})
 }
 
 type readerFunc func([]byte) (int, error)
@@ -80,15 +84,17 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestB8RedirectLoopIsNotRetried(t *testing.T) {
-	s := newSite(t, answer{302, "Location: /again", ""})
-	client := &http.Client{Transport: newRig(t, quick)}
-	resp, err := client.Get(s.URL)
-	if err == nil || s.asked() != 10 {
-		t.Errorf("Get = %v after %d requests, want an error after the client's 10", err, s.asked())
-	}
-	if resp != nil {
-		_ = resp.Body.Close()
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, answer{302, "Location: /again", ""})
+		client := &http.Client{Transport: newRig(t, quick)}
+		resp, err := client.Get(s.URL)
+		if err == nil || s.asked() != 10 {
+			t.Errorf("Get = %v after %d requests, want an error after the client's 10", err, s.asked())
+		}
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+	})
 }
 
 func TestG16HTTP2(t *testing.T) {
@@ -124,7 +130,11 @@ func TestG16HTTP2(t *testing.T) {
 // net/http repeats the request by itself, and may because GetBody is there.
 func TestG16RefusedStreamIsNotOurs(t *testing.T) {
 	streams := make(chan uint32, 10)
-	addr := listen(t, func(_ int, c net.Conn) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // both sides write at once, which needs the buffers of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serveRaw(t, l, func(_ int, c net.Conn) {
 		_, _ = io.CopyN(io.Discard, c, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
 		_, _ = c.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}) // SETTINGS
 		for {

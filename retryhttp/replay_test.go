@@ -4,154 +4,196 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
+// pattern returns bytes that repeat after 2048.
 func pattern(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i * 7 >> 3)
+	block := make([]byte, 2048)
+	for i := range block {
+		block[i] = byte(i * 7 >> 3)
 	}
-	return b
+	return bytes.Repeat(block, n/len(block)+1)[:n]
+}
+
+// scripted is a transport that reads the body of each request and answers with the next
+// status; the last one repeats. A long body costs less than with a server.
+type scripted struct {
+	t      *testing.T
+	body   []byte // that each request must have
+	script []int
+	asked  int
+}
+
+func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer r.Body.Close()
+	s.asked++
+	rest := s.body
+	for buf := make([]byte, 64<<10); ; {
+		n, err := r.Body.Read(buf)
+		if !bytes.HasPrefix(rest, buf[:n]) {
+			s.t.Errorf("request %d has another body", s.asked)
+		}
+		rest = rest[min(n, len(rest)):]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(rest) > 0 {
+		s.t.Errorf("request %d lacks the last %d of %d bytes", s.asked, len(rest), len(s.body))
+	}
+	code := s.script[min(s.asked, len(s.script))-1]
+	body := fmt.Sprintf("body of %d", code)
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 func TestD9BodiesAreKeptUpTo16MiB(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	for _, size := range []int{0, 1, 1000, retryhttp.KeptInMemory - 1, retryhttp.KeptInMemory, retryhttp.KeptInMemory + 1,
-		1 << 20, retryhttp.KeptInAll, retryhttp.KeptInAll + 1} {
-		for _, known := range []bool{true, false} {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		t.Setenv("TMPDIR", dir)
+		for _, size := range []int{0, 1, 1000, retryhttp.KeptInMemory - 1, retryhttp.KeptInMemory, retryhttp.KeptInMemory + 1,
+			1 << 20, retryhttp.KeptInAll, retryhttp.KeptInAll + 1} {
 			data := pattern(size)
-			s := newSite(t, statuses(503, 503, 200)...)
-			g := newRig(t, quick)
-			body := track(bytes.NewReader(data))
-			req := request(t, "PUT", s.URL, body)
-			if known {
-				req.ContentLength = int64(size)
-			}
-			resp, _ := g.send(t, req)
-			body.wantClosed(t)
-			if size > retryhttp.KeptInAll {
-				wantStatus(t, resp, 503, s, 1)
-				e := wantReason(t, resp, retry.StopPermanent)
-				if !errors.Is(e, retryhttp.ErrBody) || !strings.Contains(e.Error(), "16 MiB") || g.count(retry.GaveUp) != 1 {
-					t.Errorf("%d bytes: %v, want ErrBody said in an event", size, e)
+			for _, known := range []bool{true, false} {
+				s := &scripted{t: t, body: data, script: []int{503, 503, 200}}
+				g := newRigOver(t, quick, s)
+				body := track(bytes.NewReader(data))
+				req := request(t, "PUT", "http://x.invalid", body)
+				if known {
+					req.ContentLength = int64(size)
 				}
-			} else {
-				wantStatus(t, resp, 200, s, 3)
-			}
-			for i := range s.asked() {
-				if s.got(i) != string(data) {
-					t.Errorf("%d bytes, known %v: attempt %d sent %d other bytes", size, known, i+1, len(s.got(i)))
+				resp, _ := g.send(t, req)
+				body.waitUntilClosed()
+				want := played{200, 3}
+				if size > retryhttp.KeptInAll {
+					want = played{503, 1}
+					e := wantReason(t, resp, retry.StopPermanent)
+					if !errors.Is(e, retryhttp.ErrBody) || !strings.Contains(e.Error(), "16 MiB") || g.count(retry.GaveUp) != 1 {
+						t.Errorf("%d bytes: %v, want ErrBody said in an event", size, e)
+					}
 				}
-			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("%d bytes: left %v behind", size, left)
+				if got := (played{resp.StatusCode, s.asked}); got != want {
+					t.Errorf("%d bytes, known %v: %v, want %v", size, known, got, want)
+				}
+				if left, _ := os.ReadDir(dir); len(left) > 0 {
+					t.Errorf("%d bytes: left %v behind", size, left)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestD9LongBodyThatWasNotReadIsStillWhole(t *testing.T) {
-	s := newSite(t, statuses(200)...)
-	g := newRig(t, quick)
-	n := 0
-	tr := roundTripper(func(r *http.Request) (*http.Response, error) {
-		if n++; n == 1 {
-			_ = r.Body.Close()
-			return nil, errors.New("before anything was read")
+	synctest.Test(t, func(t *testing.T) {
+		data := pattern(retryhttp.KeptInAll + 5)
+		s := &scripted{t: t, body: data, script: []int{200}}
+		n := 0
+		tr := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if n++; n == 1 {
+				_ = r.Body.Close()
+				return nil, errors.New("before anything was read")
+			}
+			return s.RoundTrip(r)
+		})
+		p, _ := retry.Parse(quick)
+		top, err := retryhttp.New(p, tr)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return g.net.RoundTrip(r)
+		req := request(t, "PUT", "http://x.invalid", track(bytes.NewReader(data)))
+		req.ContentLength = int64(len(data))
+		resp, err := top.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, resp)
+		if n != 2 {
+			t.Errorf("%d attempts, want 2", n)
+		}
 	})
-	p, _ := retry.Parse(quick)
-	top, err := retryhttp.New(p, tr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := pattern(retryhttp.KeptInAll + 5)
-	req := request(t, "PUT", s.URL, track(bytes.NewReader(data)))
-	req.ContentLength = int64(len(data))
-	resp, err := top.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read(t, resp)
-	if n != 2 || s.got(0) != string(data) {
-		t.Errorf("%d attempts, %d bytes arrived", n, len(s.got(0)))
-	}
 }
 
 func TestD9NoPlaceForTheFileIsNoFailure(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
-	data := pattern(retryhttp.KeptInMemory + 10)
-	s := newSite(t, statuses(200)...)
-	resp, _ := newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
-	wantStatus(t, resp, 200, s, 1)
-	s = newSite(t, statuses(503)...)
-	resp, _ = newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
-	wantStatus(t, resp, 503, s, 1)
-	if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, retryhttp.ErrBody) || !errors.Is(e, os.ErrNotExist) {
-		t.Errorf("%v, want ErrBody and what the file system said", e)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+		data := pattern(retryhttp.KeptInMemory + 10)
+		s := newSite(t, statuses(200)...)
+		resp, _ := newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
+		wantStatus(t, resp, 200, s, 1)
+		s = newSite(t, statuses(503)...)
+		resp, _ = newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
+		wantStatus(t, resp, 503, s, 1)
+		if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, retryhttp.ErrBody) || !errors.Is(e, os.ErrNotExist) {
+			t.Errorf("%v, want ErrBody and what the file system said", e)
+		}
+	})
 }
 
 func TestD10GetBodyComesFirst(t *testing.T) {
-	s := newSite(t, statuses(503, 503, 200)...)
-	g := newRig(t, quick)
-	req := request(t, "PUT", s.URL, strings.NewReader("hello"))
-	calls, original := 0, req.GetBody
-	req.GetBody = func() (io.ReadCloser, error) { calls++; return original() }
-	resp, _ := g.send(t, req)
-	wantStatus(t, resp, 200, s, 3)
-	if calls != 2 || s.got(2) != "hello" {
-		t.Errorf("GetBody was called %d times, the last attempt sent %q", calls, s.got(2))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(503, 503, 200)...)
+		g := newRig(t, quick)
+		req := request(t, "PUT", s.URL, strings.NewReader("hello"))
+		calls, original := 0, req.GetBody
+		req.GetBody = func() (io.ReadCloser, error) { calls++; return original() }
+		resp, _ := g.send(t, req)
+		wantStatus(t, resp, 200, s, 3)
+		if calls != 2 || s.got(2) != "hello" {
+			t.Errorf("GetBody was called %d times, the last attempt sent %q", calls, s.got(2))
+		}
 
-	gone := errors.New("gone")
-	s = newSite(t, statuses(503)...)
-	req = request(t, "PUT", s.URL, strings.NewReader("hello"))
-	req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
-	resp, body := newRig(t, quick).send(t, req)
-	wantStatus(t, resp, 503, s, 1)
-	if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, gone) || body != "body of 503" {
-		t.Errorf("a GetBody that fails: %v, %q, want the last answer", e, body)
-	}
+		gone := errors.New("gone")
+		s = newSite(t, statuses(503)...)
+		req = request(t, "PUT", s.URL, strings.NewReader("hello"))
+		req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
+		resp, body := newRig(t, quick).send(t, req)
+		wantStatus(t, resp, 503, s, 1)
+		if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, gone) || body != "body of 503" {
+			t.Errorf("a GetBody that fails: %v, %q, want the last answer", e, body)
+		}
+	})
 }
 
 func TestD10SeekersGoBackToWhereTheyStarted(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(name, []byte("skip hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Seek(5, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	s := newSite(t, statuses(503, 503, 200)...)
-	req := request(t, "PUT", s.URL, f)
-	req.ContentLength = 5
-	resp, _ := newRig(t, quick).send(t, req)
-	wantStatus(t, resp, 200, s, 3)
-	for i := range 3 {
-		if s.got(i) != "hello" {
-			t.Errorf("attempt %d sent %q, want hello", i+1, s.got(i))
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(name, []byte("skip hello"), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the file was not closed: %v", err)
-	}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Seek(5, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		s := newSite(t, statuses(503, 503, 200)...)
+		req := request(t, "PUT", s.URL, f)
+		req.ContentLength = 5
+		resp, _ := newRig(t, quick).send(t, req)
+		wantStatus(t, resp, 200, s, 3)
+		for i := range 3 {
+			if s.got(i) != "hello" {
+				t.Errorf("attempt %d sent %q, want hello", i+1, s.got(i))
+			}
+		}
+		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("the file was not closed: %v", err)
+		}
+	})
 }
 
 func TestD10WhatTheTransportSees(t *testing.T) {
@@ -197,85 +239,90 @@ func TestD10WhatTheTransportSees(t *testing.T) {
 			t.Errorf("%s: %v after %d attempts", tt.name, err, n)
 		}
 		if b, ok := tt.body.(*trackedBody); ok {
-			b.wantClosed(t)
+			b.waitUntilClosed()
 		}
 	}
 }
 
 func TestD10EarlyResponseWhileTheBodyIsStillSent(t *testing.T) {
-	n := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n++; n == 1 {
-			w.Header().Set("Connection", "close") // or the server would read the body first
-			w.WriteHeader(503)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if n++; n == 1 {
+				w.Header().Set("Connection", "close") // or the server would read the body first
+				w.WriteHeader(503)
+				return
+			}
+			c := http.NewResponseController(w)
+			if err := c.EnableFullDuplex(); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(200)
+			_ = c.Flush()
+			_, _ = io.Copy(w, r.Body)
+		})
+		g := newRig(t, quick)
+		pr, pw := io.Pipe()
+		go func() { _, _ = io.WriteString(pw, "one ") }()
+		resp, err := g.RoundTrip(request(t, "PUT", s.URL, pr))
+		if err != nil {
+			t.Fatal(err)
 		}
-		c := http.NewResponseController(w)
-		if err := c.EnableFullDuplex(); err != nil {
-			t.Error(err)
+		if n != 2 || resp.StatusCode != 200 {
+			t.Fatalf("%s after %d requests", resp.Status, n)
 		}
-		w.WriteHeader(200)
-		_ = c.Flush()
-		_, _ = io.Copy(w, r.Body)
-	}))
-	t.Cleanup(s.Close)
-	g := newRig(t, quick)
-	pr, pw := io.Pipe()
-	go func() { _, _ = io.WriteString(pw, "one ") }()
-	resp, err := g.RoundTrip(request(t, "PUT", s.URL, pr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n != 2 || resp.StatusCode != 200 {
-		t.Fatalf("%s after %d requests", resp.Status, n)
-	}
-	go func() {
-		_, _ = pw.Write(pattern(1 << 20)) // after the answer, so nothing is kept
-		_ = pw.Close()
-	}()
-	if got, want := read(t, resp), "one "+string(pattern(1<<20)); got != want {
-		t.Errorf("%d bytes came back, want %d", len(got), len(want))
-	}
-	if _, err := pw.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the pipe was not closed: %v", err)
-	}
+		go func() {
+			_, _ = pw.Write(pattern(1 << 20)) // after the answer, so nothing is kept
+			_ = pw.Close()
+		}()
+		if got, want := read(t, resp), "one "+string(pattern(1<<20)); got != want {
+			t.Errorf("%d bytes came back, want %d", len(got), len(want))
+		}
+		if _, err := pw.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the pipe was not closed: %v", err)
+		}
+	})
 }
 
 func TestD10SourceThatFailsIsNotRetried(t *testing.T) {
-	broken := errors.New("disk gone")
-	s := newSite(t, statuses(200)...)
-	g := newRig(t, quick)
-	body := track(io.MultiReader(strings.NewReader("x"), readerFunc(func([]byte) (int, error) { return 0, broken })))
-	_, err := g.RoundTrip(request(t, "PUT", s.URL, body))
-	if !errors.Is(err, broken) || !errors.Is(err, retry.StopPermanent) {
-		t.Errorf("RoundTrip = %v, want the source's error, permanent", err)
-	}
-	body.wantClosed(t)
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("disk gone")
+		s := newSite(t, statuses(200)...)
+		g := newRig(t, quick)
+		body := track(io.MultiReader(strings.NewReader("x"), readerFunc(func([]byte) (int, error) { return 0, broken })))
+		_, err := g.RoundTrip(request(t, "PUT", s.URL, body))
+		if !errors.Is(err, broken) || !errors.Is(err, retry.StopPermanent) {
+			t.Errorf("RoundTrip = %v, want the source's error, permanent", err)
+		}
+		body.waitUntilClosed()
+	})
 }
 
 func TestD11ConnectionIsFreeDuringTheWait(t *testing.T) {
-	s := newSite(t, answer{503, "", strings.Repeat("x", 60<<10)}, answer{status: 200})
-	p, _ := retry.Parse("fixed(0s) attempts=2")
-	tr := &http.Transport{MaxConnsPerHost: 1}
-	t.Cleanup(tr.CloseIdleConnections)
-	var top *retryhttp.Transport
-	top, err := retryhttp.New(p, tr, retryhttp.WithRetry(retry.WithOnRetry(func(context.Context, retry.Event) error {
-		resp, err := tr.RoundTrip(request(t, "GET", s.URL, nil)) // would hang if the only connection were held
-		if err == nil {
-			_ = resp.Body.Close()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, answer{503, "", strings.Repeat("x", 60<<10)}, answer{status: 200})
+		p, _ := retry.Parse("fixed(0s) attempts=2")
+		tr := newNetTransport(t)
+		tr.MaxConnsPerHost = 1
+		var top *retryhttp.Transport
+		top, err := retryhttp.New(p, tr, retryhttp.WithRetry(retry.WithOnRetry(func(context.Context, retry.Event) error {
+			resp, err := tr.RoundTrip(request(t, "GET", s.URL, nil)) // would hang if the only connection were held
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			return err
+		})))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := top.RoundTrip(request(t, "GET", s.URL, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read(t, resp)
-	wantStatus(t, resp, 200, s, 3)
-	if s.connections() != 1 {
-		t.Errorf("%d connections, want 1", s.connections())
-	}
+		resp, err := top.RoundTrip(request(t, "GET", s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, resp)
+		wantStatus(t, resp, 200, s, 3)
+		if s.connections() != 1 {
+			t.Errorf("%d connections, want 1", s.connections())
+		}
+	})
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -29,6 +29,9 @@ type to struct {
 	dueDate []time.Time
 }
 
+// Route sends the attempt to its place.
+//
+// real clock: a router that waits runs in a bubble.
 func (r *to) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 	due, _ := req.Context().Deadline()
 	r.mu.Lock()
@@ -87,115 +90,126 @@ func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.
 func (l *leg) Closed(err error) { l.r.note("%d closed %v", l.n, err) }
 
 func TestRouterSendsEachAttemptSomewhere(t *testing.T) {
-	first := newSite(t, answer{503, "Retry-After: 100", "no"})
-	second := newSite(t, answer{200, "", "yes"})
-	r := &to{places: []string{first.URL, second.URL}, atOnce: true}
-	g := newRig(t, "fixed(1h) attempts=3", retryhttp.WithRouter(r))
-	req := request(t, "PUT", "http://nowhere.invalid", strings.NewReader("hello"))
-	req.Header.Set("Authorization", "mine")
-	resp, body := g.send(t, req)
-	wantStatus(t, resp, 200, second, 1)
-	if body != "yes" || first.got(0) != "hello" || second.got(0) != "hello" || resp.Request != req {
-		t.Errorf("body %q, sent %q and %q", body, first.got(0), second.got(0))
-	}
-	if a, b := first.heads[0].Get("Authorization"), second.heads[0].Get("Authorization"); a != "key-1" || b != "key-2" {
-		t.Errorf("sent the keys %q and %q", a, b)
-	}
-	if req.URL.Host != "nowhere.invalid" || req.Header.Get("Authorization") != "mine" {
-		t.Error("the caller's request was changed")
-	}
-	if want := "1: 503 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; r.told() != want {
-		t.Errorf("the router was told %q, want %q", r.told(), want)
-	}
-	if w := g.waits(); len(w) != 1 || w[0] > time.Millisecond {
-		t.Errorf("waits %v, want one that is over at once", w)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		first := newSite(t, answer{503, "Retry-After: 100", "no"})
+		second := newSite(t, answer{200, "", "yes"})
+		r := &to{places: []string{first.URL, second.URL}, atOnce: true}
+		g := newRig(t, "fixed(1h) attempts=3", retryhttp.WithRouter(r))
+		req := request(t, "PUT", "http://nowhere.invalid", strings.NewReader("hello"))
+		req.Header.Set("Authorization", "mine")
+		resp, body := g.send(t, req)
+		wantStatus(t, resp, 200, second, 1)
+		if body != "yes" || first.got(0) != "hello" || second.got(0) != "hello" || resp.Request != req {
+			t.Errorf("body %q, sent %q and %q", body, first.got(0), second.got(0))
+		}
+		if a, b := first.heads[0].Get("Authorization"), second.heads[0].Get("Authorization"); a != "key-1" || b != "key-2" {
+			t.Errorf("sent the keys %q and %q", a, b)
+		}
+		if req.URL.Host != "nowhere.invalid" || req.Header.Get("Authorization") != "mine" {
+			t.Error("the caller's request was changed")
+		}
+		if want := "1: 503 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; r.told() != want {
+			t.Errorf("the router was told %q, want %q", r.told(), want)
+		}
+		if w := g.waits(); len(w) != 1 || w[0] > time.Millisecond {
+			t.Errorf("waits %v, want one that is over at once", w)
+		}
+	})
 }
 
 func TestRouterIsToldHowABodyEnds(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "10")
-		_, _ = io.WriteString(w, "half")
-	}))
-	t.Cleanup(s.Close)
-	r := &to{places: []string{s.URL}}
-	resp, err := newRig(t, quick, retryhttp.WithRouter(r)).RoundTrip(request(t, "GET", s.URL, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if want := "1: 200 false, 1 closed unexpected EOF"; r.told() != want {
-		t.Errorf("told %q, want %q", r.told(), want)
-	}
-	// No body at all.
-	none := newSite(t, answer{status: 204})
-	r = &to{places: []string{none.URL}}
-	resp, _ = newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", none.URL, nil))
-	wantStatus(t, resp, 204, none, 1)
-	if want := "1: 204 false, 1 closed <nil>"; r.told() != want {
-		t.Errorf("told %q, want %q", r.told(), want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "half")
+		})
+		r := &to{places: []string{s.URL}}
+		resp, err := newRig(t, quick, retryhttp.WithRouter(r)).RoundTrip(request(t, "GET", s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if want := "1: 200 false, 1 closed unexpected EOF"; r.told() != want {
+			t.Errorf("told %q, want %q", r.told(), want)
+		}
+		// No body at all.
+		none := newSite(t, answer{status: 204})
+		r = &to{places: []string{none.URL}}
+		resp, _ = newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", none.URL, nil))
+		wantStatus(t, resp, 204, none, 1)
+		if want := "1: 204 false, 1 closed <nil>"; r.told() != want {
+			t.Errorf("told %q, want %q", r.told(), want)
+		}
+	})
 }
 
 func TestRouterThatRefusesIsAnAttemptThatWasNotSent(t *testing.T) {
-	busy := errors.New("all keys are cooling")
-	for _, tt := range []struct {
-		refuse   error
-		attempts int
-		reason   retry.Reason
-	}{
-		{busy, 3, retry.StopAttempts},
-		{retry.After(busy, time.Hour), 1, retry.StopServerWait},
-		{retry.Permanent(busy), 1, retry.StopPermanent},
-	} {
-		body := track(strings.NewReader("hello"))
-		g := newRig(t, quick, retryhttp.WithRouter(&to{refuse: tt.refuse}))
-		_, err := g.RoundTrip(request(t, "POST", "http://nowhere.invalid", body))
-		e, ok := errors.AsType[*retry.Error](err)
-		if !ok || e.Reason != tt.reason || e.Attempts != tt.attempts || !errors.Is(err, busy) || errors.Is(err, retryhttp.ErrNotIdempotent) {
-			t.Errorf("%v: RoundTrip = %v, want %v after %d", tt.refuse, err, tt.reason, tt.attempts)
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("all keys are cooling")
+		for _, tt := range []struct {
+			refuse   error
+			attempts int
+			reason   retry.Reason
+		}{
+			{busy, 3, retry.StopAttempts},
+			{retry.After(busy, time.Hour), 1, retry.StopServerWait},
+			{retry.Permanent(busy), 1, retry.StopPermanent},
+		} {
+			body := track(strings.NewReader("hello"))
+			g := newRig(t, quick, retryhttp.WithRouter(&to{refuse: tt.refuse}))
+			_, err := g.RoundTrip(request(t, "POST", "http://nowhere.invalid", body))
+			e, ok := errors.AsType[*retry.Error](err)
+			if !ok || e.Reason != tt.reason || e.Attempts != tt.attempts || !errors.Is(err, busy) || errors.Is(err, retryhttp.ErrNotIdempotent) {
+				t.Errorf("%v: RoundTrip = %v, want %v after %d", tt.refuse, err, tt.reason, tt.attempts)
+			}
+			body.waitUntilClosed()
 		}
-		body.wantClosed(t)
-	}
+	})
 }
 
 func TestE12AttemptTimeoutBeginsWhenTheRouterLetsGo(t *testing.T) {
-	s := newSite(t, statuses(200)...)
-	r := &to{places: []string{s.URL}, wait: 150 * time.Millisecond}
-	g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=100ms total-timeout=1m", retryhttp.WithRouter(r))
-	resp, _ := g.send(t, request(t, "GET", s.URL, nil))
-	wantStatus(t, resp, 200, s, 1)
-	if due := time.Until(r.dueDate[0]); due < 50*time.Second || due > time.Minute {
-		t.Errorf("the router saw a deadline in %v, want that of the whole call", due)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(200)...)
+		r := &to{places: []string{s.URL}, wait: 150 * time.Millisecond}
+		g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=100ms total-timeout=1m", retryhttp.WithRouter(r))
+		start := time.Now()
+		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 200, s, 1)
+		if due := r.dueDate[0].Sub(start); due != time.Minute {
+			t.Errorf("the router saw a deadline in %v, want that of the whole call", due)
+		}
+	})
 }
 
 func TestE12AttemptTimeoutOfARoutedAttempt(t *testing.T) {
-	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	t.Cleanup(hung.Close)
-	s := newSite(t, statuses(200)...)
-	r := &to{places: []string{hung.URL, s.URL}}
-	g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=500ms", retryhttp.WithRouter(r))
-	resp, _ := g.send(t, request(t, "GET", s.URL, nil))
-	wantStatus(t, resp, 200, s, 1)
-	for _, e := range g.events {
-		if late, ok := errors.AsType[*retry.TimeoutError](e.Err); e.Kind == retry.AttemptFailed && (!ok || late.Limit != 500*time.Millisecond || late.Total) {
-			t.Errorf("the failure is %v, want the attempt's timeout", e.Err)
+	synctest.Test(t, func(t *testing.T) {
+		hung := newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		s := newSite(t, statuses(200)...)
+		r := &to{places: []string{hung.URL, s.URL}}
+		g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=500ms", retryhttp.WithRouter(r))
+		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 200, s, 1)
+		for _, e := range g.events {
+			if late, ok := errors.AsType[*retry.TimeoutError](e.Err); e.Kind == retry.AttemptFailed && (!ok || late.Limit != 500*time.Millisecond || late.Total) {
+				t.Errorf("the failure is %v, want the attempt's timeout", e.Err)
+			}
 		}
-	}
+	})
 }
 
 func TestE12TotalTimeoutEndsTheWaitForARouter(t *testing.T) {
-	g := newRig(t, "fixed(0s) attempts=5 total-timeout=50ms", retryhttp.WithRouter(&to{wait: time.Hour}))
-	_, err := g.RoundTrip(request(t, "GET", "http://nowhere.invalid", nil))
-	if !errors.Is(err, retry.StopTotalTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("RoundTrip = %v, want the total timeout", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	g = newRig(t, "fixed(0s) attempts=5 total-timeout=1h", retryhttp.WithRouter(&to{wait: time.Hour}))
-	if _, err := g.RoundTrip(requestWith(t, ctx, "GET", "http://nowhere.invalid", nil)); !errors.Is(err, retry.StopCanceled) {
-		t.Errorf("RoundTrip = %v, want the cancellation", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, "fixed(0s) attempts=5 total-timeout=50ms", retryhttp.WithRouter(&to{wait: time.Hour}))
+		_, err := g.RoundTrip(request(t, "GET", "http://nowhere.invalid", nil))
+		if !errors.Is(err, retry.StopTotalTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RoundTrip = %v, want the total timeout", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		g = newRig(t, "fixed(0s) attempts=5 total-timeout=1h", retryhttp.WithRouter(&to{wait: time.Hour}))
+		if _, err := g.RoundTrip(requestWith(t, ctx, "GET", "http://nowhere.invalid", nil)); !errors.Is(err, retry.StopCanceled) {
+			t.Errorf("RoundTrip = %v, want the cancellation", err)
+		}
+	})
 }

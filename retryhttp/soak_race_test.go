@@ -3,4 +3,4 @@
 package retryhttp_test
 
 // soakRequests is less where each takes ten times as long.
-const soakRequests = 2_000
+const soakRequests = 500

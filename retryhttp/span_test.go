@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -15,20 +15,21 @@ import (
 )
 
 func TestE12BodyIsReadableAfterTheAttemptTimeout(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "a")
-		w.(http.Flusher).Flush()
-		time.Sleep(120 * time.Millisecond)
-		_, _ = io.WriteString(w, "b")
-	}))
-	t.Cleanup(s.Close)
-	for _, policy := range []string{quick + " attempt-timeout=60ms", quick + " total-timeout=60ms"} {
-		g := newRig(t, policy)
-		resp, body := g.send(t, request(t, "GET", s.URL, nil))
-		if resp.StatusCode != 200 || body != "ab" || g.count(retry.Waiting) != 0 {
-			t.Errorf("%s: %s %q, want the whole body", policy, resp.Status, body)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "a")
+			w.(http.Flusher).Flush()
+			time.Sleep(120 * time.Millisecond)
+			_, _ = io.WriteString(w, "b")
+		})
+		for _, policy := range []string{quick + " attempt-timeout=60ms", quick + " total-timeout=60ms"} {
+			g := newRig(t, policy)
+			resp, body := g.send(t, request(t, "GET", s.URL, nil))
+			if resp.StatusCode != 200 || body != "ab" || g.count(retry.Waiting) != 0 {
+				t.Errorf("%s: %s %q, want the whole body", policy, resp.Status, body)
+			}
 		}
-	}
+	})
 }
 
 func TestE12ContextIsReleasedWithTheBody(t *testing.T) {
@@ -59,10 +60,11 @@ func TestE12ContextIsReleasedWithTheBody(t *testing.T) {
 }
 
 func TestE12TotalTimeoutEndsAnAttempt(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	t.Cleanup(s.Close)
-	_, err := newRig(t, "fixed(0s) attempts=5 total-timeout=50ms").RoundTrip(request(t, "GET", s.URL, nil))
-	if !errors.Is(err, retry.StopTotalTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("RoundTrip = %v, want the total timeout", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		_, err := newRig(t, "fixed(0s) attempts=5 total-timeout=50ms").RoundTrip(request(t, "GET", s.URL, nil))
+		if !errors.Is(err, retry.StopTotalTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RoundTrip = %v, want the total timeout", err)
+		}
+	})
 }

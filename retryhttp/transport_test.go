@@ -41,7 +41,7 @@ func TestNewRefusesWhatItCantHonour(t *testing.T) {
 	if _, err := zero.RoundTrip(request(t, "POST", "http://x.invalid", body)); err == nil {
 		t.Error("zero Transport: RoundTrip = nil, want an error")
 	}
-	body.wantClosed(t)
+	body.waitUntilClosed()
 }
 
 func TestFirstAttemptGoesOutAsItCame(t *testing.T) {
