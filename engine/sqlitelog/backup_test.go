@@ -15,7 +15,7 @@ import (
 
 func TestABackupUnderLoadIsALog(t *testing.T) {
 	l := openTest(t, t.TempDir(), OS)
-	for n := range uint64(150) {
+	for n := range uint64(80) {
 		mustAppend(t, l, n, make([]byte, 20_000))
 	}
 	if err := l.Truncate(t.Context(), 51); err != nil {
@@ -23,7 +23,7 @@ func TestABackupUnderLoadIsALog(t *testing.T) {
 	}
 	done := make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { appendAndSnapshot(t, l, 150, done) })
+	group.Go(func() { appendAndSnapshot(t, l, 80, done) })
 	for i := range 2 {
 		before := l.last.Load()
 		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))

@@ -22,17 +22,12 @@ func fileSize(t *testing.T, path string) int64 {
 func TestFilesStayFlatUnderAppendAndTruncate(t *testing.T) {
 	dir := t.TempDir()
 	l := openTest(t, dir, OS)
-	done := make(chan struct{})
+	read := make(chan struct{}, 1)
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer close(done)
+	defer close(read)
 	group.Go(func() { // readers must not keep the write-ahead log from starting over
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
+		for range read {
 			first, _, err := l.Bounds(t.Context())
 			if err != nil {
 				t.Error(err)
@@ -42,9 +37,16 @@ func TestFilesStayFlatUnderAppendAndTruncate(t *testing.T) {
 			}
 		}
 	})
-	const size, rounds, each = 20_000, 12, 60 // 14 MB in all, 2 MB at most at a time
+	const size, rounds, each = 100_000, 12, 12 // 14 MB in all, 2 MB at most at a time
+	data := make([]byte, size)
 	for n := range uint64(rounds * each) {
-		mustAppend(t, l, n, make([]byte, size))
+		if n%4 == 0 {
+			select {
+			case read <- struct{}{}: // while the next entries are appended
+			default: // it is still reading
+			}
+		}
+		mustAppend(t, l, n, data)
 		if (n+1)%each == 0 {
 			if err := l.Truncate(t.Context(), n-each/2); err != nil {
 				t.Fatal(err)
@@ -62,13 +64,14 @@ func TestFilesStayFlatUnderAppendAndTruncate(t *testing.T) {
 func TestTruncationGivesRoomBack(t *testing.T) {
 	dir := t.TempDir()
 	l := openTest(t, dir, OS)
-	for n := range uint64(14) {
-		mustAppend(t, l, n, make([]byte, 900_000))
+	data := make([]byte, 900_000)
+	for n := range uint64(12) {
+		mustAppend(t, l, n, data)
 	}
-	if err := l.Truncate(t.Context(), 15); err != nil {
+	if err := l.Truncate(t.Context(), 13); err != nil {
 		t.Fatal(err)
 	}
-	mustAppend(t, l, 14, []byte("x"))
+	mustAppend(t, l, 12, []byte("x"))
 	if err := l.Release(); err != nil { // copies the write-ahead log
 		t.Fatal(err)
 	}

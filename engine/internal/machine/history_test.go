@@ -43,9 +43,9 @@ func TestHistoryIsShortened(t *testing.T) {
 		n    int
 		text func(*rand.Rand) int
 	}{
-		{"small records", 100_000, func(*rand.Rand) int { return 10 }},
-		{"records of all sizes", 10_000, func(r *rand.Rand) int { return r.IntN(4 << 10) }},
-		{"a large one now and then", 10_000, func(r *rand.Rand) int {
+		{"small records", 30_000, func(*rand.Rand) int { return 10 }},
+		{"records of all sizes", 1000, func(r *rand.Rand) int { return r.IntN(4 << 10) }},
+		{"a large one now and then", 5000, func(r *rand.Rand) int {
 			if r.IntN(50) == 0 {
 				return 16 << 10
 			}
@@ -56,15 +56,20 @@ func TestHistoryIsShortened(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			r, text := &Run{Created: epoch}, strings.Repeat("x", 32<<10)
-			begin := time.Now()
+			shortened := 0
 			for i := range test.n {
+				before := len(r.History)
 				r.remember(&Record{Kind: Failed, At: epoch + int64(i), Attempt: i + 1, Text: text[:test.text(rng)]})
 				if len(r.History) > maxHistory {
 					t.Fatalf("%d bytes after %d records", len(r.History), i+1)
 				}
+				if len(r.History) < before {
+					shortened++
+				}
 			}
-			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("took %v", took)
+			// Shortening reads all of the history, so it must be rare.
+			if shortened == 0 || shortened > test.n/20 {
+				t.Errorf("shortened %d times by %d records", shortened, test.n)
 			}
 			checkShort(t, r, test.n)
 		})
@@ -118,7 +123,7 @@ func TestRecordsOfDamagedBytesEnd(t *testing.T) {
 		good.remember(&Record{Kind: k, At: epoch + 5, Attempt: 3, Due: epoch + 9, Text: "some text"})
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for range 20_000 {
+	for range 4000 {
 		r := &Run{Created: epoch, History: append([]byte(nil), good.History...)}
 		for range 1 + rng.IntN(3) {
 			r.History[rng.IntN(len(r.History))] = byte(rng.Uint32())

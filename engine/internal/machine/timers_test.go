@@ -7,7 +7,7 @@ import (
 )
 
 func TestTimers(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		runs := make([]*Run, 50)
 		for i := range runs {

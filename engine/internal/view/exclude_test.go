@@ -33,7 +33,7 @@ var others = []string{"notify.*", "session.*", "*.on-give-up"}
 func TestExcludedWorkflowsAreInNoList(t *testing.T) {
 	t.Parallel()
 	v := openTest(t)
-	wanted := mixed(t, v, 600)
+	wanted := mixed(t, v, 300)
 	index(t, v)
 	for name, f := range map[string]Filter{
 		"all": {}, "oldest": {Order: Oldest}, "next": {Order: Soonest}, "states": {States: []string{"dead", "succeeded", "waiting"}},
@@ -69,8 +69,8 @@ func TestExcludedWorkflowsAreInNoList(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
-		if g.Workflow != "ship" || g.Count != 60 {
-			t.Errorf("group %+v, want 60 of ship", g)
+		if g.Workflow != "ship" || g.Count != 30 {
+			t.Errorf("group %+v, want 30 of ship", g)
 		}
 	}
 	if len(groups) != 2 {
