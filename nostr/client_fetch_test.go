@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -21,11 +22,11 @@ func TestFetchReturnsEachStoredEventOnce(t *testing.T) {
 	b.Inject(note(t, "b"))
 	c := client(t, nil, a, b)
 	run(t, c)
-	got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+	got, err := c.Fetch(testwait.Context(t), nostr.Filter{Kinds: []int{7000}})
 	if err != nil || len(got) != 2 {
 		t.Errorf("Fetch: %d events, %v, want 2, nil", len(got), err)
 	}
-	until(t, "the subscriptions were ended", func() bool {
+	testwait.Until(t, "the subscriptions were ended", func() bool {
 		return received(a, nostr.TypeClose) == 1 && received(b, nostr.TypeClose) == 1
 	})
 }
@@ -49,7 +50,7 @@ func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
 			good.Inject(note(t, "1"))
 			c := client(t, nil, good, bad)
 			run(t, c)
-			ctx, cancel := context.WithCancel(soon(t))
+			ctx, cancel := context.WithCancel(testwait.Context(t))
 			defer cancel()
 			if test.silent {
 				go func() {
@@ -82,11 +83,11 @@ func TestFetchSoonDoesNotWaitForThoseThatAreSlow(t *testing.T) {
 		_ = slow.Wait(t.Context(), func([]*nostr.Event) bool { return len(asked(slow)) == 1 })
 		good.Change(func(f *nostrtest.Faults) { f.Mute = false })
 	}()
-	got, err := c.FetchSoon(soon(t), time.Millisecond, nostr.Filter{Kinds: []int{7000}})
+	got, err := c.FetchSoon(testwait.Context(t), time.Millisecond, nostr.Filter{Kinds: []int{7000}})
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "fetch from "+slow.URL()+": no answer: another relay has") {
 		t.Errorf("FetchSoon: %d events, %v, want 1 and a word about the slow one", len(got), err)
 	}
-	until(t, "the question is withdrawn", func() bool { return received(slow, nostr.TypeClose) == 1 })
+	testwait.Until(t, "the question is withdrawn", func() bool { return received(slow, nostr.TypeClose) == 1 })
 }
 
 func TestFetchSoonWaitsForTheFirstThatAnswers(t *testing.T) {
@@ -95,15 +96,15 @@ func TestFetchSoonWaitsForTheFirstThatAnswers(t *testing.T) {
 	silent := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
 	c := client(t, nil, away, silent)
 	run(t, c)
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testwait.Context(t))
 	defer cancel()
-	until(t, "both are up", func() bool { return c.Status()[0].Up && c.Status()[1].Up })
+	testwait.Until(t, "both are up", func() bool { return c.Status()[0].Up && c.Status()[1].Up })
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.FetchSoon(ctx, time.Nanosecond, nostr.Filter{Kinds: []int{7000}})
 		done <- err
 	}()
-	until(t, "both were asked", func() bool { return len(asked(away)) == 1 && len(asked(silent)) == 1 })
+	testwait.Until(t, "both were asked", func() bool { return len(asked(away)) == 1 && len(asked(silent)) == 1 })
 	cancel() // a refusal is no answer: nothing else ends it
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("FetchSoon: %v, want it canceled", err)
@@ -116,13 +117,13 @@ func TestFetchSaysWhoWeAreIfAsked(t *testing.T) {
 	r.Inject(note(t, "1"))
 	c := client(t, nil, r)
 	run(t, c)
-	got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+	got, err := c.Fetch(testwait.Context(t), nostr.Filter{Kinds: []int{7000}})
 	if err != nil || len(got) != 1 {
 		t.Errorf("Fetch: %d events, %v, want 1, nil", len(got), err)
 	}
 	nobody := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
 	run(t, nobody)
-	if got, err := nobody.Fetch(soon(t), nostr.Filter{}); err == nil || len(got) != 0 {
+	if got, err := nobody.Fetch(testwait.Context(t), nostr.Filter{}); err == nil || len(got) != 0 {
 		t.Errorf("Fetch without a key: %d events, %v, want an error", len(got), err)
 	}
 }
@@ -140,7 +141,7 @@ func TestFetchReturnsNothingForged(t *testing.T) {
 			}
 			c := client(t, nil, r)
 			run(t, c)
-			got, err := c.Fetch(soon(t), nostr.Filter{Kinds: []int{7000}})
+			got, err := c.Fetch(testwait.Context(t), nostr.Filter{Kinds: []int{7000}})
 			if err != nil || len(got) != 0 || c.Status()[0].BadEvents != 10 {
 				t.Errorf("Fetch: %d events, %v, %+v, want none and 10 bad ones", len(got), err, c.Status()[0])
 			}

@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 	"github.com/tideover/tideover/retry"
 )
-
-const patience = 30 * time.Second
 
 // quick is a pace for tests; what is tested is never how long it takes.
 const quick = "exponential(1ms..20ms) jitter=full attempts=unlimited reset-after=60s"
@@ -48,24 +46,6 @@ func note(t testing.TB, content string) *nostr.Event {
 		t.Fatal(err)
 	}
 	return e
-}
-
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// until waits for a condition.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
-		if time.Now().After(end) {
-			t.Fatalf("it did not happen: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // inbox keeps what a client handles.
@@ -110,10 +90,14 @@ func (b *inbox) eoses() int {
 	return len(b.stored)
 }
 
-// client returns one of the relays that is not running yet.
+// client returns one of the relays that is not running yet. Its timeouts are those that
+// the test sets: no other can end a link, or send an event again, on a slow machine.
 func client(t testing.TB, change func(*nostr.ClientConfig), relays ...*nostrtest.Relay) *nostr.Client {
 	t.Helper()
-	cfg := nostr.ClientConfig{Key: testKey(t, 1), Reconnect: policy(t, quick), Resend: policy(t, quick)}
+	cfg := nostr.ClientConfig{
+		Key: testKey(t, 1), Reconnect: policy(t, quick), Resend: policy(t, quick),
+		DialTimeout: time.Hour, WriteTimeout: time.Hour, PingEvery: time.Hour, PingTimeout: time.Hour, OKTimeout: time.Hour, Sweep: time.Hour,
+	}
 	for _, r := range relays {
 		cfg.Relays = append(cfg.Relays, r.URL())
 	}
@@ -133,21 +117,12 @@ func run(t testing.TB, c *nostr.Client) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Errorf("Run: %v", err)
-				}
-			case <-time.After(patience):
-				buf := make([]byte, 1<<20)
-				t.Errorf("Run does not end:\n%s", buf[:runtime.Stack(buf, true)])
-			}
-		})
-	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := testwait.Receive(t, "the end of Run", done); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
 	t.Cleanup(stop)
 	return stop
 }
@@ -163,7 +138,7 @@ func contents(r *nostrtest.Relay) string {
 
 func wait(t testing.TB, d *nostr.Delivery) {
 	t.Helper()
-	if err := d.Wait(soon(t)); err != nil {
+	if err := d.Wait(testwait.Context(t)); err != nil {
 		t.Fatalf("Wait: %v", err)
 	}
 }

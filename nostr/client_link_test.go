@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -24,7 +25,7 @@ func TestAuthIsSaidOnceOnALinkWhenItIsAskedFor(t *testing.T) {
 	d := c.Publish(nostr.Result, note(t, "1"), note(t, "2"))
 	run(t, c)
 	wait(t, d)
-	until(t, "subscribed", func() bool { return box.eoses() == 2 && box.has("2") })
+	testwait.Until(t, "subscribed", func() bool { return box.eoses() == 2 && box.has("2") })
 	if got := received(r, nostr.TypeAuth); got != 1 {
 		t.Errorf("AUTH was sent %d times, want once", got)
 	}
@@ -41,10 +42,10 @@ func TestAuthWithoutAKeyIsARefusal(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	if err := c.Publish(nostr.Result, note(t, "1")).Wait(soon(t)); !strings.Contains(refused(err), "there is no key") {
+	if err := c.Publish(nostr.Result, note(t, "1")).Wait(testwait.Context(t)); !strings.Contains(refused(err), "there is no key") {
 		t.Errorf("Wait: %v, want it refused for want of a key", err)
 	}
-	until(t, "the subscription is refused", func() bool { return c.Status()[0].Trouble != "" })
+	testwait.Until(t, "the subscription is refused", func() bool { return c.Status()[0].Trouble != "" })
 }
 
 func TestNobodyIsToldWhoWeAreWithoutNeed(t *testing.T) {
@@ -52,7 +53,7 @@ func TestNobodyIsToldWhoWeAreWithoutNeed(t *testing.T) {
 	r := nostrtest.New(t)
 	c := client(t, nil, r)
 	run(t, c)
-	until(t, "up", func() bool { return c.Status()[0].Up })
+	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Raw(`["AUTH","challenge"]`)
 	wait(t, c.Publish(nostr.Result, note(t, "1")))
 	if got := received(r, nostr.TypeAuth); got != 0 {
@@ -67,7 +68,7 @@ func TestGarbageIsCountedAndDropped(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle = box.handle }, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
+	testwait.Until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
 	garbage := []string{
 		``, `null`, `{}`, `[]`, `[null]`, `["EVENT"]`, `["EVENT","1:jobs",null]`, `["EVENT","1:jobs",{"tags":[null]}]`,
 		`["OK"]`, `["OK",1,2]`, `["CLOSED"]`, `["EOSE",{}]`, `["AUTH"]`, `["WHAT","x"]`, strings.Repeat("[", 100000), "\xff",
@@ -80,7 +81,7 @@ func TestGarbageIsCountedAndDropped(t *testing.T) {
 	r.Raw(`["CLOSED","nobody"]`)
 	r.Raw(`["NOTICE","hello"]`)
 	r.Inject(note(t, "job"))
-	until(t, "the job arrives", func() bool { return box.has("job") })
+	testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 	got := c.Status()[0]
 	if got.BadFrames != len(garbage) || got.Unknown != 1 || got.Links != 1 || box.has("unknown") {
 		t.Errorf("Status: %+v, want %d bad frames, 1 unknown, 1 link", got, len(garbage))
@@ -94,12 +95,12 @@ func TestAFrameThatIsTooBigIsSkipped(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle = box.handle }, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
+	testwait.Until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
 	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-13) + `"]`) // as big as it may be
 	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-12) + `"]`)
 	r.Raw(`["NOTICE","` + strings.Repeat("x", 7<<20) + `"]`)
 	r.Inject(note(t, "job"))
-	until(t, "the job arrives", func() bool { return box.has("job") })
+	testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 	if got := c.Status()[0]; got.Oversized != 2 || got.Links != 1 || got.BadFrames != 0 {
 		t.Errorf("Status: %+v, want 2 oversized, 1 link", got)
 	}
@@ -110,9 +111,9 @@ func TestAFrameWithoutEndEndsTheLink(t *testing.T) {
 	r := nostrtest.New(t)
 	c := client(t, nil, r)
 	run(t, c)
-	until(t, "up", func() bool { return c.Status()[0].Up })
+	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Raw(`["NOTICE","` + strings.Repeat("x", 8<<20) + `"]`)
-	until(t, "another link", func() bool { return c.Status()[0].Links == 2 })
+	testwait.Until(t, "another link", func() bool { return c.Status()[0].Links == 2 })
 	if got := c.Status()[0]; got.Oversized != 1 || !strings.Contains(got.Error, "does not end") {
 		t.Errorf("Status: %+v, want 1 oversized", got)
 	}
@@ -126,10 +127,10 @@ func TestALinkThatIsHalfOpenIsFoundByPing(t *testing.T) {
 		cfg.PingEvery, cfg.PingTimeout = 10*time.Millisecond, 200*time.Millisecond
 	}, r)
 	run(t, c)
-	until(t, "up", func() bool { return c.Status()[0].Up })
+	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Change(func(f *nostrtest.Faults) { f.Mute = true })
 	d := c.Publish(nostr.Result, note(t, "1"))
-	until(t, "the link is given up", func() bool { return strings.Contains(c.Status()[0].Error, "ping") })
+	testwait.Until(t, "the link is given up", func() bool { return strings.Contains(c.Status()[0].Error, "ping") })
 	if got := d.Relays()[0].State; got != nostr.Pending {
 		t.Errorf("the event is %v, want pending", got)
 	}
@@ -145,13 +146,13 @@ func TestAWriteThatStallsEndsTheLink(t *testing.T) {
 		cfg.WriteTimeout, cfg.PingEvery, cfg.OKTimeout = 50*time.Millisecond, time.Hour, time.Hour
 	}, r)
 	run(t, c)
-	until(t, "up", func() bool { return c.Status()[0].Up })
+	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Change(func(f *nostrtest.Faults) { f.Mute = true })
 	ids := slices.Repeat([]string{strings.Repeat("a", 64)}, 50000)
-	for i := range 20 { // megabytes, more than sockets hold
+	for i := range 5 { // 16 MB, more than sockets hold
 		c.Subscribe(fmt.Sprint(i), time.Time{}, nostr.Filter{IDs: ids})
 	}
-	until(t, "the link is given up", func() bool { return strings.Contains(c.Status()[0].Error, "write") })
+	testwait.Until(t, "the link is given up", func() bool { return strings.Contains(c.Status()[0].Error, "write") })
 }
 
 func TestADialThatIsNotAnsweredEnds(t *testing.T) {
@@ -165,7 +166,7 @@ func TestADialThatIsNotAnsweredEnds(t *testing.T) {
 		cfg.Relays, cfg.DialTimeout = []string{"ws://" + silent.Addr().String()}, 20*time.Millisecond
 	})
 	run(t, c)
-	until(t, "the dial fails", func() bool { return strings.Contains(c.Status()[0].Error, "dial") })
+	testwait.Until(t, "the dial fails", func() bool { return strings.Contains(c.Status()[0].Error, "dial") })
 }
 
 func TestADialThatIsRefusedIsRepeated(t *testing.T) {
@@ -173,9 +174,9 @@ func TestADialThatIsRefusedIsRepeated(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{RefuseDial: true}))
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Relays = []string{r.URL() + "/?token=hunter2"} })
 	run(t, c)
-	until(t, "a dial fails", func() bool { return c.Status()[0].Error == "dial: the relay answered 503" })
+	testwait.Until(t, "a dial fails", func() bool { return c.Status()[0].Error == "dial: the relay answered 503" })
 	r.Stop()
-	until(t, "nobody listens", func() bool { return strings.Contains(c.Status()[0].Error, "refused") })
+	testwait.Until(t, "nobody listens", func() bool { return strings.Contains(c.Status()[0].Error, "refused") })
 	if got := fmt.Sprintf("%+v", c.Status()); strings.Contains(got, "hunter2") {
 		t.Errorf("Status: %s\nwant no token", got)
 	}
@@ -211,27 +212,29 @@ func TestARelayThatLiesIsLeftAlone(t *testing.T) {
 			}, r)
 			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 			run(t, c)
-			until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
+			testwait.Until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
 			e := note(t, "job")
 			unasked := &nostr.Event{Kind: 1}
 			if err := unasked.Sign(testKey(t, 1)); err != nil {
 				t.Fatal(err)
 			}
-			for range 120 {
-				if strings.Contains(name, "asked for") {
-					r.Raw(`["EVENT","1:jobs",` + string(unasked.AppendJSON(nil)) + `]`)
-				} else {
-					r.Inject(e)
+			testwait.Until(t, "the link is cut", func() bool { // 101 of them must come in one minute
+				for range 40 {
+					if strings.Contains(name, "asked for") {
+						r.Raw(`["EVENT","1:jobs",` + string(unasked.AppendJSON(nil)) + `]`)
+					} else {
+						r.Inject(e)
+					}
 				}
-			}
-			until(t, "the link is cut", func() bool { return strings.Contains(c.Status()[0].Error, "too many") })
+				return strings.Contains(c.Status()[0].Error, "too many")
+			})
 			got := c.Status()[0]
-			want := int64(101)
+			want := int64(got.BadEvents)
 			if strings.Contains(name, "asked for") || faults.TamperContent {
 				want = 0 // found before anybody has work with them
 			}
-			if got.BadEvents != 101 || handled.Load() != want {
-				t.Errorf("Status: %d bad events, %d handled, want 101, %d", got.BadEvents, handled.Load(), want)
+			if got.BadEvents < 101 || handled.Load() != want {
+				t.Errorf("Status: %d bad events, %d handled, want 101 or more, %d", got.BadEvents, handled.Load(), want)
 			}
 			if !strings.Contains(log.String(), "wait=5m0s") {
 				t.Errorf("the log does not say that the relay is left alone for 5 min:\n%s", log.String())

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -55,7 +56,7 @@ func TestAnEventIsNotDoneBeforeItsOK(t *testing.T) {
 func TestAnEventWithoutAnAnswerIsSentAgain(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{SwallowOK: 5}))
-	c := client(t, func(cfg *nostr.ClientConfig) { cfg.OKTimeout = 20 * time.Millisecond }, r)
+	c := client(t, func(cfg *nostr.ClientConfig) { cfg.OKTimeout = 100 * time.Millisecond }, r)
 	run(t, c)
 	wait(t, c.Publish(nostr.Result, note(t, "1"), note(t, "2")))
 	if got := contents(r); got != "1 2" {
@@ -136,7 +137,7 @@ func TestARefusedEventIsRefusedForGoodAndTheNextGoesOn(t *testing.T) {
 			c := client(t, nil, r, other)
 			d := c.Publish(nostr.Result, note(t, "1"))
 			run(t, c)
-			err := d.Wait(soon(t))
+			err := d.Wait(testwait.Context(t))
 			if got := refused(err); got != text {
 				t.Errorf("Wait: %v, want it refused with %q", err, text)
 			}
@@ -156,7 +157,7 @@ func TestANoWithoutAReasonIsNotAskedForEver(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Reject: "I don't like it"}))
 	c := client(t, nil, r)
 	run(t, c)
-	if err := c.Publish(nostr.Result, note(t, "1")).Wait(soon(t)); refused(err) == "" {
+	if err := c.Publish(nostr.Result, note(t, "1")).Wait(testwait.Context(t)); refused(err) == "" {
 		t.Errorf("Wait: %v, want it refused", err)
 	}
 	if got := received(r, nostr.TypeEvent); got != 5 {
@@ -172,7 +173,7 @@ func TestWhatIsNotAnEventIsNotPublished(t *testing.T) {
 	changed.Content = "2"
 	for want, e := range map[error]*nostr.Event{nostr.ErrID: changed, nostr.ErrShape: nil} {
 		d := c.Publish(nostr.Result, note(t, "good"), e)
-		if err := d.Wait(soon(t)); !errors.Is(err, want) || d.Relays()[0].State != nostr.Dropped {
+		if err := d.Wait(testwait.Context(t)); !errors.Is(err, want) || d.Relays()[0].State != nostr.Dropped {
 			t.Errorf("Publish: %v, %+v, want %v", err, d.Relays(), want)
 		}
 	}
@@ -190,16 +191,16 @@ func TestAFullOutboxDropsProgressAndNeverResults(t *testing.T) {
 	c.Publish(nostr.Progress, note(t, "p2"))
 	c.Publish(nostr.Result, note(t, "r2"))
 	c.Publish(nostr.Result, note(t, "r3"))
-	if err := old.Wait(soon(t)); !errors.Is(err, nostr.ErrFull) {
+	if err := old.Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrFull) {
 		t.Errorf("the oldest progress: %v, want ErrFull", err)
 	}
 	for _, class := range []nostr.Class{nostr.Progress, nostr.Result} {
-		if err := c.Publish(class, note(t, "late")).Wait(soon(t)); !errors.Is(err, nostr.ErrFull) {
+		if err := c.Publish(class, note(t, "late")).Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrFull) {
 			t.Errorf("class %d into an outbox full of results: %v, want ErrFull", class, err)
 		}
 	}
 	run(t, c)
-	if err := c.Flush(soon(t)); err != nil {
+	if err := c.Flush(testwait.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(r); got != "r1 r2 r3" {

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	sifted     = 16                     // requests that relays are asked about at once
-	siftWait   = 250 * time.Millisecond // for more of them
-	askTimeout = 10 * time.Second
-	askGrace   = 2 * time.Second // for other relays, after the first has answered
+	sifted   = 16                     // requests that relays are asked about at once
+	siftWait = 250 * time.Millisecond // for more of them
+	askGrace = 2 * time.Second        // for other relays, after the first has answered
 )
 
 // sift takes the requests that an earlier process may have answered, after it has
@@ -69,7 +68,7 @@ func (p *Provider) answered(ctx context.Context, batch []candidate) map[string]b
 	if len(batch) == 0 {
 		return over
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.AskTimeout)
 	defer cancel()
 	events, err := p.cfg.Link.FetchSoon(ctx, askGrace, p.questions(batch)...)
 	if err != nil {

@@ -39,7 +39,8 @@ func ExampleServe() {
 		fmt.Println(err)
 	}
 	relay.Inject(request)
-	for _, e := range waitFor(relay, 3)[1:] {
+	_ = relay.Wait(ctx, func(stored []*nostr.Event) bool { return len(stored) == 3 })
+	for _, e := range relay.Events()[1:] {
 		fmt.Println(e.Kind, e.Tags.Find("status").Value(), e.Content)
 	}
 	stop()
@@ -48,14 +49,6 @@ func ExampleServe() {
 	// 7000 processing Started
 	// 6900 success COUNT THE SHEEP
 	// <nil>
-}
-
-// waitFor waits for so many events.
-func waitFor(relay *nostrtest.Relay, n int) []*nostr.Event {
-	for len(relay.Events()) < n {
-		time.Sleep(time.Millisecond)
-	}
-	return relay.Events()
 }
 
 // What is published about a job follows from what happened to it, and only from

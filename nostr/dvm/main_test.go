@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,33 +18,32 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
+	begun := time.Now()
 	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
+	if code == 0 {
+		if left := leaked(begun); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
 
-// leaked returns the stacks of other goroutines that run our code, after they have
-// had time to end.
-func leaked() string {
-	var left []string
-	for range 100 {
+// leaked waits until all other goroutines that run our code have ended. At the deadline
+// of the test binary it returns the stacks of those that have not.
+//
+// real clock: the deadline of the test binary is the only limit.
+func leaked(begun time.Time) string {
+	limit, _ := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
+	for {
 		buf := make([]byte, 1<<20)
 		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		left = left[:0]
-		for _, s := range stacks[1:] {
-			if strings.Contains(s, "tideover/nostr") {
-				left = append(left, s)
-			}
-		}
-		if len(left) == 0 {
-			return ""
+		left := slices.DeleteFunc(stacks[1:], func(s string) bool { return !strings.Contains(s, "tideover/nostr") })
+		if len(left) == 0 || limit > 0 && time.Since(begun) > limit {
+			return strings.Join(left, "\n\n")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return strings.Join(left, "\n\n")
 }
 
 // The keys of the tests: a provider, two customers.

@@ -1,6 +1,7 @@
 package dvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,10 @@ type Config struct {
 	Gate     GateConfig    // Kinds and Key are set by the provider
 	Logger   *slog.Logger  // nil: nothing is logged
 	Observer func(Intake)  // told of everything that comes in, one at a time; it must be quick
+
+	// AskTimeout is how long relays may take to say whether a request has been answered
+	// by an earlier process; 0 means 10 s.
+	AskTimeout time.Duration
 
 	// Shared says that other processes serve the same key, with jobs in common. A
 	// request for which there is no room here is then left to them, without a word:
@@ -125,6 +130,7 @@ func NewProvider(cfg Config) (*Provider, error) {
 	if cfg.Observer == nil {
 		cfg.Observer = func(Intake) {}
 	}
+	cfg.AskTimeout = cmp.Or(cfg.AskTimeout, 10*time.Second)
 	cfg.Gate.Kinds, cfg.Gate.Key = slices.Sorted(maps.Keys(cfg.Kinds)), cfg.Key.PublicKey()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("dvm.NewProvider: %w", err)

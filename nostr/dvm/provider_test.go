@@ -104,6 +104,8 @@ func (o *office) give(t *testing.T, e *nostr.Event) {
 }
 
 // pass lets time pass, and all that happens then.
+//
+// real clock: it runs in a bubble.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

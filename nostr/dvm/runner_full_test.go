@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 	"github.com/tideover/tideover/nostr/nostrtest"
@@ -51,27 +52,18 @@ func oneWorker(t *testing.T, c *nostr.Client) *dvm.Runner {
 	return r
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not happen: %s", what)
-		}
-	}
-}
-
 func TestAResultIsKeptUntilThereIsRoomForIt(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
 	c := crowded(t, relay)
 	r := oneWorker(t, c)
 	start(t, r, parsed(t, time.Now()))
-	eventually(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
+	testwait.Until(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
 	if got := r.Stats().Running; got != 1 {
 		t.Errorf("%d workers are busy, want the one that has the result", got)
 	}
 	link(t, c)
-	eventually(t, "the result is published", func() bool { return len(answers(relay, 6900)) == 1 })
+	testwait.Until(t, "the result is published", func() bool { return len(answers(relay, 6900)) == 1 })
 	if err := r.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -81,9 +73,8 @@ func TestARunnerThatClosesGivesUpOnAFullOutbox(t *testing.T) {
 	t.Parallel()
 	r := oneWorker(t, crowded(t, nostrtest.New(t)))
 	start(t, r, parsed(t, time.Now()))
-	eventually(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	testwait.Until(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
+	ctx := testwait.Context(t)
 	for range 2 { // closing twice is no harm
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)
@@ -96,12 +87,12 @@ func TestARelayThatIsAwayForGoodHoldsNoWorker(t *testing.T) {
 	good, away := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{RefuseDial: true}))
 	c := crowded(t, good, away)
 	link(t, c)
-	eventually(t, "one relay has room", func() bool { return c.Status()[0].Queued == 0 })
+	testwait.Until(t, "one relay has room", func() bool { return c.Status()[0].Queued == 0 })
 	r := oneWorker(t, c)
-	for _, timeout := range []string{"5", "6", "7"} {
+	for _, timeout := range []string{"500", "501", "502"} {
 		start(t, r, parsed(t, time.Now(), within(timeout)))
-		eventually(t, "the worker is free", func() bool { return r.Stats().Running == 0 })
-		eventually(t, "the relay has room", func() bool { return c.Status()[0].Queued == 0 })
+		testwait.Until(t, "the worker is free", func() bool { return r.Stats().Running == 0 })
+		testwait.Until(t, "the relay has room", func() bool { return c.Status()[0].Queued == 0 })
 	}
 	if got := len(answers(good, 6900)); got != 3 {
 		t.Errorf("the good relay has %d results, want 3", got)

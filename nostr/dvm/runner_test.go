@@ -116,7 +116,7 @@ func TestJobs(t *testing.T) {
 			"2s error cancelled"}},
 		{name: "progress", timeout: "60", handler: func(c ctx, _ *dvm.Request, report func(dvm.Progress)) (dvm.Result, error) {
 			for i := range 20 {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // real clock: it runs in a bubble
 				report(dvm.Progress{Percent: 5 * (i + 1), ETA: time.Duration(19-i) * time.Second, Text: "counting"})
 			}
 			return dvm.Result{Content: "42 sheep"}, nil

@@ -1,6 +1,7 @@
 package dvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,14 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// goodbye is how long the last events may take to be published.
-const goodbye = 10 * time.Second
-
 // ServeConfig says how [Serve] works. Relays, Key and Handler must be there.
 type ServeConfig struct {
 	Relays  []string
 	Key     nostr.SecretKey
 	Handler Handler
+
+	// FlushTimeout is how long the last events may take to be published; 0 means 10 s.
+	FlushTimeout time.Duration
 
 	// What can be set beside that. Relays, keys, links, jobs and the handler of
 	// them are set by Serve, and so are the functions of the client.
@@ -49,20 +50,20 @@ func Serve(ctx context.Context, cfg ServeConfig) error {
 	if p, err = NewProvider(cfg.Provider); err != nil {
 		return err
 	}
-	return serve(ctx, client, p, runner)
+	return serve(ctx, client, p, runner, cmp.Or(cfg.FlushTimeout, 10*time.Second))
 }
 
 // serve runs everything, and ends it in the order in which one needs the other.
-func serve(ctx context.Context, client *nostr.Client, p *Provider, runner *Runner) error {
+func serve(ctx context.Context, client *nostr.Client, p *Provider, runner *Runner, flush time.Duration) error {
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	errs := make([]error, 4)
 	group.Go(func() { errs[0] = client.Run(linked) })
 	errs[1] = p.Run(ctx)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), runner.cfg.Grace+goodbye)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), runner.cfg.Grace+flush)
 	defer cancel()
 	errs[2] = runner.Close(ending)
-	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flush)
 	defer cancel()
 	errs[3] = client.Flush(flushing)
 	unlink()

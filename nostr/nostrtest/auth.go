@@ -51,6 +51,7 @@ func (s *session) checkAuth(e *nostr.Event) error {
 	switch {
 	case e.Kind != nostr.KindAuth:
 		return fmt.Errorf("AUTH: kind %d is not %d", e.Kind, nostr.KindAuth)
+	// real clock: NIP-42 asks for it, and ten minutes are longer than any test
 	case time.Since(time.Unix(e.CreatedAt, 0)).Abs() > maxAuthAge:
 		return errors.New("AUTH: created_at is too far from now")
 	case url != s.core.url:

@@ -1,14 +1,13 @@
 package nostrtest_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -19,17 +18,9 @@ type client struct {
 	conn *websocket.Conn
 }
 
-// soon returns a context for what works at once.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func dial(t testing.TB, r *nostrtest.Relay) *client {
 	t.Helper()
-	conn, _, err := websocket.Dial(soon(t), r.URL(), nil)
+	conn, _, err := websocket.Dial(testwait.Context(t), r.URL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +32,7 @@ func dial(t testing.TB, r *nostrtest.Relay) *client {
 // send sends a message as it is written.
 func (c *client) send(format string, args ...any) {
 	c.t.Helper()
-	if err := c.conn.Write(soon(c.t), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
+	if err := c.conn.Write(testwait.Context(c.t), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
 		c.t.Fatalf("send: %v", err)
 	}
 }
@@ -54,7 +45,7 @@ func (c *client) publish(e *nostr.Event) {
 // frame returns the next frame.
 func (c *client) frame() string {
 	c.t.Helper()
-	_, text, err := c.conn.Read(soon(c.t))
+	_, text, err := c.conn.Read(testwait.Context(c.t))
 	if err != nil {
 		c.t.Fatalf("read: %v", err)
 	}
@@ -76,7 +67,7 @@ func (c *client) want(want ...string) {
 func (c *client) lost() error {
 	c.t.Helper()
 	for {
-		_, text, err := c.conn.Read(soon(c.t))
+		_, text, err := c.conn.Read(testwait.Context(c.t))
 		if err != nil {
 			return err
 		}

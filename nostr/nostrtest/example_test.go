@@ -42,8 +42,7 @@ func ExampleRelay() {
 
 // ask sends a message on a link of its own and returns what is answered.
 func ask(url string, message []byte) (*nostr.Message, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+	ctx := context.Background()
 	conn, _, err := websocket.Dial(ctx, url, nil)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (l *link) write(ctx context.Context) {
 func (l *link) rest(ctx context.Context, wait time.Duration) {
 	var due <-chan time.Time
 	if wait > 0 {
-		due = time.After(wait)
+		due = time.After(wait) // real clock: the delay is a fault that the test asked for
 	}
 	select {
 	case <-ctx.Done():

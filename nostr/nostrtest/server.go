@@ -81,7 +81,7 @@ func (s *server) pause(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 	select {
-	case <-time.After(d):
+	case <-time.After(d): // real clock: the delay is a fault that the test asked for
 		return true
 	case <-ctx.Done():
 	case <-s.ctx.Done():

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -119,11 +120,5 @@ func TestNothingIsLeftOfAClosedRelay(t *testing.T) {
 	b.lost()
 	a.conn.CloseNow()
 	b.conn.CloseNow()
-	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, want %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testwait.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }

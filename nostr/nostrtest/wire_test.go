@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -16,7 +17,7 @@ import (
 func TestARefusedDialIsAnswered503(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{RefuseDial: true}))
-	_, resp, err := websocket.Dial(soon(t), r.URL(), nil)
+	_, resp, err := websocket.Dial(testwait.Context(t), r.URL(), nil)
 	if err == nil || resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("Dial: got %v, %v, want 503", resp, err)
 	}
@@ -27,6 +28,7 @@ func TestARefusedDialIsAnswered503(t *testing.T) {
 func TestADelayedDialIsNotAnsweredEarlier(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{DialDelay: hour}))
+	// real clock: a dial that is answered after an hour can only time out
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := websocket.Dial(ctx, r.URL(), nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -65,6 +67,7 @@ func TestAMuteRelayAnswersNothing(t *testing.T) {
 				_, _, err := link.conn.Read(t.Context()) // pongs come to who reads
 				reads <- err
 			}()
+			// real clock: a ping that is not answered can only time out
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if err := link.conn.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
