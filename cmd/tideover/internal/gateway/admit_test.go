@@ -7,12 +7,12 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
 func TestAdmission(t *testing.T) {
-	u := newUpstream(t, says("ok"))
 	withToken := func(o *Options) {
 		o.Token = secret.New("the-token")
 		o.Hosts = []string{"Gateway.example:7878", "named.example"}
@@ -53,36 +53,38 @@ func TestAdmission(t *testing.T) {
 		{name: "with a priority", options: plain, headers: []string{"X-Tideover-Priority", "highest"}, code: 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, tt.options)
-			before := u.count()
-			method := tt.method
-			if method == "" {
-				method = http.MethodGet
-			}
-			req := httptest.NewRequest(method, "/p/it/x", nil)
-			req.Host, req.RemoteAddr = "127.0.0.1:7878", "127.0.0.1:5555"
-			if tt.host != "" {
-				req.Host = tt.host
-			}
-			if tt.remote != "" {
-				req.RemoteAddr = tt.remote
-			}
-			for i := 0; i < len(tt.headers); i += 2 {
-				req.Header.Set(tt.headers[i], tt.headers[i+1])
-			}
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, req)
-			if w.Code != tt.code {
-				t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.code)
-			}
-			if sent := u.count() - before; (sent == 1) != (tt.code == 200) {
-				t.Errorf("sent %d times", sent)
-			}
-			if tt.word != "" {
-				if got := (reply{body: w.Body.String()}).errorCode(t); got != tt.word {
-					t.Errorf("the answer has the code %q, want %q", got, tt.word)
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, says("ok"))
+				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, tt.options)
+				method := tt.method
+				if method == "" {
+					method = http.MethodGet
 				}
-			}
+				req := httptest.NewRequest(method, "/p/it/x", nil)
+				req.Host, req.RemoteAddr = "127.0.0.1:7878", "127.0.0.1:5555"
+				if tt.host != "" {
+					req.Host = tt.host
+				}
+				if tt.remote != "" {
+					req.RemoteAddr = tt.remote
+				}
+				for i := 0; i < len(tt.headers); i += 2 {
+					req.Header.Set(tt.headers[i], tt.headers[i+1])
+				}
+				w := httptest.NewRecorder()
+				r.ServeHTTP(w, req)
+				if w.Code != tt.code {
+					t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.code)
+				}
+				if sent := u.count(); (sent == 1) != (tt.code == 200) {
+					t.Errorf("sent %d times", sent)
+				}
+				if tt.word != "" {
+					if got := (reply{body: w.Body.String()}).errorCode(t); got != tt.word {
+						t.Errorf("the answer has the code %q, want %q", got, tt.word)
+					}
+				}
+			})
 		})
 	}
 }
@@ -112,43 +114,45 @@ func TestASocketNeedsNoToken(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	u := newUpstream(t, says("ok"))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL+"/base%2Fx/"), spec(t, "root", Generic, u.URL)})
-	for _, tt := range []struct {
-		path string
-		code int
-		sent string
-	}{
-		{"/p/it/v1/x", 200, "/base%2Fx/v1/x"},
-		{"/p/it/", 200, "/base%2Fx/"},
-		{"/p/it", 200, "/base%2Fx/"},
-		{"/p/root", 200, "/"},
-		{"/p/it/a%2Fb//c%20d", 200, "/base%2Fx/a%2Fb//c%20d"},
-		{"/p/it/models/gemini-2.5-pro:generateContent", 200, "/base%2Fx/models/gemini-2.5-pro:generateContent"},
-		{"/p/it/...", 200, "/base%2Fx/..."},
-		{"/p/it/../secret", 400, ""},
-		{"/p/it/a/%2e%2E/secret", 400, ""},
-		{"/p/it/a%2f..%2fsecret", 400, ""},
-		{`/p/it/a%5c..%5csecret`, 400, ""},
-		{"/p/it/.", 400, ""},
-		{"/p/it/..;x=1/secret", 400, ""},
-		{"/p/other/x", 404, ""},
-		{"/p//x", 404, ""},
-		{"/x", 404, ""},
-	} {
-		before := u.count()
-		req := httptest.NewRequest(http.MethodGet, tt.path, nil)
-		req.Host, req.RemoteAddr = "localhost", "127.0.0.1:1"
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, req)
-		if w.Code != tt.code {
-			t.Errorf("%s: got %d %s, want %d", tt.path, w.Code, w.Body, tt.code)
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, says("ok"))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL+"/base%2Fx/"), spec(t, "root", Generic, u.URL)})
+		for _, tt := range []struct {
+			path string
+			code int
+			sent string
+		}{
+			{"/p/it/v1/x", 200, "/base%2Fx/v1/x"},
+			{"/p/it/", 200, "/base%2Fx/"},
+			{"/p/it", 200, "/base%2Fx/"},
+			{"/p/root", 200, "/"},
+			{"/p/it/a%2Fb//c%20d", 200, "/base%2Fx/a%2Fb//c%20d"},
+			{"/p/it/models/gemini-2.5-pro:generateContent", 200, "/base%2Fx/models/gemini-2.5-pro:generateContent"},
+			{"/p/it/...", 200, "/base%2Fx/..."},
+			{"/p/it/../secret", 400, ""},
+			{"/p/it/a/%2e%2E/secret", 400, ""},
+			{"/p/it/a%2f..%2fsecret", 400, ""},
+			{`/p/it/a%5c..%5csecret`, 400, ""},
+			{"/p/it/.", 400, ""},
+			{"/p/it/..;x=1/secret", 400, ""},
+			{"/p/other/x", 404, ""},
+			{"/p//x", 404, ""},
+			{"/x", 404, ""},
+		} {
+			before := u.count()
+			req := httptest.NewRequest(http.MethodGet, tt.path, nil)
+			req.Host, req.RemoteAddr = "localhost", "127.0.0.1:1"
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, req)
+			if w.Code != tt.code {
+				t.Errorf("%s: got %d %s, want %d", tt.path, w.Code, w.Body, tt.code)
+			}
+			list := u.requests()[before:]
+			if tt.sent == "" && len(list) > 0 {
+				t.Errorf("%s was sent to %s", tt.path, list[0].path)
+			} else if tt.sent != "" && (len(list) != 1 || list[0].path != tt.sent) {
+				t.Errorf("%s was sent to %+v, want %s", tt.path, list, tt.sent)
+			}
 		}
-		list := u.requests()[before:]
-		if tt.sent == "" && len(list) > 0 {
-			t.Errorf("%s was sent to %s", tt.path, list[0].path)
-		} else if tt.sent != "" && (len(list) != 1 || list[0].path != tt.sent) {
-			t.Errorf("%s was sent to %+v, want %s", tt.path, list, tt.sent)
-		}
-	}
+	})
 }

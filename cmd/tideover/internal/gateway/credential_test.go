@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 )
 
 func TestWhatIsACredential(t *testing.T) {
@@ -60,44 +61,46 @@ func TestWhereHeadersGo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
-			r := newRig(t, []Spec{
-				spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL),
+			synctest.Test(t, func(t *testing.T) {
+				main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+				r := newRig(t, []Spec{
+					spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL),
+				})
+				secrets := []string{"X-Auth-Token", "Private-Token", "X-Access-Token", "X-Amz-Security-Token", "X-Client-Secret", "X-Authorization"}
+				plain := []string{"X-Max-Tokens", "Idempotency-Key", "X-Request-Id", "Anthropic-Beta"}
+				var headers []string
+				for _, name := range append(append([]string{"Mcp-Session-Id"}, secrets...), plain...) {
+					headers = append(headers, name, "it")
+				}
+				got := r.ask(http.MethodGet, "/p/main/x?q=1&access_token=it&page_token=2&api_key=it", "", headers...)
+				if got.body != "the spare" {
+					t.Fatalf("got %d %q", got.code, got.body)
+				}
+				check := func(who string, s seen, secret, session bool) {
+					for _, name := range secrets {
+						if (s.header.Get(name) != "") != secret {
+							t.Errorf("%s: %s is there: %v, want %v", who, name, !secret, secret)
+						}
+					}
+					for _, name := range plain {
+						if s.header.Get(name) != "it" {
+							t.Errorf("%s: %s is gone", who, name)
+						}
+					}
+					if (s.header.Get("Mcp-Session-Id") != "") != session {
+						t.Errorf("%s: the session is there: %v, want %v", who, !session, session)
+					}
+					want := "q=1&page_token=2"
+					if secret {
+						want = "q=1&access_token=it&page_token=2&api_key=it"
+					}
+					if s.query != want {
+						t.Errorf("%s: asked for ?%s, want ?%s", who, s.query, want)
+					}
+				}
+				check("main", main.requests()[0], tt.asked, tt.spared)
+				check("spare", spare.requests()[0], false, false)
 			})
-			secrets := []string{"X-Auth-Token", "Private-Token", "X-Access-Token", "X-Amz-Security-Token", "X-Client-Secret", "X-Authorization"}
-			plain := []string{"X-Max-Tokens", "Idempotency-Key", "X-Request-Id", "Anthropic-Beta"}
-			var headers []string
-			for _, name := range append(append([]string{"Mcp-Session-Id"}, secrets...), plain...) {
-				headers = append(headers, name, "it")
-			}
-			got := r.ask(http.MethodGet, "/p/main/x?q=1&access_token=it&page_token=2&api_key=it", "", headers...)
-			if got.body != "the spare" {
-				t.Fatalf("got %d %q", got.code, got.body)
-			}
-			check := func(who string, s seen, secret, session bool) {
-				for _, name := range secrets {
-					if (s.header.Get(name) != "") != secret {
-						t.Errorf("%s: %s is there: %v, want %v", who, name, !secret, secret)
-					}
-				}
-				for _, name := range plain {
-					if s.header.Get(name) != "it" {
-						t.Errorf("%s: %s is gone", who, name)
-					}
-				}
-				if (s.header.Get("Mcp-Session-Id") != "") != session {
-					t.Errorf("%s: the session is there: %v, want %v", who, !session, session)
-				}
-				want := "q=1&page_token=2"
-				if secret {
-					want = "q=1&access_token=it&page_token=2&api_key=it"
-				}
-				if s.query != want {
-					t.Errorf("%s: asked for ?%s, want ?%s", who, s.query, want)
-				}
-			}
-			check("main", main.requests()[0], tt.asked, tt.spared)
-			check("spare", spare.requests()[0], false, false)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
@@ -40,82 +41,88 @@ func TestCredentialsOfCallersGoNowhereElse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			main := newUpstream(t, fails(503))
-			spare := newUpstream(t, says("the spare"))
-			r := newRig(t, []Spec{
-				spec(t, "main", Generic, main.URL+"/base", append(tt.change, fallback("spare"))...),
-				spec(t, "spare", Generic, spare.URL+"/other/", tt.fallback...),
+			synctest.Test(t, func(t *testing.T) {
+				main := newUpstream(t, fails(503))
+				spare := newUpstream(t, says("the spare"))
+				r := newRig(t, []Spec{
+					spec(t, "main", Generic, main.URL+"/base", append(tt.change, fallback("spare"))...),
+					spec(t, "spare", Generic, spare.URL+"/other/", tt.fallback...),
+				})
+				got := r.ask(http.MethodGet, "/p/main/v1/things?a=1&key=callers-own&b=%20x;k%65y=callers-own&c", "", callersOwn...)
+				if got.body != "the spare" {
+					t.Fatalf("got %d %q", got.code, got.body)
+				}
+				for _, s := range main.requests() {
+					if s.holds("callers-own") != tt.main {
+						t.Errorf("the provider that was asked for saw %+v", s)
+					}
+					if s.path != "/base/v1/things" {
+						t.Errorf("it was asked for %s", s.path)
+					}
+				}
+				s := spare.requests()[0]
+				if s.holds("callers-own") || s.holds("sk-main") {
+					t.Errorf("the fallback saw credentials of others: %+v", s)
+				}
+				if s.path != "/other/v1/things" || s.query != "a=1&b=%20x;c" {
+					t.Errorf("the fallback was asked for %s?%s", s.path, s.query)
+				}
+				want := ""
+				if tt.key != "" {
+					want = "Bearer " + tt.key
+				}
+				if got := s.header.Get("Authorization"); got != want {
+					t.Errorf("the fallback saw %q, want %q", got, want)
+				}
 			})
-			got := r.ask(http.MethodGet, "/p/main/v1/things?a=1&key=callers-own&b=%20x;k%65y=callers-own&c", "", callersOwn...)
-			if got.body != "the spare" {
-				t.Fatalf("got %d %q", got.code, got.body)
-			}
-			for _, s := range main.requests() {
-				if s.holds("callers-own") != tt.main {
-					t.Errorf("the provider that was asked for saw %+v", s)
-				}
-				if s.path != "/base/v1/things" {
-					t.Errorf("it was asked for %s", s.path)
-				}
-			}
-			s := spare.requests()[0]
-			if s.holds("callers-own") || s.holds("sk-main") {
-				t.Errorf("the fallback saw credentials of others: %+v", s)
-			}
-			if s.path != "/other/v1/things" || s.query != "a=1&b=%20x;c" {
-				t.Errorf("the fallback was asked for %s?%s", s.path, s.query)
-			}
-			want := ""
-			if tt.key != "" {
-				want = "Bearer " + tt.key
-			}
-			if got := s.header.Get("Authorization"); got != want {
-				t.Errorf("the fallback saw %q, want %q", got, want)
-			}
 		})
 	}
 }
 
 func TestWhereAKeyGoes(t *testing.T) {
-	for _, tt := range []struct{ preset, header, value string }{
-		{OpenAI, "Authorization", "Bearer sk-it-secret-1"},
-		{Anthropic, "X-Api-Key", "sk-it-secret-1"},
-		{Gemini, "X-Goog-Api-Key", "sk-it-secret-1"},
-		{Generic, "Authorization", "Bearer sk-it-secret-1"},
-	} {
-		u := newUpstream(t, says("ok"))
-		r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, func(s *Spec) {
-			s.Headers = []Header{{"Anthropic-Version", secret.New("2023-06-01")}, {"X-Odd", secret.New("ours")}}
-		})})
-		r.get("/p/it/x", "X-Odd", "theirs", "Accept", "text/plain")
-		s := u.requests()[0]
-		if got := s.header.Get(tt.header); got != tt.value {
-			t.Errorf("%s: %s is %q, want %q", tt.preset, tt.header, got, tt.value)
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct{ preset, header, value string }{
+			{OpenAI, "Authorization", "Bearer sk-it-secret-1"},
+			{Anthropic, "X-Api-Key", "sk-it-secret-1"},
+			{Gemini, "X-Goog-Api-Key", "sk-it-secret-1"},
+			{Generic, "Authorization", "Bearer sk-it-secret-1"},
+		} {
+			u := newUpstream(t, says("ok"))
+			r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, func(s *Spec) {
+				s.Headers = []Header{{"Anthropic-Version", secret.New("2023-06-01")}, {"X-Odd", secret.New("ours")}}
+			})})
+			r.get("/p/it/x", "X-Odd", "theirs", "Accept", "text/plain")
+			s := u.requests()[0]
+			if got := s.header.Get(tt.header); got != tt.value {
+				t.Errorf("%s: %s is %q, want %q", tt.preset, tt.header, got, tt.value)
+			}
+			if s.header.Get("X-Odd") != "ours" || s.header.Get("Anthropic-Version") != "2023-06-01" || s.header.Get("Accept") != "text/plain" {
+				t.Errorf("%s: headers %v", tt.preset, s.header)
+			}
 		}
-		if s.header.Get("X-Odd") != "ours" || s.header.Get("Anthropic-Version") != "2023-06-01" || s.header.Get("Accept") != "text/plain" {
-			t.Errorf("%s: headers %v", tt.preset, s.header)
-		}
-	}
+	})
 }
 
 func TestTheTokenIsNotPassedOn(t *testing.T) {
-	u := newUpstream(t, says("ok"))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Keys = nil })}, func(o *Options) { o.Token = secret.New("the-token") })
-	for _, h := range []struct{ name, value string }{
-		{"Authorization", "Bearer the-token"}, {"Authorization", "bearer the-token"}, {"X-Api-Key", "the-token"},
-		{"X-Goog-Api-Key", "the-token"}, {"X-Tideover-Token", "the-token"},
-	} {
-		headers := []string{h.name, h.value, "Api-Key", "callers-own", "X-Tideover-Priority", "low"}
-		if got := r.get("/p/it/x", headers...); got.code != 200 {
-			t.Errorf("%s: %d %s", h.name, got.code, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, says("ok"))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Keys = nil })}, func(o *Options) { o.Token = secret.New("the-token") })
+		for _, h := range []struct{ name, value string }{
+			{"Authorization", "Bearer the-token"}, {"Authorization", "bearer the-token"}, {"X-Api-Key", "the-token"},
+			{"X-Goog-Api-Key", "the-token"}, {"X-Tideover-Token", "the-token"},
+		} {
+			headers := []string{h.name, h.value, "Api-Key", "callers-own", "X-Tideover-Priority", "low"}
+			if got := r.get("/p/it/x", headers...); got.code != 200 {
+				t.Errorf("%s: %d %s", h.name, got.code, got.body)
+			}
 		}
-	}
-	for _, s := range u.requests() {
-		if s.holds("the-token") || s.header.Get("X-Tideover-Priority") != "" {
-			t.Errorf("passed on: %v", s.header)
+		for _, s := range u.requests() {
+			if s.holds("the-token") || s.header.Get("X-Tideover-Priority") != "" {
+				t.Errorf("passed on: %v", s.header)
+			}
+			if s.header.Get("Api-Key") != "callers-own" {
+				t.Errorf("the caller's own key is gone: %v", s.header)
+			}
 		}
-		if s.header.Get("Api-Key") != "callers-own" {
-			t.Errorf("the caller's own key is gone: %v", s.header)
-		}
-	}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/health"
@@ -23,54 +24,58 @@ func newTestDoor(t *testing.T) *door {
 // A caller that does not want to wait is never made to, whatever happens to the gate
 // at the same moment.
 func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
-	d := newTestDoor(t)
-	var over atomic.Bool
-	var callers sync.WaitGroup
-	for range 4 {
-		callers.Go(func() {
-			for !over.Load() {
-				pass, found, _ := d.try(context.Background())
-				if found == passes {
-					pass.Done(health.Canceled)
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDoor(t)
+		var over atomic.Bool
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				for !over.Load() {
+					pass, found, _ := d.try(context.Background())
+					if found == passes {
+						pass.Done(health.Canceled)
+					}
 				}
-			}
-		})
-	}
-	for range 200 {
-		d.shut("test")
-		if found, next := d.look(); found != closed || next <= 0 {
-			t.Errorf("a gate that was shut is %v for %v", found, next)
+			})
 		}
-		d.gate.Open()
-		d.reopened()
-	}
-	over.Store(true)
-	callers.Wait()
-	if n := d.gate.Stats().Waiting; n != 0 {
-		t.Errorf("%d wait", n)
-	}
+		for range 200 {
+			d.shut("test")
+			if found, next := d.look(); found != closed || next <= 0 {
+				t.Errorf("a gate that was shut is %v for %v", found, next)
+			}
+			d.gate.Open()
+			d.reopened()
+		}
+		over.Store(true)
+		callers.Wait()
+		if n := d.gate.Stats().Waiting; n != 0 {
+			t.Errorf("%d wait", n)
+		}
+	})
 }
 
 // One who tries when a probe is due is the prober, and the only one.
 func TestTheProbeIsForOne(t *testing.T) {
-	d := newTestDoor(t)
-	if pass, found, _ := d.try(context.Background()); found != passes || pass.Probe() {
-		t.Fatalf("an open gate: %v", found)
-	}
-	d.shut("test")
-	eventually(t, "a probe is due", func() bool { found, _ := d.look(); return found == passes })
-	pass, found, _ := d.try(context.Background())
-	if found != passes || !pass.Probe() {
-		t.Fatalf("when a probe is due: %v, probe %v", found, pass.Probe())
-	}
-	if _, found, _ := d.try(context.Background()); found != closed {
-		t.Errorf("while one probes the next finds %v", found)
-	}
-	pass.Done(health.Succeeded)
-	if _, was := d.reopened(); !was {
-		t.Error("the outage did not end")
-	}
-	if pass, found, _ := d.try(context.Background()); found == closed || pass.Probe() {
-		t.Errorf("after the probe: %v", found)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDoor(t)
+		if pass, found, _ := d.try(context.Background()); found != passes || pass.Probe() {
+			t.Fatalf("an open gate: %v", found)
+		}
+		d.shut("test")
+		eventually(t, "a probe is due", func() bool { found, _ := d.look(); return found == passes })
+		pass, found, _ := d.try(context.Background())
+		if found != passes || !pass.Probe() {
+			t.Fatalf("when a probe is due: %v, probe %v", found, pass.Probe())
+		}
+		if _, found, _ := d.try(context.Background()); found != closed {
+			t.Errorf("while one probes the next finds %v", found)
+		}
+		pass.Done(health.Succeeded)
+		if _, was := d.reopened(); !was {
+			t.Error("the outage did not end")
+		}
+		if pass, found, _ := d.try(context.Background()); found == closed || pass.Probe() {
+			t.Errorf("after the probe: %v", found)
+		}
+	})
 }

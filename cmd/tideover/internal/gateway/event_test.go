@@ -4,96 +4,105 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/retry"
 )
 
 // A move that needs no wait is told as a move, or not at all.
 func TestMovesAreNoWaits(t *testing.T) {
-	u, spare := newUpstream(t, byKey(map[string]int{"one": 401, "two": 429})), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Anthropic, u.URL, keys("one", "two"), fallback("spare")), spec(t, "spare", Anthropic, spare.URL),
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, byKey(map[string]int{"one": 401, "two": 429})), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Anthropic, u.URL, keys("one", "two"), fallback("spare")), spec(t, "spare", Anthropic, spare.URL),
+		})
+		if got := r.ask(http.MethodPost, "/p/main/x", chat); got.body != "the spare" {
+			t.Fatalf("got %d %q", got.code, got.body)
+		}
+		st := r.settled("main")
+		if n := r.kinds(retry.Waiting); n != 0 || strings.Contains(r.told(), "schedule") {
+			t.Errorf("%d waits are told: %s", n, r.told())
+		}
+		if r.kinds(retry.FailedOver) != 1 || st.Totals.Retries != 2 {
+			t.Errorf("%d failovers are told, %+v", r.kinds(retry.FailedOver), st.Totals)
+		}
 	})
-	if got := r.ask(http.MethodPost, "/p/main/x", chat); got.body != "the spare" {
-		t.Fatalf("got %d %q", got.code, got.body)
-	}
-	st := r.settled("main")
-	if n := r.kinds(retry.Waiting); n != 0 || strings.Contains(r.told(), "schedule") {
-		t.Errorf("%d waits are told: %s", n, r.told())
-	}
-	if r.kinds(retry.FailedOver) != 1 || st.Totals.Retries != 2 {
-		t.Errorf("%d failovers are told, %+v", r.kinds(retry.FailedOver), st.Totals)
-	}
 }
 
 // All lines of the log that are about a request say which: by method, host and path,
 // without what names one thing among many, and without a query.
 func TestTheLogSaysWhichRequest(t *testing.T) {
-	u, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Generic, u.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL),
-		spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), patient),
-	})
-	r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush")
-	r.get("/p/alone/v1/sk-alone-secret-1/x")
-	r.settled("alone")
-	at := strings.TrimPrefix(u.URL, "http://")
-	for _, want := range []string{
-		`msg=attempt-failed name=gateway/main call=1 attempt=1 note="GET ` + at + `/v1/files/{id}"`,
-		`msg=waiting name=gateway/main call=1 attempt=1 delay=5ms by=policy note="GET ` + at + `/v1/files/{id}"`,
-		`msg=failed-over name=gateway/main note="main → spare: 503" request="GET /v1/files/{id}"`,
-		`msg=gave-up name=gateway/alone call=1 attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
-	} {
-		if !strings.Contains(r.told(), want) {
-			t.Errorf("the log lacks %s\n%s", want, r.told())
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Generic, u.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL),
+			spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), patient),
+		})
+		r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush")
+		r.get("/p/alone/v1/sk-alone-secret-1/x")
+		r.settled("alone")
+		at := strings.TrimPrefix(u.URL, "http://")
+		for _, want := range []string{
+			`msg=attempt-failed name=gateway/main call=1 attempt=1 note="GET ` + at + `/v1/files/{id}"`,
+			`msg=waiting name=gateway/main call=1 attempt=1 delay=5ms by=policy note="GET ` + at + `/v1/files/{id}"`,
+			`msg=failed-over name=gateway/main note="main → spare: 503" request="GET /v1/files/{id}"`,
+			`msg=gave-up name=gateway/alone call=1 attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
+		} {
+			if !strings.Contains(r.told(), want) {
+				t.Errorf("the log lacks %s\n%s", want, r.told())
+			}
 		}
-	}
-	if strings.Contains(r.told(), "hush") {
-		t.Error("the query is told")
-	}
+		if strings.Contains(r.told(), "hush") {
+			t.Error("the query is told")
+		}
+	})
 }
 
 // Who asks is told what to do about a request that is not sent again.
 func TestNotRetriedSaysWhatHelps(t *testing.T) {
-	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
-	got := r.ask(http.MethodPost, "/p/it/x", "{}")
-	if code := got.errorCode(t); code != codeNotSent || !strings.Contains(got.body, "is not idempotent (give it an Idempotency-Key, or set retry-posts or repeatable)") ||
-		strings.Contains(got.body, "permanent") || strings.Contains(got.body, "WithIdempotent") {
-		t.Errorf("%s: %s", code, got.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+		got := r.ask(http.MethodPost, "/p/it/x", "{}")
+		if code := got.errorCode(t); code != codeNotSent || !strings.Contains(got.body, "is not idempotent (give it an Idempotency-Key, or set retry-posts or repeatable)") ||
+			strings.Contains(got.body, "permanent") || strings.Contains(got.body, "WithIdempotent") {
+			t.Errorf("%s: %s", code, got.body)
+		}
+	})
 }
 
 // A failover belongs to the provider that was asked for, whichever was left.
 func TestWhoseFailoverItIs(t *testing.T) {
-	a, b, c := newUpstream(t, fails(503)), newUpstream(t, fails(503)), newUpstream(t, says("the last"))
-	r := newRig(t, []Spec{
-		spec(t, "a", Generic, a.URL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
-		spec(t, "b", Generic, b.URL, patient), spec(t, "c", Generic, c.URL),
-		spec(t, "d", Generic, nobody, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
+	synctest.Test(t, func(t *testing.T) {
+		a, b, c := newUpstream(t, fails(503)), newUpstream(t, fails(503)), newUpstream(t, says("the last"))
+		r := newRig(t, []Spec{
+			spec(t, "a", Generic, a.URL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
+			spec(t, "b", Generic, b.URL, patient), spec(t, "c", Generic, c.URL),
+			spec(t, "d", Generic, nobody, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
+		})
+		for _, name := range []string{"a", "d"} {
+			if got := r.get("/p/" + name + "/x"); got.body != "the last" {
+				t.Fatalf("%s: %d %q", name, got.code, got.body)
+			}
+		}
+		for name, want := range map[string]Totals{
+			"a": {Requests: 1, Attempts: 2, Sent: 5, Failovers: 2},
+			"b": {Attempts: 4}, "c": {Attempts: 2},
+			"d": {Requests: 1, Attempts: 2, Sent: 5, Failovers: 2},
+		} {
+			st := r.settled(name)
+			n := st.Totals
+			if (Totals{Requests: n.Requests, Attempts: n.Attempts, Sent: n.Sent, Failovers: n.Failovers}) != want || len(st.Failovers) != int(want.Failovers) {
+				t.Errorf("%s: %+v, %v, want %+v", name, n, st.Failovers, want)
+			}
+		}
+		all := samples(t, r.Gateway)
+		for pair, n := range map[string]float64{
+			`from="a",to="b"`: 1, `from="a",to="c"`: 0, `from="b",to="c"`: 2, `from="d",to="b"`: 1,
+		} {
+			if got, ok := all["failovers_total{"+pair+"}"]; !ok || got != n {
+				t.Errorf("failovers_total{%s} is %v (there: %v), want %v", pair, got, ok, n)
+			}
+		}
 	})
-	for _, name := range []string{"a", "d"} {
-		if got := r.get("/p/" + name + "/x"); got.body != "the last" {
-			t.Fatalf("%s: %d %q", name, got.code, got.body)
-		}
-	}
-	for name, want := range map[string]Totals{
-		"a": {Requests: 1, Attempts: 2, Sent: 5, Failovers: 2},
-		"b": {Attempts: 4}, "c": {Attempts: 2},
-		"d": {Requests: 1, Attempts: 2, Sent: 5, Failovers: 2},
-	} {
-		st := r.settled(name)
-		n := st.Totals
-		if (Totals{Requests: n.Requests, Attempts: n.Attempts, Sent: n.Sent, Failovers: n.Failovers}) != want || len(st.Failovers) != int(want.Failovers) {
-			t.Errorf("%s: %+v, %v, want %+v", name, n, st.Failovers, want)
-		}
-	}
-	all := samples(t, r.Gateway)
-	for pair, n := range map[string]float64{
-		`from="a",to="b"`: 1, `from="a",to="c"`: 0, `from="b",to="c"`: 2, `from="d",to="b"`: 1,
-	} {
-		if got, ok := all["failovers_total{"+pair+"}"]; !ok || got != n {
-			t.Errorf("failovers_total{%s} is %v (there: %v), want %v", pair, got, ok, n)
-		}
-	}
 }

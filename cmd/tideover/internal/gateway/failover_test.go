@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -40,8 +41,6 @@ const (
 // A caller sees only the answer of the provider that did the job, whatever the one
 // it asked for did before.
 func TestFailover(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
 	for _, tt := range []struct {
 		name   string
 		method string // GET unless said
@@ -69,10 +68,7 @@ func TestFailover(t *testing.T) {
 		{name: "its key is not paid", method: http.MethodPost, asked: 1, why: "402", handle: fails(402)},
 		{name: "its key may not", method: http.MethodPost, asked: 1, why: "403", handle: fails(403)},
 		{name: "it hangs before the headers", asked: 1, why: "timeout", handle: func(_ int, _ http.ResponseWriter, r *http.Request) {
-			select {
-			case <-r.Context().Done():
-			case <-release:
-			}
+			<-r.Context().Done()
 		}},
 		{name: "it cuts a stream before any content", method: http.MethodPost, asked: 2, why: "connection lost", handle: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"+fmt.Sprintf("%x\r\n%s\r\n", len(evStart), evStart))
@@ -83,42 +79,44 @@ func TestFailover(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			primary, address := new(upstream), nobody
-			if !tt.down {
-				primary = newUpstream(t, tt.handle)
-				address = primary.URL
-			}
-			spare := newUpstream(t, says("the spare"))
-			r := newRig(t, []Spec{
-				spec(t, "main", Anthropic, address, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=150ms", 1))),
-				spec(t, "spare", Anthropic, spare.URL),
+			synctest.Test(t, func(t *testing.T) {
+				primary, address := new(upstream), nobody
+				if !tt.down {
+					primary = newUpstream(t, tt.handle)
+					address = primary.URL
+				}
+				spare := newUpstream(t, says("the spare"))
+				r := newRig(t, []Spec{
+					spec(t, "main", Anthropic, address, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=150ms", 1))),
+					spec(t, "spare", Anthropic, spare.URL),
+				})
+				method, body := tt.method, ""
+				if method == "" {
+					method = http.MethodGet
+				} else {
+					body = chat
+				}
+				got := r.ask(method, "/p/main/v1/messages", body)
+				if got.err != nil || got.code != 200 || got.body != "the spare" {
+					t.Fatalf("got %d %q, %v, want the answer of the spare", got.code, got.body, got.err)
+				}
+				if got.header.Get(shouldRetry) != "" {
+					t.Errorf("%s: %s on a success", shouldRetry, got.header.Get(shouldRetry))
+				}
+				if n := primary.count(); n != tt.asked {
+					t.Errorf("it was asked %d times, want %d", n, tt.asked)
+				}
+				if list := spare.requests(); len(list) != 1 || list[0].body != body {
+					t.Errorf("the spare saw %v, want one request with the body %q", list, body)
+				}
+				st := r.settled("main")
+				if len(st.Failovers) != 1 || st.Failovers[0].To != "spare" || st.Failovers[0].Why != tt.why {
+					t.Errorf("failovers: %+v, want one to spare because of %q", st.Failovers, tt.why)
+				}
+				if n := st.Totals; n.Requests != 1 || n.Succeeded != 1 || n.Failovers != 1 || n.Failed != 0 {
+					t.Errorf("totals: %+v", n)
+				}
 			})
-			method, body := tt.method, ""
-			if method == "" {
-				method = http.MethodGet
-			} else {
-				body = chat
-			}
-			got := r.ask(method, "/p/main/v1/messages", body)
-			if got.err != nil || got.code != 200 || got.body != "the spare" {
-				t.Fatalf("got %d %q, %v, want the answer of the spare", got.code, got.body, got.err)
-			}
-			if got.header.Get(shouldRetry) != "" {
-				t.Errorf("%s: %s on a success", shouldRetry, got.header.Get(shouldRetry))
-			}
-			if n := primary.count(); n != tt.asked {
-				t.Errorf("it was asked %d times, want %d", n, tt.asked)
-			}
-			if list := spare.requests(); len(list) != 1 || list[0].body != body {
-				t.Errorf("the spare saw %v, want one request with the body %q", list, body)
-			}
-			st := r.settled("main")
-			if len(st.Failovers) != 1 || st.Failovers[0].To != "spare" || st.Failovers[0].Why != tt.why {
-				t.Errorf("failovers: %+v, want one to spare because of %q", st.Failovers, tt.why)
-			}
-			if n := st.Totals; n.Requests != 1 || n.Succeeded != 1 || n.Failovers != 1 || n.Failed != 0 {
-				t.Errorf("totals: %+v", n)
-			}
 		})
 	}
 }
@@ -126,39 +124,39 @@ func TestFailover(t *testing.T) {
 // A provider that dies under load takes nobody with it: that another one takes over
 // costs nothing of the budget for retries, which so many would empty.
 func TestAWaveFailsOver(t *testing.T) {
-	all := make(chan struct{})
-	var there atomic.Int32
-	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		if there.Add(1) == 100 {
-			close(all)
-		}
-		<-all // so that nobody knows before all are on their way
-		fails(503)(n, w, r)
-	})
-	spare := newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=10s", 1))),
-		spec(t, "spare", Anthropic, spare.URL),
-	})
-	var callers sync.WaitGroup
-	for range 100 {
-		callers.Go(func() {
-			if got := r.ask(http.MethodPost, "/p/main/v1/messages", chat); got.body != "the spare" {
-				t.Errorf("got %d %q, %v", got.code, got.body, got.err)
+	synctest.Test(t, func(t *testing.T) {
+		all := make(chan struct{})
+		var there atomic.Int32
+		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			if there.Add(1) == 60 {
+				close(all)
 			}
+			<-all // so that nobody knows before all are on their way
+			fails(503)(n, w, r)
 		})
-	}
-	callers.Wait()
-	if n := r.settled("main").Totals; n.Succeeded != 100 || n.Failovers != 100 {
-		t.Errorf("totals: %+v", n)
-	}
+		spare := newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=10s", 1))),
+			spec(t, "spare", Anthropic, spare.URL),
+		})
+		var callers sync.WaitGroup
+		for range 60 {
+			callers.Go(func() {
+				if got := r.ask(http.MethodPost, "/p/main/v1/messages", chat); got.body != "the spare" {
+					t.Errorf("got %d %q, %v", got.code, got.body, got.err)
+				}
+			})
+		}
+		callers.Wait()
+		if n := r.settled("main").Totals; n.Succeeded != 60 || n.Failovers != 60 {
+			t.Errorf("totals: %+v", n)
+		}
+	})
 }
 
 // After the first content nothing is tried again, and the caller sees that the
 // answer is not whole.
 func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
 	for _, tt := range []struct {
 		name   string
 		begins string // what the caller has seen by then; what has a length is not flushed piece by piece
@@ -169,10 +167,7 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 		}},
 		{"a stream falls silent", "hello", func(_ int, w http.ResponseWriter, r *http.Request) {
 			sse(w, evContent)
-			select {
-			case <-r.Context().Done():
-			case <-release:
-			}
+			<-r.Context().Done()
 		}},
 		{"a body is cut", "", func(_ int, w http.ResponseWriter, _ *http.Request) {
 			hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello")
@@ -180,54 +175,58 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u := newUpstream(t, tt.handle)
-			spare := newUpstream(t, says("the spare"))
-			r := newRig(t, []Spec{
-				spec(t, "main", Anthropic, u.URL, fallback("spare"), func(s *Spec) { s.Idle = 100 * time.Millisecond }),
-				spec(t, "spare", Anthropic, spare.URL),
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, tt.handle)
+				spare := newUpstream(t, says("the spare"))
+				r := newRig(t, []Spec{
+					spec(t, "main", Anthropic, u.URL, fallback("spare"), func(s *Spec) { s.Idle = 100 * time.Millisecond }),
+					spec(t, "spare", Anthropic, spare.URL),
+				})
+				got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
+				if got.err == nil || !strings.Contains(got.body, tt.begins) {
+					t.Errorf("got %q, %v, want the beginning and an error", got.body, got.err)
+				}
+				if u.count() != 1 || spare.count() != 0 {
+					t.Errorf("asked %d and %d times, want 1 and 0", u.count(), spare.count())
+				}
+				eventually(t, "cut short is counted", func() bool { return r.status("main").Totals.CutShort == 1 })
+				if n := r.status("main").Totals; n.Succeeded != 0 || n.Failed != 0 {
+					t.Errorf("totals: %+v", n)
+				}
 			})
-			got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
-			if got.err == nil || !strings.Contains(got.body, tt.begins) {
-				t.Errorf("got %q, %v, want the beginning and an error", got.body, got.err)
-			}
-			if u.count() != 1 || spare.count() != 0 {
-				t.Errorf("asked %d and %d times, want 1 and 0", u.count(), spare.count())
-			}
-			eventually(t, "cut short is counted", func() bool { return r.status("main").Totals.CutShort == 1 })
-			if n := r.status("main").Totals; n.Succeeded != 0 || n.Failed != 0 {
-				t.Errorf("totals: %+v", n)
-			}
 		})
 	}
 }
 
 func TestF15EveryEventIsFlushed(t *testing.T) {
-	next := make(chan struct{})
-	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		sse(w, evStart, evContent)
-		<-next
-		sse(w, evContent)
-	})
-	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL)})
-	resp, err := r.Client().Post(r.URL+"/p/main/v1/messages", "application/json", strings.NewReader(chat))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	hello := func() bool {
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), "hello") {
-				return true
-			}
+	synctest.Test(t, func(t *testing.T) {
+		next := make(chan struct{})
+		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, evStart, evContent)
+			<-next
+			sse(w, evContent)
+		})
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL)})
+		resp, err := r.Client().Post(r.URL+"/p/main/v1/messages", "application/json", strings.NewReader(chat))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return false
-	}
-	if !hello() {
-		t.Fatal("the first event does not come before the second is sent")
-	}
-	close(next)
-	if !hello() {
-		t.Error("the second event does not come")
-	}
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(resp.Body)
+		hello := func() bool {
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), "hello") {
+					return true
+				}
+			}
+			return false
+		}
+		if !hello() {
+			t.Fatal("the first event does not come before the second is sent")
+		}
+		close(next)
+		if !hello() {
+			t.Error("the second event does not come")
+		}
+	})
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -57,40 +58,42 @@ func TestHowLongAnOutageLasted(t *testing.T) {
 // Before the first outage nobody knows how long one lasts; after it the same number
 // stands where it is expected and where it is kept.
 func TestPredictions(t *testing.T) {
-	u := newUpstream(t, says("done"))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
-	for i := range 2 {
-		learned := i > 0
-		takeDown(r, "it")
-		st := r.status("it")
-		if st.Recovery == nil {
-			t.Fatalf("outage %d: %+v", i+1, st)
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, says("done"))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+		for i := range 2 {
+			learned := i > 0
+			takeDown(r, "it")
+			st := r.status("it")
+			if st.Recovery == nil {
+				t.Fatalf("outage %d: %+v", i+1, st)
+			}
+			rec := *st.Recovery
+			if (rec.Expected != nil) != learned || (rec.Predicted > 0) != learned || (rec.Outages > 0) != learned {
+				t.Errorf("outage %d: %+v, want a prediction: %v", i+1, rec, learned)
+			}
+			if got := r.get("/p/it/x"); got.body != "done" {
+				t.Fatalf("got %d %q", got.code, got.body)
+			}
+			eventually(t, "it is up", func() bool { return r.status("it").State == Up })
+			o := r.status("it").Outages[0]
+			if o.Predicted != rec.Predicted || o.AtLeast || o.Seconds <= 0 {
+				t.Errorf("outage %d: %+v, want what was predicted while it was down: %v", i+1, o, rec.Predicted)
+			}
 		}
-		rec := *st.Recovery
-		if (rec.Expected != nil) != learned || (rec.Predicted > 0) != learned || (rec.Outages > 0) != learned {
-			t.Errorf("outage %d: %+v, want a prediction: %v", i+1, rec, learned)
-		}
-		if got := r.get("/p/it/x"); got.body != "done" {
-			t.Fatalf("got %d %q", got.code, got.body)
-		}
-		eventually(t, "it is up", func() bool { return r.status("it").State == Up })
-		o := r.status("it").Outages[0]
-		if o.Predicted != rec.Predicted || o.AtLeast || o.Seconds <= 0 {
-			t.Errorf("outage %d: %+v, want what was predicted while it was down: %v", i+1, o, rec.Predicted)
-		}
-	}
+	})
 }
 
 // A caller who can't wait is told when the next look is, not what we guess.
 func TestRetryAfterIsNoGuess(t *testing.T) {
-	u := newSick(t, 503)
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
-	takeDown(r, "it")
-	at := *r.status("it").Recovery.Next
-	most := seconds(time.Until(at))
-	got := r.get("/p/it/x", "X-Request-Timeout-Ms", "100")
-	least := seconds(time.Until(at))
-	if after := got.header.Get("Retry-After"); got.errorCode(t) != codeDown || after != fmt.Sprint(most) && after != fmt.Sprint(least) {
-		t.Errorf("Retry-After %q, want that of the next look, %d or %d", after, least, most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newSick(t, 503)
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+		takeDown(r, "it")
+		next := seconds(time.Until(*r.status("it").Recovery.Next))
+		got := r.get("/p/it/x", "X-Request-Timeout-Ms", "100")
+		if after := got.header.Get("Retry-After"); got.errorCode(t) != codeDown || after != fmt.Sprint(next) {
+			t.Errorf("Retry-After %q, want that of the next probe, %d", after, next)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -15,100 +16,106 @@ import (
 
 // With one key and nobody who takes over, there is one attempt.
 func TestInsideOneAttemptIsMade(t *testing.T) {
-	u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		switch n {
-		case 1:
-			fails(503)(n, w, r)
-		case 2:
-			fails(429, "Retry-After", "300")(n, w, r)
-		default:
-			fmt.Fprint(w, "ok")
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			switch n {
+			case 1:
+				fails(503)(n, w, r)
+			case 2:
+				fails(429, "Retry-After", "300")(n, w, r)
+			default:
+				fmt.Fprint(w, "ok")
+			}
+		})
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL+"/base")})
+		c := &http.Client{Transport: r.RoundTripper("it")}
+		for i, want := range []int{503, 429} {
+			resp, err := c.Post(u.URL+"/base/v1/x", "text/plain", strings.NewReader("body"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != want || u.count() != i+1 {
+				t.Errorf("got %d after %d requests, want %d after %d", resp.StatusCode, u.count(), want, i+1)
+			}
 		}
-	})
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL+"/base")})
-	c := &http.Client{Transport: r.RoundTripper("it")}
-	for i, want := range []int{503, 429} {
-		resp, err := c.Post(u.URL+"/base/v1/x", "text/plain", strings.NewReader("body"))
+		if s := u.requests()[0]; s.path != "/base/v1/x" || s.header.Get("X-Api-Key") != "sk-it-secret-1" || s.body != "body" {
+			t.Errorf("sent %+v", s)
+		}
+		// Its keys were told to wait, and so is whoever comes next.
+		_, err := c.Get(u.URL + "/base/v1/x")
+		o := retry.OutcomeOf(err)
+		if err == nil || o.Class != retry.ClassThrottled || o.After < 290*time.Second || u.count() != 2 {
+			t.Errorf("got %v, %+v, want to be told to come in 300s", err, o)
+		}
+		if err := r.Control("it", Reset); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(&http.Request{Method: http.MethodGet, URL: mustURL(t, "http://x")})
+		if err == nil {
+			resp.Body.Close()
+			t.Error("a URL of another host is sent")
+		}
+		req, _ := http.NewRequest(http.MethodGet, "/v1/y?z=1", nil)
+		resp, err = r.RoundTripper("it").RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body)
+		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != want || u.count() != i+1 {
-			t.Errorf("got %d after %d requests, want %d after %d", resp.StatusCode, u.count(), want, i+1)
+		if s := u.requests()[2]; string(text) != "ok" || s.path != "/base/v1/y" || s.query != "z=1" {
+			t.Errorf("got %q from %s?%s", text, s.path, s.query)
 		}
-	}
-	if s := u.requests()[0]; s.path != "/base/v1/x" || s.header.Get("X-Api-Key") != "sk-it-secret-1" || s.body != "body" {
-		t.Errorf("sent %+v", s)
-	}
-	// Its keys were told to wait, and so is whoever comes next.
-	_, err := c.Get(u.URL + "/base/v1/x")
-	o := retry.OutcomeOf(err)
-	if err == nil || o.Class != retry.ClassThrottled || o.After < 290*time.Second || u.count() != 2 {
-		t.Errorf("got %v, %+v, want to be told to come in 300s", err, o)
-	}
-	if err := r.Control("it", Reset); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := c.Do(&http.Request{Method: http.MethodGet, URL: mustURL(t, "http://x")})
-	if err == nil {
-		resp.Body.Close()
-		t.Error("a URL of another host is sent")
-	}
-	req, _ := http.NewRequest(http.MethodGet, "/v1/y?z=1", nil)
-	resp, err = r.RoundTripper("it").RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if s := u.requests()[2]; string(text) != "ok" || s.path != "/base/v1/y" || s.query != "z=1" {
-		t.Errorf("got %q from %s?%s", text, s.path, s.query)
-	}
-	st := r.settled("it")
-	if st.Totals.Requests != 4 || st.Totals.Retries != 0 || st.Totals.Succeeded != 1 || st.Totals.Failed != 3 || st.InFlight != 0 {
-		t.Errorf("totals: %+v", st.Totals)
-	}
+		st := r.settled("it")
+		if st.Totals.Requests != 4 || st.Totals.Retries != 0 || st.Totals.Succeeded != 1 || st.Totals.Failed != 3 || st.InFlight != 0 {
+			t.Errorf("totals: %+v", st.Totals)
+		}
+	})
 }
 
 func TestInsideErrorsAreThoseOfTheAttempt(t *testing.T) {
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, nobody)})
-	req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader("body"))
-	_, err := r.RoundTripper("it").RoundTrip(req)
-	if o := retry.OutcomeOf(err); err == nil || o.Class != retry.ClassTransient || o.Final {
-		t.Errorf("got %v, %+v, want a failure that may pass", err, o)
-	}
-	if _, ok := errors.AsType[*retry.Error](err); ok {
-		t.Errorf("%v: the one attempt is all there was", err)
-	}
-	_, err = r.RoundTripper("that").RoundTrip(req)
-	if o := retry.OutcomeOf(err); !errors.Is(err, ErrUnknownProvider) || o.Class != retry.ClassPermanent {
-		t.Errorf("got %v, %+v", err, o)
-	}
-	for _, address := range []string{"/a/../b", "ftp://x/y"} {
-		req, _ := http.NewRequest(http.MethodGet, address, nil)
-		if _, err := r.RoundTripper("it").RoundTrip(req); retry.OutcomeOf(err).Class != retry.ClassPermanent {
-			t.Errorf("%s: %v, want a failure that stays", address, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, nobody)})
+		req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader("body"))
+		_, err := r.RoundTripper("it").RoundTrip(req)
+		if o := retry.OutcomeOf(err); err == nil || o.Class != retry.ClassTransient || o.Final {
+			t.Errorf("got %v, %+v, want a failure that may pass", err, o)
 		}
-	}
+		if _, ok := errors.AsType[*retry.Error](err); ok {
+			t.Errorf("%v: the one attempt is all there was", err)
+		}
+		_, err = r.RoundTripper("that").RoundTrip(req)
+		if o := retry.OutcomeOf(err); !errors.Is(err, ErrUnknownProvider) || o.Class != retry.ClassPermanent {
+			t.Errorf("got %v, %+v", err, o)
+		}
+		for _, address := range []string{"/a/../b", "ftp://x/y"} {
+			req, _ := http.NewRequest(http.MethodGet, address, nil)
+			if _, err := r.RoundTripper("it").RoundTrip(req); retry.OutcomeOf(err).Class != retry.ClassPermanent {
+				t.Errorf("%s: %v, want a failure that stays", address, err)
+			}
+		}
+	})
 }
 
 // A failover needs no second attempt when it is known that the first would fail.
 func TestInsideFallbacksTakeOver(t *testing.T) {
-	u, spare := newUpstream(t, says("main")), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
-	if err := r.Control("main", Open); err != nil {
-		t.Fatal(err)
-	}
-	req, _ := http.NewRequest(http.MethodGet, "/x", nil)
-	resp, err := r.RoundTripper("main").RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if text, _ := io.ReadAll(resp.Body); string(text) != "the spare" {
-		t.Errorf("got %q", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, says("main")), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
+		if err := r.Control("main", Open); err != nil {
+			t.Fatal(err)
+		}
+		req, _ := http.NewRequest(http.MethodGet, "/x", nil)
+		resp, err := r.RoundTripper("main").RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, _ := io.ReadAll(resp.Body); string(text) != "the spare" {
+			t.Errorf("got %q", text)
+		}
+	})
 }
 
 // step makes the attempt of a step: a POST that may be sent twice. It returns the
@@ -156,44 +163,46 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u, address := new(upstream), nobody
-			if tt.main != nil {
-				u = newUpstream(t, tt.main)
-				address = u.URL
-			}
-			spare := newUpstream(t, says("the spare"))
-			policy := slowly
-			if tt.name == "it hangs" {
-				policy = strings.Replace(slowly, "20s", "500ms", 1)
-			}
-			for range 4 { // a key is chosen by chance
-				before := u.count()
-				r := newRig(t, []Spec{
-					spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, policy)),
-					spec(t, "spare", Anthropic, spare.URL),
-				})
-				got, err := step(t, r, "main")
-				if err != nil || got.body != tt.want {
-					t.Fatalf("got %d %q, %v, want %q", got.code, got.body, err, tt.want)
+			synctest.Test(t, func(t *testing.T) {
+				u, address := new(upstream), nobody
+				if tt.main != nil {
+					u = newUpstream(t, tt.main)
+					address = u.URL
 				}
-				from := "main"
-				if tt.want == "the spare" {
-					from = "spare"
+				spare := newUpstream(t, says("the spare"))
+				policy := slowly
+				if tt.name == "it hangs" {
+					policy = strings.Replace(slowly, "20s", "500ms", 1)
 				}
-				if h := got.header.Get("X-Tideover-Provider"); h != from {
-					t.Errorf("the answer is said to be from %q, want %q", h, from)
+				for range 4 { // a key is chosen by chance
+					before := u.count()
+					r := newRig(t, []Spec{
+						spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, policy)),
+						spec(t, "spare", Anthropic, spare.URL),
+					})
+					got, err := step(t, r, "main")
+					if err != nil || got.body != tt.want {
+						t.Fatalf("got %d %q, %v, want %q", got.code, got.body, err, tt.want)
+					}
+					from := "main"
+					if tt.want == "the spare" {
+						from = "spare"
+					}
+					if h := got.header.Get("X-Tideover-Provider"); h != from {
+						t.Errorf("the answer is said to be from %q, want %q", h, from)
+					}
+					if n := u.count() - before; n > tt.sent {
+						t.Errorf("main was asked %d times, want at most %d", n, tt.sent)
+					}
+					st := r.settled("main")
+					if st.Totals.Succeeded != 1 || st.InFlight != 0 || r.traffic.count() != 0 {
+						t.Errorf("totals: %+v", st.Totals)
+					}
+					if n := r.kinds(retry.Waiting); n != 0 {
+						t.Errorf("%d waits are told, and there were none", n)
+					}
 				}
-				if n := u.count() - before; n > tt.sent {
-					t.Errorf("main was asked %d times, want at most %d", n, tt.sent)
-				}
-				st := r.settled("main")
-				if st.Totals.Succeeded != 1 || st.InFlight != 0 || r.traffic.count() != 0 {
-					t.Errorf("totals: %+v", st.Totals)
-				}
-				if n := r.kinds(retry.Waiting); n != 0 {
-					t.Errorf("%d waits are told, and there were none", n)
-				}
-			}
+			})
 		})
 	}
 }
@@ -242,36 +251,38 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for range 4 { // a key is chosen by chance
-				u := newUpstream(t, tt.main)
-				specs := []Spec{spec(t, "main", Anthropic, u.URL, keys("one", "two"), withPolicy(t, slowly))}
-				most := 2
-				spare := new(upstream)
-				if tt.spare != nil {
-					spare = newUpstream(t, tt.spare)
-					specs[0].Fallback = []string{"spare"}
-					specs = append(specs, spec(t, "spare", Anthropic, spare.URL))
-					most++
+			synctest.Test(t, func(t *testing.T) {
+				for range 4 { // a key is chosen by chance
+					u := newUpstream(t, tt.main)
+					specs := []Spec{spec(t, "main", Anthropic, u.URL, keys("one", "two"), withPolicy(t, slowly))}
+					most := 2
+					spare := new(upstream)
+					if tt.spare != nil {
+						spare = newUpstream(t, tt.spare)
+						specs[0].Fallback = []string{"spare"}
+						specs = append(specs, spec(t, "spare", Anthropic, spare.URL))
+						most++
+					}
+					r := newRig(t, specs)
+					got, err := step(t, r, "main")
+					if err == nil {
+						t.Fatalf("got %d %q, want a failure", got.code, got.body)
+					}
+					o := retry.OutcomeOf(err)
+					if got.code != tt.code || o.Class != tt.class || o.Final {
+						t.Errorf("got %d, %+v, want %d, %v: %v", got.code, o, tt.code, tt.class, err)
+					}
+					if o.After > tt.after || o.After < tt.after-2*time.Second {
+						t.Errorf("told to come in %v, want %v", o.After, tt.after)
+					}
+					if n := u.count() + spare.count(); n > most {
+						t.Errorf("%d attempts, want no more than there are keys", n)
+					}
+					if r.traffic.count() != 0 {
+						t.Error("the request is still under way")
+					}
 				}
-				r := newRig(t, specs)
-				got, err := step(t, r, "main")
-				if err == nil {
-					t.Fatalf("got %d %q, want a failure", got.code, got.body)
-				}
-				o := retry.OutcomeOf(err)
-				if got.code != tt.code || o.Class != tt.class || o.Final {
-					t.Errorf("got %d, %+v, want %d, %v: %v", got.code, o, tt.code, tt.class, err)
-				}
-				if o.After > tt.after || o.After < tt.after-2*time.Second {
-					t.Errorf("told to come in %v, want %v", o.After, tt.after)
-				}
-				if n := u.count() + spare.count(); n > most {
-					t.Errorf("%d attempts, want no more than there are keys", n)
-				}
-				if r.traffic.count() != 0 {
-					t.Error("the request is still under way")
-				}
-			}
+			})
 		})
 	}
 }
@@ -280,37 +291,43 @@ func breaksOffAlways(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, 
 
 // One who is refused while a fallback is down may come again.
 func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
-	u, spare := newUpstream(t, fails(401)), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Anthropic, u.URL, fallback("spare")),
-		spec(t, "spare", Anthropic, spare.URL, func(s *Spec) { s.OpenFor = 30 * time.Second }),
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, fails(401)), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Anthropic, u.URL, fallback("spare")),
+			spec(t, "spare", Anthropic, spare.URL, func(s *Spec) { s.OpenFor = 30 * time.Second }),
+		})
+		takeDown(r, "spare")
+		got, err := step(t, r, "main")
+		if o := retry.OutcomeOf(err); got.code != 401 || o.Class != retry.ClassTransient || o.After < 20*time.Second {
+			t.Errorf("got %d, %v, %+v, want to come again when somebody looks", got.code, err, o)
+		}
 	})
-	takeDown(r, "spare")
-	got, err := step(t, r, "main")
-	if o := retry.OutcomeOf(err); got.code != 401 || o.Class != retry.ClassTransient || o.After < 20*time.Second {
-		t.Errorf("got %d, %v, %+v, want to come again when somebody looks", got.code, err, o)
-	}
 }
 
 // What may be sent once only is sent once only.
 func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
-	u, spare := newUpstream(t, breaksOffAlways), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
-	req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader(chat))
-	_, err := r.RoundTripper("main").RoundTrip(req)
-	if o := retry.OutcomeOf(err); !errors.Is(err, retryhttp.ErrNotIdempotent) || !o.Final || spare.count() != 0 {
-		t.Errorf("got %v, %+v after %d requests to the fallback", err, o, spare.count())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, breaksOffAlways), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
+		req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader(chat))
+		_, err := r.RoundTripper("main").RoundTrip(req)
+		if o := retry.OutcomeOf(err); !errors.Is(err, retryhttp.ErrNotIdempotent) || !o.Final || spare.count() != 0 {
+			t.Errorf("got %v, %+v after %d requests to the fallback", err, o, spare.count())
+		}
+	})
 }
 
 // An error names all that was tried.
 func TestInsideErrorsNameBoth(t *testing.T) {
-	r := newRig(t, []Spec{spec(t, "main", Anthropic, nobody, fallback("spare")), spec(t, "spare", Anthropic, nobody)})
-	_, err := step(t, r, "main")
-	if err == nil || !strings.Contains(err.Error(), "provider main: dial") || !strings.Contains(err.Error(), "; fallback spare: dial") {
-		t.Errorf("got %v", err)
-	}
-	if gave := giveUps(r, "main"); gave["attempts"] != 1 {
-		t.Errorf("given up: %v", gave)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, nobody, fallback("spare")), spec(t, "spare", Anthropic, nobody)})
+		_, err := step(t, r, "main")
+		if err == nil || !strings.Contains(err.Error(), "provider main: dial") || !strings.Contains(err.Error(), "; fallback spare: dial") {
+			t.Errorf("got %v", err)
+		}
+		if gave := giveUps(r, "main"); gave["attempts"] != 1 {
+			t.Errorf("given up: %v", gave)
+		}
+	})
 }

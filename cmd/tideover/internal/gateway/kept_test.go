@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -36,28 +37,30 @@ func TestTheMostTellingAnswer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u, address := newUpstream(t, tt.main), nobody
-			if tt.spare != nil {
-				address = newUpstream(t, tt.spare).URL
-			}
-			r := newRig(t, []Spec{
-				spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=2")),
-				spec(t, "spare", Anthropic, address),
+			synctest.Test(t, func(t *testing.T) {
+				u, address := newUpstream(t, tt.main), nobody
+				if tt.spare != nil {
+					address = newUpstream(t, tt.spare).URL
+				}
+				r := newRig(t, []Spec{
+					spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=2")),
+					spec(t, "spare", Anthropic, address),
+				})
+				got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
+				if got.err != nil || got.code != tt.code || !strings.HasPrefix(got.body, tt.begins) || got.header.Get(headerProvider) != tt.from {
+					t.Errorf("got %d %.80q from %q, %v, want %d %q from %s", got.code, got.body, got.header.Get(headerProvider), got.err, tt.code, tt.begins, tt.from)
+				}
+				if strings.HasPrefix(tt.begins, "you") && (got.body != tt.begins+long || got.header.Get("X-Own") != "yes") {
+					t.Errorf("the answer is not whole: %d bytes, %v", len(got.body), got.header)
+				}
+				if (got.header.Get(shouldRetry) == "false") != (tt.why != "") {
+					t.Errorf("%s: %q", shouldRetry, got.header.Get(shouldRetry))
+				}
+				r.settled("main")
+				if gave := giveUps(r, "main"); tt.why != "" && gave[tt.why] != 1 || tt.why == "" && len(gave) != 0 {
+					t.Errorf("given up: %v, want %q", gave, tt.why)
+				}
 			})
-			got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
-			if got.err != nil || got.code != tt.code || !strings.HasPrefix(got.body, tt.begins) || got.header.Get(headerProvider) != tt.from {
-				t.Errorf("got %d %.80q from %q, %v, want %d %q from %s", got.code, got.body, got.header.Get(headerProvider), got.err, tt.code, tt.begins, tt.from)
-			}
-			if strings.HasPrefix(tt.begins, "you") && (got.body != tt.begins+long || got.header.Get("X-Own") != "yes") {
-				t.Errorf("the answer is not whole: %d bytes, %v", len(got.body), got.header)
-			}
-			if (got.header.Get(shouldRetry) == "false") != (tt.why != "") {
-				t.Errorf("%s: %q", shouldRetry, got.header.Get(shouldRetry))
-			}
-			r.settled("main")
-			if gave := giveUps(r, "main"); tt.why != "" && gave[tt.why] != 1 || tt.why == "" && len(gave) != 0 {
-				t.Errorf("given up: %v, want %q", gave, tt.why)
-			}
 		})
 	}
 }
@@ -68,99 +71,103 @@ func TestTheAnswerOfTheAskedIsBetterThanOurs(t *testing.T) {
 	for _, code := range []int{401, 403, 429} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
-			hold := make(chan struct{})
-			u := newUpstream(t, fails(code, "X-Own", "yes", "Retry-After", "300"))
-			spare := newUpstream(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
-			r := newRig(t, []Spec{
-				spec(t, "main", Anthropic, u.URL, fallback("spare")),
-				spec(t, "spare", Anthropic, spare.URL, withPolicy(t, "fixed(1ms)"), func(s *Spec) { s.Concurrent, s.Queue = 1, 1 }),
+			synctest.Test(t, func(t *testing.T) {
+				hold := make(chan struct{})
+				u := newUpstream(t, fails(code, "X-Own", "yes", "Retry-After", "300"))
+				spare := newUpstream(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
+				r := newRig(t, []Spec{
+					spec(t, "main", Anthropic, u.URL, fallback("spare")),
+					spec(t, "spare", Anthropic, spare.URL, withPolicy(t, "fixed(1ms)"), func(s *Spec) { s.Concurrent, s.Queue = 1, 1 }),
+				})
+				var others sync.WaitGroup
+				others.Go(func() { r.get("/p/spare/x") })
+				eventually(t, "the only place is taken", func() bool { return spare.count() == 1 })
+				others.Go(func() { r.get("/p/spare/x") })
+				eventually(t, "the queue is full", func() bool { return r.status("spare").Waiting == 1 })
+				got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
+				if got.code != code || got.header.Get("X-Own") != "yes" || got.body != fmt.Sprintf(`{"error":{"message":"it is %d"}}`, code) {
+					t.Errorf("got %d %q, %v, want the %d", got.code, got.body, got.header, code)
+				}
+				if got.header.Get(shouldRetry) != "false" || got.header.Get(headerProvider) != "main" {
+					t.Errorf("headers: %v", got.header)
+				}
+				close(hold)
+				others.Wait()
+				r.settled("main")
+				if gave := giveUps(r, "main"); gave[codeQueue] != 1 {
+					t.Errorf("given up: %v, want one for the queue", gave)
+				}
 			})
-			var others sync.WaitGroup
-			others.Go(func() { r.get("/p/spare/x") })
-			eventually(t, "the only place is taken", func() bool { return spare.count() == 1 })
-			others.Go(func() { r.get("/p/spare/x") })
-			eventually(t, "the queue is full", func() bool { return r.status("spare").Waiting == 1 })
-			got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)
-			if got.code != code || got.header.Get("X-Own") != "yes" || got.body != fmt.Sprintf(`{"error":{"message":"it is %d"}}`, code) {
-				t.Errorf("got %d %q, %v, want the %d", got.code, got.body, got.header, code)
-			}
-			if got.header.Get(shouldRetry) != "false" || got.header.Get(headerProvider) != "main" {
-				t.Errorf("headers: %v", got.header)
-			}
-			close(hold)
-			others.Wait()
-			r.settled("main")
-			if gave := giveUps(r, "main"); gave[codeQueue] != 1 {
-				t.Errorf("given up: %v, want one for the queue", gave)
-			}
 		})
 	}
 }
 
 // Our own answers name everybody who was asked, and the provider that was asked for.
 func TestOurAnswersNameBoth(t *testing.T) {
-	spare := newUpstream(t, fails(429, "Retry-After", "300"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Anthropic, nobody, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=1"), patient),
-		spec(t, "spare", Anthropic, spare.URL),
-		spec(t, "gone", Anthropic, nobody, fallback("lost"), withPolicy(t, "fixed(1ms) attempts=4")),
-		spec(t, "lost", Anthropic, nobody),
-		spec(t, "down", Anthropic, nobody, fallback("spare"), func(s *Spec) { s.OpenFor = time.Hour }),
-	})
-	r.get("/p/spare/x")
-	takeDown(r, "down")
-	for _, tt := range []struct {
-		path, code string
-		want       []string
-	}{
-		{"/p/gone/x", codeUnreachable, []string{"provider gone: dial tcp", "; fallback lost: dial tcp"}},
-		{"/p/down/x", codeCooling, []string{"provider down: down, and the next look is in", "; fallback spare: its keys were told to wait (429), the first for"}},
-	} {
-		got := r.get(tt.path)
-		if code := got.errorCode(t); code != tt.code {
-			t.Errorf("%s: %d %q, want %s", tt.path, got.code, got.body, tt.code)
-		}
-		for _, want := range append(tt.want, `"provider":"`+strings.Split(tt.path, "/")[2]+`"`) {
-			if !strings.Contains(got.body, want) {
-				t.Errorf("%s: %q is not in %s", tt.path, want, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		spare := newUpstream(t, fails(429, "Retry-After", "300"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Anthropic, nobody, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=1"), patient),
+			spec(t, "spare", Anthropic, spare.URL),
+			spec(t, "gone", Anthropic, nobody, fallback("lost"), withPolicy(t, "fixed(1ms) attempts=4")),
+			spec(t, "lost", Anthropic, nobody),
+			spec(t, "down", Anthropic, nobody, fallback("spare"), func(s *Spec) { s.OpenFor = time.Hour }),
+		})
+		r.get("/p/spare/x")
+		takeDown(r, "down")
+		for _, tt := range []struct {
+			path, code string
+			want       []string
+		}{
+			{"/p/gone/x", codeUnreachable, []string{"provider gone: dial tcp", "; fallback lost: dial tcp"}},
+			{"/p/down/x", codeCooling, []string{"provider down: down, and the next look is in", "; fallback spare: its keys were told to wait (429), the first for"}},
+		} {
+			got := r.get(tt.path)
+			if code := got.errorCode(t); code != tt.code {
+				t.Errorf("%s: %d %q, want %s", tt.path, got.code, got.body, tt.code)
+			}
+			for _, want := range append(tt.want, `"provider":"`+strings.Split(tt.path, "/")[2]+`"`) {
+				if !strings.Contains(got.body, want) {
+					t.Errorf("%s: %q is not in %s", tt.path, want, got.body)
+				}
+			}
+			if got.header.Get(headerProvider) != "" {
+				t.Errorf("%s: the answer is said to be from %s", tt.path, got.header.Get(headerProvider))
 			}
 		}
-		if got.header.Get(headerProvider) != "" {
-			t.Errorf("%s: the answer is said to be from %s", tt.path, got.header.Get(headerProvider))
-		}
-	}
+	})
 }
 
 func TestEveryAnswerNamesItsProvider(t *testing.T) {
-	u, spare := newUpstream(t, shaky(2, 503)), newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
-	for _, want := range []string{"spare", "main", "main"} {
-		if got := r.ask(http.MethodPost, "/p/main/x", chat).header[headerProvider]; len(got) != 1 || got[0] != want {
-			t.Errorf("the answer is said to be from %q, want %q", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		u, spare := newUpstream(t, shaky(2, 503)), newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
+		for _, want := range []string{"spare", "main", "main"} {
+			if got := r.ask(http.MethodPost, "/p/main/x", chat).header[headerProvider]; len(got) != 1 || got[0] != want {
+				t.Errorf("the answer is said to be from %q, want %q", got, want)
+			}
 		}
-	}
+	})
 }
 
 // An answer that is kept is closed in the end, whatever becomes of the trip.
 func TestKeptAnswersAreClosed(t *testing.T) {
-	gone := make(chan struct{})
-	u := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(401)
-		_, _ = io.WriteString(w, "and then there is nothing")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done() // a body that does not end
-		close(gone)
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan struct{})
+		u := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(401)
+			_, _ = io.WriteString(w, "and then there is nothing")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done() // a body that does not end
+			close(gone)
+		})
+		spare := newUpstream(t, says("the spare"))
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
+		if got := r.ask(http.MethodPost, "/p/main/x", chat); got.body != "the spare" {
+			t.Errorf("got %d %q", got.code, got.body)
+		}
+		<-gone
 	})
-	spare := newUpstream(t, says("the spare"))
-	r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
-	if got := r.ask(http.MethodPost, "/p/main/x", chat); got.body != "the spare" {
-		t.Errorf("got %d %q", got.code, got.body)
-	}
-	select {
-	case <-gone:
-	case <-time.After(5 * time.Second):
-		t.Error("the connection of the first answer is still open")
-	}
 }
 
 func TestUndoubled(t *testing.T) {
@@ -183,8 +190,10 @@ func TestUndoubled(t *testing.T) {
 }
 
 func TestOurAnswersAreForPeopleToo(t *testing.T) {
-	r := newRig(t, []Spec{spec(t, "it", Generic, nobody)})
-	if got := r.get("/x"); !strings.Contains(got.body, "/p/<provider>/…") || strings.Contains(got.body, `\u00`) || fmt.Sprint(len(got.body)) != got.header.Get("Content-Length") {
-		t.Errorf("got %q, %v", got.body, got.header)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, []Spec{spec(t, "it", Generic, nobody)})
+		if got := r.get("/x"); !strings.Contains(got.body, "/p/<provider>/…") || strings.Contains(got.body, `\u00`) || fmt.Sprint(len(got.body)) != got.header.Get("Content-Length") {
+			t.Errorf("got %q, %v", got.body, got.header)
+		}
+	})
 }

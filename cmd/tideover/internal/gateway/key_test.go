@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,33 +36,35 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 	for _, code := range []int{401, 402, 403, 429} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
-			u := newUpstream(t, byKey(map[string]int{"one": code, "two": code}))
-			slow := "fixed(1h) attempts=4" // so that a wait would be noticed
-			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two", "three"), withPolicy(t, slow))})
-			tried := map[string]bool{}
-			for range 20 { // a key is chosen by chance
-				if got := r.ask(http.MethodPost, "/p/it/v1/messages", chat); got.body != "with three" {
-					t.Fatalf("got %d %q, want the answer to the third key", got.code, got.body)
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, byKey(map[string]int{"one": code, "two": code}))
+				slow := "fixed(1h) attempts=4" // so that a wait would be noticed
+				r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two", "three"), withPolicy(t, slow))})
+				tried := map[string]bool{}
+				for range 20 { // a key is chosen by chance
+					if got := r.ask(http.MethodPost, "/p/it/v1/messages", chat); got.body != "with three" {
+						t.Fatalf("got %d %q, want the answer to the third key", got.code, got.body)
+					}
 				}
-			}
-			for _, s := range u.requests() {
-				tried[s.header.Get("X-Api-Key")] = true
-				if s.body != chat {
-					t.Errorf("a key was tried with the body %q", s.body)
+				for _, s := range u.requests() {
+					tried[s.header.Get("X-Api-Key")] = true
+					if s.body != chat {
+						t.Errorf("a key was tried with the body %q", s.body)
+					}
 				}
-			}
-			st := r.settled("it")
-			for name, reason := range cold(st) {
-				if !strings.HasPrefix(reason, fmt.Sprint(code)) {
-					t.Errorf("%s is left alone because of %q, want %d", name, reason, code)
+				st := r.settled("it")
+				for name, reason := range cold(st) {
+					if !strings.HasPrefix(reason, fmt.Sprint(code)) {
+						t.Errorf("%s is left alone because of %q, want %d", name, reason, code)
+					}
 				}
-			}
-			if got := len(cold(st)); got != len(tried)-1 && code != 429 { // which is over in a second
-				t.Errorf("%d keys are left alone, want the %d that were refused", got, len(tried)-1)
-			}
-			if st.Breaker != "closed" {
-				t.Errorf("the breaker is %s: it is the keys that were refused", st.Breaker)
-			}
+				if got := len(cold(st)); got != len(tried)-1 {
+					t.Errorf("%d keys are left alone, want the %d that were refused", got, len(tried)-1)
+				}
+				if st.Breaker != "closed" {
+					t.Errorf("the breaker is %s: it is the keys that were refused", st.Breaker)
+				}
+			})
 		})
 	}
 }
@@ -69,45 +72,51 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 // Of two keys the one that answers sooner gets more to do, and the other is still
 // used.
 func TestI6TheBetterKeyGetsMore(t *testing.T) {
-	u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Api-Key") == "slow" {
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("slow", "fast"))})
-	var callers sync.WaitGroup
-	for range 8 {
-		callers.Go(func() {
-			for range 25 {
-				r.get("/p/it/x")
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Api-Key") == "slow" {
+				time.Sleep(20 * time.Millisecond)
+			} else {
+				time.Sleep(time.Millisecond)
 			}
 		})
-	}
-	callers.Wait()
-	by := map[string]int{}
-	for _, s := range u.requests() {
-		by[s.header.Get("X-Api-Key")]++
-	}
-	if by["fast"] < 2*by["slow"] || by["slow"] == 0 {
-		t.Errorf("sent %v, want most with the fast key", by)
-	}
-	st := r.settled("it")
-	if st.TTFB <= 0 || len(st.Keys) != 2 {
-		t.Errorf("%+v", st)
-	}
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("slow", "fast"))})
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				for range 25 {
+					r.get("/p/it/x")
+				}
+			})
+		}
+		callers.Wait()
+		by := map[string]int{}
+		for _, s := range u.requests() {
+			by[s.header.Get("X-Api-Key")]++
+		}
+		if by["fast"] < 2*by["slow"] || by["slow"] == 0 {
+			t.Errorf("sent %v, want most with the fast key", by)
+		}
+		st := r.settled("it")
+		if st.TTFB <= 0 || len(st.Keys) != 2 {
+			t.Errorf("%+v", st)
+		}
+	})
 }
 
 // One request that no key is good for must not close all keys to everybody.
 func TestARequestThatIsForbiddenWithAllKeysClosesNone(t *testing.T) {
-	u := newUpstream(t, fails(403))
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
-	got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
-	if got.code != 403 || u.count() != 2 || got.header.Get(shouldRetry) == "true" {
-		t.Errorf("got %d after %d requests, %s %q, want the 403 after both keys", got.code, u.count(), shouldRetry, got.header.Get(shouldRetry))
-	}
-	if c := cold(r.settled("it")); len(c) != 0 {
-		t.Errorf("left alone: %v, want none", c)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, fails(403))
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
+		got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
+		if got.code != 403 || u.count() != 2 || got.header.Get(shouldRetry) == "true" {
+			t.Errorf("got %d after %d requests, %s %q, want the 403 after both keys", got.code, u.count(), shouldRetry, got.header.Get(shouldRetry))
+		}
+		if c := cold(r.settled("it")); len(c) != 0 {
+			t.Errorf("left alone: %v, want none", c)
+		}
+	})
 }
 
 func TestH18AllKeysCooling(t *testing.T) {
@@ -130,95 +139,103 @@ func TestH18AllKeysCooling(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u := newUpstream(t, tt.handle)
-			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
-			got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
-			if got.code != tt.first || strings.Contains(got.body, "tideover") {
-				t.Errorf("first: %d %q, want the provider's own %d", got.code, got.body, tt.first)
-			}
-			if n := u.count(); n != 2 {
-				t.Errorf("asked %d times, want once with each key", n)
-			}
-			got = r.ask(http.MethodPost, "/p/it/v1/messages", chat)
-			if got.code != tt.then || got.errorCode(t) != codeCooling || got.header.Get("Retry-After") != tt.after {
-				t.Errorf("then: %d %q, Retry-After %q, want %d and %s", got.code, got.body, got.header.Get("Retry-After"), tt.then, tt.after)
-			}
-			if !strings.Contains(got.body, "provider it: "+tt.why) {
-				t.Errorf("then: %q, want that it names the reason", got.body)
-			}
-			if got.header.Get(shouldRetry) != "" {
-				t.Errorf("%s: %q on an answer that says when to come again", shouldRetry, got.header.Get(shouldRetry))
-			}
-			if n := u.count(); n != 2 {
-				t.Errorf("asked %d times, want no more", n)
-			}
-			st := r.settled("it")
-			if st.State != Throttled || st.Since == nil || st.Why != tt.why {
-				t.Errorf("state %s since %v, %q, want throttled, %q", st.State, st.Since, st.Why, tt.why)
-			}
-			for _, k := range []string{"key-1", "key-2"} {
-				if cold(st)[k] != tt.reasons {
-					t.Errorf("%s is left alone because of %q, want %q", k, cold(st)[k], tt.reasons)
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, tt.handle)
+				r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
+				got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
+				if got.code != tt.first || strings.Contains(got.body, "tideover") {
+					t.Errorf("first: %d %q, want the provider's own %d", got.code, got.body, tt.first)
 				}
-			}
+				if n := u.count(); n != 2 {
+					t.Errorf("asked %d times, want once with each key", n)
+				}
+				got = r.ask(http.MethodPost, "/p/it/v1/messages", chat)
+				if got.code != tt.then || got.errorCode(t) != codeCooling || got.header.Get("Retry-After") != tt.after {
+					t.Errorf("then: %d %q, Retry-After %q, want %d and %s", got.code, got.body, got.header.Get("Retry-After"), tt.then, tt.after)
+				}
+				if !strings.Contains(got.body, "provider it: "+tt.why) {
+					t.Errorf("then: %q, want that it names the reason", got.body)
+				}
+				if got.header.Get(shouldRetry) != "" {
+					t.Errorf("%s: %q on an answer that says when to come again", shouldRetry, got.header.Get(shouldRetry))
+				}
+				if n := u.count(); n != 2 {
+					t.Errorf("asked %d times, want no more", n)
+				}
+				st := r.settled("it")
+				if st.State != Throttled || st.Since == nil || st.Why != tt.why {
+					t.Errorf("state %s since %v, %q, want throttled, %q", st.State, st.Since, st.Why, tt.why)
+				}
+				for _, k := range []string{"key-1", "key-2"} {
+					if cold(st)[k] != tt.reasons {
+						t.Errorf("%s is left alone because of %q, want %q", k, cold(st)[k], tt.reasons)
+					}
+				}
+			})
 		})
 	}
 }
 
 func TestAShortCoolingIsWaitedFor(t *testing.T) {
-	u := newUpstream(t, shaky(1, 429, "Retry-After-Ms", "200"))
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
-	first := make(chan reply, 1)
-	go func() { first <- r.ask(http.MethodPost, "/p/it/a", chat) }()
-	eventually(t, "the key is left alone", func() bool { return len(cold(r.status("it"))) == 1 })
-	began := time.Now()
-	if got := r.ask(http.MethodPost, "/p/it/b", chat); got.body != "done" {
-		t.Errorf("got %d %q", got.code, got.body)
-	}
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("waited %v", d)
-	}
-	if got := <-first; got.body != "done" {
-		t.Errorf("the first: %d %q", got.code, got.body)
-	}
-	if n := u.count(); n != 3 {
-		t.Errorf("asked %d times, want 3: nothing is sent to a key that waits", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, shaky(1, 429, "Retry-After-Ms", "200"))
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
+		first := make(chan reply, 1)
+		go func() { first <- r.ask(http.MethodPost, "/p/it/a", chat) }()
+		eventually(t, "the key is left alone", func() bool { return len(cold(r.status("it"))) == 1 })
+		began := time.Now()
+		if got := r.ask(http.MethodPost, "/p/it/b", chat); got.body != "done" {
+			t.Errorf("got %d %q", got.code, got.body)
+		}
+		if d := time.Since(began); d > 250*time.Millisecond {
+			t.Errorf("waited %v", d)
+		}
+		if got := <-first; got.body != "done" {
+			t.Errorf("the first: %d %q", got.code, got.body)
+		}
+		if n := u.count(); n != 3 {
+			t.Errorf("asked %d times, want 3: nothing is sent to a key that waits", n)
+		}
+	})
 }
 
 // What is told of a key holds for all who use it.
 func TestCoolingIsShared(t *testing.T) {
-	main := newUpstream(t, fails(429, "Retry-After", "300"))
-	spare := newUpstream(t, fails(429, "Retry-After", "200"))
-	r := newRig(t, []Spec{
-		spec(t, "main", Anthropic, main.URL, fallback("spare")),
-		spec(t, "spare", Anthropic, spare.URL),
+	synctest.Test(t, func(t *testing.T) {
+		main := newUpstream(t, fails(429, "Retry-After", "300"))
+		spare := newUpstream(t, fails(429, "Retry-After", "200"))
+		r := newRig(t, []Spec{
+			spec(t, "main", Anthropic, main.URL, fallback("spare")),
+			spec(t, "spare", Anthropic, spare.URL),
+		})
+		r.ask(http.MethodPost, "/p/main/x", chat)
+		got := r.ask(http.MethodPost, "/p/spare/x", chat)
+		if got.code != 429 || got.header.Get("Retry-After") != "200" || spare.count() != 1 {
+			t.Errorf("got %d, Retry-After %q after %d requests", got.code, got.header.Get("Retry-After"), spare.count())
+		}
+		got = r.ask(http.MethodPost, "/p/main/x", chat)
+		if got.code != 429 || got.header.Get("Retry-After") != "200" || main.count() != 1 {
+			t.Errorf("got %d, Retry-After %q, want that of the first that is back", got.code, got.header.Get("Retry-After"))
+		}
 	})
-	r.ask(http.MethodPost, "/p/main/x", chat)
-	got := r.ask(http.MethodPost, "/p/spare/x", chat)
-	if got.code != 429 || got.header.Get("Retry-After") != "200" || spare.count() != 1 {
-		t.Errorf("got %d, Retry-After %q after %d requests", got.code, got.header.Get("Retry-After"), spare.count())
-	}
-	got = r.ask(http.MethodPost, "/p/main/x", chat)
-	if got.code != 429 || got.header.Get("Retry-After") != "200" || main.count() != 1 {
-		t.Errorf("got %d, Retry-After %q, want that of the first that is back", got.code, got.header.Get("Retry-After"))
-	}
 }
 
 // A caller's own key is the caller's own trouble.
 func TestCallersKeysCloseNothing(t *testing.T) {
-	u := newUpstream(t, byKey(map[string]int{"poor": 429}, "Retry-After", "300"))
-	r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys(), func(s *Spec) { s.Keys = nil })})
-	for range 10 {
-		if got := r.ask(http.MethodPost, "/p/it/x", chat, "X-Api-Key", "poor"); got.code != 429 {
-			t.Fatalf("got %d, want the caller's 429", got.code)
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, byKey(map[string]int{"poor": 429}, "Retry-After", "300"))
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys(), func(s *Spec) { s.Keys = nil })})
+		for range 10 {
+			if got := r.ask(http.MethodPost, "/p/it/x", chat, "X-Api-Key", "poor"); got.code != 429 {
+				t.Fatalf("got %d, want the caller's 429", got.code)
+			}
 		}
-	}
-	if got := r.ask(http.MethodPost, "/p/it/x", chat, "X-Api-Key", "rich"); got.body != "with rich" {
-		t.Errorf("got %d %q", got.code, got.body)
-	}
-	st := r.settled("it")
-	if st.State != Up || len(st.Keys) != 0 {
-		t.Errorf("state %s, keys %v", st.State, st.Keys)
-	}
+		if got := r.ask(http.MethodPost, "/p/it/x", chat, "X-Api-Key", "rich"); got.body != "with rich" {
+			t.Errorf("got %d %q", got.code, got.body)
+		}
+		st := r.settled("it")
+		if st.State != Up || len(st.Keys) != 0 {
+			t.Errorf("state %s, keys %v", st.State, st.Keys)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
@@ -30,7 +31,7 @@ type seen struct {
 	header                    http.Header
 }
 
-// upstream is a provider on a socket of its own, which notes what it is asked.
+// upstream is a provider that records the requests that it gets.
 type upstream struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -48,7 +49,7 @@ func newUpstream(t testing.TB, handle func(n int, w http.ResponseWriter, r *http
 
 func unstarted(handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
 	u := new(upstream)
-	u.Server = httptest.NewUnstartedServer(u.note(handle))
+	u.Server = network.newServer(u.note(handle))
 	u.Config.ErrorLog = log.New(io.Discard, "", 0)
 	return u
 }
@@ -92,8 +93,7 @@ func fails(code int, headers ...string) func(int, http.ResponseWriter, *http.Req
 	}
 }
 
-// nobody is an address at which nobody listens: not a port that was free a moment
-// ago, which anybody may be given.
+// nobody is an address at which nobody listens.
 const nobody = "http://127.0.0.1:1"
 
 func policy(t testing.TB, text string) retry.Policy {
@@ -151,7 +151,7 @@ func patient(s *Spec) {
 	s.Breaker = breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1 << 30}
 }
 
-// rig is a gateway on a socket, with all that it tells.
+// rig is a gateway with its log and its events.
 type rig struct {
 	*Gateway
 	*httptest.Server
@@ -187,12 +187,13 @@ func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.Gateway = g
-	r.Server = httptest.NewServer(g)
+	r.base.DialContext = network.dial
+	r.Server = network.newServer(g)
+	r.Start()
+	r.Client().Transport = &http.Transport{DialContext: network.dial}
 	t.Cleanup(func() {
 		r.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := g.Drain(ctx); err != nil {
+		if err := g.Drain(context.Background()); err != nil {
 			t.Errorf("Drain: %v", err)
 		}
 	})
@@ -301,14 +302,17 @@ func (a reply) errorCode(t testing.TB) string {
 	return body.Error.Code
 }
 
-// eventually waits until the condition holds.
+// eventually waits in a bubble until the condition holds. Other goroutines get as far as
+// they can before the clock of the bubble advances.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in ten seconds: %s", what)
+	began := time.Now()
+	for pause := time.Millisecond; time.Since(began) < time.Hour; pause = min(2*pause, 100*time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(pause)
 	}
+	t.Fatalf("not in an hour: %s", what)
 }

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retryhttp"
 )
 
-var plotTo = flag.String("plot", "", "folder for the pictures of docs/gateway.md, which take half a minute to measure")
+var plotTo = flag.String("plot", "", "folder for the pictures of docs/gateway.md")
 
 const (
 	plotWidth, plotHeight = 720, 150 // of one panel
@@ -77,31 +78,33 @@ func TestPlots(t *testing.T) {
 		t.Log("only with -plot; TestI8Priorities and TestI9FiftyCallersOfASickProvider show the same without pictures")
 		return
 	}
-	write := func(name string, panels ...*panel) {
-		if err := os.WriteFile(filepath.Join(*plotTo, name), []byte(svg(panels...)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const outage = 12 * time.Second
-	alone, slice := plotOutage(t, outage, false), 250*time.Millisecond
-	together := plotOutage(t, outage, true)
-	most := max(tallest(alone, slice), tallest(together, slice))
-	var panels []*panel
-	for i, events := range [][]time.Duration{alone, together} {
-		during := 0
-		for _, at := range events {
-			if at < outage {
-				during++
+	synctest.Test(t, func(t *testing.T) {
+		write := func(name string, panels ...*panel) {
+			if err := os.WriteFile(filepath.Join(*plotTo, name), []byte(svg(panels...)), 0o644); err != nil {
+				t.Fatal(err)
 			}
 		}
-		p := &panel{span: 24 * time.Second, title: fmt.Sprintf("%s: %d requests while it is down", []string{"50 callers, each retrying alone", "50 callers behind the gateway"}[i], during)}
-		fmt.Fprintf(&p.marks, "<rect class=\"down\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", p.x(0), plotTop, p.x(outage)-plotLeft, plotHeight-40)
-		p.bars(events, slice, most)
-		panels = append(panels, p)
-		t.Log(p.title)
-	}
-	write("gateway-gate.svg", panels...)
-	write("gateway-priority.svg", plotPriorities(t))
+		const outage = 12 * time.Second
+		alone, slice := plotOutage(t, outage, false), 250*time.Millisecond
+		together := plotOutage(t, outage, true)
+		most := max(tallest(alone, slice), tallest(together, slice))
+		var panels []*panel
+		for i, events := range [][]time.Duration{alone, together} {
+			during := 0
+			for _, at := range events {
+				if at < outage {
+					during++
+				}
+			}
+			p := &panel{span: 24 * time.Second, title: fmt.Sprintf("%s: %d requests while it is down", []string{"50 callers, each retrying alone", "50 callers behind the gateway"}[i], during)}
+			fmt.Fprintf(&p.marks, "<rect class=\"down\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", p.x(0), plotTop, p.x(outage)-plotLeft, plotHeight-40)
+			p.bars(events, slice, most)
+			panels = append(panels, p)
+			t.Log(p.title)
+		}
+		write("gateway-gate.svg", panels...)
+		write("gateway-priority.svg", plotPriorities(t))
+	})
 }
 
 func tallest(events []time.Duration, slice time.Duration) (most int) {
@@ -129,12 +132,14 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 		}
 	})
 	const text = "exponential(1s..10s) factor=1.5 jitter=20% attempts=unlimited"
-	client, address := &http.Client{}, ""
+	transport := &http.Transport{DialContext: network.dial}
+	defer transport.CloseIdleConnections()
+	client, address := &http.Client{Transport: transport}, ""
 	if gateway {
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, text))})
 		address = r.URL + "/p/it/x"
 	} else {
-		tr, err := retryhttp.New(policy(t, text), nil)
+		tr, err := retryhttp.New(policy(t, text), transport)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +185,7 @@ func plotPriorities(t *testing.T) *panel {
 				return
 			}
 			req.Header.Set(headerPriority, class)
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := r.Client().Do(req)
 			if err != nil {
 				t.Error(err)
 				return

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 // onPath is a provider that answers one path with the status, and all others well.
@@ -37,25 +38,27 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			main, address := new(upstream), nobody
-			if tt.main != nil {
-				main = newUpstream(t, tt.main)
-				address = main.URL
-			}
-			spare := newUpstream(t, onPath("/secret", tt.refuse, "the spare"))
-			r := newRig(t, []Spec{spec(t, "main", Generic, address, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
-			if got := r.get("/p/spare/secret"); got.code != tt.refuse {
-				t.Fatalf("got %d %q", got.code, got.body)
-			}
-			if st := r.settled("spare"); !st.Keys[0].Refused {
-				t.Fatalf("keys: %+v, want that the only one is avoided", st.Keys)
-			}
-			if got := r.get("/p/main/x"); got.body != "the spare" || main.count() != tt.asked {
-				t.Errorf("got %d %q, and main was asked %d times, want the spare's answer after %d", got.code, got.body, main.count(), tt.asked)
-			}
-			if st := r.settled("spare"); st.State != Up || st.Keys[0].Refused {
-				t.Errorf("the spare is %s, its keys %+v, want that its answer is the end of that", st.State, st.Keys)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				main, address := new(upstream), nobody
+				if tt.main != nil {
+					main = newUpstream(t, tt.main)
+					address = main.URL
+				}
+				spare := newUpstream(t, onPath("/secret", tt.refuse, "the spare"))
+				r := newRig(t, []Spec{spec(t, "main", Generic, address, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
+				if got := r.get("/p/spare/secret"); got.code != tt.refuse {
+					t.Fatalf("got %d %q", got.code, got.body)
+				}
+				if st := r.settled("spare"); !st.Keys[0].Refused {
+					t.Fatalf("keys: %+v, want that the only one is avoided", st.Keys)
+				}
+				if got := r.get("/p/main/x"); got.body != "the spare" || main.count() != tt.asked {
+					t.Errorf("got %d %q, and main was asked %d times, want the spare's answer after %d", got.code, got.body, main.count(), tt.asked)
+				}
+				if st := r.settled("spare"); st.State != Up || st.Keys[0].Refused {
+					t.Errorf("the spare is %s, its keys %+v, want that its answer is the end of that", st.State, st.Keys)
+				}
+			})
 		})
 	}
 }
@@ -63,45 +66,49 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 // A provider that is known to be down is not waited for while an avoided fallback has
 // not been asked.
 func TestAnAvoidedFallbackIsBetterThanAWait(t *testing.T) {
-	main, spare := newUpstream(t, fails(503)), newUpstream(t, onPath("/secret", 401, "the spare"))
-	r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
-	for range 4 { // its breaker opens
-		if got := r.get("/p/main/x"); got.body != "the spare" {
+	synctest.Test(t, func(t *testing.T) {
+		main, spare := newUpstream(t, fails(503)), newUpstream(t, onPath("/secret", 401, "the spare"))
+		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
+		for range 4 { // its breaker opens
+			if got := r.get("/p/main/x"); got.body != "the spare" {
+				t.Fatalf("got %d %q", got.code, got.body)
+			}
+		}
+		if st := r.settled("main"); st.State != Down {
+			t.Fatalf("main is %s, want down", st.State)
+		}
+		if got := r.get("/p/spare/secret"); got.code != 401 {
 			t.Fatalf("got %d %q", got.code, got.body)
 		}
-	}
-	if st := r.settled("main"); st.State != Down {
-		t.Fatalf("main is %s, want down", st.State)
-	}
-	if got := r.get("/p/spare/secret"); got.code != 401 {
-		t.Fatalf("got %d %q", got.code, got.body)
-	}
-	before := main.count()
-	if got := r.get("/p/main/x"); got.body != "the spare" || main.count() != before {
-		t.Errorf("got %d %q after %d more requests to main, want the spare's answer at once", got.code, got.body, main.count()-before)
-	}
+		before := main.count()
+		if got := r.get("/p/main/x"); got.body != "the spare" || main.count() != before {
+			t.Errorf("got %d %q after %d more requests to main, want the spare's answer at once", got.code, got.body, main.count()-before)
+		}
+	})
 }
 
 // The key of a fallback that really is bad is shown to its server once by a request,
 // which then has the rest of its attempts at the provider that it asked for.
 func TestAnAvoidedFallbackIsAskedOnce(t *testing.T) {
-	var lifted atomic.Bool
-	main := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		if lifted.Load() {
-			fmt.Fprint(w, "main")
-			return
+	synctest.Test(t, func(t *testing.T) {
+		var lifted atomic.Bool
+		main := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			if lifted.Load() {
+				fmt.Fprint(w, "main")
+				return
+			}
+			fails(503)(n, w, r)
+		})
+		spare := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			lifted.Store(true) // main is back when the spare has been asked
+			fails(401)(n, w, r)
+		})
+		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL)})
+		for i := range 3 {
+			lifted.Store(false)
+			if got := r.get("/p/main/x"); got.body != "main" || spare.count() != i+1 || main.count() != 3*(i+1) {
+				t.Fatalf("request %d: %d %q after %d and %d requests", i+1, got.code, got.body, main.count(), spare.count())
+			}
 		}
-		fails(503)(n, w, r)
 	})
-	spare := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		lifted.Store(true) // main is back when the spare has been asked
-		fails(401)(n, w, r)
-	})
-	r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL)})
-	for i := range 3 {
-		lifted.Store(false)
-		if got := r.get("/p/main/x"); got.body != "main" || spare.count() != i+1 || main.count() != 3*(i+1) {
-			t.Fatalf("request %d: %d %q after %d and %d requests", i+1, got.code, got.body, main.count(), spare.count())
-		}
-	}
 }

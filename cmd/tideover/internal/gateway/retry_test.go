@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -48,45 +49,47 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			u := newUpstream(t, tt.handle)
-			change := tt.change
-			if change == nil {
-				change = func(*Spec) {}
-			}
-			r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, change)})
-			got := r.ask(tt.method, "/p/it/v1/search/x", "body")
-			if got.code != tt.code {
-				t.Errorf("got %d %q, want %d", got.code, got.body, tt.code)
-			}
-			list := u.requests()
-			if len(list) != tt.sent {
-				t.Fatalf("sent %d times, want %d", len(list), tt.sent)
-			}
-			st := r.settled("it")
-			if n := st.Totals; n.Retries != uint64(tt.sent-1) || n.Attempts != uint64(tt.sent) || n.Amplified != float64(tt.sent) {
-				t.Errorf("totals: %+v, want %d attempts", n, tt.sent)
-			}
-			if n := r.kinds(retry.Waiting); n != tt.sent-1 {
-				t.Errorf("%d waits are told, want %d", n, tt.sent-1)
-			}
-			for i, s := range list {
-				if s.body != "body" {
-					t.Errorf("attempt %d had the body %q", i+1, s.body)
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, tt.handle)
+				change := tt.change
+				if change == nil {
+					change = func(*Spec) {}
 				}
-				if n := s.header.Get("X-Tideover-Attempt"); n != fmt.Sprint(i+1) || s.header.Get("X-Tideover-Layer") != "gateway" {
-					t.Errorf("attempt %d is told as %q of %q", i+1, n, s.header.Get("X-Tideover-Layer"))
+				r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, change)})
+				got := r.ask(tt.method, "/p/it/v1/search/x", "body")
+				if got.code != tt.code {
+					t.Errorf("got %d %q, want %d", got.code, got.body, tt.code)
 				}
-				if k := s.header.Get("Idempotency-Key"); k != list[0].header.Get("Idempotency-Key") || (k != "") != (tt.name == "POST with a key of ours") {
-					t.Errorf("attempt %d has the Idempotency-Key %q", i+1, k)
+				list := u.requests()
+				if len(list) != tt.sent {
+					t.Fatalf("sent %d times, want %d", len(list), tt.sent)
 				}
-			}
-			failed := tt.code >= 500
-			if no := got.header.Get(shouldRetry); (no == "false") != failed {
-				t.Errorf("%s: %q", shouldRetry, no)
-			}
-			if failed != (st.Totals.Failed == 1) || failed == (st.Totals.Succeeded == 1) {
-				t.Errorf("totals: %+v", st.Totals)
-			}
+				st := r.settled("it")
+				if n := st.Totals; n.Retries != uint64(tt.sent-1) || n.Attempts != uint64(tt.sent) || n.Amplified != float64(tt.sent) {
+					t.Errorf("totals: %+v, want %d attempts", n, tt.sent)
+				}
+				if n := r.kinds(retry.Waiting); n != tt.sent-1 {
+					t.Errorf("%d waits are told, want %d", n, tt.sent-1)
+				}
+				for i, s := range list {
+					if s.body != "body" {
+						t.Errorf("attempt %d had the body %q", i+1, s.body)
+					}
+					if n := s.header.Get("X-Tideover-Attempt"); n != fmt.Sprint(i+1) || s.header.Get("X-Tideover-Layer") != "gateway" {
+						t.Errorf("attempt %d is told as %q of %q", i+1, n, s.header.Get("X-Tideover-Layer"))
+					}
+					if k := s.header.Get("Idempotency-Key"); k != list[0].header.Get("Idempotency-Key") || (k != "") != (tt.name == "POST with a key of ours") {
+						t.Errorf("attempt %d has the Idempotency-Key %q", i+1, k)
+					}
+				}
+				failed := tt.code >= 500
+				if no := got.header.Get(shouldRetry); (no == "false") != failed {
+					t.Errorf("%s: %q", shouldRetry, no)
+				}
+				if failed != (st.Totals.Failed == 1) || failed == (st.Totals.Succeeded == 1) {
+					t.Errorf("totals: %+v", st.Totals)
+				}
+			})
 		})
 	}
 }
@@ -101,52 +104,56 @@ func breaksOff(n int, w http.ResponseWriter, _ *http.Request) {
 }
 
 func TestH18TheLastAnswerComesBackAsItWas(t *testing.T) {
-	u := newUpstream(t, fails(503, "X-Own", "yes", "Content-Type", "text/odd"))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"))})
-	got := r.get("/p/it/x")
-	if got.code != 503 || got.body != `{"error":{"message":"it is 503"}}` || got.header.Get("X-Own") != "yes" || got.header.Get("Content-Type") != "text/odd" {
-		t.Errorf("got %d %v %q", got.code, got.header, got.body)
-	}
-	if got.header.Get(shouldRetry) != "false" {
-		t.Errorf("%s is %q, want false", shouldRetry, got.header.Get(shouldRetry))
-	}
-	if n := r.settled("it").Totals; n.Failed != 1 {
-		t.Errorf("totals: %+v", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, fails(503, "X-Own", "yes", "Content-Type", "text/odd"))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"))})
+		got := r.get("/p/it/x")
+		if got.code != 503 || got.body != `{"error":{"message":"it is 503"}}` || got.header.Get("X-Own") != "yes" || got.header.Get("Content-Type") != "text/odd" {
+			t.Errorf("got %d %v %q", got.code, got.header, got.body)
+		}
+		if got.header.Get(shouldRetry) != "false" {
+			t.Errorf("%s is %q, want false", shouldRetry, got.header.Get(shouldRetry))
+		}
+		if n := r.settled("it").Totals; n.Failed != 1 {
+			t.Errorf("totals: %+v", n)
+		}
+	})
 }
 
 // A retry at the same provider costs a part of its budget; that another provider
 // takes over costs nothing.
 func TestI1Budget(t *testing.T) {
-	u := newUpstream(t, fails(503))
-	spare := newUpstream(t, says("the spare"))
-	small := "fixed(1ms) attempts=4 budget=refund(5,1,10)"
-	r := newRig(t, []Spec{
-		spec(t, "alone", Generic, u.URL, withPolicy(t, small), patient),
-		spec(t, "main", Generic, u.URL, withPolicy(t, small), patient, fallback("spare")),
-		spec(t, "spare", Generic, spare.URL),
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, fails(503))
+		spare := newUpstream(t, says("the spare"))
+		small := "fixed(1ms) attempts=4 budget=refund(5,1,10)"
+		r := newRig(t, []Spec{
+			spec(t, "alone", Generic, u.URL, withPolicy(t, small), patient),
+			spec(t, "main", Generic, u.URL, withPolicy(t, small), patient, fallback("spare")),
+			spec(t, "spare", Generic, spare.URL),
+		})
+		for i, want := range []int{3, 1, 1} { // two retries, and then none
+			before := u.count()
+			r.get("/p/alone/x")
+			if n := u.count() - before; n != want {
+				t.Errorf("request %d: sent %d times, want %d", i+1, n, want)
+			}
+		}
+		if st := r.settled("alone"); len(st.Budgets) != 1 || st.Budgets[0] != (Budget{Route: "GET /x", Tokens: 0, Max: 10}) {
+			t.Errorf("budgets: %+v", st.Budgets)
+		}
+		for i := range 10 {
+			if got := r.get("/p/main/x"); got.body != "the spare" {
+				t.Fatalf("request %d: %d %q, want the spare", i+1, got.code, got.body)
+			}
+		}
+		if got := giveUps(r, "alone"); got["budget"] != 3 {
+			t.Errorf("given up: %v, want three for the budget", got)
+		}
+		if told := r.told(); !strings.Contains(told, `"reason":"budget"`) {
+			t.Error("no event names the budget as the reason")
+		}
 	})
-	for i, want := range []int{3, 1, 1} { // two retries, and then none
-		before := u.count()
-		r.get("/p/alone/x")
-		if n := u.count() - before; n != want {
-			t.Errorf("request %d: sent %d times, want %d", i+1, n, want)
-		}
-	}
-	if st := r.settled("alone"); len(st.Budgets) != 1 || st.Budgets[0] != (Budget{Route: "GET /x", Tokens: 0, Max: 10}) {
-		t.Errorf("budgets: %+v", st.Budgets)
-	}
-	for i := range 10 {
-		if got := r.get("/p/main/x"); got.body != "the spare" {
-			t.Fatalf("request %d: %d %q, want the spare", i+1, got.code, got.body)
-		}
-	}
-	if got := giveUps(r, "alone"); got["budget"] != 3 {
-		t.Errorf("given up: %v, want three for the budget", got)
-	}
-	if told := r.told(); !strings.Contains(told, `"reason":"budget"`) {
-		t.Error("no event names the budget as the reason")
-	}
 }
 
 func giveUps(r *rig, name string) map[string]float64 {
@@ -154,47 +161,53 @@ func giveUps(r *rig, name string) map[string]float64 {
 }
 
 func TestI3PressureStretchesDelays(t *testing.T) {
-	u := newUpstream(t, shaky(1, 503))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(10ms..200ms) attempts=2"))})
-	p := r.table.Load().providers["it"]
-	for range 1000 {
-		p.errors.Add(false)
-	}
-	if got := r.get("/p/it/x"); got.body != "done" {
-		t.Fatalf("got %d %q", got.code, got.body)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, ev := range r.events {
-		if ev.Kind == retry.Waiting && (ev.Delay < 90*time.Millisecond || ev.Delay > 200*time.Millisecond) {
-			t.Errorf("waited %v, want about ten times 10ms, and no more than the cap", ev.Delay)
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, shaky(1, 503))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(10ms..200ms) attempts=2"))})
+		p := r.table.Load().providers["it"]
+		for range 1000 {
+			p.errors.Add(false)
 		}
-	}
+		if got := r.get("/p/it/x"); got.body != "done" {
+			t.Fatalf("got %d %q", got.code, got.body)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, ev := range r.events {
+			if ev.Kind == retry.Waiting && (ev.Delay < 90*time.Millisecond || ev.Delay > 200*time.Millisecond) {
+				t.Errorf("waited %v, want about ten times 10ms, and no more than the cap", ev.Delay)
+			}
+		}
+	})
 }
 
 func TestEachProviderHasItsPolicy(t *testing.T) {
-	u := newUpstream(t, fails(500))
-	r := newRig(t, []Spec{
-		spec(t, "once", Generic, u.URL, withPolicy(t, "fixed(1ms)")),
-		spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), patient),
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, fails(500))
+		r := newRig(t, []Spec{
+			spec(t, "once", Generic, u.URL, withPolicy(t, "fixed(1ms)")),
+			spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), patient),
+		})
+		for name, want := range map[string]int{"once": 1, "often": 5} {
+			before := u.count()
+			r.get("/p/" + name + "/x")
+			if n := u.count() - before; n != want {
+				t.Errorf("%s: sent %d times, want %d", name, n, want)
+			}
+			if st := r.settled(name); st.Policy != r.table.Load().providers[name].spec.Policy.String() {
+				t.Errorf("%s: its policy is %q", name, st.Policy)
+			}
+		}
 	})
-	for name, want := range map[string]int{"once": 1, "often": 5} {
-		before := u.count()
-		r.get("/p/" + name + "/x")
-		if n := u.count() - before; n != want {
-			t.Errorf("%s: sent %d times, want %d", name, n, want)
-		}
-		if st := r.settled(name); st.Policy != r.table.Load().providers[name].spec.Policy.String() {
-			t.Errorf("%s: its policy is %q", name, st.Policy)
-		}
-	}
 }
 
 func TestH18WhoeverIsRetriedAlreadyIsRetriedLess(t *testing.T) {
-	u := newUpstream(t, fails(503))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
-	r.get("/p/it/x", "X-Stainless-Retry-Count", "1")
-	if n := u.count(); n != 2 {
-		t.Errorf("sent %d times, want half of four", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, fails(503))
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
+		r.get("/p/it/x", "X-Stainless-Retry-Count", "1")
+		if n := u.count(); n != 2 {
+			t.Errorf("sent %d times, want half of four", n)
+		}
+	})
 }
