@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -100,18 +100,17 @@ func TestACommandEndsWhenItsTimeIsUp(t *testing.T) {
 // TestACommandDiesWithItsChildren runs one that would outlive the test.
 func TestACommandDiesWithItsChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	s := sender(t, `{timeout: 1m, run: [sh, -c, 'sleep 600 & echo $! > "$PIDFILE.new"; mv "$PIDFILE.new" "$PIDFILE"; wait'], env: {PIDFILE: "`+file+`"}}`)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer cancel()
-		for range 5000 {
-			if _, err := os.Stat(file); err == nil {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	if err := s.Send(ctx, message()); !errors.Is(err, context.Canceled) {
+	s := sender(t, `{timeout: 1h, run: [sh, -c, 'sleep 600 & echo $! > "$PIDFILE.new"; mv "$PIDFILE.new" "$PIDFILE"; wait'], env: {PIDFILE: "`+file+`"}}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sent := make(chan error, 1)
+	go func() { sent <- s.Send(ctx, message()) }()
+	testwait.Until(t, "the command has started its child", func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+	cancel()
+	if err := testwait.Receive(t, "the end of Send", sent); !errors.Is(err, context.Canceled) {
 		t.Errorf("Send = %v, want it canceled", err)
 	}
 	data, err := os.ReadFile(file)
@@ -122,13 +121,7 @@ func TestACommandDiesWithItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 { // whoever inherits it has to wait for it
-		if dead(pid) {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("process %d is still there", pid)
+	testwait.Until(t, "the child has ended", func() bool { return dead(pid) })
 }
 
 // dead reports whether the process is gone, or a zombie whose parent is slow.

@@ -1,11 +1,11 @@
 package notify_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -19,7 +19,6 @@ import (
 	"net"
 	"net/mail"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify/smtptest"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -42,8 +42,8 @@ func pool(t testing.TB, cert []byte) *x509.CertPool {
 	return p
 }
 
-// certificate makes one for 127.0.0.1 that signs itself, in a file with its key.
-func certificate(t testing.TB) (path string, cert []byte) {
+// certificate makes one for 127.0.0.1 that signs itself.
+func certificate(t testing.TB) (pair *tls.Certificate, cert []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,42 +57,7 @@ func certificate(t testing.TB) (path string, cert []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	path = filepath.Join(t.TempDir(), "cert.pem")
-	both := append(cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
-	if err := os.WriteFile(path, both, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path, cert
-}
-
-// mailServer starts one and returns its address and the folder of its mails.
-func mailServer(t testing.TB, args ...string) (addr, mails string) {
-	t.Helper()
-	mails = t.TempDir()
-	cmd := exec.Command(smtptest, append([]string{"-mails", mails}, args...)...)
-	cmd.Stderr = os.Stderr
-	stdin, err1 := cmd.StdinPipe()
-	stdout, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
-	addr, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(addr), mails
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func mailsIn(t testing.TB, dir string) (list []string) {
@@ -112,25 +77,25 @@ func mailsIn(t testing.TB, dir string) (list []string) {
 }
 
 func emailYAML(addr, rest string) string {
-	return `{timeout: 5s, email: {to: [me@example.com, "Öps <ops@example.com>"], from: "Tide <tide@example.com>", server: "` + addr + `", ` + rest + `}}`
+	return `{timeout: 1h, email: {to: [me@example.com, "Öps <ops@example.com>"], from: "Tide <tide@example.com>", server: "` + addr + `", ` + rest + `}}`
 }
 
 const loginYAML = `username: me, password: "${env:P}"`
 
 func TestEmail(t *testing.T) {
-	path, cert := certificate(t)
+	pair, cert := certificate(t)
 	for name, c := range map[string]struct {
-		args []string
-		yaml string
+		server smtptest.Config
+		yaml   string
 	}{
-		"starttls":                 {[]string{"-cert", path, "-user", "me", "-password", "pw-PLANTED"}, loginYAML},
-		"starttls, LOGIN":          {[]string{"-cert", path, "-user", "me", "-password", "pw-PLANTED", "-mechanism", "LOGIN"}, loginYAML},
-		"implicit":                 {[]string{"-cert", path, "-implicit", "-user", "me", "-password", "pw-PLANTED"}, loginYAML + ", tls: implicit"},
-		"none, on this machine":    {[]string{"-user", "me", "-password", "pw-PLANTED"}, loginYAML + ", tls: none"},
-		"none, and nobody logs in": {nil, "tls: none"},
+		"starttls":                 {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED"}, loginYAML},
+		"starttls, LOGIN":          {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Mechanism: "LOGIN"}, loginYAML},
+		"implicit":                 {smtptest.Config{Certificate: pair, Implicit: true, User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: implicit"},
+		"none, on this machine":    {smtptest.Config{User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: none"},
+		"none, and nobody logs in": {smtptest.Config{}, "tls: none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr, dir := mailServer(t, c.args...)
+			addr, dir := smtptest.Start(t, c.server)
 			n, env := load(t, emailYAML(addr, c.yaml), "P=pw-PLANTED")
 			env.RootCAs = pool(t, cert)
 			m := message()
@@ -179,7 +144,7 @@ func checkMail(t *testing.T, got, text string) {
 }
 
 func TestWhatAMailServerSays(t *testing.T) {
-	path, cert := certificate(t)
+	pair, cert := certificate(t)
 	for _, c := range []struct {
 		name, script, says string
 		class              retry.Class
@@ -195,7 +160,7 @@ func TestWhatAMailServerSays(t *testing.T) {
 		{"the login can't be checked now", "auth:454", "log in: 454", retry.ClassTransient, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := mailServer(t, "-cert", path, "-user", "me", "-password", "pw-PLANTED", "-script", c.script)
+			addr, dir := smtptest.Start(t, smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Script: c.script})
 			n, env := load(t, emailYAML(addr, loginYAML), "P=pw-PLANTED")
 			env.RootCAs = pool(t, cert)
 			err := send(open(t, n, env))
@@ -235,7 +200,7 @@ func TestEveryRecipientGetsOneMail(t *testing.T) {
 		{"nobody, then both", "rcpt:450,rcpt:450", []string{"450", ""}, []string{both}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := mailServer(t, "-script", c.script)
+			addr, dir := smtptest.Start(t, smtptest.Config{Script: c.script})
 			s := sender(t, emailYAML(addr, "tls: none"))
 			m := message()
 			var progress []string
@@ -285,28 +250,28 @@ func TestAMailThatEverybodyHasIsNotSent(t *testing.T) {
 }
 
 func TestAMailIsNotSentInDoubt(t *testing.T) {
-	path, cert := certificate(t)
+	pair, cert := certificate(t)
 	for _, c := range []struct {
-		name  string
-		args  []string
-		yaml  string
-		trust bool
-		says  string
-		class retry.Class
+		name   string
+		server smtptest.Config
+		yaml   string
+		trust  bool
+		says   string
+		class  retry.Class
 	}{
-		{"a wrong password", []string{"-cert", path, "-user", "me", "-password", "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
-		{"a wrong password of LOGIN", []string{"-cert", path, "-user", "me", "-password", "other", "-mechanism", "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
-		{"an unknown certificate", []string{"-cert", path}, "tls: starttls", false, "certificate", retry.ClassTransient},
-		{"an unknown certificate at once", []string{"-cert", path, "-implicit"}, "tls: implicit", false, "certificate", retry.ClassTransient},
-		{"no STARTTLS", nil, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
-		{"no mechanism", []string{"-cert", path, "-user", "me", "-mechanism", "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor LOGIN", retry.ClassPermanent},
-		{"a server that hangs", []string{"-script", "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
+		{"a wrong password", smtptest.Config{Certificate: pair, User: "me", Password: "other"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"a wrong password of LOGIN", smtptest.Config{Certificate: pair, User: "me", Password: "other", Mechanism: "LOGIN"}, loginYAML, true, "log in: 535", retry.ClassPermanent},
+		{"an unknown certificate", smtptest.Config{Certificate: pair}, "tls: starttls", false, "certificate", retry.ClassTransient},
+		{"an unknown certificate at once", smtptest.Config{Certificate: pair, Implicit: true}, "tls: implicit", false, "certificate", retry.ClassTransient},
+		{"no STARTTLS", smtptest.Config{}, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
+		{"no mechanism", smtptest.Config{Certificate: pair, User: "me", Mechanism: "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor LOGIN", retry.ClassPermanent},
+		{"a server that hangs", smtptest.Config{Script: "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr, dir := mailServer(t, c.args...)
+			addr, dir := smtptest.Start(t, c.server)
 			yaml := emailYAML(addr, c.yaml)
 			if strings.Contains(c.name, "hangs") {
-				yaml = strings.Replace(yaml, "timeout: 5s", "timeout: 50ms", 1)
+				yaml = strings.Replace(yaml, "timeout: 1h", "timeout: 50ms", 1)
 			}
 			n, env := load(t, yaml, "P=pw-PLANTED")
 			if c.trust {

@@ -1,13 +1,10 @@
-// Command smtptest is a mail server for the tests of package notify, in a process
-// of its own. It keeps what it accepts in a folder, and refuses what it is told
-// to. It ends with its standard input.
-package main
+// Package smtptest is a mail server for the tests of package notify. It stores the mails
+// that it accepts in a folder, and rejects what its script says.
+package smtptest
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -17,65 +14,67 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 )
 
+// Config says how a server behaves. The zero value is a server without TLS that accepts
+// every mail.
+type Config struct {
+	User, Password string           // the only login that may send; an empty User means that no login is needed
+	Mechanism      string           // PLAIN, LOGIN or another one; empty means PLAIN
+	Certificate    *tls.Certificate // nil means no TLS
+	Implicit       bool             // TLS from the start, not by STARTTLS
+	Script         string           // answers in order, such as mail:451,rcpt:250,rcpt:550,data:hang
+}
+
 type server struct {
-	mails, user, password, mechanism string
+	Config
+	mails string        // the folder of the mails
+	done  chan struct{} // is closed when the server stops
 
 	mu     sync.Mutex
-	script []string // such as rcpt:451: the next RCPT is answered so
+	script []string // such as rcpt:451: the next RCPT gets this answer
 	count  int
 }
 
-func main() {
-	log.SetFlags(0)
-	s := new(server)
-	flag.StringVar(&s.mails, "mails", ".", "folder for the mails")
-	flag.StringVar(&s.user, "user", "", "name of who may send; empty for everybody")
-	flag.StringVar(&s.password, "password", "", "password of the user")
-	flag.StringVar(&s.mechanism, "mechanism", "PLAIN", "PLAIN or LOGIN")
-	cert := flag.String("cert", "", "certificate and key, PEM; empty for no TLS")
-	implicit := flag.Bool("implicit", false, "TLS from the start")
-	script := flag.String("script", "", "answers in order, such as mail:451,rcpt:250,rcpt:550,data:hang")
-	flag.Parse()
-	if *script != "" {
-		s.script = strings.Split(*script, ",")
+// Start runs a server until the test ends. It returns its address and the folder of its
+// mails.
+func Start(t testing.TB, cfg Config) (addr, mails string) {
+	t.Helper()
+	s := &server{Config: cfg, mails: t.TempDir(), done: make(chan struct{})}
+	if s.Mechanism == "" {
+		s.Mechanism = "PLAIN"
 	}
-	if err := s.serve(*cert, *implicit); err != nil {
-		log.Fatal(err)
+	if cfg.Script != "" {
+		s.script = strings.Split(cfg.Script, ",")
 	}
-}
-
-// serve prints the address and answers until the input ends.
-func (s *server) serve(cert string, implicit bool) error {
 	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &session{server: s}, nil }))
 	srv.Domain, srv.AllowInsecureAuth, srv.ErrorLog = "localhost", true, log.New(io.Discard, "", 0)
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, cert)
-		if err != nil {
-			return err
-		}
-		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if cfg.Certificate != nil {
+		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*cfg.Certificate}, MinVersion: tls.VersionTLS12}
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	fmt.Println(l.Addr())
-	if implicit {
+	addr = l.Addr().String()
+	if cfg.Implicit {
 		l = tls.NewListener(l, srv.TLSConfig)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		close(s.done)
 		_ = srv.Close()
-	}()
-	if err := srv.Serve(l); !errors.Is(err, smtp.ErrServerClosed) {
-		return err
-	}
-	return nil
+		_ = l.Close() // the server does not know it yet if it was closed at once
+		if err := <-ended; err != nil && !errors.Is(err, smtp.ErrServerClosed) {
+			t.Errorf("mail server: %v", err)
+		}
+	})
+	return addr, s.mails
 }
 
 // answer returns what the script says about the next command of this name.
@@ -91,13 +90,16 @@ func (s *server) answer(command string) error {
 	}
 	s.script = s.script[1:]
 	if what == "hang" {
-		select {} // until the process ends
+		s.mu.Unlock()
+		<-s.done
+		s.mu.Lock()
+		return errors.New("the server has stopped")
 	}
 	code, err := strconv.Atoi(what)
 	if err != nil || code < 400 {
 		return err
 	}
-	return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: "as the script says, for " + s.password}
+	return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: "as the script says, for " + s.Password}
 }
 
 // keep writes a mail, with its envelope in front.
@@ -121,10 +123,10 @@ type session struct {
 }
 
 func (s *session) AuthMechanisms() []string {
-	if s.user == "" {
+	if s.User == "" {
 		return nil
 	}
-	return []string{s.mechanism}
+	return []string{s.Mechanism}
 }
 
 func (s *session) Auth(mechanism string) (sasl.Server, error) {
@@ -138,7 +140,7 @@ func (s *session) Auth(mechanism string) (sasl.Server, error) {
 }
 
 func (s *session) check(user, password string) error {
-	if user != s.user || password != s.password {
+	if user != s.User || password != s.Password {
 		return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.NoEnhancedCode, Message: "no: " + user + " " + password}
 	}
 	s.in = true
@@ -146,7 +148,7 @@ func (s *session) check(user, password string) error {
 }
 
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	if s.user != "" && !s.in {
+	if s.User != "" && !s.in {
 		return smtp.ErrAuthRequired
 	}
 	s.from = from
