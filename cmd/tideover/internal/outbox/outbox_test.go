@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -95,7 +97,7 @@ func opened(t *testing.T, store *memlog.Store, o *Outbox, handlers map[string]en
 func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t, 503, 503)
-	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=5}}`)
+	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", timeout: 1h, policy: fixed(10ms) attempts=5}}`)
 	o, err := New(cfg, here)
 	if err != nil {
 		t.Fatal(err)
@@ -119,9 +121,7 @@ func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for in.events() == "" && t.Context().Err() == nil {
-		time.Sleep(5 * time.Millisecond)
-	}
+	testwait.Until(t, "the inbox has a message", func() bool { return in.events() != "" })
 	// Once, although hook wants dead letters too.
 	if got := in.events(); got != "gave-up work" || in.tries != 3 {
 		t.Errorf("the inbox has %q after %d attempts", got, in.tries)
@@ -187,7 +187,7 @@ func TestASessionIsFollowed(t *testing.T) {
 func TestAMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)
-	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", policy: fixed(10ms) attempts=unlimited}}`)
+	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", timeout: 1h, policy: fixed(10ms) attempts=unlimited}}`)
 	bad := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1", policy: fixed(10ms) attempts=unlimited}}`)
 	o, err := New(bad, here)
 	if err != nil {
@@ -197,15 +197,13 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	e := opened(t, &store, o, nil)
 	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "work", Run: "r", Time: time.Now(), Err: errors.New("oops")})
 	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "notify.hook", Run: "r", Time: time.Now()}) // of itself: never told
-	for failures := uint64(0); failures == 0; time.Sleep(time.Millisecond) {                    // it has been tried
+	testwait.Until(t, "an attempt to send has failed", func() bool {
 		stats, err := e.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range stats.Workflows {
-			failures += w.Totals.Failures
-		}
-	}
+		return slices.ContainsFunc(stats.Workflows, func(w engine.WorkflowStats) bool { return w.Totals.Failures > 0 })
+	})
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -214,9 +212,7 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	}
 	e = opened(t, &store, o, nil)
 	defer e.Close(context.Background())
-	for in.events() == "" && t.Context().Err() == nil {
-		time.Sleep(5 * time.Millisecond)
-	}
+	testwait.Until(t, "the inbox has a message", func() bool { return in.events() != "" })
 	if got := in.events(); got != "dead-letter work" {
 		t.Errorf("the inbox has %q", got)
 	}
