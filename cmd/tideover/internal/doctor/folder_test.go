@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
@@ -53,31 +54,33 @@ func TestFolders(t *testing.T) {
 
 func TestWhatAFolderTells(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	log := filepath.Join(dir, "log.db")
-	if err := os.WriteFile(log, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	future := time.Now().Add(time.Hour)
-	if err := os.Chtimes(log, future, future); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "blobs", "moved"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	text := found(Folder{Path: dir, Keeps: true})
-	for _, want := range []string{"weak: the data folder " + dir + " is open to others", "weak: the clock is behind: the log was written 1h0m0s from now", "broken: the runs of " + dir + " were moved"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("found %q, want %q in it", text, want)
+	synctest.Test(t, func(t *testing.T) { // so that the clock stands still
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o750); err != nil {
+			t.Fatal(err)
 		}
-	}
-	// A folder that keeps nothing may have been left by a move, and be on anything.
-	if text := found(Folder{Path: dir}); strings.Contains(text, "moved") || strings.Contains(text, "clock") {
-		t.Errorf("found %q", text)
-	}
+		log := filepath.Join(dir, "log.db")
+		if err := os.WriteFile(log, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		future := time.Now().Add(time.Hour)
+		if err := os.Chtimes(log, future, future); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "blobs", "moved"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := found(Folder{Path: dir, Keeps: true})
+		for _, want := range []string{"weak: the data folder " + dir + " is open to others", "weak: the clock is behind: the log was written 1h0m0s from now", "broken: the runs of " + dir + " were moved"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("found %q, want %q in it", text, want)
+			}
+		}
+		// A folder that keeps nothing may have been left by a move, and be on anything.
+		if text := found(Folder{Path: dir}); strings.Contains(text, "moved") || strings.Contains(text, "clock") {
+			t.Errorf("found %q", text)
+		}
+	})
 }
 
 func TestAFolderThatCanNotBeWritten(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/flock"
@@ -23,19 +24,21 @@ func open(t *testing.T, path string) *os.File {
 
 func TestALockIsForOne(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "lock")
-	first, second := open(t, path), open(t, path)
-	if held, err := flock.Try(first); held || err != nil {
-		t.Fatalf("Try = %v, %v", held, err)
-	}
-	if held, err := flock.Try(second); !held || err != nil {
-		t.Errorf("Try of a lock that is held = %v, %v", held, err)
-	}
-	// As when a child that was forked a moment ago becomes another program.
-	time.AfterFunc(20*time.Millisecond, func() { _ = first.Close() })
-	if held, err := flock.Try(second); held || err != nil {
-		t.Errorf("Try of a lock that is let go meanwhile = %v, %v", held, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "lock")
+		first, second := open(t, path), open(t, path)
+		if held, err := flock.Try(first); held || err != nil {
+			t.Fatalf("Try = %v, %v", held, err)
+		}
+		if held, err := flock.Try(second); !held || err != nil {
+			t.Errorf("Try of a lock that is held = %v, %v", held, err)
+		}
+		// As when a child that was forked a moment ago becomes another program.
+		time.AfterFunc(20*time.Millisecond, func() { _ = first.Close() })
+		if held, err := flock.Try(second); held || err != nil {
+			t.Errorf("Try of a lock that is let go meanwhile = %v, %v", held, err)
+		}
+	})
 }
 
 func TestALinkIsNoLock(t *testing.T) {
