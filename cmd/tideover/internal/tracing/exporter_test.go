@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
@@ -39,12 +40,27 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.bodies, r.auth, r.path = append(r.bodies, string(body)), req.Header.Get("Authorization"), req.URL.Path
 }
 
-func exporter(t *testing.T, url string, log *slog.Logger) *Exporter {
+// roundTrip is the way to a receiver without a socket.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// handledBy returns the way to the handler.
+func handledBy(h http.Handler) roundTrip {
+	return func(req *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Result(), nil
+	}
+}
+
+// exporter returns one whose requests go to the receiver.
+func exporter(t *testing.T, receiver roundTrip, log *slog.Logger) *Exporter {
 	t.Helper()
 	redactor := new(secret.Redactor)
 	cfg, err := config.Load(config.Source{
 		Path: "/etc/tideover.yaml", Environ: []string{"HOME=/home/me", "OTLP=planted-secret-value"}, Redactor: redactor,
-		Data: []byte("version: 1\ntracing: {endpoint: '" + url + "', headers: {Authorization: 'Bearer ${env:OTLP}'}}\n"),
+		Data: []byte("version: 1\ntracing: {endpoint: 'http://127.0.0.1:4318', headers: {Authorization: 'Bearer ${env:OTLP}'}}\n"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,41 +69,40 @@ func exporter(t *testing.T, url string, log *slog.Logger) *Exporter {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.client.Transport = receiver
 	return x
 }
 
 // TestSpansAreSent also looks for the secret, which an error has in it.
 func TestSpansAreSent(t *testing.T) {
 	t.Parallel()
-	r := &receiver{}
-	s := httptest.NewServer(r)
-	defer s.Close()
-	x := exporter(t, s.URL, slog.New(slog.DiscardHandler))
-	for _, ev := range run() {
-		if ev.Err != nil {
-			ev.Err = errors.New("401 for planted-secret-value")
+	synctest.Test(t, func(t *testing.T) { // what is left at the end has two seconds
+		r := &receiver{}
+		x := exporter(t, handledBy(r), slog.New(slog.DiscardHandler))
+		for _, ev := range run() {
+			if ev.Err != nil {
+				ev.Err = errors.New("401 for planted-secret-value")
+			}
+			x.Observe(ev)
 		}
-		x.Observe(ev)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what is left is sent at the end
-	if err := x.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if r.path != "/v1/traces" || r.auth != "Bearer planted-secret-value" || len(r.bodies) != 1 {
-		t.Fatalf("%s with %s: %q", r.path, r.auth, r.bodies)
-	}
-	if n := strings.Count(r.bodies[0], `"spanId"`); n != 3 || strings.Contains(r.bodies[0], "planted") || !json.Valid([]byte(r.bodies[0])) {
-		t.Errorf("%d spans in %s", n, r.bodies[0])
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // what is left is sent at the end
+		if err := x.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if r.path != "/v1/traces" || r.auth != "Bearer planted-secret-value" || len(r.bodies) != 1 {
+			t.Fatalf("%s with %s: %q", r.path, r.auth, r.bodies)
+		}
+		if n := strings.Count(r.bodies[0], `"spanId"`); n != 3 || strings.Contains(r.bodies[0], "planted") || !json.Valid([]byte(r.bodies[0])) {
+			t.Errorf("%d spans in %s", n, r.bodies[0])
+		}
+	})
 }
 
 func TestAReceiverMayBeAwayForAMoment(t *testing.T) {
 	t.Parallel()
 	r := &receiver{refuse: 2}
-	s := httptest.NewServer(r)
-	defer s.Close()
-	x := exporter(t, s.URL, slog.New(slog.DiscardHandler))
+	x := exporter(t, handledBy(r), slog.New(slog.DiscardHandler))
 	for _, ev := range run() {
 		x.Observe(ev)
 	}
@@ -100,10 +115,9 @@ func TestAReceiverMayBeAwayForAMoment(t *testing.T) {
 // TestNobodyIsHeldUp has more spans than are kept, and a receiver that is gone.
 func TestNobodyIsHeldUp(t *testing.T) {
 	t.Parallel()
-	s := httptest.NewServer(http.NotFoundHandler())
 	var log bytes.Buffer
-	x := exporter(t, s.URL, slog.New(slog.NewTextHandler(&log, nil)))
-	for range maxBuffer {
+	x := exporter(t, handledBy(http.NotFoundHandler()), slog.New(slog.NewTextHandler(&log, nil)))
+	for range maxBuffer/3 + 1 { // each run has three spans
 		for _, ev := range run() {
 			x.Observe(ev)
 		}
@@ -112,7 +126,7 @@ func TestNobodyIsHeldUp(t *testing.T) {
 		t.Errorf("%d spans are kept", n)
 	}
 	x.flush(t.Context(), retry.Must("fixed(0s) attempts=2"))
-	s.Close()
+	x.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
 	x.flush(t.Context(), retry.Must("fixed(0s) attempts=2"))
 	if n := strings.Count(log.String(), "spans were dropped"); n != 2 || strings.Contains(log.String(), "planted") {
 		t.Errorf("the log is %s", log.String())
