@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -69,13 +69,14 @@ func TestJoinWaitsUntilItIsTold(t *testing.T) {
 		_, err := Join(ctx, o)
 		done <- err
 	}()
-	for !strings.Contains(log(), "the cluster can't be joined yet; waiting for NATS") {
+	testwait.Until(t, "the log says that it waits", func() bool {
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
-		case <-time.After(10 * time.Millisecond):
+		default:
 		}
-	}
+		return strings.Contains(log(), "the cluster can't be joined yet; waiting for NATS")
+	})
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Join = %v", err)
