@@ -144,7 +144,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 	canceled := func(after time.Duration) func(*testing.T, *bench, *dvm.Request) {
 		return func(t *testing.T, b *bench, r *dvm.Request) {
 			t.Helper()
-			time.Sleep(after)
+			time.Sleep(after) // real clock: it runs in a bubble
 			if err := (jobs{b.Service}).Cancel(t.Context(), r.ID, "customer"); err != nil {
 				t.Error(err)
 			}
@@ -173,6 +173,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 		{name: "panic", section: "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n",
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { panic("oops") }},
 		{name: "ignores cancellation", section: "  kinds: {5900: {run: [agent], policy: task attempts=2}}\n", tags: []nostr.Tag{{"timeout", "2"}},
+			// real clock: it runs in a bubble
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { time.Sleep(4 * time.Second); return said("late") }},
 		{name: "canceled while running", attempt: hang, then: canceled(3 * time.Second)},
 		{name: "canceled while waiting", then: canceled(500 * time.Millisecond),
