@@ -47,11 +47,11 @@ func TestLongLines(t *testing.T) {
 	}{
 		"an event of almost a MiB":                     {event(maxLine - 200), RateLimit},
 		"an event of more is not read":                 {event(maxLine), Crashed},
-		"what follows such an event is":                {event(3*maxLine) + "\n5-hour limit reached", RateLimit},
-		"text without line ends, the message at last":  {strings.Repeat("x", 3*maxLine) + "\x1b[9;1H5-hour limit reached", RateLimit},
-		"text without line ends, the message at first": {"5-hour limit reached" + strings.Repeat("x", 3*maxLine), Crashed},
+		"what follows such an event is":                {event(2*maxLine) + "\n5-hour limit reached", RateLimit},
+		"text without line ends, the message at last":  {strings.Repeat("x", 2*maxLine) + "\x1b[9;1H5-hour limit reached", RateLimit},
+		"text without line ends, the message at first": {"5-hour limit reached" + strings.Repeat("x", 2*maxLine), Crashed},
 	} {
-		for _, piece := range []int{1 << 30, 4096, 999_983} {
+		for _, piece := range []int{1 << 30, 99_991} {
 			d := New(builtin(t, "claude-code"), Options{At: noon})
 			s := d.Stream()
 			for p := range slices.Chunk([]byte(tc.output), piece) {
@@ -136,7 +136,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	s, text := d.Stream(), transcript()
 	_, _ = s.Write(text)
 	before := heap()
-	for n := 0; n < 64<<20; n += len(text) {
+	for n := 0; n < 16<<20; n += len(text) {
 		_, _ = s.Write(text)
 	}
 	if after := heap(); after > before+1<<20 {

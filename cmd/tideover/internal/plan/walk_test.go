@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		p := retry.Must(text).Policy()
 		pl := New("", p, Options{})
 		furthest := 0
-		for round := range 600 {
+		for round := range 120 {
 			reached, elapsed := call(p, random, round)
 			if pl.WorstCase > 0 && elapsed > pl.WorstCase {
 				t.Fatalf("%q took %v, worst case is %v", text, elapsed, pl.WorstCase)

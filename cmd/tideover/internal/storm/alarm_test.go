@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// load calls a service that fails at a rate, ten times a second for ten minutes, in
+// load calls a service that fails at a rate, ten times a second for three minutes, in
 // virtual time, and returns what the alarm tells.
 func load(t *testing.T, errorRate float64) (told []Change) {
 	t.Helper()
@@ -38,7 +38,7 @@ func load(t *testing.T, errorRate float64) (told []Change) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { _ = a.Run(ctx) })
-		for range 6000 {
+		for range 1800 {
 			all.Go(func() {
 				_ = runner.Do(ctx, func(context.Context) error {
 					mu.Lock()
