@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -30,21 +31,30 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// testsByName returns the files that have a test or a fuzz target of the name.
-func testsByName(t *testing.T) map[string][]string {
-	t.Helper()
+// findTests returns the files that have a test or a fuzz target of a name. It reads them
+// once for all tests.
+var findTests = sync.OnceValues(func() (map[string][]string, error) {
 	found := map[string][]string{}
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range function.FindAllSubmatch(text, -1) {
-			found[string(m[1])] = append(found[string(m[1])], filepath.ToSlash(path))
+		for line := range strings.Lines(string(text)) {
+			name, _, ok := strings.Cut(strings.TrimPrefix(line, "func "), "(")
+			if ok && strings.HasPrefix(line, "func ") && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) {
+				found[name] = append(found[name], filepath.ToSlash(path))
+			}
 		}
 		return err
 	})
+	return found, err
+})
+
+// testsByName returns the files that have a test or a fuzz target of a name.
+func testsByName(t *testing.T) map[string][]string {
+	t.Helper()
+	found, err := findTests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +111,11 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 	}
 }
 
+var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
 // anchor returns what a heading is linked to by.
 func anchor(heading string) string {
-	heading = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading), "")
+	heading = notInAnchors.ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
 }
 
@@ -114,6 +126,13 @@ func TestTheLinksOfThePagesLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^):#\s]*)(?:#([^)\s]*))?\)`)
 	code := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]+`")
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	anchors := map[string]map[string]bool{} // by their pages
+	for file, text := range texts {
+		anchors[file] = map[string]bool{}
+		for _, h := range heading.FindAllStringSubmatch(text, -1) {
+			anchors[file][anchor(h[1])] = true
+		}
+	}
 	for file, text := range texts {
 		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
 			target := file
@@ -124,11 +143,7 @@ func TestTheLinksOfThePagesLeadSomewhere(t *testing.T) {
 				t.Errorf("%s: %v", file, err)
 				continue
 			}
-			found := m[2] == ""
-			for _, h := range heading.FindAllStringSubmatch(texts[target], -1) {
-				found = found || anchor(h[1]) == m[2]
-			}
-			if !found {
+			if m[2] != "" && !anchors[target][m[2]] {
 				t.Errorf("%s: %s has no heading for #%s", file, target, m[2])
 			}
 		}

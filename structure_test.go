@@ -2,13 +2,16 @@ package tideover_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
+	"go/build"
+	"io/fs"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,40 +31,78 @@ var ranks = map[string]int{
 	"bench":        6, "examples": 6,
 }
 
-type listed struct {
-	ImportPath, Name, Doc, Dir, ForTest         string
-	Standard                                    bool
-	Imports, TestImports, XTestImports, GoFiles []string
+// sourcePackage is a package of one of our modules.
+type sourcePackage struct {
+	*build.Package
+	module string
 }
 
-// packages returns all packages of the module in the folder.
-func packages(t *testing.T, dir string) (list []listed) {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-json", "./...")
-	cmd.Dir = dir
-	out, err := cmd.Output()
+// allImports returns what the package and its tests import.
+func (p sourcePackage) allImports() []string {
+	return slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+}
+
+// moduleLine is the line of a go.mod that names the module, usedModule a line of go.work
+// that names the folder of one.
+var (
+	moduleLine = regexp.MustCompile(`(?m)^module (\S+)$`)
+	usedModule = regexp.MustCompile(`(?m)^\t(\S+)$`)
+)
+
+// findPackages reads the packages of all modules in go.work, once for all tests. The go
+// command could list them, but resolves all dependencies meanwhile.
+var findPackages = sync.OnceValues(func() (list []sourcePackage, err error) {
+	work, err := os.ReadFile("go.work")
 	if err != nil {
-		t.Fatalf("go list in %s: %v", dir, err)
+		return nil, err
 	}
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return list
-		} else if err != nil {
-			t.Fatal(err)
+	for _, use := range usedModule.FindAllSubmatch(work, -1) {
+		dir := filepath.Clean(string(use[1]))
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			return nil, err
 		}
-		list = append(list, p)
+		found, err := modulePackages(dir, string(moduleLine.FindSubmatch(mod)[1]))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
 	}
+	return list, nil
+})
+
+// modulePackages returns the packages of the module in the folder.
+func modulePackages(root, module string) (list []sourcePackage, err error) {
+	err = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if dir != root {
+			_, err := os.Stat(filepath.Join(dir, "go.mod"))
+			if err == nil || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") {
+				return filepath.SkipDir
+			}
+		}
+		p, err := build.ImportDir(dir, 0)
+		if _, none := errors.AsType[*build.NoGoError](err); none {
+			return nil
+		}
+		rel, _ := filepath.Rel(root, dir)
+		p.ImportPath = path.Join(module, filepath.ToSlash(rel))
+		list = append(list, sourcePackage{p, module})
+		return err
+	})
+	return list, err
 }
 
-// modules returns the folders of all modules in go.work.
-func modules(t *testing.T) []string {
+// packages returns the packages of all modules in go.work.
+func packages(t *testing.T) []sourcePackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		t.Fatal(err)
+	list, err := findPackages()
+	if err != nil || len(list) < 50 {
+		t.Fatalf("%d packages: %v", len(list), err)
 	}
-	return strings.Fields(string(out))
+	return list
 }
 
 // room returns the entry of ranks that the import path belongs to.
@@ -79,26 +120,26 @@ func room(path string) (name string, ok bool) {
 }
 
 func TestImportsPointDownwards(t *testing.T) {
-	for _, dir := range modules(t) {
-		for _, p := range packages(t, dir) {
-			from, known := room(p.ImportPath)
-			if !known {
-				if p.ImportPath != root {
-					t.Errorf("%s has no rank", p.ImportPath)
-				}
-				continue
+	t.Parallel()
+	for _, p := range packages(t) {
+		from, known := room(p.ImportPath)
+		if !known {
+			if p.ImportPath != root {
+				t.Errorf("%s has no rank", p.ImportPath)
 			}
-			for _, imp := range append(append(p.Imports, p.TestImports...), p.XTestImports...) {
-				to, ok := room(imp)
-				if ok && to != from && ranks[to] >= ranks[from] {
-					t.Errorf("%s (rank %d) imports %s (rank %d)", p.ImportPath, ranks[from], imp, ranks[to])
-				}
+			continue
+		}
+		for _, imp := range p.allImports() {
+			to, ok := room(imp)
+			if ok && to != from && ranks[to] >= ranks[from] {
+				t.Errorf("%s (rank %d) imports %s (rank %d)", p.ImportPath, ranks[from], imp, ranks[to])
 			}
 		}
 	}
 }
 
 func TestTheLibraryHasNoDependencies(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("go.sum"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("go.sum: %v, want none", err)
 	}
@@ -109,8 +150,11 @@ func TestTheLibraryHasNoDependencies(t *testing.T) {
 	if bytes.Contains(mod, []byte("require")) {
 		t.Error("go.mod requires something")
 	}
-	for _, p := range packages(t, ".") {
-		for _, imp := range append(append(p.Imports, p.TestImports...), p.XTestImports...) {
+	for _, p := range packages(t) {
+		if p.module != root {
+			continue
+		}
+		for _, imp := range p.allImports() {
 			ours := imp == root || strings.HasPrefix(imp, root+"/")
 			if first, _, _ := strings.Cut(imp, "/"); !ours && strings.Contains(first, ".") {
 				t.Errorf("%s imports %s", p.ImportPath, imp)
@@ -120,24 +164,23 @@ func TestTheLibraryHasNoDependencies(t *testing.T) {
 }
 
 func TestEveryPackageHasOneComment(t *testing.T) {
-	for _, dir := range modules(t) {
-		for _, p := range packages(t, dir) {
-			if len(p.GoFiles) == 0 { // only tests
-				continue
-			}
-			if p.Doc == "" {
-				t.Errorf("%s has no package comment", p.ImportPath)
-			}
-			if n := commented(t, p); n > 1 {
-				t.Errorf("%s has %d package comments", p.ImportPath, n)
-			}
+	t.Parallel()
+	for _, p := range packages(t) {
+		if len(p.GoFiles) == 0 { // only tests
+			continue
+		}
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+		if n := commented(t, p); n > 1 {
+			t.Errorf("%s has %d package comments", p.ImportPath, n)
 		}
 	}
 }
 
 // commented counts the files of the package whose package clause follows a
 // comment directly.
-func commented(t *testing.T, p listed) (n int) {
+func commented(t *testing.T, p sourcePackage) (n int) {
 	t.Helper()
 	for _, name := range p.GoFiles {
 		src, err := os.ReadFile(filepath.Join(p.Dir, name))
