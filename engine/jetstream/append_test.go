@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // smuggle stores an entry behind the back of the lease.
@@ -86,10 +88,13 @@ func TestAnswersThatWereLost(t *testing.T) {
 			smuggle(t, l, ours(l), func(m *nats.Msg) { m.Data = []byte("something else") })
 		}, journal.ErrDamaged, false},
 	}
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), Shards: 2 * len(tests)})
+	shard := 0
 	for _, unsure := range []string{"while the owner knows the end", "while the owner is unsure of the end"} {
 		for _, test := range tests {
 			t.Run(unsure+"/"+test.name, func(t *testing.T) {
-				l := mustLease(t, openTest(t, Config{URL: nodes.URL()}), 0)
+				l := mustLease(t, log, shard)
+				shard++
 				l.epoch += 5
 				if strings.Contains(test.name, "forgotten") {
 					forgetIDs(t, l)
@@ -97,7 +102,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 				appendEntries(t, l, 1, 2)
 				test.before(t, l)
 				l.unsure.Store(strings.Contains(unsure, "unsure"))
-				err := tryAppend(t.Context(), l, 3)
+				err := appendData(t.Context(), l, 3, testData(3))
 				if !errors.Is(err, test.want) {
 					t.Fatalf("Append = %v; want %v", err, test.want)
 				}
@@ -115,7 +120,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 // forgetIDs has JetStream remember ids for a moment only.
 func forgetIDs(t *testing.T, l *lease) {
 	t.Helper()
-	js, err := natsjs.New(l.log.c.nc)
+	js, err := natsjs.New(l.log.c.nc, natsjs.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +137,7 @@ func forgetIDs(t *testing.T, l *lease) {
 func TestAStaleOwnerIsRefused(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName()}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	old := mustLease(t, openTest(t, cfg), 0)
 	appendEntries(t, old, 1, 3)
 
@@ -150,7 +155,7 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 		t.Errorf("epoch %d after %d", next.Epoch(), old.Epoch())
 	}
 	wantLog(t, next, 1, 3)
-	await(t, "Lost() when another has taken over", old.Lost())
+	testwait.Receive(t, "Lost() when another has taken over", old.Lost())
 	wantErr(t, "Append by the old owner", tryAppend(t.Context(), old, 4), journal.ErrStale)
 	appendEntries(t, next, 4, 5)
 	wantLog(t, next, 1, 5)
@@ -159,19 +164,15 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 func TestALateAppendOfTheOldOwnerMakesTheNextOneBeginAgain(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	old := mustLease(t, log, 0)
 	appendEntries(t, old, 1, 2)
-	if err := old.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, old)
 	next := mustLease(t, log, 0)
 	smuggle(t, old, journal.Entry{Seq: 3, Epoch: old.epoch, ID: testID(3), Data: testData(3)}, nil)
 	_, err := next.Append(t.Context(), 2, testID(33), testData(33))
 	wantErr(t, "the first Append of the next owner", err, journal.ErrStale)
-	if err := next.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, next)
 	next = mustLease(t, log, 0)
 	wantLog(t, next, 1, 3)
 	appendEntries(t, next, 4, 4)
@@ -197,21 +198,22 @@ func TestAConnectionThatBreaksAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1, natstest.WithProxies())
 	l := mustLease(t, openTest(t, Config{URL: nodes.URL(), LeaseTime: 5 * time.Minute}), 0)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 30 {
+	const cuts = 15
+	cut := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for range cut {
 			nodes.CutClients(0)
 			nodes.HealClients(0)
-			<-time.After(50 * time.Millisecond)
 		}
-	}()
-	last := uint64(0)
-	for isOpen(done) {
-		last++
-		insist(t, l, last)
+	})
+	for n := range uint64(cuts) {
+		cut <- struct{}{} // while the entry is appended
+		insist(t, l, n+1)
 	}
-	wantLog(t, l, 1, last)
+	close(cut)
+	group.Wait()
+	wantLog(t, l, 1, cuts)
 }
 
 func TestTheLeaderOfALogIsKilled(t *testing.T) {
@@ -221,11 +223,11 @@ func TestTheLeaderOfALogIsKilled(t *testing.T) {
 	appendEntries(t, l, 1, 20)
 	leader := nodes.Leader(l.stream.name)
 	nodes.Kill(leader)
-	for n := uint64(21); n <= 60; n++ {
+	for n := uint64(21); n <= 40; n++ {
 		insist(t, l, n)
 	}
 	nodes.Restart(leader)
-	wantLog(t, l, 1, 60)
+	wantLog(t, l, 1, 40)
 	if !isOpen(l.Lost()) {
 		t.Errorf("the lease is lost: %v", context.Cause(l.life))
 	}

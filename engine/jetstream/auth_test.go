@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -40,9 +41,9 @@ func TestWrongCredentialsAreRefusedAtOnceAndNotRepeated(t *testing.T) {
 
 func TestOpenEndsWithItsContext(t *testing.T) {
 	t.Parallel()
+	// real clock: nothing listens there, so Open never succeeds
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	// Nobody listens there.
 	_, err := Open(ctx, Config{URL: "nats://127.0.0.1:1,nats://127.0.0.1:2", User: "u", Password: "pa55w0rd"})
 	wantErr(t, "Open without servers", err, nil, "connect to NATS")
 	if strings.Contains(err.Error(), "pa55w0rd") {
@@ -107,30 +108,43 @@ func TestTheLeastPermissionsSuffice(t *testing.T) {
 		t.Error(err)
 	}
 	cfg.Name = "other" // which it may not use
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	_, err := Open(ctx, cfg)
-	wantErr(t, "Open without permission", err, nil, "permissions violation")
+	testwait.Until(t, "Open says that it has no permission", func() bool {
+		// real clock: without permission Open never succeeds
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := Open(ctx, cfg)
+		if err == nil {
+			t.Fatal("Open without permission succeeds")
+		}
+		return strings.Contains(err.Error(), "permissions violation")
+	})
 }
 
 func TestCredentialsThatExpireAreRenewed(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	nodes := natstest.Start(t, 1, natstest.WithAccess(o.config()))
+	nodes := natstest.Start(t, 1, natstest.WithAccess(o.config()), natstest.WithProxies())
 	path := filepath.Join(t.TempDir(), "user.creds")
-	o.writeCredentials(path, 3*time.Second)
-	log := openTest(t, Config{URL: nodes.URL(), Credentials: path, LeaseTime: MaxLeaseTime})
+	o.writeCredentials(path, time.Hour)
+	log := openTest(t, Config{URL: nodes.URL(), Credentials: path})
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 1)
+	o.writeCredentials(path, 2*time.Second)
+	nodes.CutClients(0) // so that it connects with the new ones
+	nodes.HealClients(0)
 	n := uint64(1)
-	natstest.Wait(t, func(context.Context) error { // until the credentials have expired
-		if tryAppend(t.Context(), l, n+1) == nil {
+	natstest.Wait(t, func(context.Context) error {
+		err := tryAppend(t.Context(), l, n+1)
+		if err == nil {
 			n++
 			return fmt.Errorf("entry %d was recorded", n)
 		}
+		if text := err.Error(); !strings.Contains(text, "not connected to NATS") || !strings.Contains(text, "have expired: renew them") {
+			return err
+		}
+		wantPlain(t, "Append with credentials that have expired", err)
 		return nil
 	})
-	wantPlain(t, "Append with credentials that have expired", tryAppend(t.Context(), l, n+1), "not connected to NATS", "have expired: renew them")
 	o.writeCredentials(path, time.Hour)
 	insist(t, l, n+1)
 	wantLog(t, mustLeaseAgain(t, log, l), 1, n+1)
@@ -258,19 +272,24 @@ func TestErrorsThatMayPassAreThoseOfARunner(t *testing.T) {
 		change(&c)
 		return c
 	}
+	const noServers = "no servers"
 	tests := []struct {
 		name string
 		cfg  Config
 		may  bool
 	}{
-		{"no servers", change(func(c *Config) { c.URL = "nats://127.0.0.1:1" }), true},
+		{noServers, change(func(c *Config) { c.URL = "nats://127.0.0.1:1" }), true},
 		{"refused credentials", change(func(c *Config) { c.User = "nobody" }), false},
 		{"another number of shards", change(func(c *Config) { c.Shards = 3 }), false},
 		{"a bad configuration", change(func(c *Config) { c.Shards = -1 }), false},
 		{"no second place", change(func(c *Config) { c.SecondPlace = "/nowhere/at/all" }), false},
 	}
 	for _, test := range tests {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		if test.name == noServers {
+			// real clock: nothing listens there, so Open never succeeds
+			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		}
 		_, err := Open(ctx, test.cfg)
 		cancel()
 		gaveUp, may := errors.AsType[*retry.Error](err)

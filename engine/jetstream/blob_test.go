@@ -22,12 +22,10 @@ var large = strings.Repeat("0123456789abcdef", 5*chunkSize/2/16)
 func TestABlobIsReadAtRandomPlaces(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName()}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	l := mustLease(t, openTest(t, cfg), 0)
 	putBlob(t, l, "a", large)
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, l)
 	l = mustLease(t, openTest(t, cfg), 0) // it has no local copy
 	r, err := l.Get(t.Context(), "a")
 	if err != nil {
@@ -53,7 +51,7 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "snapshot-1", large)
 	putBlob(t, l, "empty", "")
@@ -128,7 +126,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
 	place := t.TempDir()
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: len(damages)}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: len(damages)}
 	with, without := cfg, cfg
 	with.SecondPlace = place
 	shard := 0
@@ -145,9 +143,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 			if err := damage(t.Context(), js, l, info); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Release(); err != nil {
-				t.Fatal(err)
-			}
+			release(t, l)
 			l = mustLease(t, openTest(t, without), l.shard)
 			_, err = l.Get(t.Context(), "a")
 			if !errors.Is(err, journal.ErrDamaged) && !errors.Is(err, journal.ErrNoBlob) {
@@ -157,9 +153,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 			if blobs, err := l.Blobs(t.Context()); err != nil || len(blobs) == 0 {
 				t.Errorf("Blobs() = %v, %v; want the good one at least", blobs, err)
 			}
-			if err := l.Release(); err != nil {
-				t.Fatal(err)
-			}
+			release(t, l)
 			l = mustLease(t, openTest(t, with), l.shard)
 			wantBlob(t, l, "a", large)
 			wantNames(t, l, "a", "b")
@@ -189,12 +183,10 @@ func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	place := t.TempDir()
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	l := mustLease(t, openTest(t, cfg), 1)
 	putBlob(t, l, "before", "there was no second place")
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, l)
 	cfg.SecondPlace = place
 	log := openTest(t, cfg)
 	l = mustLease(t, log, 1)
@@ -245,7 +237,7 @@ func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 	if err := os.Mkdir(place, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	log := openTest(t, Config{URL: nodes.URL(), SecondPlace: place})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), SecondPlace: place})
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", "one")
 	if err := os.Rename(place, place+"-away"); err != nil {
@@ -276,7 +268,7 @@ func TestAnObjectStoreThatIsGoneIsReadFromTheSecondPlace(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	log := openTest(t, Config{URL: nodes.URL(), SecondPlace: t.TempDir()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), SecondPlace: t.TempDir()})
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", large)
 	if err := js.DeleteStream(t.Context(), log.names.blobStream()); err != nil {
@@ -289,7 +281,7 @@ func TestAnObjectStoreThatIsGoneIsReadFromTheSecondPlace(t *testing.T) {
 func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	log.objects.sweepAge = 0
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "kept", large)
@@ -302,9 +294,7 @@ func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 	if err := u.send(t.Context(), strings.NewReader(large)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, l)
 	next := mustLease(t, log, 0)
 	natstest.Wait(t, func(ctx context.Context) error {
 		subjects, err := next.objects().subjects(ctx, chunkSubject(log.names, ">"))
@@ -323,7 +313,7 @@ func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 func TestCopiesInTheCacheAreCheckedAndRemoved(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Cache: t.TempDir()}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Cache: t.TempDir()}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", large)
@@ -348,7 +338,7 @@ func TestCopiesInTheCacheAreCheckedAndRemoved(t *testing.T) {
 	}
 	wantNames(t, l)
 	wantFiles(t, cfg.Cache)
-	temporary := openTest(t, Config{URL: nodes.URL(), Name: cfg.Name})
+	temporary := openTest(t, Config{Replicas: 1, URL: nodes.URL(), Name: cfg.Name})
 	dir := temporary.objects.cache.dir
 	if err := temporary.Close(); err != nil {
 		t.Fatal(err)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // hold is an answer that never comes; it tells of each request.
@@ -23,21 +23,10 @@ func inBackground(do func() error) <-chan error {
 	return done
 }
 
-func awaitError(t *testing.T, what string, c <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-c:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatalf("%s: nothing happened for a minute", what)
-		return nil
-	}
-}
-
 func TestACallToAProcessThatIsKilledEndsSoon(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 4 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	owner, caller := openTest(t, cfg), openTest(t, cfg)
 	taken := make(chan struct{}, 1)
 	if err := mustLease(t, owner, 0).Serve(hold(taken)); err != nil {
@@ -53,8 +42,10 @@ func TestACallToAProcessThatIsKilledEndsSoon(t *testing.T) {
 			return err
 		}
 	})
+	id := owner.Member()
 	owner.kill()
-	wantPlain(t, "Call", awaitError(t, "Call of a killed owner", call), "may have been carried out")
+	expel(t, caller, id, caller.timing.gone)
+	wantPlain(t, "Call", testwait.Receive(t, "Call of a killed owner", call), "may have been carried out")
 }
 
 func TestACallerWithoutConnectionDoesNotWait(t *testing.T) {
@@ -66,9 +57,9 @@ func TestACallerWithoutConnectionDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := inBackground(func() error { _, err := log.Call(t.Context(), 0, nil); return err })
-	await(t, "the request", taken)
+	testwait.Receive(t, "the request", taken)
 	nodes.CutClients(0)
-	wantPlain(t, "Call", awaitError(t, "Call without connection", call), "may have been carried out")
+	wantPlain(t, "Call", testwait.Receive(t, "Call without connection", call), "may have been carried out")
 	_, err := log.Call(t.Context(), 0, nil)
 	wantErr(t, "the next Call", err, journal.ErrNobody, "not connected")
 	nodes.HealClients(0)
@@ -76,7 +67,7 @@ func TestACallerWithoutConnectionDoesNotWait(t *testing.T) {
 
 func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	var mu sync.Mutex
 	var replies []func([]byte)
 	if err := log.Serve(func(_ []byte, reply func([]byte)) {
@@ -86,7 +77,10 @@ func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	const calls = maxOpen + 100
+	const limit, calls = 50, 150
+	log.desk.mu.Lock()
+	log.desk.limit = limit
+	log.desk.mu.Unlock()
 	var group sync.WaitGroup
 	for range calls {
 		group.Go(func() {
@@ -99,10 +93,10 @@ func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 	natstest.Wait(t, func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if answered == 0 && len(replies) < maxOpen {
+		if answered == 0 && len(replies) < limit {
 			return fmt.Errorf("%d requests", len(replies))
 		}
-		if len(replies) > maxOpen {
+		if len(replies) > limit {
 			t.Errorf("%d requests are open at once", len(replies))
 		}
 		for _, reply := range replies {
@@ -122,7 +116,7 @@ func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	_, err := log.Call(t.Context(), 0, make([]byte, journal.MaxEntry+1))
 	wantErr(t, "Call with too much", err, journal.ErrTooLarge)
 }
@@ -130,7 +124,7 @@ func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 func TestAMemberIsServedOnce(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	answer := func(_ []byte, reply func([]byte)) { reply(nil) }
 	for _, s := range []interface{ Serve(journal.Answer) error }{log, l} {
@@ -144,7 +138,7 @@ func TestAMemberIsServedOnce(t *testing.T) {
 func TestNoMemberHasAStrangeName(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	for _, id := range []string{"", "*", ">", "a.b", "a b", "a\r\nPUB x 0\r\n"} {
 		_, err := log.Ask(t.Context(), id, nil)
 		wantErr(t, fmt.Sprintf("Ask(%q)", id), err, journal.ErrNobody)

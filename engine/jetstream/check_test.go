@@ -36,10 +36,11 @@ func TestACheckOfAGoodClusterFindsNothing(t *testing.T) {
 		SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
 	})
 	natstest.Wait(t, func(ctx context.Context) error { // replicas of new streams catch up
-		if found := check(t, log); len(found) > 0 {
-			return &foundError{found}
+		found, err := log.Check(ctx)
+		if err == nil && len(found) > 0 {
+			err = &foundError{found}
 		}
-		return nil
+		return err
 	})
 }
 

@@ -8,7 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // The test binary is a member of a cluster, instead of running tests, when these
@@ -35,7 +36,7 @@ func childMain(url, name string) int {
 	_, last, err := l.Bounds(ctx)
 	fmt.Println("owner", log.Member(), l.Epoch())
 	for err == nil {
-		if err = tryAppend(ctx, l, last+1); err == nil {
+		if err = appendData(ctx, l, last+1, testData(last+1)); err == nil {
 			last++
 			fmt.Println("appended", last)
 		}
@@ -56,7 +57,8 @@ type child struct {
 func startChild(t *testing.T, url, name string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+url, childNameEnv+"="+name, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), childEnv+"="+url, childNameEnv+"="+name, "GORACE=atexit_sleep_ms=0",
+		"TMPDIR="+t.TempDir()) // a process that is killed leaves its files there
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -75,8 +77,8 @@ func startChild(t *testing.T, url, name string) *child {
 // await reads lines until one starts with the word, and returns what follows it.
 func (c *child) await(word string) string {
 	c.t.Helper()
-	timer := time.AfterFunc(time.Minute, func() { c.cmd.Process.Kill() })
-	defer timer.Stop()
+	stop := context.AfterFunc(testwait.Context(c.t), func() { c.cmd.Process.Kill() })
+	defer stop()
 	var seen []string
 	for c.lines.Scan() {
 		if rest, ok := strings.CutPrefix(c.lines.Text(), word); ok {

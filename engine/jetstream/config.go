@@ -60,6 +60,9 @@ type Config struct {
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
 	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is told of. Empty means none
 
+	beat        time.Duration // between two heartbeats, for tests; 0 means what follows from LeaseTime
+	requestTime time.Duration // for a server to answer, for tests; 0 means requestTime
+
 	Logger *slog.Logger        // nil means none
 	Redact func(string) string // applied to what servers and networks say, before it is in an error or a log; nil means nothing more than our own secrets
 }

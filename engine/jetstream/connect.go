@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,9 +30,10 @@ const (
 
 // conn is the connection to NATS. It is made anew whenever it is lost.
 type conn struct {
-	nc     *nats.Conn
-	log    *slog.Logger
-	redact func(string) string
+	nc          *nats.Conn
+	log         *slog.Logger
+	redact      func(string) string
+	requestTime time.Duration
 
 	mu        sync.Mutex
 	session   context.Context //nolint:containedctx // until the connection is lost
@@ -44,7 +46,7 @@ type conn struct {
 
 // dial connects within the context. An answer that refuses us is final.
 func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
-	c := &conn{log: cfg.Logger, redact: cfg.redact, gone: map[string]absence{}}
+	c := &conn{log: cfg.Logger, redact: cfg.redact, requestTime: cmp.Or(cfg.requestTime, requestTime), gone: map[string]absence{}}
 	c.session, c.cut = context.WithCancel(context.Background())
 	dialer := &dialer{ctx: ctx, failed: map[string]string{}}
 	opts := []nats.Option{
@@ -176,7 +178,7 @@ func (c *conn) roundTrip(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	}
 	ctx, cancel := c.whileConnected(ctx)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, requestTime)
+	ctx, stop := context.WithTimeout(ctx, c.requestTime)
 	defer stop()
 	answer, err := c.nc.RequestMsgWithContext(ctx, m)
 	return answer, c.wasCut(ctx, err)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,16 +19,16 @@ import (
 // ten writers add one to the same number at once.
 func TestWritersOfABucket(t *testing.T) {
 	t.Parallel()
-	nc, err := nats.Connect(natstest.Start(t, 1).URL())
+	nc, err := nats.Connect(natstest.Shared(t).URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "shared", Storage: jetstream.MemoryStorage})
+	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: newName(), Storage: jetstream.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestWritersOfABucket(t *testing.T) {
 		t.Fatal(first, err)
 	}
 
-	writer := contend.Must("contention attempts=20", contend.WithConflicts(func(err error) bool {
+	writer := contend.Must("contention attempts=unlimited", contend.WithConflicts(func(err error) bool {
 		return errors.Is(err, jetstream.ErrKeyExists) // which is what a wrong last sequence is called
 	}))
 	add := func(ctx context.Context, _ contend.Try) error {

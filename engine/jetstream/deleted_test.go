@@ -16,7 +16,7 @@ import (
 // admin is somebody who changes things by hand.
 func admin(t *testing.T, nodes *natstest.Cluster) natsjs.JetStream {
 	t.Helper()
-	js, err := natsjs.New(rawConn(t, nodes.URL()))
+	js, err := natsjs.New(rawConn(t, nodes.URL()), natsjs.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log := openTest(t, cfg)
 	l, untouched := mustLease(t, log, 0), mustLease(t, log, 1)
 	appendEntries(t, l, 1, 5)
@@ -39,9 +39,7 @@ func TestAStreamThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, says...)
 	_, _, err := l.Bounds(t.Context())
 	wantErr(t, "Bounds", err, journal.ErrDamaged, says...)
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	release(t, l)
 	_, err = log.Lease(t.Context(), 0)
 	wantErr(t, "Lease", err, journal.ErrDamaged, says...)
 	again := openTest(t, cfg)
@@ -61,7 +59,7 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	log := openTest(t, Config{URL: nodes.URL(), Shards: 3})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), Shards: 3})
 	for shard, keepIdentity := range []bool{false, true} {
 		l := mustLease(t, log, shard)
 		appendEntries(t, l, 1, 5)
@@ -81,9 +79,7 @@ func TestAStreamThatIsReplacedIsNotWrittenTo(t *testing.T) {
 		wantErr(t, "Append", tryAppend(t.Context(), l, 6), journal.ErrDamaged, l.stream.name, "restore")
 		_, _, err = l.Bounds(t.Context())
 		wantErr(t, "Bounds", err, journal.ErrDamaged, l.stream.name)
-		if err := l.Release(); err != nil {
-			t.Fatal(err)
-		}
+		release(t, l)
 		_, err = log.Lease(t.Context(), shard)
 		wantErr(t, "Lease", err, journal.ErrDamaged, l.stream.name)
 	}
@@ -93,7 +89,7 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 4 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	for shard := range 2 {
 		l := mustLease(t, log, shard)
@@ -103,7 +99,9 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 			appendEntries(t, l, 6, 8)
 		}
 	}
+	id := log.Member()
 	log.kill() // so that it does not say how far it has come
+	expel(t, other, id, other.timing.gone)
 	for shard := range 2 {
 		s := stream{other.c, other.names.logStream(shard)}
 		info, err := s.info(t.Context())
@@ -132,7 +130,7 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	var l *lease
 	for range 3 {
 		l = mustLease(t, log, 0)
@@ -141,9 +139,7 @@ func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		appendEntries(t, l, last+1, last+1)
-		if err := l.Release(); err != nil {
-			t.Fatal(err)
-		}
+		release(t, l)
 	}
 	r, err := log.bucket.get(t.Context(), shardKey(0))
 	if err != nil {
@@ -160,14 +156,14 @@ func TestEpochsGrowWhenTheBucketHasForgottenThem(t *testing.T) {
 func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	if err := js.DeleteStream(t.Context(), log.names.bucketStream()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "Lost() when the bucket is gone", l.Lost())
+	awaitSilent(t, l, log.timing.ended)
 	_, err := Open(t.Context(), cfg)
 	wantErr(t, "Open", err, journal.ErrDamaged, log.names.bucketStream()+" was deleted", "restore")
 	found, err := Check(t.Context(), cfg)
@@ -180,7 +176,7 @@ func TestAnObjectStoreThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "a", "text")
@@ -200,7 +196,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	js := admin(t, nodes)
-	log := openTest(t, Config{URL: nodes.URL()})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL()})
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 5)
 	s, err := js.Stream(t.Context(), l.stream.name)
@@ -222,13 +218,13 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 func TestAFullStream(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL(), MaxBytes: MinBytes})
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), MaxBytes: MinBytes})
 	l := mustLease(t, log, 0)
 	data := bytes.Repeat([]byte("x"), 200_000)
 	var last uint64
 	var err error
 	for range 20 {
-		if _, err = l.Append(t.Context(), last, testID(last+1), data); err != nil {
+		if err = appendData(t.Context(), l, last+1, data); err != nil {
 			break
 		}
 		last++
@@ -238,7 +234,7 @@ func TestAFullStream(t *testing.T) {
 		t.Fatalf("it is full after %d entries", last)
 	}
 	for range 3 {
-		_, err = l.Append(t.Context(), last, testID(last+1), data)
+		err = appendData(t.Context(), l, last+1, data)
 		wantErr(t, "a repeated Append", err, journal.ErrFull)
 	}
 	if _, end, err := l.Bounds(t.Context()); err != nil || end != last {
@@ -251,7 +247,7 @@ func TestAFullStream(t *testing.T) {
 	if err := l.Truncate(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(t.Context(), last, testID(last+1), data); err != nil {
+	if err := appendData(t.Context(), l, last+1, data); err != nil {
 		t.Errorf("Append when there is room again = %v", err)
 	}
 }
@@ -259,7 +255,7 @@ func TestAFullStream(t *testing.T) {
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 3}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 3}
 	openTest(t, cfg)
 	cfg.Shards = 4
 	_, err := Open(t.Context(), cfg)
@@ -278,7 +274,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 func TestANewerFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	r, err := log.bucket.get(t.Context(), settingsKey)
 	if err != nil {
@@ -295,7 +291,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 func TestManyOpenANewClusterAtOnce(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 5}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 5}
 	opened := make(chan *Log)
 	for range 4 {
 		go func() {

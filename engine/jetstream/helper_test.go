@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/retry"
 )
 
 // newName returns a name that no other test has, nor the same one when it is run
@@ -36,13 +39,94 @@ func openTest(t *testing.T, cfg Config) *Log {
 	return log
 }
 
-func mustLease(t *testing.T, log *Log, shard int) *lease {
+// mustLease leases a shard. It tries again after a timeout, and if the last owner could
+// not tell the others in time that it has released the shard.
+func mustLease(t *testing.T, log *Log, shard int) (l *lease) {
 	t.Helper()
-	l, err := log.Lease(t.Context(), shard)
-	if err != nil {
+	natstest.Wait(t, func(ctx context.Context) error {
+		held, err := log.Lease(ctx, shard)
+		if err != nil && !timedOut(err) && !errors.Is(err, journal.ErrLocked) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			l = held.(*lease)
+		}
+		return err
+	})
+	return l
+}
+
+func release(t *testing.T, l *lease) {
+	t.Helper()
+	if err := l.Release(); err != nil && !timedOut(err) {
 		t.Fatal(err)
 	}
-	return l.(*lease)
+}
+
+// timedOut reports whether something has failed because the machine or its servers are
+// slow.
+func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+// expel has a member expel another one, as if that had been silent for so long.
+func expel(t *testing.T, by *Log, id string, silence time.Duration) {
+	t.Helper()
+	natstest.Wait(t, func(context.Context) error {
+		if !slices.Contains(by.Members(), id) {
+			return fmt.Errorf("member %s is not known", id)
+		}
+		return nil
+	})
+	natstest.Wait(t, func(context.Context) error {
+		if !slices.Contains(by.Members(), id) {
+			return nil
+		}
+		by.mu.Lock()
+		if h, known := by.roster[id]; known {
+			h.at = time.Now().Add(-silence)
+			by.roster[id] = h
+		}
+		by.mu.Unlock()
+		by.wanted.tell(0)
+		return fmt.Errorf("member %s is still in the cluster", id)
+	})
+}
+
+// awaitSilent waits until a lease has ended because no heartbeat of its member arrives.
+// To the member it seems that the time has passed since the last one.
+func awaitSilent(t *testing.T, l *lease, silence time.Duration) {
+	t.Helper()
+	natstest.Wait(t, func(context.Context) error {
+		log := l.log
+		log.mu.Lock()
+		now := time.Now()
+		log.pulse.last, log.looked = now.Add(-silence), now.Add(-silence)
+		for id, h := range log.roster {
+			log.roster[id] = heard{h.revision, now.Add(-silence)}
+		}
+		log.mu.Unlock()
+		log.stir()
+		if isOpen(l.Lost()) {
+			return errors.New("the lease has not ended")
+		}
+		return nil
+	})
+}
+
+// revision returns the revision of the member's record, which grows with its
+// heartbeats.
+func (l *Log) memberRevision() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.revision
+}
+
+// awaitBeats waits until some heartbeats of a member have arrived.
+func awaitBeats(t *testing.T, log *Log) {
+	t.Helper()
+	for range 3 {
+		before := log.memberRevision()
+		testwait.Until(t, "a heartbeat arrives", func() bool { return log.memberRevision() > before })
+	}
 }
 
 func testID(n uint64) (id journal.ID) {
@@ -61,8 +145,18 @@ func tryAppend(ctx context.Context, l journal.Lease, n uint64) error {
 func appendEntries(t *testing.T, l journal.Lease, from, to uint64) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		if err := tryAppend(t.Context(), l, n); err != nil {
+		if err := appendData(t.Context(), l, n, testData(n)); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// appendData appends an entry, and repeats that after a timeout.
+func appendData(ctx context.Context, l journal.Lease, n uint64, data []byte) error {
+	for {
+		_, err := l.Append(ctx, n-1, testID(n), data)
+		if !timedOut(err) || ctx.Err() != nil {
+			return err
 		}
 	}
 }
@@ -70,7 +164,13 @@ func appendEntries(t *testing.T, l journal.Lease, from, to uint64) {
 // insist repeats an append until it succeeds, as an owner does.
 func insist(t *testing.T, l journal.Lease, n uint64) {
 	t.Helper()
-	natstest.Wait(t, func(context.Context) error { return tryAppend(t.Context(), l, n) })
+	natstest.Wait(t, func(context.Context) error {
+		err := tryAppend(t.Context(), l, n)
+		if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrDamaged) {
+			return retry.Permanent(err)
+		}
+		return err
+	})
 }
 
 // wantLog checks that the log has exactly the entries of appendEntries.
@@ -119,16 +219,6 @@ func wantPlain(t *testing.T, call string, err error, texts ...string) {
 	wantErr(t, call, err, nil, texts...)
 }
 
-// await waits for a channel.
-func await(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s: nothing happened for a minute", what)
-	}
-}
-
 func isOpen(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -141,7 +231,7 @@ func isOpen(c <-chan struct{}) bool {
 // rawConn is a connection of somebody else.
 func rawConn(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +265,4 @@ func wantBlob(t *testing.T, l journal.Lease, name, want string) {
 	if got, err := readBlob(t.Context(), l, name); err != nil || got != want {
 		t.Fatalf("Get(%q) reads %.40q, %v; want %.40q", name, got, err, want)
 	}
-}
-
-func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), d)
 }

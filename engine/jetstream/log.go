@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ func (l *Log) enter(ctx context.Context) (err error) {
 	l.tellOrigin()
 	l.tellDifferences(creator.log)
 	l.timing = timingOf(l.settings.LeaseTime)
+	l.timing.beat = cmp.Or(l.cfg.beat, l.timing.beat)
 	l.pulse.timing = l.timing
 	if l.objects, err = openObjects(l.c, l.names, l.cfg, l.second); err != nil {
 		return err

@@ -2,13 +2,14 @@ package jetstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 	"github.com/tideover/tideover/engine/journal/journaltest"
 )
 
+var oneNode = flag.Bool("conformance.onenode", false, "run the suite of a journal on one server too")
+
 func TestMain(m *testing.M) {
+	began := time.Now()
 	if url := os.Getenv(childEnv); url != "" {
 		os.Exit(childMain(url, os.Getenv(childNameEnv)))
 	}
@@ -26,7 +30,7 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	code := m.Run()
 	natstest.StopShared()
-	if left := leftOver(); left != "" && code == 0 {
+	if left := leftOver(began); left != "" && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left after all tests:\n"+left)
 		code = 1
 	}
@@ -34,29 +38,35 @@ func TestMain(m *testing.M) {
 }
 
 // leftOver returns the goroutines of this package, or of NATS's client, that do not
-// end although everything was closed.
-func leftOver() string {
+// end although everything was closed. It waits for them until shortly before the test
+// binary's deadline.
+func leftOver(began time.Time) string {
+	limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
+	if err != nil || limit == 0 {
+		limit = 10 * time.Minute
+	}
 	var others []byte
-	for range 500 {
+	// real clock: the limit is the deadline of the test binary
+	for time.Since(began) < limit-15*time.Second {
 		stacks := make([]byte, 1<<20)
 		_, others, _ = bytes.Cut(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) // the first is this one
 		if !bytes.Contains(others, []byte("engine/jetstream.")) && !bytes.Contains(others, []byte("nats%2ego.(*Conn)")) {
 			return ""
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // real clock: a pause between two polls
 	}
 	return string(others)
 }
 
-// nameOf returns the name of the cluster that belongs to a folder.
-func nameOf(dir string) string {
-	h := fnv.New64a()
-	h.Write([]byte(dir))
-	return fmt.Sprintf("t-%x", h.Sum64())
-}
-
+// mustOpen opens a log whose leases do not end because the machine is slow, unless the
+// configuration says how long they last.
 func mustOpen(t *testing.T, cfg Config) *Log {
 	t.Helper()
+	if cfg.LeaseTime == 0 {
+		cfg.LeaseTime = MaxLeaseTime
+		cfg.beat = max(cfg.beat, time.Second)
+	}
+	cfg.requestTime = time.Minute
 	log, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -64,27 +74,70 @@ func mustOpen(t *testing.T, cfg Config) *Log {
 	return log
 }
 
-func TestConformanceOfOneNode(t *testing.T) {
-	nodes := natstest.Start(t, 1)
+// shardLog is one shard of a cluster, as a log of its own.
+type shardLog struct {
+	journal.Cluster
+	shard int
+}
+
+func (l shardLog) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	return l.Cluster.Lease(ctx, l.shard+shard)
+}
+
+// conformance runs the suite of a journal. Each of its tests has a shard. Some share a
+// cluster, because a cluster has two streams beside those of its shards.
+func conformance(t *testing.T, nodes *natstest.Cluster) {
+	t.Helper()
+	const shards = 8
+	name, numbers := newName(), map[string]int{} // of the tests, by folder
 	journaltest.Run(t, func(t *testing.T, dir string) journal.Log {
 		t.Helper()
-		return mustOpen(t, Config{URL: nodes.URL(), Name: nameOf(dir), Shards: 1})
+		n, known := numbers[dir]
+		if !known {
+			n = len(numbers)
+			numbers[dir] = n
+		}
+		cfg := Config{URL: nodes.URL(), Name: fmt.Sprint(name, "-", n/shards), Shards: shards}
+		return shardLog{mustOpen(t, cfg), n % shards}
 	})
 }
 
-func TestConformanceOfThreeNodes(t *testing.T) {
-	nodes := natstest.Shared(t)
-	journaltest.Run(t, func(t *testing.T, dir string) journal.Log {
-		t.Helper()
-		return mustOpen(t, Config{URL: nodes.URL(), Name: nameOf(dir), Shards: 1})
-	})
+func TestConformanceOfOneNode(t *testing.T) {
+	if !*oneNode {
+		t.Skip("without -conformance.onenode the suite runs on three servers only")
+	}
+	conformance(t, natstest.Start(t, 1))
 }
+
+func TestConformanceOfThreeNodes(t *testing.T) { conformance(t, natstest.Shared(t)) }
 
 // killable is a member that can be killed.
-type killable struct{ *Log }
+type killable struct {
+	*Log
+	t    *testing.T
+	kept *members
+}
 
-// Kill implements [journaltest.Process].
-func (k killable) Kill() { k.kill() }
+// members are those of all clusters of a suite that are not killed.
+type members struct {
+	mu   sync.Mutex
+	list []*Log
+}
+
+// Kill implements [journaltest.Process]. The other members need not wait until the
+// lease time has passed.
+func (k *killable) Kill() {
+	id := k.Member()
+	k.kill()
+	k.kept.mu.Lock()
+	defer k.kept.mu.Unlock()
+	for _, other := range k.kept.list {
+		if other != k.Log && other.cfg.Name == k.cfg.Name && other.life.Err() == nil {
+			expel(k.t, other, id, other.timing.expelAt)
+			return
+		}
+	}
+}
 
 // kill ends the member as the end of its process does: nobody is told.
 func (l *Log) kill() {
@@ -98,8 +151,17 @@ func (l *Log) kill() {
 
 func TestConformanceOfClusters(t *testing.T) {
 	nodes := natstest.Shared(t)
+	names := map[string]string{}
+	var kept members
 	journaltest.RunCluster(t, func(t *testing.T, dir string, shards int) journaltest.Process {
 		t.Helper()
-		return killable{mustOpen(t, Config{URL: nodes.URL(), Name: nameOf(dir), Shards: shards, LeaseTime: 2 * time.Second})}
+		if names[dir] == "" {
+			names[dir] = newName()
+		}
+		log := mustOpen(t, Config{URL: nodes.URL(), Name: names[dir], Shards: shards})
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		kept.list = append(kept.list, log)
+		return &killable{log, t, &kept}
 	})
 }

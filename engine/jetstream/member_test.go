@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // takeOver leases a shard as soon as its owner is gone.
@@ -28,7 +28,7 @@ func takeOver(t *testing.T, log *Log, shard int) (l *lease) {
 
 func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 4 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log := openTest(t, cfg)
 	c := startChild(t, cfg.URL, cfg.Name)
 	id, _, _ := strings.Cut(c.await("owner"), " ")
@@ -40,6 +40,7 @@ func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	acknowledged := max(c.last(), 20)
+	expel(t, log, id, log.timing.gone)
 	l := takeOver(t, log, 0)
 	first, last, err := l.Bounds(t.Context())
 	if err != nil || last < acknowledged || last > acknowledged+1 {
@@ -53,7 +54,7 @@ func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 
 func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 2 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l, before := mustLease(t, log, 0), log.Member()
 	if err := log.Serve(func(_ []byte, reply func([]byte)) { reply([]byte("here")) }); err != nil {
@@ -69,7 +70,7 @@ func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
 		}
 		return other.bucket.remove(ctx, memberKey(before), r.revision)
 	})
-	await(t, "Lost() of an expelled member", l.Lost())
+	testwait.Receive(t, "Lost() of an expelled member", l.Lost())
 	wantErr(t, "Append of an expelled member", tryAppend(t.Context(), l, 1), journal.ErrStale, errExpelled.Error())
 	natstest.Wait(t, func(ctx context.Context) error {
 		id := log.Member()
@@ -91,18 +92,18 @@ func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
 func TestAMemberWithoutConnectionEndsItsLeasesBeforeOthersTakeThem(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 2, natstest.WithProxies())
-	cfg := Config{Name: newName(), Shards: 1, Replicas: 1, LeaseTime: 4 * time.Second}
+	cfg := Config{Name: newName(), Shards: 1, Replicas: 1}
 	cfg.URL = nodes.NodeURL(0)
 	first := openTest(t, cfg)
 	cfg.URL = nodes.NodeURL(1)
 	second := openTest(t, cfg)
 	l := mustLease(t, first, 0)
 	appendEntries(t, l, 1, 3)
+	id := first.Member()
 	nodes.CutClients(0)
+	awaitSilent(t, l, first.timing.cutOff)
+	expel(t, second, id, second.timing.gone)
 	next := takeOver(t, second, 0)
-	if isOpen(l.Lost()) {
-		t.Error("another has the shard, and Lost() is open")
-	}
 	wantErr(t, "Append without connection", tryAppend(t.Context(), l, 4), journal.ErrStale)
 	appendEntries(t, next, 4, 5)
 	nodes.HealClients(0)
@@ -128,16 +129,9 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 		leases = append(leases, mustLease(t, []*Log{a, b}[n%2], n))
 	}
 	ids := []string{a.Member(), b.Member()}
-	leader := nodes.Leader(a.names.bucketStream())
-	revision := func() uint64 { a.mu.Lock(); defer a.mu.Unlock(); return a.revision }
-	nodes.Kill(leader)
-	before := revision()
-	natstest.Wait(t, func(context.Context) error { // until signs of life arrive again
-		if revision() < before+10 {
-			return errors.New("no sign of life yet")
-		}
-		return nil
-	})
+	nodes.Kill(nodes.Leader(a.names.bucketStream()))
+	awaitBeats(t, a)
+	awaitBeats(t, b)
 	for n, l := range leases {
 		if !isOpen(l.Lost()) {
 			t.Errorf("the lease of shard %d is lost: %v", n, context.Cause(l.life))
@@ -151,7 +145,7 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 
 func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // nobody looks by itself
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // nobody looks by itself
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	mustLease(t, other, 0)
 	log.mu.Lock()
@@ -165,7 +159,7 @@ func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 
 func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // nobody looks by itself
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // nobody looks by itself
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	for range 3 {
@@ -181,7 +175,7 @@ func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 
 func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 2 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	l.lose(errSilent) // as if nobody could be told

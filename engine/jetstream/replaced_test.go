@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, LeaseTime: 3 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2}
 	log := openTest(t, cfg)
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 3)
@@ -27,9 +27,9 @@ func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 	if !anew.Made() {
 		t.Fatal("the cluster was not made anew")
 	}
-	await(t, "Ended() of who was in the old one", log.Ended())
+	testwait.Receive(t, "Ended() of who was in the old one", log.Ended())
 	wantErr(t, "Err", log.Err(), ErrReplaced, cfg.Name, "made anew", "Start this process again")
-	await(t, "Lost() of its lease", l.Lost())
+	testwait.Receive(t, "Lost() of its lease", l.Lost())
 	wantErr(t, "Append", tryAppend(t.Context(), l, 4), journal.ErrStale)
 	_, err := log.Lease(t.Context(), 0)
 	wantErr(t, "Lease", err, ErrReplaced)
@@ -55,7 +55,7 @@ func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: 3 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1}
 	log := openTest(t, cfg)
 	wiped(t, nodes, cfg)
 	anew := openTest(t, cfg)
@@ -63,7 +63,7 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	if err := log.join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "Ended()", log.Ended())
+	testwait.Receive(t, "Ended()", log.Ended())
 	natstest.Wait(t, func(ctx context.Context) error {
 		_, err := anew.bucket.get(ctx, memberKey(log.Member()))
 		if !errors.Is(err, errNoMessage) {
@@ -78,9 +78,7 @@ func beatUntil(t *testing.T, log *Log, revision uint64) {
 	t.Helper()
 	now := func() uint64 { log.mu.Lock(); defer log.mu.Unlock(); return log.revision }
 	for now() < revision {
-		if err := log.beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Wait(t, log.beat)
 	}
 }
 
@@ -89,7 +87,7 @@ func beatUntil(t *testing.T, log *Log, revision uint64) {
 func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // nobody looks by itself
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // nobody looks by itself
 	log := openTest(t, cfg)
 	beatUntil(t, log, 40)
 	l := mustLease(t, log, 0)
@@ -117,7 +115,7 @@ func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 
 func TestABucketOfAnotherClusterThatAReplicaStillHasIsNoReasonToEnd(t *testing.T) {
 	t.Parallel()
-	log := openTest(t, Config{URL: natstest.Shared(t).URL()})
+	log := openTest(t, Config{Replicas: 1, URL: natstest.Shared(t).URL()})
 	other := []record{{settingsKey, []byte(`{"id":"another"}`), 1}}
 	wantPlain(t, "recognise", log.recognise(t.Context(), other), "a replica of bucket "+log.bucket.name+" is of another cluster")
 	if err := log.Err(); err != nil {

@@ -43,6 +43,7 @@ type desk struct {
 	mu     sync.Mutex
 	answer journal.Answer // nil means that nobody answers
 	open   map[*request]bool
+	limit  int // of open
 	closed bool
 }
 
@@ -53,7 +54,7 @@ type request struct {
 }
 
 func (c *conn) openDesk(subject string, answer journal.Answer) (*desk, error) {
-	d := &desk{c: c, answer: answer, open: map[*request]bool{}}
+	d := &desk{c: c, answer: answer, open: map[*request]bool{}, limit: maxOpen}
 	// Under the lock, because the first request may come before the subscription
 	// is known.
 	d.mu.Lock()
@@ -95,7 +96,7 @@ func (d *desk) admit(replyTo string) (*request, journal.Answer, string) {
 	switch {
 	case d.closed || d.answer == nil:
 		return nil, nil, statusNobody
-	case len(d.open) >= maxOpen:
+	case len(d.open) >= d.limit:
 		return nil, nil, statusBusy
 	}
 	r := &request{d, replyTo}

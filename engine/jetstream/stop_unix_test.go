@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
@@ -14,14 +13,15 @@ import (
 
 func TestTheShardsOfAStoppedProcessAreTakenOverAndItNotices(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{URL: nodes.URL(), Name: newName(), LeaseTime: 2 * time.Second}
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log := openTest(t, cfg)
 	c := startChild(t, cfg.URL, cfg.Name)
-	c.await("owner")
+	id, _, _ := strings.Cut(c.await("owner"), " ")
 	c.await("appended 20")
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	expel(t, log, id, log.timing.expelAt)
 	l := takeOver(t, log, 0)
 	_, last, err := l.Bounds(t.Context())
 	if err != nil {

@@ -3,12 +3,12 @@ package natstest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 )
 
 const defaultAccess = `
@@ -34,10 +34,11 @@ func (n *nodes) plan(binary string, count int) error {
 			return err
 		}
 		for _, port := range []*int{&node.client, &node.cluster, &node.monitor} {
-			var err error
-			if *port, err = freePort(); err != nil {
+			number, reserved, err := reservePort()
+			if err != nil {
 				return err
 			}
+			*port, n.reserved = number, append(n.reserved, reserved)
 		}
 	}
 	if n.options.proxies {
@@ -100,22 +101,29 @@ func (n *node) routeConfig() string {
 	return b.String()
 }
 
-// givenPorts are the ports that nodes of this process have or had.
-var givenPorts sync.Map
-
-// freePort returns a port that nobody listens on. It is below those that systems
-// give to outgoing connections: a node that restarts needs the same one again.
-func freePort() (int, error) {
-	for range 100 {
-		port := 12_000 + rand.IntN(18_000)
-		if _, given := givenPorts.LoadOrStore(port, true); given {
-			continue // to a node that may not listen yet
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // it does not wait
+// reservePort returns a TCP port that is free and stays so until the reservation is
+// closed. It is below the ports that systems give to outgoing connections, because a
+// node that restarts needs the same one again.
+//
+// The reservation is the UDP port of the same number. No other process that reserves
+// ports in this way gets it, and it ends with this process.
+func reservePort() (port int, reservation io.Closer, err error) {
+	for range 1000 {
+		port = 12_000 + rand.IntN(18_000)
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		udp, err := net.ListenPacket("udp", address) //nolint:noctx // it does not wait
 		if err != nil {
 			continue
 		}
-		return port, l.Close()
+		tcp, err := net.Listen("tcp", address) //nolint:noctx // it does not wait
+		if err != nil {
+			_ = udp.Close()
+			continue
+		}
+		if err := tcp.Close(); err != nil {
+			return 0, nil, errors.Join(err, udp.Close())
+		}
+		return port, udp, nil
 	}
-	return 0, errors.New("no free port between 12000 and 30000")
+	return 0, nil, errors.New("no free port between 12000 and 30000")
 }

@@ -2,9 +2,12 @@
 
 package natstest
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 var errNoSignals = errors.New("processes can't be stopped on this system")
 
-func (n *node) freeze() error { return errNoSignals }
-func (n *node) thaw() error   { return errNoSignals }
+func (n *node) freeze(context.Context) error { return errNoSignals }
+func (n *node) thaw() error                  { return errNoSignals }

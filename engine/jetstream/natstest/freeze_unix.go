@@ -14,12 +14,12 @@ import (
 func (n *node) thaw() error { return n.signal(syscall.SIGCONT) }
 
 // freeze returns when the process has stopped, where that can be seen.
-func (n *node) freeze() error {
+func (n *node) freeze(ctx context.Context) error {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	path := fmt.Sprintf("/proc/%d/stat", n.running().cmd.Process.Pid)
-	return waits.Do(context.Background(), func(context.Context) error {
+	return polls.Do(ctx, func(context.Context) error {
 		stat, err := os.ReadFile(path)
 		if err != nil {
 			return nil //nolint:nilerr // this system does not tell

@@ -11,11 +11,14 @@ package natstest
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // The user and the password of the system account of a cluster without
@@ -36,9 +39,10 @@ type Cluster struct {
 
 // nodes is what the views of one cluster share.
 type nodes struct {
-	dir     string
-	options options
-	list    []*node
+	dir      string
+	options  options
+	list     []*node
+	reserved []io.Closer // the ports
 }
 
 // Option changes a cluster from what it is by default.
@@ -112,6 +116,9 @@ func (n *nodes) end() {
 		node.kill()
 		node.closeProxies()
 	}
+	for _, r := range n.reserved {
+		_ = r.Close()
+	}
 	_ = os.RemoveAll(n.dir)
 }
 
@@ -151,7 +158,7 @@ func (c *Cluster) Restart(i int, access ...string) {
 // Stop stops a node in the middle of whatever it does; it keeps its connections.
 func (c *Cluster) Stop(i int) {
 	c.t.Helper()
-	if err := c.list[i].freeze(); err != nil {
+	if err := c.list[i].freeze(testwait.Context(c.t)); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
@@ -42,7 +43,7 @@ func TestThreeNodesAreCutOffAndKilledAndComeBack(t *testing.T) {
 	}
 	c.Heal(first)
 	c.WaitReady()
-	nc, err := nats.Connect(c.NodeURL(first))
+	nc, err := nats.Connect(c.NodeURL(first), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,20 +10,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
-// waits is how a test waits for servers: often, and not for ever.
-var waits = retry.Must("fixed(50ms) jitter=20% attempts=unlimited attempt-timeout=5s total-timeout=90s")
+// polls is how often a test asks servers. It has no timeout: a test waits until the
+// test binary's deadline.
+var polls = retry.Must("exponential(10ms..200ms) jitter=20% attempts=unlimited")
 
 // client has no connections that stay open: they would look like leaks.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Wait waits until the function returns no error, for as long as servers may
-// take; then it fails the test.
+// Wait waits until the function returns no error. It fails the test when the error is
+// permanent, or shortly before the test binary's deadline.
 func Wait(t testing.TB, done func(context.Context) error) {
 	t.Helper()
-	if err := waits.Do(context.Background(), done); err != nil {
+	if err := polls.Do(testwait.Context(t), done); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -32,7 +34,7 @@ func Wait(t testing.TB, done func(context.Context) error) {
 // a leader.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
-	if err := waits.Do(context.Background(), c.ready); err != nil {
+	if err := polls.Do(testwait.Context(c.t), c.ready); err != nil {
 		c.t.Fatalf("%v: %v%s", c, err, c.logs())
 	}
 }
@@ -158,7 +160,7 @@ func (c *Cluster) Leader(stream string) int {
 // leader waits until a node says that it leads.
 func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, error)) (leader int) {
 	c.t.Helper()
-	err := waits.Do(context.Background(), func(ctx context.Context) error {
+	err := polls.Do(testwait.Context(c.t), func(ctx context.Context) error {
 		var errs []error
 		for i, n := range c.list {
 			if n.running() == nil {

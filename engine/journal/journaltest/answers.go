@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var answerTests = []clusterTest{
@@ -24,12 +25,12 @@ var answerTests = []clusterTest{
 		}
 		serve(t, members[0], answer)
 		takeAndServe(t, members[0], 0, answer)
-		for _, size := range []int{0, 1, journal.MaxEntry, journal.MaxEntry + 1, 3 << 20} {
+		for _, size := range []int{0, 1, journal.MaxEntry, journal.MaxEntry + 1, 2*journal.MaxEntry + 1} {
 			want := string(pattern(size))
 			for _, m := range members {
-				wantSame(t, size, want, m, func(request []byte) ([]byte, error) { return reach(patient(t), m, 0, request) })
+				wantSame(t, size, want, m, func(request []byte) ([]byte, error) { return reach(testwait.Context(t), m, 0, request) })
 				wantSame(t, size, want, m, func(request []byte) ([]byte, error) {
-					return reachMember(patient(t), m, members[0].Member(), request)
+					return reachMember(testwait.Context(t), m, members[0].Member(), request)
 				})
 			}
 		}
@@ -39,7 +40,7 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], 0, func(request []byte, reply func([]byte)) {
 			reply(bytes.Repeat(request, 2_000_000/len(request)))
 		})
-		atOnce(t, 8, func(ctx context.Context, i int) error {
+		atOnce(t, 4, func(ctx context.Context, i int) error {
 			request := fmt.Sprintf("request %d;", i)
 			got, err := reach(ctx, members[1], 0, []byte(request))
 			if err != nil || string(got) != string(bytes.Repeat([]byte(request), 2_000_000/len(request))) {
@@ -48,12 +49,12 @@ var answerTests = []clusterTest{
 			return nil
 		})
 	}},
-	{"a thousand calls at once all get their own answers", func(t *testing.T, c *cluster) {
+	{"hundreds of calls at once all get their own answers", func(t *testing.T, c *cluster) {
 		members := c.join(t, 3)
 		for n := range clusterShards {
 			takeAndServe(t, members[n%3], n, prefixed(fmt.Sprint(n)))
 		}
-		atOnce(t, 1000, func(ctx context.Context, i int) error {
+		atOnce(t, 300, func(ctx context.Context, i int) error {
 			n := i % clusterShards
 			request, want := fmt.Sprintf("request %d", i), fmt.Sprintf("%d: request %d", n, i)
 			got, err := reach(ctx, members[i/7%3], n, []byte(request))
@@ -70,7 +71,7 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], 0, waiting.answer)
 		var replies sync.WaitGroup
 		replies.Go(func() {
-			if waiting.wait(patient(t), count) {
+			if waiting.wait(testwait.Context(t), count) {
 				waiting.replyBackwards()
 			}
 		})
@@ -86,7 +87,7 @@ var answerTests = []clusterTest{
 	}},
 	{"who answers may call others first", func(t *testing.T, c *cluster) {
 		members := c.join(t, 2)
-		ctx := patient(t)
+		ctx := testwait.Context(t)
 		var calls sync.WaitGroup
 		t.Cleanup(calls.Wait)
 		for n := range clusterShards - 1 {
@@ -110,7 +111,7 @@ var answerTests = []clusterTest{
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
 		serve(t, members[0], waiting.answer)
-		ctx, cancel := context.WithCancel(patient(t))
+		ctx, cancel := context.WithCancel(testwait.Context(t))
 		defer cancel()
 		calls := []func() ([]byte, error){
 			func() ([]byte, error) { return reach(ctx, members[1], 0, []byte("canceled")) },
@@ -123,19 +124,19 @@ var answerTests = []clusterTest{
 				ended <- err
 			}()
 		}
-		if !waiting.wait(patient(t), len(calls)) {
+		if !waiting.wait(testwait.Context(t), len(calls)) {
 			t.Fatal("the requests were not delivered")
 		}
 		cancel()
 		for range calls {
-			wantError(t, "a call whose context ends", await(t, "a canceled call", ended), context.Canceled)
+			wantError(t, "a call whose context ends", testwait.Receive(t, "a canceled call", ended), context.Canceled)
 		}
 		for _, call := range calls {
 			_, err := call()
 			wantError(t, "a call whose context has ended", err, context.Canceled)
 		}
 		go func() {
-			if waiting.wait(patient(t), len(calls)+1) {
+			if waiting.wait(testwait.Context(t), len(calls)+1) {
 				waiting.replyBackwards()
 			}
 		}()
@@ -150,7 +151,7 @@ var answerTests = []clusterTest{
 		})
 		for range 2 {
 			request := []byte("request")
-			got, err := reach(patient(t), m, 0, request)
+			got, err := reach(testwait.Context(t), m, 0, request)
 			if err != nil || string(got) != "answer" {
 				t.Fatalf("Call(0) = %q, %v; want %q", got, err, "answer")
 			}
@@ -179,28 +180,28 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], 1, waiting.answer)
 		serve(t, members[0], waiting.answer)
 		asked := members[0].Member()
-		call := inBackground(func() error { return errorOf(reach(patient(t), members[1], 0, nil)) })
-		other := inBackground(func() error { return errorOf(reach(patient(t), members[1], 1, nil)) })
-		ask := inBackground(func() error { return errorOf(reachMember(patient(t), members[1], asked, nil)) })
-		if !waiting.wait(patient(t), 3) {
+		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
+		other := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 1, nil)) })
+		ask := inBackground(func() error { return errorOf(reachMember(testwait.Context(t), members[1], asked, nil)) })
+		if !waiting.wait(testwait.Context(t), 3) {
 			t.Fatal("the requests were not delivered")
 		}
 		release(t, l)
-		wantUnanswered(t, "Call, when the shard is released", await(t, "Call after Release", call))
+		wantUnanswered(t, "Call, when the shard is released", testwait.Receive(t, "Call after Release", call))
 		c.close(t, members[0])
-		wantUnanswered(t, "Call, when the owner closes", await(t, "Call after Close", other))
-		wantUnanswered(t, "Ask, when the member closes", await(t, "Ask after Close", ask))
+		wantUnanswered(t, "Call, when the owner closes", testwait.Receive(t, "Call after Close", other))
+		wantUnanswered(t, "Ask, when the member closes", testwait.Receive(t, "Ask after Close", ask))
 	}},
 	{"a call of a member that closes meanwhile ends", func(t *testing.T, c *cluster) {
 		members := c.join(t, 2)
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
-		call := inBackground(func() error { return errorOf(reach(patient(t), members[1], 0, nil)) })
-		if !waiting.wait(patient(t), 1) {
+		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
+		if !waiting.wait(testwait.Context(t), 1) {
 			t.Fatal("the request was not delivered")
 		}
 		c.close(t, members[1])
-		wantUnanswered(t, "Call, when the caller closes", await(t, "Call by a closed member", call))
+		wantUnanswered(t, "Call, when the caller closes", testwait.Receive(t, "Call by a closed member", call))
 	}},
 }
 
@@ -215,7 +216,7 @@ func wantSame(t *testing.T, size int, want string, m journal.Cluster, ask func([
 // atOnce does something many times at once.
 func atOnce(t *testing.T, count int, do func(ctx context.Context, i int) error) {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testwait.Context(t)
 	errs := make([]error, count)
 	var group sync.WaitGroup
 	for i := range count {

@@ -9,15 +9,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
-const (
-	clusterShards = 4
-
-	// patience is how long a test waits for what must happen. It is much more
-	// than a real cluster on a busy machine needs to take over from the dead.
-	patience = time.Minute
-)
+const clusterShards = 4
 
 // cluster is the cluster of one test.
 type cluster struct {
@@ -46,7 +41,7 @@ func (c *cluster) close(t *testing.T, m Process) {
 	if c.closed[m] {
 		return
 	}
-	if err := m.Close(); err != nil && !c.killed[m] {
+	if err := m.Close(); err != nil && !c.killed[m] && !timedOut(err) {
 		t.Errorf("Close() = %v", err)
 	}
 	if c.closed == nil {
@@ -63,40 +58,24 @@ func (c *cluster) kill(m Process) {
 	m.Kill()
 }
 
-// patient returns a context for what must not take for ever.
-func patient(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until the check has nothing to say.
+// eventually waits until the check returns no error.
 func eventually(t *testing.T, check func(ctx context.Context) error) {
 	t.Helper()
-	ctx := patient(t)
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
+	ctx := testwait.Context(t)
+	var err error
+	defer func() {
+		if err != nil {
+			t.Logf("the last check: %v", err)
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("after %v: %v", patience, err)
-		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // there is no event to wait for
-	}
+	}()
+	testwait.Until(t, "the check returns no error", func() bool {
+		err = check(ctx)
+		return err == nil
+	})
 }
 
-// await waits for a channel to be closed, or for what it has to say.
-func await[T any](t *testing.T, what string, c <-chan T) (value T) {
-	t.Helper()
-	select {
-	case value = <-c:
-	case <-patient(t).Done():
-		t.Fatalf("%s: nothing happened for %v", what, patience)
-	}
-	return value
-}
+// pollInterval is the pause between two polls, where there is no event to wait for.
+const pollInterval = 5 * time.Millisecond
 
 // wantAgreement waits until the members share all shards, evenly, by the rule.
 func wantAgreement(t *testing.T, members ...Process) {
@@ -182,7 +161,7 @@ func serve(t *testing.T, s interface{ Serve(journal.Answer) error }, answer jour
 // last returns the last sequence, because other tests may have appended too.
 func last(t *testing.T, l journal.Lease) uint64 {
 	t.Helper()
-	_, last, err := l.Bounds(patient(t))
+	_, last, err := l.Bounds(testwait.Context(t))
 	if err != nil {
 		t.Fatalf("Bounds() = %v", err)
 	}
@@ -214,14 +193,14 @@ func untilDelivered(ctx context.Context, ask func() ([]byte, error)) ([]byte, er
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pollInterval): // real clock: a pause between two polls
 		}
 	}
 }
 
 func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string) {
 	t.Helper()
-	got, err := reach(patient(t), m, shard, []byte(request))
+	got, err := reach(testwait.Context(t), m, shard, []byte(request))
 	if err != nil || string(got) != want {
 		t.Fatalf("Call(%d, %q) = %q, %v; want %q", shard, request, got, err, want)
 	}
@@ -229,7 +208,7 @@ func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string
 
 func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want string) {
 	t.Helper()
-	got, err := reachMember(patient(t), m, member, []byte(request))
+	got, err := reachMember(testwait.Context(t), m, member, []byte(request))
 	if err != nil || string(got) != want {
 		t.Fatalf("Ask(%q, %q) = %q, %v; want %q", member, request, got, err, want)
 	}

@@ -12,33 +12,36 @@ import (
 
 var concurrencyTests = []test{
 	{"readers see no gap while entries are appended and cut off", func(t *testing.T, f *fixture) {
-		const entries, kept = 400, 50
+		const entries, kept = 200, 30
 		l := f.lease(t)
-		appended := make(chan struct{})
 		var group sync.WaitGroup
-		for range 3 {
+		defer group.Wait()
+		var reads []chan struct{}
+		for range 2 {
+			read := make(chan struct{}, 1)
+			reads = append(reads, read)
 			group.Go(func() {
-				for {
-					select {
-					case <-appended:
-						return
-					default:
-					}
+				for range read {
 					if err := readWhatIsThere(t.Context(), l); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 			})
+			defer close(read)
 		}
 		for last := uint64(0); last < entries; last += 10 {
+			for _, read := range reads { // while the next entries are appended
+				select {
+				case read <- struct{}{}:
+				default: // it is still reading
+				}
+			}
 			appendN(t, l, last, 10)
-			if last%100 == 90 && last > kept {
+			if last%50 == 40 && last > kept {
 				truncate(t, l, last-kept)
 			}
 		}
-		close(appended)
-		group.Wait()
 		first, last, err := l.Bounds(t.Context())
 		if err != nil || last != entries {
 			t.Fatalf("Bounds() = %d, %d, %v; want the last to be %d", first, last, err, entries)
@@ -51,7 +54,7 @@ var concurrencyTests = []test{
 		for n := range 4 {
 			group.Go(func() {
 				name := fmt.Sprintf("blob-%d", n%2)
-				for range 20 {
+				for range 6 {
 					err := errors.Join(
 						l.Put(t.Context(), name, writeText(name)),
 						readBlob(t.Context(), l, name),
@@ -62,14 +65,14 @@ var concurrencyTests = []test{
 				}
 			})
 		}
-		appendN(t, l, 0, 50)
+		appendN(t, l, 0, 20)
 		group.Wait()
 		wantNames(t, l)
-		wantEntries(t, l, 1, 50)
+		wantEntries(t, l, 1, 20)
 	}},
 	{"a release in the middle of everything ends everything", func(t *testing.T, f *fixture) {
 		l := f.lease(t)
-		appendN(t, l, 0, 100)
+		appendN(t, l, 0, 20)
 		var group sync.WaitGroup
 		started := make(chan struct{}, 3)
 		group.Go(func() {
@@ -82,11 +85,11 @@ var concurrencyTests = []test{
 			for readWhatIsThere(t.Context(), l) == nil && !isClosed(l.Lost()) { //nolint:revive // until it fails
 			}
 		})
-		var acknowledged uint64 = 100
+		var acknowledged uint64 = 20
 		group.Go(func() {
 			started <- struct{}{}
 			for {
-				seq, err := l.Append(t.Context(), acknowledged, entryID(acknowledged+1), entryData(acknowledged+1))
+				seq, err := appendEntry(t.Context(), l, acknowledged+1)
 				if err != nil {
 					wantStale(t, err)
 					return

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var deathTests = []clusterTest{
@@ -17,7 +18,7 @@ var deathTests = []clusterTest{
 		kept := take(t, others[1], 1)
 
 		c.kill(dying)
-		await(t, "Lost() of a killed member", l.Lost())
+		testwait.Receive(t, "Lost() of a killed member", l.Lost())
 		wantAgreement(t, others...)
 		next := take(t, others[0], 0)
 		if next.Epoch() <= l.Epoch() {
@@ -48,16 +49,16 @@ var deathTests = []clusterTest{
 		takeAndServe(t, dying, 0, waiting.answer)
 		serve(t, dying, waiting.answer)
 		takeAndServe(t, caller, 1, waiting.answer)
-		call := inBackground(func() error { return errorOf(reach(patient(t), caller, 0, nil)) })
-		ask := inBackground(func() error { return errorOf(reachMember(patient(t), caller, id, nil)) })
-		own := inBackground(func() error { return errorOf(reach(patient(t), dying, 1, nil)) })
-		if !waiting.wait(patient(t), 3) {
+		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), caller, 0, nil)) })
+		ask := inBackground(func() error { return errorOf(reachMember(testwait.Context(t), caller, id, nil)) })
+		own := inBackground(func() error { return errorOf(reach(testwait.Context(t), dying, 1, nil)) })
+		if !waiting.wait(testwait.Context(t), 3) {
 			t.Fatal("the requests were not delivered")
 		}
 		c.kill(dying)
-		wantUnanswered(t, "Call, when the owner is killed", await(t, "Call of a killed owner", call))
-		wantUnanswered(t, "Ask, when the member is killed", await(t, "Ask of a killed member", ask))
-		wantUnanswered(t, "Call, when the caller is killed", await(t, "Call by a killed member", own))
+		wantUnanswered(t, "Call, when the owner is killed", testwait.Receive(t, "Call of a killed owner", call))
+		wantUnanswered(t, "Ask, when the member is killed", testwait.Receive(t, "Ask of a killed member", ask))
+		wantUnanswered(t, "Call, when the caller is killed", testwait.Receive(t, "Call by a killed member", own))
 		takeAndServe(t, members[2], 0, prefixed("next"))
 		wantAnswer(t, caller, 0, "x", "next: x")
 	}},
@@ -86,7 +87,7 @@ var deathTests = []clusterTest{
 // wantLate checks that a lease that was taken over records nothing.
 func wantLate(t *testing.T, l journal.Lease, expected uint64) {
 	t.Helper()
-	_, err := l.Append(patient(t), expected, entryID(expected+1), []byte("late"))
+	_, err := l.Append(testwait.Context(t), expected, entryID(expected+1), []byte("late"))
 	if !errors.Is(err, journal.ErrStale) {
 		t.Errorf("Append(%d) by a killed member = %v; want %v", expected, err, journal.ErrStale)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 )
 
 // gatherer keeps requests until it is told to answer them. The zero gatherer has
@@ -13,6 +12,7 @@ import (
 type gatherer struct {
 	mu      sync.Mutex
 	replies []func()
+	more    chan struct{} // closed when another request comes; nil if nothing waits for it
 }
 
 // answer is a [journal.Answer] that answers later, with the request.
@@ -21,20 +21,31 @@ func (g *gatherer) answer(request []byte, reply func([]byte)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.replies = append(g.replies, func() { reply(request) })
+	if g.more != nil {
+		close(g.more)
+		g.more = nil
+	}
 }
 
 // wait reports whether so many requests have come before the context ends.
 func (g *gatherer) wait(ctx context.Context, count int) bool {
-	for ctx.Err() == nil {
+	for {
 		g.mu.Lock()
 		came := len(g.replies)
+		if g.more == nil {
+			g.more = make(chan struct{})
+		}
+		more := g.more
 		g.mu.Unlock()
 		if came >= count {
 			return true
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // there is no event to wait for
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return false
 }
 
 // replyBackwards answers the last request first.

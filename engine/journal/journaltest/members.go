@@ -1,11 +1,12 @@
 package journaltest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var memberTests = []clusterTest{
@@ -23,7 +24,7 @@ var memberTests = []clusterTest{
 		}
 	}},
 	{"members share all shards, evenly, and each is assigned once", func(t *testing.T, c *cluster) {
-		for count := 2; count <= 5; count++ {
+		for _, count := range []int{2, 3, 5} {
 			members := c.join(t, count) // which waits for that
 			for _, m := range members {
 				c.close(t, m)
@@ -52,16 +53,16 @@ var memberTests = []clusterTest{
 	}},
 	{"a member that comes or goes is announced", func(t *testing.T, c *cluster) {
 		first := c.join(t, 1)[0]
-		for range 3 {
+		for range 2 {
 			_, came := first.Assigned()
 			second := c.open(t, c.dir, clusterShards)
 			t.Cleanup(func() { c.close(t, second) })
-			await(t, "a member comes", came)
+			testwait.Receive(t, "a member comes", came)
 			awaitAssigned(t, first, clusterShards/2)
 			awaitAssigned(t, second, clusterShards/2)
 			_, went := first.Assigned()
 			c.close(t, second)
-			await(t, "a member goes", went)
+			testwait.Receive(t, "a member goes", went)
 			awaitAssigned(t, first, clusterShards)
 		}
 	}},
@@ -91,19 +92,12 @@ var memberTests = []clusterTest{
 // but what it announces.
 func awaitAssigned(t *testing.T, m journal.Cluster, want int) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
 	for {
 		shards, changed := m.Assigned()
 		if len(shards) == want {
 			return
 		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			shards, _ = m.Assigned()
-			t.Fatalf("%s: no change was announced for %v; now Assigned() = %d; want %d shards",
-				m.Member(), patience, shards, want)
-		}
+		what := fmt.Sprintf("%s announces a change of Assigned(), which is %d; want %d shards", m.Member(), shards, want)
+		testwait.Receive(t, what, changed)
 	}
 }

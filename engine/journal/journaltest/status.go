@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var statusTests = []clusterTest{
@@ -62,7 +63,7 @@ var statusTests = []clusterTest{
 		members := c.join(t, 2)
 		settle := func(m journal.Cluster, name, value, want string) {
 			t.Helper()
-			if got, err := m.Settle(patient(t), name, value); err != nil || got != want {
+			if got, err := m.Settle(testwait.Context(t), name, value); err != nil || got != want {
 				t.Fatalf("Settle(%q, %q) = %q, %v; want %q", name, value, got, err, want)
 			}
 		}
@@ -83,16 +84,16 @@ var statusTests = []clusterTest{
 		put(t, l, "state", "of 20")
 		truncate(t, l, 5)
 		for _, m := range members {
-			r, err := m.Peek(patient(t), 3)
+			r, err := m.Peek(testwait.Context(t), 3)
 			if err != nil {
 				t.Fatalf("Peek(3) = %v", err)
 			}
-			first, last, err := r.Bounds(patient(t))
+			first, last, err := r.Bounds(testwait.Context(t))
 			if err != nil || first != 5 || last != 20 {
 				t.Fatalf("Bounds() = %d, %d, %v; want 5, 20", first, last, err)
 			}
 			n := uint64(5)
-			for e, err := range r.Read(patient(t), 5) {
+			for e, err := range r.Read(testwait.Context(t), 5) {
 				if err != nil || e.Seq != n || !bytes.Equal(e.Data, entryData(n)) {
 					t.Fatalf("Read yields %d, %v; want %d", e.Seq, err, n)
 				}
@@ -101,11 +102,11 @@ var statusTests = []clusterTest{
 			if n != 21 {
 				t.Fatalf("Read ends before %d", n)
 			}
-			blobs, err := r.Blobs(patient(t))
+			blobs, err := r.Blobs(testwait.Context(t))
 			if err != nil || len(blobs) != 1 || blobs[0].Name != "state" {
 				t.Fatalf("Blobs() = %+v, %v", blobs, err)
 			}
-			in, err := r.Get(patient(t), "state")
+			in, err := r.Get(testwait.Context(t), "state")
 			if err != nil {
 				t.Fatalf("Get() = %v", err)
 			}
@@ -113,11 +114,11 @@ var statusTests = []clusterTest{
 			if _ = in.Close(); err != nil || string(text) != "of 20" {
 				t.Fatalf("Get() reads %q, %v", text, err)
 			}
-			_, err = r.Get(patient(t), "none")
+			_, err = r.Get(testwait.Context(t), "none")
 			wantError(t, "Get of no blob", err, journal.ErrNoBlob)
 		}
 		appendN(t, l, 20, 1) // it is still the owner's
-		if _, err := members[0].Peek(patient(t), clusterShards); err == nil {
+		if _, err := members[0].Peek(testwait.Context(t), clusterShards); err == nil {
 			t.Error("Peek at a shard that is not there succeeds")
 		}
 	}},
@@ -128,7 +129,7 @@ var statusTests = []clusterTest{
 		_, err := m.Status(ctx)
 		wantError(t, "Status with a canceled context", err, context.Canceled)
 		c.close(t, m)
-		if _, err := m.Status(patient(t)); err == nil {
+		if _, err := m.Status(testwait.Context(t)); err == nil {
 			t.Error("Status succeeds after Close")
 		}
 	}},
@@ -156,6 +157,7 @@ func wrongMembers(members []journal.Member, want []string) string {
 		if m.Name == "" {
 			return m.ID + " has no name"
 		}
+		// real clock: an hour is longer than the test binary may run
 		if age := time.Since(m.Joined); age > time.Hour || age < -time.Hour {
 			return fmt.Sprintf("%s joined at %v, not about now", m.ID, m.Joined)
 		}

@@ -6,11 +6,12 @@
 package journaltest
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // Opener opens the log that belongs to a folder. The same folder is the same
@@ -51,14 +52,7 @@ func noLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
-			if time.Now().After(deadline) {
-				stacks := make([]byte, 1<<20)
-				t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
-					stacks[:runtime.Stack(stacks, true)])
-				return
-			}
-			time.Sleep(time.Millisecond) //nolint:forbidigo // there is no event to wait for
-		}
+		what := fmt.Sprintf("there are no more goroutines than before, which is %d", before)
+		testwait.Until(t, what, func() bool { return runtime.NumGoroutine() <= before })
 	})
 }

@@ -66,18 +66,18 @@ var truncateTests = []test{
 	}},
 	{"truncation of hundreds can be canceled and repeated", func(t *testing.T, f *fixture) {
 		l := f.lease(t)
-		appendN(t, l, 0, 600)
+		appendN(t, l, 0, 150)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		wantError(t, "Truncate with a canceled context", l.Truncate(ctx, 550), context.Canceled)
+		wantError(t, "Truncate with a canceled context", l.Truncate(ctx, 130), context.Canceled)
 		first, last, err := l.Bounds(t.Context())
-		if err != nil || last != 600 {
-			t.Fatalf("Bounds() = %d, %d, %v; want the last to be 600", first, last, err)
+		if err != nil || last != 150 {
+			t.Fatalf("Bounds() = %d, %d, %v; want the last to be 150", first, last, err)
 		}
-		wantEntries(t, l, first, 600)
-		truncate(t, l, 550)
-		wantBounds(t, l, 550, 600)
-		wantEntries(t, l, 550, 600)
+		wantEntries(t, l, first, 150)
+		truncate(t, l, 130)
+		wantBounds(t, l, 130, 150)
+		wantEntries(t, l, 130, 150)
 	}},
 }
 

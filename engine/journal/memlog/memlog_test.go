@@ -10,7 +10,6 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	var mu sync.Mutex
 	stores := map[string]*memlog.Store{}
 	journaltest.Run(t, func(t *testing.T, dir string) journal.Log {

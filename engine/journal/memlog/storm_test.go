@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
+
+var stormSeeds = flag.Uint64("storm.seeds", 1, "how many seeds to play")
 
 // storm is a cluster whose members own and append, as an engine would, while
 // everything goes wrong.
@@ -30,7 +33,7 @@ type storm struct {
 // TestStorm checks that nothing acknowledged is lost, and that no shard is
 // without an owner when the storm is over.
 func TestStorm(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range *stormSeeds {
 		synctest.Test(t, func(t *testing.T) {
 			s := &storm{
 				t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(seed, 0)),
@@ -39,7 +42,7 @@ func TestStorm(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var group sync.WaitGroup
 			members := []*memlog.Member{s.start(ctx, &group), s.start(ctx, &group), s.start(ctx, &group)}
-			for range 300 {
+			for range 200 {
 				i := s.random.IntN(len(members))
 				if s.strike(members[i]) {
 					members[i] = s.start(ctx, &group)
@@ -138,7 +141,7 @@ func (s *storm) own(ctx context.Context, m *memlog.Member, shard int) {
 		if assigned, _ := m.Assigned(); !slices.Contains(assigned, shard) {
 			return
 		}
-		seq, err := s.append(ctx, l, shard, last)
+		seq, err := s.appendEntry(ctx, l, shard, last)
 		if err != nil {
 			return
 		}
@@ -152,8 +155,8 @@ func (s *storm) own(ctx context.Context, m *memlog.Member, shard int) {
 	}
 }
 
-// append repeats an append until it is known whether it has counted.
-func (s *storm) append(ctx context.Context, l journal.Lease, shard int, last uint64) (uint64, error) {
+// appendEntry repeats an append until it is known whether it has counted.
+func (s *storm) appendEntry(ctx context.Context, l journal.Lease, shard int, last uint64) (uint64, error) {
 	var id journal.ID
 	s.mu.Lock()
 	s.appended++
