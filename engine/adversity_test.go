@@ -232,6 +232,11 @@ func (h half) Write(p []byte) (int, error) {
 
 func TestSnapshotsThatFail(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, snapshotsThatFail)
+}
+
+func snapshotsThatFail(t *testing.T) {
+	t.Helper()
 	var store memlog.Store
 	log := &spoiling{Log: store.Open()}
 	w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
@@ -243,25 +248,24 @@ func TestSnapshotsThatFail(t *testing.T) {
 		return names
 	}
 	n := 0
-	work := func(until func() bool) {
+	work := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !until(); n++ {
+		until(t, what, func() bool {
 			waited(t, started(t, e, w, n, Key(fmt.Sprint(n))))
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain")
-			}
-		}
+			n++
+			return holds()
+		})
 	}
-	work(func() bool { return len(snapshots()) >= 2 })
+	work("two snapshots", func() bool { return len(snapshots()) >= 2 })
 	log.spoil.Store(true)
-	work(func() bool { return e.alone.health.get(troubleSnapshot) != nil })
+	work("a snapshot can't be read", func() bool { return e.alone.health.get(troubleSnapshot) != nil })
 	good := snapshots()
-	work(func() bool { return n%200 == 0 })
+	work("the next ones can't be read either", func() bool { return n%100 == 0 })
 	if now := snapshots(); len(now) > len(good)+1 {
 		t.Errorf("snapshots that can't be read are kept: %v", now)
 	}
 	log.spoil.Store(false)
-	work(func() bool { return e.alone.health.get(troubleSnapshot) == nil })
+	work("a snapshot can be read again", func() bool { return e.alone.health.get(troubleSnapshot) == nil })
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -275,30 +279,33 @@ func TestSnapshotsThatFail(t *testing.T) {
 
 func TestWhatEndedSurvivesAFailedSnapshot(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, endedRunsSurviveAFailedSnapshot)
+}
+
+func endedRunsSurviveAFailedSnapshot(t *testing.T) {
+	t.Helper()
 	dir := t.TempDir()
 	w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
 	blobs := filepath.Join(dir, "blobs")
-	e := must(Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: 5000}))
+	e := must(Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: quiet(), snapshotAfter: 5000, uptime: noUptime}))
 	ids := map[string]bool{}
-	work := func(until func() bool) {
+	work := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !until(); {
+		until(t, what, func() bool {
 			s := started(t, e, w, len(ids))
 			waited(t, s)
 			ids[s.ID] = true
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain")
-			}
-		}
+			return holds()
+		})
 	}
 	if err := os.Rename(blobs, blobs+".away"); err != nil {
 		t.Fatal(err)
 	}
-	work(func() bool { return e.alone.health.get(troubleSnapshot) != nil })
+	work("a snapshot can't be written", func() bool { return e.alone.health.get(troubleSnapshot) != nil })
 	if err := os.Rename(blobs+".away", blobs); err != nil {
 		t.Fatal(err)
 	}
-	work(func() bool {
+	work("the log is cut off", func() bool {
 		first, _, err := e.alone.lease.Bounds(t.Context())
 		return err == nil && first > 1
 	})
@@ -308,7 +315,7 @@ func TestWhatEndedSurvivesAFailedSnapshot(t *testing.T) {
 	for _, f := range must(filepath.Glob(filepath.Join(dir, "view.db*"))) {
 		_ = os.Remove(f)
 	}
-	e = opened(t, Config{Dir: dir, Workflows: []*Workflow{w}})
+	e = opened(t, Config{Dir: dir, Workflows: []*Workflow{w}, uptime: noUptime})
 	until(t, "all runs are there", func() bool { return len(must(e.List(t.Context(), Filter{Limit: 5000})).Runs) == len(ids) })
 	// A view that is lost while the engine runs is filled again, too.
 	for range 30 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal/memlog"
@@ -14,6 +15,11 @@ import (
 
 func TestABackupOfACluster(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, backupOfACluster)
+}
+
+func backupOfACluster(t *testing.T) {
+	t.Helper()
 	w := one(t, func(_ context.Context, n int) (int, error) {
 		if n%3 == 0 {
 			return 0, retry.Permanent(errors.New("no"))
@@ -51,7 +57,7 @@ func TestABackupOfACluster(t *testing.T) {
 	for i := range 10 {
 		start(200 + i) // the cluster goes on
 	}
-	e := opened(t, Config{Dir: copied, Workflows: []*Workflow{w}})
+	e := opened(t, Config{Dir: copied, Workflows: []*Workflow{w}, uptime: noUptime})
 	for id, state := range want {
 		info, err := e.Get(t.Context(), id)
 		if errors.Is(err, ErrNotFound) {

@@ -39,7 +39,7 @@ type cluster struct {
 // join makes the process one of the cluster.
 func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error) {
 	cl := &cluster{
-		e: e, log: log, calls: make(chan struct{}, maxCalls), waits: make(chan struct{}, maxWaits), left: make(chan *keeper),
+		e: e, log: log, calls: make(chan struct{}, e.cfg.maxCalls), waits: make(chan struct{}, maxWaits), left: make(chan *keeper),
 		shards: map[int]*shard{}, opening: map[int]*shard{}, wrong: map[int]Trouble{}, settled: map[string]bool{}, loose: map[string]Trouble{},
 		watched: make(chan struct{}),
 	}

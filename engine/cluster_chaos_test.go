@@ -22,7 +22,7 @@ func TestClusterGetsThrough(t *testing.T) {
 				c := &chaos{storm: newStorm(t, seed), keys: map[string]string{}}
 				c.cfg = func(w *Workflow) Config { return Config{Workflows: []*Workflow{w}} }
 				c.begun = func(context.Context, int) time.Duration { return time.Duration(c.draw(4000)) * time.Millisecond }
-				c.rage(func() { c.call(0) }, func() { c.call(1) }, func() { c.call(2) }, func() { c.call(3) })
+				c.rage(func() { c.startRuns(0) }, func() { c.startRuns(1) }, func() { c.startRuns(2) }, func() { c.startRuns(3) })
 				c.judge()
 			})
 		})
@@ -37,8 +37,8 @@ type chaos struct {
 	unknown int               // starts of which nobody knows
 }
 
-// call starts runs until there is calm.
-func (c *chaos) call(caller int) {
+// startRuns starts runs until there is calm.
+func (c *chaos) startRuns(caller int) {
 	for n := 0; ; n++ {
 		time.Sleep(time.Duration(c.draw(400)) * time.Millisecond)
 		m, calm := c.any()

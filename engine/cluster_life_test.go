@@ -20,7 +20,7 @@ func TestClusterLivesOn(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &life{storm: newStorm(t, seed), keys: map[string]string{}, ran: map[int]map[string]bool{}, acked: map[string]int{}, canceled: map[string]bool{}, errs: map[string]int{}}
-				c.run()
+				c.runScenario()
 			})
 		})
 	}
@@ -38,7 +38,7 @@ type life struct {
 	waits    int
 }
 
-func (c *life) run() {
+func (c *life) runScenario() {
 	c.cfg = func(w *Workflow) Config {
 		return Config{Workflows: []*Workflow{w}, Dir: c.t.TempDir(), snapshotAfter: 2000, Concurrency: 4}
 	}
@@ -56,8 +56,8 @@ func (c *life) run() {
 		return time.Duration(c.random.IntN(2000)) * time.Millisecond
 	}
 	people := []func(){c.command, c.command, c.watch}
-	for n := range 4 {
-		people = append(people, func() { c.call(n) })
+	for n := range 2 {
+		people = append(people, func() { c.startRuns(n) })
 	}
 	c.rage(people...)
 	c.judge()
@@ -73,7 +73,8 @@ func (c *life) failed(what string, err error) {
 	c.errs[what+": "+text]++
 }
 
-func (c *life) call(caller int) {
+// startRuns starts runs until there is calm.
+func (c *life) startRuns(caller int) {
 	for n := 0; ; n++ {
 		time.Sleep(time.Duration(c.draw(300)) * time.Millisecond)
 		m, calm := c.any()
@@ -165,7 +166,7 @@ func (c *life) command() {
 // watch lists all the time.
 func (c *life) watch() {
 	for {
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 		m, calm := c.any()
 		if calm {
 			return

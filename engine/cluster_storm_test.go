@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-var chaosSeeds = flag.Int("cluster.seeds", 6, "clusters that are made to suffer")
+var chaosSeeds = flag.Int("cluster.seeds", 2, "clusters that are made to suffer")
 
 // storm is a cluster to which bad things happen, in virtual time.
 type storm struct {

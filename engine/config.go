@@ -64,7 +64,9 @@ type Config struct {
 	// wants the same one every time. It is called by one goroutine.
 	Rand func() uint64
 
-	snapshotAfter int64 // bytes of log between snapshots, at least; tests want them often
+	snapshotAfter int64                          // bytes of log between snapshots, at least; tests want them often
+	maxCalls      int                            // requests of other processes that are handled at once; tests want few
+	uptime        func() (time.Duration, string) // time since boot, and the boot's id; nil reads the machine's; virtual time has none
 }
 
 // Durability says when something is stored.
@@ -105,8 +107,12 @@ func (c Config) withDefaults() (Config, error) {
 	c.DeadRetention = cmp.Or(c.DeadRetention, 90*24*time.Hour)
 	c.MaxPayload = cmp.Or(c.MaxPayload, 256<<10)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	c.maxCalls = cmp.Or(c.maxCalls, maxCalls)
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.uptime == nil {
+		c.uptime = sinceBoot
+	}
 	if c.Redact == nil {
 		c.Redact = func(s string) string { return s }
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -29,8 +30,8 @@ import (
 // they do, and the answers that the process gave. Both outlive the process.
 
 var (
-	crashRuns  = flag.Int("crash.runs", 150, "runs that the crash test starts")
-	crashKills = flag.Int("crash.kills", 6, "how often it kills the process")
+	crashRuns  = flag.Int("crash.runs", 60, "runs that the crash test starts")
+	crashKills = flag.Int("crash.kills", 4, "how often it kills the process")
 	crashSeed  = flag.Uint64("crash.seed", 0, "of its randomness; 0 means any")
 )
 
@@ -79,14 +80,18 @@ func (w *witness) say(format string, args ...any) {
 }
 
 // crashWorkflow is the workflow of the test. A step's fate goes by how many of
-// its attempts have ended, which is what a policy counts.
-func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
+// its attempts have ended, which is what a policy counts. An attempt calls hang
+// once it has begun.
+//
+// real clock: an attempt takes a random time, which decides nothing
+func crashWorkflow(w *witness, ended func(key, step string) int, hang func(key, step string)) *Workflow {
 	parts := []Part{}
 	for _, s := range crashSteps {
 		do := func(ctx context.Context, key string) (string, error) {
 			t, _ := TaskOf(ctx)
 			n := ended(key, s.name)
 			w.say("begin %s %s %d", key, s.name, t.Total)
+			hang(key, s.name)
 			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
 			f := fate(key, s.name, n)
 			w.say("end %s %s %d %s", key, s.name, t.Total, f)
@@ -110,7 +115,10 @@ func crashWorkflow(w *witness, ended func(key, step string) int) *Workflow {
 	return must(NewWorkflow("crash", append(parts, OnEnd(must(NewWorkflow("told", told))))...))
 }
 
-// crashChild is the process that is killed.
+// crashChild is the process that is killed. With CRASH_HANG the first step of its last
+// run hangs, and it prints "hangs" then.
+//
+// real clock: a helper process pauses between starts, and polls for the end of runs
 func crashChild(dir string) {
 	file := must(os.OpenFile(filepath.Join(dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	var e *Engine
@@ -128,15 +136,21 @@ func crashChild(dir string) {
 		}
 		return 0
 	}
-	w := crashWorkflow(&witness{file}, spent)
+	from := must(strconv.Atoi(os.Getenv("CRASH_FROM")))
+	to := must(strconv.Atoi(os.Getenv("CRASH_TO")))
+	hang := func(key, step string) {
+		if os.Getenv("CRASH_HANG") != "" && step == crashSteps[0].name && key == fmt.Sprintf("key-%d", to-1) {
+			fmt.Println("hangs")
+			select {}
+		}
+	}
+	w := crashWorkflow(&witness{file}, spent, hang)
 	e = must(Open(context.Background(), Config{
 		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	}))
 	close(opened)
 	fmt.Println("ready")
-	from := must(strconv.Atoi(os.Getenv("CRASH_FROM")))
-	to := must(strconv.Atoi(os.Getenv("CRASH_TO")))
 	for i := from; i < to; i++ {
 		key := fmt.Sprintf("key-%d", i)
 		run := must(e.Start(context.Background(), w, key, Key(key)))
@@ -194,26 +208,31 @@ func TestKilledAgainAndAgain(t *testing.T) {
 		if kill%2 == 0 { // while it is busy for certain
 			after = time.Duration(random.IntN(3000)+1) * time.Microsecond
 		}
-		crash(t, dir, acked, to, after)
+		crash(t, dir, acked, to, after, kill == *crashKills-1)
 	}
-	crash(t, dir, acked, *crashRuns, 0)
+	crash(t, dir, acked, *crashRuns, 0, false)
 	judge(t, dir, acked)
 }
 
 // crash starts the process and kills it a while after it has acknowledged
-// something, or has nothing to; 0 lets it end by itself.
-func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration) {
+// something, or has nothing to; 0 lets it end by itself. With hang it is killed a while
+// after an attempt hangs, so that at least one attempt is lost.
+//
+// real clock: the delay varies where the process is killed; every place is right
+func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(testwait.Context(t), os.Args[0])
 	from := 0
 	for acked[from] != "" {
 		from++
 	}
+	hang = hang && from < to
 	cmd.Env = append(os.Environ(), crashChildEnv+"="+dir, fmt.Sprintf("CRASH_FROM=%d", from), fmt.Sprintf("CRASH_TO=%d", max(to, from)))
 	if after == 0 {
 		cmd.Env = append(cmd.Env, "CRASH_DRAIN=1")
+	}
+	if hang {
+		cmd.Env = append(cmd.Env, "CRASH_HANG=1")
 	}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -222,7 +241,11 @@ func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Du
 		t.Fatal(err)
 	}
 	for in := bufio.NewScanner(out); in.Scan(); {
-		if begun := strings.HasPrefix(in.Text(), "ack") || from >= to; begun && after > 0 {
+		begun := strings.HasPrefix(in.Text(), "ack") || from >= to
+		if hang {
+			begun = in.Text() == "hangs"
+		}
+		if begun && after > 0 {
 			time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 			after = -1
 		}

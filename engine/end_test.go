@@ -78,6 +78,7 @@ func moody(parts ...Part) *Workflow {
 	}, Policy("fixed(1h) attempts=2"), MaxLost(0)))...))
 }
 
+// real clock: the rows run in a bubble
 func TestWhenARunEndsAnotherIsStarted(t *testing.T) {
 	t.Parallel()
 	cancel := func(t *testing.T, e *Engine, id string) {

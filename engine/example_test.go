@@ -217,7 +217,7 @@ func ExampleEngine_Pause() {
 	<-begun
 	fmt.Println(e.Pause(ctx, run.ID, "me"))
 	for must(e.Get(ctx, run.ID)).State != "paused" {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // real clock: it polls, without a limit
 	}
 	fmt.Println(e.Resume(ctx, run.ID, "me"))
 	<-begun

@@ -26,17 +26,14 @@ const backlog = 8192
 // some, and is told how many.
 type hub struct {
 	mu      sync.Mutex
-	ring    []Event // the last ones
+	ring    []Event // the last ones; it grows up to backlog
 	seq     uint64
 	changed chan struct{} // closed at the next event
 	closed  bool
 	wanted  atomic.Bool // somebody reads, or has read
 }
 
-func (h *hub) init() {
-	h.ring = make([]Event, 0, backlog)
-	h.changed = make(chan struct{})
-}
+func (h *hub) init() { h.changed = make(chan struct{}) }
 
 // news are the events of a turn that is not stored yet.
 type news struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
@@ -62,54 +63,64 @@ func succeeds(t *testing.T) *Workflow {
 
 func TestAMoveWithoutLostShards(t *testing.T) {
 	t.Parallel()
-	w := succeeds(t)
 	for _, lost := range [][]int{{0}, {2}, {0, 3}} {
 		t.Run(fmt.Sprint("shards ", lost), func(t *testing.T) {
 			t.Parallel()
-			s, at := spreadRuns(t, w)
-			want := at[0] + at[1] + at[2] + at[3]
-			for _, n := range lost {
-				want -= at[n]
-			}
-			from := s.Join("mover")
-			from.Disturb(failing(errDeleted, lost...))
-			dir := filepath.Join(t.TempDir(), "to")
-			to := folder(t, dir)
-			_, err := Move(t.Context(), from, to, MoveOptions{})
-			if e, ok := errors.AsType[*LostShardError](err); !ok || e.Shard != lost[0] || !errors.Is(err, journal.ErrDamaged) {
-				t.Fatalf("Move of a cluster with a lost shard = %v; want which", err)
-			}
-			opts := MoveOptions{From: "old", To: dir, WithoutShards: append(lost, lost[0])}
-			count := must(Move(t.Context(), from, to, MoveOptions{WithoutShards: lost, DryRun: true}))
-			moved := must(Move(t.Context(), from, to, opts))
-			for _, m := range []Moved{count, moved} {
-				if m.Runs["succeeded"] != want || m.FromShards != 4 || len(m.LeftOut) != len(lost) {
-					t.Fatalf("Move = %+v; want %d runs without the shards %v", m, want, lost)
-				}
-				for i, l := range m.LeftOut {
-					if l.Shard != lost[i] || !strings.Contains(l.Error, "the stream was deleted") {
-						t.Errorf("left out: %+v; want shard %d and why", l, lost[i])
-					}
-				}
-			}
-			if err := to.Close(); err != nil {
-				t.Fatal(err)
-			}
-			e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}})
-			lists(t, e, want)
-			// The old place is marked, though not in the lost shards.
-			again := s.Join("again")
-			again.Disturb(failing(errDeleted, lost...))
-			_, err = Open(t.Context(), Config{Log: again, Workflows: []*Workflow{w}, Logger: quiet()})
-			if _, ok := errors.AsType[*MovedError](err); !ok {
-				t.Errorf("Open of the old place = %v; want that it was moved", err)
-			}
+			synctest.Test(t, func(t *testing.T) { moveWithoutShards(t, lost) })
 		})
+	}
+}
+
+func moveWithoutShards(t *testing.T, lost []int) {
+	t.Helper()
+	w := succeeds(t)
+	s, at := spreadRuns(t, w)
+	want := at[0] + at[1] + at[2] + at[3]
+	for _, n := range lost {
+		want -= at[n]
+	}
+	from := s.Join("mover")
+	from.Disturb(failing(errDeleted, lost...))
+	dir := filepath.Join(t.TempDir(), "to")
+	to := folder(t, dir)
+	_, err := Move(t.Context(), from, to, MoveOptions{})
+	if e, ok := errors.AsType[*LostShardError](err); !ok || e.Shard != lost[0] || !errors.Is(err, journal.ErrDamaged) {
+		t.Fatalf("Move of a cluster with a lost shard = %v; want which", err)
+	}
+	opts := MoveOptions{From: "old", To: dir, WithoutShards: append(lost, lost[0])}
+	count := must(Move(t.Context(), from, to, MoveOptions{WithoutShards: lost, DryRun: true}))
+	moved := must(Move(t.Context(), from, to, opts))
+	for _, m := range []Moved{count, moved} {
+		if m.Runs["succeeded"] != want || m.FromShards != 4 || len(m.LeftOut) != len(lost) {
+			t.Fatalf("Move = %+v; want %d runs without the shards %v", m, want, lost)
+		}
+		for i, l := range m.LeftOut {
+			if l.Shard != lost[i] || !strings.Contains(l.Error, "the stream was deleted") {
+				t.Errorf("left out: %+v; want shard %d and why", l, lost[i])
+			}
+		}
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}, uptime: noUptime})
+	lists(t, e, want)
+	// The old place is marked, though not in the lost shards.
+	again := s.Join("again")
+	again.Disturb(failing(errDeleted, lost...))
+	_, err = Open(t.Context(), Config{Log: again, Workflows: []*Workflow{w}, Logger: quiet()})
+	if _, ok := errors.AsType[*MovedError](err); !ok {
+		t.Errorf("Open of the old place = %v; want that it was moved", err)
 	}
 }
 
 func TestShardsThatAreNotLeftOut(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, shardsThatAreNotLeftOut)
+}
+
+func shardsThatAreNotLeftOut(t *testing.T) {
+	t.Helper()
 	w := succeeds(t)
 	s, _ := spreadRuns(t, w)
 	for _, c := range []struct {
@@ -153,6 +164,11 @@ func TestShardsThatAreNotLeftOut(t *testing.T) {
 // TestAMoveGoesOnWhenALostShardIsBack interrupts a move without the first shard.
 func TestAMoveGoesOnWhenALostShardIsBack(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, moveWhenALostShardIsBack)
+}
+
+func moveWhenALostShardIsBack(t *testing.T) {
+	t.Helper()
 	w := succeeds(t)
 	s, _ := spreadRuns(t, w)
 	from := s.Join("mover")
@@ -177,6 +193,11 @@ func TestAMoveGoesOnWhenALostShardIsBack(t *testing.T) {
 
 func TestABackupWithoutLostShards(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, backupWithoutLostShards)
+}
+
+func backupWithoutLostShards(t *testing.T) {
+	t.Helper()
 	w := succeeds(t)
 	s, at := spreadRuns(t, w)
 	a := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
@@ -196,7 +217,7 @@ func TestABackupWithoutLostShards(t *testing.T) {
 		t.Errorf("BackupWithout = %+v; want %d runs, without shard 3", copied, want)
 	}
 	a.log.Disturb(nil)
-	e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}})
+	e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}, uptime: noUptime})
 	lists(t, e, want)
 	if _, err := e.BackupWithout(t.Context(), t.TempDir(), []int{0}); err == nil || !strings.Contains(err.Error(), "this is no cluster") {
 		t.Errorf("BackupWithout of a folder = %v", err)

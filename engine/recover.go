@@ -23,7 +23,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	}()
 	sh.patience = ctx
 	defer func() { sh.patience = context.Background() }()
-	boot := sinceBoot
+	boot := sh.cfg.uptime
 	if sh.cfg.Log != nil { // it may have been another machine that was there last
 		boot = func() (time.Duration, string) { return 0, "" }
 	}

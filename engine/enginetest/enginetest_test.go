@@ -51,6 +51,7 @@ func TestTheSameEveryTime(t *testing.T) {
 	}
 }
 
+// real clock: enginetest.Test runs the function in a bubble
 func TestACrashLosesTheAttemptAndNothingElse(t *testing.T) {
 	t.Parallel()
 	calls := 0
