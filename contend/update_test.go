@@ -41,7 +41,7 @@ func adding(c *cell, word string, lossy func(write func() bool) error) contend.U
 // every word is there at most once, is there when the update says so, and is not
 // when it says that it is not.
 func TestAnUpdateIsNeverWrittenTwiceNorLost(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) { stormyUpdates(t, seed) })
 	}
 }

@@ -34,15 +34,15 @@ func ExamplePool() {
 	call := pool.Pick()
 	for ok := true; ok; {
 		fmt.Println(call.Target().Name)
-		call.Done(health.RefusedFor(30 * time.Second)) // 429 with Retry-After: 30
+		call.Done(health.RefusedFor(50 * time.Minute)) // 429 with Retry-After: 3000
 		call, ok = pool.Next(&call)
 	}
-	fmt.Println("retry after", pool.Recovery().Round(time.Second))
+	fmt.Println("retry after", pool.Recovery().Round(10*time.Minute))
 	// Output:
 	// key-1
 	// key-2
 	// other
-	// retry after 30s
+	// retry after 50m0s
 }
 
 func ExampleGate() {
@@ -52,15 +52,15 @@ func ExampleGate() {
 		return
 	}
 	pass, _ := gate.Enter(context.Background())
-	pass.Done(health.FailedFor(10 * time.Second)) // 503 with Retry-After: 10
+	pass.Done(health.FailedFor(50 * time.Minute)) // 503 with Retry-After: 3000
 
 	// Whoever cannot wait that long is told at once.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = gate.Enter(ctx)
 	var closed *health.ClosedError
-	fmt.Println(errors.As(err, &closed), closed.Next.Round(time.Second))
-	// Output: true 10s
+	fmt.Println(errors.As(err, &closed), closed.Next.Round(10*time.Minute))
+	// Output: true 50m0s
 }
 
 // In virtual time, as a simulator would.

@@ -536,6 +536,7 @@ func TestGateUnderConcurrency(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for k := range 200 {
+				// real clock: it does not matter which of them give up
 				ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
 				if p, err := g.Enter(ctx); err == nil {
 					p.Done([]Outcome{Succeeded, Failed, Succeeded, Canceled, Failed}[(i+k)%5])

@@ -85,7 +85,7 @@ func TestAdaptiveFindsTheKneeOfAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdaptive(t, AdaptiveConfig{Max: 100, Initial: 30, Queue: 100})
 		workers := make(chan struct{}, 10)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
 		for range 30 {

@@ -59,8 +59,8 @@ func TestEstimatorFindsTheKnee(t *testing.T) {
 			t.Parallel()
 			e := newEstimator(t, AdaptiveConfig{Max: 1000, Initial: tt.initial})
 			s := &server{workers: tt.workers, service: constant(10 * ms)}
-			s.run(e, 20*time.Second)
-			lo, hi, _ := s.settled(e, 40*time.Second)
+			s.run(e, 8*time.Second)
+			lo, hi, _ := s.settled(e, 20*time.Second) // there is a probe every ten seconds
 			wantLimit(t, "at its lowest", lo, tt.lo, tt.hi)
 			wantLimit(t, "at its highest", hi, tt.lo, tt.hi)
 		})
@@ -80,9 +80,9 @@ func TestEstimatorCopesWithCallsOfVariedLength(t *testing.T) {
 			t.Parallel()
 			e := newEstimator(t, AdaptiveConfig{Max: 1000})
 			s := &server{workers: 50, service: tt.service}
-			_, _, mean := s.settled(e, 30*time.Second)
+			_, _, mean := s.settled(e, 12*time.Second)
 			wantLimit(t, "on average", mean, 45, 75)
-			if share := float64(s.done) / (50 * 30 * 100); share < 0.9 {
+			if share := float64(s.done) / (50 * 12 * 100); share < 0.9 {
 				t.Errorf("throughput is %.3f of what is possible, want at least 0.9", share)
 			}
 		})
@@ -98,9 +98,9 @@ func TestEstimatorFollowsACapacityDip(t *testing.T) {
 	s.workers = 4
 	s.run(e, 12*time.Second)
 	wantLimit(t, "two seconds into the dip", e.Limit(), 4, 8)
-	s.run(e, aMinute)
+	s.run(e, 30*time.Second)
 	s.workers = 10
-	s.run(e, aMinute+2*time.Second)
+	s.run(e, 32*time.Second)
 	wantLimit(t, "two seconds after the dip", e.Limit(), 10, 15)
 }
 
@@ -109,9 +109,9 @@ func TestEstimatorAcceptsThatCallsHaveBecomeSlower(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 100})
 	s := &server{workers: 30, service: constant(10 * ms)}
-	s.run(e, 15*time.Second)
+	s.run(e, 5*time.Second)
 	s.service = constant(30 * ms)
-	s.run(e, 40*time.Second)
+	s.run(e, 30*time.Second)
 	wantLimit(t, "after calls became three times slower", e.Limit(), 28, 40)
 }
 
@@ -120,26 +120,26 @@ func TestEstimatorDoesNotDriftUnderSteadyOverload(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 1000})
 	s := &server{workers: 10, service: constant(10 * ms)}
-	s.run(e, aMinute)
-	_, hi, _ := s.settled(e, 5*aMinute)
-	wantLimit(t, "within four minutes of overload", hi, 11, 15)
+	s.run(e, 5*time.Second)
+	_, hi, _ := s.settled(e, 35*time.Second)
+	wantLimit(t, "within thirty seconds of overload", hi, 11, 15)
 }
 
 func TestEstimatorCorrectsABaseThatIsTooSmall(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 100, Probe: time.Hour})
 	s := &server{workers: 30, service: constant(10 * ms)}
-	s.run(e, 10*time.Second)
+	s.run(e, 5*time.Second)
 	e.base = float64(6 * ms)
-	s.run(e, 20*time.Second)
+	s.run(e, 10*time.Second)
 	wantLimit(t, "after the base was made too small, with no probe due,", e.Limit(), 28, 40)
 }
 
 func TestEstimatorSpendsLittleTimeOnProbes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ service, from, until time.Duration }{
-		{10 * ms, aMinute, 3 * aMinute},
-		{time.Second, 30 * aMinute, 120 * aMinute},
+		{10 * ms, 5 * time.Second, 30 * time.Second},
+		{time.Second, 10 * aMinute, 20 * aMinute},
 	} {
 		e := newEstimator(t, AdaptiveConfig{Max: 100})
 		s := &server{workers: 10, service: constant(tt.service)}
@@ -174,14 +174,14 @@ func TestEstimatorAndDroppedCalls(t *testing.T) {
 			t.Parallel()
 			e := newEstimator(t, AdaptiveConfig{Max: 100})
 			s := &server{workers: 20, service: constant(10 * ms)}
-			s.run(e, 10*time.Second)
+			s.run(e, 5*time.Second)
 			r := rand.New(rand.NewPCG(9, 9))
 			s.drop = func() bool { return r.Float64() < tt.share }
-			s.run(e, 20*time.Second)
-			_, _, mean := s.settled(e, aMinute)
+			s.run(e, 10*time.Second)
+			_, _, mean := s.settled(e, 22*time.Second)
 			wantLimit(t, "on average", mean, tt.lo, tt.hi)
 			s.drop = nil
-			s.run(e, aMinute+20*time.Second)
+			s.run(e, 34*time.Second)
 			wantLimit(t, "when nothing is dropped any more", e.Limit(), 20, 27)
 		})
 	}
@@ -191,7 +191,7 @@ func TestEstimatorDoesNotGrowBeyondTwiceWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 1000, Initial: 5})
 	s := &server{workers: 100, service: constant(10 * ms), load: 12}
-	_, hi, _ := s.settled(e, aMinute)
+	_, hi, _ := s.settled(e, 20*time.Second)
 	wantLimit(t, "with twelve callers", hi, 12, 28)
 }
 
@@ -216,7 +216,7 @@ func TestEstimatorStaysWithinItsBounds(t *testing.T) {
 					t.Fatalf("the limit is %d, want 5 to 40", limit)
 				}
 			}
-			s.run(e, 30*time.Second)
+			s.run(e, 8*time.Second)
 			if e.Limit() != tt.want {
 				t.Errorf("the limit is %d, want %d", e.Limit(), tt.want)
 			}

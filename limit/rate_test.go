@@ -83,7 +83,7 @@ func TestRateNeverExceedsBurstPlusRate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(4, 5))
-			for range 200 {
+			for range 40 {
 				f := Frequency{1 + rnd.IntN(1000), time.Duration(1000 + rnd.Int64N(int64(time.Second)))}
 				burst := 1 + rnd.IntN(5)
 				r := newRate(t, RateConfig{Rate: f, Burst: burst, MaxWait: 10 * f.Per})
@@ -141,7 +141,7 @@ func TestRateGivesExactlyItsRateToAGreedyCaller(t *testing.T) {
 	for _, f := range []Frequency{{3, time.Second}, {999, time.Second}, {7, time.Microsecond}} {
 		r := newRate(t, RateConfig{Rate: f, MaxWait: time.Second})
 		now := time.Duration(0)
-		for range f.Events * 1000 {
+		for range f.Events * 50 {
 			wait, ok := r.ReserveAt(now)
 			if !ok {
 				t.Fatalf("%v: ReserveAt(%v) refused a wait of %v", f, now, wait)
@@ -149,8 +149,8 @@ func TestRateGivesExactlyItsRateToAGreedyCaller(t *testing.T) {
 			now += wait
 		}
 		// One more event would be the first of the span after the last.
-		if wait, _ := r.ReserveAt(now); now+wait != 1000*f.Per {
-			t.Errorf("%v: %d events took until %v, want %v", f, f.Events*1000, now+wait, 1000*f.Per)
+		if wait, _ := r.ReserveAt(now); now+wait != 50*f.Per {
+			t.Errorf("%v: %d events took until %v, want %v", f, f.Events*50, now+wait, 50*f.Per)
 		}
 	}
 }

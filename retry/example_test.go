@@ -92,7 +92,7 @@ func ExampleRunner_Resume() {
 	if err := json.Unmarshal(stored, &job); err != nil {
 		panic(err)
 	}
-	time.Sleep(time.Until(job.Until))
+	time.Sleep(time.Until(job.Until)) // real clock: the wait has no upper bound
 	err := r.Resume(context.Background(), job.State, down)
 
 	var gaveUp *retry.Error
@@ -323,7 +323,7 @@ func ExampleWithRate() {
 	r := retry.Must("fixed(0s) attempts=3", retry.WithRate(rate))
 	start := time.Now()
 	_, err := retry.Value(context.Background(), r, flaky())
-	fmt.Println(err, time.Since(start) >= 2*time.Millisecond)
+	fmt.Println(err, time.Since(start) >= 2*time.Millisecond) // real clock: a lower bound
 	// Output: <nil> true
 }
 

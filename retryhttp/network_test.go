@@ -93,9 +93,12 @@ func newMemoryConns(address net.Addr) (client, server *memoryConn) {
 
 func (c *memoryConn) Write(p []byte) (int, error) { return c.out.Write(p) }
 func (c *memoryConn) CloseWrite() error           { return c.out.Close() }
-func (c *memoryConn) Close() error                { return errors.Join(c.out.Close(), c.Conn.Close()) }
 func (c *memoryConn) LocalAddr() net.Addr         { return c.address }
 func (c *memoryConn) RemoteAddr() net.Addr        { return c.address }
+
+// Close closes the reading direction first: the other end, which sees the end of the other
+// direction, must not be able to answer any more.
+func (c *memoryConn) Close() error { return errors.Join(c.Conn.Close(), c.out.Close()) }
 
 // newNetTransport returns a transport of net/http that reaches servers in memory.
 func newNetTransport(t *testing.T) *http.Transport {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var seeds = flag.Int("paxos.seeds", 500, "number of storms to run")
+var seeds = flag.Int("paxos.seeds", 100, "number of storms to run")
 
 // In every storm: never two values for an epoch, what is said to be committed
 // is, once, and what is given up for sure is not.
