@@ -29,6 +29,9 @@ type payload struct {
 	Text string
 }
 
+// benchmark starts runs from so many goroutines.
+//
+// real clock: it measures times, and expects none.
 func benchmark(b *testing.B, callers int) {
 	nodes := natstest.Start(b, 3)
 	log, err := jetstream.Open(b.Context(), jetstream.Config{URL: nodes.URL(), Name: "bench", Shards: *benchShards})

@@ -22,11 +22,12 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var (
-	crashRuns   = flag.Int("crash.runs", 240, "runs that are started")
-	crashHarms  = flag.Int("crash.harms", 6, "how often something bad is done")
+	crashRuns   = flag.Int("crash.runs", 40, "runs that are started")
+	crashHarms  = flag.Int("crash.harms", 2, "how often something bad is done")
 	crashSeed   = flag.Uint64("crash.seed", 0, "of the randomness; 0 means any")
 	crashOnly   = flag.String("crash.only", "", "the one harm that is done")
 	crashKeep   = flag.String("crash.keep", "", "folder to leave everything in")
@@ -97,8 +98,9 @@ func (f *field) run() {
 	}
 	f.probe = newProbe(f.t, f.nodes.URL())
 	f.probe.waitForAll()
-	pause(5 * time.Second) // until all have their share
+	testwait.Until(f.t, "all workers have started runs", func() bool { return f.count() >= 2*workers })
 	chosen := slices.DeleteFunc(slices.Clone(harms), func(h harm) bool { return *crashOnly != "" && h.name != *crashOnly })
+	f.random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	for i := range *crashHarms {
 		h := chosen[f.random.IntN(len(chosen))]
 		if i < len(chosen) { // each of them at least once, if there is time
@@ -109,7 +111,7 @@ func (f *field) run() {
 		f.probe.during(h.name)
 		h.do(f, f.random.IntN(3), long)
 		f.probe.waitForAll()
-		time.Sleep(time.Duration(f.random.IntN(3000)) * time.Millisecond)
+		pause(time.Duration(f.random.IntN(3000)) * time.Millisecond)
 	}
 	f.probe.stop()
 	f.drain()
@@ -177,20 +179,16 @@ var harms = []harm{
 	}},
 }
 
+// pause is how long something bad lasts, or something good.
+//
+// real clock: every length must do.
 func pause(d time.Duration) { time.Sleep(d) }
 
 // drain has the rest started and worked on, and judges.
 func (f *field) drain() {
 	t := f.t
-	deadline := time.Now().Add(5 * time.Minute)
-	for f.count() < *crashRuns {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d runs were acknowledged", f.count(), *crashRuns)
-		}
-		pause(100 * time.Millisecond)
-	}
-	ctx, cancel := context.WithDeadline(t.Context(), deadline)
-	defer cancel()
+	testwait.Until(t, "all runs are acknowledged", func() bool { return f.count() == *crashRuns })
+	ctx := testwait.Context(t)
 	e, _, err := open(ctx, f.dir, "judge", f.nodes.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -216,10 +214,13 @@ func (f *field) drain() {
 	if n := len(seen); n > *crashRuns {
 		t.Errorf("%d runs were worked on, %d were started", n, *crashRuns)
 	}
-	stats, err := e.Stats(ctx)
-	if err != nil || len(stats.Workflows) != 1 || int(stats.Workflows[0].Totals.Started) != *crashRuns {
-		t.Errorf("the engine counts %+v, %v; want %d started", stats, err, *crashRuns)
-	}
+	natstest.Wait(t, func(ctx context.Context) error { // until one engine has all shards
+		stats, err := e.Stats(ctx)
+		if err != nil || len(stats.Workflows) != 1 || int(stats.Workflows[0].Totals.Started) != *crashRuns {
+			return fmt.Errorf("the engine counts %+v, %w; want %d started", stats, err, *crashRuns)
+		}
+		return nil
+	})
 	t.Logf("%d runs, %d attempts lost", len(infos), lost)
 	f.probe.report()
 }
@@ -319,10 +320,5 @@ func (w *worker) kill() {
 // end ends the process in order.
 func (w *worker) end() {
 	w.signal(syscall.SIGTERM)
-	select {
-	case <-w.done:
-	case <-time.After(30 * time.Second):
-		w.field.t.Errorf("worker %d does not end", w.number)
-		w.kill()
-	}
+	testwait.Receive(w.field.t, fmt.Sprintf("worker %d ends", w.number), w.done)
 }

@@ -23,11 +23,12 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const (
 	deployEnv  = "TIDEOVER_DEPLOY_WORKER"
-	deployRuns = 24 // of each version
+	deployRuns = 20 // of each version
 )
 
 // TestRollingDeploy replaces the workers of a cluster by those of a new version
@@ -152,7 +153,8 @@ type report struct {
 func (d *deployed) until(what string, enough func(*report) bool) *report {
 	d.t.Helper()
 	r := new(report)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); pause(100 * time.Millisecond) {
+	testwait.Until(d.t, what, func() bool {
+		pause(50 * time.Millisecond) // a report costs all members something
 		fmt.Fprintln(d.in, "report")
 		if !d.out.Scan() {
 			d.t.Fatalf("worker %s has ended: %v", d.name, d.out.Err())
@@ -164,12 +166,9 @@ func (d *deployed) until(what string, enough func(*report) bool) *report {
 		for _, line := range deployLines(d.t, d.dir) {
 			r.done[line[1]]++
 		}
-		if enough(r) {
-			return r
-		}
-	}
-	d.t.Fatalf("%s: not yet, after a minute: %+v", what, r)
-	return nil
+		return enough(r)
+	})
+	return r
 }
 
 // end ends the process in order.
@@ -197,7 +196,7 @@ func deploy(dir string) error {
 	if err != nil {
 		return err
 	}
-	log, err := jetstream.Open(ctx, jetstream.Config{URL: os.Getenv("CRASH_URL"), Name: "deploy", Shards: shards, MemberName: name})
+	log, err := jetstream.Open(ctx, jetstream.Config{URL: os.Getenv("CRASH_URL"), Name: "deploy", Shards: shards, MemberName: name, LeaseTime: time.Minute})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // probe asks every shard all the time whether somebody works on it, from outside.
@@ -26,8 +27,8 @@ type probe struct {
 }
 
 const (
-	probeEvery = 100 * time.Millisecond
-	probeWait  = 500 * time.Millisecond
+	probeEvery = 250 * time.Millisecond
+	probeWait  = 5 * time.Second
 	shortGap   = time.Second // less is a slow answer
 )
 
@@ -48,7 +49,7 @@ func newProbe(t *testing.T, url string) *probe {
 func (p *probe) watch(nc *nats.Conn, shard int) {
 	subject := fmt.Sprintf("%s.shard.%d", clusterName, shard)
 	request := []byte(`{"op":"stats"}`)
-	tick := time.NewTicker(probeEvery)
+	tick := time.NewTicker(probeEvery) // real clock: a pause between two polls
 	defer tick.Stop()
 	for {
 		select {
@@ -83,19 +84,16 @@ func (p *probe) during(harm string) {
 func (p *probe) waitForAll() {
 	p.t.Helper()
 	since := time.Now()
-	for deadline := since.Add(2 * time.Minute); ; time.Sleep(probeEvery) {
+	testwait.Until(p.t, "every shard answers", func() bool {
 		p.mu.Lock()
-		all := !slices.ContainsFunc(p.last[:], since.After)
-		p.mu.Unlock()
-		if all {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("nobody works on some shards: last answers %v", p.last)
-		}
-	}
+		defer p.mu.Unlock()
+		return !slices.ContainsFunc(p.last[:], since.After)
+	})
 }
 
+// since returns the seconds since the start.
+//
+// real clock: they are only logged.
 func (p *probe) since() float64 { return time.Since(p.begin).Seconds() }
 
 func (p *probe) stop() {
