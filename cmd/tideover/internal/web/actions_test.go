@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var htmx = []string{"HX-Request", "true"}
@@ -159,12 +160,12 @@ func TestDeadLetters(t *testing.T) {
 func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	ids := b.dead(40, job{Fail: 1000})
+	ids := b.dead(12, job{Fail: 1000})
 	groups := must(b.h.groups(t.Context(), false))
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)
-	has(t, "the answer", a.body, "40 put back to work.")
+	has(t, "the answer", a.body, "12 put back to work.")
 	for _, id := range ids {
-		poll(t, "it has died again", func() bool { i := must(b.e.Get(t.Context(), id)); return i.State == "dead" && i.Attempts == 6 })
+		testwait.Until(t, "it has died again", func() bool { i := must(b.e.Get(t.Context(), id)); return i.State == "dead" && i.Attempts == 6 })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // BenchmarkPages is the server's time for pages over many runs, of which one in a
@@ -82,7 +83,7 @@ func full(b testing.TB, total int, more ...*engine.Workflow) (e *engine.Engine, 
 		})
 	}
 	workers.Wait()
-	settle(b, e)
+	waitUntilIdle(b, e)
 	return e, last
 }
 
@@ -96,10 +97,10 @@ func flowOf(b testing.TB, name, policy string) *engine.Workflow {
 	return w
 }
 
-// settle waits until nothing runs, and lists and search have all.
-func settle(b testing.TB, e *engine.Engine) {
+// waitUntilIdle waits until nothing runs, and lists and search have all runs.
+func waitUntilIdle(b testing.TB, e *engine.Engine) {
 	b.Helper()
-	for {
+	testwait.Until(b, "nothing runs, and lists and search have all runs", func() bool {
 		s, err := e.Stats(b.Context())
 		if err != nil {
 			b.Fatal(err)
@@ -108,9 +109,6 @@ func settle(b testing.TB, e *engine.Engine) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if s.Behind == 0 && s.Running == 0 && list.Behind == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return s.Behind == 0 && s.Running == 0 && list.Behind == 0
+	})
 }

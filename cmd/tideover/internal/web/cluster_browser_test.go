@@ -6,15 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
+	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 )
 
-// Not parallel: one browser at a time is enough for a small machine.
-func TestAClusterInABrowser(t *testing.T) { //nolint:paralleltest // see above
-	browser := browse(t)
+// Subtests share a cluster and run one after the other.
+func TestAClusterInABrowser(t *testing.T) {
+	t.Parallel()
+	p, tab := newPier(t), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor)
+		do   func(visitor, *pier)
 	}{
 		{"a process leaves and another comes", visitor.clusterFollows},
 		{"without scripts", visitor.clusterPlain},
@@ -22,23 +23,25 @@ func TestAClusterInABrowser(t *testing.T) { //nolint:paralleltest // see above
 		{"nothing planted runs", visitor.clusterHostile},
 		{"pictures", visitor.clusterPictures},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, browser}) })
+		t.Run(c.name, func(t *testing.T) {
+			p.bed = p.with(t)
+			c.do(visitor{t, tab.With(t)}, p)
+		})
 	}
 }
 
-func (v visitor) clusterFollows() {
-	p := newPier(v.T)
-	x := open(v.browser, v.T, p.bed)
+func (v visitor) clusterFollows(p *pier) {
+	x := v.open(p.bed)
 	x.live("/runs")
 	x.click(`nav a[href="/cluster"]`)
-	x.wait("the page is live", `location.pathname === "/cluster" && document.getElementById("link").dataset.state === "live"`)
+	x.Wait("the page is live", `location.pathname === "/cluster" && document.getElementById("link").dataset.state === "live"`)
 	x.seen("#said", "4 of 4 shards have an owner; processes: 2")
 	x.seen("#m-"+p.there.Member(), "there")
 	if err := p.other.Close(v.Context()); err != nil {
 		v.Fatal(err)
 	}
 	x.seen("#said", "4 of 4 shards have an owner; processes: 1")
-	x.wait("the other is gone", `document.querySelectorAll("#members tbody tr").length === 1`)
+	x.Wait("the other is gone", `document.querySelectorAll("#members tbody tr").length === 1`)
 	p.there = p.store.Join("third")
 	p.other = p.engine(p.there)
 	x.seen("#said", "processes: 2")
@@ -46,36 +49,33 @@ func (v visitor) clusterFollows() {
 	x.quiet()
 }
 
-func (v visitor) clusterPlain() {
-	p := newPier(v.T)
-	x := open(v.browser, v.T, p.bed)
-	x.scripts(false)
+func (v visitor) clusterPlain(p *pier) {
+	x := v.open(p.bed)
+	x.EnableScripts(false)
 	x.visit("/cluster")
 	x.seen("#link", "not live")
 	x.seen("#said", "processes: 2")
-	x.scripts(true)
+	x.EnableScripts(true)
 	x.quiet()
 }
 
-func (v visitor) clusterSilent() {
-	p := newPier(v.T)
-	x := open(v.browser, v.T, p.bed)
+func (v visitor) clusterSilent(p *pier) {
+	x := v.open(p.bed)
 	p.there.Freeze()
 	x.live("/runs")
 	x.seen("#silent", "did not answer; their runs are missing")
 	p.there.Thaw()
 	p.start("quick", job{Name: "again"})
-	x.wait("all is there again", `!document.getElementById("silent")`)
+	x.Wait("all is there again", `!document.getElementById("silent")`)
 	x.quiet()
 }
 
-func (v visitor) clusterHostile() {
-	p := newPier(v.T)
+func (v visitor) clusterHostile(p *pier) {
 	for i, h := range hostile {
 		m := p.store.Join(strings.ReplaceAll(h.text, "alert(1)", fmt.Sprintf("window.planted=%d", i+1)))
 		defer m.Close()
 	}
-	x := open(v.browser, v.T, p.bed)
+	x := v.open(p.bed)
 	x.live("/cluster")
 	x.seen("#members", "m1<script>window.planted=1</script>")
 	if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
@@ -85,28 +85,14 @@ func (v visitor) clusterHostile() {
 }
 
 // clusterPictures looks at the page in sizes and colours, as pictures does.
-func (v visitor) clusterPictures() {
+func (v visitor) clusterPictures(p *pier) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	whole, half := newPier(v.T), newPier(v.T)
-	half.there.Freeze()
-	defer half.there.Thaw()
-	for _, c := range []struct {
-		name, scheme  string
-		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
-		for name, p := range map[string]*pier{"cluster": whole, "cluster-silent": half} {
-			if dir == "" && (c.name == "dark" || c.name == "phone") {
-				continue
-			}
-			x := open(v.browser, v.T, p.bed)
-			x.do(chromedp.EmulateViewport(c.width, c.height))
-			x.colours(c.scheme)
-			x.live("/cluster")
-			if w := eval[int64](x, "document.documentElement.scrollWidth"); w > c.width {
-				v.Errorf("%s, %s: %d wide", name, c.name, w)
-			}
-			x.keep(dir, name+"-"+c.name)
-			x.quiet()
-		}
-	}
+	x := v.open(p.bed)
+	x.live("/cluster")
+	x.looksRight(dir, "cluster")
+	p.there.Freeze()
+	defer p.there.Thaw()
+	x.seen("#live", "did not answer")
+	x.looksRight(dir, "cluster-silent")
+	x.quiet()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // pier is a page over one of two engines that share their work.
@@ -20,11 +21,12 @@ type pier struct {
 	here  *memlog.Member
 	there *memlog.Member
 	other *engine.Engine
+	root  *testing.T // for what all subtests share
 }
 
 func newPier(t *testing.T, change ...func(*Options)) *pier {
 	t.Helper()
-	p := &pier{bed: &bed{T: t, w: map[string]*engine.Workflow{}}, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
+	p := &pier{bed: &bed{T: t, w: map[string]*engine.Workflow{}}, root: t, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
 	w, err := engine.NewWorkflow("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
 	if err != nil {
 		t.Fatal(err)
@@ -38,18 +40,18 @@ func newPier(t *testing.T, change ...func(*Options)) *pier {
 		}
 	})
 	p.serve(p.engine(p.here), append([]func(*Options){func(o *Options) { o.Clustered, o.Logger = true, slog.New(slog.DiscardHandler) }}, change...)...)
-	poll(t, "all shards have owners", func() bool {
+	testwait.Until(t, "all shards have owners", func() bool {
 		c, err := api.LookAtCluster(t.Context(), p.e)
 		return err == nil && owned(&c) == 4 && len(c.Silent) == 0
 	})
-	p.h.glimpse.at = time.Time{}
+	p.h.askTime, p.h.glimpse.at = time.Hour, time.Time{}
 	return p
 }
 
 func (p *pier) engine(m *memlog.Member) *engine.Engine {
 	p.Helper()
-	e, err := engine.Open(p.Context(), engine.Config{
-		Log: m, Dir: p.TempDir(), Workflows: []*engine.Workflow{p.w["quick"]}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second,
+	e, err := engine.Open(p.root.Context(), engine.Config{
+		Log: m, Dir: p.root.TempDir(), Workflows: []*engine.Workflow{p.w["quick"]}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second,
 	})
 	if err != nil {
 		p.Fatal(err)
@@ -60,21 +62,15 @@ func (p *pier) engine(m *memlog.Member) *engine.Engine {
 func TestThePageOfACluster(t *testing.T) {
 	t.Parallel()
 	p := newPier(t)
-	body := p.page("/cluster")
-	for _, want := range []string{
-		`<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this one</span>",
-		`<strong class="text">there</strong>`, `id="h-0"`, `id="h-3"`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q:\n%s", want, body)
-		}
-	}
-	if strings.Contains(body, `id="troubles"`) || strings.Contains(body, "nobody") {
-		t.Errorf("there is trouble on the page:\n%s", body)
-	}
-	if strings.Contains(p.page("/runs"), `id="silent"`) {
-		t.Error("a list of all says that something is missing")
-	}
+	// A shard that takes long to answer is reported as silent.
+	var body string
+	testwait.Until(t, "a page of the cluster without trouble", func() bool {
+		body = p.page("/cluster")
+		return !strings.Contains(body, `id="troubles"`) && !strings.Contains(body, "nobody") && !strings.Contains(body, "did not answer")
+	})
+	has(t, "the page", body, `<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this one</span>",
+		`<strong class="text">there</strong>`, `id="h-0"`, `id="h-3"`)
+	testwait.Until(t, "a list from which nothing is missing", func() bool { return !strings.Contains(p.page("/runs"), `id="silent"`) })
 	if strings.Contains(newBed(t).page("/runs"), "/cluster") {
 		t.Error("there is a cluster in the navigation of one without")
 	}
@@ -90,10 +86,12 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"/runs": "<strong>This is not all</strong>: shards ", "/dead": "<strong>This is not all</strong>: shards ",
 		"/cluster": "did not answer; its runs are missing in lists",
 	} {
-		body := p.page(path)
-		if !strings.Contains(body, want) {
-			t.Errorf("%s does not say it:\n%s", path, body)
-		}
+		var body string
+		testwait.Until(t, path+" has "+want, func() bool { // or no shard has answered in time
+			a := p.request("GET", path, nil)
+			body = a.body
+			return a.status == http.StatusOK && strings.Contains(body, want)
+		})
 		if strings.Contains(body, ">there<") {
 			t.Errorf("%s has a name that is a secret:\n%s", path, body)
 		}
@@ -108,7 +106,7 @@ func TestNobodyCanBeAsked(t *testing.T) {
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	p.here.Kill()
-	poll(t, "the shards of this one end", func() bool {
+	testwait.Until(t, "the shards of this one end", func() bool {
 		return p.request("GET", "/runs", nil).status == http.StatusServiceUnavailable
 	})
 	if a := p.request("GET", "/providers", nil); a.status != http.StatusOK {

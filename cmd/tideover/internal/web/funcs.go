@@ -18,9 +18,10 @@ var glyphs = map[string]string{
 	gateway.Up: "●", gateway.Throttled: "◐", gateway.Refused: "⊖", gateway.Recovering: "↗", gateway.Probing: "?", gateway.Down: "✕", gateway.Opened: "⊘", gateway.Draining: "↘",
 }
 
-func (h *handler) funcs() template.FuncMap {
+// templateFuncs returns the functions that templates call.
+func templateFuncs(a assets) template.FuncMap {
 	return template.FuncMap{
-		"asset": h.assets.url,
+		"asset": a.url,
 		"ago":   ago, "in": in, "since": since, "at": at,
 		"exact": exact, "stamp": stamp, "span": span,
 		"moment": func(t time.Time) string {

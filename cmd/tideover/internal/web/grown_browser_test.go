@@ -10,29 +10,32 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 )
 
-// busy has something happen on every page.
-func busy(v visitor) *grown {
-	g := newGrown(v.T)
+// busy has something happen on every page, once.
+func (g *grown) busy() {
+	if g.isBusy {
+		return
+	}
+	g.isBusy = true
 	g.dead(3, job{Error: "dial tcp 10.0.0.1:443: connect: connection refused"})
 	g.dead(1, job{Error: "parse response: invalid character '<' looking for beginning of value"})
 	for range 12 {
 		g.start("quick", job{Fail: 1})
 	}
 	g.until(g.start("order", job{Name: "4711", Fail: 2, Server: "150ms", Error: "503 Service Unavailable"}, engine.Key("order-4711")), "succeeded")
-	g.until(g.start("soon", job{Fail: 1, Server: "40s", Error: "429 Too Many Requests"}), "waiting")
+	g.until(g.start("soon", job{Fail: 1, Server: "50m", Error: "429 Too Many Requests"}), "waiting")
 	g.until(g.start("slow", job{Fail: 1, Error: "connection reset by peer"}), "waiting")
 	for _, name := range []string{"phone", "pager"} {
 		if a := g.request("POST", testURL(name), nil); a.to == "" {
-			v.Fatalf("test of %s: %d", name, a.status)
+			g.Fatalf("test of %s: %d", name, a.status)
 		}
 	}
-	poll(v, "the pager has given up", func() bool {
-		return len(must(g.e.List(v.Context(), engine.Filter{Workflow: "notify.pager", States: []string{"dead"}})).Runs) == 1
+	testwait.Until(g, "the pager has given up", func() bool {
+		return len(must(g.e.List(g.Context(), engine.Filter{Workflow: "notify.pager", States: []string{"dead"}})).Runs) > 0
 	})
-	return g
 }
 
 // storm is what a storm looks like.
@@ -45,23 +48,22 @@ func (g *grown) storm() {
 	g.h.feed.stir()
 }
 
-func (v visitor) overviewFollows() {
-	g := newGrown(v.T)
-	x := open(v.browser, v.T, g.bed)
+func (v visitor) overviewFollows(g *grown) {
+	x := v.open(g.bed)
 	x.live("/")
-	x.wait("it is the overview", `location.pathname === "/overview"`)
+	x.Wait("it is the overview", `location.pathname === "/overview"`)
 	x.seen("#next", "Nothing waits.")
 	id := g.start("soon", job{Fail: 1, Error: "503"})
 	x.seen("#n-"+id, "by policy")
-	x.wait("it counts down", fmt.Sprintf(`/^in \d+ s$/.test(document.querySelector("#n-%s time").textContent)`, id))
-	x.wait("the pulse has it", `document.querySelectorAll("#pulse rect").length > 0`)
+	x.Wait("it counts down", fmt.Sprintf(`/^in \d+ min \d+ s$/.test(document.querySelector("#n-%s time").textContent)`, id))
+	x.Wait("the pulse has it", `document.querySelectorAll("#pulse rect").length > 0`)
 	g.storm()
 	x.seen("#storms", "Retry storm")
 	x.seen("#alerts", "was not taken over")
 	g.now(func() { g.storms, g.reload = nil, nil })
 	g.act(id, "wake")
 	x.seen("#next", "Nothing waits.")
-	x.wait("the storm is over", `document.getElementById("storms").children.length === 0`)
+	x.Wait("the storm is over", `document.getElementById("storms").children.length === 0`)
 	g.dead(1, job{Error: "418"})
 	x.seen("#groups", "#")
 	x.seen("#said", "1 run has given up")
@@ -71,18 +73,17 @@ func (v visitor) overviewFollows() {
 	x.quiet()
 }
 
-func (v visitor) bulk() {
-	b := newBed(v.T)
+func (v visitor) bulk(b *bed) {
 	ids := []string{b.start("slow", job{Fail: 1}), b.start("slow", job{Fail: 1})}
 	for _, id := range ids {
 		b.until(id, "waiting")
 	}
-	x := open(v.browser, v.T, b)
+	x := v.open(b)
 	x.live("/runs?workflow=slow")
 	x.click(`#bulk a[href^="/bulk/cancel"]`)
 	x.seen("#dialog[open]", "Cancel 2 runs?")
 	x.click("#dialog [data-close]")
-	x.wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
 	x.click(`#bulk a[href^="/bulk/cancel"]`)
 	x.seen("#dialog[open]", "Cancel 2 runs?")
 	x.click("#dialog button.danger")
@@ -99,9 +100,8 @@ func (v visitor) bulk() {
 	x.quiet()
 }
 
-func (v visitor) sendsTest() {
-	g := newGrown(v.T)
-	x := open(v.browser, v.T, g.bed)
+func (v visitor) sendsTest(g *grown) {
+	x := v.open(g.bed)
 	x.live("/notifications")
 	x.click("#n-phone a[data-dialog]")
 	x.seen("#dialog[open]", "Send a test by phone?")
@@ -117,13 +117,13 @@ func (v visitor) sendsTest() {
 	x.quiet()
 }
 
-func (v visitor) looks() {
-	g := busy(v)
-	x := open(v.browser, v.T, g.bed)
+func (v visitor) looks(g *grown) {
+	g.busy()
+	x := v.open(g.bed)
 	x.visit("/policies")
 	x.seen("main", "used, set by server")
-	x.wait("dots are drawn", `document.querySelectorAll("circle.used").length > 3`)
-	x.wait("a dot is where it belongs", `[...document.querySelectorAll(".plot .area")].every(p => [...p.querySelectorAll("circle")].every(c => { const a = p.getBoundingClientRect(), b = c.getBoundingClientRect(); return b.left > a.left - 5 && b.right < a.right + 5 && b.top > a.top - 5 && b.bottom < a.bottom + 5; }))`)
+	x.Wait("dots are drawn", `document.querySelectorAll("circle.used").length > 3`)
+	x.Wait("a dot is where it belongs", `[...document.querySelectorAll(".plot .area")].every(p => [...p.querySelectorAll("circle")].every(c => { const a = p.getBoundingClientRect(), b = c.getBoundingClientRect(); return b.left > a.left - 5 && b.right < a.right + 5 && b.top > a.top - 5 && b.bottom < a.bottom + 5; }))`)
 	x.live("/health")
 	x.seen("#process", "goroutines")
 	x.seen("#disk", "log.db")
@@ -142,15 +142,16 @@ func (v visitor) looks() {
 	if eval[bool](x, `!!window.planted || document.querySelectorAll("img, iframe, script:not([src])").length > 0`) {
 		v.Error("what was planted has come to life")
 	}
+	g.now(func() { g.storms, g.reload, g.relays = nil, nil, nil })
 	x.quiet()
 }
 
-func (v visitor) keys() {
-	g := busy(v)
-	x := open(v.browser, v.T, g.bed)
+func (v visitor) keys(g *grown) {
+	g.busy()
+	x := v.open(g.bed)
 	press := func(keys string) {
 		v.Helper()
-		x.do(chromedp.KeyEvent(keys))
+		x.Do(chromedp.KeyEvent(keys))
 	}
 	x.live("/runs")
 	press("?")
@@ -158,38 +159,41 @@ func (v visitor) keys() {
 	press("g")
 	press("d") // nothing, while a dialog is open
 	press(kb.Escape)
-	x.wait("it is closed", `!document.getElementById("dialog").open && location.pathname === "/runs" && !document.getElementById("dialog").contains(document.activeElement)`)
+	x.Wait("it is closed", `!document.getElementById("dialog").open && location.pathname === "/runs" && !document.getElementById("dialog").contains(document.activeElement)`)
 	press("j")
-	x.wait("the first run has the focus", `document.activeElement === document.querySelector("#rows tr a")`)
+	x.Wait("the first run has the focus", `document.activeElement === document.querySelector("#rows tr a")`)
 	if eval[string](x, `getComputedStyle(document.activeElement).outlineStyle`) != "solid" {
 		v.Error("the focus can't be seen")
 	}
 	press("j")
 	press("k")
-	x.wait("the first again", `document.activeElement === document.querySelector("#rows tr a")`)
+	x.Wait("the first again", `document.activeElement === document.querySelector("#rows tr a")`)
 	press("/")
-	x.wait("the search has the focus", `document.activeElement.name === "q"`)
+	x.Wait("the search has the focus", `document.activeElement.name === "q"`)
 	x.exec(`document.activeElement.value = ""`) // a character that a real keyboard would not send once the key is taken
 	press("gd?")                                // text, where somebody types
-	x.wait("it was typed", `document.activeElement.value === "gd?" && !document.getElementById("dialog").open`)
-	x.exec(`document.activeElement.blur()`)
+	x.Wait("it was typed", `document.activeElement.value === "gd?" && !document.getElementById("dialog").open`)
+	x.exec(`document.activeElement.blur()
+		const now = Date.now(); // two keys that follow each other must not be far apart
+		Date.now = () => now;`)
 	press("g")
 	press("o")
-	x.wait("the overview", `location.pathname === "/overview" && document.getElementById("link").dataset.state === "live"`)
+	x.Wait("the overview", `location.pathname === "/overview" && document.getElementById("link").dataset.state === "live"`)
 	press("?")
 	x.click("#shortcuts")
 	press(kb.Escape)
-	x.wait("it is closed", `!document.getElementById("dialog").open`)
+	x.Wait("it is closed", `!document.getElementById("dialog").open`)
 	press("?")
 	x.visit("/keys")
-	x.wait("that they are off is kept", `!document.getElementById("shortcuts").checked`)
+	x.Wait("that they are off is kept", `!document.getElementById("shortcuts").checked`)
+	x.exec(`localStorage.clear()`)
 	x.quiet()
 }
 
-func (v visitor) grownPlain() {
-	g := busy(v)
-	x := open(v.browser, v.T, g.bed)
-	x.scripts(false)
+func (v visitor) grownPlain(g *grown) {
+	g.busy()
+	x := v.open(g.bed)
+	x.EnableScripts(false)
 	x.visit("/overview")
 	x.seen("#next", "in ")
 	x.visit("/notifications")
@@ -204,40 +208,27 @@ func (v visitor) grownPlain() {
 		x.visit(path)
 		x.seen("h1", "")
 	}
-	x.scripts(true)
+	x.EnableScripts(true)
 	x.quiet()
 }
 
 // grownPictures looks at pages in sizes and colours, as pictures does.
-func (v visitor) grownPictures() {
+func (v visitor) grownPictures(g *grown) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	g := busy(v)
+	g.busy()
 	g.storm()
-	x := open(v.browser, v.T, g.bed)
-	for _, c := range []struct {
-		name, scheme  string
-		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
-		if dir == "" && (c.name == "dark" || c.name == "phone") {
-			continue
+	x := v.open(g.bed)
+	for _, name := range []string{"overview", "policies", "notifications", "health", "keys", "bulk"} {
+		path := "/" + name
+		if name == "bulk" {
+			path = "/runs?workflow=quick"
 		}
-		x.do(chromedp.EmulateViewport(c.width, c.height))
-		x.colours(c.scheme)
-		for _, name := range []string{"overview", "policies", "notifications", "health", "keys", "bulk"} {
-			path := "/" + name
-			if name == "bulk" {
-				path = "/runs?workflow=quick"
-			}
-			x.visit(path)
-			if name == "bulk" {
-				x.click(`#bulk a[href^="/bulk/retry"]`)
-				x.seen("#dialog[open]", "Retry")
-			}
-			if w := eval[int64](x, "document.documentElement.scrollWidth"); w > c.width {
-				v.Errorf("%s, %s: %d wide", name, c.name, w)
-			}
-			x.keep(dir, name+"-"+c.name)
+		x.visit(path)
+		if name == "bulk" {
+			x.click(`#bulk a[href^="/bulk/retry"]`)
+			x.seen("#dialog[open]", "Retry")
 		}
+		x.looksRight(dir, name)
 	}
 	x.quiet()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
@@ -12,9 +13,12 @@ func TestHealthPage(t *testing.T) {
 	t.Parallel()
 	g := newGrown(t, func(o *Options) { o.Version = "tideover v1.2.3" })
 	body := g.page("/health")
-	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>memory in use</dt>", "<dt>up for</dt><dd>0 s</dd>",
+	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>memory in use</dt>", "<dt>up for</dt><dd>",
 		"<dt>log.db</dt>", "<dt>in all</dt>", "taken over", "<dt>runs that lists have yet to see</dt>", "What the doctor finds")
 	has(t, "its stream", g.message("/live/health"), "goroutines")
+	if f := (fact{"up for", "1 min 30 s"}); !slices.Contains(g.h.process(g.h.began.Add(90*time.Second)), f) {
+		t.Errorf("process after 90 s has no %v", f)
+	}
 
 	g.now(func() { g.reload = errors.New("tideover.yaml:3: unknown key <b>\ntideover.yaml:9: no such policy") })
 	if err := os.Chmod(g.cfg.Server.Data, 0o755); err != nil { //nolint:gosec // what the doctor shall find

@@ -21,7 +21,7 @@ func TestHostileTextAroundTheServer(t *testing.T) {
 	}
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
-			g.T = t
+			g := g.with(t)
 			g.now(func() {
 				g.storms = []Storm{{Layer: "provider", Name: x.text, Ratio: 3, Since: time.Now()}}
 				g.relays = []nostr.RelayStatus{{URL: x.text, Error: x.text}, {URL: x.text, Up: true, Trouble: x.text}}
@@ -29,10 +29,11 @@ func TestHostileTextAroundTheServer(t *testing.T) {
 			})
 			for _, path := range []string{"/overview", "/health"} {
 				has(t, path, g.page(path), x.shown)
-				g.message("/live" + path)
 			}
-			has(t, "a finding", g.page("/health"), x.shown)
 		})
 	}
-	g.T = t
+	g.with(t)
+	for _, path := range []string{"/overview", "/health"} {
+		g.message("/live" + path)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // own starts a run that tideover starts on its own account.
@@ -32,7 +33,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	bad := job{Fail: 9, Error: "exit code 4"}
 	session, message := b.own("session.night", bad), b.own("notify.phone", bad)
 	alarm, user := b.own("quick.on-give-up", job{}), b.own("user", bad)
-	poll(t, "lists have them", func() bool {
+	testwait.Until(t, "lists have them", func() bool {
 		return len(must(b.e.List(t.Context(), engine.Filter{})).Runs) == 4 && len(must(b.e.DeadGroups(t.Context(), 9)).Groups) == 3
 	})
 	body := b.page("/runs")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestNotificationsPage(t *testing.T) {
@@ -24,7 +25,7 @@ func TestNotificationsPage(t *testing.T) {
 	a := g.request("POST", "/notifications/pager/test", url.Values{}, htmx...)
 	has(t, "the answer", a.body, "A test is on its way")
 	var list []engine.Info
-	poll(t, "both are over", func() bool {
+	testwait.Until(t, "both are over", func() bool {
 		list = must(g.e.List(t.Context(), engine.Filter{States: []string{"succeeded", "dead"}})).Runs
 		return len(list) == 2
 	})
@@ -80,7 +81,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	poll(t, "all are listed", func() bool {
+	testwait.Until(t, "all are listed", func() bool {
 		return len(must(g.e.List(t.Context(), engine.Filter{States: []string{"succeeded"}})).Runs) == len(hostile)
 	})
 	body := g.page("/notifications")

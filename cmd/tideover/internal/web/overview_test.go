@@ -13,6 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -27,6 +28,14 @@ type grown struct {
 	reload error
 	storms []Storm
 	relays []nostr.RelayStatus
+
+	isBusy bool // see busy
+}
+
+// with returns the server for another test, such as a subtest.
+func (g *grown) with(t *testing.T) *grown {
+	g.bed = g.bed.with(t)
+	return g
 }
 
 // now changes what is told of the server.
@@ -112,11 +121,19 @@ func TestOverviewPage(t *testing.T) {
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Error: "dial: refused"}, {URL: "wss://up.example", Up: true}, {URL: "wss://busy.example", Up: true, Trouble: "rate-limited"}}
 		g.reload = errors.New("line 3: mistake")
 	})
-	poll(t, "the pulse has it", func() bool { return strings.Contains(g.page("/overview"), "4 runs began") })
+	testwait.Until(t, "the pulse has it", func() bool {
+		return strings.Contains(g.page("/overview"), "4 runs began, 1 succeeded and 2 gave up; 7 attempts failed")
+	})
 	body := g.page("/overview")
 	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
-		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not taken over", `<dt>done in the last minute</dt><dd>1</dd>`,
+		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not taken over", `<dt>done in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs began, 1 succeeded and 2 gave up; 7 attempts failed"`)
+	now := &stream{h: g.h, look: g.h.lookAtOverview}
+	_, painted, err := now.paint(t.Context(), g.h.feed.latest().Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, "at the time of the last event", string(painted), `<dt>done in the last minute</dt><dd>1</dd>`)
 	hasNot(t, "a provider that is up", body, `id="p-openai"`)
 	has(t, "its stream", g.message("/live/overview"), `hx-target="#storms"`, "Retry storm", "# teapot", `hx-target="#live"`)
 	has(t, "another page", g.page("/runs"), "Retry storm")

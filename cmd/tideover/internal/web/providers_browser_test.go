@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,41 +10,49 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 )
 
-// Not parallel: one browser at a time is enough for a small machine.
-func TestProvidersInABrowser(t *testing.T) { //nolint:paralleltest // see above
-	browser := browse(t)
+// Subtests share a server and run one after the other.
+func TestProvidersInABrowser(t *testing.T) {
+	t.Parallel()
+	p, tab := newPort(t, nil), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor)
+		do   func(visitor, *port)
 	}{
 		{"a provider goes down and comes back", visitor.providerFollows},
 		{"opened, closed, drained, reset", visitor.providerObeys},
 		{"without scripts", visitor.providerPlain},
 		{"by keyboard", visitor.providerKeys},
 		{"nothing planted runs", visitor.providerHostile},
-		{"without an engine", visitor.providerAlone},
 		{"pictures", visitor.providerPictures},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, browser}) })
+		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, &port{p.with(t), p.fleet}) })
 	}
+	t.Run("without an engine", func(t *testing.T) { visitor{t, tab.With(t)}.providerAlone() })
 }
 
-func (v visitor) providerFollows() {
-	p := newPort(v.T, []gateway.Status{fine("openai")})
-	x := open(v.browser, v.T, p.bed)
+func (v visitor) providerFollows(p *port) {
+	p.fleet.set(fine("openai"))
+	x := v.open(p.bed)
 	x.live("/runs")
 	x.click(`nav a[href="/providers"]`)
-	x.wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
+	x.Wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
 	x.seen("#p-openai .state", "up")
-	p.fleet.change("openai", func(st *gateway.Status) { *st = sick("openai") })
+	p.fleet.change("openai", func(st *gateway.Status) {
+		*st = sick("openai")
+		for i := range st.Outages { // they are longer than the one that goes on will ever be
+			st.Outages[i].Seconds *= 60
+			st.Outages[i].Predicted *= 60
+		}
+	})
 	x.seen("#p-openai .state", "down")
 	x.seen("#p-openai .next", "nobody passes until the next probe")
 	x.seen("#p-openai .cools", "402 insufficient_quota")
-	x.seen("#p-openai .meters", "predicted 50.0 s")
-	x.wait("there is a countdown", `/^in 2 h 59 min$/.test([...document.querySelectorAll("#p-openai .cools time[data-in]")].at(-1).textContent)`)
+	x.seen("#p-openai .meters", "predicted 50 min 00 s")
+	x.Wait("there is a countdown", `/^in 2 h \d+ min$/.test([...document.querySelectorAll("#p-openai .cools time[data-in]")].at(-1).textContent)`)
 
 	// The bars are as long as they should be: the longest outage is the second that is over.
 	widths := eval[[]float64](x, `[...document.querySelectorAll("#p-openai .lasted:not(.swatch)")].map(r => r.getBoundingClientRect().width / r.closest("svg").getBoundingClientRect().width)`)
@@ -54,21 +61,21 @@ func (v visitor) providerFollows() {
 	}
 	x.exec(`window.texts = new Set(); const note = () => texts.add(document.querySelector("#p-openai .next strong time")?.textContent);
 		new MutationObserver(note).observe(document.getElementById("live"), {childList: true, subtree: true, characterData: true});`)
-	x.wait("it counts down", `texts.size >= 3`)
+	x.Wait("it counts down", `texts.size >= 2`)
 	x.click(`#p-openai a[href="/providers/openai"]`)
 	x.seen("#keys", "team-f")
-	x.wait("the page of the provider is live", `document.getElementById("link").dataset.state === "live"`)
+	x.Wait("the page of the provider is live", `document.getElementById("link").dataset.state === "live"`)
 	p.fleet.change("openai", func(st *gateway.Status) { *st = fine("openai") })
 	x.seen("#said .state", "up")
-	x.wait("there is nothing left of it", `!document.getElementById("outages")`)
+	x.Wait("there is nothing left of it", `!document.getElementById("outages")`)
 	p.fleet.remove("openai")
 	x.seen("#link", "no longer kept")
 	x.quiet()
 }
 
-func (v visitor) providerObeys() {
-	p := newPort(v.T, []gateway.Status{fine("openai"), sick("anthropic")})
-	x := open(v.browser, v.T, p.bed)
+func (v visitor) providerObeys(p *port) {
+	p.fleet.set(fine("openai"), sick("anthropic"))
+	x := v.open(p.bed)
 	x.live("/providers")
 	do := func(action, question, said, state string) {
 		v.Helper()
@@ -76,13 +83,13 @@ func (v visitor) providerObeys() {
 		x.seen("#dialog[open]", question)
 		x.click("#dialog button:not([data-close])")
 		x.seen("#flash", said)
-		x.wait("the dialog is closed", `!document.getElementById("dialog").open`)
+		x.Wait("the dialog is closed", `!document.getElementById("dialog").open`)
 		x.seen("#p-openai .state", state)
 	}
 	x.click(`#p-openai a[href$="/open"]`)
 	x.seen("#dialog[open]", "Open openai?")
 	x.click("#dialog [data-close]")
-	x.wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
 	if st := p.state("openai"); st.State != gateway.Up {
 		v.Errorf("it is %s", st.State)
 	}
@@ -90,7 +97,7 @@ func (v visitor) providerObeys() {
 	do("open", "Open openai?", "Opened: nobody passes.", "opened")
 	do("close", "Close openai?", "Closed: it counts as up", "held by hand")
 	do("reset", "Reset openai?", "It goes by its rules again.", "up")
-	x.wait("nobody holds it", `!document.querySelector("#p-openai .held")`)
+	x.Wait("nobody holds it", `!document.querySelector("#p-openai .held")`)
 	if st := p.state("anthropic"); st.State != gateway.Down {
 		v.Errorf("the other one is %s", st.State)
 	}
@@ -106,53 +113,53 @@ func (v visitor) providerObeys() {
 	x.refused("404")
 }
 
-func (v visitor) providerPlain() {
-	p := newPort(v.T, []gateway.Status{fine("openai"), sick("anthropic")})
-	x := open(v.browser, v.T, p.bed)
-	x.scripts(false)
+func (v visitor) providerPlain(p *port) {
+	p.fleet.set(fine("openai"), sick("anthropic"))
+	x := v.open(p.bed)
+	x.EnableScripts(false)
 	x.visit("/providers")
 	x.seen("#link", "not live")
-	x.seen("#p-anthropic .cools", "usable again in 1 min ")
+	x.seen("#p-anthropic .cools", "usable again in 1 h ")
 	x.click(`#p-openai a[href$="/drain"]`)
 	x.seen("form.question", "Drain openai?")
 	x.click("form.question button")
 	x.seen("#flash", "It is being drained.")
 	x.seen("#p-openai .state", "draining")
-	x.scripts(true)
+	x.EnableScripts(true)
 	x.quiet()
 }
 
-func (v visitor) providerKeys() {
-	p := newPort(v.T, []gateway.Status{fine("openai")})
-	x := open(v.browser, v.T, p.bed)
+func (v visitor) providerKeys(p *port) {
+	p.fleet.set(fine("openai"))
+	x := v.open(p.bed)
 	x.live("/providers")
-	x.do(chromedp.Focus(chromedp.CSS(`#p-openai a[href$="/drain"]`)))
+	x.Do(chromedp.Focus(chromedp.CSS(`#p-openai a[href$="/drain"]`)))
 	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
 	x.seen("#p-openai", "4711")
 	if !eval[bool](x, `document.activeElement.matches('#p-openai a[href$="/drain"]')`) {
 		v.Error("the focus was lost by an update")
 	}
-	x.do(chromedp.KeyEvent("\r"))
+	x.PressEnter()
 	x.seen("#dialog[open]", "Drain openai?")
 	if !eval[bool](x, `document.getElementById("dialog").contains(document.activeElement)`) {
 		v.Error("the focus is not in the dialog")
 	}
-	x.do(chromedp.KeyEvent("\u001b"))
-	x.wait("Escape closes it", `!document.getElementById("dialog").open`)
+	x.Do(chromedp.KeyEvent("\u001b"))
+	x.Wait("Escape closes it", `!document.getElementById("dialog").open`)
 	if st := p.state("openai"); st.State != gateway.Up {
 		v.Errorf("it is %s", st.State)
 	}
 	x.quiet()
 }
 
-func (v visitor) providerHostile() {
+func (v visitor) providerHostile(p *port) {
 	var list []gateway.Status
 	for i, h := range hostile {
 		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
 		list = append(list, poisoned(fmt.Sprintf("h%02d", i), text))
 	}
-	p := newPort(v.T, list)
-	x := open(v.browser, v.T, p.bed)
+	p.fleet.set(list...)
+	x := v.open(p.bed)
 	check := func(what string) {
 		v.Helper()
 		if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
@@ -182,9 +189,9 @@ func (v visitor) providerHostile() {
 
 func (v visitor) providerAlone() {
 	p := newPortAlone(v.T, []gateway.Status{fine("openai")})
-	x := open(v.browser, v.T, p.bed)
+	x := v.open(p.bed)
 	x.visit("/")
-	x.wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
+	x.Wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
 	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers\nHealth" {
 		v.Errorf("the navigation has %q", got)
 	}
@@ -220,58 +227,27 @@ func gallery() []gateway.Status {
 }
 
 // providerPictures looks at the pages in sizes and colours, as pictures does.
-func (v visitor) providerPictures() {
+func (v visitor) providerPictures(p *port) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	full, empty := newPort(v.T, gallery()), newPort(v.T, nil)
-	for _, c := range []struct {
-		name, scheme  string
-		width, height int64
-	}{{"light", "light", 1280, 900}, {"phone-dark", "dark", 360, 740}, {"dark", "dark", 1280, 900}, {"phone", "light", 360, 740}} {
-		for _, shot := range []struct {
-			name, path string
-			b          *bed
-		}{
-			{"providers", "/providers", full.bed}, {"provider", "/providers/anthropic", full.bed}, {"provider-up", "/providers/openai", full.bed},
-			{"provider-dialog", "/providers/anthropic", full.bed}, {"providers-none", "/providers", empty.bed},
-		} {
-			if dir == "" && (c.name == "dark" || c.name == "phone") {
-				continue
-			}
-			x := open(v.browser, v.T, shot.b)
-			x.do(chromedp.EmulateViewport(c.width, c.height))
-			x.colours(c.scheme)
+	x := v.open(p.bed)
+	p.fleet.set(gallery()...)
+	for _, shot := range []struct{ name, path string }{
+		{"providers", "/providers"}, {"provider-up", "/providers/openai"}, {"provider", "/providers/anthropic"}, {"provider-dialog", "/providers/anthropic"}, {"providers-none", "/providers"},
+	} {
+		if shot.name == "providers-none" {
+			p.fleet.set()
+		}
+		if shot.name != "provider-dialog" { // which is on the page before it
 			x.live(shot.path)
-			if strings.HasSuffix(shot.name, "dialog") {
-				x.click(`a[href$="/open"]`)
-				x.seen("#dialog[open]", "Open")
-			}
-			if w := eval[int64](x, "document.documentElement.scrollWidth"); w > c.width {
-				v.Errorf("%s, %s: %d wide", shot.name, c.name, w)
-			}
-			if dark := eval[string](x, "getComputedStyle(document.body).backgroundColor") != "rgb(251, 252, 252)"; dark != (c.scheme == "dark") {
-				v.Errorf("%s, %s: dark is %v", shot.name, c.name, dark)
-			}
-			if same := `getComputedStyle(document.querySelector(".swatch."+c), "::before").backgroundColor === getComputedStyle(document.querySelector(".meter ."+c)).fill`; shot.name == "provider" &&
-				!eval[bool](x, `["lasted", "predicted"].every(c => `+same+`)`) {
-				v.Errorf("%s, %s: the legend has other colours than the bars", shot.name, c.name)
-			}
-			x.keep(dir, shot.name+"-"+c.name)
-			x.quiet()
+		} else {
+			x.click(`a[href$="/open"]`)
+			x.seen("#dialog[open]", "Open")
+		}
+		x.looksRight(dir, shot.name)
+		if same := `getComputedStyle(document.querySelector(".swatch."+c), "::before").backgroundColor === getComputedStyle(document.querySelector(".meter ."+c)).fill`; shot.name == "provider" &&
+			!eval[bool](x, `["lasted", "predicted"].every(c => `+same+`)`) {
+			v.Errorf("%s: the legend has other colours than the bars", shot.name)
 		}
 	}
-}
-
-// keep writes a picture of the whole page to a folder, if there is one.
-func (x *tab) keep(dir, name string) {
-	x.Helper()
-	if dir == "" {
-		return
-	}
-	png, err := chromedp.Run(x.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		x.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
-		x.Error(err)
-	}
+	x.quiet()
 }

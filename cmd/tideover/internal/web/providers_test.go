@@ -16,6 +16,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // fleet is a gateway whose providers are what a test says.
@@ -55,6 +56,13 @@ func (f *fleet) change(name string, do func(*gateway.Status)) bool {
 	return i >= 0
 }
 
+// set replaces all providers.
+func (f *fleet) set(list ...gateway.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = list
+}
+
 func (f *fleet) remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,11 +80,11 @@ func sick(name string) gateway.Status {
 		ByClass: map[string]int{"highest": 1, "normal": 6, "lowest": 2}, TTFB: 1.844, Pressure: 0.123, Rate: &gateway.Limits{PerSecond: 0.8333, Adaptive: true, Concurrent: 8},
 		Totals: gateway.Totals{Requests: 1000, Attempts: 1290, Sent: 1340, Retries: 330, Succeeded: 990, Failed: 6, Canceled: 4, Throttled: 120, Failovers: 41, Probes: 9, Hedges: 1, Amplified: 1.34},
 		Keys: []gateway.KeyInfo{
-			{Name: "team-a", InFlight: 2, Score: 1.9}, {Name: "team-b", CoolUntil: near(90 * time.Second), Reason: "429", Failures: 3, Score: 12.5},
+			{Name: "team-a", InFlight: 2, Score: 1.9}, {Name: "team-b", CoolUntil: near(90 * time.Minute), Reason: "429", Failures: 3, Score: 12.5},
 			{Name: "team-c", CoolUntil: near(3 * time.Hour), Reason: "402 insufficient_quota", Failures: 1}, {Name: "team-d", CoolUntil: near(-time.Hour), Reason: "429"},
 			{Name: "team-e"}, {Name: "team-f"},
 		},
-		Recovery: &gateway.Recovery{Next: near(8 * time.Second), Expected: near(40 * time.Second), Probes: 3, Outages: 4.25, Predicted: 95},
+		Recovery: &gateway.Recovery{Next: near(50 * time.Minute), Expected: near(55 * time.Minute), Probes: 3, Outages: 4.25, Predicted: 95},
 		Outages: []gateway.Outage{
 			{Began: *near(-time.Hour), Ended: *near(-59 * time.Minute), Seconds: 62, Predicted: 50, Probes: 4, Cause: "consecutive"},
 			{Began: *near(-30 * time.Hour), Ended: *near(-29 * time.Hour), Seconds: 120, AtLeast: true, Predicted: 200, Probes: 9, Cause: "rate"},
@@ -264,7 +272,7 @@ func TestTheProvidersFollow(t *testing.T) {
 func TestProvidersThatStayAreNotSent(t *testing.T) {
 	t.Parallel()
 	p := newPortAlone(t, []gateway.Status{fine("openai"), sick("anthropic")})
-	p.h.pace, p.h.beat = time.Millisecond, 100*time.Millisecond
+	p.h.pace, p.h.beat = time.Millisecond, 20*time.Millisecond
 	p.fleet.change("anthropic", func(st *gateway.Status) { *st = fine("anthropic") })
 	m := p.listen("/live/providers")
 	hear(t, m, "", `id="p-openai"`)
@@ -300,9 +308,9 @@ func TestTimesThatTremble(t *testing.T) {
 	down.Since, down.Recovery.Next = &since, &next
 	f := &trembling{fleet: &fleet{list: []gateway.Status{down}}}
 	b := newBed(t, func(o *Options) { o.Providers = f })
-	b.h.pace = time.Millisecond
+	b.h.pace, b.h.beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
-	poll(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
+	testwait.Until(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
 	if n := len(m); n > 5 {
 		t.Errorf("%d messages, though nothing happened", n)
 	}
@@ -353,22 +361,28 @@ func poisoned(name, text string) gateway.Status {
 
 func TestHostileProviders(t *testing.T) {
 	t.Parallel()
+	p := newPortAlone(t, nil)
+	plant := func(text string) {
+		p.fleet.set(poisoned("victim", text), poisoned(text, text), gateway.Status{Name: "odd", State: text})
+	}
 	for _, x := range hostile {
-		t.Run(x.name, func(t *testing.T) {
-			p := newPortAlone(t, []gateway.Status{poisoned("victim", x.text), poisoned(x.text, x.text), {Name: "odd", State: x.text}})
-			for _, path := range []string{"/providers", "/providers/victim"} {
-				body := p.page(path)
-				if n := strings.Count(body, x.shown); n < 10 {
-					t.Errorf("%s shows it %d times", path, n)
-				}
-				p.message("/live" + path)
+		plant(x.text)
+		for _, path := range []string{"/providers", "/providers/victim"} {
+			body := p.page(path)
+			if n := strings.Count(body, x.shown); n < 10 {
+				t.Errorf("%s: %s shows it %d times", x.name, path, n)
 			}
-			own := "/providers/" + url.PathEscape(x.text)
-			for _, path := range []string{own, own + "/open", "/providers/victim/open", "/providers/victim/" + url.PathEscape(x.text), "/providers?did=" + url.QueryEscape(x.text)} {
-				audit(t, path, p.request("GET", path, nil).body)
-				audit(t, path, p.request("POST", path, url.Values{}, htmx...).body)
-			}
-		})
+		}
+	}
+	for _, text := range hostileTogether() {
+		plant(text)
+		p.message("/live/providers")
+		p.message("/live/providers/victim")
+		own := "/providers/" + url.PathEscape(text)
+		for _, path := range []string{own, own + "/open", "/providers/victim/open", "/providers/victim/" + url.PathEscape(text), "/providers?did=" + url.QueryEscape(text)} {
+			audit(t, path, p.request("GET", path, nil).body)
+			audit(t, path, p.request("POST", path, url.Values{}, htmx...).body)
+		}
 	}
 }
 

@@ -81,21 +81,26 @@ func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.T
 	if err != nil {
 		return part{}, err
 	}
+	return newRunPart(i, t.States["dead"], all, now), nil
+}
+
+// newRunPart returns the page of a run.
+func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
-		Info: i, By: byWhom(setBy(i)), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(id) + "?all",
+		Info: i, By: byWhom(setBy(i)), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
 	}
 	for k := range i.Steps {
 		b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
 	}
-	live := "/live/runs/" + url.PathEscape(id)
+	live := "/live/runs/" + url.PathEscape(i.ID)
 	if all {
 		live += "?all"
 	}
 	return part{
 		template: "run-live", moving: !i.Finished(),
-		data: page{Title: "Run " + head(id), Place: "run", Live: live, Now: now, Dead: t.States["dead"], Body: b},
-	}, nil
+		data: page{Title: "Run " + head(i.ID), Place: "run", Live: live, Now: now, Dead: dead, Body: b},
+	}
 }
 
 func newStep(s *engine.StepInfo, number int, all bool) step {

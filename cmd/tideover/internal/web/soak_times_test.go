@@ -31,6 +31,8 @@ func (s *soak) measure() {
 }
 
 // time asks for something once.
+//
+// real clock: the long test judges the times; the short one only prints them.
 func (s *soak) time(name string, h http.Handler, path string) {
 	s.Helper()
 	r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://localhost"+path, nil)

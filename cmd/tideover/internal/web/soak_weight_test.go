@@ -36,10 +36,10 @@ func (w weight) grown(from weight) bool {
 // weigh looks at what the page needs.
 func (x *tab) weigh() weight {
 	x.Helper()
-	if _, err := chromedp.Call(x.ctx, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
+	if _, err := chromedp.Call(x.Chromedp(), heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
 		x.Fatal(err)
 	}
-	got, err := chromedp.Call(x.ctx, performance.GetMetrics, cdp.Empty{})
+	got, err := chromedp.Call(x.Chromedp(), performance.GetMetrics, cdp.Empty{})
 	if err != nil {
 		x.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (x *tab) weigh() weight {
 // themselves, where the system tells.
 func (x *tab) private() (sum int) {
 	x.Helper()
-	got, err := chromedp.CallBrowser(x.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+	got, err := chromedp.CallBrowser(x.Chromedp(), systeminfo.GetProcessInfo, cdp.Empty{})
 	if err != nil {
 		x.Fatal(err)
 	}

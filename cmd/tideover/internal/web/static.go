@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed static
@@ -27,7 +28,8 @@ type asset struct {
 // extension, or what listens to it, came later, the page would not be followed.
 var scripts = []string{"htmx-4.0.0.min.js", "hx-sse-4.0.0.min.js", "app.js"}
 
-func loadAssets() assets {
+// loadAssets reads the files once for all pages of the process.
+var loadAssets = sync.OnceValue(func() assets {
 	files, err := static.ReadDir("static")
 	if err != nil {
 		panic(err) // it is embedded
@@ -46,7 +48,7 @@ func loadAssets() assets {
 	}
 	a.add("page.js", js)
 	return a
-}
+})
 
 func (a assets) add(name string, body []byte) {
 	sum := sha256.Sum256(body)

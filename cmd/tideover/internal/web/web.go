@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,12 +71,18 @@ type handler struct {
 	checkup   checkup // of the machine
 	began     time.Time
 
-	pace time.Duration // least time between two updates of a page
-	beat time.Duration // time between two signs of life in a stream
+	askTime time.Duration // how long a page of a cluster waits for other processes
+	pace    time.Duration // least time between two updates of a page
+	beat    time.Duration // time between two signs of life in a stream
 }
 
 //go:embed templates
 var templates embed.FS
+
+// loadTemplates parses the templates once for all pages of the process.
+var loadTemplates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(templateFuncs(loadAssets())).ParseFS(templates, "templates/*.html"))
+})
 
 // Site is the page, and knows what belongs to it.
 type Site interface {
@@ -91,7 +98,7 @@ type Site interface {
 func New(o Options) Site { return newHandler(o) }
 
 func newHandler(o Options) *handler {
-	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now()}
+	h := &handler{Options: o, mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(), askTime: askTime, pace: 500 * time.Millisecond, beat: 10 * time.Second, began: time.Now()}
 	if h.Redact == nil {
 		h.Redact = func(s string) string { return s }
 	}
@@ -99,7 +106,6 @@ func newHandler(o Options) *handler {
 		h.Actor = func(*http.Request) string { return "page" }
 	}
 	h.Logger = cmp.Or(h.Logger, slog.Default())
-	h.templates = template.Must(template.New("").Funcs(h.funcs()).ParseFS(templates, "templates/*.html"))
 	h.feed = follow(o.Engine)
 	h.routes()
 	return h
@@ -196,7 +202,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", "no-store")
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if h.Clustered && !strings.HasPrefix(r.URL.Path, "/live/") {
-		ctx, cancel := context.WithTimeout(r.Context(), askTime)
+		ctx, cancel := context.WithTimeout(r.Context(), h.askTime)
 		defer cancel()
 		r = r.WithContext(ctx)
 	}

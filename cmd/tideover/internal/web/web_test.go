@@ -14,10 +14,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -58,13 +60,15 @@ func do(ctx context.Context, j job) (string, error) {
 	return "", err
 }
 
-// bed is a page over an engine of its own.
+// bed is a page over an engine.
 type bed struct {
 	*testing.T
 	e   *engine.Engine
 	h   *handler
 	srv *httptest.Server
 	w   map[string]*engine.Workflow
+
+	away *atomic.Bool // the server closes connections without an answer
 }
 
 func newBed(t *testing.T, change ...func(*Options)) *bed {
@@ -79,11 +83,10 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 	}
 	add("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
 	add("slow", engine.Step("call", do, engine.Policy("fixed(1h) attempts=3")))
-	add("soon", engine.Step("call", do, engine.Policy("fixed(20s) attempts=5")))
+	add("soon", engine.Step("call", do, engine.Policy("fixed(50m) attempts=5 server-wait=1h")))
 	add("order", engine.Step("charge", do, engine.Policy("exponential(20ms..1s) attempts=4 server-wait=1h")),
-		engine.Step("pack", do, engine.After("charge"), engine.Policy("fixed(1ms) attempts=3")),
-		engine.Step("label", do, engine.After("charge"), engine.Policy("fixed(1h) attempts=unlimited")))
-	add("many", engine.Step("call", do, engine.Policy("fixed(0s) attempts=1000")))
+		engine.Step("pack", do, engine.After("charge"), engine.Policy("fixed(1ms) attempts=3 server-wait=1h")),
+		engine.Step("label", do, engine.After("charge"), engine.Policy("fixed(1h) attempts=unlimited server-wait=1h")))
 	all := make([]*engine.Workflow, 0, len(b.w))
 	for _, w := range b.w {
 		all = append(all, w)
@@ -105,12 +108,25 @@ func (b *bed) serve(e *engine.Engine, change ...func(*Options)) {
 		f(&o)
 	}
 	b.h = newHandler(o)
-	b.srv = httptest.NewServer(b.h)
+	b.away = new(atomic.Bool)
+	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		b.h.ServeHTTP(w, r)
+	}))
 	b.Cleanup(func() {
 		b.close()
 		b.srv.CloseClientConnections()
 		b.srv.Close()
 	})
+}
+
+// with returns the page for another test, such as a subtest.
+func (b *bed) with(t *testing.T) *bed {
+	c := *b
+	c.T = t
+	return &c
 }
 
 // close closes the engine, which ends the streams.
@@ -132,8 +148,13 @@ func (b *bed) start(workflow string, j job, opts ...engine.StartOption) string {
 // until waits for a state of a run, in the list too.
 func (b *bed) until(id, state string) *engine.Info {
 	b.Helper()
+	if slices.Contains([]string{"succeeded", "dead", "canceled"}, state) {
+		if _, err := b.e.Wait(testwait.Context(b), id); err != nil {
+			b.Fatalf("wait until run %s is %s: %v", id, state, err)
+		}
+	}
 	var i *engine.Info
-	poll(b, "run "+id+" is "+state, func() bool {
+	testwait.Until(b, "run "+id+" is "+state, func() bool {
 		var err error
 		if i, err = b.e.Get(b.Context(), id); err != nil || i.State != state {
 			return false
@@ -155,16 +176,6 @@ func (b *bed) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
 		b.until(id, "dead")
 	}
 	return ids
-}
-
-func poll(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(limit) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 type answer struct {
@@ -370,7 +381,7 @@ func TestRunsPage(t *testing.T) {
 	good := b.start("quick", job{Name: "gamma"})
 	b.until(good, "succeeded")
 
-	poll(t, "the search knows all words", func() bool {
+	testwait.Until(t, "the search knows all words", func() bool {
 		list, err := b.e.List(t.Context(), engine.Filter{Search: "gamma"})
 		return err == nil && list.Behind == 0 && len(list.Runs) == 1
 	})
@@ -436,7 +447,7 @@ func TestPaging(t *testing.T) {
 	for range rowsPerPage + 7 {
 		b.start("slow", job{Fail: 1})
 	}
-	poll(t, "all are listed", func() bool {
+	testwait.Until(t, "all are listed", func() bool {
 		list, err := b.e.List(t.Context(), engine.Filter{Limit: 1000})
 		return err == nil && len(list.Runs) == rowsPerPage+7
 	})
@@ -461,8 +472,10 @@ func TestPaging(t *testing.T) {
 func TestRunPage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	id := b.start("order", job{Name: "x", Fail: 1, Server: "3s", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
-	poll(t, "label waits", func() bool {
+	id := b.start("order", job{Name: "x", Fail: 1, Server: "50m", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
+	b.until(id, "waiting")
+	b.act(id, "wake") // the wait of the first step
+	testwait.Until(t, "pack and label wait", func() bool {
 		i, err := b.e.Get(t.Context(), id)
 		return err == nil && i.State == "waiting" && i.Steps[1].Next != nil && i.Steps[2].Next != nil
 	})
@@ -486,23 +499,30 @@ func TestRunPage(t *testing.T) {
 func TestAThousandAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	id := b.start("many", job{Fail: 1000})
-	b.until(id, "dead")
-	start := time.Now()
-	body := b.page("/runs/" + id)
+	now := time.Now()
+	i := &engine.Info{ID: "x", State: "dead", Created: now.Add(-time.Hour), Ended: &now, Steps: []engine.StepInfo{{Name: "call", Status: "failed", Policy: "fixed(1s) attempts=1000", Spent: 1000}}}
+	for n := range 1000 {
+		at := i.Created.Add(time.Duration(n) * time.Second)
+		i.Steps[0].Attempts = append(i.Steps[0].Attempts, engine.AttemptInfo{Number: n + 1, Started: at, Ended: &at, Outcome: "failed", Error: "the other side is down"})
+	}
+	render := func(all bool) string {
+		body := string(must(b.h.render("run", newRunPart(i, 0, all, now).data)))
+		audit(t, "the page", body)
+		return body
+	}
+	body := render(false)
 	if n := strings.Count(body, `id="s0-a`); n != shownAttempts {
 		t.Errorf("shows %d attempts, want %d", n, shownAttempts)
 	}
-	has(t, "the page", body, "Show all: 975 earlier attempts", "/runs/"+id+"?all#step-0", `id="s0-a1000"`)
+	has(t, "the page", body, "Show all: 975 earlier attempts", "/runs/x?all#step-0", `id="s0-a1000"`)
 	if n := len(body); n > 400<<10 {
 		t.Errorf("the page has %d bytes", n)
 	}
-	t.Logf("%d bytes in %v", len(body), time.Since(start))
-	all := b.page("/runs/" + id + "?all")
+	all := render(true)
 	if n := strings.Count(all, `id="s0-a`); n != 1000 {
 		t.Errorf("shows %d attempts, want all", n)
 	}
-	has(t, "the page of all", all, "/live/runs/"+id+"?all")
+	has(t, "the page of all", all, "/live/runs/x?all")
 }
 
 func TestSecretsAreNotShown(t *testing.T) {

@@ -32,7 +32,15 @@
 			if (el.title !== title) el.title = title;
 		}
 	};
-	const server = (ms) => { if (ms > 0) ahead = ms - Date.now(); };
+	// A message that is late seems to come from a clock that is behind. The largest of the
+	// last differences is the closest, and a late message does not set times back.
+	const differences = [];
+	const server = (ms) => {
+		if (!(ms > 0)) return;
+		differences.push(ms - Date.now());
+		if (differences.length > 6) differences.shift();
+		ahead = Math.max(...differences);
+	};
 
 	// The connection.
 	const link = $("link"), source = $("source");

@@ -1,0 +1,130 @@
+// Package browsertest opens pages in Chromium. All tests of a test binary share one
+// browser process, which starts with the first tab and ends in [Main].
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// flags spare the browser all work that no test needs.
+var flags = map[string]any{
+	"disable-background-networking":                      true,
+	"disable-breakpad":                                   true,
+	"disable-component-extensions-with-background-pages": true,
+	"disable-component-update":                           true,
+	"disable-default-apps":                               true,
+	"disable-dev-shm-usage":                              true,
+	"disable-extensions":                                 true,
+	"disable-field-trial-config":                         true,
+	"disable-quic":                                       true,
+	"disable-sync":                                       true,
+	"force-prefers-reduced-motion":                       true,
+	"in-process-gpu":                                     true,
+	"metrics-recording-only":                             true,
+	"no-default-browser-check":                           true,
+	"no-pings":                                           true,
+	// A tab of one test does not get slower because of a tab of another test.
+	"disable-background-timer-throttling":    true,
+	"disable-backgrounding-occluded-windows": true,
+	"disable-renderer-backgrounding":         true,
+	// The back-forward cache keeps pages in memory, which the soak test measures.
+	"disable-features": "BackForwardCache,MediaRouter,OptimizationHints,SpareRendererForSitePerProcess,Translate",
+}
+
+// browser is the process that all tabs share.
+type browser struct {
+	ctx   context.Context
+	close func() error
+}
+
+var (
+	mu     sync.Mutex
+	shared *browser // nil before the first tab
+)
+
+// Main runs the tests and closes the browser, if a test has started it. TestMain calls
+// it and exits with the code that it returns.
+func Main(m *testing.M) (code int) {
+	code = m.Run()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared == nil {
+		return code
+	}
+	if err := shared.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "browsertest: close the browser:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// sharedBrowser returns the context of the browser. It skips the test if no browser is
+// installed.
+func sharedBrowser(t testing.TB) context.Context {
+	t.Helper()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared != nil {
+		return shared.ctx
+	}
+	path := executable()
+	if path == "" {
+		t.Skip("there is no chromium; scripts/test-tools.sh installs it")
+	}
+	b, err := start(path)
+	if err != nil {
+		t.Fatalf("start the browser: %v", err)
+	}
+	shared = b
+	return b.ctx
+}
+
+// executable returns the path of the browser, or "" if none is installed.
+func executable() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// start starts a browser that keeps all its files in a temporary folder.
+func start(path string) (*browser, error) {
+	dir, err := os.MkdirTemp("", "browsertest")
+	if err != nil {
+		return nil, err
+	}
+	opts := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Env("TMPDIR=" + dir),
+	}
+	for name, value := range flags {
+		opts = append(opts, chromedp.Flag(name, value))
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, cancel := chromedp.NewContext(alloc)
+	b := &browser{ctx: ctx}
+	b.close = func() error {
+		err := chromedp.Cancel(ctx) // ends the browser as a user does
+		cancel()
+		stop()
+		if e := os.RemoveAll(dir); err == nil {
+			err = e
+		}
+		return err
+	}
+	if err := chromedp.Do(ctx); err != nil {
+		cancel()
+		stop()
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return b, nil
+}
