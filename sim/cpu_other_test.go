@@ -7,4 +7,6 @@ import "time"
 var start = time.Now()
 
 // cpu returns the time since the start, where processor time is hard to get.
+//
+// real clock: only benchmarks call it.
 func cpu() time.Duration { return time.Since(start) }

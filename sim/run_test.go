@@ -41,8 +41,8 @@ func report(t *testing.T, s Scenario, cs []Contestant, o Options) string {
 func TestTheSameSeedGivesTheSameBytes(t *testing.T) {
 	for name := range Presets {
 		s, _ := Preset(name)
-		s.Duration = min(s.Duration, 30*second)
-		s.Clients.Rate, s.Clients.Count = min(s.Clients.Rate, 100), min(s.Clients.Count, 1000)
+		s.Duration, s.Drain = min(s.Duration, 20*second), min(s.Drain, 10*second)
+		s.Clients.Rate, s.Clients.Count = min(s.Clients.Rate, 50), min(s.Clients.Count, 100)
 		cs := rivals(t)
 		if s.Writers != nil {
 			cs = []Contestant{contestant(t, "contention"), contestant(t, "fixed(10ms) attempts=4")}
@@ -59,7 +59,7 @@ func TestTheSameSeedGivesTheSameBytes(t *testing.T) {
 
 func TestEverybodyMeetsTheSameArrivals(t *testing.T) {
 	s, _ := Preset("brownout")
-	s.Duration = 60 * second
+	s.Duration, s.Drain = 10*second, 10*second
 	rs := run(t, s, 2, rivals(t)...)
 	for _, r := range rs[1:] {
 		if !slices.Equal(r.Series.Offered, rs[0].Series.Offered) {
@@ -86,6 +86,7 @@ func TestPairsAreNarrower(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	s, _ := Preset("herd")
+	s.Clients.Count = 100
 	var seen []int
 	_, err := Run(t.Context(), s, rivals(t), Options{Seeds: 3, Workers: 4, Progress: func(done, total int) {
 		if total != 12 {
@@ -99,19 +100,15 @@ func TestProgress(t *testing.T) {
 }
 
 func TestRunStopsWithTheContext(t *testing.T) {
-	s := million(1_000_000)
-	s.Failures[0].Until = 0
+	s := million(10_000)
+	s.Failures[0].Until = 0 // for ever: the run has billions of events
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	time.AfterFunc(50*ms, func() { cancel(why) })
-	begin := time.Now()
+	time.AfterFunc(50*ms, func() { cancel(why) }) // real clock: it may come before the run begins, but not after it ends
 	r, err := Run(ctx, s, []Contestant{contestant(t, "fixed(1ms) attempts=unlimited")}, Options{Seeds: 4, Workers: 2})
 	if r != nil || !errors.Is(err, why) {
 		t.Errorf("Run = %v, %v, want %v", r, err, why)
-	}
-	if d := time.Since(begin); d > 20*second {
-		t.Errorf("it took %v to stop", d)
 	}
 }
 

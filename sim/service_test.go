@@ -179,7 +179,7 @@ func TestUrgentCallsComeFirst(t *testing.T) {
 
 func TestHedgesKeepToTheirShare(t *testing.T) {
 	s := busy(1000, Service{Latency: constant(10 * ms)}, Failure{Kind: Slow, Share: 0.3, Factor: 10})
-	s.Clients.Sharing = 100
+	s.Duration, s.Clients.Sharing = 15*second, 100
 	r := only(t, s, "fixed(0s) hedge=20ms/5%")
 	if math.Abs(r.Hedges.Mean-0.05) > 0.002 {
 		t.Errorf("%v hedges per call, want 0.05", r.Hedges.Mean)

@@ -143,6 +143,7 @@ func FuzzRun(f *testing.F) {
 		if s.Writers != nil {
 			s.Writers.Count = min(s.Writers.Count, 20)
 		}
+		// real clock: a run that takes longer is not checked
 		ctx, cancel := context.WithTimeout(t.Context(), 200*ms)
 		defer cancel()
 		r, err := Run(ctx, s, []Contestant{{Name: "a", Policy: p}}, Options{Seed: seed, Seeds: 1, Workers: 1})

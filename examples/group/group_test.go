@@ -9,17 +9,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/contend"
 	"github.com/tideover/tideover/internal/paxos"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
 // patient is a policy for tests in which time must not decide.
 func patient(t *testing.T) contend.Config {
 	t.Helper()
-	p, err := retry.Parse("contention attempts=200 attempt-timeout=2s total-timeout=80s")
+	p, err := retry.Parse("contention attempts=100000 attempt-timeout=2s total-timeout=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func sameLog(t *testing.T, ctx context.Context, devices []*Actor, epochs int) (l
 }
 
 func TestTenDevicesCommitWhileAnAcceptorIsKilled(t *testing.T) {
-	ctx, acceptors := generous(t), processes(t)
+	ctx, acceptors := testwait.Context(t), processes(t)
 	var devices []*Actor
 	for i := range 10 {
 		devices = append(devices, newDevice(t, i, addressesOf(acceptors), nil))
@@ -110,7 +110,7 @@ func TestTenDevicesCommitWhileAnAcceptorIsKilled(t *testing.T) {
 
 // What was decided survives the death of every acceptor.
 func TestTheLogSurvivesAllAcceptors(t *testing.T) {
-	ctx, acceptors := generous(t), processes(t)
+	ctx, acceptors := testwait.Context(t), processes(t)
 	first := newDevice(t, 0, addressesOf(acceptors), nil)
 	for i := range 3 {
 		if _, err := first.Update(ctx, fmt.Sprintf("<%d>", i)); err != nil {
@@ -137,22 +137,22 @@ func TestTheLogSurvivesAllAcceptors(t *testing.T) {
 // An acceptor's file does not grow with the log, and is whole whenever it is
 // killed.
 func TestTheFilesAreCutWhileAcceptorsAreKilled(t *testing.T) {
-	ctx, acceptors := generous(t), processes(t)
+	ctx, acceptors := testwait.Context(t), processes(t)
 	first := newDevice(t, 0, addressesOf(acceptors), nil)
 	const updates = 2 * recent
 	for i := range updates {
 		if _, err := first.Update(ctx, fmt.Sprintf("<%d>", i)); err != nil {
 			t.Fatal(err)
 		}
-		if i%10 == 5 {
-			victim := acceptors[i/10%len(acceptors)]
+		if i%30 == 5 {
+			victim := acceptors[i/30%len(acceptors)]
 			if err := errors.Join(victim.kill(), victim.restart(context.Background())); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for _, p := range acceptors {
-		waitUntilCut(t, ctx, store{filepath.Join(p.dir, fmt.Sprintf("acceptor-%d.json", p.id))}, recent+10)
+		waitUntilCut(t, store{filepath.Join(p.dir, fmt.Sprintf("acceptor-%d.json", p.id))}, recent+10)
 	}
 	log, err := first.Log()
 	if err != nil || len(log) != updates {
@@ -173,26 +173,19 @@ func TestTheFilesAreCutWhileAcceptorsAreKilled(t *testing.T) {
 
 // waitUntilCut waits until the file has so few slots. One that was away first
 // has to hear what it missed.
-func waitUntilCut(t *testing.T, ctx context.Context, st store, most int) { //nolint:revive // t comes first
+func waitUntilCut(t *testing.T, st store, most int) {
 	t.Helper()
-	for {
+	testwait.Until(t, fmt.Sprintf("%s has at most %d slots", st.path, most), func() bool {
 		m, err := st.load()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Slots) <= most {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s has %d slots, want %d at most", st.path, len(m.Slots), most)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return len(m.Slots) <= most
+	})
 }
 
 func TestADeviceBehindAPartitionCatchesUpWhenItHeals(t *testing.T) {
-	ctx, acceptors := generous(t), processes(t)
+	ctx, acceptors := testwait.Context(t), processes(t)
 	var behind []string
 	var proxies []*proxy
 	for _, address := range addressesOf(acceptors) {
@@ -271,12 +264,7 @@ func TestStoppingADeviceThatWaitsTakesEffectAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v; want it waiting", s, err)
 	}
 	a.Stop()
-	select {
-	case err := <-done:
-		if !errors.Is(err, errStopped) {
-			t.Errorf("%v, want it stopped", err)
-		}
-	case <-time.After(time.Minute): // of an hour
-		t.Error("it still waits")
+	if err := testwait.Receive(t, "the update ends", done); !errors.Is(err, errStopped) {
+		t.Errorf("%v, want it stopped", err)
 	}
 }
