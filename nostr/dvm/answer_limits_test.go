@@ -33,8 +33,8 @@ func retries(events []nostr.Event) (list []string) {
 func TestOfManyRetriesSomeAreTold(t *testing.T) {
 	t.Parallel()
 	r := parsed(t, morning)
-	h := failing(100_000, 2*time.Second)
-	h.Outcome = &dvm.Outcome{State: dvm.Failed, At: morning.Add(200_000 * time.Second)}
+	h := failing(40_000, 2*time.Second)
+	h.Outcome = &dvm.Outcome{State: dvm.Failed, At: morning.Add(80_000 * time.Second)}
 	events := dvm.Answers(r, h)
 	got := retries(events)
 	if len(got) != 50 || got[39] != "40" {
