@@ -87,7 +87,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 			b := joined(t, s, "b", Config{Workflows: ws, Dir: t.TempDir()})
 			settled(t, a, b)
 			all := map[string]Info{}
-			for i := range 80 {
+			for i := range 50 {
 				var opts []StartOption
 				switch random.IntN(4) {
 				case 0:
@@ -107,7 +107,7 @@ func TestClusterListsHaveEachRunOnce(t *testing.T) {
 				all[id] = *must(a.Get(t.Context(), id))
 			}
 			states := []string{"scheduled", "queued", "running", "waiting", "succeeded", "dead"}
-			for range 15 {
+			for range 10 {
 				f := Filter{Order: []string{"", "newest", "oldest", "next"}[random.IntN(4)], Limit: []int{0, 1, 3, 7, 50, 1000}[random.IntN(6)]}
 				if random.IntN(2) == 0 {
 					f.States = []string{states[random.IntN(len(states))], states[random.IntN(len(states))]}
@@ -315,7 +315,7 @@ func TestClusterPagesOverATakeover(t *testing.T) {
 			return f
 		})
 		var each sync.WaitGroup
-		for i := range 200 {
+		for i := range 100 {
 			each.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond) // of many in one, some change places
 				opts := []StartOption{Key(keyIn(a, i))}
@@ -350,8 +350,8 @@ func TestClusterPagesOverATakeover(t *testing.T) {
 				twice++
 			}
 		}
-		if len(seen) != 200 || twice > 0 {
-			t.Errorf("%d of 200 were listed, %d of them twice", len(seen), twice)
+		if len(seen) != 100 || twice > 0 {
+			t.Errorf("%d of 100 were listed, %d of them twice", len(seen), twice)
 		}
 	})
 }

@@ -144,8 +144,8 @@ func TestClusterFolderOfAnotherCluster(t *testing.T) {
 			return runs
 		}
 		dir := t.TempDir()
-		fill(&memlog.Store{Shards: 8}, dir, 100)
-		runs := fill(s, t.TempDir(), 200)
+		fill(&memlog.Store{Shards: 8}, dir, 40)
+		runs := fill(s, t.TempDir(), 80)
 		m := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: dir})
 		settled(t, m)
 		for _, r := range runs {

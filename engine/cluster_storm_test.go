@@ -45,7 +45,7 @@ func (s *storm) rage(people ...func()) {
 	for _, p := range people {
 		all.Go(p)
 	}
-	for range 25 {
+	for range 15 {
 		time.Sleep(time.Duration(s.draw(3000)) * time.Millisecond)
 		s.harm()
 	}

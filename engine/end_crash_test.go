@@ -51,7 +51,7 @@ func TestTheEndAndWhatItStartsAreOneEntry(t *testing.T) {
 		e := must(Open(t.Context(), Config{
 			Log: hoard{store.Open()}, Workflows: []*Workflow{w}, Logger: quiet(), MaxPayload: 512 << 10, Handlers: map[string]Handler{"take": take},
 		}))
-		const n = 4
+		const n = 2
 		for i := range n {
 			started(t, e, w, i, Key(strings.Repeat("\x01", 500)+fmt.Sprint(i)))
 		}
