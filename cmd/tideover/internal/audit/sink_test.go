@@ -17,6 +17,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -37,8 +38,8 @@ func child(path string) {
 	}
 	for i := 0; ; i++ {
 		s.Observe(event(i))
-		if i%1000 == 0 {
-			time.Sleep(time.Millisecond)
+		if i%100 == 0 {
+			time.Sleep(time.Millisecond) // real clock: the parent waits for what is written
 		}
 	}
 }
@@ -204,18 +205,6 @@ func TestALineThatIsTooLongIsWritten(t *testing.T) {
 	}
 }
 
-// wait waits until the condition holds.
-func wait(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 5000 {
-		if ok() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
-}
-
 func written(path string) func() bool {
 	return func() bool { info, err := os.Stat(path); return err == nil && info.Size() > 0 }
 }
@@ -224,12 +213,12 @@ func TestAFileThatIsRemovedIsMadeAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := open(t, audit.Config{Path: path})
 	s.Observe(event(0))
-	wait(t, "the first event", written(path))
+	testwait.Until(t, "the first event", written(path))
 	if err := os.Rename(path, path+".moved"); err != nil { // as logrotate does
 		t.Fatal(err)
 	}
 	s.Observe(event(1))
-	wait(t, "the second event", written(path))
+	testwait.Until(t, "the second event", written(path))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +329,7 @@ func size(path string) (n int64) {
 // goes on where the last one ended, with whole lines but for the one that was cut.
 func TestAKillLeavesATrail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	const kills = 5
+	const kills = 3
 	for range kills {
 		before := size(path)
 		cmd := exec.Command(os.Args[0])
@@ -348,7 +337,7 @@ func TestAKillLeavesATrail(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the child writes", func() bool { return size(path) > before+30_000 })
+		testwait.Until(t, "the child writes", func() bool { return size(path) > before+30_000 })
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
