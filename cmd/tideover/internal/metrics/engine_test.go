@@ -9,6 +9,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestWhereRunsAre has one run that is attempted, and two that wait for its place.
@@ -42,11 +43,10 @@ func TestWhereRunsAre(t *testing.T) {
 		return []session.Status{{State: "waiting"}, {State: "waiting"}, {State: "running"}}, nil
 	}}
 	var got map[string]float64
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if got = samples(t, src); got["attempts_running{}"] == 1 && got["queue_oldest_seconds{}"] > 0 {
-			break
-		}
-	}
+	testwait.Until(t, "one run is attempted, and two are queued", func() bool {
+		got = samples(t, src)
+		return got["attempts_running{}"] == 1 && got["queue_depth{}"] == 2 && got["queue_oldest_seconds{}"] > 0
+	})
 	wants(t, got, map[string]float64{
 		`runs{layer="workflow",name="order",state="running"}`: 1, `runs{layer="workflow",name="order",state="queued"}`: 2,
 		`runs{layer="workflow",name="idle",state="dead"}`: 0, "queue_depth{}": 2, "attempts_running{}": 1, "cluster_shards_owned{}": 1,
