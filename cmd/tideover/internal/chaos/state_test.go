@@ -106,7 +106,7 @@ func TestValuesOfAHeaderAreForgotten(t *testing.T) {
 
 // TestLuck has the share and the seed.
 func TestLuck(t *testing.T) {
-	const n = 20000
+	const n = 10000
 	of := func(spec string) []string { return answers(newState(MustParse(spec), t0), n) }
 	got := of("seed=7; fail=20% reset=1%")
 	count := map[string]int{}
@@ -178,7 +178,7 @@ func TestDelaysAreDistributedAsTheySay(t *testing.T) {
 			continue
 		}
 		var got []time.Duration
-		for n := range 20000 {
+		for n := range 5000 {
 			luck := drawn(1, 0, "", n)
 			got = append(got, d.pick(luck.delay, luck.normal))
 		}

@@ -139,6 +139,8 @@ func TestAStreamIsSentToWhoAsksForOne(t *testing.T) {
 }
 
 // TestEventsComeOneByOne reads each before the next is sent.
+//
+// real clock: the least time that it takes.
 func TestEventsComeOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{http1, h2c, h2} {
