@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -34,7 +35,7 @@ func shared(t *testing.T) (f *fixture, other *memlog.Member) {
 		})
 		cfg.Log = store.Join("asked")
 	})
-	eventually(t, "all shards have owners", func() bool {
+	testwait.Until(t, "all shards have owners", func() bool {
 		c, err := f.client().Cluster(t.Context())
 		return err == nil && len(c.Silent) == 0 && !slices.ContainsFunc(c.Shards, func(s engine.ShardInfo) bool { return s.Owner == "" })
 	})

@@ -192,7 +192,7 @@ func overdue(i *engine.Info, at time.Time) string {
 		}
 	}
 	limit := i.Deadline.Sub(begin)
-	if first := firstAttempt(i, begin); first.Sub(begin) >= time.Second {
+	if first := firstAttempt(i, begin); first.Sub(begin) >= time.Second && first.Before(*i.Deadline) {
 		limit = i.Deadline.Sub(first).Round(10 * time.Millisecond)
 	}
 	return fmt.Sprintf("Operation timed out after %dms", limit.Milliseconds())

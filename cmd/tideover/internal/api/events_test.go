@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -225,7 +227,9 @@ func TestEventsAreFiltered(t *testing.T) {
 
 func TestReadersThatAreTooSlowAreTold(t *testing.T) {
 	t.Parallel()
-	f := serve(t)
+	f := serve(t, func(_ *fixture, cfg *engine.Config) {
+		cfg.Log = (&memlog.Store{Shards: 1, Silence: time.Hour}).Join("it") // so many runs take long on a disk
+	})
 	first := f.start("echo", `1`)
 	f.over(first)
 	const runs = 2200 // of four events each, more than are kept
@@ -247,7 +251,7 @@ func TestReadersThatAreTooSlowAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all runs", func() bool {
+	testwait.Until(t, "all runs", func() bool {
 		s, err := f.engine.Stats(t.Context())
 		return err == nil && s.Workflows[0].Totals.Succeeded == runs+1
 	})

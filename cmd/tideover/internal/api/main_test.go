@@ -22,6 +22,7 @@ import (
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -44,8 +45,10 @@ func TestMain(m *testing.M) {
 }
 
 // leaked returns the stacks of goroutines of ours that do not end.
+//
+// real clock: a goroutine that ends does so within these minutes on any machine.
 func leaked() (left string) {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		buf := make([]byte, 1<<20)
 		left = ""
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -142,7 +145,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}}
-	cfg := engine.Config{Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Second}
+	cfg := engine.Config{Dir: f.dir, Durability: engine.OS, Workflows: f.workflows(), Logger: quiet(), Grace: time.Minute}
 	for _, c := range change {
 		c(f, &cfg)
 	}
@@ -187,7 +190,7 @@ func (f *fixture) listen(address string) {
 		},
 	}
 	f.judge = newJudge(f.t)
-	f.server = NewServer(Guard(o, f.judge.before(New(o))))
+	f.server = NewServer(f.judge.before(Guard(o, New(o))))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {
 		f.serving.Go(func() { _ = server.Serve(l) })
@@ -197,9 +200,7 @@ func (f *fixture) listen(address string) {
 // close ends the server, but not the engine.
 func (f *fixture) close() {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := f.server.Shutdown(ctx); err != nil {
+	if err := f.server.Shutdown(testwait.Context(f.t)); err != nil {
 		f.t.Errorf("shutdown: %v", err)
 	}
 	f.serving.Wait()
@@ -271,7 +272,6 @@ func (f *fixture) ask(overTCP bool, method, path, body string, header ...string)
 	if _, err := text.ReadFrom(resp.Body); err != nil {
 		f.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	f.judge.look(r, resp.StatusCode, resp.Header, text.String())
 	return &answered{resp.StatusCode, resp.Header, text.String()}
 }
 
@@ -298,18 +298,8 @@ func (f *fixture) over(id string) *engine.Info {
 // listed waits until lists know as many runs in the state.
 func (f *fixture) listed(state string, n int) {
 	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d runs that are %s", n, state), func() bool {
+	testwait.Until(f.t, fmt.Sprintf("%d runs that are %s", n, state), func() bool {
 		page, err := f.engine.List(f.t.Context(), engine.Filter{States: []string{state}, Limit: 1000})
 		return err == nil && len(page.Runs) == n
 	})
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -56,12 +57,8 @@ func (j *judge) follows(schema map[string]any, value any) error {
 // resolve returns a schema that refuses what is not described, which readers pass over.
 func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	closed := map[string]any{}
-	for name, s := range j.Components.Schemas {
-		if s["properties"] != nil {
-			s = maps.Clone(s)
-			s["additionalProperties"] = false
-		}
-		closed[name] = s
+	if err := j.close(schema, closed); err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(map[string]any{"$defs": closed, "allOf": []any{schema}})
 	if err != nil {
@@ -73,6 +70,33 @@ func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	}
 	return s.Resolve(nil)
 }
+
+// close adds the components that a schema refers to, without room for properties that
+// are not described. To resolve all components for each schema takes seconds.
+func (j *judge) close(schema map[string]any, closed map[string]any) error {
+	text, err := json.Marshal(schema)
+	if err != nil {
+		return err
+	}
+	for _, m := range componentNames.FindAllSubmatch(text, -1) {
+		name := string(m[1])
+		s, ok := j.Components.Schemas[name]
+		if closed[name] != nil || !ok {
+			continue
+		}
+		if s["properties"] != nil {
+			s = maps.Clone(s)
+			s["additionalProperties"] = false
+		}
+		closed[name] = s
+		if err := j.close(s, closed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var componentNames = regexp.MustCompile(`#/components/schemas/(\w+)`)
 
 // route returns the operation that a request is for.
 func (j *judge) route(r *http.Request) *operation {
@@ -144,12 +168,12 @@ func problems(all map[string]response) map[string]response {
 	return shared
 }
 
-// messages says what is wrong with the messages of a stream. The last may have
+// messages says what is wrong with the first messages of a stream. The last may have
 // been cut.
 func (j *judge) messages(text string) error {
 	schemas := map[string]string{"": "Event", "missed": "Missed", "end": "Outcome"}
 	list := strings.Split(text, "\n\n")
-	for _, m := range list[:len(list)-1] {
+	for _, m := range list[:min(len(list)-1, 200)] {
 		name, data := "", ""
 		for line := range strings.SplitSeq(m, "\n") {
 			if rest, ok := strings.CutPrefix(line, "event: "); ok {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var _ Providers = (*gateway.Gateway)(nil)
@@ -254,9 +254,7 @@ func gatewayAlone(t *testing.T, o Options) *Client {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(unix) })
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
+		if err := server.Shutdown(testwait.Context(t)); err != nil {
 			t.Error(err)
 		}
 		serving.Wait()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestStartsThatAreRefusedStartNothing(t *testing.T) {
@@ -165,7 +166,7 @@ func TestResults(t *testing.T) {
 	c := f.client()
 
 	waiting := f.start("later", `{"fail":1,"text":"not yet"}`)
-	eventually(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), waiting); return i.State == "waiting" })
+	testwait.Until(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), waiting); return i.State == "waiting" })
 	got := f.ask(false, "GET", Prefix+"runs/"+waiting+"/result?wait=10ms", "")
 	var o Outcome
 	if err := json.Unmarshal([]byte(got.text), &o); err != nil || got.status != 202 || o.State != "waiting" || o.Next == nil || o.LastError != "not yet" {
@@ -222,7 +223,7 @@ func TestControl(t *testing.T) {
 	c := f.client()
 
 	later := f.start("later", `{"fail":1,"text":"once"}`)
-	eventually(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), later); return i.State == "waiting" })
+	testwait.Until(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), later); return i.State == "waiting" })
 	if _, err := c.Retry(t.Context(), later); !isCode(err, CodeState) {
 		t.Errorf("retry of one that waits: %v", err)
 	}
@@ -455,7 +456,7 @@ func TestMethodsPathsAndTypes(t *testing.T) {
 		{"no type", "POST", "runs", `{"workflow":"echo"}`, " ", "", 415},
 		{"JSON with a charset", "POST", "runs", `{"workflow":"echo"}`, "application/json; charset=utf-8", "", 201},
 		{"a query where none is", "GET", "status?verbose=1", "", "", "", 400},
-		{"a body that is too large", "POST", "runs/x/cancel", strings.Repeat("x", 2<<20), "", "", 413},
+		{"a body that is too large", "POST", "runs/x/cancel", strings.Repeat("x", DefaultMaxBody+1), "", "", 413},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var header []string
@@ -486,11 +487,12 @@ func TestWorkflowsAndSchedules(t *testing.T) {
 	if list, err := c.Schedules(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("none: %+v, %v", list, err)
 	}
+	began := time.Now()
 	if err := f.engine.SetSchedules(t.Context(), []engine.Schedule{{Name: "nightly", Workflow: "two", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := c.Schedules(t.Context())
-	if err != nil || len(list) != 1 || list[0].Next.Before(time.Now()) {
+	if err != nil || len(list) != 1 || list[0].Next.Before(began) {
 		t.Errorf("schedules: %+v, %v", list, err)
 	}
 	flows, err := c.Workflows(t.Context())
