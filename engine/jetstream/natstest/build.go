@@ -40,11 +40,23 @@ func build() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
+	// Tests of several packages run at the same time. One of them builds.
+	locked, err := os.OpenFile(filepath.Join(dir, "nats-server.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer locked.Close()
+	if err := lock(locked); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
 	return path, compile(dir, path)
 }
 
-// compile builds into a folder of its own and renames: other processes may do
-// the same at the same time, and each sees the whole file or none.
+// compile builds into a folder of its own and renames: a process that is killed
+// leaves no part of the file in its place.
 func compile(dir, path string) error {
 	source, err := sourceDir()
 	if err != nil {
