@@ -117,7 +117,7 @@ func TestTheDemonstrationCleansUp(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			cmd := exec.CommandContext(testwait.Context(t), os.Args[0], "-devices", "20", "-policy", tt.policy)
+			cmd := exec.CommandContext(testwait.Context(t), os.Args[0], "-devices", "50", "-policy", tt.policy)
 			cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
