@@ -381,6 +381,7 @@ func TestRunsPage(t *testing.T) {
 	good := b.start("quick", job{Name: "gamma"})
 	b.until(good, "succeeded")
 
+	testwait.Until(t, "an event", func() bool { return b.h.feed.latest().Seq > 0 })
 	testwait.Until(t, "the search knows all words", func() bool {
 		list, err := b.e.List(t.Context(), engine.Filter{Search: "gamma"})
 		return err == nil && list.Behind == 0 && len(list.Runs) == 1
