@@ -143,7 +143,8 @@ func contend(t *testing.T, m journal.Cluster, shard, rounds int) error {
 	for done := 0; done < rounds && ctx.Err() == nil; {
 		l, err := m.Lease(ctx, shard)
 		if errors.Is(err, journal.ErrLocked) {
-			time.Sleep(pollInterval) //nolint:forbidigo // real clock: a pause between two polls
+			// real clock: a pause between two polls
+			time.Sleep(pollInterval) //nolint:forbidigo // there is no event to wait for
 			continue
 		}
 		if err != nil {
