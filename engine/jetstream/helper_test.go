@@ -80,15 +80,20 @@ func expel(t *testing.T, by *Log, id string, silence time.Duration) {
 		if !slices.Contains(by.Members(), id) {
 			return nil
 		}
-		by.mu.Lock()
-		if h, known := by.roster[id]; known {
-			h.at = time.Now().Add(-silence)
-			by.roster[id] = h
-		}
-		by.mu.Unlock()
-		by.wanted.tell(0)
+		makeSilent(by, id, silence)
 		return fmt.Errorf("member %s is still in the cluster", id)
 	})
+}
+
+// makeSilent makes it look to a member as if another one had been silent for so long.
+func makeSilent(to *Log, id string, silence time.Duration) {
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if h, known := to.roster[id]; known {
+		h.at = time.Now().Add(-silence)
+		to.roster[id] = h
+	}
+	to.wanted.tell(0)
 }
 
 // awaitSilent waits until a lease has ended because no heartbeat of its member arrives.

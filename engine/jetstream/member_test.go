@@ -33,6 +33,7 @@ func TestTheShardsOfAKilledProcessAreTakenOver(t *testing.T) {
 	c := startChild(t, cfg.URL, cfg.Name)
 	id, _, _ := strings.Cut(c.await("owner"), " ")
 	c.await("appended 20")
+	testwait.Until(t, "the child is known", func() bool { return slices.Contains(log.Members(), id) })
 	if _, err := log.Lease(t.Context(), 0); !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "child") {
 		t.Errorf("Lease while the child lives = %v; want %v, with its name", err, journal.ErrLocked)
 	}
