@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/retry"
 )
 
 // listen opens a stream and sends its messages to the channel, "end" last.
@@ -92,23 +94,37 @@ func TestTheRunFollows(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.h.pace = 20 * time.Millisecond
-	other := b.start("slow", job{Hold: true})
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
-	testwait.Until(t, "the event of the wait", func() bool { return b.h.feed.latest().Run == id })
-	reader := b.h.feed.join(id)
-	defer b.h.feed.leave(reader)
-	<-reader.dirty
 	m := b.listen("/live/runs/" + id)
 	hear(t, m, "", "Next attempt", "◐")
-	b.act(other, "cancel")
-	b.until(other, "canceled")
-	testwait.Until(t, "the event of the other run", func() bool { return b.h.feed.latest().Run == other })
-	if len(reader.dirty) > 0 {
-		t.Error("the page of a run is sent again because of another run")
-	}
 	b.act(id, "wake")
 	hear(t, m, "", "✓", "ended early by")
+}
+
+func TestAReaderFollowsItsRunOnly(t *testing.T) {
+	t.Parallel()
+	f := follow(nil)
+	reader := f.join("a")
+	defer f.leave(reader)
+	<-reader.dirty // from the start
+	for _, c := range []struct {
+		name, run    string
+		missed, want bool
+	}{
+		{"an event of another run", "b", false, false},
+		{"an event of the run", "a", false, true},
+		{"an event of another run, after events that were missed", "b", true, true},
+	} {
+		f.tell(engine.Event{Event: retry.Event{Run: c.run}}, c.missed)
+		if got := len(reader.dirty) > 0; got != c.want {
+			t.Errorf("%s: the page is sent again: %v, want %v", c.name, got, c.want)
+		}
+		select {
+		case <-reader.dirty:
+		default:
+		}
+	}
 }
 
 func TestDeadLettersFollow(t *testing.T) {
