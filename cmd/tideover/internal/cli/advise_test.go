@@ -12,11 +12,11 @@ import (
 )
 
 // smallService is a service that is simulated in no time.
-var smallService = []string{"advise", "--rate", "10", "--latency", "50ms", "--errors", "5%", "--outage", "5s", "--seeds", "2"}
+var smallService = []string{"advise", "--rate", "3", "--latency", "50ms", "--errors", "5%", "--outage", "5s", "--seeds", "2"}
 
 func TestAdvise(t *testing.T) {
 	t.Parallel()
-	got := tideover(t, append(smallService, "--success", "98%", "--load", "1.5")...)
+	got := tideover(t, append(smallService, "--rate", "10", "--success", "98%", "--load", "1.5")...)
 	policy, _, _ := strings.Cut(got.out, "\n")
 	if p, err := retry.Parse(policy); err != nil || p.Attempts < 2 || got.code != 0 || got.stderr != "" {
 		t.Fatalf("%d %q: %v\n%s", got.code, got.stderr, err, got.out)

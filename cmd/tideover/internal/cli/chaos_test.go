@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // chaotic is a `tideover chaos` that runs.
@@ -33,7 +34,7 @@ func startChaos(t *testing.T, args ...string) *chaotic {
 	c.Cmd, c.mark = command(t, append([]string{"chaos"}, args...)...)
 	c.Stdout, c.Stderr = c.out, &c.stderr
 	c.begin()
-	eventually(t, "the URL is printed", func() bool { return strings.Contains(c.out.String(), "\n") })
+	testwait.Until(t, "the URL is printed", func() bool { return strings.Contains(c.out.String(), "\n") })
 	c.url, _, _ = strings.Cut(c.out.String(), "\n")
 	return c
 }
@@ -135,7 +136,7 @@ func TestChaosOverTLS(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "chaos.pem")
 	c := startChaos(t, "--tls", "--cert", file, "200")
-	eventually(t, "the certificate is there", func() bool { return lines(file) > 2 })
+	testwait.Until(t, "the certificate is there", func() bool { return lines(file) > 2 })
 	text, _ := os.ReadFile(file)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
@@ -329,6 +330,7 @@ func TestRecipeOutage(t *testing.T) {
 	begin := time.Now()
 	got := k.run(0)
 	wantCode(t, got, 0)
+	// real clock: the outage lasts a second, so that a slow machine only takes longer
 	if took := time.Since(begin); took < time.Second {
 		t.Errorf("orders were taken after %v, during the outage", took)
 	}

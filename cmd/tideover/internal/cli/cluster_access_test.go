@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestAUserThatMayDoNoMore gives it what docs/cluster.md says it needs.
@@ -116,5 +117,5 @@ func TestAClusterWithTLS(t *testing.T) {
 	other := newAuthority(t)
 	f.text = shared + section(nodes, "shop", "tls: {ca: "+other.path("ca.pem")+"}")
 	b := f.begin("b")
-	eventually(t, "who is not trusted is named", func() bool { return strings.Contains(b.out.String(), "certificate signed by unknown authority") })
+	testwait.Until(t, "who is not trusted is named", func() bool { return strings.Contains(b.out.String(), "certificate signed by unknown authority") })
 }

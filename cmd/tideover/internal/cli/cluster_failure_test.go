@@ -17,6 +17,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // launch starts runs and returns their ids. Their keys spread them over all shards.
@@ -36,7 +37,7 @@ func (s *served) launch(workflow string, n int) (ids []string) {
 func (s *served) succeed(ids []string) {
 	s.t.Helper()
 	for _, id := range ids {
-		eventually(s.t, id+" succeeds", func() bool {
+		testwait.Until(s.t, id+" succeeds", func() bool {
 			var i engine.Info
 			o := s.ask("show", id, "--json")
 			return o.code == 0 && json.Unmarshal([]byte(o.out), &i) == nil && i.State == "succeeded"
@@ -51,13 +52,13 @@ func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 	a, b := f.serve("a"), f.serve("b")
 	a.complete(2)
 	ids := a.launch("long", 8)
-	eventually(t, "all have begun, some at each", func() bool {
+	testwait.Until(t, "all have begun, some at each", func() bool {
 		return strings.Count(f.seen(), "begin ") == len(ids) && strings.Contains(f.seen(), "begin a ") && strings.Contains(f.seen(), "begin b ")
 	})
 	before := f.seen()
 	b.signal(syscall.SIGKILL)
 	b.end()
-	eventually(t, "what ran at the killed one is begun at the other", func() bool {
+	testwait.Until(t, "what ran at the killed one is begun at the other", func() bool {
 		for _, id := range ids {
 			if !strings.Contains(f.seen(), "begin a "+id) {
 				return false
@@ -126,14 +127,14 @@ func TestServeWaitsForNATS(t *testing.T) {
 	nodes.Kill(0)
 	f := newCrew(t, shared+section(nodes, clusterName(t)))
 	a, b := f.begin("a"), f.begin("b")
-	eventually(t, "it says that it waits", func() bool { return strings.Contains(a.out.String(), "the cluster can't be joined yet") })
+	testwait.Until(t, "it says that it waits", func() bool { return strings.Contains(a.out.String(), "the cluster can't be joined yet") })
 	b.signal(syscall.SIGTERM) // who waits is told to end
 	wantCode(t, b.end(), 0)
 	nodes.Restart(0)
 	a.serves()
 	wantCode(t, a.ask("run", "where", "--wait"), 0)
 	for _, weak := range []string{"1 of 3 replicas", "sync each message"} {
-		eventually(t, "it says what is weak", func() bool {
+		testwait.Until(t, "it says what is weak", func() bool {
 			return strings.Contains(a.out.String(), `msg="the cluster promises less than it could"`) && strings.Contains(a.out.String(), weak)
 		})
 	}
@@ -205,17 +206,17 @@ func TestNATSIsAwayUnderLoad(t *testing.T) {
 		defer mu.Unlock()
 		return len(ids)
 	}
-	eventually(t, "there is load", func() bool { return count() >= 10 })
+	testwait.Until(t, "there is load", func() bool { return count() >= 10 })
 	nodes.Kill(0)
 	nodes.Kill(1)
 	// Leases end, and nobody can be asked: that is said, and not an empty list.
-	eventually(t, "it is said", func() bool { return a.ask("runs").code == 125 })
+	testwait.Until(t, "it is said", func() bool { return a.ask("runs").code == 125 })
 	wantIn(t, "the error", a.ask("runs").stderr, "no process has the shard")
 	nodes.Restart(0)
 	nodes.Restart(1)
 	nodes.WaitReady()
 	was := count()
-	eventually(t, "it goes on", func() bool { return count() >= was+10 })
+	testwait.Until(t, "it goes on", func() bool { return count() >= was+10 })
 	close(stop)
 	load.Wait()
 	a.complete(2)
@@ -247,12 +248,12 @@ func TestOneMessageForEachEvent(t *testing.T) {
 	a, b := f.serve("a"), f.serve("b")
 	a.complete(2)
 	ids := append(a.launch("bad", 10), b.launch("worse", 10)...)
-	eventually(t, "all are told of", func() bool {
+	testwait.Until(t, "all are told of", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) >= len(ids)
 	})
-	eventually(t, "nothing is left to tell", func() bool {
+	testwait.Until(t, "nothing is left to tell", func() bool {
 		for _, w := range a.status().Workflows {
 			for state, n := range w.States {
 				if n > 0 && state != "dead" {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestAWrongSecondPlaceIsRefusedAtItsLine(t *testing.T) {
@@ -63,7 +64,7 @@ func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes.Restart(0)
-	eventually(t, "it is said that the stream is gone", func() bool {
+	testwait.Until(t, "it is said that the stream is gone", func() bool {
 		return strings.Contains(a.ask("cluster").stderr, "stream KV_shop-cluster was deleted")
 	})
 	a.signal(syscall.SIGKILL)
@@ -129,7 +130,7 @@ func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
 	} {
 		nodes.Kill(i)
 		var all map[string]string
-		eventually(t, "the doctor finds it, and nothing else", func() bool {
+		testwait.Until(t, "the doctor finds it, and nothing else", func() bool {
 			_, all = examined(t, f.text, system)
 			found := all["broken"] + all["weak"]
 			return strings.Count(found, "\n") == 1 && strings.HasSuffix(all[want.severity], want.text)

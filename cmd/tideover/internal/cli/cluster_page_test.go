@@ -16,6 +16,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestThePageOfTheClusterHasEveryKey compares it with the schema.
@@ -85,7 +86,7 @@ func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
 	a := f.serve("a", env...)
 	a.complete(1)
 	var o outcome
-	eventually(t, "nothing is weak", func() bool { // once all copies are current
+	testwait.Until(t, "nothing is weak", func() bool { // once all copies are current
 		cmd, _ := command(t, "doctor", "--config", a.file, "--data", a.data)
 		cmd.Env = append(cmd.Env, env...)
 		o = finish(t, cmd)

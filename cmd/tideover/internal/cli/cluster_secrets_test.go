@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const (
@@ -52,23 +53,23 @@ func (v *vault) look(nodes *natstest.Cluster, text, later string) {
 	v.t.Helper()
 	v.s = serveFile(v.t, text, v.dir, v.env...)
 	wantCode(v.t, v.s.ask("run", "w", "--wait", "--key", "k"), 0)
-	eventually(v.t, "the check is over", func() bool { return strings.Contains(v.s.out.String(), "replicas") })
+	testwait.Until(v.t, "the check is over", func() bool { return strings.Contains(v.s.out.String(), "replicas") })
 	v.clusterVerbs()
 	v.clusterPages()
 
 	// What has changed is told, and has no effect yet.
 	write(v.t, v.s.file, strings.Replace(text, "shards: 2, ", "shards: 2, name: other, ", 1))
 	v.s.signal(syscall.SIGHUP)
-	eventually(v.t, "the change is told", func() bool {
+	testwait.Until(v.t, "the change is told", func() bool {
 		return strings.Contains(v.s.out.String(), `msg="this takes effect when the server is started again" key=engine.name value=other`)
 	})
 	write(v.t, v.s.file, text)
 
 	// The servers are away, and then refuse what was right.
 	nodes.Kill(0)
-	eventually(v.t, "trouble is told", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
+	testwait.Until(v.t, "trouble is told", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
 	nodes.Restart(0, later)
-	eventually(v.t, "the refusal is told", func() bool {
+	testwait.Until(v.t, "the refusal is told", func() bool {
 		return strings.Contains(strings.ToLower(v.s.out.String()), "authorization violation")
 	})
 	v.clusterVerbs()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // leaseTime is short, because tests wait for members to be taken for dead.
@@ -103,7 +104,7 @@ func (s *served) look() (c api.Cluster) {
 // complete waits until all shards have owners, and the members that are meant.
 func (s *served) complete(members int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d members share all shards", members), func() bool {
+	testwait.Until(s.t, fmt.Sprintf("%d members share all shards", members), func() bool {
 		c := s.look()
 		if len(c.Members) != members || len(c.Silent) > 0 {
 			return false
@@ -139,7 +140,7 @@ func TestTwoServersShareACluster(t *testing.T) {
 		}
 	}
 	waiting := strings.TrimSpace(a.ask("run", "patient", "--key", "order 1").out)
-	eventually(t, "the other knows it", func() bool { return b.ask("show", waiting).code == 0 })
+	testwait.Until(t, "the other knows it", func() bool { return b.ask("show", waiting).code == 0 })
 	if o := b.ask("run", "patient", "--key", "order 1"); strings.TrimSpace(o.out) != waiting {
 		t.Errorf("the key is another run elsewhere: %+v, want %s", o, waiting)
 	}
@@ -151,8 +152,8 @@ func TestTwoServersShareACluster(t *testing.T) {
 	f.open()
 	o := a.ask("run", "patient", "--wait")
 	wantCode(t, o, 0)
-	eventually(t, "what waited is done", func() bool { return a.show(late).State == "succeeded" })
-	eventually(t, "both list the same", func() bool {
+	testwait.Until(t, "what waited is done", func() bool { return a.show(late).State == "succeeded" })
+	testwait.Until(t, "both list the same", func() bool {
 		return a.ask("runs", "--json", "--limit", "1000").out == b.ask("runs", "--json", "--limit", "1000").out
 	})
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestWhatAStoppedServerHasIsMissing stops a process in the middle of everything: as
@@ -44,7 +45,7 @@ func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	wantCode(t, o, 0)
 	wantIn(t, "the cluster", o.out, "no answer")
 	b.signal(syscall.SIGCONT)
-	eventually(t, "all is there again", func() bool {
+	testwait.Until(t, "all is there again", func() bool {
 		o := a.ask("runs")
 		return o.code == 0 && o.stderr == "" && strings.Count(o.out, "succeeded") == 8
 	})
@@ -63,7 +64,7 @@ func TestTheClusterIsWatched(t *testing.T) {
 	watch.begin()
 	said := func(part string) {
 		t.Helper()
-		eventually(t, "it says "+part, func() bool { return strings.Contains(out.String(), part) })
+		testwait.Until(t, "it says "+part, func() bool { return strings.Contains(out.String(), part) })
 	}
 	said(`joined name="first"`)
 	said("shard 3 owner=first epoch=1")
@@ -98,14 +99,14 @@ func TestAReloadInACluster(t *testing.T) {
 	a := f.serve("a")
 	write(t, a.file, shared+"  more: {schedule: '0 3 1 1 *', steps: [{id: say, run: [echo, more]}]}\n"+strings.Replace(end, "shards: 4", "shards: 8", 1))
 	a.signal(syscall.SIGHUP)
-	eventually(t, "the schedule is there", func() bool { return strings.Contains(a.ask("schedules").out, "0 3 1 1 *") })
+	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(a.ask("schedules").out, "0 3 1 1 *") })
 	wantCode(t, a.ask("run", "more", "--wait"), 0)
 	wantIn(t, "the log", a.out.String(), `msg="this takes effect when the server is started again" key=engine.shards value=8`)
 
 	// Sessions can't come with a reload either, whatever became of the section.
 	write(t, a.file, shared+"sessions: {s: {start: [x]}}\n")
 	a.signal(syscall.SIGHUP)
-	eventually(t, "sessions are refused", func() bool {
+	testwait.Until(t, "sessions are refused", func() bool {
 		return strings.Contains(a.out.String(), "sessions: there are none in a cluster, which this server is in until it is started again")
 	})
 	wantCode(t, a.ask("run", "more", "--wait"), 0)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestWorkflowsAreKnownWithoutQuorum has most NATS servers die.
@@ -21,7 +22,7 @@ func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
 	}
 	nodes.Kill(1)
 	nodes.Kill(2)
-	eventually(t, "the schedules are not known any more", func() bool { return a.ask("schedules").code == 125 })
+	testwait.Until(t, "the schedules are not known any more", func() bool { return a.ask("schedules").code == 125 })
 	o := a.ask("workflows")
 	wantCode(t, o, 0)
 	wantIn(t, "the workflows", o.out, "patient\n")

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // stays tells the commands that go on until they are told to end.
@@ -122,7 +124,7 @@ func (k *kitchen) stay(cmd *exec.Cmd, line typedLine) {
 	case len(shown) == 0:
 		shown = []string{"tideover: the page is at"}
 	}
-	eventually(k.t, line.text+" prints what the page shows", func() bool { return notShown(shown, out.String()) == "" })
+	testwait.Until(k.t, line.text+" prints what the page shows", func() bool { return notShown(shown, out.String()) == "" })
 }
 
 // What differs from one run of a command to the next.

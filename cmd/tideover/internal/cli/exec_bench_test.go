@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 // BenchmarkOutput passes a GiB through a pipe: cat alone, and cat under each
@@ -25,16 +27,12 @@ func BenchmarkOutput(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	binary := commandtest.Path(b)
 	run := func(b *testing.B, name string, args ...string) {
 		b.Helper()
 		b.SetBytes(mebibytes << 20)
 		for b.Loop() {
 			cmd := exec.CommandContext(b.Context(), name, args...)
-			cmd.Env = append(os.Environ(), roleVar+"=tideover")
 			out, err := cmd.StdoutPipe()
 			if err == nil {
 				err = cmd.Start()
@@ -60,15 +58,11 @@ func BenchmarkOutput(b *testing.B) {
 
 // BenchmarkStart is what a command costs that does nothing.
 func BenchmarkStart(b *testing.B) {
-	binary, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	binary := commandtest.Path(b)
 	run := func(b *testing.B, name string, args ...string) {
 		b.Helper()
 		for b.Loop() {
 			cmd := exec.CommandContext(b.Context(), name, args...)
-			cmd.Env = append(os.Environ(), roleVar+"=tideover")
 			if err := cmd.Run(); err != nil {
 				b.Fatal(err)
 			}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestExitCode(t *testing.T) {
@@ -152,7 +154,7 @@ func TestProgramThatIsBeingWrittenIsRetried(t *testing.T) {
 	wantCode(t, got, 126)
 	wantIn(t, "stderr", got.stderr, "attempt 1/3 start "+program+": text file busy; next in 0s")
 	s := start(t, "exec", "-p", "fixed(10ms) attempts=unlimited", "--events", events, "--", program)
-	eventually(t, "an attempt failed", func() bool { return lines(events) > 2 })
+	testwait.Until(t, "an attempt failed", func() bool { return lines(events) > 2 })
 	f.Close()
 	wantCode(t, s.end(), 0)
 }

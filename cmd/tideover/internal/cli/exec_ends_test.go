@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const ctrlBackslash = "\x1c"
@@ -24,16 +27,16 @@ func inScript(t *testing.T, script string) *onTTY {
 		t.Skip("needs bash, which tells death by a signal from an exit code")
 	}
 	cmd, mark := command(t)
-	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", script, self(t)}
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", script, commandtest.Path(t), self(t)}
 	return startSession(t, cmd, mark)
 }
 
 func TestCtrlCEndsTheScriptAroundUs(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"sequence": `"$0" exec -n 3 -- "$0" helper:read; echo went on`,
-		"loop":     `while :; do "$0" exec -n 3 -- "$0" helper:read; echo went on; done`,
-		"pipeline": `"$0" exec -n 3 -- "$0" helper:read | cat; echo went on`,
+		"sequence": `"$0" exec -n 3 -- "$1" helper:read; echo went on`,
+		"loop":     `while :; do "$0" exec -n 3 -- "$1" helper:read; echo went on; done`,
+		"pipeline": `"$0" exec -n 3 -- "$1" helper:read | cat; echo went on`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +55,7 @@ func TestCtrlCEndsTheScriptAroundUs(t *testing.T) {
 func TestQuitAtTheTerminalIsPassedToWhoeverWaits(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "exec", "-p", "fixed(1h) attempts=3", "--", "sleep", "600")
-	eventually(t, "the command has the foreground", func() bool {
+	testwait.Until(t, "the command has the foreground", func() bool {
 		group, err := unix.IoctlGetInt(int(s.tty.Fd()), unix.TIOCGPGRP)
 		return err == nil && group != s.cmd.Process.Pid
 	})
@@ -69,10 +72,10 @@ func TestCtrlCEndsMakeAroundUs(t *testing.T) {
 		t.Skip("needs make")
 	}
 	file := filepath.Join(t.TempDir(), "Makefile")
-	if err := os.WriteFile(file, []byte("all: a b\na:\n\t-$(TIDEOVER) exec -n 3 -- $(TIDEOVER) helper:read\nb:\n\techo went on\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("all: a b\na:\n\t-$(TIDEOVER) exec -n 3 -- $(HELPER) helper:read\nb:\n\techo went on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := inScript(t, `exec make -f `+file+` TIDEOVER="$0"`)
+	s := inScript(t, `exec make -f `+file+` TIDEOVER="$0" HELPER="$1"`)
 	s.expect("ready")
 	s.write(ctrlC)
 	_ = s.cmd.Wait()
@@ -108,7 +111,7 @@ func TestHangUpEndsTheAttempts(t *testing.T) {
 			s.expect("ready")
 			_ = s.cmd.Process.Kill() // the terminal hangs up when the leader of the session ends
 			_ = s.cmd.Wait()
-			eventually(t, "all have ended", func() bool { return len(survivors(t, s.mark)) == 0 })
+			testwait.Until(t, "all have ended", func() bool { return len(survivors(t, s.mark)) == 0 })
 			if n := lines(filepath.Join(dir, "attempts")); n != 1 {
 				t.Errorf("attempts = %d, want 1", n)
 			}

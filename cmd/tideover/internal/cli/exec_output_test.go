@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // Each way in which the output may go through us, or not.
@@ -257,7 +260,7 @@ func TestDaemonThatKeepsWritingDoesNotKeepUs(t *testing.T) {
 type slowly struct{}
 
 func (slowly) Write(p []byte) (int, error) {
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // real clock: any reader that is slower than the daemon will do
 	return len(p), nil
 }
 
@@ -285,6 +288,25 @@ func TestTimeoutsHoldAlthoughOurReaderIsStuck(t *testing.T) {
 	}
 }
 
+// fillPipe writes to the pipe until it takes no more.
+func fillPipe(t *testing.T, w *os.File) {
+	t.Helper()
+	raw, err := w.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full error
+	err = raw.Write(func(fd uintptr) bool {
+		for full == nil {
+			_, full = unix.Write(int(fd), make([]byte, 4096))
+		}
+		return true
+	})
+	if err != nil || !errors.Is(full, unix.EAGAIN) {
+		t.Fatalf("the pipe is not full: %v, %v", err, full)
+	}
+}
+
 func TestStuckReaderOfOurLinesDoesNotKeepUsFromEnding(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -297,15 +319,12 @@ func TestStuckReaderOfOurLinesDoesNotKeepUsFromEnding(t *testing.T) {
 			}
 			defer r.Close()
 			defer w.Close()
-			_ = w.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-			if _, err := w.Write(make([]byte, 1<<20)); err == nil {
-				t.Fatal("the pipe is not full")
-			}
+			fillPipe(t, w)
 			s := &started{t: t, dir: t.TempDir()}
 			s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "50ms", "-p", "fixed(0s) attempts=3"}, flags...), "--", "false")...)
 			s.Stderr, s.ExtraFiles = w, []*os.File{w}
 			s.begin()
-			eventually(t, "it has its signals", func() bool { return catches(t, s.Process.Pid, syscall.SIGTSTP) })
+			testwait.Until(t, "it has its signals", func() bool { return catches(t, s.Process.Pid, syscall.SIGTSTP) })
 			s.signal(syscall.SIGTERM)
 			if code := s.end().code; code != 143 && code != 1 { // 1 if the command was quicker than the signal
 				t.Errorf("exit code = %d, want 143", code)
@@ -335,7 +354,7 @@ func TestTermWhilePassingOnWhatWasHeldBackIs143(t *testing.T) {
 	s.Stdout = w
 	s.begin()
 	w.Close()
-	eventually(t, "the output comes", func() bool {
+	testwait.Until(t, "the output comes", func() bool {
 		n, _ := unix.IoctlGetInt(int(r.Fd()), fionread)
 		return n > 0
 	})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const (
@@ -31,7 +33,7 @@ func TestOnATerminalEveryAttemptIsInTheForeground(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "exec", "--policy", quick, "--", self(t), "helper:foreground", "3")
 	s.wantCode(0)
-	for _, want := range []string{"attempt 1 foreground true", "attempt 2 foreground true", "attempt 3 foreground true"} {
+	for _, want := range []string{"attempt 1 in the foreground", "attempt 2 in the foreground", "attempt 3 in the foreground"} {
 		s.expect(want)
 	}
 }
@@ -94,7 +96,7 @@ func TestCtrlCEndsTheCommandAndIsNotRetried(t *testing.T) {
 
 func TestCtrlCEndsAPipedCommandToo(t *testing.T) {
 	t.Parallel()
-	s := underShell(t, `sleep 0.01 | "$0" exec -p 'fixed(1h) attempts=3' -- "$0" helper:pause`)
+	s := underShell(t, `sleep 0.01 | "$0" exec -p 'fixed(1h) attempts=3' -- "$1" helper:pause`)
 	s.expect("ready")
 	s.write(ctrlC)
 	s.end()
@@ -113,8 +115,8 @@ func TestCtrlCEndsTheCountdown(t *testing.T) {
 func TestCtrlZStopsBothAndForegroundContinuesBoth(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]string{
-		"on the terminal": `"$0" exec -- "$0" helper:read`,
-		"in a pipe":       `sleep 0.01 | "$0" exec -- "$0" helper:pause`,
+		"on the terminal": `"$0" exec -- "$1" helper:read`,
+		"in a pipe":       `sleep 0.01 | "$0" exec -- "$1" helper:pause`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +139,7 @@ func TestCtrlZStopsBothAndForegroundContinuesBoth(t *testing.T) {
 func TestCommandThatIsSlowToStopStopsUsOnce(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	s := underShell(t, `export GO=`+t.TempDir()+`/pid; sleep 0.01 | "$0" exec -- "$0" helper:slowstop
+	s := underShell(t, `export GO=`+t.TempDir()+`/pid; sleep 0.01 | "$0" exec -- "$1" helper:slowstop
 		while ! grep -qs 'State:.T' /proc/$(cat $GO)/status; do sleep 0.01; done; fg; echo "ended $?"`)
 	s.expect("ready")
 	s.write(ctrlZ)
@@ -152,7 +154,7 @@ func TestCtrlZDuringACountdownStopsUs(t *testing.T) {
 	s.expect("tideover: attempt 2/3 in ")
 	s.write(ctrlZ)
 	s.expect("stopped 14")
-	eventually(t, "the foreground is tideover's again", func() bool {
+	testwait.Until(t, "the foreground is tideover's again", func() bool {
 		_, since, _ := strings.Cut(s.screen(), "stopped 14")
 		return strings.Contains(since, "exec -p") // fg says what it continues
 	})

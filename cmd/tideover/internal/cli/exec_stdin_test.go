@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 // data returns n bytes that do not repeat soon, the same for the same n.
@@ -235,7 +237,7 @@ func TestOneAttemptGetsTheInputItself(t *testing.T) {
 	t.Parallel()
 	// What the command leaves unread stays in the pipe for the next reader.
 	cmd, _ := command(t)
-	cmd.Args = []string{"sh", "-c", `"$0" exec --attempts 1 -- true; cat`, self(t)}
+	cmd.Args = []string{"sh", "-c", `"$0" exec --attempts 1 -- true; cat`, commandtest.Path(t)}
 	cmd.Path, _ = exec.LookPath("sh")
 	cmd.Stdin = strings.NewReader("unread")
 	if got := finish(t, cmd); got.out != "unread" {

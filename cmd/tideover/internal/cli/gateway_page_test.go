@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -79,7 +80,7 @@ func TestThePageOfTheGatewayWorks(t *testing.T) {
 			_ = cmd.Cancel()
 			_ = cmd.Wait()
 		})
-		eventually(t, line+" serves", func() bool { return strings.Contains(out.String(), "the page is at") })
+		testwait.Until(t, line+" serves", func() bool { return strings.Contains(out.String(), "the page is at") })
 		return out
 	}
 	first := begin(emptyKitchen(t), typed[0])

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // asks sends a request with the headers, as pairs, and returns the answer.
@@ -136,7 +138,7 @@ func TestGatewaySaysWhoseKeysItSends(t *testing.T) {
 	s.Env = append(s.Env, "OPENAI_API_KEY=hush-hush-key", "ANTHROPIC_API_KEY=")
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
-	eventually(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	testwait.Until(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 	at := s.address() + "p/"
 	for _, want := range []string{
 		"tideover: openai is at " + at + "openai/ (key from OPENAI_API_KEY)\n",
@@ -185,7 +187,7 @@ func TestARefusedFileIsOneLineOfTheLog(t *testing.T) {
 		t.Helper()
 		write(t, s.file, text)
 		s.signal(syscall.SIGHUP)
-		eventually(t, "the file is refused: "+want, func() bool { return strings.Contains(s.out.String(), want) })
+		testwait.Until(t, "the file is refused: "+want, func() bool { return strings.Contains(s.out.String(), want) })
 		for line := range strings.Lines(s.out.String()) {
 			if strings.Contains(line, want) && (!strings.Contains(line, "level=ERROR") || strings.Contains(line, `hint="tideover config check `+s.file+`"`) == strings.Contains(line, "no providers") || strings.Contains(line, `\n`)) {
 				t.Errorf("logged %q", line)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // gatewayFile starts a `tideover gateway` with the file, and waits until it serves.
@@ -32,7 +33,7 @@ func gatewayFile(t *testing.T, text string, env ...string) *served {
 	s.Env = append(s.Env, env...)
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
-	eventually(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	testwait.Until(t, "the gateway serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 	return s
 }
 
@@ -161,7 +162,7 @@ func TestGatewayRefusesToStart(t *testing.T) {
 		{"a fallback of another format", "version: 1\nproviders:\n  openai: {auth: \"${env:PATH}\", fallback: [anthropic]}\n  anthropic: {auth: \"${env:PATH}\"}\n", nil, ":3:"},
 		{"open to others without a token", "version: 1\ngateway: {listen: 0.0.0.0:0}\nproviders: {openai: }\n", nil, "gateway.token"},
 		{"without providers", "version: 1\nproviders:\n", nil, "gateway: there are no providers: name some under providers: in "},
-		{"with a token that is short", "version: 1\ngateway: {token: \"${env:TIDEOVER_TEST_ROLE}\"}\nproviders: {openai: }\n", nil, "characters, at least 16 are needed"},
+		{"with a token that is short", "version: 1\ngateway: {token: \"${env:SHORT}\"}\nproviders: {openai: }\n", nil, "characters, at least 16 are needed"},
 		{"to a host that hears callers' keys", "version: 1\nproviders: {up: {base-url: \"http://a.example\"}}\n", nil, "in the clear"},
 		{"a key in the file", "version: 1\nproviders: {openai: {auth: sk-1234567890abcdef1234567890}}\n", nil, "must not stand in the file"},
 	} {
@@ -173,7 +174,7 @@ func TestGatewayRefusesToStart(t *testing.T) {
 		}
 		cmd, _ := command(t, args...)
 		cmd.Dir = dir
-		cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG=", "XDG_CONFIG_HOME="+dir)
+		cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG=", "XDG_CONFIG_HOME="+dir, "SHORT=tideover")
 		if o := finish(t, cmd); o.code == 0 || !strings.Contains(o.stderr, tt.want) {
 			t.Errorf("%s: exit %d, %q, want %q", tt.name, o.code, o.stderr, tt.want)
 		}
@@ -216,11 +217,11 @@ func TestGatewayReloadsUnderLoadAndDrains(t *testing.T) {
 	for i := 3; i < 8; i++ {
 		write(t, s.file, file(i))
 		_ = s.Process.Signal(syscall.SIGHUP)
-		eventually(t, "the file is loaded", func() bool { return strings.Contains(s.provider("up").Policy, fmt.Sprintf("attempts=%d", i)) })
+		testwait.Until(t, "the file is loaded", func() bool { return strings.Contains(s.provider("up").Policy, fmt.Sprintf("attempts=%d", i)) })
 	}
 	write(t, s.file, "version: 1\nproviders: {up: {base-url: nowhere}}\n")
 	_ = s.Process.Signal(syscall.SIGHUP)
-	eventually(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
 	if p := s.provider("up").Policy; !strings.Contains(p, "attempts=7") {
 		t.Errorf("policy %q after a file that is wrong", p)
 	}
@@ -255,7 +256,7 @@ func TestGatewayLetsRequestsEnd(t *testing.T) {
 	defer resp.Body.Close()
 	<-began
 	_ = s.Process.Signal(syscall.SIGTERM)
-	eventually(t, "it is ending", func() bool { return strings.Contains(s.out.String(), "ending") })
+	testwait.Until(t, "it is ending", func() bool { return strings.Contains(s.out.String(), "ending") })
 	close(let)
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || string(text) != "data: first\n\ndata: last\n\n" {
@@ -403,10 +404,10 @@ notify:
 		defer close(done)
 		fetch(t, "GET", s.address()+"p/up/x", "")
 	}()
-	eventually(t, "it is down", func() bool { return s.provider("up").State == gateway.Down })
+	testwait.Until(t, "it is down", func() bool { return s.provider("up").State == gateway.Down })
 	well.Store(true)
 	<-done
-	eventually(t, "both are told", func() bool { return lines(filepath.Join(s.dir, "told")) >= 2 })
+	testwait.Until(t, "both are told", func() bool { return lines(filepath.Join(s.dir, "told")) >= 2 })
 	o := s.ask("runs", "--internal", "--json")
 	text, err := os.ReadFile(filepath.Join(s.dir, "told"))
 	if want := "breaker-open: provider up is failing\nrecovered: provider up works again\n"; err != nil || string(text) != want {
@@ -430,12 +431,12 @@ func TestGatewayIsFoundByItsFile(t *testing.T) {
 	}
 	write(t, s.file, fmt.Sprintf("version: 1\ngateway: {token: '${env:WHO}'}\nserver: {socket: %s/own.sock}\nproviders: {up: {base-url: %s}}\n", dir, upstream(t, &n, 200)))
 	_ = s.Process.Signal(syscall.SIGHUP)
-	eventually(t, "it is said what is not in effect", func() bool {
+	testwait.Until(t, "it is said what is not in effect", func() bool {
 		return strings.Contains(s.out.String(), `msg="configuration loaded" workflows=0 sessions=0 providers=1 except=gateway.token`)
 	})
 	write(t, s.file, "version: 1\n")
 	_ = s.Process.Signal(syscall.SIGHUP)
-	eventually(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
 	if _, line, _ := strings.Cut(s.out.String(), "the configuration stays as it was"); strings.Contains(line, "config check") {
 		t.Errorf("a hint at a check that finds nothing: %s", line)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/initial"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // inFolder runs tideover there.
@@ -132,12 +133,12 @@ func TestInitAsksOnATerminal(t *testing.T) {
 	cmd.Dir = dir
 	s := startSession(t, cmd, mark)
 	for i, answer := range []string{"9", "", "gateway"} {
-		eventually(t, "it asks", func() bool { return strings.Count(s.screen(), "Which one, 1 to 6?") == i+1 })
+		testwait.Until(t, "it asks", func() bool { return strings.Count(s.screen(), "Which one, 1 to 6?") == i+1 })
 		if _, err := s.tty.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the file is reported", func() bool { return strings.Contains(s.screen(), "tideover providers") })
+	testwait.Until(t, "the file is reported", func() bool { return strings.Contains(s.screen(), "tideover providers") })
 	wantIn(t, "the list", s.screen(), "2  gateway   a gateway before remote APIs")
 	text, err := os.ReadFile(filepath.Join(dir, "tideover.yaml"))
 	if err != nil || !strings.Contains(string(text), "\nproviders:\n") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // own starts runs that tideover starts on its own account, which fail.
@@ -34,7 +35,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.own("session.night", "notify.phone", "notify.phone", "fails.on-give-up", "user")
-	eventually(t, "lists have them", func() bool { return strings.Count(s.want("dead", "--internal"), "dead ") == 5 })
+	testwait.Until(t, "lists have them", func() bool { return strings.Count(s.want("dead", "--internal"), "dead ") == 5 })
 	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}} {
 		text := s.want(args...)
 		if !strings.Contains(text, "user") || strings.Contains(text, "session.") || strings.Contains(text, "notify.") || strings.Contains(text, "fails.on") {

@@ -4,15 +4,16 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,16 +21,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The test binary plays all parts: with roleVar it is tideover, and with a
-// first argument that helpers has it is a command for tideover to run.
-const (
-	roleVar = "TIDEOVER_TEST_ROLE"
-	markVar = "TIDEOVER_TEST_MARK" // inherited by every process of a test
-)
+// markVar is inherited by every process of a test.
+const markVar = "TIDEOVER_TEST_MARK"
 
+// helpers are commands for tideover to run, played by the test binary: its first argument
+// names one.
 var helpers = map[string]func([]string){
 	"helper:generate":   helpGenerate,
 	"helper:foreground": helpForeground,
@@ -46,8 +47,10 @@ func TestMain(m *testing.M) {
 		helpers[os.Args[1]](os.Args[2:])
 		os.Exit(0)
 	}
-	if os.Getenv(roleVar) == "tideover" {
-		Run(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Now()
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) { // as under nohup, or in the background: commands must not inherit that
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	code := m.Run()
 	natstest.StopShared()
@@ -71,21 +74,32 @@ func helpGenerate(args []string) {
 	}
 }
 
-// awaitForeground returns true once we are in the terminal's foreground. A
-// command is put there when it has been running for some microseconds.
-func awaitForeground() bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
-			return true
-		}
+// poll ends when the condition holds. The test that started the helper ends the helper.
+func poll(holds func() bool) {
+	for !holds() {
+		time.Sleep(5 * time.Millisecond) // real clock: a helper process polls, without a limit
 	}
-	return false
 }
 
-// helpForeground says whether it is in the terminal's foreground, and fails
-// until the attempt given.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// awaitForeground returns once we are in the terminal's foreground. A command is put there
+// when it has been running for some microseconds.
+func awaitForeground() {
+	poll(func() bool {
+		group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+		return err == nil && group == unix.Getpgrp()
+	})
+}
+
+// helpForeground waits until it is in the terminal's foreground, and fails until the
+// attempt given.
 func helpForeground(args []string) {
-	fmt.Printf("attempt %s foreground %v\n", os.Getenv("TIDEOVER_ATTEMPT"), awaitForeground())
+	awaitForeground()
+	fmt.Printf("attempt %s in the foreground\n", os.Getenv("TIDEOVER_ATTEMPT"))
 	if os.Getenv("TIDEOVER_ATTEMPT") != args[0] {
 		os.Exit(1)
 	}
@@ -100,9 +114,8 @@ func helpRead(args []string) {
 		signal.Notify(c, syscall.SIGINT)
 		go func() { <-c; os.Exit(atoi(args[0])) }()
 	}
-	if awaitForeground() {
-		fmt.Println("ready")
-	}
+	awaitForeground()
+	fmt.Println("ready")
 	var line string
 	_, _ = fmt.Scanln(&line)
 	fmt.Println("read", line)
@@ -111,13 +124,8 @@ func helpRead(args []string) {
 // helpPause says that it is ready, and waits for the file named by GO.
 func helpPause([]string) {
 	fmt.Println("ready")
-	for {
-		if _, err := os.Stat(os.Getenv("GO")); err == nil {
-			fmt.Println("going")
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	poll(func() bool { return exists(os.Getenv("GO")) })
+	fmt.Println("going")
 }
 
 // helpWinch waits for a change of the window and says how wide it is.
@@ -137,9 +145,7 @@ func helpSlowStop([]string) {
 	fmt.Println("ready")
 	<-c
 	signal.Notify(continued, syscall.SIGCONT)
-	for !stateIs(os.Getppid(), "T") {
-		time.Sleep(time.Millisecond)
-	}
+	poll(func() bool { return stateIs(os.Getppid(), "T") })
 	_ = os.WriteFile(os.Getenv("GO"), []byte(fmt.Sprintln(os.Getpid())), 0o600)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	<-continued
@@ -159,14 +165,10 @@ func helpRoot(args []string) {
 		os.Exit(9)
 	}
 	fmt.Println("ready")
-	for {
-		if _, err := os.Stat(args[0]); err == nil {
-			os.Exit(0)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	poll(func() bool { return exists(args[0]) })
 }
 
+// self returns the test binary, which plays the helpers.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -176,16 +178,15 @@ func self(t *testing.T) string {
 	return path
 }
 
-// command returns tideover with the arguments; mark finds all that it starts.
+// command returns tideover as a process of its own; mark finds all that it starts.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	cmd = exec.CommandContext(ctx, self(t), args...)
+	cmd = exec.CommandContext(testwait.Context(t), commandtest.Path(t), args...)
 	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
-	// By default a program with the race detector sleeps for a second at its end.
-	cmd.Env = append(os.Environ(), roleVar+"=tideover", mark, "GORACE=atexit_sleep_ms=0")
-	cmd.WaitDelay = 10 * time.Second
+	// By default a program with the race detector, as the helpers are, sleeps for a
+	// second at its end.
+	cmd.Env = append(os.Environ(), mark, "GORACE=atexit_sleep_ms=0")
+	cmd.WaitDelay = time.Minute
 	return cmd, mark
 }
 
@@ -225,32 +226,58 @@ func diedOf(cmd *exec.Cmd) syscall.Signal {
 	return 0
 }
 
-// tideover runs tideover with standard input empty.
+// tideover runs tideover with standard input empty. Verbs that start commands or serve run
+// as a process, because they handle the signals and children of their process; all others
+// run in this one.
 func tideover(t *testing.T, args ...string) outcome {
 	t.Helper()
-	cmd, _ := command(t, args...)
-	return finish(t, cmd)
+	if len(args) > 0 && slices.Contains([]string{"exec", "watch", "serve", "gateway", "chaos"}, args[0]) {
+		cmd, _ := command(t, args...)
+		return finish(t, cmd)
+	}
+	return inProcess(t, args...)
+}
+
+// inProcess runs tideover in this process.
+func inProcess(t *testing.T, args ...string) outcome {
+	t.Helper()
+	in, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, readOut := capture(t)
+	stderr, readErr := capture(t)
+	exit := Run(args, Streams{In: in, Out: out, Err: stderr})
+	code := exit.Code
+	if exit.Signal != 0 {
+		code = 128 + int(exit.Signal)
+	}
+	return outcome{code, readOut(), readErr()}
+}
+
+// capture returns a pipe to write to, and a function that closes it and returns what was
+// written.
+func capture(t *testing.T) (w *os.File, read func() string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan string, 1)
+	go func() {
+		defer r.Close()
+		text, _ := io.ReadAll(r)
+		written <- string(text)
+	}()
+	return w, func() string {
+		_ = w.Close()
+		return <-written
+	}
 }
 
 // quick is a policy that retries at once.
 const quick = "fixed(0s) attempts=3"
-
-// eventually polls until the condition holds. To look takes a fifth of the time at
-// most: what is waited for needs the processor too.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		began := time.Now()
-		if holds() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(max(5*time.Millisecond, min(4*time.Since(began), time.Second)))
-	}
-}
 
 // survivors returns the live processes that have the mark.
 func survivors(t *testing.T, mark string) (found []string) {

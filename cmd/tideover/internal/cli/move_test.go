@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const movable = `version: 1
@@ -30,7 +31,7 @@ func TestMovingHouse(t *testing.T) {
 	waiting := home.launch("patient", 3)
 	slow := home.launch("slow", 1)[0]
 	dead := home.launch("dead", 2)
-	eventually(t, "all is as it should be", func() bool {
+	testwait.Until(t, "all is as it should be", func() bool {
 		return home.show(done).State == "succeeded" && home.show(slow).State == "waiting" && home.show(dead[0]).State == "dead" && home.show(dead[1]).State == "dead"
 	})
 	next := home.show(slow).Next
@@ -73,7 +74,7 @@ func TestMovingHouse(t *testing.T) {
 		t.Errorf("the wait until %v is now %s until %v", next, i.State, i.Next)
 	}
 	wantIn(t, "dead letters", b.ask("dead", "--groups").out, "2     dead")
-	eventually(t, "the schedule is there", func() bool { return strings.Contains(b.ask("schedules").out, "0 3 1 1 *") })
+	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(b.ask("schedules").out, "0 3 1 1 *") })
 	o = tideover(t, "move", away, filepath.Join(f.dir, "back"))
 	wantCode(t, o, 125)
 	wantIn(t, "the refusal", o.stderr, "in use by ")

@@ -16,6 +16,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // deleteStream deletes a stream as somebody does by hand.
@@ -113,7 +114,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 	wantIn(t, "the old place", late.out.String(), "everything here was moved to ")
 	f.text = movable
 	there := f.serve("three")
-	eventually(t, "what was moved is there", func() bool {
+	testwait.Until(t, "what was moved is there", func() bool {
 		return strings.Count(there.ask("runs", "--limit", "100").out, "succeeded") == sum(b.Runs)
 	})
 }

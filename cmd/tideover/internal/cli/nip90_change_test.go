@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -19,7 +20,7 @@ const gated = `[sh, -c, 'echo x >> "$DIR/began"; while ! test -e "$DIR/$TASK"; d
 // began waits until so many attempts have begun.
 func (s *served) began(n int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprint(n, " attempts have begun"), func() bool { return lines(filepath.Join(s.dir, "began")) >= n })
+	testwait.Until(s.t, fmt.Sprint(n, " attempts have begun"), func() bool { return lines(filepath.Join(s.dir, "began")) >= n })
 }
 
 // reload puts another file in place, and waits until it is loaded.
@@ -29,7 +30,7 @@ func (s *served) reload(text string) {
 	before := loaded()
 	write(s.t, s.file, text)
 	s.signal(syscall.SIGHUP)
-	eventually(s.t, "the file is loaded", func() bool { return loaded() > before })
+	testwait.Until(s.t, "the file is loaded", func() bool { return loaded() > before })
 }
 
 // answered waits for the result of a job, and returns all answers.
@@ -51,7 +52,7 @@ func TestAJobIsAnsweredThoughItsSectionWasGoneWhenItEnded(t *testing.T) {
 	s = serveFile(t, "version: 1\n", s.dir)
 	s.began(2)
 	write(t, filepath.Join(s.dir, "a"), "")
-	eventually(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
+	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
 	s.over(syscall.SIGTERM)
 	serveJobs(t, text, s.dir, r)
 	wantStory(t, answered(t, r, job))
@@ -67,11 +68,11 @@ func TestJobsThatEndUnseenMakeRoom(t *testing.T) {
 	r.Inject(first)
 	r.Inject(second)
 	s.began(1)
-	eventually(t, "both are known", func() bool { return strings.Contains(s.metrics(), "tideover_nip90_jobs_active 2") })
+	testwait.Until(t, "both are known", func() bool { return strings.Contains(s.metrics(), "tideover_nip90_jobs_active 2") })
 	s.reload("version: 1\n")
 	write(t, filepath.Join(s.dir, "a"), "")
 	write(t, filepath.Join(s.dir, "b"), "")
-	eventually(t, "both are done", func() bool { return strings.Count(s.ask("runs").out, "succeeded") == 2 })
+	testwait.Until(t, "both are done", func() bool { return strings.Count(s.ask("runs").out, "succeeded") == 2 })
 	s.reload(text)
 	wantStory(t, answered(t, r, first))
 	wantStory(t, answered(t, r, second))

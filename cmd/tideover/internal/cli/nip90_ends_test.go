@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 	"github.com/tideover/tideover/nostr/nostrtest"
@@ -83,7 +84,7 @@ func TestAnInterruptCancelsTheRequest(t *testing.T) {
 			cmd, out, stderr := j.start(args...)
 			r := j.request()
 			j.inject(j.feedback(r, "processing", "Started"))
-			eventually(t, "feedback", func() bool { return strings.Contains(out.String()+stderr.String(), "Started") })
+			testwait.Until(t, "feedback", func() bool { return strings.Contains(out.String()+stderr.String(), "Started") })
 			_ = cmd.Process.Signal(c.sig)
 			j.relay.Await(t, func(stored []*nostr.Event) bool {
 				last := stored[len(stored)-1]
@@ -108,9 +109,9 @@ func TestASecondInterruptDoesNotWait(t *testing.T) {
 	j := newJob(t)
 	cmd, out, stderr := j.start("do it")
 	j.request()
-	eventually(t, "the relay's word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 1") })
+	testwait.Until(t, "the relay's word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 1") })
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	eventually(t, "the cancellation", func() bool { return strings.Contains(stderr.String(), "a second interrupt does not wait") })
+	testwait.Until(t, "the cancellation", func() bool { return strings.Contains(stderr.String(), "a second interrupt does not wait") })
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	wantCode(t, ended(cmd, out, stderr), 130)
 }
@@ -145,10 +146,10 @@ func TestARelayGoesAwayAndComesBack(t *testing.T) {
 	away.Stop()
 	cmd, out, stderr := j.start("--relay", away.URL(), "do it")
 	r := j.request()
-	eventually(t, "the relay that is away", func() bool { return strings.Contains(stderr.String(), "not at "+away.URL()+": pending") })
+	testwait.Until(t, "the relay that is away", func() bool { return strings.Contains(stderr.String(), "not at "+away.URL()+": pending") })
 	wantIn(t, "stderr", stderr.String(), "is at 1 of 2 relays")
 	j.relay.Stop()
-	eventually(t, "the link is down", func() bool { return strings.Contains(stderr.String(), j.relay.URL()+": link down") })
+	testwait.Until(t, "the link is down", func() bool { return strings.Contains(stderr.String(), j.relay.URL()+": link down") })
 	j.inject(j.answers(r, succeeded(r, "at last"))...) // while nobody listens
 	if err := j.relay.Restart(); err != nil {
 		t.Fatal(err)

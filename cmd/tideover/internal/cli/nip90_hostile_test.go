@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -55,7 +56,7 @@ workflows:
 	}
 	s.ask("run", "w")
 	for _, name := range []string{"job", "step", "alarm", "told", "session"} {
-		eventually(t, "the command of "+name, func() bool {
+		testwait.Until(t, "the command of "+name, func() bool {
 			data, _ := os.ReadFile(filepath.Join(dir, name))
 			return strings.HasSuffix(string(data), "\n")
 		})

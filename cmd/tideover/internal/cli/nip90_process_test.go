@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -74,13 +75,13 @@ nip90:
 		t.Fatal(err)
 	}
 	began := func(n int) func() bool { return func() bool { return lines(dir+"/work") == n } }
-	eventually(t, "the job is worked on", began(1))
+	testwait.Until(t, "the job is worked on", began(1))
 	s.over(syscall.SIGKILL)
 	s = serveFile(t, text, dir, "DVM_KEY="+dvmKey)
-	eventually(t, "the job is worked on again", began(2))
+	testwait.Until(t, "the job is worked on again", began(2))
 	killRelay()
 	write(t, dir+"/go", "")
-	eventually(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
+	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
 	_, killRelay = startRelay(t, strings.TrimPrefix(url, "ws://"))
 	defer killRelay()
 	if err := asked.Wait(); err != nil || out.String() != "done" && out.String() != "done\n" {
@@ -136,7 +137,7 @@ func TestAClusterAnswersOnce(t *testing.T) {
 		jobs = append(jobs, who.request(fmt.Sprint(n)))
 		relay.Inject(jobs[n])
 	}
-	eventually(t, "all jobs are worked on", func() bool { return lines(f.witness) >= 6 })
+	testwait.Until(t, "all jobs are worked on", func() bool { return lines(f.witness) >= 6 })
 	a.over(syscall.SIGKILL)
 	f.open()
 	for n, job := range jobs {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -63,7 +64,7 @@ func serveJobs(t *testing.T, text, dir string, relays ...*nostrtest.Relay) *serv
 	})
 	s.serves()
 	for _, r := range relays {
-		eventually(t, "the relay is subscribed to", func() bool { return r.Connections() > 0 })
+		testwait.Until(t, "the relay is subscribed to", func() bool { return r.Connections() > 0 })
 	}
 	return s
 }
@@ -223,7 +224,7 @@ func TestACustomerCancels(t *testing.T) {
 	r.Inject(newAsking(t).event(5, "", nostr.Tag{"e", job.ID})) // not his to cancel
 	r.Inject(who.event(5, "", nostr.Tag{"e", job.ID}, nostr.Tag{"k", "5900"}))
 	r.Await(t, func(all []*nostr.Event) bool { return len(answersTo(all, job)) == 2 })
-	eventually(t, "the run is canceled", func() bool { return strings.Contains(s.ask("runs").out, "canceled") })
+	testwait.Until(t, "the run is canceled", func() bool { return strings.Contains(s.ask("runs").out, "canceled") })
 	s.over(syscall.SIGTERM)
 	if got := words(answersTo(r.Events(), job)); got != "7000 processing Started\n7000 error cancelled\n" {
 		t.Errorf("answers:\n%s", got)
@@ -292,7 +293,7 @@ func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 			a.Inject(job)
 			b.Inject(job)
 		}
-		time.Sleep(time.Duration(100+rand.IntN(900)) * time.Millisecond) // anywhere
+		time.Sleep(time.Duration(100+rand.IntN(900)) * time.Millisecond) // real clock: a random moment, and none may make a difference
 		if n < 4 {
 			s.over(syscall.SIGKILL)
 		}

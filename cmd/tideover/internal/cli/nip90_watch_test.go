@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -33,13 +34,13 @@ func TestWatchShowsWhatPasses(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the stored request", func() bool { return strings.Contains(out.String(), "paint") })
+			testwait.Until(t, "the stored request", func() bool { return strings.Contains(out.String(), "paint") })
 			list := j.answers(r, succeeded(r, "red\nand\x1b[2J more"))
 			forged := *list[0]
 			forged.Sig = list[1].Sig
 			j.inject(&forged)
 			j.inject(append(list, list...)...)
-			eventually(t, "the result", func() bool { return strings.Contains(out.String(), "red") && strings.Contains(out.String(), "result") })
+			testwait.Until(t, "the result", func() bool { return strings.Contains(out.String(), "red") && strings.Contains(out.String(), "result") })
 			_ = cmd.Process.Signal(syscall.SIGINT)
 			got := ended(cmd, out, stderr)
 			wantCode(t, got, 130)
@@ -94,11 +95,11 @@ func TestWatchShowsCancellations(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the request", func() bool { return strings.Contains(out.String(), "request") })
+	testwait.Until(t, "the request", func() bool { return strings.Contains(out.String(), "request") })
 	_ = request.Process.Signal(syscall.SIGINT)
-	eventually(t, "the cancellation", func() bool { return strings.Contains(out.String(), "cancel    "+nostr.Npub(r.Customer)[:11]) })
+	testwait.Until(t, "the cancellation", func() bool { return strings.Contains(out.String(), "cancel    "+nostr.Npub(r.Customer)[:11]) })
 	j.inject(j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Cancelled, At: time.Now()}})...)
-	eventually(t, "the provider's word", func() bool { return strings.Contains(out.String(), "error: cancelled") })
+	testwait.Until(t, "the provider's word", func() bool { return strings.Contains(out.String(), "error: cancelled") })
 	wantCode(t, ended(request, out1, err1), 130)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	wantCode(t, ended(cmd, out, stderr), 143)

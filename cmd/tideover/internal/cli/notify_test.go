@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func hookFile(t *testing.T, url, policy string) string {
@@ -109,16 +111,13 @@ workflows:
 `
 	s := serveFile(t, file, "")
 	id := strings.TrimSpace(s.ask("run", "bad").out)
-	eventually(t, "the end", func() bool {
+	testwait.Until(t, "the end", func() bool {
 		return strings.Contains(s.ask("sessions", "ls", "--json").out, `"gave-up"`) && strings.Contains(s.ask("show", id, "--json").out, `"dead"`)
 	})
 	_ = s.Process.Kill()
 	_ = s.Wait()
 
-	l, err := listenAgain(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAgain(t, addr)
 	var mu sync.Mutex
 	told := map[string]int{}
 	late := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -132,7 +131,7 @@ workflows:
 	go func() { _ = late.Serve(l) }()
 	defer late.Close()
 	s = serveFile(t, file, s.dir)
-	eventually(t, "two messages", func() bool {
+	testwait.Until(t, "two messages", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) == 2
@@ -156,13 +155,13 @@ func TestServeTakesOverSessionsOfAnotherFile(t *testing.T) {
 sessions:
   night: {start: [sh, -c, "echo retry after 3600s; exit 1"]}
 `)
-	eventually(t, "the session waits", func() bool { return strings.Contains(s.ask("sessions", "ls", "--json").out, `"waiting"`) })
+	testwait.Until(t, "the session waits", func() bool { return strings.Contains(s.ask("sessions", "ls", "--json").out, `"waiting"`) })
 	wantIn(t, "log", s.ask("sessions", "show", "night").out, "retry after 3600s")
 	wantCode(t, s.ask("sessions", "pause", "night"), 0)
 	wantIn(t, "sessions", s.ask("sessions", "ls").out, "paused")
 	wantCode(t, s.ask("sessions", "resume", "night"), 0)
 	wantCode(t, s.ask("sessions", "retry-now", "night"), 0)
-	eventually(t, "another window", func() bool { return strings.Contains(s.ask("sessions", "show", "night", "--json").out, `"windows":2`) })
+	testwait.Until(t, "another window", func() bool { return strings.Contains(s.ask("sessions", "show", "night", "--json").out, `"windows":2`) })
 	// Taken out of the file it goes on, and can be seen and stopped, also after a restart.
 	write(t, s.file, "version: 1\n")
 	s.signal(syscall.SIGTERM)
@@ -182,7 +181,7 @@ notify: {hook: {webhook: "`+server.URL+`"}}
 workflows: {bad: {steps: [{id: a, run: ["false"], policy: fixed(10ms) attempts=1}], on-give-up: {notify: [hook]}}}
 `, "")
 	id := strings.TrimSpace(s.ask("run", "bad").out)
-	eventually(t, "the message", func() bool { return len(server.all()) > 0 })
+	testwait.Until(t, "the message", func() bool { return len(server.all()) > 0 })
 	address, _, _ := strings.Cut(s.page(), "?")
 	wantIn(t, "message", server.all()[0], `"url":"`+address+"runs/"+id+`"`)
 }

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // onTTY is a program on a terminal of its own.
@@ -30,8 +33,8 @@ func onTerminal(t *testing.T, args ...string) *onTTY {
 	return startSession(t, cmd, mark)
 }
 
-// underShell starts a shell with job control that runs the script; $0 is
-// tideover.
+// underShell starts a shell with job control that runs the script; $0 is tideover, $1 plays
+// the helpers.
 func underShell(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -39,7 +42,7 @@ func underShell(t *testing.T, script string) *onTTY {
 		t.Skip("needs a shell with job control")
 	}
 	cmd, mark := command(t)
-	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", "set -m; " + script, self(t)}
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "-c", "set -m; " + script, commandtest.Path(t), self(t)}
 	return startSession(t, cmd, mark)
 }
 
@@ -86,7 +89,7 @@ func (s *onTTY) expect(text string) {
 			s.t.Logf("the terminal shows %q", s.screen())
 		}
 	}()
-	eventually(s.t, text+" on the terminal", func() bool { return strings.Contains(s.screen(), text) })
+	testwait.Until(s.t, text+" on the terminal", func() bool { return strings.Contains(s.screen(), text) })
 }
 
 func (s *onTTY) write(text string) {

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // packaging reads a file of the folder of that name.
@@ -100,7 +103,7 @@ func TestContainersServeAndAreHealthy(t *testing.T) {
 			serve := &started{t: t, Cmd: c.command(c.argv("CMD")...)}
 			serve.Stdout, serve.Stderr = out, out
 			serve.begin()
-			eventually(t, "the container is healthy", func() bool { return finish(t, c.command(health[1:]...)).code == 0 })
+			testwait.Until(t, "the container is healthy", func() bool { return finish(t, c.command(health[1:]...)).code == 0 })
 			serve.signal(syscall.SIGTERM)
 			if got := serve.end(); got.code != 0 {
 				t.Errorf("serve ended with %d: %s", got.code, out.String())
@@ -126,7 +129,7 @@ func TestTheSystemUnitIsGood(t *testing.T) {
 		return
 	}
 	// The binary and its manual are not installed.
-	unit = strings.Replace(unit, "/usr/local/bin/tideover", self(t), 1)
+	unit = strings.Replace(unit, "/usr/local/bin/tideover", commandtest.Path(t), 1)
 	unit = regexp.MustCompile(`(?m)^Documentation=.*\n`).ReplaceAllString(unit, "")
 	file := filepath.Join(t.TempDir(), "tideover.service")
 	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {

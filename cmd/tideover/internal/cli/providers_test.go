@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // fleet is a gateway whose providers are what a test says.
@@ -309,10 +310,10 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 			p.env(x.Cmd).Stdout, x.Stderr = out, &x.stderr
 			x.begin()
 			printed := func() string { b, _ := os.ReadFile(out.Name()); return string(b) }
-			eventually(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
+			testwait.Until(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
 			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // no reason for a line
 			p.want("drain", "openai")
-			eventually(t, "the change", func() bool { return strings.Contains(printed(), c.then) })
+			testwait.Until(t, "the change", func() bool { return strings.Contains(printed(), c.then) })
 			if err := x.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}

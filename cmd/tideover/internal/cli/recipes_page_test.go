@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 const docs = "../../../../docs/"
@@ -82,7 +84,7 @@ func emptyKitchen(t *testing.T) *kitchen {
 			t.Fatal(err)
 		}
 	}
-	k.fake("tideover", `export `+roleVar+`=tideover GORACE=atexit_sleep_ms=0; exec "`+self(t)+`" "$@"`)
+	k.fake("tideover", `exec "`+commandtest.Path(t)+`" "$@"`)
 	k.env = []string{
 		"HOME=" + home, "PATH=" + k.bin + ":" + os.Getenv("PATH"), "TZ=UTC", "USER=tester", "TMPDIR=" + os.TempDir(), "NO_PROXY=127.0.0.1",
 	}

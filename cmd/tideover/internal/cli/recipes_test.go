@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestRecipeFlakyTest runs a real `go test` of a module with a package that passes
@@ -193,7 +195,7 @@ func (k *kitchen) sessionOf(name string) (st located) {
 // untilSession waits for a session to be as it should.
 func (k *kitchen) untilSession(name string, is func(located) bool) (st located) {
 	k.t.Helper()
-	eventually(k.t, "session "+name, func() bool {
+	testwait.Until(k.t, "session "+name, func() bool {
 		st = k.sessionOf(name)
 		return is(st)
 	})
@@ -331,7 +333,7 @@ func serveAsUnit(t *testing.T, k *kitchen) {
 	before := k.untilSession("todo", waits)
 	reload := strings.Fields(strings.ReplaceAll(k.unit("ExecReload"), "$MAINPID", fmt.Sprint(serve.Process.Pid)))
 	wantCode(t, finish(t, k.command(reload[0], reload[1:]...)), 0)
-	eventually(t, "the configuration is loaded again", func() bool { return strings.Contains(out.String(), "configuration loaded") })
+	testwait.Until(t, "the configuration is loaded again", func() bool { return strings.Contains(out.String(), "configuration loaded") })
 	end(serve, out)
 
 	serve, out = start()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestPagesOfOtherSitesGetNowhere asks for everything that changes something, as a
@@ -22,7 +23,7 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 	t.Parallel()
 	f := newFort(t)
 	waiting := strings.TrimSpace(f.ask("run", "w").out)
-	eventually(t, "it waits", func() bool { return f.show(waiting).State == "waiting" })
+	testwait.Until(t, "it waits", func() bool { return f.show(waiting).State == "waiting" })
 	requests := f.changing(waiting)
 	if len(requests) < 30 {
 		t.Fatalf("there are only %q", requests)
@@ -132,7 +133,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 					if _, err := io.WriteString(c, "a"); err != nil {
 						return
 					}
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond) // real clock: however slow the client is, the server ends it
 				}
 			})
 			_, err := bufio.NewReader(c).ReadString('\n')

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // settled wants everything that was accepted to have ended as it should.
@@ -36,7 +37,7 @@ func (u *reloading) settled() {
 			u.t.Errorf("run %s of doomed: %v", id, err)
 		}
 	}
-	eventually(u.t, "somebody was told of each that gave up", func() bool { return len(u.told()) >= len(u.doomed) })
+	testwait.Until(u.t, "somebody was told of each that gave up", func() bool { return len(u.told()) >= len(u.doomed) })
 	for id, n := range u.told() {
 		if n != 1 {
 			u.t.Errorf("somebody was told %d times that run %s gave up", n, id)
@@ -94,7 +95,7 @@ func (u *reloading) whole(i *engine.Info) {
 func (u *reloading) others() {
 	u.t.Helper()
 	var ticks engine.Page
-	eventually(u.t, "the schedule has started something", func() bool {
+	testwait.Until(u.t, "the schedule has started something", func() bool {
 		var err error
 		ticks, err = u.client.List(u.t.Context(), api.Filter{Workflow: "tick", States: []string{"succeeded"}, Limit: 100})
 		if err != nil {

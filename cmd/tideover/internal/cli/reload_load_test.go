@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // badFiles are wrong, each in its way, and what is said of them.
@@ -96,6 +97,7 @@ func (u *reloading) load() {
 	})
 	for range 3 {
 		u.clients.Go(func() {
+			// real clock: the pace of the load
 			for pace := time.Tick(5 * time.Millisecond); !u.over.Load() && !u.t.Failed(); <-pace {
 				u.pass()
 			}
@@ -154,7 +156,7 @@ func (u *reloading) accepted(list *[]string, id string) {
 // begin starts a run as soon as its workflow is there.
 func (u *reloading) begin(list *[]string, workflow string) (id string) {
 	u.t.Helper()
-	eventually(u.t, workflow+" can be started", func() bool {
+	testwait.Until(u.t, workflow+" can be started", func() bool {
 		s, err := u.client.Start(u.t.Context(), api.Start{Workflow: workflow})
 		if p, ok := errors.AsType[*api.Problem](err); err != nil && (!ok || p.Field != "workflow") {
 			u.t.Fatalf("start %s: %v", workflow, err)
@@ -172,7 +174,7 @@ func (u *reloading) between() {
 	u.t.Helper()
 	passed, ended := u.passed.Load(), u.ended.Load()
 	u.begin(&u.doomed, "doomed")
-	eventually(u.t, "there is work", func() bool {
+	testwait.Until(u.t, "there is work", func() bool {
 		return u.t.Failed() || u.passed.Load() > passed+5 && u.ended.Load() > ended+3
 	})
 }
@@ -196,7 +198,7 @@ func (u *reloading) become(n int) {
 	u.t.Helper()
 	u.put(u.service.reloadFile(n), n != 3)
 	u.begin(&u.runs, fmt.Sprint("only-v", n))
-	eventually(u.t, "the file is all right", func() bool { return u.status().Config.Problem == "" })
+	testwait.Until(u.t, "the file is all right", func() bool { return u.status().Config.Problem == "" })
 	for _, old := range u.workflows() {
 		if strings.HasPrefix(old, "only-") && old != fmt.Sprint("only-v", n) {
 			u.t.Errorf("there is %s after the change to version %d", old, n)
@@ -215,9 +217,9 @@ func (u *reloading) refuse(which int) {
 	bad, before, logs := badFiles[which], u.workflows(), len(u.out.String())
 	u.put(bad.text, which != 1)
 	place := u.file + bad.line
-	eventually(u.t, "the status says what is wrong", func() bool { return strings.Contains(u.status().Config.Problem, place) })
+	testwait.Until(u.t, "the status says what is wrong", func() bool { return strings.Contains(u.status().Config.Problem, place) })
 	logged := ""
-	eventually(u.t, "the log says so, too", func() bool {
+	testwait.Until(u.t, "the log says so, too", func() bool {
 		_, logged, _ = strings.Cut(u.out.String()[logs:], "the configuration stays as it was")
 		return strings.Contains(logged, "\n")
 	})

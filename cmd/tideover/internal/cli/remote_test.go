@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -182,7 +183,7 @@ func (s *service) background(args ...string) (p *started, output func() string) 
 // until waits until the run is in the state, and lists know it.
 func (s *service) until(id, state string) {
 	s.t.Helper()
-	eventually(s.t, id+" "+state, func() bool {
+	testwait.Until(s.t, id+" "+state, func() bool {
 		page, err := s.engine.List(s.t.Context(), engine.Filter{States: []string{state}, Limit: 1000})
 		for _, r := range page.Runs {
 			if r.ID == id {
@@ -552,9 +553,9 @@ func TestWatching(t *testing.T) {
 	s := newService(t)
 	p, output := s.background("runs", "--watch")
 	id := s.want("run", "gate")
-	eventually(t, "a line", func() bool { return strings.Contains(output(), id+" gate running") })
+	testwait.Until(t, "a line", func() bool { return strings.Contains(output(), id+" gate running") })
 	close(s.gate)
-	eventually(t, "another line", func() bool { return strings.Contains(output(), id+" gate succeeded") })
+	testwait.Until(t, "another line", func() bool { return strings.Contains(output(), id+" gate succeeded") })
 	p.signal(syscall.SIGTERM)
 	if got := p.end(); got.code != 128+int(syscall.SIGTERM) {
 		t.Errorf("code %d, stderr %q", got.code, got.stderr)
@@ -572,7 +573,7 @@ func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 	s := newService(t)
 	for _, flag := range []string{"--wait", "--follow"} {
 		p, _ := s.background("run", "gate", flag, "--key", flag)
-		eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), flag, 2); return len(ids) == 1 })
+		testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), flag, 2); return len(ids) == 1 })
 		ids, _ := s.engine.Find(t.Context(), flag, 2)
 		p.signal(syscall.SIGINT)
 		got := p.end()
@@ -586,7 +587,7 @@ func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 		}
 	}
 	p, _ := s.background("run", "gate", "--wait", "--key", "k")
-	eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "k", 2); return len(ids) == 1 })
+	testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "k", 2); return len(ids) == 1 })
 	s.want("cancel", "k")
 	wantCode(t, p.end(), codeCanceled)
 }
@@ -596,13 +597,13 @@ func TestEventsAreFollowedThroughARestart(t *testing.T) {
 	s := newService(t)
 	p, output := s.background("events", "--follow", "--json", "--after", "0")
 	first := s.want("run", "echo")
-	eventually(t, "events", func() bool { return strings.Contains(output(), first) })
+	testwait.Until(t, "events", func() bool { return strings.Contains(output(), first) })
 	waiting, result := s.background("run", "gate", "--wait", "--key", "g")
-	eventually(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "g", 2); return len(ids) == 1 })
+	testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "g", 2); return len(ids) == 1 })
 	s.close()
 	s.listen()
 	second := s.want("run", "echo")
-	eventually(t, "events of the new server", func() bool { return strings.Contains(output(), second) })
+	testwait.Until(t, "events of the new server", func() bool { return strings.Contains(output(), second) })
 	close(s.gate)
 	got := waiting.end()
 	if wantCode(t, got, 0); result() != "\"through\"\n" {
@@ -651,12 +652,8 @@ func TestCompletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	began := time.Now()
 	cmd, _ = command(t, "__complete", "--", "show", "--server", "http://"+l.Addr().String(), "")
-	got := finish(t, cmd)
-	if wantCode(t, got, 0); time.Since(began) > 10*time.Second {
-		t.Errorf("took %v", time.Since(began))
-	}
+	wantCode(t, finish(t, cmd), 0)
 }
 
 func TestHelpOfTheVerbs(t *testing.T) {

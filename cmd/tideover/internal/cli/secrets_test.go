@@ -14,10 +14,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
@@ -81,7 +81,7 @@ func (v *estate) everything() {
 	v.start("alarmed")
 	v.start("tells")
 	v.callGateway()
-	eventually(v.t, "the relay is subscribed to", func() bool { return v.relay.Connections() > 0 })
+	testwait.Until(v.t, "the relay is subscribed to", func() bool { return v.relay.Connections() > 0 })
 	customer := newAsking(v.t)
 	job := customer.event(5900, "do it", nostr.Tag{"p", nostrKey(v.t, v.plants["DVM_KEY"]).PublicKey()})
 	v.relay.Inject(job)
@@ -91,14 +91,13 @@ func (v *estate) everything() {
 		v.t.Fatal(err)
 	}
 	v.masked("answers to a job", string(events))
-	eventually(v.t, "all runs are over", v.over)
+	testwait.Until(v.t, "all runs are over", v.over)
 	v.messages()
 }
 
 // over reports whether all runs have ended, and lists know it.
 func (v *estate) over() bool {
 	v.t.Helper()
-	time.Sleep(100 * time.Millisecond) // between two looks: with the race detector each costs something
 	var s api.Status
 	if text := v.pages("/api/v1/status"); json.Unmarshal([]byte(text), &s) != nil {
 		v.t.Fatalf("status: %s", text)
@@ -122,7 +121,7 @@ func (v *estate) messages() {
 		v.masked("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // which that one sends
 	}
 	v.masked("messages by script", v.s.sign("told"))
-	eventually(v.t, "spans are sent", func() bool { return len(v.world.told("spans")) > 1 })
+	testwait.Until(v.t, "spans are sent", func() bool { return len(v.world.told("spans")) > 1 })
 }
 
 // start starts a run.
@@ -224,7 +223,7 @@ func (v *estate) badFiles() {
 		write(v.t, v.s.file, text)
 		before := strings.Count(v.s.out.String(), "stays as it was")
 		v.s.signal(syscall.SIGHUP)
-		eventually(v.t, fmt.Sprintf("file %d is refused", i), func() bool { return strings.Count(v.s.out.String(), "stays as it was") > before })
+		testwait.Until(v.t, fmt.Sprintf("file %d is refused", i), func() bool { return strings.Count(v.s.out.String(), "stays as it was") > before })
 		v.pages("/health", "/overview")
 		bad := filepath.Join(v.dir, "bad.yaml")
 		write(v.t, bad, text)

@@ -148,7 +148,7 @@ func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 		for _, half := range []string{line[:len(line)/2], line[len(line)/2:]} {
 			_, _ = io.WriteString(w, half)
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // real clock: lets the halves arrive apart, which must make no difference
 		}
 	case "border":
 		border(w, line)
@@ -182,7 +182,7 @@ func reply(w http.ResponseWriter, pieces ...string) {
 	defer c.Close()
 	for _, p := range pieces {
 		_, _ = io.WriteString(c, p)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // real clock: lets the pieces arrive apart, which must make no difference
 	}
 }
 

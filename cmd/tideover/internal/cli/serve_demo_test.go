@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // demoLook is one look at the demo: it names what has been seen.
@@ -77,12 +77,15 @@ func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(demoShows), func(what string) bool { return seen[what] })
 	}
-	for deadline := time.Now().Add(2 * time.Minute); len(missing()) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the demo does not show %q; it says %s", missing(), s.out)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the demo does not show %q; it says %s", missing(), s.out)
 		}
+	})
+	testwait.Until(t, "the demo shows everything", func() bool {
 		demoLook(t.Context(), c, folders[0], seen)
-	}
+		return len(missing()) == 0
+	})
 	demoSchedule(t, c)
 	resp, err := http.Get(s.page())
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // served is a `tideover serve` with a file of its own.
@@ -39,7 +41,7 @@ func serveFile(t *testing.T, text, dir string, env ...string) *served {
 // serves waits until the server serves.
 func (s *served) serves() {
 	s.t.Helper()
-	eventually(s.t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
+	testwait.Until(s.t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 }
 
 // beginServe starts a server with the file.
@@ -84,9 +86,13 @@ func write(t *testing.T, path, text string) {
 // ask runs a verb against the server.
 func (s *served) ask(args ...string) outcome {
 	s.t.Helper()
-	cmd, _ := command(s.t, args...)
-	cmd.Env = append(cmd.Env, "TIDEOVER_SERVER=unix:"+filepath.Join(s.data, "tideover.sock"))
-	return finish(s.t, cmd)
+	server := "unix:" + filepath.Join(s.data, "tideover.sock")
+	if args[0] == "doctor" { // looks at the variable, too
+		cmd, _ := command(s.t, args...)
+		cmd.Env = append(cmd.Env, "TIDEOVER_SERVER="+server)
+		return finish(s.t, cmd)
+	}
+	return inProcess(s.t, append(slices.Clone(args), "--server", server)...)
 }
 
 // page returns the address of the page, token included.
@@ -190,7 +196,7 @@ func TestCommandsAsSteps(t *testing.T) {
 
 	o = s.ask("run", "alarm", "--wait")
 	wantCode(t, o, 1)
-	eventually(t, "on-give-up runs", func() bool { return lines(filepath.Join(s.dir, "alarm")) == 1 })
+	testwait.Until(t, "on-give-up runs", func() bool { return lines(filepath.Join(s.dir, "alarm")) == 1 })
 	wantIn(t, "alarm", s.sign("alarm"), " -1 fail attempts exit code 3: oops")
 
 	s.signal(syscall.SIGTERM)
@@ -208,18 +214,18 @@ func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
 	s.signal(syscall.SIGKILL)
 	s.end()
 	again := serveFile(t, commands, dir, "PLANTED=planted-value")
-	eventually(t, "the attempt is made again", func() bool { return lines(filepath.Join(dir, "log")) >= 3 })
+	testwait.Until(t, "the attempt is made again", func() bool { return lines(filepath.Join(dir, "log")) >= 3 })
 	data, _ := os.ReadFile(filepath.Join(dir, "log"))
 	if got := string(data); got != "begin 1\nend 1\nbegin 1\n" {
 		t.Errorf("attempts overlap: %q", got)
 	}
-	eventually(t, "what the first server ran is gone", func() bool { return len(survivors(t, s.mark)) == 0 })
+	testwait.Until(t, "what the first server ran is gone", func() bool { return len(survivors(t, s.mark)) == 0 })
 	i := again.show(id)
 	if a := i.Steps[0].Attempts; len(a) != 2 || a[0].Outcome != "lost" || i.Steps[0].Spent != 0 {
 		t.Errorf("%+v", i.Steps[0])
 	}
 	wantCode(t, again.ask("cancel", id), 0)
-	eventually(t, "the command is ended", func() bool { return lines(filepath.Join(dir, "log")) >= 4 })
+	testwait.Until(t, "the command is ended", func() bool { return lines(filepath.Join(dir, "log")) >= 4 })
 	again.signal(syscall.SIGTERM)
 	wantCode(t, again.end(), 0)
 	wantNobody(t, again.mark)
@@ -310,13 +316,13 @@ func TestTheFileIsLoadedAgain(t *testing.T) {
 	wantCode(t, s.ask("run", "one", "--wait"), 0)
 	write(t, s.file, two)
 	s.signal(syscall.SIGHUP)
-	eventually(t, "the new workflow is there", func() bool { return s.ask("run", "two", "--wait").code == 0 })
+	testwait.Until(t, "the new workflow is there", func() bool { return s.ask("run", "two", "--wait").code == 0 })
 	if o := s.ask("run", "one"); o.code == 0 {
 		t.Error("the old workflow still starts")
 	}
 	write(t, s.file, "version: 1\nworkflows: {two: {stepz: []}}\n")
 	s.signal(syscall.SIGHUP)
-	eventually(t, "the error is said", func() bool {
+	testwait.Until(t, "the error is said", func() bool {
 		return strings.Contains(s.out.String(), `workflows.two: \"steps\" is missing" more=1 hint="tideover config check `+s.file)
 	})
 	wantCode(t, s.ask("run", "two", "--wait"), 0)

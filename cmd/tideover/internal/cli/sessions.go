@@ -14,7 +14,10 @@ import (
 )
 
 // sessionsOptions are what all verbs for sessions have.
-type sessionsOptions struct{ remote }
+type sessionsOptions struct {
+	remote
+	timeout time.Duration // for the answer of each process that keeps sessions
+}
 
 const sessionsLong = `Looks at sessions and tells them what to do: long commands that 'tideover serve'
 keeps going by its configuration, and those of every 'tideover watch' of yours.`
@@ -59,6 +62,7 @@ func newSessions(io Streams) *cobra.Command {
 func (o *sessionsOptions) command(cmd *cobra.Command) {
 	long := strings.TrimSpace(cmd.Long)
 	o.remote.command(cmd)
+	cmd.Flags().DurationVar(&o.timeout, "timeout", answerTimeout, "how long to wait for the answer of the server and of each watch")
 	o.completeFlags(cmd)
 	cmd.Long = long + "\n" + sessionsPlaces + "\n" + sessionsCodes
 }
@@ -177,7 +181,7 @@ With --tonight it only does nothing until the end of its quiet hours, or until
 }
 
 func (v sessionVerb) command(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote{io: io}}
+	o := &sessionsOptions{remote: remote{io: io}}
 	cmd := &cobra.Command{
 		Use: v.name + " [flags] NAME", Short: v.short, Long: v.long, Example: v.example,
 		Args: one("session"), ValidArgsFunction: o.completeNames,

@@ -20,12 +20,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// How long those who keep sessions may take to answer. A server may be far away; a
-// watch is on this machine.
-const (
-	servePatience = 5 * time.Second
-	watchPatience = time.Second
-)
+// answerTimeout is how long a process that keeps sessions may take to answer, unless
+// --timeout says otherwise.
+const answerTimeout = 5 * time.Second
 
 // The kinds of processes that keep sessions.
 const (
@@ -35,11 +32,11 @@ const (
 
 // place is a process that keeps sessions.
 type place struct {
-	kind     string
-	client   *api.Client
-	patience time.Duration
-	instead  error // why it is not where the configuration says; nil if it is
-	away     bool  // nobody is there
+	kind    string
+	client  *api.Client
+	timeout time.Duration
+	instead error // why it is not where the configuration says; nil if it is
+	away    bool  // nobody is there
 }
 
 // located is a session, and where it is kept.
@@ -100,7 +97,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []*place{{inServe, c, servePatience, wrong, false}}
+	list := []*place{{inServe, c, o.timeout, wrong, false}}
 	for _, path := range watchSockets(watchFolders(o.config)) {
 		if path == c.Where() {
 			list[0].kind = inWatch
@@ -112,7 +109,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &place{inWatch, w, watchPatience, nil, false})
+		list = append(list, &place{inWatch, w, o.timeout, nil, false})
 	}
 	return list, nil
 }
@@ -130,7 +127,7 @@ func (s silence) Error() string { return fmt.Sprintf("silent for %v", time.Durat
 
 // sessions asks for the sessions of the place.
 func (p *place) sessions(ctx context.Context) ([]located, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, silence(p.patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, silence(p.timeout))
 	defer cancel()
 	all, err := p.client.Sessions(ctx)
 	if _, silent := errors.AsType[silence](err); silent {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // dead leaves a socket on which nobody listens.
@@ -105,14 +104,12 @@ func TestAWatchThatHangsIsNamed(t *testing.T) {
 	h.keep(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
 	want := "tideover: watch at " + h.watchSocket("hangs") + ": silent for 1s\n"
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
-		begin := time.Now()
 		got := h.verb(args...)
 		wantCode(t, got, 0)
 		wantIn(t, "stdout", got.out, "noon")
 		if got.stderr != want {
 			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
 		}
-		t.Logf("%q took %v", args, time.Since(begin).Round(time.Millisecond))
 	}
 }
 

@@ -29,7 +29,7 @@ const sessionsListExample = `  tideover sessions ls
   tideover sessions ls --json | jq -r '.sessions[] | select(.state == "gave-up").name'`
 
 func newSessionsList(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote{io: io}}
+	o := &sessionsOptions{remote: remote{io: io}}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,

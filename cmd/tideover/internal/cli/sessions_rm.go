@@ -20,7 +20,7 @@ A session that is being watched must be stopped first. One of serve goes with it
 entry in the configuration.`
 
 func newSessionsRemove(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote{io: io}}
+	o := &sessionsOptions{remote: remote{io: io}}
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm [flags] NAME", Aliases: []string{"remove"}, Short: "Remove what a watch has left", Long: sessionsRemoveLong,

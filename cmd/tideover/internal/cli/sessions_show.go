@@ -22,7 +22,7 @@ const sessionsShowExample = `  tideover sessions show nightly-refactor
   tideover sessions show nightly-refactor --json | jq -r .last.line`
 
 func newSessionsShow(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote{io: io}}
+	o := &sessionsOptions{remote: remote{io: io}}
 	var lines int
 	cmd := &cobra.Command{
 		Use: "show [flags] NAME", Short: "Show a session, and why it waits", Long: sessionsShowLong, Example: sessionsShowExample,

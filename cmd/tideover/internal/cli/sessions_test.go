@@ -20,9 +20,11 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -89,7 +91,7 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 	t.Helper()
 	k := &keeper{t: t}
 	runner := &session.Runner{
-		Self: self(t), Locks: t.TempDir(),
+		Self: commandtest.Path(t), Locks: t.TempDir(),
 		Open: func(*session.Spec) (session.Streams, error) {
 			return session.Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
 		},
@@ -107,9 +109,8 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 	var specs []*session.Spec
 	var flows []*engine.Workflow
 	for name, script := range scripts {
-		// The guard of a command is tideover, which the test binary must be told.
 		s := &session.Spec{
-			Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet, Env: map[string]string{roleVar: "tideover"},
+			Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet,
 		}
 		flow, err := s.Workflow(nil)
 		if err != nil {
@@ -166,7 +167,7 @@ func (k *keeper) listen(socket string) {
 // until waits for a state of a session.
 func (k *keeper) until(name string, states ...string) (st session.Status) {
 	k.t.Helper()
-	eventually(k.t, name+" is one of "+strings.Join(states, ", "), func() bool {
+	testwait.Until(k.t, name+" is one of "+strings.Join(states, ", "), func() bool {
 		var err error
 		if st, err = k.manager.Get(k.t.Context(), name); err != nil {
 			k.t.Fatal(err)
@@ -213,7 +214,7 @@ func TestSessionsAreToldWhatToDo(t *testing.T) {
 	}
 	wantIn(t, "reset", h.want("reset", "night", "--json"), `"windows":0`)
 	h.want("retry-now", "night")
-	eventually(t, "a second command", func() bool { return k.until("night", "waiting", "queued", "running").Commands == 2 })
+	testwait.Until(t, "a second command", func() bool { return k.until("night", "waiting", "queued", "running").Commands == 2 })
 	k.until("night", "waiting")
 	h.want("stop", "night", "--tonight")
 	if st := k.until("night", "waiting"); st.Next.Sub(k.manager.Tonight("night")).Abs() > time.Minute {
@@ -289,9 +290,9 @@ func TestSessionsAreWatched(t *testing.T) {
 	printed := func(text string) func() bool {
 		return func() bool { b, _ := os.ReadFile(out.Name()); return strings.Contains(string(b), text) }
 	}
-	eventually(t, "the session", printed(`"state":"paused"`))
+	testwait.Until(t, "the session", printed(`"state":"paused"`))
 	h.want("resume", "night")
-	eventually(t, "its change", printed(`"state":"waiting"`))
+	testwait.Until(t, "its change", printed(`"state":"waiting"`))
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

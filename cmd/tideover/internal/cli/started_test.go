@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // started is a tideover that runs in the background.
@@ -52,7 +54,7 @@ func (s *started) begin() {
 func (s *started) sign(name string) string {
 	s.t.Helper()
 	var text string
-	eventually(s.t, "sign "+name, func() bool {
+	testwait.Until(s.t, "sign "+name, func() bool {
 		data, _ := os.ReadFile(filepath.Join(s.dir, name))
 		text = string(data)
 		return strings.HasSuffix(text, "\n")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 const aDay = 24 * time.Hour
@@ -256,15 +257,15 @@ func (s *overTLS) renewal() {
 				select {
 				case <-stop:
 					more = false
-				case <-time.After(2 * time.Millisecond):
+				case <-time.After(2 * time.Millisecond): // real clock: the pace of the load
 				}
 			}
 		})
 	}
 	s.ca.Issue(s.t, time.Now().Add(60*aDay), "127.0.0.1").Write(s.t, s.dir)
-	eventually(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	testwait.Until(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
 	told := requests.Load()
-	eventually(s.t, "requests go on", func() bool { return requests.Load() > told+20 })
+	testwait.Until(s.t, "requests go on", func() bool { return requests.Load() > told+20 })
 	close(stop)
 	all.Wait()
 	if n := dials.Load(); n < 1 || n > 3 { // three may begin at once
@@ -307,7 +308,7 @@ func (s *overTLS) follow() *tailing {
 // sees waits for something in the stream, which must still be open, and ends it.
 func (f *tailing) sees(what string) {
 	f.t.Helper()
-	eventually(f.t, "the stream goes on", func() bool { return strings.Contains(strings.ToLower(f.text.String()), strings.ToLower(what)) })
+	testwait.Until(f.t, "the stream goes on", func() bool { return strings.Contains(strings.ToLower(f.text.String()), strings.ToLower(what)) })
 	select {
 	case err := <-f.err:
 		f.t.Errorf("the stream was cut: %v", err)
@@ -324,14 +325,14 @@ func (s *overTLS) badRenewal() {
 	const stays = "the certificate stays as it was"
 	good := s.ca.Issue(s.t, time.Now().Add(60*aDay), "127.0.0.1")
 	s.ca.Issue(s.t, time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC), "127.0.0.1").Write(s.t, s.dir)
-	eventually(s.t, "the log says why", func() bool { return strings.Contains(s.out.String(), stays) })
+	testwait.Until(s.t, "the log says why", func() bool { return strings.Contains(s.out.String(), stays) })
 	if s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 {
 		s.t.Error("another certificate is shown")
 	}
 	s.signal(syscall.SIGHUP)
-	eventually(s.t, "the file is read again", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	testwait.Until(s.t, "the file is read again", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
 	good.Write(s.t, s.dir)
-	eventually(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	testwait.Until(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
 	for line := range strings.Lines(s.out.String()) {
 		if strings.Contains(line, stays) {
 			wantIn(s.t, "log", line, "server.tls.cert: "+s.dir+"/cert.pem: the certificate expired on 2020-02-03 04:05 UTC")
@@ -358,7 +359,7 @@ func TestGatewaySpeaksTLS(t *testing.T) {
 	before := s.shown()
 	s.ca.Issue(t, time.Now().Add(61*aDay), "localhost").Write(t, filepath.Dir(cert))
 	s.signal(syscall.SIGHUP)
-	eventually(t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
+	testwait.Until(t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
 	wantCode(t, s.verb(strings.TrimSuffix(s.address(), "/"), s.ca.File, "providers"), 0)
 }
 

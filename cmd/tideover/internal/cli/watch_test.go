@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // fakeAssistant is a script that notes how it is called, and whose n-th call does
@@ -68,7 +70,7 @@ func (w *watched) until(said string, flags ...string) (*exec.Cmd, *syncBuffer) {
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	eventually(w.t, said, func() bool { return strings.Contains(out.String(), said) })
+	testwait.Until(w.t, said, func() bool { return strings.Contains(out.String(), said) })
 	return cmd, out
 }
 
@@ -220,10 +222,7 @@ func TestWatchIsKilledBetweenGivingUpAndSending(t *testing.T) {
 
 	var mu sync.Mutex
 	var bodies []string
-	l, err := listenAgain(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAgain(t, addr)
 	late := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		mu.Lock()
@@ -346,15 +345,15 @@ func TestTwoWatchesOfOneSession(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// listenAgain listens on an address that somebody has just left.
-func listenAgain(addr string) (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp", addr); err == nil {
-			return l, nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return nil, err
+// listenAgain listens on an address that was in use until now.
+func listenAgain(t *testing.T, addr string) (l net.Listener) {
+	t.Helper()
+	testwait.Until(t, addr+" is free", func() bool {
+		var err error
+		l, err = net.Listen("tcp", addr)
+		return err == nil
+	})
+	return l
 }
 
 // The keys of the terminal mean something to the command, and not to us.
@@ -366,9 +365,9 @@ func TestKeysReachTheWatchedCommand(t *testing.T) {
 	s.write("\x03")
 	s.expect("interrupted")
 	s.write("\x1a") // there is no shell to come back from
-	eventually(t, "the command goes on", func() bool {
+	testwait.Until(t, "the command goes on", func() bool {
 		s.write("one\r")
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // real clock: the pace of the input
 		return strings.Contains(s.screen(), "read <one>")
 	})
 	s.write("end\r")
