@@ -29,6 +29,7 @@ func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	a.complete(2)
 	a.succeed(a.launch("where", 8))
 	b.signal(syscall.SIGSTOP)
+	testwait.Until(t, "the process has stopped", func() bool { return allStopped(b.Process.Pid) })
 	t.Cleanup(func() { _ = b.Process.Signal(syscall.SIGCONT) })
 	var all sync.WaitGroup // each waits for those who do not answer
 	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}, {"status"}} {

@@ -48,10 +48,11 @@ var elsewhere = map[string]string{
 	"sim.md: tideover sim metastable":                       "TestSimRuns",
 }
 
-// laterToday is an hour that is neither now nor the noon at which docs/detect.md looks.
+// laterToday is an hour that has not just passed: neither now, nor at the noon at which
+// docs/detect.md looks.
 func laterToday() string {
 	at := time.Now().UTC().Add(2 * time.Hour)
-	if at.Hour() == 12 {
+	for at.Hour() == 11 || at.Hour() == 12 {
 		at = at.Add(time.Hour)
 	}
 	return at.Format("3pm")

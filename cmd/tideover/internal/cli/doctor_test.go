@@ -76,9 +76,10 @@ func TestTheDoctorAsksTheServer(t *testing.T) {
 func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
 	t.Parallel()
 	cmd, _ := command(t, "doctor")
-	cmd.Dir = t.TempDir()
+	cmd.Dir = shortDir(t)
 	cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "TIDEOVER_SERVER=", "TIDEOVER_CONFIG=")
 	o := finish(t, cmd)
+	wantCode(t, o, 0)
 	wantIn(t, "doctor", o.out, "there is no configuration file: this is about the defaults")
 	wantIn(t, "doctor", o.out, "is not there yet")
 }

@@ -158,6 +158,15 @@ func stateIs(pid int, state string) bool {
 	return strings.Contains(string(status), "\nState:\t"+state)
 }
 
+// allStopped reports whether all threads of the process have stopped.
+func allStopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	return len(threads) > 0 && !slices.ContainsFunc(threads, func(name string) bool {
+		status, _ := os.ReadFile(name)
+		return !strings.Contains(string(status), "\nState:\tT")
+	})
+}
+
 // helpRoot becomes root, if its file lets it, and so can't be signalled by
 // whoever started it. It ends when the file given appears.
 func helpRoot(args []string) {

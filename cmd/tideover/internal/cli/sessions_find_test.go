@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -102,15 +103,19 @@ func TestAWatchThatHangsIsNamed(t *testing.T) {
 	h.mute(h.watchSocket("hangs"))
 	h.dead(h.watchSocket("left"))
 	h.keep(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
-	want := "tideover: watch at " + h.watchSocket("hangs") + ": silent for 1s\n"
+	want := "tideover: watch at " + h.watchSocket("hangs") + ": silent for 10s\n"
+	var all sync.WaitGroup // each waits for the one that hangs
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
-		got := h.verb(args...)
-		wantCode(t, got, 0)
-		wantIn(t, "stdout", got.out, "noon")
-		if got.stderr != want {
-			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
-		}
+		all.Go(func() {
+			got := h.verb(append(args, "--timeout", "10s")...)
+			wantCode(t, got, 0)
+			wantIn(t, "stdout", got.out, "noon")
+			if got.stderr != want {
+				t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
+			}
+		})
 	}
+	all.Wait()
 }
 
 func TestWatchesAreWhereTheConfigurationSays(t *testing.T) {

@@ -53,9 +53,13 @@ func (h *home) watchSocket(folder string) string {
 	return filepath.Join(h.state, "tideover", "watch", folder, "control.sock")
 }
 
-// verb runs a verb to its end.
+// verb runs a verb to its end. A slow answer is waited for.
 func (h *home) verb(args ...string) outcome {
 	h.t.Helper()
+	sub, _, err := newSessions(Streams{}).Find(args)
+	if err == nil && sub.Flags().Lookup("timeout") != nil && !slices.Contains(args, "--timeout") {
+		args = append(slices.Clone(args), "--timeout", "1h")
+	}
 	cmd, _ := command(h.t, append([]string{"sessions"}, args...)...)
 	return finish(h.t, h.env(cmd))
 }
