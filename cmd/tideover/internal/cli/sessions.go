@@ -16,7 +16,7 @@ import (
 // sessionsOptions are what all verbs for sessions have.
 type sessionsOptions struct {
 	remote
-	timeout time.Duration // for the answer of each process that keeps sessions
+	timeout duration // for the answer of each process that keeps sessions
 }
 
 const sessionsLong = `Looks at sessions and tells them what to do: long commands that 'tideover serve'
@@ -62,13 +62,17 @@ func newSessions(io Streams) *cobra.Command {
 func (o *sessionsOptions) command(cmd *cobra.Command) {
 	long := strings.TrimSpace(cmd.Long)
 	o.remote.command(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", answerTimeout, "how long to wait for the answer of the server and of each watch")
+	o.timeout = answerTimeout
+	cmd.Flags().Var(&o.timeout, "timeout", "how long to wait for the answer of the server and of each watch")
 	o.completeFlags(cmd)
 	cmd.Long = long + "\n" + sessionsPlaces + "\n" + sessionsCodes
 }
 
 // ask does something with everybody who keeps sessions.
 func (o *sessionsOptions) ask(cmd *cobra.Command, do func(ctx context.Context, places []*place) error) error {
+	if o.timeout <= 0 {
+		return fmt.Errorf("--timeout: %v is not above 0", &o.timeout)
+	}
 	ctx, stop := o.context(cmd)
 	defer stop()
 	places, err := o.places()

@@ -22,7 +22,7 @@ import (
 
 // answerTimeout is how long a process that keeps sessions may take to answer, unless
 // --timeout says otherwise.
-const answerTimeout = 5 * time.Second
+const answerTimeout = duration(5 * time.Second)
 
 // The kinds of processes that keep sessions.
 const (
@@ -97,7 +97,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []*place{{inServe, c, o.timeout, wrong, false}}
+	list := []*place{{inServe, c, time.Duration(o.timeout), wrong, false}}
 	for _, path := range watchSockets(watchFolders(o.config)) {
 		if path == c.Where() {
 			list[0].kind = inWatch
@@ -109,7 +109,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &place{inWatch, w, o.timeout, nil, false})
+		list = append(list, &place{inWatch, w, time.Duration(o.timeout), nil, false})
 	}
 	return list, nil
 }

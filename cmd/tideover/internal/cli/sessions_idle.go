@@ -62,7 +62,7 @@ func idleSessions(ctx context.Context, folders []string, found []located) (list 
 
 // answers reports whether somebody listens.
 func answers(ctx context.Context, socket string) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(answerTimeout))
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {

@@ -250,6 +250,7 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 		{"a time that is over", []string{"pause", "night", "--until", "2001-01-01T00:00:00Z"}, codeOwn, "is over"},
 		{"no time of the day", []string{"pause", "night", "--until", "25:00"}, codeOwn, "neither a time"},
 		{"less than nothing", []string{"show", "night", "--lines", "-1"}, codeOwn, "--lines: -1 is negative"},
+		{"no time for an answer", []string{"ls", "--timeout", "0s"}, codeOwn, "--timeout: 0s is not above 0"},
 		{"a verb that does not exist", []string{"explode", "night"}, codeOwn, "unknown command"},
 		{"a server that is not there", []string{"ls", "--server", "unix:/nowhere"}, codeOwn, "no tideover serve at /nowhere"},
 		{"over TCP without a token", []string{"ls", "--server", k.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
