@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -104,6 +105,7 @@ func start(path string) (*browser, error) {
 	}
 	opts := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Env("TMPDIR=" + dir),
+		chromedp.WSURLReadTimeout(time.Hour), // the default of 20 s is too short for a slow machine
 	}
 	for name, value := range flags {
 		opts = append(opts, chromedp.Flag(name, value))
