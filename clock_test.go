@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -45,6 +46,48 @@ func TestUsesOfTheRealClockHaveAReason(t *testing.T) {
 		}
 	}
 	t.Logf("%d uses of the real clock", uses)
+}
+
+func TestUsesOfTheRealClockAreFound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		source string
+		want   string // uses that have no reason
+	}{
+		"a sleep":                   {`func TestX(t *testing.T) { time.Sleep(1) }`, "time.Sleep"},
+		"an elapsed time":           {`func TestX(t *testing.T) { if time.Since(start) > limit { t.Fail() } }`, "time.Since"},
+		"a limit":                   {`func TestX(t *testing.T) { for !time.Now().After(limit) {} }`, "a comparison with time.Now"},
+		"a short timeout":           {`func TestX(t *testing.T) { context.WithTimeout(ctx, 9*time.Second) }`, "context.WithTimeout of 9s"},
+		"a constant":                {"const short = time.Second / 2\nfunc TestX(t *testing.T) { context.WithTimeout(ctx, short) }", "context.WithTimeout of 500ms"},
+		"a timeout of a client":     {`func TestX(t *testing.T) { _ = http.Client{Timeout: time.Second} }`, "Client.Timeout of 1s"},
+		"a deadline of a socket":    {`func TestX(t *testing.T) { c.SetDeadline(time.Now().Add(time.Second)) }`, "SetDeadline of 1s"},
+		"a long timeout":            {`func TestX(t *testing.T) { context.WithTimeout(ctx, 10*time.Second) }`, ""},
+		"in a bubble":               {`func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }`, ""},
+		"beside a bubble":           {`func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) {}); time.Sleep(1) }`, "time.Sleep"},
+		"for bubbles only":          {"func nap() { time.Sleep(1) }\nfunc TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { nap() }) }", ""},
+		"for a bubble and a test":   {"func nap() { time.Sleep(1) }\nfunc TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { nap() }); nap() }", "time.Sleep"},
+		"for nothing":               {"func nap() { time.Sleep(1) }", "time.Sleep"},
+		"a helper with a bubble":    {"func bubble(t *testing.T, f func()) { synctest.Test(t, func(t *testing.T) { f() }) }\nfunc TestX(t *testing.T) { bubble(t, func() { time.Sleep(1) }) }", ""},
+		"a reason on the line":      {"func TestX(t *testing.T) {\n\ttime.Sleep(1) // real clock: a pace\n}", ""},
+		"a reason above":            {"func TestX(t *testing.T) {\n\t// real clock: a pace\n\ttime.Sleep(1)\n}", ""},
+		"a reason for the function": {"// TestX waits. real clock: a pace\nfunc TestX(t *testing.T) {\n\n\ttime.Sleep(1)\n}", ""},
+		"a reason for another line": {"func TestX(t *testing.T) {\n\t// real clock: a pace\n\n\n\ttime.Sleep(1)\n}", "time.Sleep"},
+		"a benchmark":               {`func BenchmarkX(b *testing.B) { time.Since(start) }`, ""},
+	} {
+		file := filepath.Join(t.TempDir(), "x_test.go")
+		if err := os.WriteFile(file, []byte("package x\n"+test.source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, u := range newClockPackage(t, []string{file}).uses() {
+			if u.reason == "" {
+				got = append(got, u.what)
+			}
+		}
+		if strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: found %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // testFiles returns the files of tests and of packages for tests, by folder.
