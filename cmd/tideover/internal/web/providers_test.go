@@ -93,7 +93,7 @@ func sick(name string) gateway.Status {
 		},
 		Failovers: []gateway.Failover{
 			{Time: *near(-time.Minute), From: name, To: "backup", Why: "down"}, {Time: *near(-2 * time.Minute), From: name, To: "backup", Why: "429 on all keys"},
-			{Time: *near(-time.Hour), From: name, To: "bedrock", Why: "503"}, {Time: *near(-time.Hour), From: name, To: "bedrock", Why: "502"},
+			{Time: *near(-time.Hour), From: name, To: "bedrock", Why: "503"}, {Time: *near(-time.Hour), From: name, To: "bedrock", Why: "502 bad gateway"},
 		},
 		Quotas: []gateway.Quota{
 			{Name: "requests", Key: "team-a", Limit: 4000, Remaining: 3991, Reset: near(20 * time.Second)},
@@ -159,7 +159,7 @@ func TestProvidersPage(t *testing.T) {
 		`aria-label="6"`, `width="100.00%"`, "highest", "402 insufficient_quota", "usable again <strong><time", "3991 of 4000 left", `class="fill bad" width="0.00%"`,
 		"12 left", "1 min 02 s, ", "predicted 50.0 s", "predicted 1 min 35 s", "at least 2 min", "not predicted", "so far", "429 on all keys", "Details, and 3 more",
 		`href="/providers/anthropic/drain" data-dialog`, `class="button danger" href="/providers/anthropic/open"`, "1.02")
-	hasNot(t, "/providers", body, "team-f", "502")
+	hasNot(t, "/providers", body, "team-f", "502 bad gateway")
 	if strings.Index(body, `id="p-anthropic"`) < strings.Index(body, `id="p-openai"`) {
 		t.Error("they are not in the order of the configuration")
 	}
@@ -174,7 +174,7 @@ func TestAProviderHasAPage(t *testing.T) {
 	body := p.page("/providers/anthropic")
 	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "nobody passes until the next probe", "exponential(1s..2m)",
 		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
-		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502", "POST /v1/messages", "214 of 500 left",
+		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502 bad gateway", "POST /v1/messages", "214 of 500 left",
 		"<dt>requests</dt><dd>1000</dd>", `href="/providers/anthropic/close" data-dialog`)
 	has(t, "the stream", p.message("/live/providers/anthropic"), `hx-target="#live"`, "402 insufficient_quota")
 	hasNot(t, "one that is up", p.page("/providers/openai"), "Outages", "Failovers", "class=\"next")
