@@ -296,6 +296,11 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 			t.Fatalf("event %s, want %s", got, want)
 		}
 	}
+	// A stream goes on after the last event that it has seen: it must have seen one.
+	testwait.Until(t, "the stream of all events is open", func() bool {
+		f.start("gate", `{}`)
+		return len(seen) > 0
+	})
 	f.close()
 	for range 3 {
 		<-interrupted
