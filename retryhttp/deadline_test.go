@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -250,7 +251,7 @@ func TestE13ConnectionServesOnAfterA504(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newUnstartedServer(d)
+		s := memnet.NewUnstartedServer(d)
 		s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
 			if st == http.StateNew {
 				opened.Add(1)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -147,7 +148,7 @@ func (s *openSite) open() int32 { return s.n.Load() }
 func newSiteFunc(t *testing.T, h http.HandlerFunc) *openSite {
 	t.Helper()
 	s := new(openSite)
-	s.Server = newUnstartedServer(h)
+	s.Server = memnet.NewUnstartedServer(h)
 	s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
 		switch st {
 		case http.StateNew:

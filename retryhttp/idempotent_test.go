@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -86,7 +87,7 @@ func TestA1PostThatWasNotSentIsSentAgain(t *testing.T) {
 					}
 					addr = "127.0.0.1:1"
 				}
-				return dial(ctx, network, addr)
+				return memnet.Dial(ctx, network, addr)
 			}
 			before := s.asked()
 			resp, _ := g.send(t, request(t, "POST", s.URL, track(strings.NewReader("hello"))))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -185,7 +186,7 @@ type answer struct {
 func newSite(t *testing.T, script ...answer) *site {
 	t.Helper()
 	s := new(site)
-	s.Server = newUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = memnet.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
 		s.bodies = append(s.bodies, string(b))
@@ -208,6 +209,30 @@ func newSite(t *testing.T, script ...answer) *site {
 	}
 	startServer(t, s.Server)
 	return s
+}
+
+// newNetTransport returns a transport of net/http that reaches servers in memory.
+func newNetTransport(t *testing.T) *http.Transport {
+	t.Helper()
+	transport := &http.Transport{DialContext: memnet.Dial, Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// newServer starts a server in memory. Its Client reaches it, and so does newRig.
+func newServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := memnet.NewUnstartedServer(h)
+	startServer(t, s)
+	return s
+}
+
+func startServer(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	s.Start()
+	t.Cleanup(s.Close)
+	s.Client().Transport = newNetTransport(t)
 }
 
 // statuses is a script of answers without headers.
@@ -281,7 +306,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // listen serves raw connections in memory, one after the other.
 func listen(t *testing.T, serve func(n int, c net.Conn)) string {
 	t.Helper()
-	return serveRaw(t, listenInMemory(), serve)
+	return serveRaw(t, memnet.Listen(), serve)
 }
 
 // serveRaw serves the connections of a listener, one after the other.

@@ -156,6 +156,7 @@ func TestG16RefusedStreamIsNotOurs(t *testing.T) {
 		}
 	})
 	g := newRig(t, quick)
+	g.net.DialContext = nil // over a socket
 	g.net.Protocols.SetHTTP1(false)
 	g.net.Protocols.SetUnencryptedHTTP2(true)
 	resp, _ := g.send(t, request(t, "POST", "http://"+addr, track(strings.NewReader("hello"))))

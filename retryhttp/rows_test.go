@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -162,7 +162,7 @@ func nameServer(t *testing.T, rcode byte) string {
 }
 
 func TestB8WhatNoRetryCures(t *testing.T) {
-	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted := memnet.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = quiet
 	untrusted.StartTLS()
 	t.Cleanup(untrusted.Close)
@@ -411,7 +411,7 @@ func TestG16ExpectContinue(t *testing.T) {
 }
 
 func TestB8CertificateOfAnotherHost(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s := memnet.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = quiet
 	s.StartTLS()
 	t.Cleanup(s.Close)

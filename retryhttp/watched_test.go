@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -68,7 +69,7 @@ func TestG16UpgradesPassADeadline(t *testing.T) {
 				rw.WriteString("echo " + line)
 				rw.Flush()
 			})
-			c, err := dial(t.Context(), "tcp", s.Listener.Addr().String())
+			c, err := memnet.Dial(t.Context(), "tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -49,7 +50,7 @@ func newUpstream(t testing.TB, handle func(n int, w http.ResponseWriter, r *http
 
 func unstarted(handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
 	u := new(upstream)
-	u.Server = network.newServer(u.note(handle))
+	u.Server = memnet.NewUnstartedServer(u.note(handle))
 	u.Config.ErrorLog = log.New(io.Discard, "", 0)
 	return u
 }
@@ -187,10 +188,10 @@ func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.Gateway = g
-	r.base.DialContext = network.dial
-	r.Server = network.newServer(g)
+	r.base.DialContext = memnet.Dial
+	r.Server = memnet.NewUnstartedServer(g)
 	r.Start()
-	r.Client().Transport = &http.Transport{DialContext: network.dial}
+	r.Client().Transport = &http.Transport{DialContext: memnet.Dial}
 	t.Cleanup(func() {
 		r.Close()
 		if err := g.Drain(context.Background()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/memnet"
 	"github.com/tideover/tideover/retryhttp"
 )
 
@@ -132,7 +133,7 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 		}
 	})
 	const text = "exponential(1s..10s) factor=1.5 jitter=20% attempts=unlimited"
-	transport := &http.Transport{DialContext: network.dial}
+	transport := &http.Transport{DialContext: memnet.Dial}
 	defer transport.CloseIdleConnections()
 	client, address := &http.Client{Transport: transport}, ""
 	if gateway {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tideover/tideover/internal/memnet"
 )
 
 // What a provider does not say of its answer is not made up.
@@ -98,7 +100,7 @@ func TestG16UpgradePassesThrough(t *testing.T) {
 			fmt.Fprintf(conn, "echo %s", line)
 		})
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
-		conn, err := network.dial(t.Context(), "tcp", r.Listener.Addr().String())
+		conn, err := memnet.Dial(t.Context(), "tcp", r.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
