@@ -7,6 +7,7 @@ N         ?= 1
 RUNS      ?= 10000
 KILLS     ?= 100
 HARMS     ?= 100
+FAULTS    ?= 1000
 SOAK      ?= 10m
 VERSION   ?=
 BIN       := bin/tideover
@@ -25,7 +26,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash crash-cluster soak soak-page interop man licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop man licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -79,6 +80,9 @@ bench-cluster: ## the engine on three servers that sync each message
 
 crash: ## thousands of runs, the process killed again and again
 	$(GO) test ./engine -run TestKilledAgainAndAgain -v -timeout 20m -crash.runs $(RUNS) -crash.kills $(KILLS)
+
+faults: ## syncs that fail at random points, each followed by a power cut; FAULTS
+	$(GO) test ./engine -run TestSyncFailuresAndPowerCuts -v -timeout 2h -faults.rounds $(FAULTS)
 
 crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)

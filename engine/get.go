@@ -25,9 +25,12 @@ func (sh *shard) load(ctx context.Context, id string) (*machine.Run, error) {
 	if err == nil {
 		return copied, nil
 	}
-	v := sh.view.Load()
-	if !errors.Is(err, ErrNotFound) || v == nil {
+	if !errors.Is(err, ErrNotFound) || sh.dir == "" {
 		return nil, fmt.Errorf("%w: %s", err, id)
+	}
+	v := sh.view.Load()
+	if v == nil {
+		return nil, fmt.Errorf("%s: %w", id, sh.errNoView())
 	}
 	row, ok, err := v.Get(ctx, id)
 	if err != nil {

@@ -11,7 +11,29 @@ import (
 type health struct {
 	mu       sync.Mutex
 	troubles [3]trouble
-	wrong    error // for good
+	wrong    error                // for good
+	said     map[string]time.Time // log lines, and when each was last written
+}
+
+// sayAgain is how often a trouble that goes on is logged.
+const sayAgain = time.Minute
+
+// complain logs an error, at most once a minute for each message.
+func (sh *shard) complain(message string, args ...any) {
+	h := &sh.health
+	h.mu.Lock()
+	last, ok := h.said[message]
+	again := !ok || time.Since(last) >= sayAgain
+	if again {
+		if h.said == nil {
+			h.said = map[string]time.Time{}
+		}
+		h.said[message] = time.Now()
+	}
+	h.mu.Unlock()
+	if again {
+		sh.cfg.Logger.Error(message, args...)
+	}
 }
 
 type trouble struct {

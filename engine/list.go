@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -45,9 +46,12 @@ const passed = "-"
 // list returns runs, and the cursor of each: the place after it.
 func (sh *shard) list(ctx context.Context, f Filter) (a answer, err error) {
 	v := sh.view.Load()
-	if v == nil {
+	switch {
+	case v == nil && sh.dir == "":
 		a.Page, err = sh.listAll(ctx, &f)
 		return a, err
+	case v == nil:
+		return a, fmt.Errorf("list: %w", sh.errNoView())
 	}
 	a.Page = new(Page)
 	if f.After == passed {
@@ -132,7 +136,7 @@ type Groups struct {
 func (sh *shard) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
 	v := sh.view.Load()
 	if v == nil {
-		return nil, errors.New("groups: this engine has no view")
+		return nil, fmt.Errorf("groups: %w", sh.errNoView())
 	}
 	return v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
 }
@@ -145,9 +149,12 @@ func (sh *shard) find(ctx context.Context, text string, limit int) ([]string, er
 		}
 		return ids, nil
 	})
-	v := sh.view.Load()
-	if err != nil || len(ids) > 0 || v == nil {
+	if err != nil || len(ids) > 0 || sh.dir == "" {
 		return ids, err
+	}
+	v := sh.view.Load()
+	if v == nil {
+		return nil, fmt.Errorf("find: %w", sh.errNoView())
 	}
 	return v.Find(ctx, text, limit)
 }

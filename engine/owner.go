@@ -52,6 +52,7 @@ type request struct {
 	def    *machine.Definition
 	result *machine.Result // the end of an attempt
 	do     func(*turn) error
+	read   bool // it changes nothing
 	done   chan struct{}
 	id     machine.ID
 	err    error
@@ -74,9 +75,12 @@ func (o *owner) init(sh *shard) {
 // do asks the owner to do something, and waits until what follows is stored. If
 // the context ends first it may still be done: what f fills in must not be read then.
 func (sh *shard) do(ctx context.Context, f func(*turn) error) error {
-	r := &request{do: f, done: make(chan struct{})}
+	return sh.send(ctx, sh.others, &request{do: f, done: make(chan struct{})})
+}
+
+func (sh *shard) send(ctx context.Context, to chan *request, r *request) error {
 	select {
-	case sh.others <- r:
+	case to <- r:
 	case <-sh.done:
 		return untaken{sh.reason()}
 	case <-ctx.Done():
@@ -92,13 +96,13 @@ func (sh *shard) do(ctx context.Context, f func(*turn) error) error {
 	}
 }
 
-// ask is do for what has an answer.
+// ask reads the state. It is answered also while nothing can be stored.
 func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, err error) {
 	answer := new(T) // not v: see do
-	err = sh.do(ctx, func(t *turn) (err error) {
+	err = sh.send(ctx, sh.reads, &request{read: true, done: make(chan struct{}), do: func(t *turn) (err error) {
 		*answer, err = f(t)
 		return err
-	})
+	}})
 	if err == nil {
 		v = *answer
 	}
@@ -150,15 +154,14 @@ func (sh *shard) serve() error {
 		woken := false
 		select {
 		case first = <-sh.others:
+		case first = <-sh.reads:
 		case first = <-starts:
 		case <-timer.C:
 		case <-sh.room:
 			woken = true
 		case <-sh.viewer.wake(sh.m):
 		case err := <-sh.viewer.written:
-			if err := sh.viewed(err); err != nil {
-				return err
-			}
+			sh.viewed(err)
 		case w := <-sh.snapshots.wake():
 			sh.snapshots.advance(sh, w)
 		case <-sh.lease.Lost():
@@ -194,6 +197,9 @@ func (sh *shard) serve() error {
 // sleep sets the timer to the next thing that is due.
 func (sh *shard) sleep(timer *time.Timer) {
 	wait := min(time.Minute, sh.purgeEvery(), sh.snapshots.age(sh))
+	if !sh.viewer.reopen.IsZero() {
+		wait = min(wait, time.Until(sh.viewer.reopen))
+	}
 	if sh.snapshots.retains(sh) {
 		wait = min(wait, time.Until(sh.snapshots.rest))
 	}
@@ -229,9 +235,11 @@ func (sh *shard) take(first *request, starts chan *request) error {
 		var r *request
 		select {
 		case r = <-sh.others:
+		case r = <-sh.reads:
 		default:
 			select {
 			case r = <-sh.others:
+			case r = <-sh.reads:
 			case r = <-starts:
 			default:
 			}

@@ -39,7 +39,10 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	}
 	if sh.dir != "" {
 		if err := sh.openView(ctx); err != nil {
-			return err
+			if errors.Is(err, journal.ErrDamaged) || ctx.Err() != nil {
+				return err
+			}
+			sh.viewer.absent(sh, err)
 		}
 	}
 	if err := sh.replay(ctx); err != nil {
@@ -53,6 +56,21 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 		sh.viewer.start(sh)
 	}
 	return nil
+}
+
+// reopenView opens a view that could not be opened before.
+func (sh *shard) reopenView() {
+	v := &sh.viewer
+	if v.reopen.IsZero() || time.Now().Before(v.reopen) {
+		return
+	}
+	if err := sh.openView(context.Background()); err != nil {
+		v.absent(sh, err)
+		return
+	}
+	v.reopen = time.Time{}
+	sh.health.viewing(nil)
+	v.start(sh)
 }
 
 // shut closes what was opened.
@@ -243,12 +261,17 @@ func (sh *shard) warnOfLost(runs []string) {
 
 // openView opens the view. If it is not as far as the snapshot, everything that
 // the snapshot and the archives have is written to it.
-func (sh *shard) openView(ctx context.Context) error {
+func (sh *shard) openView(ctx context.Context) (err error) {
 	v, err := view.Open(ctx, sh.viewPath())
 	if err != nil {
-		return fmt.Errorf("view: %w", err)
+		return err
 	}
 	sh.view.Store(v)
+	defer func() {
+		if err != nil {
+			_ = sh.view.Swap(nil).Close() // the error before says more
+		}
+	}()
 	if why := v.Rebuilt(); why != "" {
 		sh.cfg.Logger.Warn("the view is made anew", "because", why)
 	}
@@ -257,6 +280,9 @@ func (sh *shard) openView(ctx context.Context) error {
 		return err
 	}
 	switch sh.viewer.cursor = v.Cursor(); {
+	case sh.viewer.cursor > 0 && last == 0:
+		return fmt.Errorf("%w: the log has no entries, and %s knows %d: restore a backup, or use another folder to begin with nothing",
+			journal.ErrDamaged, sh.viewPath(), sh.viewer.cursor)
 	case sh.viewer.cursor > last:
 		return sh.rebuildView(fmt.Errorf("it is of entry %d, and the log ends at %d", sh.viewer.cursor, last))
 	case sh.viewer.cursor > 0 && sh.viewer.cursor < sh.m.Seq():
@@ -332,9 +358,7 @@ func (v *viewer) flush(sh *shard) {
 	}
 	for {
 		if v.busy {
-			if err := sh.viewed(<-v.written); err != nil {
-				break
-			}
+			sh.viewed(<-v.written)
 			if sh.health.view() != nil {
 				break // it will be made up for when the engine is opened next
 			}

@@ -536,3 +536,49 @@ func TestWhenARunGivesUpAnotherIsStarted(t *testing.T) {
 		}
 	})
 }
+
+func TestAFolderThatLostItsLogIsRefused(t *testing.T) {
+	t.Parallel()
+	w := one(t, func(_ context.Context, n int) (int, error) { return n, nil })
+	filled := t.TempDir()
+	e := must(Open(t.Context(), Config{Dir: filled, Workflows: []*Workflow{w}, Durability: OS}))
+	waited(t, started(t, e, w, 1, Key("k")))
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name  string
+		files []string // that are removed
+		empty bool     // log.db is, and stays
+		word  string
+	}{
+		{"missing", []string{"log.db"}, false, "log.created"},
+		{"empty", nil, true, "log.created"},
+		{"missing, of an earlier version", []string{"log.db", "log.created"}, false, "view.db"},
+		{"empty, of an earlier version", []string{"log.created"}, true, "view.db"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(filled)); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range test.files {
+				if err := os.Remove(filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.empty {
+				if err := os.Truncate(filepath.Join(dir, "log.db"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				_, err := Open(t.Context(), Config{Dir: dir, Workflows: []*Workflow{w}, Logger: quiet()})
+				if !errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), test.word) || !strings.Contains(err.Error(), "restore a backup") {
+					t.Errorf("open = %v; want that the log is damaged, what shows it (%s), and what to do", err, test.word)
+				}
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ type shard struct {
 
 	starts chan *request // what may have to wait
 	others chan *request // what must not
+	reads  chan *request // what changes nothing
 	room   chan struct{} // there may be a place for an attempt
 	stop   chan struct{} // closed by close
 	kill   chan struct{} // closed when the end must not be waited for
@@ -42,7 +43,7 @@ type shard struct {
 func newShard(p *process, number, shards int, dir string) *shard {
 	sh := &shard{
 		process: p, number: number, shards: shards, dir: dir,
-		starts: make(chan *request, 1024), others: make(chan *request, 1024), room: make(chan struct{}, 1),
+		starts: make(chan *request, 1024), others: make(chan *request, 1024), reads: make(chan *request, 1024), room: make(chan struct{}, 1),
 		stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
 	}
 	sh.init(sh)

@@ -201,7 +201,7 @@ func (s *snapshots) advance(sh *shard, w wish) {
 		s.done = nil
 		if w.err != nil {
 			sh.health.snapshotting(w.err)
-			sh.cfg.Logger.Error("can't write a snapshot; the log grows until it can", "error", w.err)
+			sh.complain("can't write a snapshot; the log grows until it can", "error", w.err)
 			s.before += s.taken
 			s.log = 1 // try again when the log has grown, or has grown old
 			s.since = time.Now()

@@ -150,18 +150,51 @@ func (sh *shard) commit() error {
 		}
 		sh.health.storing(err)
 		t.lend()
-		wait := pace.next(err, sh.random())
-		sh.cfg.Logger.Error("can't store; nothing goes on until it can", "error", err, "again_in", wait)
-		select {
-		case <-time.After(wait):
-		case <-sh.patience.Done():
-			return fmt.Errorf("store: %w: %w", context.Cause(sh.patience), err)
-		case <-sh.kill:
-			return fmt.Errorf("store: %w", err)
-		case <-sh.lease.Lost():
-			return fmt.Errorf("store: %w", journal.ErrStale)
+		t.answerReads()
+		sh.complain("can't store; nothing goes on until it can", "error", err)
+		if stop := sh.waitToStore(pace.next(err, sh.random())); stop != nil {
+			return fmt.Errorf("store: %w: %w", stop, err)
 		}
 	}
+}
+
+var errKilled = errors.New("the engine must end at once")
+
+// waitToStore waits before the next attempt to store, and answers reads meanwhile. It
+// returns why there must be no other attempt.
+func (sh *shard) waitToStore(wait time.Duration) error {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case r := <-sh.reads:
+			r.err = r.do(&sh.turn)
+			close(r.done)
+		case <-sh.patience.Done():
+			return context.Cause(sh.patience)
+		case <-sh.kill:
+			return errKilled
+		case <-sh.lease.Lost():
+			return journal.ErrStale
+		}
+	}
+}
+
+// answerReads answers the reads of the turn, which do not depend on what is stored. They
+// may show what is not stored yet.
+func (t *turn) answerReads() {
+	kept := t.requests[:0]
+	for _, r := range t.requests {
+		if r.read {
+			close(r.done)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	clear(t.requests[len(kept):])
+	t.requests = kept
 }
 
 // lend lets other shards have the places of attempts that can't begin, or whose end

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,25 @@ type viewer struct {
 	sent     []string  // to be deleted, in the batch that is being written
 	waits    []viewWait
 	pause    *time.Timer
+	reopen   time.Time // when to open the view again, if it could not be opened
 	done     chan struct{}
+}
+
+// absent notes that the view can't be opened. The engine works without it, and opens it
+// later; lists are errors meanwhile.
+func (v *viewer) absent(sh *shard, err error) {
+	sh.health.viewing(err)
+	sh.complain("can't open the view; lists are not available until it can", "error", err)
+	v.cursor, v.todo, v.finished, v.deleted = 0, nil, v.finished[:0], nil
+	v.reopen = time.Now().Add(viewRetry)
+}
+
+// errNoView is why a list is not available.
+func (sh *shard) errNoView() error {
+	if sh.dir == "" {
+		return errors.New("this engine has no view")
+	}
+	return fmt.Errorf("the view can't be opened: %w", cmp.Or(sh.health.view(), errors.New("it is being opened")))
 }
 
 // viewJob is what the owner asks of the view.
@@ -103,7 +122,7 @@ func (sh *shard) writeViews(v *viewer) {
 			<-sh.pens
 			switch {
 			case err != nil:
-				sh.cfg.Logger.Error("can't add to what is searched", "error", err)
+				sh.complain("can't add to what is searched", "error", err)
 				idle.Reset(time.Minute)
 			case n == indexBatch:
 				idle.Reset(0)
@@ -125,6 +144,12 @@ func (sh *shard) writeView(j viewJob) error {
 
 // feed gives the view the next batch, if it is idle.
 func (v *viewer) feed(sh *shard) {
+	if !v.reopen.IsZero() {
+		sh.reopenView()
+	}
+	if !v.reopen.IsZero() {
+		return
+	}
 	if sh.view.Load() == nil {
 		for _, r := range sh.m.TakeChanged() {
 			r.Seen()
@@ -197,22 +222,29 @@ func (v *viewer) batch(sh *shard) view.Batch {
 }
 
 // viewed takes the answer to a batch.
-func (sh *shard) viewed(err error) error {
+func (sh *shard) viewed(err error) {
 	v := &sh.viewer
 	v.busy = false
 	defer func() { v.arrived(sh, err != nil) }()
 	if err != nil {
 		sh.health.viewing(err)
 		if errors.Is(err, view.ErrDamaged) {
-			return sh.rebuildView(err)
+			v.stop()
+			if err := sh.rebuildView(err); err != nil {
+				_ = sh.view.Swap(nil).Close()
+				v.absent(sh, err)
+				return
+			}
+			v.start(sh)
+			return
 		}
 		// The rows are lost, but everything that is in memory can be written again.
-		sh.cfg.Logger.Error("can't write the view; lists may be incomplete until it can", "error", err)
+		sh.complain("can't write the view; lists may be incomplete until it can", "error", err)
 		v.finished = v.finished[:0]
 		v.deleted = append(v.deleted, v.sent...)
 		sh.soil()
 		v.retry = time.Now().Add(viewRetry)
-		return nil
+		return
 	}
 	sh.health.viewing(nil)
 	for i, r := range v.finished {
@@ -222,7 +254,6 @@ func (sh *shard) viewed(err error) error {
 		v.finished[i] = nil
 	}
 	v.finished = v.finished[:0]
-	return nil
 }
 
 // soil makes everything that is in memory be written to the view again.

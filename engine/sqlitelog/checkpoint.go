@@ -66,6 +66,9 @@ func (c *checkpointer) run(w *writer, r readers) {
 // disk, meets the appends too.
 func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqlite.Conn {
 	defer c.written.Store(0)
+	if w.unsynced.Load() {
+		return conn // the log must be rewritten before it is copied
+	}
 	var err error
 	if conn == nil {
 		if conn, err = connectWriter(c.path, w.durability); err != nil {
@@ -79,6 +82,7 @@ func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqli
 		err = c.restart(conn, w, r)
 	}
 	if err != nil {
+		w.noteFailedSync(err)
 		conn.Close() //nolint:errcheck // see above
 		return nil
 	}
@@ -100,6 +104,9 @@ func (c *checkpointer) restart(conn *sqlite.Conn, w *writer, r readers) error {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
 	case <-c.done:
+		return nil
+	}
+	if w.unsynced.Load() {
 		return nil
 	}
 	return pragma(conn, "wal_checkpoint(RESTART)")

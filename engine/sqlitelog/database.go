@@ -68,6 +68,19 @@ func connectReader(path string) (*sqlite.Conn, error) {
 	return connect(path, sqlite.OpenReadOnly)
 }
 
+// connectAnchor opens a connection that has the write-ahead log open. The last connection
+// to close would copy the log to the database, and remove it.
+func connectAnchor(path string) (*sqlite.Conn, error) {
+	conn, err := connectReader(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := number(conn, "SELECT epoch FROM meta"); err != nil {
+		return nil, closeAfter(conn, err)
+	}
+	return conn, nil
+}
+
 func synchronous(d Durability) string {
 	if d == OS {
 		return "synchronous = NORMAL"
@@ -75,9 +88,10 @@ func synchronous(d Durability) string {
 	return "synchronous = FULL"
 }
 
-// prepare makes the database ready under the lock: created if it is new, or
-// refused if this version must not touch it.
-func prepare(conn *sqlite.Conn, path string) error {
+// prepare makes the database ready under the lock, or refuses it if this version must
+// not touch it. An earlier version may have been killed before it had made the tables:
+// then there is nothing that shows that there was a log.
+func prepare(conn *sqlite.Conn, path string, traces []string) error {
 	application, err := number(conn, "PRAGMA application_id")
 	if err != nil {
 		return describe(path, err)
@@ -92,7 +106,9 @@ func prepare(conn *sqlite.Conn, path string) error {
 	}
 	switch {
 	case application == 0 && version == 0 && tables == 0:
-		err = create(conn)
+		if err = refuseNew(path, "it has no tables", traces); err == nil {
+			err = createTables(conn)
+		}
 	case application != applicationID:
 		return fmt.Errorf("%w: %s is a database of another program (application id %#x)", ErrForeign, path, application)
 	case version > format:
@@ -112,9 +128,8 @@ func prepare(conn *sqlite.Conn, path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// create makes the tables. If it is cut short, the next owner finds no tables
-// and starts over.
-func create(conn *sqlite.Conn) error {
+// createTables makes a new database.
+func createTables(conn *sqlite.Conn) error {
 	for _, p := range []string{fmt.Sprintf("page_size = %d", pageSize), "auto_vacuum = INCREMENTAL"} {
 		if err := pragma(conn, p); err != nil {
 			return err

@@ -26,6 +26,7 @@ type lease struct {
 	release func() error
 
 	writer      writer
+	anchor      *sqlite.Conn  // keeps the write-ahead log open while the writer is closed
 	first, last atomic.Uint64 // written by whoever has the writer's turn
 	readers     readers
 	checkpoints *checkpointer
@@ -42,28 +43,51 @@ var (
 	_ journal.Backuper = (*lease)(nil)
 )
 
-func openLease(dir string, d Durability) (_ *lease, err error) {
+// openLease takes the lock of a folder and opens the log in it. If there is no room for
+// that, it uses the room in reserve.
+func openLease(dir string, d Durability) (*lease, error) {
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			unlockDir(lock) //nolint:errcheck // the first error says more
-		}
-	}()
-	path := filepath.Join(dir, "log.db")
-	if err := prepareFiles(dir, path); err != nil {
+	l, err := openLocked(dir, d, lock)
+	if errors.Is(err, journal.ErrFull) && freeReserve(dir) {
+		l, err = openLocked(dir, d, lock)
+	}
+	if err != nil {
+		unlockDir(lock) //nolint:errcheck // the first error says more
 		return nil, err
+	}
+	return l, nil
+}
+
+func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
+	path := filepath.Join(dir, "log.db")
+	if err := closeUnclosed(path); err != nil {
+		return nil, describe(path, err)
+	}
+	traces, err := prepareFiles(dir, path)
+	if err != nil {
+		return nil, describe(path, err)
+	}
+	if err := rewriteWAL(path, 0); err != nil {
+		return nil, describe(path, err)
 	}
 	conn, err := connectWriter(path, d)
 	if err != nil {
 		return nil, describe(path, err)
 	}
-	if err := prepare(conn, path); err != nil {
+	if err := prepare(conn, path, traces); err != nil {
 		return nil, closeAfter(conn, err)
 	}
+	if err := mark(dir); err != nil {
+		return nil, closeAfter(conn, describe(path, err))
+	}
 	epoch, err := nextEpoch(conn, d)
+	if err != nil {
+		return nil, closeAfter(conn, describe(path, err))
+	}
+	anchor, err := connectAnchor(path)
 	if err != nil {
 		return nil, closeAfter(conn, describe(path, err))
 	}
@@ -71,6 +95,7 @@ func openLease(dir string, d Durability) (_ *lease, err error) {
 		dir: dir, path: path, durability: d, epoch: epoch, lock: lock,
 		lost:        make(chan struct{}),
 		writer:      writer{path: path, durability: d, turn: make(chan struct{}, 1), conn: conn},
+		anchor:      anchor,
 		readers:     newReaders(path),
 		checkpoints: newCheckpointer(path),
 		gate:        make(chan struct{}, 1),
@@ -79,35 +104,11 @@ func openLease(dir string, d Durability) (_ *lease, err error) {
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.release = sync.OnceValue(l.giveUp)
 	if err := l.settle(conn); err != nil {
-		return nil, closeAfter(conn, err)
+		return nil, closeAfter(conn, closeAfter(anchor, err))
 	}
 	l.checkpoints.start(&l.writer, l.readers)
+	keepReserve(dir)
 	return l, nil
-}
-
-// prepareFiles makes what is missing in the folder and removes what an earlier
-// owner did not finish.
-func prepareFiles(dir, path string) error {
-	blobs := filepath.Join(dir, "blobs")
-	if err := makeDir(blobs); err != nil {
-		return describe(path, err)
-	}
-	stored, err := sweepBlobs(blobs)
-	if err != nil {
-		return describe(path, err)
-	}
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) && stored > 0 {
-		// A new log beside old snapshots would hide that everything is gone.
-		return damaged(path, fmt.Errorf("missing, but there are %d blobs", stored))
-	}
-	created, err := createFile(path)
-	if err != nil {
-		return describe(path, err)
-	}
-	if created {
-		return syncDir(dir)
-	}
-	return nil
 }
 
 // nextEpoch makes a number that no owner had before: it is on disk before
@@ -194,6 +195,30 @@ func (l *lease) settleIfUnsure(conn *sqlite.Conn) error {
 	return nil
 }
 
+// unclosed are leases of this process that have ended with connections open, by the
+// path of the database.
+var unclosed sync.Map // of string to *lease
+
+// closeWriter closes the last connections. SQLite then copies the write-ahead log to the
+// database, which must not happen with a log that could not be synced: the connections
+// stay open until the next lease or the next process has rewritten the log.
+func (l *lease) closeWriter() error {
+	if _, err := l.writer.open(); err != nil && l.writer.unsynced.Load() {
+		unclosed.Store(l.path, l)
+		return err
+	}
+	return errors.Join(l.anchor.Close(), l.writer.close())
+}
+
+// closeUnclosed closes the connections of an earlier lease.
+func closeUnclosed(path string) error {
+	earlier, ok := unclosed.LoadAndDelete(path)
+	if !ok {
+		return nil
+	}
+	return earlier.(*lease).closeWriter()
+}
+
 // usable says why nothing may be done under the lease any more.
 func (l *lease) usable(ctx context.Context) error {
 	select {
@@ -232,7 +257,7 @@ func (l *lease) giveUp() error {
 	l.readers.close()
 	l.gate <- struct{}{} // whoever changes blobs has finished
 	l.writer.turn <- struct{}{}
-	err := l.writer.close()
+	err := l.closeWriter()
 	<-l.writer.turn
 	<-l.gate
 	<-l.copying

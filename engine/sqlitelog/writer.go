@@ -16,19 +16,33 @@ type writer struct {
 
 	// unsure is set when an append may or may not have been recorded.
 	unsure atomic.Bool
+
+	// unsynced is set when a sync may have failed: what was written since the last
+	// good one is not taken for durable until rewriteWAL has succeeded.
+	unsynced atomic.Bool
 }
 
-// open returns the connection.
+// open returns the connection. Everything that was committed through it is on disk,
+// except what need not be.
 func (w *writer) open() (*sqlite.Conn, error) {
-	if w.conn != nil {
-		return w.conn, nil
+	if w.conn == nil {
+		conn, err := connectWriter(w.path, w.durability)
+		if err != nil {
+			return nil, err
+		}
+		w.conn = conn
 	}
-	conn, err := connectWriter(w.path, w.durability)
-	if err != nil {
-		return nil, err
+	if w.unsynced.Load() {
+		frames, err := walFrames(w.conn)
+		if err != nil {
+			return nil, err
+		}
+		if err := rewriteWAL(w.path, frames); err != nil {
+			return nil, err
+		}
+		w.unsynced.Store(false)
 	}
-	w.conn = conn
-	return conn, nil
+	return w.conn, nil
 }
 
 // failed is called after an error. A connection that met an I/O error may stay
@@ -37,7 +51,21 @@ func (w *writer) failed(err error) {
 	switch resultCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultBusy, sqlite.ResultConstraint:
 	default:
-		w.close() //nolint:errcheck // it repeats the error
+		w.giveUp(err)
+	}
+}
+
+// giveUp closes the connection after an error.
+func (w *writer) giveUp(err error) {
+	w.noteFailedSync(err)
+	w.close() //nolint:errcheck // it repeats the error
+}
+
+// noteFailedSync is called with each error of SQLite. The connections of checkpoints
+// call it too.
+func (w *writer) noteFailedSync(err error) {
+	if resultCode(err).ToPrimary() == sqlite.ResultIOErr {
+		w.unsynced.Store(true)
 	}
 }
 
@@ -61,7 +89,7 @@ func (w *writer) relaxed(change func(*sqlite.Conn) error) error {
 		return err
 	}
 	if err := change(conn); err != nil {
-		w.close() //nolint:errcheck // ends the transaction and restores the durability
+		w.giveUp(err) // which ends the transaction and restores the durability
 		return err
 	}
 	return w.synchronous(w.durability)
@@ -77,7 +105,7 @@ func (w *writer) sync() error {
 		return err
 	}
 	if _, err := number(conn, "UPDATE meta SET epoch = epoch"); err != nil {
-		w.close() //nolint:errcheck // it repeats the error
+		w.giveUp(err)
 		return err
 	}
 	return w.synchronous(w.durability)
@@ -86,7 +114,7 @@ func (w *writer) sync() error {
 func (w *writer) synchronous(d Durability) error {
 	err := pragma(w.conn, synchronous(d))
 	if err != nil {
-		w.close() //nolint:errcheck // it repeats the error
+		w.giveUp(err)
 	}
 	return err
 }

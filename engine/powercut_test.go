@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tideover/tideover/engine/internal/faultdisk"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+var (
+	faultRounds = flag.Int("faults.rounds", 15, "rounds of TestSyncFailuresAndPowerCuts: in each a sync fails and the power is cut")
+	faultSeed   = flag.Uint64("faults.seed", 0, "of its randomness; 0 means any")
+)
+
+// power says whether the simulated machine has power. What a handler or a caller does
+// without it did not happen.
+type power struct {
+	mu  sync.RWMutex
+	off bool
+}
+
+// do runs f if there is power.
+func (p *power) do(f func()) (on bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.off {
+		f()
+	}
+	return !p.off
+}
+
+// powerTest runs the workflow of the crash test on a simulated disk.
+type powerTest struct {
+	t      *testing.T
+	dir    string
+	random *rand.Rand
+	power  *power         // of this round
+	next   atomic.Int64   // key of the next run
+	acked  map[int]string // under mu
+	mu     sync.Mutex
+	failed int // syncs
+	cuts   int
+}
+
+// In each round a sync fails at a random point, in one of two ways, and soon afterwards
+// the power is cut. At the end nothing that was acknowledged may be missing, no attempt
+// may have been made twice under one number, and no wait may be shorter than recorded.
+// The judge is that of the crash test, which does not ask the engine.
+func TestSyncFailuresAndPowerCuts(t *testing.T) {
+	t.Parallel()
+	seed := *faultSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-faults.seed=%d -faults.rounds=%d", seed, *faultRounds)
+	p := &powerTest{t: t, dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0)), acked: map[int]string{}}
+	for range *faultRounds {
+		p.round()
+	}
+	t.Logf("%d syncs failed", p.failed)
+	p.drain()
+	judge(t, p.dir, p.acked, int(p.next.Load()))
+}
+
+// data is the folder of the engine. After each power cut it is another one, because to
+// the engine it is another process that opens it.
+func (p *powerTest) data() string { return filepath.Join(p.dir, fmt.Sprintf("data-%d", p.cuts)) }
+
+// open opens the engine. It returns nil if a sync fails meanwhile.
+func (p *powerTest) open() (*Engine, *Workflow) {
+	file := must(os.OpenFile(filepath.Join(p.dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
+	p.t.Cleanup(func() { _ = file.Close() })
+	var e *Engine
+	opened := make(chan struct{})
+	ended := func(key, step string) int {
+		<-opened
+		ids, err := e.Find(context.Background(), key, 2)
+		if err != nil || len(ids) == 0 {
+			return 0
+		}
+		i, err := e.Get(context.Background(), ids[0])
+		if err != nil {
+			return 0
+		}
+		for _, s := range i.Steps {
+			if s.Name == step {
+				return s.Spent
+			}
+		}
+		return 0
+	}
+	w := crashWorkflow(&witness{file, p.power}, ended, func(string, string) {})
+	e, err := Open(context.Background(), Config{
+		Dir: p.data(), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
+		Logger: slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	close(opened)
+	if err != nil {
+		p.t.Logf("open: %v", err)
+		return nil, nil
+	}
+	return e, w
+}
+
+// round runs the engine until a sync has failed, and cuts the power.
+func (p *powerTest) round() {
+	p.power = new(power)
+	var syncs atomic.Int64
+	failAt, failures, cutAfter := 1+int64(p.random.IntN(60)), 1+int64(p.random.IntN(3)), int64(p.random.IntN(8))
+	disk := must(faultdisk.New(p.data(), faultdisk.Config{
+		Seed: p.random.Uint64(), Drop: p.random.IntN(2) == 0,
+		FailSync: func(string) bool { n := syncs.Add(1); return n >= failAt && n < failAt+failures },
+	}))
+	defer disk.Close()
+	e, w := p.open()
+	ctx, cancel := context.WithCancel(testwait.Context(p.t))
+	defer cancel()
+	var starters sync.WaitGroup
+	if e != nil {
+		for range 3 {
+			starters.Go(func() { p.start(ctx, e, w) })
+		}
+		testwait.Until(p.t, "a sync has failed, and others have followed", func() bool {
+			return syncs.Load() >= failAt+failures+cutAfter
+		})
+	}
+	p.power.mu.Lock()
+	p.power.off = true
+	contents := disk.Cut()
+	before := p.data()
+	p.cuts++
+	err := errors.Join(linkBlobs(before, p.data()), faultdisk.Write(p.data(), contents))
+	p.power.mu.Unlock()
+	_, failed := disk.Syncs()
+	p.failed += failed
+	cancel()
+	starters.Wait()
+	if e != nil {
+		_ = e.Close(ctx)
+	}
+	if err := errors.Join(err, os.RemoveAll(before)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// start starts runs until the power is cut.
+func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) {
+	for ctx.Err() == nil {
+		i := int(p.next.Add(1) - 1)
+		key := fmt.Sprintf("key-%d", i)
+		run, err := e.Start(ctx, w, key, Key(key))
+		p.power.do(func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if err != nil {
+				p.t.Logf("start %s: %v", key, err)
+				return
+			}
+			p.acked[i] = run.ID
+		})
+	}
+}
+
+// linkBlobs gives the blobs of a folder to another one. They are on disk before they have
+// a name.
+func linkBlobs(from, to string) error {
+	if err := os.MkdirAll(filepath.Join(to, "blobs"), 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Join(from, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		linked := os.Link(filepath.Join(from, "blobs", e.Name()), filepath.Join(to, "blobs", e.Name()))
+		if !errors.Is(linked, fs.ErrNotExist) { // it is being renamed
+			err = errors.Join(err, linked)
+		}
+	}
+	return err
+}
+
+// drain starts what was not acknowledged again, and writes down how every run ended.
+func (p *powerTest) drain() {
+	p.power = new(power)
+	e, w := p.open()
+	if e == nil {
+		p.t.Fatal("the engine does not open after the last power cut")
+	}
+	ctx := testwait.Context(p.t)
+	out := must(os.Create(filepath.Join(p.dir, "result")))
+	defer out.Close()
+	enc := json.NewEncoder(out)
+	for i := range int(p.next.Load()) {
+		key := fmt.Sprintf("key-%d", i)
+		run, err := e.Start(ctx, w, key, Key(key))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if p.acked[i] == "" {
+			p.acked[i] = run.ID
+		}
+	}
+	for i := range int(p.next.Load()) {
+		ids := must(e.Find(ctx, fmt.Sprintf("key-%d", i), 2))
+		if len(ids) != 1 {
+			p.t.Fatalf("key-%d: %d runs", i, len(ids))
+		}
+		if err := enc.Encode(must(e.Wait(ctx, ids[0]))); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	testwait.Until(p.t, "the end of all runs is told", func() bool { return len(must(e.Stats(ctx)).open("told")) == 0 })
+	if err := e.Close(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+}

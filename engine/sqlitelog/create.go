@@ -1,0 +1,143 @@
+package sqlitelog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// markerName is the file that says that the folder has a log. A folder without log.db is
+// new only if it has no marker either.
+const markerName = "log.created"
+
+// prepareFiles makes what is missing in the folder and removes what an earlier owner did
+// not finish. It returns what shows that the folder has had a log.
+func prepareFiles(dir, path string) (traces []string, err error) {
+	blobs := filepath.Join(dir, "blobs")
+	if err := makeDir(blobs); err != nil {
+		return nil, err
+	}
+	stored, err := sweepBlobs(blobs)
+	if err != nil {
+		return nil, err
+	}
+	traces = tracesOfLog(dir, path, stored)
+	size, err := fileSize(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case size == 0:
+		err = refuseNew(path, "it is empty", traces)
+	case size < 0:
+		err = refuseNew(path, "it is missing", traces)
+	default:
+		return traces, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, createDatabase(dir, path)
+}
+
+// refuseNew returns an error if the folder has had a log: a new one would hide that
+// everything is gone.
+func refuseNew(path, why string, traces []string) error {
+	if len(traces) == 0 {
+		return nil
+	}
+	return damaged(path, fmt.Errorf("%s, and there was a log here: the folder has %s", why, strings.Join(traces, " and ")))
+}
+
+// fileSize returns the size of a file, or -1 if there is none.
+func fileSize(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// tracesOfLog returns what shows that the folder had a log.
+func tracesOfLog(dir, path string, blobs int) (traces []string) {
+	if n, err := fileSize(filepath.Join(dir, markerName)); err != nil || n >= 0 {
+		traces = append(traces, markerName)
+	}
+	if n, err := fileSize(path + "-wal"); err != nil || n > 0 {
+		traces = append(traces, filepath.Base(path)+"-wal")
+	}
+	if blobs > 0 {
+		traces = append(traces, fmt.Sprintf("%d blobs", blobs))
+	}
+	return traces
+}
+
+// createDatabase makes a new database under another name, and renames it when it is on
+// disk: log.db is whole or not there.
+func createDatabase(dir, path string) (err error) {
+	tmp := path + ".new"
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeDatabase(tmp))
+		}
+	}()
+	if err := removeDatabase(tmp); err != nil {
+		return err
+	}
+	if _, err := createFile(tmp); err != nil {
+		return err
+	}
+	conn, err := connect(tmp, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(createTables(conn), conn.Close()); err != nil {
+		return err
+	}
+	if err := syncFile(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return errors.Join(err, os.Remove(path)) // its name may not be on disk
+	}
+	return nil
+}
+
+// removeDatabase removes a database and what SQLite puts beside it.
+func removeDatabase(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark writes the marker, unless it is there. On a full disk it is left for later.
+func mark(dir string) error {
+	path := filepath.Join(dir, markerName)
+	if n, err := fileSize(path); err != nil || n > 0 {
+		return err
+	}
+	text := fmt.Sprintf("This folder has had a log since %s. Without log.db tideover does not start here.\n"+
+		"Restore log.db and blobs from a backup, or use another folder.\n", time.Now().UTC().Format(time.RFC3339))
+	err := os.WriteFile(path, []byte(text), 0o600)
+	if err == nil {
+		err = errors.Join(syncFile(path), syncDir(dir))
+	}
+	if isNoRoom(err) {
+		return nil
+	}
+	return err
+}
