@@ -27,7 +27,7 @@ func prepareFiles(dir, path string) (traces []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	traces = tracesOfLog(dir, path, stored)
+	traces = tracesOfLog(dir, stored)
 	size, err := fileSize(path)
 	switch {
 	case err != nil:
@@ -67,12 +67,15 @@ func fileSize(path string) (int64, error) {
 }
 
 // tracesOfLog returns what shows that the folder had a log.
-func tracesOfLog(dir, path string, blobs int) (traces []string) {
+func tracesOfLog(dir string, blobs int) (traces []string) {
 	if n, err := fileSize(filepath.Join(dir, markerName)); err != nil || n >= 0 {
 		traces = append(traces, markerName)
 	}
-	if n, err := fileSize(path + "-wal"); err != nil || n > 0 {
-		traces = append(traces, filepath.Base(path)+"-wal")
+	// The view of the engine is made of the log. Earlier versions wrote no marker.
+	for _, name := range []string{"log.db-wal", "view.db"} {
+		if n, err := fileSize(filepath.Join(dir, name)); err != nil || n > 0 {
+			traces = append(traces, name)
+		}
 	}
 	if blobs > 0 {
 		traces = append(traces, fmt.Sprintf("%d blobs", blobs))

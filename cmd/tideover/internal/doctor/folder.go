@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
 // Folder is the data folder of a server.
@@ -45,10 +46,21 @@ func (d Folder) Check() []Finding {
 	d.checkAccess(&f, info)
 	d.checkDisk(&f, d.Path)
 	if d.Keeps {
+		d.checkLog(&f)
 		d.checkTimes(&f)
 		d.checkMoved(&f)
 	}
 	return f
+}
+
+// checkLog looks for a log that is gone, and for defects of what keeps it.
+func (d Folder) checkLog(f *findings) {
+	if err := sqlitelog.CheckFolder(d.Path); err != nil {
+		f.add(jetstream.Broken, "put log.db and blobs back from a backup, or name another folder with server.data", "all runs and keys are gone, and serve does not start", "%v", err)
+	}
+	if err := sqlitelog.CheckVersion(); err != nil {
+		f.add(jetstream.Broken, "use a tideover that was built with a newer SQLite", "runs may be lost", "%v", err)
+	}
 }
 
 // existing returns the path or the next folder above it that is there.

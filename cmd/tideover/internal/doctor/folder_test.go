@@ -32,11 +32,20 @@ func TestFolders(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	lost := filepath.Join(dir, "lost")
+	if err := os.Mkdir(lost, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lost, "log.created"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		folder Folder
 		want   string
 	}{
+		{"the log is gone", Folder{Path: lost, Keeps: true}, "broken: the log is damaged: " + filepath.Join(lost, "log.db") +
+			": it is missing, and there was a log here: the folder has log.created; restore a backup of the folder, or move it away to start with an empty one\n"},
 		{"nothing is wrong", Folder{Path: dir, Keeps: true}, ""},
 		{"it is not there yet", Folder{Path: filepath.Join(dir, "a", "b"), Keeps: true}, ""},
 		{"lazy", Folder{Path: dir, Keeps: true, Lazy: true}, "weak: server.durability is os\n"},

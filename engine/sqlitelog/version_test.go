@@ -1,0 +1,36 @@
+package sqlitelog
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestTheLinkedSQLiteHasNoKnownDefect(t *testing.T) {
+	if err := CheckVersion(); err != nil {
+		t.Error(err)
+	}
+	for number, ok := range map[int]bool{
+		3_049_002: false, 3_051_002: false, 3_051_003: true, 3_052_000: false, 3_052_001: true, 3_053_004: true,
+	} {
+		if err := checkVersion(number); (err == nil) != ok {
+			t.Errorf("checkVersion(%d) = %v", number, err)
+		}
+	}
+}
+
+func TestCheckFolder(t *testing.T) {
+	if err := CheckFolder(t.TempDir()); err != nil {
+		t.Errorf("a new folder: %v", err)
+	}
+	dir := filled(t, 3, 10)
+	if err := CheckFolder(dir); err != nil {
+		t.Errorf("a good folder: %v", err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "log.db"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckFolder(dir); err == nil {
+		t.Error("an empty log was not found")
+	}
+}
