@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/faultdisk"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -33,6 +34,7 @@ var (
 	crashRuns  = flag.Int("crash.runs", 60, "runs that the crash test starts")
 	crashKills = flag.Int("crash.kills", 4, "how often it kills the process")
 	crashSeed  = flag.Uint64("crash.seed", 0, "of its randomness; 0 means any")
+	crashDelay = flag.Duration("crash.delay", 25*time.Millisecond, "how long a sync takes in TestKilledAgainAndAgainOnABadDisk")
 )
 
 const crashChildEnv = "TIDEOVER_CRASH_CHILD"
@@ -125,6 +127,11 @@ func crashWorkflow(w *witness, ended func(key, step string) int, hang func(key, 
 //
 // real clock: a helper process pauses between starts, and polls for the end of runs
 func crashChild(dir string) {
+	if text := os.Getenv("CRASH_DELAY"); text != "" { // a sync takes so long, and one in twenty fails
+		must(faultdisk.New(filepath.Join(dir, "data"), faultdisk.Config{
+			Seed: rand.Uint64(), Delay: must(time.ParseDuration(text)), FailSync: func(string) bool { return rand.IntN(20) == 0 },
+		}))
+	}
 	file := must(os.OpenFile(filepath.Join(dir, "witness"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	var e *Engine
 	opened := make(chan struct{})
@@ -150,10 +157,18 @@ func crashChild(dir string) {
 		}
 	}
 	w := crashWorkflow(&witness{file, new(power)}, spent, hang)
-	e = must(Open(context.Background(), Config{
+	cfg := Config{
 		Dir: filepath.Join(dir, "data"), Workflows: []*Workflow{w}, Concurrency: 32, snapshotAfter: 30_000,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-	}))
+	}
+	var err error
+	e, err = Open(context.Background(), cfg)
+	for err != nil && os.Getenv("CRASH_DELAY") != "" { // a sync has failed
+		e, err = Open(context.Background(), cfg)
+	}
+	if err != nil {
+		panic(err)
+	}
 	close(opened)
 	fmt.Println("ready")
 	for i := from; i < to; i++ {
@@ -199,6 +214,18 @@ func (s Stats) open(workflow string) map[string]int {
 
 func TestKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
+	killAgainAndAgain(t)
+}
+
+// On this disk each sync takes long, and one in twenty fails.
+func TestKilledAgainAndAgainOnABadDisk(t *testing.T) {
+	t.Parallel()
+	killAgainAndAgain(t, "CRASH_DELAY="+crashDelay.String())
+}
+
+// killAgainAndAgain runs the test with processes that have more in their environment.
+func killAgainAndAgain(t *testing.T, env ...string) {
+	t.Helper()
 	seed := *crashSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -213,9 +240,9 @@ func TestKilledAgainAndAgain(t *testing.T) {
 		if kill%2 == 0 { // while it is busy for certain
 			after = time.Duration(random.IntN(3000)+1) * time.Microsecond
 		}
-		crash(t, dir, acked, to, after, kill == *crashKills-1)
+		crash(t, dir, acked, to, after, kill == *crashKills-1, env)
 	}
-	crash(t, dir, acked, *crashRuns, 0, false)
+	crash(t, dir, acked, *crashRuns, 0, false, env)
 	judge(t, dir, acked, *crashRuns)
 }
 
@@ -224,7 +251,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 // after an attempt hangs, so that at least one attempt is lost.
 //
 // real clock: the delay varies where the process is killed; every place is right
-func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool) {
+func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool, env []string) {
 	t.Helper()
 	cmd := exec.CommandContext(testwait.Context(t), os.Args[0])
 	from := 0
@@ -232,7 +259,7 @@ func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Du
 		from++
 	}
 	hang = hang && from < to
-	cmd.Env = append(os.Environ(), crashChildEnv+"="+dir, fmt.Sprintf("CRASH_FROM=%d", from), fmt.Sprintf("CRASH_TO=%d", max(to, from)))
+	cmd.Env = append(append(os.Environ(), env...), crashChildEnv+"="+dir, fmt.Sprintf("CRASH_FROM=%d", from), fmt.Sprintf("CRASH_TO=%d", max(to, from)))
 	if after == 0 {
 		cmd.Env = append(cmd.Env, "CRASH_DRAIN=1")
 	}

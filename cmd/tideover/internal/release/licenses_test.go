@@ -55,6 +55,8 @@ func TestKindOfALicence(t *testing.T) {
 		{"a notice", "NOTICE.txt", "Copyright 2012 Somebody", "notice"},
 		{"what asks users for their source", "LICENSE", "GNU GENERAL PUBLIC LICENSE\nVersion 3", ""},
 		{"the same in a notice", "NOTICE", "under the GNU Affero General Public License", ""},
+		{"a collection", "LICENSE-3RD-PARTY.md", "## 1. Linked\nMIT\n## 2. Not linked\nGNU General Public License", "notices of others"},
+		{"a collection of what asks for the source", "LICENSE-3RD-PARTY.md", "## 1. Linked\nGPL-3.0\n## 2. Not linked\nMIT", ""},
 		{"what nobody has looked at", "LICENSE", "You may use it on Tuesdays.", ""},
 	} {
 		if got := kindOf(tt.file, tt.text); got != tt.want {

@@ -29,6 +29,9 @@ var known = []struct{ kind, phrase string }{
 // kindOf returns the name of a licence, and none if it is not known. A notice is
 // one by its name.
 func kindOf(name, text string) string {
+	if name == "LICENSE-3RD-PARTY.md" {
+		return kindOfCollection(text)
+	}
 	plain := strings.Join(strings.Fields(strings.ToLower(text)), " ")
 	plain = strings.ReplaceAll(plain, "license, version", "license version")
 	if strings.Contains(plain, "gnu general public license") || strings.Contains(plain, "gnu affero") {
@@ -43,6 +46,17 @@ func kindOf(name, text string) string {
 		return "notice"
 	}
 	return ""
+}
+
+// kindOfCollection returns the kind of a file with the terms of everything that a module
+// of modernc.org is made of. Its first section lists what is linked; the others have what
+// is used by its tests.
+func kindOfCollection(text string) string {
+	linked, _, _ := strings.Cut(text, "\n## 2.")
+	if linked = strings.ToLower(linked); strings.Contains(linked, "gpl") || strings.Contains(linked, "gnu general public") || strings.Contains(linked, "gnu affero") {
+		return ""
+	}
+	return "notices of others"
 }
 
 // tidy removes what differs without a meaning.
