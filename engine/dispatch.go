@@ -93,6 +93,8 @@ func (sh *shard) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Steps[step].Spent), Windows: int(run.Steps[step].Windows),
 		},
 	}
+	origin, key, _ := run.Origin()
+	a.task.Origin, a.task.OriginKey = origin.String(), key
 	a.outputs = slices.Clone(run.Outputs())
 	// At the run's own deadline the owner ends it, and says why.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {

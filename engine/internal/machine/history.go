@@ -21,7 +21,10 @@ func (r *Run) remember(rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
 	if rec.Kind == Started {
-		short.Text = ""
+		short.Text = "" // the run has the source and the key
+		if n := len(r.Steps); len(rec.Outputs) > n {
+			short.Text = string(rec.Outputs[n]) // the origin
+		}
 	}
 	if len(short.Text) > maxText {
 		short.Text = strings.ToValidUTF8(short.Text[:maxText], "")

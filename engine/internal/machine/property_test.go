@@ -258,7 +258,10 @@ func (g *game) startOne() {
 		c.Timeout = time.Duration(1 + g.rng.Int64N(int64(40*time.Second)))
 	}
 	if o := g.any(); o != nil && g.chance(20) && o.Def.hash == d.hash {
-		c.Origin, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		c.Previous, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		if g.chance(80) { // else as a version did that kept only the previous run
+			c.Origin, c.OriginKey = o.ID, o.Key
+		}
 		again := d.Downstream(g.rng.IntN(len(d.Steps)))
 		for i := range o.Steps {
 			if !again[i] {

@@ -262,7 +262,7 @@ func appendOutputs(b []byte, outputs [][]byte) []byte {
 
 func readOutputs(in *reader) [][]byte {
 	n := in.number()
-	if n > maxSteps || n > len(in.data) {
+	if n > maxSteps+1 || n > len(in.data) { // one more than steps: see Start.outputs
 		in.fail()
 		return nil
 	}
