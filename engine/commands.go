@@ -279,7 +279,7 @@ func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
 			return err
 		}
 	}
-	next, err := t.start(s, r.Def)
+	next, _, err := t.start(s, r.Def)
 	if err != nil || r.Outcome != machine.Dead {
 		return err
 	}

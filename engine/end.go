@@ -146,6 +146,6 @@ func (t *turn) startHeirs(id machine.ID, h heirs) error {
 		return nil
 	}
 	s := &machine.Start{Hash: h.onEnd.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
-	_, err := t.start(s, h.onEnd)
+	_, _, err := t.start(s, h.onEnd)
 	return err
 }

@@ -62,6 +62,6 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	if err != nil {
 		return fmt.Errorf("what is started when %s gives up: %w", run.Def.Name, err)
 	}
-	_, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: "on-give-up of " + g.Run}, next.def)
+	_, _, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: "on-give-up of " + g.Run}, next.def)
 	return err
 }

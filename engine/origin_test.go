@@ -145,7 +145,7 @@ func TestTheOriginOfRunsOfAnEarlierVersion(t *testing.T) {
 		for range 2 {
 			// As that version did it.
 			old := &machine.Start{Input: []byte("false"), Previous: must(machine.ParseID(last)), Hash: w.def.Hash()}
-			if err := e.alone.do(t.Context(), func(t *turn) error { _, err := t.start(old, w.def); return err }); err != nil {
+			if err := e.alone.do(t.Context(), func(t *turn) error { _, _, err := t.start(old, w.def); return err }); err != nil {
 				t.Fatal(err)
 			}
 			i := must(e.Wait(t.Context(), old.ID.String()))
