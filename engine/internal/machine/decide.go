@@ -264,10 +264,38 @@ func (m *Machine) Orphans(yield func(*Run, int)) {
 	}
 }
 
-// Expire decides that the run's time is over.
-func (m *Machine) Expire(r *Run, now int64) Record {
+// Expire decides that the run's time is over. It says so if the run was waiting for a
+// free place then. opened is when this process began to work on the run: before
+// that the run was in no queue.
+func (m *Machine) Expire(r *Run, opened, now int64) Record {
 	_ = m.warm(r) // Apply returns the error
-	return Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+	since, queued := r.queuedSince()
+	switch took := r.timeout(); {
+	case !queued || took == 0:
+	case r.Deadline < opened:
+		rec.Text = fmt.Sprintf("timed out after %v: no process was working on the run when its time ended", took)
+	case r.begun():
+		rec.Text = fmt.Sprintf("timed out after %v, the last %v of it in the queue for a free place",
+			took, time.Duration(now-max(since, opened)).Round(time.Millisecond))
+	default:
+		rec.Text = fmt.Sprintf("timed out after %v in the queue for a free place; it never began", took)
+	}
+	return rec
+}
+
+// queuedSince returns since when a step of the run has been in its queue, if one is
+// and no other is running.
+func (r *Run) queuedSince() (at int64, queued bool) {
+	if r.State() != StateQueued {
+		return 0, false
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.queued && (!queued || s.At < at) {
+			at, queued = s.At, true
+		}
+	}
+	return at, queued
 }
 
 // Cancel decides about a cancellation. A dead run may be canceled too, which

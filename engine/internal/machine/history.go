@@ -105,6 +105,12 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
 		case Failed, Lost, Late, Limited:
 			text = rec.Text
+		case Expired:
+			if text != "" {
+				text = rec.Text + "; the last error: " + text
+			} else {
+				text = rec.Text
+			}
 		}
 	}
 	if r.Outcome == Succeeded {

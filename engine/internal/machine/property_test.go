@@ -158,7 +158,7 @@ func (g *game) turn() {
 func (g *game) command() {
 	g.t.Helper()
 	for _, r := range g.m.Due(g.now, 1+g.rng.IntN(20)) {
-		g.emit(g.m.Expire(r, g.now))
+		g.emit(g.m.Expire(r, 0, g.now))
 	}
 	switch p := g.rng.IntN(100); {
 	case p < 22:
@@ -560,7 +560,7 @@ func (g *game) quiesce() {
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
 		for _, r := range g.m.Due(g.now, 1<<30) {
-			g.emit(g.m.Expire(r, g.now))
+			g.emit(g.m.Expire(r, 0, g.now))
 		}
 		g.dispatch()
 		g.m.Orphans(func(r *Run, step int) {

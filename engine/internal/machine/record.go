@@ -23,7 +23,7 @@ const (
 	Lost                      // the process ended in the attempt
 	Released                  // the attempt was given up for an orderly end of the process
 	Cancel                    // the run is over; Text says by whom
-	Expired                   // the run's time is over
+	Expired                   // the run's time is over; Text says it if that was in the queue
 	Retry                     // a dead run is put back to work; Text says by whom
 	Woken                     // a wait is ended by hand; Text says by whom
 	Progress                  // Data says how far the attempt is
