@@ -38,6 +38,7 @@ type Task struct {
 	Spent    int             // attempts that count for the policy
 	Windows  int             // times it was told when to come back
 
+	attempt *attempt
 	encoded bool // the output is JSON, because we made it
 	before  func() []string
 	outputs func(step string) (json.RawMessage, error)

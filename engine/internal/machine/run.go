@@ -232,6 +232,13 @@ func (r *Run) setProgress(step int, p []byte) {
 	x.progress[step] = p
 }
 
+// InQueue reports whether the step is due, and waits for a free place.
+func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
+
+// HasPlace reports whether the run is among those that a limit of the workflow's
+// runs counts.
+func (r *Run) HasPlace() bool { return r.active }
+
 // Closed reports whether nothing of the run goes on.
 func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }
 
