@@ -83,7 +83,7 @@ func (a *attempt) leave() {
 func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
-	a.task.outputs, a.task.before, a.task.beat = a.output, a.before, a.heartbeat
+	a.task.attempt, a.task.outputs, a.task.before, a.task.beat = a, a.output, a.before, a.heartbeat
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {
 		why := fmt.Errorf("%w after %v", ErrTimeout, a.timeout.Round(time.Millisecond))

@@ -233,7 +233,10 @@ func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine
 	if !r.Closed() {
 		return nil, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
 	}
-	s := &machine.Start{Input: r.Input, Origin: r.ID, Source: name(by)}
+	s := &machine.Start{Input: r.Input, Previous: r.ID, Source: name(by)}
+	if s.Origin, s.OriginKey, err = sh.origin(ctx, r); err != nil {
+		return nil, err
+	}
 	if err := change(r, s); err != nil {
 		return nil, err
 	}
@@ -248,6 +251,26 @@ func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine
 	return &Started{ID: s.ID.String()}, nil
 }
 
+// origin returns the first run of the chain of repetitions that r ends, and its key.
+// Runs of earlier versions have only the previous run: they are followed as far as
+// they are kept.
+func (sh *shard) origin(ctx context.Context, r *machine.Run) (id machine.ID, key string, err error) {
+	for {
+		id, key, known := r.Origin()
+		if known {
+			return id, key, nil
+		}
+		previous, err := sh.load(ctx, id.String())
+		if errors.Is(err, ErrNotFound) {
+			return id, key, nil
+		}
+		if err != nil {
+			return id, key, err
+		}
+		r = previous
+	}
+}
+
 // repeat starts a run, and says of a dead one that the new one does its work. Both
 // or neither: of two who repeat a dead run at once, one is refused.
 func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
@@ -256,7 +279,7 @@ func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
 			return err
 		}
 	}
-	next, err := t.start(s, r.Def)
+	next, _, err := t.start(s, r.Def)
 	if err != nil || r.Outcome != machine.Dead {
 		return err
 	}

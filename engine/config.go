@@ -32,7 +32,8 @@ type Config struct {
 	// Handlers do the work of steps that are data, by name.
 	Handlers map[string]Handler
 
-	// Concurrency is how many attempts are made at once. 0 means 256.
+	// Concurrency is how many attempts are made at once. 0 means 256. An attempt whose
+	// handler waits for another run by Wait counts: see [Engine.Wait].
 	Concurrency int
 
 	// Retention is how long runs are kept that succeeded or were canceled. 0 means

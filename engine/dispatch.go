@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ const settle = 2 * time.Second
 func (sh *shard) due() {
 	t := &sh.turn
 	for _, run := range sh.m.Due(t.now, dueAtOnce) {
-		rec := sh.m.Expire(run, t.now)
+		rec := sh.m.Expire(run, sh.openedAt.UnixNano(), t.now)
 		t.must(&rec)
 	}
 	sh.fire()
@@ -93,14 +94,26 @@ func (sh *shard) newAttempt(run *machine.Run, step int, handler Handler, rec *ma
 			Progress: slices.Clone(run.Progress(step)), Spent: int(run.Steps[step].Spent), Windows: int(run.Steps[step].Windows),
 		},
 	}
+	origin, key, _ := run.Origin()
+	a.task.Origin, a.task.OriginKey = origin.String(), key
 	a.outputs = slices.Clone(run.Outputs())
 	// At the run's own deadline the owner ends it, and says why.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
-		a.timeout = max(time.Duration(rec.Deadline-rec.At), 1)
+		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {
+			a.timeout, a.handler = 0, timedOutInQueue(def.Policy.TotalTimeout)
+		}
 	}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	sh.running[a.key] = a
 	return a
+}
+
+// timedOutInQueue is called instead of the handler of a step whose total timeout ended
+// before the attempt could begin.
+func timedOutInQueue(total time.Duration) Handler {
+	return func(context.Context, *Task) ([]byte, error) {
+		return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
+	}
 }
 
 // limit returns how many attempts a policy allows.

@@ -22,7 +22,8 @@
 // durability, what was acknowledged is on disk.
 //
 // A step may run more than once: after a crash, nobody can know how far it got.
-// Make steps idempotent; [Task] has the run and the step to do it with.
+// Make steps idempotent: [Task.Origin] and [Task.Step] together are a key that stays
+// the same in all attempts, also when the run is retried, replayed or rerun.
 //
 // # How it works
 //

@@ -17,6 +17,10 @@ type Ended struct {
 	Key      string    `json:"key,omitempty"`
 	State    string    `json:"state"` // succeeded, dead or canceled
 	At       time.Time `json:"at"`
+
+	// Of a repetition, the first run of the chain and its key.
+	Origin    string `json:"origin,omitempty"`
+	OriginKey string `json:"origin_key,omitempty"`
 }
 
 // OnEnd starts a run of another workflow when one of this workflow ends for the
@@ -106,8 +110,10 @@ func (t *turn) heirs(rec *machine.Record) (h heirs, err error) {
 
 // inputOfEnd returns what is told of a run that the record ends.
 func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
+	origin, key := originOf(run)
 	text, err := json.Marshal(Ended{
 		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, State: rec.Ends.String(), At: time.Unix(0, rec.At).UTC(),
+		Origin: origin, OriginKey: key,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("what is started when %s ends: %w", run.Def.Name, err)
@@ -140,6 +146,6 @@ func (t *turn) startHeirs(id machine.ID, h heirs) error {
 		return nil
 	}
 	s := &machine.Start{Hash: h.onEnd.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
-	_, err := t.start(s, h.onEnd)
+	_, _, err := t.start(s, h.onEnd)
 	return err
 }

@@ -200,8 +200,12 @@ func TestARunThatEndsAgainStartsNothing(t *testing.T) {
 		}
 		again(e.Retry, "waits")
 		time.Sleep(time.Minute)
+		plain := moody()
+		if err := e.Register(plain); err != nil {
+			t.Fatal(err)
+		}
 		for range 5 { // the log that has the first end goes
-			waited(t, started(t, e, moody(), "is fine", At(time.Now().Add(time.Minute))))
+			waited(t, started(t, e, plain, "is fine", At(time.Now().Add(time.Minute))))
 		}
 		_ = e.Close(t.Context())
 		if first := firstEntry(t, store); first == 1 {

@@ -30,6 +30,7 @@ type process struct {
 	hub      hub
 	handlers registry
 	places   places
+	waits    handlerWaits
 	pens     chan struct{} // as many views as it holds are written at a time
 }
 
@@ -87,6 +88,7 @@ func (e *Engine) run() {
 		e.alone.run()
 		e.err = e.alone.err
 	}
+	e.waits.close()
 	if err := e.log.Close(); err != nil {
 		e.cfg.Logger.Error("close the log", "error", err)
 	}

@@ -63,7 +63,17 @@ func (sh *shard) get(ctx context.Context, id string) (*Info, error) {
 
 // Wait waits for the outcome of a run. That the run is dead is not an error of
 // Wait, but of its [Info.Err].
+//
+// A handler that waits for a run keeps its place meanwhile. If all places are kept in
+// this way, nothing goes on: [Engine.Troubles] reports it, provided that handlers
+// call Wait with their own context. Better let the handler end, and start the rest
+// by [OnEnd].
 func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
+	if t, ok := TaskOf(ctx); ok && t.attempt != nil && t.attempt.sh.process == &e.process {
+		if run, err := machine.ParseID(id); err == nil {
+			defer e.waits.begin(e, t.attempt, run)()
+		}
+	}
 	for {
 		a, err := e.of(ctx, id, &call{Op: opWait})
 		if err != nil {

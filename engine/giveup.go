@@ -20,6 +20,10 @@ type GaveUp struct {
 	Error    string                     `json:"error"`
 	Input    json.RawMessage            `json:"input,omitempty"`
 	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // of the steps that succeeded
+
+	// Of a repetition, the first run of the chain and its key.
+	Origin    string `json:"origin,omitempty"`
+	OriginKey string `json:"origin_key,omitempty"`
 }
 
 // OnGiveUp starts a run of another workflow whenever one of this workflow dies,
@@ -44,6 +48,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 		Attempts: run.Attempts(), Reason: run.Reason.String(), Input: run.Input, Outputs: map[string]json.RawMessage{},
 	}
 	g.Step, g.Error, _ = run.Situation()
+	g.Origin, g.OriginKey = originOf(run)
 	for i := range run.Steps {
 		if out := run.Output(i); out != nil {
 			g.Outputs[run.Def.Steps[i].Name] = out
@@ -57,6 +62,6 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	if err != nil {
 		return fmt.Errorf("what is started when %s gives up: %w", run.Def.Name, err)
 	}
-	_, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: "on-give-up of " + g.Run}, next.def)
+	_, _, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: "on-give-up of " + g.Run}, next.def)
 	return err
 }

@@ -14,10 +14,18 @@ import (
 type Handler func(ctx context.Context, t *Task) (output []byte, err error)
 
 // Task is what a handler is called for.
+//
+// Origin and Step together are the same in all attempts of a step, also after
+// Retry, [Engine.Replay] and [Engine.Rerun]: use them as idempotency key for what
+// must not be done twice. Run and Key are not: a repetition is a run of its own,
+// and has no key.
 type Task struct {
-	Run      string          // id of the run
-	Workflow string          // its workflow
-	Key      string          // the key it was started with
+	Run       string // id of the run
+	Workflow  string // its workflow
+	Key       string // the key it was started with
+	Origin    string // id of the first run of the chain of replays and reruns; that of Run if it repeats no other
+	OriginKey string // the key that run was started with
+
 	Step     string          // name of the step
 	Attempt  int             // of the Attempts, from 1: Spent + 1. One that was lost, released or snoozed is made again under its number
 	Attempts int             // the policy's limit; retry.Unlimited for none
@@ -30,6 +38,7 @@ type Task struct {
 	Spent    int             // attempts that count for the policy
 	Windows  int             // times it was told when to come back
 
+	attempt *attempt
 	encoded bool // the output is JSON, because we made it
 	before  func() []string
 	outputs func(step string) (json.RawMessage, error)

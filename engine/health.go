@@ -10,7 +10,7 @@ import (
 // health is what is wrong at the moment.
 type health struct {
 	mu       sync.Mutex
-	troubles [3]trouble
+	troubles [4]trouble
 	wrong    error                // for good
 	said     map[string]time.Time // log lines, and when each was last written
 }
@@ -45,6 +45,7 @@ const (
 	troubleStore = iota
 	troubleView
 	troubleSnapshot
+	troubleDeadlock
 )
 
 func (h *health) set(which int, err error) {
@@ -96,7 +97,7 @@ func (sh *shard) troubles() (list []Trouble) {
 	h := &sh.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, what := range []string{"can't store what happens", "can't write the view", "can't write a snapshot"} {
+	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)"} {
 		if t := h.troubles[i]; t.err != nil {
 			list = append(list, Trouble{what, t.since, sh.cfg.Redact(t.err.Error())})
 		}

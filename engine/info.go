@@ -27,7 +27,9 @@ type Info struct {
 	Reason        string          `json:"reason,omitempty"` // why it is dead
 	Input         json.RawMessage `json:"input,omitempty"`
 	Output        json.RawMessage `json:"output,omitempty"`
-	ReplayOf      string          `json:"replay_of,omitempty"`
+	ReplayOf      string          `json:"replay_of,omitempty"`  // the run that it repeats
+	Origin        string          `json:"origin,omitempty"`     // of a repetition: the first run of the chain
+	OriginKey     string          `json:"origin_key,omitempty"` // the key of that run
 	ReplacedBy    string          `json:"replaced_by,omitempty"`
 	InputPreview  string          `json:"input_preview,omitempty"` // in lists
 	OutputPreview string          `json:"output_preview,omitempty"`
@@ -92,8 +94,9 @@ func describe(r *machine.Run) *Info {
 		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, Source: r.Source(), State: r.State().String(),
 		Created: time.Unix(0, r.Created), Ended: pointer(r.Ended), Deadline: pointer(r.Deadline), Next: pointer(r.Next()),
 		Attempts: r.Attempts(), Input: r.Input, Output: r.Result(),
-		ReplayOf: r.Origin().String(), ReplacedBy: r.ReplacedBy().String(),
+		ReplayOf: r.Previous().String(), ReplacedBy: r.ReplacedBy().String(),
 	}
+	i.Origin, i.OriginKey = originOf(r)
 	if r.Outcome == machine.Dead {
 		i.Reason = r.Reason.String()
 	}
@@ -106,6 +109,15 @@ func describe(r *machine.Run) *Info {
 		i.add(r, &rec)
 	}
 	return i
+}
+
+// originOf returns the origin of a run that repeats another, as it is shown.
+func originOf(r *machine.Run) (id, key string) {
+	if r.Previous().IsZero() {
+		return "", ""
+	}
+	origin, key, _ := r.Origin()
+	return origin.String(), key
 }
 
 func describeStep(r *machine.Run, k int) StepInfo {

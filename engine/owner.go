@@ -56,6 +56,9 @@ type request struct {
 	done   chan struct{}
 	id     machine.ID
 	err    error
+
+	existing  bool // of a start: the key is that of the run id
+	sameInput bool // and its input is the same, byte for byte
 }
 
 func (o *owner) init(sh *shard) {

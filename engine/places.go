@@ -27,6 +27,13 @@ func (p *places) take(sh *shard) bool {
 	return false
 }
 
+// none reports whether no place is free.
+func (p *places) none() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free <= 0
+}
+
 // reclaim takes a place that was lent, whether there is one or not.
 func (p *places) reclaim() {
 	p.mu.Lock()

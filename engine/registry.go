@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -20,6 +21,11 @@ type registry struct {
 func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.addLocked(workflows, handlers)
+}
+
+// addLocked is add for a caller that holds the lock.
+func (r *registry) addLocked(workflows []*Workflow, handlers map[string]Handler) error {
 	if r.handlers == nil {
 		r.handlers, r.workflows, r.known = map[string]Handler{}, map[string]*Workflow{}, map[string]*Workflow{}
 	}
@@ -40,6 +46,30 @@ func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error
 	maps.Copy(r.handlers, handlers)
 	r.version++
 	return nil
+}
+
+// ErrRegistered says that another workflow of the name is registered.
+var ErrRegistered = errors.New("another workflow of this name is registered")
+
+// admit adds a workflow that is given to Start, unless it is there. It refuses one
+// that would take the place of another: runs in progress and new ones would follow
+// different steps, without anyone having said so.
+func (r *registry) admit(w *Workflow) error {
+	if w == nil {
+		return errors.New("workflow: nil")
+	}
+	if r.workflow(w.Name()) == w {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, member := range w.family() {
+		if known := r.workflows[member.Name()]; known != nil && known != member {
+			return fmt.Errorf("%s: %w: start the one that Engine.Workflow(%q) returns, or replace it by Engine.Register",
+				member.Name(), ErrRegistered, member.Name())
+		}
+	}
+	return r.addLocked([]*Workflow{w}, nil)
 }
 
 func (r *registry) handler(name string) Handler {

@@ -181,7 +181,7 @@ func (t *turn) startScheduled(s *machine.Start, w *Workflow, at time.Time) (err 
 	if len(s.Input) > t.sh.cfg.MaxPayload {
 		return fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), t.sh.cfg.MaxPayload)
 	}
-	_, err = t.start(s, w.def)
+	_, _, err = t.start(s, w.def)
 	return err
 }
 

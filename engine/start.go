@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -17,7 +19,8 @@ import (
 type StartOption func(*machine.Start) error
 
 // Key makes the start one that can be repeated: a second start with the key, for
-// as long as the run is kept, returns the first one's run.
+// as long as the run is kept, returns the first one's run. [Started.Existing] says
+// so, and [Started.InputDiffers] that the second start had another input.
 func Key(key string) StartOption {
 	return func(s *machine.Start) error {
 		if len(key) > 512 {
@@ -78,6 +81,11 @@ type Started struct {
 	ID       string `json:"id"`
 	Existing bool   `json:"existing,omitempty"` // the key was known, nothing was started
 
+	// InputDiffers says that the existing run has another input than this start. Two
+	// inputs are the same if they are the same JSON value: neither spaces nor the
+	// order of an object's fields count.
+	InputDiffers bool `json:"input_differs,omitempty"`
+
 	e *Engine
 }
 
@@ -87,11 +95,13 @@ func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx,
 // Start starts a run. When it returns, the run is stored, and goes on whatever
 // happens to the process. The input is anything that encoding/json can write, and
 // read as the type that the workflow's steps take.
+//
+// A workflow that is not registered is registered first. If another workflow of the
+// same name is, nothing is started and the error is [ErrRegistered]: use
+// [Engine.Register] to replace it, or start the one that [Engine.Workflow] returns.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
-	if e.handlers.workflow(w.Name()) != w {
-		if err := e.handlers.add([]*Workflow{w}, nil); err != nil {
-			return Started{}, err
-		}
+	if err := e.handlers.admit(w); err != nil {
+		return Started{}, fmt.Errorf("start: %w", err)
 	}
 	text, ok := input.(json.RawMessage)
 	if !ok {
@@ -116,6 +126,23 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 		}
 	}
 	return e.startAt(ctx, w, s)
+}
+
+// StartRegistered starts a run of the workflow that is registered under the name of w:
+// w itself, unless [Engine.Register] or [Engine.Replace] has replaced it meanwhile. It
+// is for programs that replace workflows while they start runs.
+func (e *Engine) StartRegistered(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
+	current := func() *Workflow {
+		if registered, ok := e.Workflow(w.Name()); ok {
+			return registered
+		}
+		return w
+	}
+	s, err := e.Start(ctx, current(), input, opts...)
+	if errors.Is(err, ErrRegistered) { // it was replaced between the two calls
+		s, err = e.Start(ctx, current(), input, opts...)
+	}
+	return s, err
 }
 
 // accepts says whether the steps can read the input. One of their own type needs no
@@ -155,7 +182,47 @@ func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", def.Name, err)
 	}
-	return &Started{ID: r.id.String(), Existing: s.ID.IsZero()}, nil
+	st := &Started{ID: r.id.String(), Existing: r.existing}
+	if r.existing && !r.sameInput {
+		if st.InputDiffers, err = sh.inputDiffers(ctx, st.ID, s.Input); err != nil {
+			return nil, fmt.Errorf("start %s: the key is that of run %s, whose input can't be compared: %w", def.Name, st.ID, err)
+		}
+	}
+	return st, nil
+}
+
+// inputDiffers reports whether the input of a stored run is another than this one.
+func (sh *shard) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
+	run, err := sh.load(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil // the key is kept, and the run is not
+	}
+	if err != nil {
+		return false, err
+	}
+	return !sameJSON(run.Input, input), nil
+}
+
+// sameJSON reports whether two texts are the same JSON value. No text is null.
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, errA := decodeJSON(a)
+	y, errB := decodeJSON(b)
+	return errA == nil && errB == nil && reflect.DeepEqual(x, y)
+}
+
+// decodeJSON decodes a value. Numbers stay as they are written: two that differ only
+// beyond the precision of a float64 are not the same.
+func decodeJSON(text []byte) (v any, err error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
 }
 
 func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
@@ -164,26 +231,34 @@ func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
 
 // start decides about a start. The run gets its id here, so that the id has the
 // time of the record in it.
-func (t *turn) start(s *machine.Start, def *machine.Definition) (machine.ID, error) {
+func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, existing bool, err error) {
 	sh := t.sh
 	if err := t.define(def); err != nil {
-		return machine.ID{}, err
+		return id, false, err
 	}
 	if s.ID.IsZero() {
 		s.ID = machine.NewID(t.now, sh.random(), sh.random()).In(sh.slot(s.Key))
 	} else if _, again := sh.m.Run(s.ID); again {
-		return s.ID, nil
+		return s.ID, false, nil
 	}
-	rec, existing, err := sh.m.Start(s, t.now)
-	if err != nil || !existing.IsZero() {
-		s.ID = machine.ID{}
-		return existing, err
+	rec, other, err := sh.m.Start(s, t.now)
+	if err != nil || !other.IsZero() {
+		return other, err == nil, err
 	}
 	if rec.Size() > journal.MaxEntry-1000 {
-		return machine.ID{}, fmt.Errorf("%w: input and results of %d bytes", ErrTooLarge, rec.Size())
+		return id, false, fmt.Errorf("%w: input and results of %d bytes", ErrTooLarge, rec.Size())
 	}
 	t.must(&rec)
-	return s.ID, nil
+	return s.ID, false, nil
+}
+
+// startRequested decides about a start that was requested. Most starts with a known
+// key are the same start again: their input is compared here, at no cost.
+func (t *turn) startRequested(r *request) {
+	r.id, r.existing, r.err = t.start(r.start, r.def)
+	if run, ok := t.sh.m.Run(r.id); ok && r.existing && !run.IsCold() {
+		r.sameInput = bytes.Equal(run.Input, r.start.Input)
+	}
 }
 
 // define stores a definition, unless it is stored already.

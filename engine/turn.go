@@ -285,7 +285,7 @@ func (sh *shard) handle(r *request) {
 	t.requests = append(t.requests, r)
 	switch {
 	case r.start != nil:
-		r.id, r.err = t.start(r.start, r.def)
+		t.startRequested(r)
 	case r.result != nil:
 		// The attempt may have ended after the turn began, and its wait must not
 		// begin before it ended.

@@ -216,7 +216,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 		r.more().source = source
 	}
 	if !rec.Other.IsZero() {
-		r.more().origin = rec.Other
+		r.more().previous = rec.Other
 	}
 	for i := range r.Steps {
 		r.Steps[i].timer = noTimer

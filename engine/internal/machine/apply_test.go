@@ -145,7 +145,7 @@ func TestAParkedStepDoesNotWaitForTheClock(t *testing.T) {
 	w.jumped(-time.Hour)
 	w.pass(time.Minute)
 	for _, run := range w.m.Due(w.now, 9) {
-		w.do(w.m.Expire(run, w.now), nil)
+		w.do(w.m.Expire(run, 0, w.now), nil)
 	}
 	w.do(w.m.Retry(r.ID, "me", w.now))
 	if w.attempt(r); r.State() != StateRunning {

@@ -28,8 +28,12 @@ type Start struct {
 	Input   []byte
 	At      int64         // when to begin; 0 means now
 	Timeout time.Duration // instead of the definition's; 0 means that one
-	Origin  ID            // the run that it repeats
 	Outputs [][]byte      // of steps that need not run again
+
+	// Of a run that repeats another.
+	Previous  ID     // the run that it repeats
+	Origin    ID     // the first run of the chain
+	OriginKey string // its key
 }
 
 // Start decides about a start. A key that is known is no error if it was used
@@ -52,7 +56,7 @@ func (m *Machine) Start(c *Start, now int64) (rec Record, existing ID, err error
 	}
 	source, _, _ := strings.Cut(c.Source, "\x00") // which ends it in the record
 	rec = Record{
-		Kind: Started, Run: c.ID, At: now, Hash: c.Hash, Data: c.Input, Other: c.Origin, Outputs: c.Outputs,
+		Kind: Started, Run: c.ID, At: now, Hash: c.Hash, Data: c.Input, Other: c.Previous, Outputs: c.outputs(len(d.Steps)),
 		Text: source + "\x00" + c.Key,
 	}
 	begin := now
@@ -63,6 +67,18 @@ func (m *Machine) Start(c *Start, now int64) (rec Record, existing ID, err error
 		rec.Deadline = later(begin, timeout)
 	}
 	return rec, ID{}, nil
+}
+
+// outputs returns the outputs as the record has them. The origin of the chain comes
+// after those of the steps, where a version that does not know of it ignores it.
+func (c *Start) outputs(steps int) [][]byte {
+	if c.Origin.IsZero() {
+		return c.Outputs
+	}
+	list := make([][]byte, steps+1)
+	copy(list[:steps], c.Outputs)
+	list[steps] = []byte(encodeOrigin(c.Origin, c.OriginKey))
+	return list
 }
 
 // later returns the time d after t, at most the largest one there is.
@@ -248,9 +264,38 @@ func (m *Machine) Orphans(yield func(*Run, int)) {
 	}
 }
 
-// Expire decides that the run's time is over.
-func (m *Machine) Expire(r *Run, now int64) Record {
-	return Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+// Expire decides that the run's time is over. It says so if the run was waiting for a
+// free place then. opened is when this process began to work on the run: before
+// that the run was in no queue.
+func (m *Machine) Expire(r *Run, opened, now int64) Record {
+	_ = m.warm(r) // Apply returns the error
+	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+	since, queued := r.queuedSince()
+	switch took := r.timeout(); {
+	case !queued || took == 0:
+	case r.Deadline < opened:
+		rec.Text = fmt.Sprintf("timed out after %v: no process was working on the run when its time ended", took)
+	case r.begun():
+		rec.Text = fmt.Sprintf("timed out after %v, the last %v of it in the queue for a free place",
+			took, time.Duration(now-max(since, opened)).Round(time.Millisecond))
+	default:
+		rec.Text = fmt.Sprintf("timed out after %v in the queue for a free place; it never began", took)
+	}
+	return rec
+}
+
+// queuedSince returns since when a step of the run has been in its queue, if one is
+// and no other is running.
+func (r *Run) queuedSince() (at int64, queued bool) {
+	if r.State() != StateQueued {
+		return 0, false
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.queued && (!queued || s.At < at) {
+			at, queued = s.At, true
+		}
+	}
+	return at, queued
 }
 
 // Cancel decides about a cancellation. A dead run may be canceled too, which

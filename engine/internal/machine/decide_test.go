@@ -363,7 +363,7 @@ func TestRetryWaitsForAttemptsToEnd(t *testing.T) {
 	if len(expired) != 1 || expired[0] != r {
 		t.Fatalf("Due = %v, want the run", expired)
 	}
-	w.do(w.m.Expire(r, w.now), nil)
+	w.do(w.m.Expire(r, 0, w.now), nil)
 	if _, err := w.m.Retry(r.ID, "me", w.now); !errors.Is(err, ErrState) || r.Reason != retry.StopTimeout {
 		t.Fatalf("Retry while an attempt runs = %v, reason %v", err, r.Reason)
 	}
@@ -421,10 +421,10 @@ func TestCancel(t *testing.T) {
 		}, nil, true},
 		{"one that is dead and has an attempt left", func(w *world, r *Run) {
 			w.attempt(r)
-			w.do(w.m.Expire(r, w.now), nil)
+			w.do(w.m.Expire(r, 0, w.now), nil)
 		}, nil, false},
 		{"one that is replaced", func(w *world, r *Run) {
-			w.do(w.m.Expire(r, w.now), nil)
+			w.do(w.m.Expire(r, 0, w.now), nil)
 			w.do(w.m.Replace(r.ID, w.id(), w.now))
 		}, ErrState, true},
 		{"one that is parked", func(w *world, r *Run) {

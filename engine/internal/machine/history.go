@@ -21,7 +21,10 @@ func (r *Run) remember(rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
 	if rec.Kind == Started {
-		short.Text = ""
+		short.Text = "" // the run has the source and the key
+		if n := len(r.Steps); len(rec.Outputs) > n {
+			short.Text = string(rec.Outputs[n]) // the origin
+		}
 	}
 	if len(short.Text) > maxText {
 		short.Text = strings.ToValidUTF8(short.Text[:maxText], "")
@@ -102,6 +105,12 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
 		case Failed, Lost, Late, Limited:
 			text = rec.Text
+		case Expired:
+			if text != "" {
+				text = rec.Text + "; the last error: " + text
+			} else {
+				text = rec.Text
+			}
 		}
 	}
 	if r.Outcome == Succeeded {

@@ -148,7 +148,7 @@ func (j *judge) started(rec *Record) {
 	if rec.Deadline != 0 {
 		r.timeout = rec.Deadline - max(rec.Due, rec.At)
 	}
-	for i, out := range rec.Outputs {
+	for i, out := range rec.Outputs[:min(len(rec.Outputs), len(d.Steps))] { // the origin follows
 		r.steps[i].complete = out != nil
 	}
 	j.runs[rec.Run] = r

@@ -309,7 +309,9 @@ func dumpRun(r *Run) string {
 	if r.extra != nil && r.extra.until != 0 {
 		num("until", r.extra.until)
 	}
-	text("origin", r.Origin().String())
+	text("previous", r.Previous().String())
+	origin, key, known := r.Origin()
+	text("origin", fmt.Sprint(origin, key, known))
 	text("replaced by", r.ReplacedBy().String())
 	text("source", r.Source())
 	num("running", int64(r.running))

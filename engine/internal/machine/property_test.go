@@ -158,7 +158,7 @@ func (g *game) turn() {
 func (g *game) command() {
 	g.t.Helper()
 	for _, r := range g.m.Due(g.now, 1+g.rng.IntN(20)) {
-		g.emit(g.m.Expire(r, g.now))
+		g.emit(g.m.Expire(r, 0, g.now))
 	}
 	switch p := g.rng.IntN(100); {
 	case p < 22:
@@ -258,7 +258,10 @@ func (g *game) startOne() {
 		c.Timeout = time.Duration(1 + g.rng.Int64N(int64(40*time.Second)))
 	}
 	if o := g.any(); o != nil && g.chance(20) && o.Def.hash == d.hash {
-		c.Origin, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		c.Previous, c.Outputs = o.ID, make([][]byte, len(o.Steps))
+		if g.chance(80) { // else as a version did that kept only the previous run
+			c.Origin, c.OriginKey = o.ID, o.Key
+		}
 		again := d.Downstream(g.rng.IntN(len(d.Steps)))
 		for i := range o.Steps {
 			if !again[i] {
@@ -557,7 +560,7 @@ func (g *game) quiesce() {
 	}
 	for idle, n := 0, 0; n < 20_000; n++ {
 		for _, r := range g.m.Due(g.now, 1<<30) {
-			g.emit(g.m.Expire(r, g.now))
+			g.emit(g.m.Expire(r, 0, g.now))
 		}
 		g.dispatch()
 		g.m.Orphans(func(r *Run, step int) {

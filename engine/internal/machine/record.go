@@ -23,7 +23,7 @@ const (
 	Lost                      // the process ended in the attempt
 	Released                  // the attempt was given up for an orderly end of the process
 	Cancel                    // the run is over; Text says by whom
-	Expired                   // the run's time is over
+	Expired                   // the run's time is over; Text says it if that was in the queue
 	Retry                     // a dead run is put back to work; Text says by whom
 	Woken                     // a wait is ended by hand; Text says by whom
 	Progress                  // Data says how far the attempt is
@@ -262,7 +262,7 @@ func appendOutputs(b []byte, outputs [][]byte) []byte {
 
 func readOutputs(in *reader) [][]byte {
 	n := in.number()
-	if n > maxSteps || n > len(in.data) {
+	if n > maxSteps+1 || n > len(in.data) { // one more than steps: see Start.outputs
 		in.fail()
 		return nil
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -120,7 +121,7 @@ type StepState struct {
 type extra struct {
 	outputs    [][]byte
 	progress   [][]byte
-	origin     ID
+	previous   ID
 	replacedBy ID
 	source     string
 	until      int64 // an attempt that runs is to be made again then
@@ -151,12 +152,45 @@ func (r *Run) Progress(step int) []byte {
 	return r.extra.progress[step]
 }
 
-// Origin returns the run of which this one is a repetition, if it is one.
-func (r *Run) Origin() (id ID) {
+// Previous returns the run that this one repeats, if it repeats one.
+func (r *Run) Previous() (id ID) {
 	if r.extra != nil {
-		id = r.extra.origin
+		id = r.extra.previous
 	}
 	return id
+}
+
+// Origin returns the first run of the chain of repetitions that this run ends, and
+// its key. They are those of the run itself if it repeats no other. known is false
+// for a run that was stored by a version that kept only the previous run: that is
+// returned then. The run must not be cold.
+func (r *Run) Origin() (id ID, key string, known bool) {
+	if r.Previous().IsZero() {
+		return r.ID, r.Key, true
+	}
+	for rec := range r.Records() {
+		if rec.Kind == Started {
+			id, key, known = decodeOrigin(rec.Text)
+		}
+		break
+	}
+	if !known {
+		return r.Previous(), "", false
+	}
+	return id, key, true
+}
+
+// encodeOrigin returns the first run of a chain as it is stored: in the start of a
+// run, and in the first record of its history.
+func encodeOrigin(id ID, key string) string { return id.String() + "\x00" + key }
+
+func decodeOrigin(text string) (id ID, key string, ok bool) {
+	name, key, ok := strings.Cut(text, "\x00")
+	if !ok {
+		return ID{}, "", false
+	}
+	id, err := ParseID(name)
+	return id, key, err == nil
 }
 
 // ReplacedBy returns the run that does the work of this dead one.
@@ -197,6 +231,13 @@ func (r *Run) setProgress(step int, p []byte) {
 	}
 	x.progress[step] = p
 }
+
+// InQueue reports whether the step is due, and waits for a free place.
+func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
+
+// HasPlace reports whether the run is among those that a limit of the workflow's
+// runs counts.
+func (r *Run) HasPlace() bool { return r.active }
 
 // Closed reports whether nothing of the run goes on.
 func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }

@@ -50,9 +50,14 @@ func TestStates(t *testing.T) {
 func TestARepetitionTakesOutputsOver(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "w", "a: fixed(1s)", "b needs a: fixed(1s)", "c: fixed(1s)"))
-	origin := w.id()
-	r := w.start(d, Start{Origin: origin, Source: "me", Outputs: [][]byte{[]byte("1"), nil, {}}})
-	if r.Origin() != origin || r.Source() != "me" || string(r.Output(0)) != "1" || r.Output(1) != nil || len(r.Outputs()) != 3 {
+	previous, first := w.id(), w.id()
+	r := w.start(d, Start{
+		Previous: previous, Origin: first, OriginKey: "order\x004711", Source: "me", Outputs: [][]byte{[]byte("1"), nil, {}},
+	})
+	if id, key, known := r.Origin(); id != first || key != "order\x004711" || !known {
+		t.Errorf("Origin() = %v, %q, %v", id, key, known)
+	}
+	if r.Previous() != previous || r.Source() != "me" || string(r.Output(0)) != "1" || r.Output(1) != nil || len(r.Outputs()) != 3 {
 		t.Errorf("repetition: %s", dumpRun(r))
 	}
 	w.attempt(r)
@@ -62,6 +67,21 @@ func TestARepetitionTakesOutputsOver(t *testing.T) {
 	w.finish(r, 1, Result{Output: []byte("2")})
 	if r.Outcome != Succeeded || string(r.Result()) != `{"b":2,"c":null}` {
 		t.Errorf("outcome %d, result %s", r.Outcome, r.Result())
+	}
+	w.check("at the end", w.shadow)
+}
+
+func TestTheOriginOfARun(t *testing.T) {
+	w := newWorld(t)
+	d := w.define(steps(t, "w", "a: fixed(1s)"))
+	first := w.start(d, Start{Key: "k"})
+	if id, key, known := first.Origin(); id != first.ID || key != "k" || !known {
+		t.Errorf("of a run that repeats no other: %v, %q, %v", id, key, known)
+	}
+	// As a version stored it that kept only the previous run.
+	old := w.start(d, Start{Previous: first.ID})
+	if id, key, known := old.Origin(); id != first.ID || key != "" || known {
+		t.Errorf("of a run without a stored origin: %v, %q, %v", id, key, known)
 	}
 	w.check("at the end", w.shadow)
 }

@@ -75,7 +75,7 @@ func (r *Run) append(b []byte) []byte {
 	b = append(b, 1)
 	b = appendOutputs(b, x.outputs)
 	b = appendOutputs(b, x.progress)
-	b = append(b, x.origin[:]...)
+	b = append(b, x.previous[:]...)
 	b = append(b, x.replacedBy[:]...)
 	return appendBytes(b, x.source)
 }
@@ -149,7 +149,7 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 		x := r.more()
 		x.outputs = readOutputs(in)
 		x.progress = cloned(readOutputs(in), len(r.Steps))
-		x.origin = in.array()
+		x.previous = in.array()
 		x.replacedBy = in.array()
 		x.source = string(in.bytes())
 	}

@@ -83,14 +83,14 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 		}},
 		{"a dead run is purged and its key used again", func(w *world, d *Definition, runs []*Run, next func()) {
 			next()
-			w.do(w.m.Expire(runs[0], w.now), nil)
+			w.do(w.m.Expire(runs[0], 0, w.now), nil)
 			w.pass(time.Hour)
 			rec, _ := w.m.Purge(w.now-sec, w.now-sec)
 			w.do(rec, nil)
 			w.start(d, Start{Key: "k0"})
 		}},
 		{"a dead run is purged by the entry that moves it", func(w *world, _ *Definition, runs []*Run, next func()) {
-			w.do(w.m.Expire(runs[0], w.now), nil)
+			w.do(w.m.Expire(runs[0], 0, w.now), nil)
 			next()
 			w.pass(time.Hour)
 			w.now += 3600 * sec
@@ -100,7 +100,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 		}},
 		{"a run dies and is retried", func(w *world, _ *Definition, runs []*Run, next func()) {
 			w.attempt(runs[1])
-			w.do(w.m.Expire(runs[1], w.now), nil)
+			w.do(w.m.Expire(runs[1], 0, w.now), nil)
 			next()
 			next()
 			w.finish(runs[1], 0, Result{Failed: true})
@@ -108,7 +108,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 			w.attempt(runs[1])
 		}},
 		{"a run is replaced long after it died", func(w *world, _ *Definition, runs []*Run, next func()) {
-			w.do(w.m.Expire(runs[0], w.now), nil)
+			w.do(w.m.Expire(runs[0], 0, w.now), nil)
 			w.pass(time.Hour)
 			next()
 			w.do(w.m.Replace(runs[0].ID, w.id(), w.now))

@@ -112,7 +112,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
 		p.Hint = s.known()
 		return p
 	}
-	run, err := s.engine.Start(r.Context(), flow, st.Input, st.options(who)...)
+	run, err := s.engine.StartRegistered(r.Context(), flow, st.Input, st.options(who)...)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
 	if run.Existing {
 		status = http.StatusOK
 	}
-	return answer(w, status, Started{run.ID, run.Existing})
+	return answer(w, status, Started{run.ID, run.Existing, run.InputDiffers})
 }
 
 // known lists the workflows for somebody who has mistyped one.

@@ -120,6 +120,13 @@ func TestAKeyStartsOnce(t *testing.T) {
 	if again.status != 200 || !strings.Contains(again.text, `"existing":true`) || !strings.Contains(again.text, first.ID) {
 		t.Errorf("again: %d %s", again.status, again.text)
 	}
+	if !strings.Contains(again.text, `"input_differs":false`) {
+		t.Errorf("the same start again: %s", again.text)
+	}
+	again = f.ask(false, "POST", Prefix+"runs", `{"workflow":"gate","key":"order/4711","input":{"n":2}}`)
+	if again.status != 200 || !strings.Contains(again.text, `"input_differs":true`) || !strings.Contains(again.text, first.ID) {
+		t.Errorf("again with another input: %d %s", again.status, again.text)
+	}
 	if other := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"order/4711"}`); other.status != 409 || other.problem(t).Code != CodeConflict {
 		t.Errorf("of another workflow: %d %s", other.status, other.text)
 	}

@@ -98,6 +98,8 @@ type Start struct {
 type Started struct {
 	ID       string `json:"id"`
 	Existing bool   `json:"existing"` // the key was known, nothing was started
+
+	InputDiffers bool `json:"input_differs"` // and the existing run has another input than the request
 }
 
 // Outcome is how a run stands, in short.

@@ -388,6 +388,9 @@ func TestShowAndControl(t *testing.T) {
 		t.Errorf("show --json: %+v, %v", info, err)
 	}
 	wantIn(t, "run again", s.verb("run", "slow", "--key", "the/key").stderr, "this is its run")
+	differs := s.verb("run", "slow", "--key", "the/key", "--input", `{"n":2}`, "--json")
+	wantIn(t, "run again with another input", differs.out, `"input_differs":true`)
+	wantIn(t, "run again with another input", differs.stderr, "run "+slow+" has another input")
 	wantIn(t, "wake", s.want("wake", slow), slow)
 	if state := s.over(slow); state != "succeeded" {
 		t.Errorf("woken: %s", state)
@@ -413,6 +416,9 @@ func TestShowAndControl(t *testing.T) {
 	var rerun api.Started
 	if err := json.Unmarshal([]byte(s.want("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.over(rerun.ID) != "succeeded" {
 		t.Errorf("rerun: %+v, %v", rerun, err)
+	}
+	for _, part := range []string{"replay of " + again, "origin " + two} {
+		wantIn(t, "show", strings.Join(strings.Fields(s.want("show", rerun.ID)), " "), part)
 	}
 
 	for _, c := range []struct {

@@ -56,8 +56,9 @@ With --wait it waits for the end and prints what the run returned, as JSON. With
 standard error. Whoever waits can be interrupted: the run goes on. Should the
 server be away for a while, it is waited for.
 
-With --key, a second start with the same key starts nothing and is the first
-one's run.`
+With --key, a second start with the same key starts nothing and prints the id of
+the first one's run. If that run has another input, a warning says so; with --json,
+"existing" and "input_differs" do.`
 
 const runExample = `  tideover run nightly-report
   tideover run order --input '{"id": 4711}' --key order-4711
@@ -177,7 +178,10 @@ func (o *runOptions) run(ctx context.Context, c *api.Client, start api.Start) er
 	if err != nil {
 		return err
 	}
-	if run.Existing {
+	switch {
+	case run.InputDiffers:
+		o.warn("the key %q is known; nothing was started, and run %s has another input; see 'tideover show %s', or use another key", start.Key, run.ID, run.ID)
+	case run.Existing:
 		o.warn("the key %q is known; this is its run", start.Key)
 	}
 	if !start.At.IsZero() && start.At.Before(time.Now()) && !run.Existing {

@@ -234,14 +234,14 @@ func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
 func TestRequestsAsSteps(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
-	var keys [3]string
+	var keys [5]string
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := calls.Add(1)
 		if r.URL.Path == "/gone" {
 			http.Error(w, "no such thing", http.StatusGone)
 			return
 		}
-		if n <= 3 {
+		if n != 4 {
 			keys[n-1] = r.Header.Get("Idempotency-Key")
 		}
 		if r.Header.Get("Authorization") != "Bearer s3cret-value" {
@@ -279,6 +279,14 @@ workflows:
 	wantIn(t, "error", o.stderr, "410 Gone: no such thing")
 	if calls.Load() != 4 {
 		t.Errorf("a permanent answer was asked for again: %d calls", calls.Load())
+	}
+	// A run that repeats it carries the same key, and shows why.
+	first := firstID(t, s.ask("runs", "--workflow", "post", "--json").out)
+	again := strings.TrimSpace(s.ask("retry", "--from", "send", first).out)
+	again = again[strings.LastIndexByte(again, ' ')+1:]
+	testwait.Until(t, "the run that repeats it", func() bool { return s.show(again).State == "succeeded" })
+	if i := s.show(again); keys[4] != keys[0] || i.Origin != first || i.ReplayOf != first {
+		t.Errorf("the repetition has the Idempotency-Key %q, want %q; its origin is %q", keys[4], keys[0], i.Origin)
 	}
 	// The secret is nowhere: not in what is shown, not in the log, not on disk.
 	runs := s.ask("runs", "--json").out

@@ -123,6 +123,10 @@ func (p *portrait) head() {
 	p.fact("reason", i.Reason)
 	p.fact("error", i.Error)
 	p.fact("replay of", i.ReplayOf)
+	if i.Origin != i.ReplayOf {
+		p.fact("origin", i.Origin)
+	}
+	p.fact("origin key", i.OriginKey)
 	p.fact("replaced by", i.ReplacedBy)
 }
 

@@ -199,7 +199,7 @@ func (r roots) ours(way []string) bool {
 	}
 	switch way[0] {
 	case "run":
-		return slices.Contains([]string{"id", "workflow", "attempt", "step", "reason"}, way[1])
+		return slices.Contains([]string{"id", "workflow", "origin", "attempt", "step", "reason"}, way[1])
 	case "steps": // see [checker.step]
 		return true
 	}

@@ -23,9 +23,15 @@ type Data struct {
 type RunInfo struct {
 	ID       string
 	Workflow string
-	Key      string    // the caller's key, if it gave one
-	Attempt  int       // number of the step's attempt, from 1
-	Started  time.Time // .today of an input is the day of it, unless the run was scheduled
+	Key      string // the caller's key, if it gave one
+
+	// The first run of the chain of replays and reruns, and its key: those of the run
+	// itself if it repeats no other.
+	Origin    string
+	OriginKey string
+
+	Attempt int       // number of the step's attempt, from 1
+	Started time.Time // .today of an input is the day of it, unless the run was scheduled
 
 	// Of a run that gave up, for on-give-up; empty otherwise.
 	Step   string // the step that failed
@@ -49,7 +55,7 @@ var (
 	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
 	rootFields = map[string][]string{
 		"input": nil, "steps": nil, // any
-		"run":      {"id", "workflow", "key", "attempt", "step", "reason", "error"},
+		"run":      {"id", "workflow", "key", "origin", "origin_key", "attempt", "step", "reason", "error"},
 		"schedule": {"time"},
 		"today":    {},
 	}
@@ -109,6 +115,7 @@ func (d Data) scope() *scope {
 	return &scope{
 		root: map[string]any{
 			"run": map[string]any{"id": d.Run.ID, "workflow": d.Run.Workflow, "key": d.Run.Key, "attempt": d.Run.Attempt,
+				"origin": d.Run.Origin, "origin_key": d.Run.OriginKey,
 				"step": d.Run.Step, "reason": d.Run.Reason, "error": d.Run.Error},
 			"schedule": map[string]any{"time": at},
 		},

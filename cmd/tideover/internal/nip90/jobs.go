@@ -49,7 +49,7 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	started, err := e.Start(ctx, k.flow, input, engine.Key(keyPrefix+r.ID), engine.Source("nostr "+short(r.Customer)), engine.RunTimeout(limit))
+	started, err := e.StartRegistered(ctx, k.flow, input, engine.Key(keyPrefix+r.ID), engine.Source("nostr "+short(r.Customer)), engine.RunTimeout(limit))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (o *Outbox) Observe(ev retry.Event) {
 	for _, n := range list {
 		// Read twice, it is the same message. That it could not be accepted is what
 		// the engine says loudly of itself.
-		_, _ = e.Start(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
+		_, _ = e.StartRegistered(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
 	}
 }
 

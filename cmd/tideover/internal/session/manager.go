@@ -143,7 +143,7 @@ func (m *Manager) latest(ctx context.Context, g *managed) error {
 
 // begin starts the session.
 func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
-	s, err := m.Engine.Start(ctx, g.flow, g.spec.work(), engine.Source(by))
+	s, err := m.Engine.StartRegistered(ctx, g.flow, g.spec.work(), engine.Source(by))
 	if err == nil {
 		g.run = s.ID
 	}

@@ -231,6 +231,7 @@ func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
 	}
 	env := append(guard.Environ(hidden...),
 		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+sessionID(t.Run, memo.Generation), "TIDEOVER_RUN_ID="+t.Run,
+		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {
 		if r.Expand != nil {

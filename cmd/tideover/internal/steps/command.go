@@ -77,6 +77,7 @@ func (r *Runner) environment(t *engine.Task) []string {
 	}
 	return append(guard.Environ(hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
+		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,
 		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
 }

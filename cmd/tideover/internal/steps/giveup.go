@@ -15,10 +15,13 @@ func (r *Runner) giveUpData(t *engine.Task) (config.Data, error) {
 	if err := json.Unmarshal(t.Input, &g); err != nil {
 		return config.Data{}, fmt.Errorf("input of the run: %w", err)
 	}
+	if g.Origin == "" { // it repeats no other
+		g.Origin, g.OriginKey = g.Run, g.Key
+	}
 	d := config.Data{
-		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(g.Key),
+		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(g.OriginKey),
 		Run: config.RunInfo{
-			ID: g.Run, Workflow: g.Workflow, Key: g.Key, Attempt: g.Attempts, Started: g.Created,
+			ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
 			Step: g.Step, Error: g.Error, Reason: g.Reason,
 		},
 	}

@@ -32,8 +32,9 @@ func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *
 		return result{}, rendering(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
-		// The same for all attempts: a server that knows the header does the work once.
-		req.Header.Set("Idempotency-Key", t.Run+"/"+t.Step)
+		// The same for all attempts, also of replays and reruns: a server that knows
+		// the header does the work once.
+		req.Header.Set("Idempotency-Key", t.Origin+"/"+t.Step)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -84,8 +84,8 @@ func (r *Runner) either(ctx context.Context, s *config.Step, d config.Data, t *e
 // data returns what the templates of a step see.
 func (r *Runner) data(t *engine.Task) (config.Data, error) {
 	d := config.Data{
-		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.Key),
-		Run: config.RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Attempt: t.Attempt, Started: t.Created},
+		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.OriginKey),
+		Run: config.RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created},
 	}
 	var err error
 	if d.Input, err = decode(t.Input); err != nil {

@@ -48,7 +48,7 @@ func (h *handler) sendTest(w http.ResponseWriter, r *http.Request) {
 		if h.Place != nil {
 			from = h.Place()
 		}
-		_, err = h.Engine.Start(r.Context(), flow, notify.TestMessage(name, time.Now(), from), engine.Source("test by "+h.Actor(r)))
+		_, err = h.Engine.StartRegistered(r.Context(), flow, notify.TestMessage(name, time.Now(), from), engine.Source("test by "+h.Actor(r)))
 	}
 	if err != nil {
 		h.fail(w, r, statusOf(err), err)

@@ -26,6 +26,7 @@ type runBody struct {
 	Offers   []offer
 	AllURL   string // address of the page with all attempts
 	ReplayOf link
+	First    link // of the chain of replays, if that is another than ReplayOf
 	Replaced link
 	DeadURL  string
 }
@@ -89,6 +90,9 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
 		Info: i, By: byWhom(setBy(i)), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
+	}
+	if i.Origin != i.ReplayOf {
+		b.First = link{i.Origin, runURL(i.Origin)}
 	}
 	for k := range i.Steps {
 		b.Steps = append(b.Steps, newStep(&i.Steps[k], k, all))
