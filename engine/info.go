@@ -160,9 +160,7 @@ func (i *Info) add(r *machine.Run, rec *machine.Record) {
 		a.Ended, a.Outcome, a.Error = &at, outcomes[rec.Kind], rec.Text
 		if rec.Reason != 0 {
 			a.Reason = rec.Reason.String()
-		} else if rec.Kind == machine.Lost && rec.Delay > 0 {
-			a.Wait = &WaitInfo{Delay: rec.Delay, Until: time.Unix(0, rec.Due), By: "engine"}
-		} else if rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
+		} else if rec.Kind == machine.Lost && rec.Delay > 0 || rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
 			a.Wait = &WaitInfo{Delay: rec.Delay, Until: time.Unix(0, rec.Due), By: rec.By.String()}
 		}
 	case machine.Postponed:

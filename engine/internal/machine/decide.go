@@ -236,7 +236,7 @@ func (m *Machine) Lose(r *Run, step int, now int64, alone bool) Record {
 	case most == 0 || lost > most && alone:
 		rec.Reason = retry.StopLost
 	default:
-		rec.Delay, rec.Due = lostDelay(lost), later(now, lostDelay(lost))
+		rec.By, rec.Delay, rec.Due = retry.ByEngine, lostDelay(lost), later(now, lostDelay(lost))
 	}
 	rec.Text = lostText(lost, alone)
 	rec.Ends = r.ends(&rec)
