@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,5 +193,159 @@ func TestRunsBeginAgainSoonAfterOneDeath(t *testing.T) {
 			}
 		}
 		loop.check(loop.finish(ids))
+	})
+}
+
+// suspect makes the only run of an engine a suspect with so many losses, which is due.
+func (c *crashLoop) suspect(id string, losses int) {
+	c.t.Helper()
+	for range losses {
+		for must(c.engine.Get(c.t.Context(), id)).State != StateRunning {
+			c.pass(time.Second)
+		}
+		c.crash()
+	}
+	c.pass(time.Until(*must(c.engine.Get(c.t.Context(), id)).Next))
+	synctest.Wait()
+}
+
+// What a suspect waits for is visible, and it can be paused, canceled and reset.
+func TestASuspectIsVisibleAndUnderControl(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		loop := newCrashLoop(t)
+		e := func() *Engine { return loop.engine }
+		get := func(id string) (*Info, *StepInfo) {
+			i := must(e().Get(t.Context(), id))
+			return i, &i.Steps[0]
+		}
+		id := loop.start(loop.steady, 1, 24*time.Hour)[0]
+		loop.pass(time.Second)
+		loop.crash()
+		i, s := get(id)
+		if a := s.Attempts[0]; i.State != StateWaiting || s.Lost != 1 || s.MaxLost != DefaultMaxLost || s.Next == nil ||
+			s.Quarantine != "the process died in the last attempt: the next one begins after a delay" ||
+			a.Outcome != "lost" || a.Wait == nil || a.Wait.Delay != time.Second || a.Wait.By != "engine" {
+			t.Errorf("after the first loss: %+v, %+v", s, a)
+		}
+		loop.suspect(id, 2)
+		if i, s := get(id); i.State != StateRunning || s.Lost != 3 || !s.Attempts[3].Alone || s.Attempts[2].Alone ||
+			s.Quarantine != "the process died in the last 3 attempts: while this one is new, no other attempt begins in its process" {
+			t.Errorf("after three losses: %s, %+v", i.State, s)
+		}
+
+		// It runs alone. Another one waits for it, but not for ever.
+		other := loop.start(loop.steady, 1, 20*time.Second)[0]
+		loop.pass(9 * time.Second)
+		if i, _ := get(other); i.State != StateQueued {
+			t.Errorf("beside an attempt that runs alone, another run is %s", i.State)
+		}
+		loop.pass(2 * time.Second)
+		if i, _ := get(other); i.State != StateRunning {
+			t.Errorf("after an attempt has run alone for long enough, another run is %s", i.State)
+		}
+
+		// The process dies when the attempt is not alone any more: it is not given up.
+		loop.crash()
+		if i, s := get(id); i.State != StateWaiting || s.Lost != 4 {
+			t.Errorf("a run that was not alone when the process died is %s: %+v", i.State, s)
+		}
+		// The other one has fewer losses, and comes first. The suspect waits until it ends.
+		loop.pass(9 * time.Second)
+		if i, s := get(id); i.State != StateQueued ||
+			s.Quarantine != "the process died in the last 4 attempts: the next one begins when no other attempt runs in its process" {
+			t.Errorf("while another attempt runs, the suspect is %s: %+v", i.State, s)
+		}
+		third := loop.start(loop.steady, 1, time.Second)[0]
+		synctest.Wait()
+		if i, _ := get(third); i.State != StateQueued {
+			t.Errorf("while a suspect waits until it is alone, a new run is %s", i.State)
+		}
+		if err := e().Pause(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+		loop.pass(2 * time.Second)
+		if i, _ := get(third); i.State != StateSucceeded {
+			t.Errorf("after the suspect was paused, a new run is %s", i.State)
+		}
+		if err := e().Resume(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if i, _ := get(id); i.State != StateQueued {
+			t.Errorf("the suspect that was resumed is %s", i.State)
+		}
+		if err := e().Reset(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if i, s := get(id); i.State != StateRunning || s.Lost != 0 || s.Quarantine != "" {
+			t.Errorf("the suspect that was reset is %s: %+v", i.State, s)
+		}
+		if err := e().Cancel(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The limits of workflows and steps, and that of the process, hold for suspects too.
+func TestSuspectsKeepTheLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store memlog.Store
+		var running, most atomic.Int32
+		work := func(ctx context.Context, _ int) (int, error) {
+			n := running.Add(1)
+			defer running.Add(-1)
+			most.Store(max(most.Load(), n))
+			select {
+			case <-time.After(2 * time.Second):
+				return 0, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
+		limited := must(NewWorkflow("limited", Step("a", work, Concurrency(2)), MaxRuns(3)))
+		open := func() *Engine {
+			return must(Open(t.Context(), Config{Log: store.Open(), Workflows: []*Workflow{limited}, Logger: quiet(), Concurrency: 4}))
+		}
+		e := open()
+		var runs []Started
+		for range 12 {
+			runs = append(runs, started(t, e, limited, 1))
+		}
+		for range 6 {
+			time.Sleep(time.Second)
+			_ = e.Close(gone())
+			synctest.Wait()
+			e = open()
+		}
+		for _, r := range runs {
+			if i := must(e.Wait(t.Context(), r.ID)); i.State != StateSucceeded {
+				t.Errorf("a run is %s: %s", i.State, i.Error)
+			}
+		}
+		if most.Load() != 2 {
+			t.Errorf("%d attempts of the step at once, want 2", most.Load())
+		}
+		_ = e.Close(t.Context())
+	})
+}
+
+// A process that dies although nothing runs in it that was lost before, or ends in order, makes
+// no run dead.
+func TestAnOrderlyEndMakesNoSuspect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		loop := newCrashLoop(t)
+		id := loop.start(loop.steady, 1, time.Hour)[0]
+		for range 10 {
+			loop.pass(time.Minute)
+			_ = loop.engine.Close(t.Context())
+			loop.open()
+		}
+		if i := must(loop.engine.Get(t.Context(), id)); i.Steps[0].Lost != 0 || i.State == StateDead {
+			t.Errorf("after ten orderly ends: %s, %+v", i.State, i.Steps[0])
+		}
 	})
 }
