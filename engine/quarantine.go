@@ -51,11 +51,11 @@ func (t *trial) end() {
 		return
 	}
 	t.once.Do(func() {
+		t.q.mu.Lock()
+		defer t.q.mu.Unlock()
 		if t.timer != nil {
 			t.timer.Stop()
 		}
-		t.q.mu.Lock()
-		defer t.q.mu.Unlock()
 		if t.alone {
 			t.q.isolated = nil
 		} else {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -106,7 +107,11 @@ func TestRanAlone(t *testing.T) {
 			w.do(rec, nil)
 			w.pass(c.later)
 			w.start(d, Start{})
-			for _, m := range []*Machine{w.m, w.shadow, replayed(t, w.log)} {
+			restored, err := Restore(bytes.NewReader(frames(w.m.Snapshot(), nil, 10)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range []*Machine{w.m, w.shadow, replayed(t, w.log), restored} {
 				r, _ := m.Run(r.ID)
 				if got := m.RanAlone(r, 0); got != c.want {
 					t.Errorf("RanAlone = %v, want %v", got, c.want)
