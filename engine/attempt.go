@@ -64,6 +64,7 @@ type attempt struct {
 	lent    bool        // others have its place, because it can't begin
 	told    atomic.Bool // that it has ended
 	left    atomic.Bool // its place was given back
+	trial   *trial      // of a suspect; nil for others
 }
 
 // end tells the attempt to end.
@@ -76,6 +77,8 @@ func (a *attempt) end(cause error) {
 func (a *attempt) leave() {
 	if a.left.CompareAndSwap(false, true) {
 		a.sh.process.places.give()
+		a.sh.process.quarantine.exit()
+		a.trial.end()
 	}
 }
 

@@ -23,6 +23,7 @@ func (sh *shard) due() {
 	}
 	sh.fire()
 	sh.purge()
+	sh.endIsolation()
 	sh.unpark()
 }
 
@@ -34,15 +35,22 @@ func (t *turn) must(rec *machine.Record) {
 	}
 }
 
-// dispatch begins attempts while there are places, one of each queue in turn.
+// dispatch begins attempts while there are places: of suspects, and then one of each queue in
+// turn. A suspect that has to run alone comes last, or no other attempt would ever begin.
 func (sh *shard) dispatch() {
-	sh.turn.full = false
-	for begun := true; begun && !sh.turn.full && sh.entry.Size() < fullEntry; {
+	sh.turn.full, sh.turn.held = false, false
+	sh.dispatchSuspects()
+	sh.dispatchQueues()
+	sh.isolate()
+}
+
+func (sh *shard) dispatchQueues() {
+	for begun := true; begun && !sh.turn.full && !sh.turn.held && sh.entry.Size() < fullEntry; {
 		begun = false
 		queues := sh.m.Busy()
 		for i := range queues {
 			q := queues[(i+sh.turn.offset)%len(queues)]
-			if sh.turn.full || sh.entry.Size() >= fullEntry {
+			if sh.turn.full || sh.turn.held || sh.entry.Size() >= fullEntry {
 				break
 			}
 			if sh.dispatchFrom(q) {
@@ -67,21 +75,39 @@ func (sh *shard) dispatchFrom(q *machine.Queue) bool {
 	}
 	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
 	if handler == nil {
-		if time.Since(sh.openedAt) < settle {
-			return false
-		}
-		rec := sh.m.Park(run, step, t.now)
-		t.must(&rec)
-		return true
+		return sh.parkStep(run, step)
+	}
+	if !sh.process.quarantine.enter(sh) {
+		t.held = true
+		return false
 	}
 	if !sh.process.places.take(sh) {
+		sh.process.quarantine.exit()
 		t.full = true
 		return false
 	}
 	rec := sh.m.Attempt(run, step, t.now)
-	t.must(&rec)
-	t.launches = append(t.launches, sh.newAttempt(run, step, handler, &rec))
+	sh.launch(run, step, handler, nil, &rec)
 	return true
+}
+
+// parkStep lets a step wait for its handler, once there was time to register it.
+func (sh *shard) parkStep(run *machine.Run, step int) bool {
+	if time.Since(sh.openedAt) < settle {
+		return false
+	}
+	rec := sh.m.Park(run, step, sh.turn.now)
+	sh.turn.must(&rec)
+	return true
+}
+
+// launch records that an attempt begins, and has it begun when that is stored.
+func (sh *shard) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
+	t := &sh.turn
+	t.must(rec)
+	a := sh.newAttempt(run, step, handler, rec)
+	a.trial = trial
+	t.launches = append(t.launches, a)
 }
 
 func (sh *shard) newAttempt(run *machine.Run, step int, handler Handler, rec *machine.Record) *attempt {

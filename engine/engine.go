@@ -26,12 +26,13 @@ type Engine struct {
 
 // process is what all shards of a process share.
 type process struct {
-	cfg      Config
-	hub      hub
-	handlers registry
-	places   places
-	waits    handlerWaits
-	pens     chan struct{} // as many views as it holds are written at a time
+	cfg        Config
+	hub        hub
+	handlers   registry
+	places     places
+	waits      handlerWaits
+	quarantine quarantine
+	pens       chan struct{} // as many views as it holds are written at a time
 }
 
 // Open opens an engine, and goes on with everything that is not finished. In a

@@ -115,7 +115,7 @@ func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	}
 	p := add(retry.Waiting)
 	p.Delay, p.By, p.Until, p.Prev, p.Note = rec.Delay, rec.By, time.Unix(0, rec.Due), rec.Prev, ""
-	if rec.Kind != machine.Failed && rec.Kind != machine.Lost {
+	if rec.Kind != machine.Failed {
 		p.Note = rec.Text
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -50,10 +51,12 @@ type StepInfo struct {
 	Handler    string          `json:"handler"`
 	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
 	Next       *time.Time      `json:"next,omitempty"`
-	Spent      int             `json:"spent"`             // attempts that count for the policy
-	Lost       int             `json:"lost,omitempty"`    // lost ones in a row
-	Windows    int             `json:"windows,omitempty"` // times it was told when to come back
-	MaxWindows int             `json:"max_windows"`       // how often it may be
+	Spent      int             `json:"spent"`                // attempts that count for the policy
+	Lost       int             `json:"lost,omitempty"`       // lost ones in a row
+	MaxLost    int             `json:"max_lost"`             // how many are made up for
+	Quarantine string          `json:"quarantine,omitempty"` // what the next attempt waits for, if the process died in the last ones
+	Windows    int             `json:"windows,omitempty"`    // times it was told when to come back
+	MaxWindows int             `json:"max_windows"`          // how often it may be
 	Output     json.RawMessage `json:"output,omitempty"`
 	Progress   json.RawMessage `json:"progress,omitempty"`
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
@@ -68,6 +71,7 @@ type AttemptInfo struct {
 	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late
 	Error   string     `json:"error,omitempty"`
 	Reason  string     `json:"reason,omitempty"` // why none follows
+	Alone   bool       `json:"alone,omitempty"`  // no other attempt ran when it began: the process had died too often in the ones before
 	Wait    *WaitInfo  `json:"wait,omitempty"`
 }
 
@@ -124,12 +128,36 @@ func describeStep(r *machine.Run, k int) StepInfo {
 	d, s := &r.Def.Steps[k], &r.Steps[k]
 	i := StepInfo{
 		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: s.Status.String(),
-		Spent: int(s.Spent), Lost: int(s.Lost), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
+		Spent: int(s.Spent), Lost: int(s.Lost), MaxLost: d.MaxLost, Quarantine: quarantineText(r, k), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
 	}
 	if s.Status == machine.Waiting && r.Outcome == machine.Undecided && !r.Held {
 		i.Next = pointer(s.At)
 	}
 	return i
+}
+
+// quarantineText says what a suspect waits for, or how it runs.
+func quarantineText(r *machine.Run, step int) string {
+	s := &r.Steps[step]
+	if s.Lost == 0 || r.Outcome != machine.Undecided {
+		return ""
+	}
+	died := "the process died in the last attempt"
+	if s.Lost > 1 {
+		died = fmt.Sprintf("the process died in the last %d attempts", s.Lost)
+	}
+	alone := r.NeedsIsolation(step)
+	switch {
+	case s.Status == machine.Running && alone:
+		return died + ": while this one is new, no other attempt begins in its process"
+	case s.Status != machine.Waiting:
+		return ""
+	case !r.Queued(step):
+		return died + ": the next one begins after a delay"
+	case alone:
+		return died + ": the next one begins when no other attempt runs in its process"
+	}
+	return died + ": the next one begins when few attempts run that were lost before"
 }
 
 // add adds a record of the history.
@@ -138,13 +166,13 @@ func (i *Info) add(r *machine.Run, rec *machine.Record) {
 	s := &i.Steps[min(rec.Step, len(i.Steps)-1)]
 	switch rec.Kind {
 	case machine.Begun:
-		s.Attempts = append(s.Attempts, AttemptInfo{Number: rec.Attempt, Started: at, Outcome: "running"})
+		s.Attempts = append(s.Attempts, AttemptInfo{Number: rec.Attempt, Started: at, Outcome: "running", Alone: rec.Delay > 0})
 	case machine.Done, machine.Failed, machine.Snoozed, machine.Limited, machine.Lost, machine.Released, machine.Late:
 		a := s.attempt(rec.Attempt, at)
 		a.Ended, a.Outcome, a.Error = &at, outcomes[rec.Kind], rec.Text
 		if rec.Reason != 0 {
 			a.Reason = rec.Reason.String()
-		} else if rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
+		} else if rec.Kind == machine.Lost && rec.Delay > 0 || rec.Kind == machine.Failed || rec.Kind == machine.Snoozed || rec.Kind == machine.Limited {
 			a.Wait = &WaitInfo{Delay: rec.Delay, Until: time.Unix(0, rec.Due), By: rec.By.String()}
 		}
 	case machine.Postponed:

@@ -207,6 +207,10 @@ func (sh *shard) stats(ctx context.Context) (*Stats, error) {
 				s.Oldest = earlier(s.Oldest, pointer(at))
 			}
 		}
+		for run, step := range sh.m.Suspects() {
+			s.Queued++
+			s.Oldest = earlier(s.Oldest, pointer(run.Steps[step].At))
+		}
 		if next := sh.m.Next(); next != 1<<63-1 {
 			s.Next = pointer(next)
 		}

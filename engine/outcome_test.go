@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
@@ -85,6 +86,7 @@ func TestARunThatDiesAtTheStartIsToldOf(t *testing.T) {
 			if n == 0 {
 				id = started(t, e, w, 1).ID
 			}
+			time.Sleep(time.Second) // the wait after a lost attempt
 			synctest.Wait()
 			_ = e.Close(killed)
 			synctest.Wait()

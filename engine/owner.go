@@ -31,6 +31,7 @@ type owner struct {
 	random func() uint64
 
 	running   map[attemptKey]*attempt
+	isolated  isolated
 	zombies   map[zombie]bool // handlers that were given up; true for those that have returned before that was known
 	patience  context.Context // for how long the disk is waited for
 	waiters   map[machine.ID][]chan struct{}
@@ -177,6 +178,7 @@ func (sh *shard) serve() error {
 			}
 			stop = nil
 			sh.stopping = true
+			sh.process.quarantine.leave(sh)
 			sh.releaseAll()
 		case <-sh.kill:
 			return sh.finish()
@@ -224,7 +226,7 @@ func (sh *shard) next() int64 {
 	if hold := sh.openedAt.Add(settle).UnixNano(); len(sh.m.Busy()) > 0 && sh.clock.last < hold {
 		next = min(next, hold)
 	}
-	return next
+	return min(next, sh.isolated.next(sh.m))
 }
 
 // take gathers what there is to do, stores what follows, and acts on it.
@@ -296,4 +298,5 @@ func (sh *shard) abandon() {
 		}
 	}
 	sh.process.places.leave(sh)
+	sh.process.quarantine.leave(sh)
 }

@@ -213,6 +213,7 @@ func (sh *shard) skipView(known uint64) {
 func (sh *shard) takeOver() error {
 	t := &sh.turn
 	head, bootWas := sh.m.Clock()
+	orphans := sh.orphans()
 	if err := sh.begin(); err != nil {
 		return err
 	}
@@ -226,14 +227,12 @@ func (sh *shard) takeOver() error {
 		return err
 	}
 	_, shared := sh.lease.(journal.Shared) // it may not have been this process
-	var orphans []attemptKey
 	var names []string
-	sh.m.Orphans(func(run *machine.Run, step int) { orphans = append(orphans, attemptKey{run.ID, step}) })
 	for _, o := range orphans {
 		run, _ := sh.m.Run(o.run)
-		rec := sh.m.Lose(run, o.step, t.now)
+		rec := sh.m.Lose(run, o.step, t.now, o.alone)
 		if shared {
-			rec.Text = "the process that made the attempt has ended, or was cut off"
+			rec.Text = strings.Replace(rec.Text, "the process died", "the process died, or was cut off from the cluster,", 1)
 		}
 		if err := t.record(&rec); err != nil {
 			return err
@@ -246,6 +245,24 @@ func (sh *shard) takeOver() error {
 	}
 	t.act()
 	return nil
+}
+
+// orphan is an attempt that ran when the last process ended.
+type orphan struct {
+	attemptKey
+	alone bool // no other attempt ran in that process
+}
+
+// orphans returns the attempts that are running by the state, before anything of this process
+// is recorded. One that is the only one of all there are ran alone, whatever was recorded.
+func (sh *shard) orphans() (list []orphan) {
+	sh.m.Orphans(func(run *machine.Run, step int) {
+		list = append(list, orphan{attemptKey{run.ID, step}, sh.m.RanAlone(run, step)})
+	})
+	if len(list) == 1 && sh.shards == 1 {
+		list[0].alone = true
+	}
+	return list
 }
 
 // maxNamed is how many runs a line of the log names.

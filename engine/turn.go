@@ -17,14 +17,17 @@ import (
 type turn struct {
 	sh       *shard
 	now      int64
+	opened   int64 // the time of the entry
 	records  int
 	requests []*request
 	launches []*attempt
 	ended    []machine.ID
 	stops    []stop
-	offset   int  // of the queue that comes first
-	more     bool // the entry was full before everything was begun
-	full     bool // there was no place for another attempt
+	offset   int    // of the queue that comes first
+	more     bool   // the entry was full before everything was begun
+	full     bool   // there was no place for another attempt
+	held     bool   // others wait for an attempt that runs alone
+	survived *trial // the time of an attempt that ran alone is over, when that is stored
 }
 
 // stop is an attempt that is to be told to end.
@@ -51,7 +54,7 @@ func (t *turn) refresh() error {
 // open begins an entry.
 func (t *turn) open() {
 	boot, _ := t.sh.clock.boot()
-	t.records = 0
+	t.records, t.opened = 0, t.now
 	t.sh.entry.Reset(t.now, int64(boot))
 }
 
@@ -205,6 +208,8 @@ func (t *turn) lend() {
 		if !a.lent {
 			a.lent = true
 			p.give()
+			t.sh.process.quarantine.exit()
+			a.trial.end()
 		}
 	}
 	for _, a := range t.sh.running {
@@ -213,6 +218,7 @@ func (t *turn) lend() {
 		}
 	}
 	p.leave(t.sh) // it can't use one
+	t.sh.process.quarantine.leave(t.sh)
 }
 
 // reclaim takes the places back. For a while there may be more attempts than there
@@ -222,6 +228,7 @@ func (t *turn) reclaim() {
 		if a.lent {
 			a.lent = false
 			t.sh.process.places.reclaim()
+			t.sh.process.quarantine.reenter()
 		}
 	}
 }
@@ -273,6 +280,8 @@ func (t *turn) act() {
 		delete(sh.waiters, id)
 	}
 	t.ended = t.ended[:0]
+	t.survived.end()
+	t.survived = nil
 	sh.news.publish()
 }
 

@@ -18,8 +18,7 @@ import (
 // second apart.
 const DefaultPolicy = "workflow"
 
-// DefaultMaxLost is how many attempts in a row may be lost to the end of the
-// process before a step is given up, when it does not say.
+// DefaultMaxLost is the [MaxLost] of a step that has none.
 const DefaultMaxLost = 3
 
 // Workflow is a set of steps and what they need. It does not change, and may be
@@ -43,11 +42,11 @@ func (w *Workflow) Name() string { return w.def.Name }
 func (w *Workflow) Timeout() time.Duration { return w.def.Timeout }
 
 // Steps returns the steps as they were written: names, needs, policies and
-// handlers.
+// handlers, and how many lost attempts are made up for.
 func (w *Workflow) Steps() []StepInfo {
 	list := make([]StepInfo, len(w.def.Steps))
 	for i, s := range w.def.Steps {
-		list[i] = StepInfo{Name: s.Name, Needs: slices.Clone(s.Needs), Policy: s.Policy.String(), Handler: s.Handler}
+		list[i] = StepInfo{Name: s.Name, Needs: slices.Clone(s.Needs), Policy: s.Policy.String(), Handler: s.Handler, MaxLost: s.MaxLost}
 	}
 	return list
 }
@@ -245,8 +244,11 @@ func HeartbeatTimeout(d time.Duration) StepOption {
 	return func(s *stepBuilder) { s.Heartbeat = d }
 }
 
-// MaxLost sets how many attempts in a row may be lost to the end of the process
-// before the step is given up.
+// MaxLost sets how many attempts in a row may be lost, because the process died, and are made
+// again. After more the step is given up, but only if the process died while no other attempt
+// ran in it: a step is not given up because of what ran beside it. After three losses, or
+// MaxLost if that is less, an attempt runs alone. 0 means that a lost attempt is never made
+// again, whatever ended the process.
 func MaxLost(n int) StepOption {
 	return func(s *stepBuilder) { s.MaxLost = n }
 }

@@ -42,9 +42,10 @@ const (
 	BySchedule               // a schedule of the runner's own, see WithSchedule
 	ByHandler                // the work itself, which asked to be called later
 	ByHuman                  // somebody, by hand
+	ByEngine                 // the engine, because the process died in the attempt
 )
 
-var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human"}
+var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human", "engine"}
 
 // String returns the source's name.
 func (s Source) String() string { return name(sourceNames[:], s) }

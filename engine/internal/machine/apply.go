@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/tideover/tideover/retry"
@@ -137,7 +138,9 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.settle(r, rec.At)
 	case Lost:
 		m.stopped(r, rec.Step)
-		s.Lost++
+		if s.Lost < math.MaxUint16 {
+			s.Lost++
+		}
 		s.pardon()
 		m.follow(r, rec)
 	case Released:
@@ -176,7 +179,14 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		m.resume(r)
 	case Forgiven:
 		for i := range r.Steps {
-			r.Steps[i].forgive()
+			s := &r.Steps[i]
+			suspect := s.queued && s.Lost > 0
+			if suspect {
+				m.leave(r, i)
+			}
+			if s.forgive(); suspect {
+				m.enqueue(r, i) // like any other
+			}
 		}
 	case Progress:
 		r.setProgress(rec.Step, bytes.Clone(rec.Data))

@@ -238,16 +238,37 @@ func (r *Run) ends(rec *Record) Outcome {
 	return Undecided
 }
 
-// Lose decides what follows an attempt in which the process ended: another one,
-// unless there have been too many of them.
-func (m *Machine) Lose(r *Run, step int, now int64) Record {
-	s := &r.Steps[step]
-	rec := Record{Kind: Lost, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt), Due: now, Text: "the process ended in the attempt"}
-	if int(s.Lost) >= r.Def.Steps[step].MaxLost && r.Outcome == Undecided {
-		rec.Reason, rec.Due = retry.StopLost, 0
+// Lose decides what follows an attempt in which the process ended: another one, after a delay.
+// There is none if there have been more than MaxLost, and the last one ran alone: without that,
+// another attempt may be what ended the process. A MaxLost of 0 means that a lost attempt is
+// never repeated, whatever ended the process.
+func (m *Machine) Lose(r *Run, step int, now int64, alone bool) Record {
+	s, most := &r.Steps[step], r.Def.Steps[step].MaxLost
+	lost := int(s.Lost) + 1
+	rec := Record{Kind: Lost, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt)}
+	switch {
+	case r.Outcome != Undecided:
+		rec.Due = now
+	case most == 0 || lost > most && alone:
+		rec.Reason = retry.StopLost
+	default:
+		rec.By, rec.Delay, rec.Due = retry.ByEngine, lostDelay(lost), later(now, lostDelay(lost))
 	}
+	rec.Text = lostText(lost, alone)
 	rec.Ends = r.ends(&rec)
 	return rec
+}
+
+// lostText says what happened to so many attempts in a row.
+func lostText(lost int, alone bool) string {
+	text := "the process died while this attempt ran"
+	if lost > 1 {
+		text = fmt.Sprintf("the process died %d times in a row while an attempt of this step ran", lost)
+	}
+	if alone {
+		text += "; this time no other attempt ran"
+	}
+	return text
 }
 
 // Orphans calls yield with every attempt that is running by the state.

@@ -284,33 +284,51 @@ func TestLose(t *testing.T) {
 	d := steps(t, "one", "a: fixed(1s) attempts=5 total-timeout=1m")
 	d.Steps[0].MaxLost = 2
 	r := w.start(w.define(d), Start{})
-	lose := func(ends Outcome, why retry.Reason) {
+	lose := func(alone bool, ends Outcome, why retry.Reason, wait time.Duration) {
 		t.Helper()
 		w.attempt(r)
 		w.pass(time.Hour) // the process was away
 		w.crash(nil)
 		r, _ = w.m.Run(r.ID)
-		rec := w.m.Lose(r, 0, w.now)
-		if rec.Ends != ends || rec.Reason != why || why == 0 && rec.Due != w.now {
-			t.Fatalf("Lose = %+v, want the end %d by %v", rec, ends, why)
+		rec := w.m.Lose(r, 0, w.now, alone)
+		if rec.Ends != ends || rec.Reason != why || rec.Delay != wait || why == 0 && rec.Due != w.now+int64(wait) {
+			t.Fatalf("Lose = %+v, want the end %d by %v, or a wait of %v", rec, ends, why, wait)
 		}
 		w.do(rec, nil)
+		w.pass(wait)
 	}
-	lose(Undecided, 0)
-	lose(Undecided, 0)
+	lose(false, Undecided, 0, time.Second)
+	lose(true, Undecided, 0, 2*time.Second)
 	w.attempt(r)
 	if got := r.Steps[0]; got.Spent != 0 || got.Lost != 2 || got.Attempt != 3 || got.First != w.now {
 		t.Errorf("after two lost attempts: %+v, want none spent, and the total timeout to begin now", got)
 	}
 	w.finish(r, 0, Result{Failed: true}) // one that counts
 	w.pass(time.Second)
-	lose(Undecided, 0)
-	lose(Undecided, 0)
-	lose(Dead, retry.StopLost)
+	lose(false, Undecided, 0, time.Second)
+	lose(false, Undecided, 0, 2*time.Second)
+	for wait := 4 * time.Second; wait < time.Minute; wait *= 2 {
+		lose(false, Undecided, 0, wait) // others ran beside it
+	}
+	lose(false, Undecided, 0, time.Minute)
+	lose(false, Undecided, 0, time.Minute)
+	lose(true, Dead, retry.StopLost, 0)
 	if r.Reason != retry.StopLost || r.Steps[0].Spent != 1 {
 		t.Errorf("reason %v, %+v", r.Reason, r.Steps[0])
 	}
 	w.check("at the end", w.shadow)
+}
+
+// A step that must not be repeated is given up at the first loss, whatever ran beside it.
+func TestLoseOfAStepThatIsNeverRepeated(t *testing.T) {
+	w := newWorld(t)
+	d := steps(t, "one", "a: fixed(1s)")
+	d.Steps[0].MaxLost = 0
+	r := w.start(w.define(d), Start{})
+	w.attempt(r)
+	if rec := w.m.Lose(r, 0, w.now, false); rec.Reason != retry.StopLost || rec.Ends != Dead {
+		t.Errorf("Lose = %+v, want that the run is dead", rec)
+	}
 }
 
 func TestRetry(t *testing.T) {

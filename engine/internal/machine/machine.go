@@ -27,6 +27,7 @@ type Machine struct {
 	parked    map[string]map[place]struct{} // by handler
 	timers    timers
 	busy      []*Queue
+	suspects  []place // that are due, in the order of compareSuspects
 	changed   []*Run
 	purged    []ID
 	snapshot  *Snapshot

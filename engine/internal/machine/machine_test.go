@@ -436,6 +436,12 @@ func legalQueues(m *Machine) error {
 			}
 		}
 	}
+	for _, p := range m.suspects {
+		if s := p.run.Steps[p.step]; !s.queued || s.Lost == 0 || stand[p] && p.waits() {
+			return fmt.Errorf("run %s step %d stands among the suspects: %+v", p.run.ID, p.step, s)
+		}
+		stand[p] = true
+	}
 	for _, r := range m.all {
 		for i := range r.Steps {
 			if r.Steps[i].queued && !stand[place{r, int32(i)}] {

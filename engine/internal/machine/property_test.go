@@ -283,6 +283,21 @@ func (g *game) startOne() {
 // dispatch begins attempts as the limits allow.
 func (g *game) dispatch() {
 	g.t.Helper()
+	for _, p := range append([]place(nil), g.m.suspects...) {
+		r, step := p.run, int(p.step)
+		if q := r.Queue(step); !r.Queued(step) || g.chance(50) || q.Running >= 4 || !r.Active() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
+			continue
+		}
+		if !g.handlers[r.Def.Steps[step].Handler] {
+			g.emit(g.m.Park(r, step, g.now))
+			continue
+		}
+		rec := g.m.Attempt(r, step, g.now)
+		if r.NeedsIsolation(step) {
+			rec.Delay = r.Isolation(step)
+		}
+		g.emit(rec)
+	}
 	for _, q := range append([]*Queue(nil), g.m.Busy()...) {
 		for q.Running < 4 && !g.chance(10) {
 			r, step, ok := q.First(q.Workflow.Active < g.limits[q.Workflow.Name])
@@ -537,7 +552,7 @@ func (g *game) accident() {
 	if g.chance(30) {
 		g.jump()
 	}
-	g.m.Orphans(func(r *Run, step int) { g.emit(g.m.Lose(r, step, g.now)) })
+	g.m.Orphans(func(r *Run, step int) { g.emit(g.m.Lose(r, step, g.now, g.chance(30))) })
 	g.commit()
 	g.check("after the lost attempts", g.shadow)
 }

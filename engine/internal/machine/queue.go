@@ -84,6 +84,10 @@ func (m *Machine) enqueue(run *Run, step int) {
 		return
 	}
 	s.queued = true
+	if s.Lost > 0 {
+		m.addSuspect(place{run, int32(step)})
+		return
+	}
 	q := run.Def.Steps[step].queue
 	if run.active {
 		q.begun.push(place{run, int32(step)})
@@ -105,6 +109,10 @@ func (m *Machine) leave(run *Run, step int) {
 		return
 	}
 	s.queued = false
+	if s.Lost > 0 {
+		m.removeSuspect(place{run, int32(step)})
+		return
+	}
 	q := run.Def.Steps[step].queue
 	if q.gone++; q.gone > 64 && q.gone > q.Len()/2 {
 		q.begun.compact()
@@ -117,18 +125,24 @@ func (m *Machine) leave(run *Run, step int) {
 // runs must neither hold up one that is within it nor let another pass.
 func (m *Machine) requeue(run *Run) {
 	for i := range run.Steps {
-		if s := &run.Steps[i]; s.queued {
+		if s := &run.Steps[i]; s.queued && s.Lost == 0 {
 			s.queued = false
 			m.enqueue(run, i)
 		}
 	}
 }
 
+// waits reports whether the step still stands in its queue.
+func (p place) waits() bool {
+	s := &p.run.Steps[p.step]
+	return s.queued && s.Lost == 0
+}
+
 // compact lets go of those that have left.
 func (f *fifo) compact() {
 	var kept fifo
 	for i := range f.n {
-		if p := f.ring[(f.head+i)%len(f.ring)]; p.run.Steps[p.step].queued {
+		if p := f.ring[(f.head+i)%len(f.ring)]; p.waits() {
 			kept.push(p)
 		}
 	}
@@ -166,7 +180,7 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 		if !ok {
 			return nil, 0, false
 		}
-		if p.run.Steps[p.step].queued && p.run.active == active {
+		if p.waits() && p.run.active == active {
 			return p.run, int(p.step), true
 		}
 		f.pop()

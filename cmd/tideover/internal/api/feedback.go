@@ -165,7 +165,7 @@ func (f *account) end() {
 
 // sourceOf returns who set a wait, by name.
 func sourceOf(name string) retry.Source {
-	for s := retry.ByPolicy; s <= retry.ByHuman; s++ {
+	for s := retry.ByPolicy; s <= retry.ByEngine; s++ {
 		if s.String() == name {
 			return s
 		}

@@ -323,7 +323,7 @@ func (s *server) workflows(w http.ResponseWriter, r *http.Request, _ string) err
 		}
 		out := Workflow{Name: flow.Name(), Timeout: flow.Timeout()}
 		for _, step := range flow.Steps() {
-			out.Steps = append(out.Steps, Step{step.Name, step.Needs, step.Policy, step.Handler})
+			out.Steps = append(out.Steps, Step{step.Name, step.Needs, step.Policy, step.Handler, step.MaxLost})
 		}
 		for _, c := range schedules {
 			if c.Workflow != out.Name {

@@ -82,6 +82,7 @@ type Step struct {
 	Needs   []string `json:"needs,omitempty"`
 	Policy  string   `json:"policy"`
 	Handler string   `json:"handler"`
+	MaxLost int      `json:"max_lost"` // how many attempts in a row may be lost with a process and are made again
 }
 
 // Start is what a run is started with.

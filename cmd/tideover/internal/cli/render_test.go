@@ -87,6 +87,16 @@ func TestHowARunLooks(t *testing.T) {
 	s.colour, s.zone = true, time.FixedZone("", 3600)
 	golden(t, "show-dead-colour.txt", renderShow(dead, &s))
 	done := &engine.Info{ID: "01k9", Workflow: "echo", State: "succeeded", Created: at(-time.Second), Ended: later(-time.Second), Output: json.RawMessage(`"x"`)}
+	lost := &engine.Info{ID: "01k9", Workflow: "import", State: "queued", Created: at(-time.Minute), Steps: []engine.StepInfo{{
+		Name: "unpack", Policy: "fixed(1s)", Status: "waiting", Lost: 3, MaxLost: 5, Next: later(-time.Second),
+		Quarantine: "the process died in the last 3 attempts: the next one begins when no other attempt runs in its process",
+		Attempts: []engine.AttemptInfo{{
+			Number: 1, Started: at(-30 * time.Second), Ended: later(-25 * time.Second), Outcome: "lost", Alone: true,
+			Error: "the process died 3 times in a row while an attempt of this step ran; this time no other attempt ran",
+			Wait:  &engine.WaitInfo{Delay: 4 * time.Second, Until: at(-21 * time.Second), By: "engine"},
+		}},
+	}}}
+	golden(t, "show-lost.txt", renderShow(lost, &screen{now: noon, zone: time.UTC}))
 	golden(t, "show-done.txt", renderShow(done, &screen{now: noon, zone: time.UTC}))
 }
 

@@ -141,6 +141,9 @@ func (p *portrait) step(s *engine.StepInfo) {
 	for k := range s.Attempts {
 		p.attempt(&s.Attempts[k])
 	}
+	if s.Quarantine != "" {
+		p.line("  %s", p.paint("35", fmt.Sprintf("quarantine: %s (lost %d, max-lost %d)", visible(s.Quarantine), s.Lost, s.MaxLost)))
+	}
 	if s.Next != nil && s.Next.After(p.now) && len(s.Attempts) == 0 {
 		p.line("  starts %s", p.moment(s.Next))
 	}
@@ -158,6 +161,9 @@ func (p *portrait) attempt(a *engine.AttemptInfo) {
 		took = " after " + span(a.Ended.Sub(a.Started))
 	}
 	text := fmt.Sprintf("  #%d %s %s%s", a.Number, p.clock(a.Started), p.paint(stateColours[a.Outcome], visible(a.Outcome)), took)
+	if a.Alone {
+		text += ", alone in the process"
+	}
 	if a.Error != "" {
 		text += ": " + visible(a.Error)
 	}

@@ -73,7 +73,7 @@ func (l *loader) jobKinds(at place) (kinds []*JobKind) {
 
 // jobKind reads one of them.
 func (l *loader) jobKind(kind int, at place) *JobKind {
-	d := &stepDraft{Step: &Step{ID: "job", base: l.dir, Dir: l.dir}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+	d := &stepDraft{Step: &Step{ID: "job", base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
 	if at.node.get("workflow") != nil {
 		found, _ := object(l, at, jobFlowKeys, d)
 		d.job.Total = true

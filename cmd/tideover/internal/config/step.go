@@ -28,6 +28,7 @@ type Step struct {
 	PermanentExit Codes  // exit codes that are never retried
 	OutputLimit   int64  // bytes that are kept of stdout, and of stderr
 	Concurrency   int    // attempts of this step at once, all runs together; 0 means no limit
+	MaxLost       int    // lost attempts in a row that are made again; not stored with a run's step, the engine has it
 	Method        string // of a request; empty for a command
 	Provider      string // that a request goes to; empty means that its URL says where
 	Expect        Codes  // statuses of a request that are a success; nil means 200-299
@@ -80,7 +81,7 @@ func (l *loader) alarm(at place, env []namedText) stepDraft {
 }
 
 func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir}, at: at, fields: stepRoots}
+	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
 	found, ok := object(l, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -233,6 +234,10 @@ var stepKeys = append([]key[stepDraft]{
 	{
 		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: count(0),
 		set: func(l *loader, at place, d *stepDraft) { d.Concurrency = l.number(at, 0) },
+	},
+	{
+		name: "max-lost", doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", schema: maxLostSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.MaxLost, d.ownMaxLost = l.maxLost(at), true },
 	},
 }, actionKeys...)
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -16,9 +17,10 @@ const alarmPattern = `\.on-give-up$`
 // draft is a workflow while it is read.
 type draft struct {
 	*Workflow
-	env   []namedText
-	steps []stepDraft
-	alarm *stepDraft
+	env     []namedText
+	steps   []stepDraft
+	alarm   *stepDraft
+	maxLost *int // of the steps that have none of their own
 }
 
 // stepDraft is a step while it is read, with what can only be checked when all
@@ -32,6 +34,8 @@ type stepDraft struct {
 
 	notify []string // of on-give-up, which is then nothing else
 	job    *JobKind // whose step it is; nil for all others
+
+	ownMaxLost bool // it does not have the workflow's
 }
 
 // usedText is a template and its place.
@@ -44,7 +48,11 @@ func (l *loader) workflow(name string, at place) *Workflow {
 	d := &draft{Workflow: &Workflow{Name: name}}
 	object(l, at, workflowKeys, d)
 	for i := range d.steps {
-		d.Steps = append(d.Steps, d.steps[i].Step)
+		s := &d.steps[i]
+		if d.maxLost != nil && !s.ownMaxLost {
+			s.MaxLost = *d.maxLost
+		}
+		d.Steps = append(d.Steps, s.Step)
 	}
 	if d.alarm != nil {
 		if d.Notify = d.alarm.notify; d.Notify == nil {
@@ -80,6 +88,10 @@ var workflowKeys = []key[draft]{
 		set: func(l *loader, at place, d *draft) { d.Concurrency = l.number(at, 0) },
 	},
 	{
+		name: "max-lost", def: strconv.Itoa(defaultMaxLost), doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", schema: maxLostSchema,
+		set: func(l *loader, at place, d *draft) { d.maxLost = new(l.maxLost(at)) },
+	},
+	{
 		name: "input", doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
 		schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
 		set: func(l *loader, at place, d *draft) {
@@ -111,6 +123,26 @@ var workflowKeys = []key[draft]{
 			d.alarm = &s
 		},
 	},
+}
+
+const (
+	defaultMaxLost = 3 // the engine's, as a test checks
+	mostLost       = 9999
+)
+
+// maxLost reads how many lost attempts in a row are made again.
+func (l *loader) maxLost(at place) int {
+	n := l.number(at, 0)
+	if n > mostLost {
+		l.bad(at, "%d is more than %d", n, mostLost)
+	}
+	return n
+}
+
+func maxLostSchema() *jsonschema.Schema {
+	s := count(0)()
+	s.Maximum, s.Pattern = new(float64(mostLost)), `^(\+?0*[0-9]{1,4}|-0+)$`
+	return s
 }
 
 func workflowSchema() *jsonschema.Schema { return describe(workflowKeys) }

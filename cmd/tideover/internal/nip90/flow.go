@@ -46,7 +46,8 @@ func newAnswerFlow() (*engine.Workflow, error) {
 func newJobFlow(cfg *config.Config, k *config.JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
 	if k.Step != nil {
 		return engine.NewWorkflow(k.Name(), engine.OnEnd(answer),
-			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, cfg.NIP90.Workers))))
+			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, cfg.NIP90.Workers)),
+				engine.MaxLost(k.Step.MaxLost)))
 	}
 	w := cfg.Workflows[k.Workflow]
 	if w == nil {

@@ -25,7 +25,7 @@ type Status struct {
 
 	Last     *Stop      `json:"last,omitempty"`     // why the last command stopped
 	Next     *time.Time `json:"next,omitempty"`     // end of the wait
-	WaitBy   string     `json:"wait_by,omitempty"`  // who set it: server, policy, handler or human
+	WaitBy   string     `json:"wait_by,omitempty"`  // who set it: server, policy, handler, human or engine
 	WaitFor  string     `json:"wait_for,omitempty"` // why
 	Started  *time.Time `json:"started,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`

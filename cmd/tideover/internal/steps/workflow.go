@@ -63,7 +63,7 @@ func Named(name string, w *config.Workflow, secrets secret.Resolver, tell Alarm,
 	}
 	for _, s := range w.Steps {
 		parts = append(parts, engine.Call(s.ID, handler(s), s,
-			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency)))
+			engine.After(s.Needs...), engine.WithPolicy(s.Policy), engine.Concurrency(s.Concurrency), engine.MaxLost(s.MaxLost)))
 	}
 	if len(w.Notify) > 0 {
 		alarm, err := tell(name, w.Notify)

@@ -163,7 +163,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 		if a.Outcome == "failed" {
 			n++
 		}
-		if w := a.Wait; w != nil {
+		if w := a.Wait; w != nil && a.Outcome != "lost" { // that is no wait of the policy
 			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
 			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + byWhom(w.By)
 			list = append(list, u)

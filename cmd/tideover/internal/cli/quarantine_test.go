@@ -1,0 +1,108 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// The step "kill" sends SIGKILL to the server: the parent of the process that guards the command.
+// The step "work" lasts until after that has happened once.
+const poisonFile = `version: 1
+workflows:
+  poison:
+    max-lost: 2
+    steps:
+      - {id: kill, run: [sh, -c, 'read -r _ _ _ server _ < /proc/$PPID/stat; touch $DIR/killed; kill -9 $server; sleep 600'], policy: fixed(1s) attempts=2}
+  harmless:
+    steps:
+      - {id: work, run: [sh, -c, 'until test -e $DIR/killed; do sleep 0.1; done; sleep 0.5'], policy: fixed(1s) attempts=2}
+`
+
+// restarted is a server that is started again each time it has died.
+type restarted struct {
+	*served
+	died   chan struct{}
+	deaths int
+}
+
+func (r *restarted) start(t *testing.T, dir string) {
+	t.Helper()
+	s, died := beginServe(t, poisonFile, dir), make(chan struct{})
+	go func() {
+		s.end()
+		close(died)
+	}()
+	r.served, r.died = s, died
+}
+
+// until waits until the condition holds. A server that has died is started again.
+func (r *restarted) until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	testwait.Until(t, what, func() bool {
+		select {
+		case <-r.died:
+			r.deaths++
+			r.start(t, r.dir)
+			return false
+		default:
+			return holds()
+		}
+	})
+}
+
+// run returns a run, nil if the server does not answer.
+func (r *restarted) run(id string) *engine.Info {
+	var i engine.Info
+	if err := json.Unmarshal([]byte(r.ask("show", id, "--json").out), &i); err != nil {
+		return nil
+	}
+	return &i
+}
+
+// One run kills the server again and again. Those beside it succeed, and it is dead, with the
+// reason.
+func TestARunThatKillsTheServerIsFound(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	var server restarted
+	server.start(t, shortDir(t))
+	start := func(workflow, key string) {
+		t.Helper()
+		server.until(t, "start "+key, func() bool { return server.ask("run", workflow, "--key", key).code == 0 })
+	}
+	for n := range 6 {
+		start("harmless", fmt.Sprint("harmless-", n))
+	}
+	start("poison", "poison")
+	server.until(t, "the run that kills the server is dead", func() bool {
+		i := server.run("poison")
+		return i != nil && i.Finished()
+	})
+	for n := range 6 {
+		server.until(t, "a harmless run ends", func() bool {
+			i := server.run(fmt.Sprint("harmless-", n))
+			if i != nil && i.Finished() && i.State != engine.StateSucceeded {
+				t.Errorf("a harmless run is %s (%s): %s", i.State, i.Reason, i.Error)
+			}
+			return i != nil && i.Finished()
+		})
+	}
+	i := server.run("poison")
+	why := fmt.Sprintf("the process died %d times in a row while an attempt of this step ran; this time no other attempt ran", server.deaths)
+	if i.State != engine.StateDead || i.Reason != "lost" || i.Error != why || server.deaths < 3 {
+		t.Errorf("after %d deaths of the server, the run that causes them is %s (%s): %s", server.deaths, i.State, i.Reason, i.Error)
+	}
+	o := server.ask("show", "poison")
+	wantIn(t, "show", o.out, "alone in the process")
+	wantIn(t, "show", o.out, "gave up: lost")
+	server.signal(syscall.SIGTERM)
+	testwait.Receive(t, "the server ends", server.died)
+	wantNobody(t, server.mark)
+}

@@ -1,0 +1,367 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// quarantine says when the process makes attempts of suspects: steps whose last attempt was
+// lost with a process, which it may have ended. A process that dies takes all its attempts with
+// it, so the shards of a process share its quarantine.
+//
+// A suspect begins beside few others, those with the fewest losses first; it is on trial until
+// it ends or the process has survived it for a while. One with many losses runs alone: no
+// attempt begins from when it wants to until its trial is over.
+type quarantine struct {
+	mu       sync.Mutex
+	running  int            // attempts of the process
+	trials   int            // suspects among them that are on trial
+	isolated *shard         // whose suspect runs alone, or waits until it can
+	wants    map[*shard]int // losses of the suspect that each shard would begin next
+	waiting  map[*shard]struct{}
+}
+
+const (
+	trialTime = 5 * time.Second // after which a suspect that does not run alone counts as survived
+	wantAlone = math.MaxInt     // of a suspect that has to run alone
+)
+
+// trialsAtOnce returns how many suspects may be on trial when one with so many losses begins.
+func trialsAtOnce(losses int) int {
+	if losses == 1 {
+		return 8 // a single loss is most often no fault of the attempt
+	}
+	return 2
+}
+
+// trial is the trial of a suspect. The nil trial is that of an attempt that is no suspect.
+type trial struct {
+	q     *quarantine
+	alone bool
+	once  sync.Once
+	timer *time.Timer
+}
+
+// end ends the trial, if it has not ended.
+func (t *trial) end() {
+	if t == nil {
+		return
+	}
+	t.once.Do(func() {
+		t.q.mu.Lock()
+		defer t.q.mu.Unlock()
+		if t.timer != nil {
+			t.timer.Stop()
+		}
+		if t.alone {
+			t.q.isolated = nil
+		} else {
+			t.q.trials--
+		}
+		t.q.wake()
+	})
+}
+
+// enter admits an attempt that is no suspect. If it can't begin now, the shard is told when it
+// may.
+func (q *quarantine) enter(sh *shard) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isolated != nil {
+		q.wait(sh)
+		return false
+	}
+	q.running++
+	return true
+}
+
+// reenter counts an attempt that is going to begin after all.
+func (q *quarantine) reenter() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running++
+}
+
+// exit says that an attempt has ended.
+func (q *quarantine) exit() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running--; q.running == 0 && q.isolated != nil {
+		q.wake()
+	}
+}
+
+// try admits a suspect with so many losses.
+func (q *quarantine) try(sh *shard, losses int) *trial {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.want(sh, losses); q.isolated != nil || q.trials >= trialsAtOnce(losses) || !q.isNext(losses) {
+		q.wait(sh)
+		return nil
+	}
+	q.running++
+	q.trials++
+	t := &trial{q: q}
+	t.timer = time.AfterFunc(trialTime, t.end)
+	return t
+}
+
+// isolate keeps other attempts from beginning, for a suspect of the shard that has to run
+// alone. It returns false if that has to wait for another suspect.
+func (q *quarantine) isolate(sh *shard) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isolated == sh {
+		return true
+	}
+	if q.want(sh, wantAlone); q.isolated != nil || !q.isNext(wantAlone) {
+		q.wait(sh)
+		return false
+	}
+	q.isolated = sh
+	return true
+}
+
+// tryAlone admits the suspect that others wait for. Unless it is late, that is when no other
+// attempt runs.
+func (q *quarantine) tryAlone(sh *shard, late bool) (t *trial, alone bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if alone = q.running == 0; !alone && !late {
+		q.wait(sh)
+		return nil, false
+	}
+	q.running++
+	return &trial{q: q, alone: true}, alone
+}
+
+// withdraw says that the shard has no suspect that could begin.
+func (q *quarantine) withdraw(sh *shard) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	losses, wanted := q.wants[sh]
+	delete(q.wants, sh)
+	if wanted && losses < wantAlone {
+		q.wake()
+	}
+}
+
+// wantIsolation says that the next suspect of the shard has to run alone.
+func (q *quarantine) wantIsolation(sh *shard) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.want(sh, wantAlone)
+}
+
+// release lets others begin that wait for a suspect which has not begun.
+func (q *quarantine) release(sh *shard) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isolated == sh {
+		q.isolated = nil
+		q.wake()
+	}
+}
+
+// leave forgets a shard that begins no attempt any more, or not for now.
+func (q *quarantine) leave(sh *shard) {
+	if sh.isolated.waits {
+		sh.isolated = isolated{}
+		q.release(sh)
+	}
+	q.withdraw(sh)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waiting, sh)
+}
+
+// want notes what the shard would begin next. It needs the lock, as do those that follow.
+// Others are told only if that lets them begin: two shards that wait must not wake each other
+// for ever.
+func (q *quarantine) want(sh *shard, losses int) {
+	if q.wants == nil {
+		q.wants = map[*shard]int{}
+	}
+	before, wanted := q.wants[sh]
+	q.wants[sh] = losses
+	if wanted && before < losses {
+		q.wake()
+	}
+}
+
+// isNext reports whether no shard has a suspect with fewer losses.
+func (q *quarantine) isNext(losses int) bool {
+	for _, other := range q.wants {
+		if other < losses {
+			return false
+		}
+	}
+	return true
+}
+
+func (q *quarantine) wait(sh *shard) {
+	if q.waiting == nil {
+		q.waiting = map[*shard]struct{}{}
+	}
+	q.waiting[sh] = struct{}{}
+}
+
+// wake tells the shards that wait that something has changed.
+func (q *quarantine) wake() {
+	for sh := range q.waiting {
+		select {
+		case sh.room <- struct{}{}:
+		default: // it knows
+		}
+	}
+	clear(q.waiting)
+}
+
+// isolated is the suspect of a shard that runs alone, or waits until it can.
+type isolated struct {
+	key    attemptKey
+	waits  bool     // others don't begin, and it has not
+	late   int64    // when it begins, whether it is alone or not
+	runs   *attempt // nil if it has not begun
+	lasted time.Duration
+}
+
+// next returns when there is something to do about it.
+func (i *isolated) next(m *machine.Machine) int64 {
+	switch {
+	case i.waits:
+		return i.late
+	case i.runs != nil:
+		return i.ends(m)
+	}
+	return math.MaxInt64
+}
+
+// ends returns when its trial is over. The clock may be set meanwhile: the state knows of it.
+func (i *isolated) ends(m *machine.Machine) int64 {
+	run, ok := m.Run(i.key.run)
+	if !ok {
+		return 0
+	}
+	return run.Steps[i.key.step].At + int64(i.lasted)
+}
+
+// dispatchSuspects begins attempts of suspects that need not run alone.
+func (sh *shard) dispatchSuspects() {
+	t := &sh.turn
+	for !t.full && sh.entry.Size() < fullEntry {
+		run, step, ok := sh.nextSuspect()
+		switch {
+		case !ok:
+			sh.process.quarantine.withdraw(sh)
+			return
+		case run.NeedsIsolation(step):
+			sh.process.quarantine.wantIsolation(sh)
+			return
+		}
+		handler := sh.handlers.handler(run.Def.Steps[step].Handler)
+		if handler == nil {
+			sh.parkStep(run, step)
+			continue
+		}
+		if !sh.process.places.take(sh) {
+			t.full = true
+			return
+		}
+		trial := sh.process.quarantine.try(sh, run.Losses(step))
+		if trial == nil {
+			sh.process.places.give()
+			return
+		}
+		rec := sh.m.Attempt(run, step, t.now)
+		sh.launch(run, step, handler, trial, &rec)
+	}
+}
+
+// nextSuspect returns the suspect that comes first of those which the limits of their
+// workflows allow.
+func (sh *shard) nextSuspect() (run *machine.Run, step int, ok bool) {
+	early := time.Since(sh.openedAt) < settle
+	for run, step := range sh.m.Suspects() {
+		q := run.Queue(step)
+		runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
+		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.Active() && q.Workflow.Active >= runs {
+			continue
+		}
+		if early && sh.handlers.handler(run.Def.Steps[step].Handler) == nil {
+			continue
+		}
+		return run, step, true
+	}
+	return nil, 0, false
+}
+
+// isolate begins the attempt of a suspect that has to run alone. Others don't begin from here
+// on. If those that run take too long, the attempt begins beside them, and proves nothing if it
+// is lost.
+func (sh *shard) isolate() {
+	t, i, q := &sh.turn, &sh.isolated, &sh.process.quarantine
+	run, step, ok := sh.nextSuspect()
+	ok = ok && run.NeedsIsolation(step) && sh.entry.Size() < fullEntry
+	if i.waits && (!ok || i.key != attemptKey{run.ID, step}) {
+		*i = isolated{}
+		q.release(sh) // it was canceled, or another one comes first
+	}
+	if !ok || i.runs != nil {
+		return
+	}
+	if t.survived != nil {
+		t.more = true // others may begin after this turn, and it may wait for them then
+		return
+	}
+	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
+	if handler == nil {
+		sh.parkStep(run, step)
+		return
+	}
+	if !q.isolate(sh) {
+		return
+	}
+	lasts := run.Isolation(step)
+	if !i.waits {
+		*i = isolated{key: attemptKey{run.ID, step}, waits: true, late: t.now + int64(lasts)}
+	}
+	trial, alone := q.tryAlone(sh, t.now >= i.late)
+	if trial == nil {
+		return
+	}
+	if !sh.process.places.take(sh) {
+		q.exit()
+		t.full = true
+		i.late = max(i.late, t.now+int64(time.Second))
+		return
+	}
+	rec := sh.m.Attempt(run, step, t.now)
+	if alone {
+		rec.Delay = lasts
+	}
+	sh.launch(run, step, handler, trial, &rec)
+	sh.cfg.Logger.Warn("the process died in the last attempts of a step: others wait while the next one is new",
+		"run", run.ID, "step", run.Def.Steps[step].Name, "lost", run.Losses(step), "alone", alone, "for", lasts)
+	*i = isolated{key: i.key, runs: sh.running[i.key], lasted: lasts}
+	q.withdraw(sh)
+}
+
+// endIsolation lets others begin after an attempt has run alone for long enough. That is stored
+// before: from then on, a process that dies may do so because of another attempt.
+func (sh *shard) endIsolation() {
+	t, i := &sh.turn, &sh.isolated
+	switch {
+	case i.runs == nil:
+	case sh.running[i.key] != i.runs:
+		*i = isolated{}
+	case t.opened >= i.ends(sh.m):
+		rec, _ := sh.m.Purge(t.now-int64(sh.cfg.Retention), t.now-int64(sh.cfg.DeadRetention))
+		t.must(&rec) // an entry of this time is what counts
+		t.survived = i.runs.trial
+		*i = isolated{}
+	}
+}
