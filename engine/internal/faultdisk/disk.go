@@ -79,6 +79,9 @@ func New(dir string, cfg Config) (*Disk, error) {
 		return nil, err
 	}
 	d := &Disk{dir: dir, cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 1)), files: map[string]*file{}}
+	if err := d.load(); err != nil {
+		return nil, err
+	}
 	disks.Lock()
 	defer disks.Unlock()
 	if disks.byDir[dir] != nil {
@@ -86,6 +89,25 @@ func New(dir string, cfg Config) (*Disk, error) {
 	}
 	disks.byDir[dir] = d
 	return d, nil
+}
+
+// load reads the files that are on the disk.
+func (d *Disk) load() error {
+	paths, err := filepath.Glob(filepath.Join(d.dir, "*.db*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if isSharedMemory(path) {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		d.files[path] = &file{durable: data, onDisk: true}
+	}
+	return nil
 }
 
 // Close removes the simulation.
@@ -108,9 +130,12 @@ var disks = struct {
 	byDir map[string]*Disk
 }{byDir: map[string]*Disk{}}
 
-// diskOf returns the disk that simulates the file, or nil. Shared memory is none.
+// isSharedMemory reports whether SQLite only uses a file as memory.
+func isSharedMemory(path string) bool { return strings.HasSuffix(path, "-shm") }
+
+// diskOf returns the disk that simulates the file, or nil.
 func diskOf(path string) *Disk {
-	if strings.HasSuffix(path, "-shm") {
+	if isSharedMemory(path) {
 		return nil
 	}
 	disks.Lock()
@@ -133,7 +158,7 @@ func (d *Disk) open(path string, created bool) (*handle, error) {
 	switch {
 	case f == nil && created:
 		f = &file{}
-	case f == nil:
+	case f == nil: // it was renamed
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err

@@ -21,6 +21,9 @@ func (s *service) own(names ...string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
+		if err := s.engine.Register(w); err != nil {
+			s.t.Fatal(err)
+		}
 		run, err := s.engine.Start(s.t.Context(), w, json.RawMessage(`{"fail":"panic: gone\n\ngoroutine 1 [running]:\n\tmain.go:1"}`))
 		if err != nil {
 			s.t.Fatal(err)
