@@ -46,6 +46,10 @@ var (
 // openLease takes the lock of a folder and opens the log in it. If there is no room for
 // that, it uses the room in reserve.
 func openLease(dir string, d Durability) (*lease, error) {
+	path := filepath.Join(dir, "log.db")
+	if err := closeUnclosed(path); err != nil {
+		return nil, describe(path, err)
+	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
@@ -63,9 +67,6 @@ func openLease(dir string, d Durability) (*lease, error) {
 
 func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 	path := filepath.Join(dir, "log.db")
-	if err := closeUnclosed(path); err != nil {
-		return nil, describe(path, err)
-	}
 	traces, err := prepareFiles(dir, path)
 	if err != nil {
 		return nil, describe(path, err)
@@ -195,19 +196,20 @@ func (l *lease) settleIfUnsure(conn *sqlite.Conn) error {
 	return nil
 }
 
-// unclosed are leases of this process that have ended with connections open, by the
-// path of the database.
+// unclosed are leases of this process that have ended with connections open and the lock
+// held, by the path of the database.
 var unclosed sync.Map // of string to *lease
 
-// closeWriter closes the last connections. SQLite then copies the write-ahead log to the
-// database, which must not happen with a log that could not be synced: the connections
-// stay open until the next lease or the next process has rewritten the log.
+// closeWriter closes the last connections and gives up the lock. SQLite then copies the
+// write-ahead log to the database, which must not happen with a log that could not be
+// synced: everything stays open until the next lease of this process, or another
+// process, has rewritten the log.
 func (l *lease) closeWriter() error {
 	if _, err := l.writer.open(); err != nil && l.writer.unsynced.Load() {
 		unclosed.Store(l.path, l)
 		return err
 	}
-	return errors.Join(l.anchor.Close(), l.writer.close())
+	return errors.Join(l.anchor.Close(), l.writer.close(), unlockDir(l.lock))
 }
 
 // closeUnclosed closes the connections of an earlier lease.
@@ -262,7 +264,7 @@ func (l *lease) giveUp() error {
 	<-l.gate
 	<-l.copying
 	if err != nil {
-		err = fmt.Errorf("release %s: %w", l.dir, describe(l.path, err))
+		return fmt.Errorf("release %s: %w", l.dir, describe(l.path, err))
 	}
-	return errors.Join(err, unlockDir(l.lock))
+	return nil
 }
