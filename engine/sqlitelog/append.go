@@ -10,7 +10,7 @@ import (
 )
 
 // The epoch in the table is that of the latest lease. As long as it is ours,
-// nobody else has recorded anything, so the last sequence is known without
+// no other owner has recorded anything, so the last sequence is known without
 // asking; and one statement that commits by itself is all that an append costs.
 const insert = "INSERT INTO log (seq, epoch, id, data) SELECT ?1, ?2, ?3, ?4 FROM meta WHERE epoch = ?2"
 

@@ -95,7 +95,7 @@ func (l *lease) changeBlobs(ctx context.Context, change func() error) error {
 	return change()
 }
 
-// owned checks that nobody has taken over.
+// owned checks that no other owner has taken over.
 func (l *lease) owned(ctx context.Context) error {
 	var epoch int64
 	err := l.reading(ctx, func(conn *sqlite.Conn) (err error) {

@@ -3,7 +3,7 @@
 //
 // A folder has one shard and one owner. The lock file keeps a second process
 // out; the epoch in the database refuses an owner whose lock was taken away
-// from it, for example because somebody deleted the lock file. The folder must
+// from it, for example because the lock file was deleted. The folder must
 // be on a local disk: locks and SQLite's shared memory do not work over NFS.
 //
 // It is not a queue and not a general store: entries are only appended at one

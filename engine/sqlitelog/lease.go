@@ -27,7 +27,7 @@ type lease struct {
 
 	writer      writer
 	anchor      *sqlite.Conn  // keeps the write-ahead log open while the writer is closed
-	first, last atomic.Uint64 // written by whoever has the writer's turn
+	first, last atomic.Uint64 // written by the goroutine that has the turn of the writer
 	readers     readers
 	checkpoints *checkpointer
 
@@ -257,7 +257,7 @@ func (l *lease) giveUp() error {
 	l.copying <- struct{}{} // a backup has noticed
 	l.checkpoints.stop()
 	l.readers.close()
-	l.gate <- struct{}{} // whoever changes blobs has finished
+	l.gate <- struct{}{} // no blob is being changed
 	l.writer.turn <- struct{}{}
 	err := l.closeWriter()
 	<-l.writer.turn

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock reports whether somebody else holds the lock. It locks a byte far
+// tryLock reports whether another process holds the lock. It locks a byte far
 // behind the contents, because what is locked can't be read by others.
 func tryLock(f *os.File) (held bool, err error) {
 	at := windows.Overlapped{OffsetHigh: 1 << 30}

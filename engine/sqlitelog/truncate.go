@@ -61,7 +61,7 @@ func (l *lease) step(ctx context.Context, change func(*sqlite.Conn) error) error
 func (l *lease) cut(conn *sqlite.Conn, below uint64) (err error) {
 	first := l.first.Load()
 	if first >= below {
-		return nil // somebody else did
+		return nil // another call did it
 	}
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {

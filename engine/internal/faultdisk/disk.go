@@ -165,7 +165,7 @@ func (d *Disk) open(path string, created bool) (*handle, error) {
 		}
 		f = &file{durable: data, onDisk: true}
 	case f.removed:
-		// Whether the old file is still on the disk, nobody knows: let it not be.
+		// The old file may still be on the disk; here it is not.
 		*f = file{}
 	}
 	d.files[path] = f
