@@ -122,6 +122,7 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 		if st.Commands > 1 {
 			r.say("session %s was completed after %d commands", st.Name, st.Commands)
 		}
+		r.drain(w, told) // also those that an earlier process could not send
 		return nil
 	case "gave-up":
 		commands := fmt.Sprintf("%d commands", st.Commands)
