@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
@@ -68,7 +69,11 @@ func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
 	}
 	awaitSilent(t, l, log.timing.expelAt)
 	wantErr(t, "Append after that", tryAppend(t.Context(), l, 3), journal.ErrStale)
-	_, err := log.Call(t.Context(), 0, nil)
+	var err error
+	testwait.Until(t, "the connection is lost", func() bool { // and not only with a call under way
+		_, err = log.Call(t.Context(), 0, nil)
+		return errors.Is(err, journal.ErrNobody)
+	})
 	wantErr(t, "Call without servers", err, journal.ErrNobody, "not connected to NATS")
 	for i := range 3 {
 		nodes.Restart(i)
