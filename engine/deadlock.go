@@ -170,7 +170,8 @@ func (e *Engine) findDeadlock(ctx context.Context, waits map[*attempt][]machine.
 		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{},
 	}
 	for _, sh := range e.shards() {
-		if err := sh.do(ctx, func(*turn) error { sh.describeWaits(g, waits); return nil }); err != nil {
+		_, err := ask(ctx, sh, func(*turn) (struct{}, error) { sh.describeWaits(g, waits); return struct{}{}, nil })
+		if err != nil {
 			return d, err
 		}
 	}

@@ -166,7 +166,7 @@ func (q *quarantine) release(sh *shard) {
 	}
 }
 
-// leave forgets a shard that begins no attempt any more, or not for now.
+// leave forgets a shard that begins no attempts: it has stopped, or it can't store.
 func (q *quarantine) leave(sh *shard) {
 	if sh.isolated.waits {
 		sh.isolated = isolated{}

@@ -7,9 +7,6 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Version is the version of SQLite that is linked.
-const Version = sqlite.Version
-
 // CheckVersion returns an error if the linked SQLite has a defect that can cost data.
 func CheckVersion() error { return checkVersion(sqlite.VersionNumber) }
 

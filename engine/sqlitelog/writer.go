@@ -35,6 +35,7 @@ func (w *writer) open() (*sqlite.Conn, error) {
 	if w.unsynced.Load() {
 		frames, err := walFrames(w.conn)
 		if err != nil {
+			w.giveUp(err)
 			return nil, err
 		}
 		if err := rewriteWAL(w.path, frames); err != nil {
