@@ -90,7 +90,7 @@ func (c *call) again() bool {
 	case opStart:
 		c.Start.Again = true
 		return true
-	case opGet, opHas, opWait, opList, opGroups, opFind, opStats, opSchedule, opSchedules:
+	case opGet, opDefinition, opHas, opWait, opList, opGroups, opFind, opStats, opSchedule, opSchedules:
 		return true
 	default:
 		return false

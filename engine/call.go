@@ -14,26 +14,28 @@ import (
 type op string
 
 const (
-	opStart     op = "start"
-	opGet       op = "get"
-	opHas       op = "has"
-	opWait      op = "wait"
-	opCancel    op = "cancel"
-	opRetry     op = "retry"
-	opWake      op = "wake"
-	opPause     op = "pause"
-	opResume    op = "resume"
-	opPostpone  op = "postpone"
-	opReset     op = "reset"
-	opReplay    op = "replay"
-	opRerun     op = "rerun"
-	opList      op = "list"
-	opGroups    op = "groups"
-	opFind      op = "find"
-	opStats     op = "stats"
-	opSchedule  op = "schedule"
-	opSchedules op = "schedules"
-	opEvents    op = "events" // of a member
+	opStart      op = "start"
+	opGet        op = "get"
+	opHas        op = "has"
+	opWait       op = "wait"
+	opCancel     op = "cancel"
+	opRetry      op = "retry"
+	opWake       op = "wake"
+	opPause      op = "pause"
+	opResume     op = "resume"
+	opPostpone   op = "postpone"
+	opReset      op = "reset"
+	opReplay     op = "replay"
+	opRerun      op = "rerun"
+	opLatest     op = "latest"     // retry with another definition
+	opDefinition op = "definition" // of a run
+	opList       op = "list"
+	opGroups     op = "groups"
+	opFind       op = "find"
+	opStats      op = "stats"
+	opSchedule   op = "schedule"
+	opSchedules  op = "schedules"
+	opEvents     op = "events" // of a member
 )
 
 // call is something that is asked of a shard, wherever its owner is. The text is
@@ -51,6 +53,7 @@ type call struct {
 	Exclude   []string        `json:"exclude,omitempty"`
 	Limit     int             `json:"limit,omitempty"`
 	Start     *start          `json:"start,omitempty"`
+	Keep      []string        `json:"keep,omitempty"` // of latest: steps whose results are taken over
 	Schedules []Schedule      `json:"schedules,omitempty"`
 	After     uint64          `json:"after,omitempty"`
 	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
@@ -73,18 +76,19 @@ type start struct {
 
 // answer is what a shard says to a call.
 type answer struct {
-	Error     *fault     `json:"error,omitempty"`
-	Started   *Started   `json:"started,omitempty"`
-	Info      *Info      `json:"info,omitempty"`
-	Page      *Page      `json:"page,omitempty"`
-	Cursors   []string   `json:"cursors,omitempty"`  // of the runs of the page
-	Distance  int        `json:"distance,omitempty"` // of them to what was searched for
-	Groups    []Group    `json:"groups,omitempty"`
-	IDs       []string   `json:"ids,omitempty"`
-	Stats     *Stats     `json:"stats,omitempty"`
-	Schedules []Schedule `json:"schedules,omitempty"`
-	Over      bool       `json:"over,omitempty"` // the run that is waited for is
-	Happened  *happened  `json:"happened,omitempty"`
+	Error      *fault          `json:"error,omitempty"`
+	Started    *Started        `json:"started,omitempty"`
+	Info       *Info           `json:"info,omitempty"`
+	Definition json.RawMessage `json:"definition,omitempty"` // as it is stored
+	Page       *Page           `json:"page,omitempty"`
+	Cursors    []string        `json:"cursors,omitempty"`  // of the runs of the page
+	Distance   int             `json:"distance,omitempty"` // of them to what was searched for
+	Groups     []Group         `json:"groups,omitempty"`
+	IDs        []string        `json:"ids,omitempty"`
+	Stats      *Stats          `json:"stats,omitempty"`
+	Schedules  []Schedule      `json:"schedules,omitempty"`
+	Over       bool            `json:"over,omitempty"` // the run that is waited for is
+	Happened   *happened       `json:"happened,omitempty"`
 }
 
 // longestWait is how long a shard waits with the answer to a wait.
@@ -119,6 +123,10 @@ func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
 		a.Started, err = sh.again(ctx, c.ID, c.Input, c.By)
 	case opRerun:
 		a.Started, err = sh.rerun(ctx, c.ID, c.Step, c.By)
+	case opLatest:
+		a.Started, err = sh.retryLatest(ctx, c)
+	case opDefinition:
+		a.Definition, a.Info, err = sh.definition(ctx, c.ID)
 	case opList:
 		if c.Filter == nil {
 			return a, fmt.Errorf("%w: a list of nothing", errCall)

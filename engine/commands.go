@@ -44,7 +44,8 @@ func (sh *shard) cancel(ctx context.Context, id, by string) error {
 }
 
 // Retry puts a dead run back to work: steps that failed get a new set of
-// attempts, what succeeded is kept.
+// attempts, what succeeded is kept. The run keeps its definition;
+// [Engine.RetryLatest] continues with the current one.
 func (e *Engine) Retry(ctx context.Context, id, by string) error {
 	_, err := e.of(ctx, id, &call{Op: opRetry, By: by})
 	return err
@@ -185,34 +186,47 @@ func (sh *shard) ended(ctx context.Context, what, id string, err error) error {
 
 // Replay starts a new run in the place of one that has ended, by the same
 // definition, with another input if it is not nil. A dead run is replaced by it,
-// and leaves the dead letters.
+// and leaves the dead letters. The input is prepared and checked like that of
+// [Engine.Start], as far as this engine has a workflow of the name.
 func (e *Engine) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
+	if input != nil {
+		i, err := e.Get(ctx, id)
+		if err != nil {
+			return Started{}, err
+		}
+		if w, ok := e.Workflow(i.Workflow); ok {
+			if input, err = w.repeatInput(input, i, e.cfg.MaxPayload); err != nil {
+				return Started{}, fmt.Errorf("replay: %w", err)
+			}
+		}
+	}
 	return e.started(e.of(ctx, id, &call{Op: opReplay, Input: input, By: by}))
 }
 
 func (sh *shard) again(ctx context.Context, id string, input json.RawMessage, by string) (*Started, error) {
-	return sh.repeat(ctx, id, by, func(_ *machine.Run, s *machine.Start) error {
+	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
 		if input != nil {
 			if !json.Valid(input) {
-				return errors.New("input: not JSON")
+				return nil, errors.New("input: not JSON")
 			}
 			s.Input = input
 		}
-		return nil
+		return r.Def, nil
 	})
 }
 
 // Rerun starts a new run in the place of one that has ended, which begins with
-// the step: what the steps before it returned is taken over.
+// the step: what the steps before it returned is taken over. It follows the
+// definition of that run; [Engine.RetryLatest] follows the current one.
 func (e *Engine) Rerun(ctx context.Context, id, step, by string) (Started, error) {
 	return e.started(e.of(ctx, id, &call{Op: opRerun, Step: step, By: by}))
 }
 
 func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, error) {
-	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) error {
+	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
 		i := r.Def.Index(step)
 		if i < 0 {
-			return fmt.Errorf("step: workflow %q has no %q", r.Def.Name, step)
+			return nil, fmt.Errorf("step: workflow %q has no %q", r.Def.Name, step)
 		}
 		s.Outputs = make([][]byte, len(r.Steps))
 		for k, again := range r.Def.Downstream(i) {
@@ -220,12 +234,13 @@ func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, erro
 				s.Outputs[k] = r.Output(k)
 			}
 		}
-		return nil
+		return r.Def, nil
 	})
 }
 
-// repeat starts a run like another one.
-func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) error) (*Started, error) {
+// repeat starts a run like another one. change says what differs, and returns the
+// definition that the new run follows.
+func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) (*machine.Definition, error)) (*Started, error) {
 	r, err := sh.load(ctx, id)
 	if err != nil {
 		return nil, err
@@ -237,14 +252,15 @@ func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine
 	if s.Origin, s.OriginKey, err = sh.origin(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := change(r, s); err != nil {
+	def, err := change(r, s)
+	if err != nil {
 		return nil, err
 	}
 	if len(s.Input) > sh.cfg.MaxPayload {
 		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), sh.cfg.MaxPayload)
 	}
-	s.Hash = r.Def.Hash()
-	err = sh.do(ctx, func(t *turn) error { return t.repeat(r, s) })
+	s.Hash = def.Hash()
+	err = sh.do(ctx, func(t *turn) error { return t.repeat(r, s, def) })
 	if err != nil {
 		return nil, err
 	}
@@ -273,13 +289,13 @@ func (sh *shard) origin(ctx context.Context, r *machine.Run) (id machine.ID, key
 
 // repeat starts a run, and says of a dead one that the new one does its work. Both
 // or neither: of two who repeat a dead run at once, one is refused.
-func (t *turn) repeat(r *machine.Run, s *machine.Start) error {
+func (t *turn) repeat(r *machine.Run, s *machine.Start, def *machine.Definition) error {
 	if r.Outcome == machine.Dead {
 		if _, err := t.sh.m.Replace(r.ID, r.ID, t.now); err != nil {
 			return err
 		}
 	}
-	next, _, err := t.start(s, r.Def)
+	next, _, err := t.start(s, def)
 	if err != nil || r.Outcome != machine.Dead {
 		return err
 	}

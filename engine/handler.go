@@ -16,9 +16,9 @@ type Handler func(ctx context.Context, t *Task) (output []byte, err error)
 // Task is what a handler is called for.
 //
 // Origin and Step together are the same in all attempts of a step, also after
-// Retry, [Engine.Replay] and [Engine.Rerun]: use them as idempotency key for what
-// must not be done twice. Run and Key are not: a repetition is a run of its own,
-// and has no key.
+// Retry, [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun]: use them as
+// idempotency key for what must not be done twice. Run and Key are not: a
+// repetition is a run of its own, and has no key.
 type Task struct {
 	Run       string // id of the run
 	Workflow  string // its workflow

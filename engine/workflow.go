@@ -32,6 +32,7 @@ type Workflow struct {
 	onGiveUp *Workflow
 	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
+	sameArgs func(before, now json.RawMessage) bool // see CompareArgs; nil compares the JSON
 }
 
 // Name returns the workflow's name.
@@ -182,7 +183,9 @@ func MaxRuns(n int) Part {
 }
 
 // PrepareInput makes the input of every run out of what it is started with, and
-// the time for which it was scheduled, if it was.
+// the time for which it was scheduled, if it was. [Engine.RetryLatest] calls it with
+// the input of the run that it continues: what it has made must be something that it
+// takes, and leaves as it is.
 func PrepareInput(prepare func(given json.RawMessage, scheduled time.Time) (json.RawMessage, error)) Part {
 	return func(b *builder) { b.w.prepare = prepare }
 }

@@ -7,22 +7,45 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/engine"
 )
 
 // open are the states of runs that are not over.
 var open = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 
 func (s *server) retryMany(w http.ResponseWriter, r *http.Request, _ string) error {
-	return s.many(w, r, []string{"dead"}, []string{"dead"}, s.engine.Retry)
+	return s.many(w, r, &bulkVerb{states: []string{"dead"}, possible: []string{"dead"}, do: s.engine.Retry, latest: s.replaceByLatest})
 }
 
 func (s *server) cancelMany(w http.ResponseWriter, r *http.Request, _ string) error {
-	return s.many(w, r, open, append([]string{"dead"}, open...), s.engine.Cancel)
+	return s.many(w, r, &bulkVerb{states: open, possible: append([]string{"dead"}, open...), do: s.engine.Cancel})
+}
+
+// bulkVerb is something that is done with many runs.
+type bulkVerb struct {
+	states   []string // that are meant unless the filter says others
+	possible []string // that the filter may say
+	do       func(ctx context.Context, id, by string) error
+	latest   func(ctx context.Context, id, by string) error // with the current definition; nil if that is not possible
+}
+
+// replaceByLatest continues a run with the current definition.
+func (s *server) replaceByLatest(ctx context.Context, id, by string) error {
+	info, err := s.engine.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := repeatable(info); err != nil {
+		return err
+	}
+	_, err = s.engine.RetryLatest(ctx, id, engine.Latest{}, by)
+	return latestProblem(err)
 }
 
 // many does something with many runs, in steps: a request does at most maxLimit
 // of them, and says where the next goes on.
-func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible []string, do func(ctx context.Context, id, by string) error) error {
+func (s *server) many(w http.ResponseWriter, r *http.Request, verb *bulkVerb) error {
 	who, err := by(r)
 	if err != nil {
 		return err
@@ -32,8 +55,12 @@ func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible [
 		return err
 	}
 	var b Bulk
-	if err := b.read(o, states, possible); err != nil {
+	if err := b.read(o, verb); err != nil {
 		return err
+	}
+	do := verb.do
+	if b.Latest {
+		do = verb.latest
 	}
 	ctx, cancel := patient(w, r, 10*time.Minute)
 	defer cancel()
@@ -70,10 +97,14 @@ func (s *server) many(w http.ResponseWriter, r *http.Request, states, possible [
 
 // read reads which runs are meant. To mean all there are by leaving everything
 // out is too easy a mistake.
-func (b *Bulk) read(o object, states, possible []string) error {
+func (b *Bulk) read(o object, verb *bulkVerb) error {
 	var filter object
 	limit := maxLimit
-	if err := o.fields("ids", &b.IDs, "filter", &filter, "limit", &limit, "after", &b.After); err != nil {
+	fields := []any{"ids", &b.IDs, "filter", &filter, "limit", &limit, "after", &b.After}
+	if verb.latest != nil {
+		fields = append(fields, "latest", &b.Latest)
+	}
+	if err := o.fields(fields...); err != nil {
 		return err
 	}
 	if limit < 1 || limit > maxLimit {
@@ -115,10 +146,10 @@ func (b *Bulk) read(o object, states, possible []string) error {
 		return err
 	}
 	if len(f.States) == 0 {
-		f.States = states
+		f.States = verb.states
 	}
 	for _, state := range f.States {
-		if !slices.Contains(possible, state) {
+		if !slices.Contains(verb.possible, state) {
 			return bad("state", "this is not possible with runs that are %s", state)
 		}
 	}

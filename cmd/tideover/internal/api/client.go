@@ -285,6 +285,13 @@ func (c *Client) Rerun(ctx context.Context, id, step string) (out Started, err e
 	return out, err
 }
 
+// RetryLatest starts a run in the place of one that has ended, by the current
+// definition, with the results of the steps that are the same.
+func (c *Client) RetryLatest(ctx context.Context, id string, l Latest) (out Started, err error) {
+	err = c.call(ctx, http.MethodPost, run(id, "retry-latest"), nil, l, &out)
+	return out, err
+}
+
 // RetryMany puts many dead runs back to work: at most a thousand in a call.
 func (c *Client) RetryMany(ctx context.Context, b Bulk) (d Done, err error) {
 	err = c.call(ctx, http.MethodPost, "runs/retry", nil, b.wire(), &d)

@@ -65,8 +65,8 @@ func TestRunsOfOurOwnAreNotForOthersToStart(t *testing.T) {
 			t.Errorf("start %s: %d %s", name, got.status, got.text)
 		}
 		id := f.begin(name, `{}`)
-		for _, again := range []string{"replay", "rerun"} {
-			body := map[string]string{"replay": `{}`, "rerun": `{"step": "do"}`}[again]
+		for _, again := range []string{"replay", "rerun", "retry-latest"} {
+			body := map[string]string{"replay": `{}`, "rerun": `{"step": "do"}`, "retry-latest": `{}`}[again]
 			got := f.ask(false, "POST", Prefix+"runs/"+id+"/"+again, body)
 			if p := got.problem(t); got.status != http.StatusConflict || !strings.Contains(p.Message, want) {
 				t.Errorf("%s %s: %d %s", again, name, got.status, got.text)
@@ -149,7 +149,7 @@ func TestARunThatWasReplacedSaysByWhich(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.over(next.ID)
-	for path, body := range map[string]string{"rerun": `{"step": "do"}`, "replay": `{}`, "retry": `{}`} {
+	for path, body := range map[string]string{"rerun": `{"step": "do"}`, "replay": `{}`, "retry-latest": `{}`, "retry": `{}`} {
 		got := f.ask(false, "POST", Prefix+"runs/"+id+"/"+path, body)
 		if p := got.problem(t); got.status != http.StatusConflict || p.Message != "run "+id+" was replaced by "+next.ID {
 			t.Errorf("%s: %d %s", path, got.status, got.text)

@@ -112,6 +112,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "runs/" + worse + "/replay", `{"input": {"fail": 0, "text": "z"}}`, 201},
 		{"POST", "runs/" + good + "/rerun", `{"step": "do"}`, 201},
 		{"POST", "runs/" + worse + "/retry", "{}", 409},
+		{"POST", "runs/" + worse + "/retry-latest", "{}", 409},
+		{"POST", "runs/" + good + "/retry-latest", `{"from": "do"}`, 201},
 		{"POST", "runs/retry", `{"ids": ["` + good + `"]}`, 200},
 		{"POST", "runs/cancel", `{"filter": {"workflow": "echo"}}`, 200},
 		{"POST", "runs/k/cancel", "", 409},

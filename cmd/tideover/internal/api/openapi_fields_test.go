@@ -22,7 +22,7 @@ var schemaTypes = map[string]reflect.Type{
 	"Dead": reflect.TypeFor[Dead](), "Group": reflect.TypeFor[Group](), "Health": reflect.TypeFor[Health](), "Missed": reflect.TypeFor[Missed](),
 	"Backup": reflect.TypeFor[Backup](), "Problem": reflect.TypeFor[Problem](), "Cluster": reflect.TypeFor[Cluster](),
 	"Diagnosis": reflect.TypeFor[Diagnosis](), "Finding": reflect.TypeFor[doctor.Finding](),
-	"Start": reflect.TypeFor[Start](), "Bulk": reflect.TypeFor[Bulk](), "Pause": reflect.TypeFor[SessionPause](),
+	"Start": reflect.TypeFor[Start](), "Bulk": reflect.TypeFor[Bulk](), "Latest": reflect.TypeFor[Latest](), "Pause": reflect.TypeFor[SessionPause](),
 	"Provider": reflect.TypeFor[gateway.Status](), "ProviderTotals": reflect.TypeFor[gateway.Totals](), "ProviderLimits": reflect.TypeFor[gateway.Limits](),
 	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),
 	"ProviderFailover": reflect.TypeFor[gateway.Failover](), "ProviderQuota": reflect.TypeFor[gateway.Quota](), "ProviderBudget": reflect.TypeFor[gateway.Budget](),

@@ -80,6 +80,8 @@ func problem(err error) *Problem {
 		p.Status, p.Code = http.StatusConflict, CodeState
 	case errors.Is(err, engine.ErrConflict):
 		p.Status, p.Code = http.StatusConflict, CodeConflict
+	case errors.Is(err, engine.ErrInput):
+		p.Status, p.Code, p.Field = http.StatusBadRequest, CodeBadRequest, "input"
 	case errors.Is(err, engine.ErrTooLarge):
 		p.Status, p.Code = http.StatusRequestEntityTooLarge, CodeTooLarge
 	case errors.Is(err, engine.ErrAway):

@@ -239,7 +239,7 @@ func (s *server) result(w http.ResponseWriter, r *http.Request, id string) error
 		return &Problem{
 			Status: http.StatusConflict, Code: CodeDead, Outcome: out,
 			Message: cmp.Or(timeoutText(info), "run "+info.ID+" is dead: "+cmp.Or(info.Error, info.Reason)),
-			Hint:    "tideover retry " + info.ID + " puts it back to work",
+			Hint:    "tideover retry " + info.ID + " puts it back to work; if the workflow was changed to repair it, tideover retry --latest " + info.ID,
 		}
 	case "replaced":
 		return &Problem{
@@ -313,18 +313,54 @@ func (s *server) rerun(w http.ResponseWriter, r *http.Request, id string) error 
 	var step string
 	return s.repeat(w, r, id, func(ctx context.Context, id, by string) (engine.Started, error) {
 		return s.engine.Rerun(ctx, id, step, by)
+	}, func(info *engine.Info) error { return hasStep("step", info.Workflow, info.Steps, step) }, "step", &step)
+}
+
+func (s *server) retryLatest(w http.ResponseWriter, r *http.Request, id string) error {
+	var l Latest
+	var from *string
+	return s.repeat(w, r, id, func(ctx context.Context, id, by string) (engine.Started, error) {
+		run, err := s.engine.RetryLatest(ctx, id, engine.Latest{From: l.From, Input: l.Input}, by)
+		return run, latestProblem(err)
 	}, func(info *engine.Info) error {
-		var names []string
-		for _, s := range info.Steps {
-			if s.Name == step {
-				return nil
-			}
-			names = append(names, s.Name)
+		if from == nil {
+			return nil
 		}
-		p := bad("step", "workflow %q has no step %q", info.Workflow, short([]byte(step)))
-		p.Hint = "there are " + strings.Join(names, ", ")
-		return p
-	}, "step", &step)
+		if l.From = *from; l.Input != nil {
+			return bad("input", "from is given too; one of them is possible, since another input changes all results")
+		}
+		flow, ok := s.engine.Workflow(info.Workflow)
+		if !ok {
+			return nil // the engine says so
+		}
+		return hasStep("from", info.Workflow, flow.Steps(), l.From)
+	}, "from", &from, "input", &l.Input)
+}
+
+// hasStep refuses the name of a step that a workflow has not.
+func hasStep(field, workflow string, steps []engine.StepInfo, name string) error {
+	var names []string
+	for _, s := range steps {
+		if s.Name == name {
+			return nil
+		}
+		names = append(names, s.Name)
+	}
+	p := bad(field, "workflow %q has no step %q", workflow, short([]byte(name)))
+	p.Hint = "there are " + strings.Join(names, ", ")
+	return p
+}
+
+// latestProblem says what to do if a run can't be continued with the current definition.
+func latestProblem(err error) error {
+	removed, ok := errors.AsType[*engine.RemovedStepsError](err)
+	if !ok {
+		return err
+	}
+	return &Problem{
+		Status: http.StatusConflict, Code: CodeState, Message: removed.Error(),
+		Hint: "tideover retry --latest --from STEP " + removed.Run + "; the steps are " + strings.Join(removed.Steps, ", "),
+	}
 }
 
 // repeat starts a run in the place of another.

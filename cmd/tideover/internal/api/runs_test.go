@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/retry"
 )
 
 func TestStartsThatAreRefusedStartNothing(t *testing.T) {
@@ -288,10 +290,99 @@ func TestControl(t *testing.T) {
 	if info := f.over(s.ID); info.Attempts != 1 || info.State != "succeeded" {
 		t.Errorf("rerun: %+v", info)
 	}
-	for _, path := range []string{"cancel", "retry", "wake", "replay", "rerun"} {
+	for _, path := range []string{"cancel", "retry", "wake", "replay", "rerun", "retry-latest"} {
 		if got := f.ask(false, "POST", Prefix+"runs/"+two+"/"+path, `{"force":true}`); got.status != 400 || got.problem(t).Field != "force" {
 			t.Errorf("%s with a field that is unknown: %d %s", path, got.status, got.text)
 		}
+	}
+}
+
+// TestRetryLatest continues dead runs with a workflow that was repaired.
+func TestRetryLatest(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	c := f.client()
+	register := func(steps ...string) {
+		t.Helper()
+		w, err := engine.NewWorkflow("two", engine.Step(steps[0], f.work, engine.Policy("fixed(0s) attempts=1")),
+			engine.Step(steps[1], func(context.Context, job) (string, error) { return "repaired", nil }, engine.After(steps[0]), engine.Version("2")))
+		if err == nil {
+			err = f.engine.Register(w)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := engine.NewWorkflow("two", engine.Step("first", f.work, engine.Policy("fixed(0s) attempts=1")),
+		engine.Step("second", func(context.Context, job) (string, error) { return "", retry.Permanent(errors.New("a mistake")) }, engine.After("first")))
+	if err == nil {
+		err = f.engine.Register(w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dead []string
+	for range 5 {
+		id := f.start("two", `{"text":"x"}`)
+		f.over(id)
+		dead = append(dead, id)
+	}
+	f.listed("dead", 5)
+	_, err = c.Result(t.Context(), dead[0])
+	if p, ok := errors.AsType[*Problem](err); !ok || !strings.Contains(p.Hint, "tideover retry --latest "+dead[0]) {
+		t.Errorf("the result of a dead run: %v", err)
+	}
+
+	register("renamed", "second")
+	_, err = c.RetryLatest(t.Context(), dead[0], Latest{})
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Code != CodeState || !strings.Contains(p.Message, "step first of run "+dead[0]) || !strings.Contains(p.Hint, "--from STEP "+dead[0]+"; the steps are renamed, second") {
+		t.Errorf("a step that was renamed: %v", err)
+	}
+	d, err := c.RetryMany(t.Context(), Bulk{IDs: dead[:2], Latest: true})
+	if err != nil || d.Done != 0 || len(d.Failed) != 2 || !strings.Contains(d.Failed[1].Error, "step first of run "+dead[1]) {
+		t.Errorf("many: %+v, %v", d, err)
+	}
+	s, err := c.RetryLatest(t.Context(), dead[0], Latest{From: "renamed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := f.over(s.ID); i.State != "succeeded" || i.Attempts != 2 || i.ReplayOf != dead[0] {
+		t.Errorf("from a step: %+v", i)
+	}
+
+	register("first", "second")
+	for body, field := range map[string]string{`{"from":"third"}`: "from", `{"from":""}`: "from", `{"from":"first","input":{}}`: "input", `{"step":"first"}`: "step"} {
+		if got := f.ask(false, "POST", Prefix+"runs/"+dead[1]+"/retry-latest", body); got.status != 400 || got.problem(t).Field != field {
+			t.Errorf("%s: %d %s, want 400 and the field %s", body, got.status, got.text, field)
+		}
+	}
+	if s, err = c.RetryLatest(t.Context(), dead[1], Latest{}); err != nil {
+		t.Fatal(err)
+	}
+	if i := f.over(s.ID); i.State != "succeeded" || i.Attempts != 1 {
+		t.Errorf("with the results: %+v", i)
+	}
+	if _, err := c.RetryLatest(t.Context(), dead[1], Latest{}); !isCode(err, CodeState) {
+		t.Errorf("a run that was replaced: %v", err)
+	}
+	if s, err = c.RetryLatest(t.Context(), dead[2], Latest{Input: json.RawMessage(`{"text":"y"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if i := f.over(s.ID); i.State != "succeeded" || i.Attempts != 2 || string(i.Input) != `{"text":"y"}` {
+		t.Errorf("with another input: %+v", i)
+	}
+	d, err = c.RetryMany(t.Context(), Bulk{Filter: &Filter{Workflow: "two"}, Latest: true})
+	if err != nil || d.Done != 2 || len(d.Failed) > 0 {
+		t.Errorf("many: %+v, %v", d, err)
+	}
+	for _, id := range dead[3:] {
+		info, err := c.Get(t.Context(), id)
+		if err != nil || info.State != "replaced" || f.over(info.ReplacedBy).State != "succeeded" {
+			t.Errorf("one of many: %+v, %v", info, err)
+		}
+	}
+	if got := f.ask(false, "POST", Prefix+"runs/cancel", `{"ids":["x"],"latest":true}`); got.status != 400 || got.problem(t).Field != "latest" {
+		t.Errorf("cancel: %d %s", got.status, got.text)
 	}
 }
 

@@ -113,6 +113,7 @@ func routes() []route {
 		{"POST", "runs/{id}/wake", (*server).wake},
 		{"POST", "runs/{id}/replay", (*server).replay},
 		{"POST", "runs/{id}/rerun", (*server).rerun},
+		{"POST", "runs/{id}/retry-latest", (*server).retryLatest},
 		{"GET", "sessions", (*server).listSessions},
 		{"GET", "sessions/{id}", (*server).showSession},
 		{"POST", "sessions/{id}/pause", (*server).pauseSession},

@@ -133,12 +133,22 @@ type Filter struct {
 }
 
 // Bulk says which runs are retried or canceled: those of IDs, or those that
-// match the filter. Limit and After of the filter are not used, but these.
+// match the filter. Limit and After of the filter are not used, but these. Latest is
+// only for those that are retried.
 type Bulk struct {
 	IDs    []string `json:"ids,omitempty"`
 	Filter *Filter  `json:"filter,omitempty"`
 	Limit  int      `json:"limit,omitempty"` // of this request; 0 means 1000, which is the most
 	After  string   `json:"after,omitempty"` // Done.Next of the request before
+
+	// Latest retries with the current definition: each run is replaced by a new one.
+	Latest bool `json:"latest,omitempty"`
+}
+
+// Latest says how a run is continued with the current definition; both may be left out.
+type Latest struct {
+	From  string          `json:"from,omitempty"`  // the step to begin with
+	Input json.RawMessage `json:"input,omitempty"` // instead of that of the run; no result is kept then
 }
 
 // Done is what became of a Bulk.

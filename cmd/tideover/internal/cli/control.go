@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ import (
 type bulkOptions struct {
 	remote
 	filterFlags
-	yes bool
+	yes    bool
+	latest bool // with the current definition
 }
 
 type retryOptions struct {
@@ -33,10 +35,18 @@ type retryOptions struct {
 const retryLong = `Puts dead runs back to work: steps that failed get a new set of attempts, what
 succeeded is kept.
 
+A run keeps the definition that it was started with. With --latest it continues with
+the current one, so that a mistake can be repaired in the file: a new run takes its
+place and keeps the results of the steps that are the same. Steps that failed, that
+are new or have changed, and those that come after them run. If a step that succeeded
+was renamed or removed, the answer names it, and --from STEP must say with which step
+of the current definition to begin.
+
 With --from, a run that has ended is started anew from a step, and takes over
 what the steps before it returned. With --input it is started anew with another
-input. Either prints the id of the new run. It takes the place of one that is dead,
-which is 'replaced' then; one that succeeded or was canceled stays as it was.
+input, over the default input of the file. These three print the id of the new run. It
+takes the place of one that is dead, which is 'replaced' then; one that succeeded or was
+canceled stays as it was.
 
 With --dead, all dead runs are retried that the other flags mean; those that 'tideover
 dead' leaves out only with --internal. On a terminal you are asked first; elsewhere
@@ -45,6 +55,9 @@ this needs --yes.`
 const retryExample = `  tideover retry 01k9v3q0h2f8
   tideover retry order-4711 order-4712
   tideover retry --dead --workflow order --error-like 'connection refused' --yes
+  tideover retry --latest order-4711
+  tideover retry --dead --workflow order --latest --yes
+  tideover retry --latest --from pay order-4711
   tideover retry --from ship order-4711
   tideover retry --input '{"id": 4711, "express": false}' order-4711`
 
@@ -67,6 +80,7 @@ func newRetry(io Streams) *cobra.Command {
 	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that the flags below mean")
 	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts", "internal")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	f.BoolVar(&o.latest, "latest", false, "continue with the current definition of the workflow")
 	o.from.kind, o.input.kind = "step", "JSON"
 	f.Var(&o.from, "from", "start anew from this step")
 	f.Var(&o.input, "input", "start anew with another input: JSON, @file, or - for standard input")
@@ -125,7 +139,12 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 			return err
 		}
 		f.States = []string{"dead"}
-		return o.many(ctx, c, "retry", f, c.RetryMany)
+		return o.many(ctx, c, "retry", f, func(ctx context.Context, b api.Bulk) (api.Done, error) {
+			b.Latest = o.latest
+			return c.RetryMany(ctx, b)
+		})
+	case o.latest:
+		return o.continueLatest(ctx, c, args)
 	case o.from.given:
 		return o.anew(c.Rerun(ctx, args[0], o.from.text))
 	case o.input.given:
@@ -146,6 +165,18 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 	})
 }
 
+// continueLatest continues runs with the current definition, and prints the new ones.
+func (o *retryOptions) continueLatest(ctx context.Context, c *api.Client, args []string) error {
+	l := api.Latest{From: o.from.text}
+	if o.input.given {
+		var err error
+		if l.Input, err = readInput(o.input.text, o.io.In); err != nil {
+			return fmt.Errorf("--input: %w", err)
+		}
+	}
+	return o.every(args, func(id string) error { return o.anew(c.RetryLatest(ctx, id, l)) })
+}
+
 // anew prints the id of a run that takes another's place.
 func (o *remote) anew(run api.Started, err error) error {
 	if err != nil {
@@ -159,15 +190,23 @@ func (o *remote) anew(run api.Started, err error) error {
 
 // each does something with each run, and goes on when it fails with one.
 func (o *remote) each(ctx context.Context, ids []string, do func(context.Context, string) (api.Outcome, error)) error {
-	failed := 0
-	for _, id := range ids {
+	return o.every(ids, func(id string) error {
 		outcome, err := do(ctx, id)
 		switch {
-		case err == nil && o.json:
-			err = o.printJSON(outcome)
-		case err == nil:
-			err = o.say("%s %s", outcome.ID, outcome.State)
+		case err != nil:
+			return err
+		case o.json:
+			return o.printJSON(outcome)
 		}
+		return o.say("%s %s", outcome.ID, outcome.State)
+	})
+}
+
+// every calls do with each run, and goes on when the server refuses it for one.
+func (o *remote) every(ids []string, do func(id string) error) error {
+	failed := 0
+	for _, id := range ids {
+		err := do(id)
 		if _, refused := errors.AsType[*api.Problem](err); err != nil && (len(ids) == 1 || !refused) {
 			return err
 		}
@@ -202,6 +241,10 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 	if err := o.confirm(ctx, what, count); err != nil {
 		return err
 	}
+	if o.latest && f.Until.IsZero() {
+		// These runs are replaced by new ones. Those that die at once are not meant.
+		f.Until = newest(page.Runs).Add(time.Millisecond)
+	}
 	total := api.Done{Failed: []api.Failed{}}
 	for bulk := (api.Bulk{Filter: &f}); ; {
 		d, err := do(ctx, bulk)
@@ -213,6 +256,16 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 			return o.done(what, total)
 		}
 	}
+}
+
+// newest returns when the newest of the runs was created.
+func newest(runs []engine.Info) (at time.Time) {
+	for i := range runs {
+		if runs[i].Created.After(at) {
+			at = runs[i].Created
+		}
+	}
+	return at
 }
 
 // past are the verbs as they are told afterwards.

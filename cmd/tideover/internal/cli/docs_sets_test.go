@@ -34,6 +34,7 @@ var elsewhere = map[string]string{
 	"nip90.md: tideover nip90 request --key-file":           "TestATaskFromAPipeWithAKeyAndDetached",
 	"nip90.md: tideover nip90 watch":                        "TestWatchShowsWhatPasses",
 	"operations.md: tideover doctor":                        "TestTheDoctorLooksAtAFolder", // a temporary folder may be in memory
+	"operations.md: tideover retry --latest":                "TestADeadRunIsRepairedByFixingTheFile",
 	"recipes.md: tideover exec --attempts 3 --attempt":      "TestRecipeFlakyTest",
 	"recipes.md: tideover exec --policy 'fixed(1s)":         "TestRecipeDatabase",
 	"recipes.md: tideover watch --name prices":              "TestRecipeRetryAfter",

@@ -55,7 +55,7 @@ func (v *estate) values(ids []string) map[string][]string {
 
 // actions are what stands for {action}, by the first word of the path.
 var actions = map[string][]string{
-	"runs": {"cancel", "retry", "wake", "rerun", "replay"}, "bulk": {"retry", "cancel"}, "providers": {"open", "close", "reset", "drain"},
+	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
 	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/tideover/tideover/retry"
@@ -94,6 +95,25 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	}
 	*s = out
 	return nil
+}
+
+// SameWork reports whether two stored steps do the same work. When and how often they
+// try does not count; what they come after is compared by the engine.
+func SameWork(a, b json.RawMessage) bool {
+	x, errX := storedWork(a)
+	y, errY := storedWork(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+// storedWork returns the part of a stored step that says what it does.
+func storedWork(text json.RawMessage) (fields map[string]any, err error) {
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"policy", "concurrency", "needs", "after"} {
+		delete(fields, name)
+	}
+	return fields, nil
 }
 
 // storedTexts reads templates until one is wrong.

@@ -60,6 +60,7 @@ func Named(name string, w *config.Workflow, secrets secret.Resolver, tell Alarm,
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
 			return prepare(w, given, at, secrets)
 		}),
+		engine.CompareArgs(config.SameWork),
 	}
 	for _, s := range w.Steps {
 		parts = append(parts, engine.Call(s.ID, handler(s), s,

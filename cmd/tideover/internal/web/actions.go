@@ -40,6 +40,7 @@ func offers(i *engine.Info) (list []offer) {
 	case i.State == "dead" && i.ReplacedBy == "":
 		add("retry", "Retry")
 		if !api.Internal(i.Workflow) {
+			add("latest", "Retry with the current definition")
 			add("rerun", "Rerun from a step")
 			add("replay", "Edit and replay")
 		}
@@ -64,7 +65,7 @@ func letterOffers(i *engine.Info) []offer {
 // repeatable refuses to start another run in the place of one that is not for
 // people to start.
 func repeatable(i *engine.Info, action string) error {
-	if action != "rerun" && action != "replay" {
+	if action != "rerun" && action != "replay" && action != "latest" {
 		return nil
 	}
 	if i.State == "replaced" {
@@ -83,6 +84,7 @@ type question struct {
 	Back    string
 	Run     *engine.Info
 	Steps   []engine.StepInfo // to choose from
+	Same    bool              // or no step, to keep the results of the steps that are the same
 	Step    int               // chosen
 	Input   *string           // to edit
 	Hidden  bool              // parts of the input are not shown
@@ -139,6 +141,13 @@ func (h *handler) question(r *http.Request) (*question, error) {
 		q.Title, q.Button, q.Steps = "Rerun from which step?", "Rerun", i.Steps
 		q.Text = "A new run begins there. What the steps before it returned is taken over."
 		q.Step = failedStep(i)
+	case "latest":
+		flow, ok := h.Engine.Workflow(i.Workflow)
+		if !ok {
+			return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+		}
+		q.Title, q.Button, q.Steps, q.Same, q.Step = "Retry with the current definition?", "Retry", flow.Steps(), true, -1
+		q.Text = "A new run takes the place of this one. It keeps the results of the steps that are the same; steps that failed, are new or have changed, and those after them, run."
 	case "replay":
 		text := pretty(string(i.Input))
 		q.Title, q.Button, q.Input, q.Hidden = "Replay with this input?", "Replay", &text, !bytes.Equal(raw, i.Input)
@@ -177,10 +186,15 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		err = h.Engine.Wake(ctx, id, by)
 	case "rerun":
 		next, err = h.rerun(r, id, by)
+	case "latest":
+		next, err = h.retryLatest(r, id, by)
 	case "replay":
 		var input json.RawMessage
 		if input, err = h.edited(r, id); err == nil {
 			next, err = h.Engine.Replay(ctx, id, input, by)
+		}
+		if errors.Is(err, engine.ErrInput) {
+			err = &inputError{err.Error(), r.PostForm.Get("input")}
 		}
 	default:
 		err = fmt.Errorf("%w: nothing is called %q", engine.ErrNotFound, action)
@@ -216,6 +230,36 @@ func (h *handler) rerun(r *http.Request, id, by string) (engine.Started, error) 
 		return engine.Started{}, &inputError{"there is no such step", ""}
 	}
 	return h.Engine.Rerun(r.Context(), id, i.Steps[n].Name, by)
+}
+
+// retryLatest continues a run with the current definition, from the step that was
+// chosen, if one was. If a step must be chosen, that is asked for.
+func (h *handler) retryLatest(r *http.Request, id, by string) (engine.Started, error) {
+	i, err := h.Engine.Get(r.Context(), id)
+	if err == nil {
+		err = repeatable(i, "latest")
+	}
+	if err != nil {
+		return engine.Started{}, err
+	}
+	var l engine.Latest
+	if text := r.PostForm.Get("step"); text != "" {
+		flow, ok := h.Engine.Workflow(i.Workflow)
+		if !ok {
+			return engine.Started{}, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+		}
+		n, err := strconv.Atoi(text)
+		steps := flow.Steps()
+		if err != nil || n < 0 || n >= len(steps) {
+			return engine.Started{}, &inputError{"there is no such step", ""}
+		}
+		l.From = steps[n].Name
+	}
+	next, err := h.Engine.RetryLatest(r.Context(), id, l, by)
+	if removed, ok := errors.AsType[*engine.RemovedStepsError](err); ok {
+		return next, &inputError{removed.Error(), ""}
+	}
+	return next, err
 }
 
 // inputError is why what somebody typed can't be used.

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/retry"
 )
 
 var htmx = []string{"HX-Request", "true"}
@@ -76,6 +79,52 @@ func TestActions(t *testing.T) {
 			}
 		}
 	})
+	t.Run("retry with the current definition", func(t *testing.T) {
+		w := must(engine.NewWorkflow("fix", engine.Step("pay", do), engine.Step("ship", func(context.Context, job) (string, error) {
+			return "", retry.Permanent(errors.New("a mistake"))
+		}, engine.After("pay"))))
+		id := must(b.e.Start(t.Context(), w, job{})).ID
+		other := must(b.e.Start(t.Context(), w, job{})).ID
+		b.until(id, "dead")
+		b.until(other, "dead")
+		repaired := engine.Step("ship", do, engine.After("charge"), engine.Version("2"))
+		if err := b.e.Register(must(engine.NewWorkflow("fix", engine.Step("charge", do), repaired))); err != nil {
+			t.Fatal(err)
+		}
+		has(t, "the run", b.page("/runs/"+id), "Retry with the current definition")
+		has(t, "the question", b.page("/runs/"+id+"/latest"), `<option value="" selected>keep the results`, `<option value="0">begin with charge</option>`)
+		a := b.request("POST", "/runs/"+id+"/latest", url.Values{"step": {""}})
+		if a.status != http.StatusUnprocessableEntity {
+			t.Errorf("a step that was renamed: %d, want 422", a.status)
+		}
+		has(t, "the question again", a.body, "step pay of run "+id+" succeeded", `<option value="1">begin with ship</option>`)
+		for _, step := range []string{"2", "-1", "x"} {
+			if a := b.request("POST", "/runs/"+id+"/latest", url.Values{"step": {step}}); a.status != http.StatusUnprocessableEntity {
+				t.Errorf("step %q: %d, want 422", step, a.status)
+			}
+		}
+		a = b.request("POST", "/runs/"+id+"/latest", url.Values{"step": {"0"}})
+		next := strings.TrimSuffix(strings.TrimPrefix(a.to, "/runs/"), "?did=latest")
+		if i := b.until(next, "succeeded"); i.ReplayOf != id || len(i.Steps[0].Attempts) != 1 {
+			t.Errorf("the new run: %+v", i)
+		}
+		has(t, "the new run", b.page(a.to), "This is the new run.")
+
+		repaired = engine.Step("ship", do, engine.After("pay"), engine.Version("2"))
+		if err := b.e.Register(must(engine.NewWorkflow("fix", engine.Step("pay", do), repaired))); err != nil {
+			t.Fatal(err)
+		}
+		has(t, "the dead letters", b.page("/dead"), "/bulk/latest?")
+		question := b.page("/bulk/latest?workflow=fix")
+		has(t, "the question", question, "Retry 1 run with the current definition?", "Retry 1</button>")
+		if a = b.request("POST", "/bulk/latest", form(question)); !strings.Contains(a.to, "did=latest-all&left=0&n=1") {
+			t.Errorf("POST: %d to %q %s", a.status, a.to, a.body)
+		}
+		has(t, "the page after it", b.page(a.to), "1 replaced by new runs.")
+		if i := b.until(b.until(other, "replaced").ReplacedBy, "succeeded"); len(i.Steps[0].Attempts) != 0 {
+			t.Errorf("the result was not kept: %+v", i)
+		}
+	})
 	t.Run("edit and replay", func(t *testing.T) {
 		id := b.dead(1, job{Name: "a\u202eb"})[0]
 		has(t, "the question", b.page("/runs/"+id+"/replay"), `a\u202eb`, "<textarea")
@@ -91,6 +140,9 @@ func TestActions(t *testing.T) {
 		has(t, "the question again", a.body, "&#34;list.x&#34; is given twice in the input", "<textarea")
 		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {"{\"name\": \"\xff\"}"}}); a.status != http.StatusUnprocessableEntity {
 			t.Errorf("bytes that are no text: %d, want 422", a.status)
+		}
+		if a := b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`{"name": 7}`}}); a.status != http.StatusUnprocessableEntity {
+			t.Errorf("a number instead of a name: %d, want 422", a.status)
 		}
 		a = b.request("POST", "/runs/"+id+"/replay", url.Values{"input": {`{"name": "c"}`}})
 		next := strings.TrimSuffix(strings.TrimPrefix(a.to, "/runs/"), "?did=replay")
@@ -178,7 +230,7 @@ func TestOffers(t *testing.T) {
 	}{
 		{"a run at work", engine.Info{State: "running"}, "cancel"},
 		{"a run that waits", engine.Info{State: "waiting", Next: &next}, "wake cancel"},
-		{"a dead run", engine.Info{State: "dead"}, "retry rerun replay cancel"},
+		{"a dead run", engine.Info{State: "dead"}, "retry latest rerun replay cancel"},
 		{"a dead run that was replaced", engine.Info{State: "replaced", ReplacedBy: "x"}, ""},
 		{"a session that is over", engine.Info{State: "succeeded", Workflow: "session.x"}, ""},
 		{"a message that is dead", engine.Info{State: "dead", Workflow: "notify.x"}, "retry cancel"},

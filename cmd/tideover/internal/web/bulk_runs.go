@@ -18,6 +18,8 @@ import (
 type errand struct {
 	name     string
 	label    string
+	verb     string // as it is asked for: verb, number of runs, how
+	how      string
 	past     string
 	states   []string // that it is done with unless states are named
 	possible []string // that it can be done with
@@ -30,13 +32,30 @@ var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-ha
 
 var errands = []errand{
 	{
-		name: "retry", label: "Retry all", past: "put back to work", states: []string{"dead"}, possible: []string{"dead"}, do: (*engine.Engine).Retry,
+		name: "retry", label: "Retry all", verb: "Retry", past: "put back to work", states: []string{"dead"}, possible: []string{"dead"}, do: (*engine.Engine).Retry,
 		text: "Steps that failed get a new set of attempts; what succeeded is kept.",
 	},
 	{
-		name: "cancel", label: "Cancel all", past: "canceled", states: unfinished, possible: append([]string{"dead"}, unfinished...), danger: true, do: (*engine.Engine).Cancel,
+		name: "latest", label: "Retry all with the current definition", verb: "Retry", how: " with the current definition", past: "replaced by new runs",
+		states: []string{"dead"}, possible: []string{"dead"}, do: replaceByLatest,
+		text: "A new run takes the place of each. It keeps the results of the steps that are the same.",
+	},
+	{
+		name: "cancel", label: "Cancel all", verb: "Cancel", past: "canceled", states: unfinished, possible: append([]string{"dead"}, unfinished...), danger: true, do: (*engine.Engine).Cancel,
 		text: "Their steps are told to end, and what they still return is dropped. This can't be undone.",
 	},
+}
+
+// replaceByLatest continues a run with the current definition.
+func replaceByLatest(e *engine.Engine, ctx context.Context, id, by string) error {
+	i, err := e.Get(ctx, id)
+	if err == nil {
+		err = repeatable(i, "latest")
+	}
+	if err == nil {
+		_, err = e.RetryLatest(ctx, id, engine.Latest{}, by)
+	}
+	return err
 }
 
 // errandOf returns what a request wants to be done with many runs.
@@ -64,7 +83,7 @@ func (e *errand) words(states []string) (verb, what string) {
 	if e.danger && len(states) == 1 && states[0] == "dead" {
 		return "Discard", "Nobody will retry them. Their history is kept for a while."
 	}
-	return strings.TrimSuffix(e.label, " all"), e.text
+	return e.verb, e.text
 }
 
 // bulkOffers returns what can be done with all that match a query. All runs there
@@ -160,7 +179,7 @@ func (h *handler) askBulk(w http.ResponseWriter, r *http.Request) {
 	}
 	verb, what := e.words(f.States)
 	h.pose(w, r, http.StatusOK, &question{
-		Title: fmt.Sprintf("%s %s?", verb, strings.Replace(count(n, "run"), strconv.Itoa(n), number, 1)), Button: verb + " " + number, Danger: e.danger,
+		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(count(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
 		Text:   fmt.Sprintf("All that are %s and match: %s. Runs that begin from now on are left alone. %s", strings.Join(f.States, ", "), h.Redact(said(q, &f)), what),
 		Action: "/bulk/" + e.name, Back: back(q),
 		Fields: []fact{{"query", q.encode()}, {"until", strconv.FormatInt(now.UnixMilli(), 10)}},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -32,11 +33,12 @@ type deadBody struct {
 // group is dead runs that failed alike.
 type group struct {
 	engine.Group
-	Key   string
-	URL   string // address of its list
-	Retry string // address of the question whether to retry all
-	Drop  string // and whether to discard all
-	On    bool
+	Key    string
+	URL    string // address of its list
+	Retry  string // address of the question whether to retry all
+	Latest string // the same with the current definition; none for workflows that are internal
+	Drop   string // and whether to discard all
+	On     bool
 }
 
 type deadRow struct {
@@ -155,6 +157,9 @@ func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
 		key := groupKey(&g)
 		q := query{Group: key, Internal: internal, Order: orders[0]}
 		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry"), Drop: q.url("/bulk/cancel")}
+		if !api.Internal(g.Workflow) {
+			groups[i].Latest = q.url("/bulk/latest")
+		}
 	}
 	return groups, nil
 }

@@ -15,10 +15,12 @@ func done(v url.Values) string {
 		return "Put back to work."
 	case "wake":
 		return "The wait was ended."
-	case "rerun", "replay":
+	case "rerun", "replay", "latest":
 		return "This is the new run."
 	case "retry-all":
 		return doneMany(v, "put back to work")
+	case "latest-all":
+		return doneMany(v, "replaced by new runs")
 	case "cancel-all":
 		return doneMany(v, "canceled")
 	}

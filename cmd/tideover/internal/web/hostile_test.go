@@ -129,7 +129,7 @@ func (b *bed) hostileRequests(text string) {
 		}
 	}
 	id := b.dead(1, job{Name: text, Error: text})[0]
-	for _, action := range []string{"cancel", "retry", "wake", "rerun"} {
+	for _, action := range []string{"cancel", "retry", "wake", "rerun", "latest"} {
 		b.page("/runs/" + id + "/" + action)
 	}
 	for _, form := range []url.Values{{"input": {text}}, {"input": {fmt.Sprintf(`{"a": %s`, text)}}} {

@@ -54,7 +54,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 
 	for _, id := range []string{session, message, alarm} {
 		hasNot(t, "a run of our own", b.page("/runs/"+id), "Rerun from a step", "Edit and replay")
-		for _, action := range []string{"rerun", "replay"} {
+		for _, action := range []string{"rerun", "replay", "latest"} {
 			for method, form := range map[string]url.Values{"GET": nil, "POST": {"step": {"0"}, "input": {"{}"}}} {
 				if a := b.request(method, "/runs/"+id+"/"+action, form); a.status != http.StatusConflict {
 					t.Errorf("%s %s: %d %s", method, action, a.status, a.body)

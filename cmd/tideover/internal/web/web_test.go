@@ -575,7 +575,7 @@ func everyPage(b *bed, dead string, others ...string) []string {
 	}
 	for _, id := range append(others, dead) {
 		paths = append(paths, "/runs/"+id, "/runs/"+id+"?all")
-		for _, action := range []string{"cancel", "retry", "wake", "rerun", "replay"} {
+		for _, action := range []string{"cancel", "retry", "wake", "rerun", "replay", "latest"} {
 			paths = append(paths, "/runs/"+id+"/"+action)
 		}
 	}

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+)
+
+// ErrInput says that the steps of a workflow can't read the input that is to replace
+// that of a run.
+var ErrInput = errors.New("input")
+
+// Latest says how [Engine.RetryLatest] begins. The zero value keeps the results of all
+// steps that are the same.
+type Latest struct {
+	// From is the step of the current definition to begin with. The results of the
+	// steps before it are kept, even if those steps have changed.
+	From string
+
+	// Input is instead of the input of the run. No result is kept then. It is prepared
+	// and checked like that of [Engine.Start].
+	Input json.RawMessage
+}
+
+// RemovedStepsError says that steps of a run have succeeded, and that the current
+// definition has no steps of their names: they were renamed or removed. What they did
+// would be lost or done twice, so [Latest.From] must say with which step to begin.
+type RemovedStepsError struct {
+	Run      string
+	Workflow string
+	Removed  []string // the steps that have succeeded
+	Steps    []string // the steps of the current definition
+}
+
+func (e *RemovedStepsError) Error() string {
+	steps, them := "step", "it"
+	if len(e.Removed) > 1 {
+		steps, them = "steps", "they"
+	}
+	return fmt.Sprintf("retry with the current definition: %s %s of run %s succeeded, and workflow %q has no such %s now; %s may have been renamed or removed: name the step to begin with",
+		steps, strings.Join(e.Removed, ", "), e.Run, e.Workflow, steps, them)
+}
+
+// Is makes it an [ErrState].
+func (e *RemovedStepsError) Is(target error) bool { return target == ErrState }
+
+// RetryLatest continues a run that has ended with the current definition of its
+// workflow: a new run takes its place, like that of [Engine.Rerun]. The results of
+// steps that succeeded and are the same are kept. Steps that failed, that are new or
+// have changed, and all that come after those run.
+//
+// A step is the same if its name, its handler, its arguments and what it comes after are
+// the same; see [CompareArgs]. Its policy and limits do not count. The code of a Go
+// function can't be compared: use [Version] to say that it has changed.
+//
+// If a step that succeeded has no counterpart of its name, the error is a
+// [*RemovedStepsError]. The input is that of the run, to which [PrepareInput] adds what
+// the current definition wants in addition.
+func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string) (Started, error) {
+	if o.From != "" && o.Input != nil {
+		return Started{}, errors.New("retry with the current definition: both a step to begin with and an input: one of them is possible, since another input changes all results")
+	}
+	a, err := e.of(ctx, id, &call{Op: opDefinition})
+	if err != nil {
+		return Started{}, err
+	}
+	before, err := machine.ParseDefinition(a.Definition)
+	if err != nil {
+		return Started{}, fmt.Errorf("retry with the current definition: run %s: %w", id, err)
+	}
+	w := e.handlers.workflow(before.Name)
+	if w == nil {
+		return Started{}, fmt.Errorf("retry with the current definition: %w: there is no workflow %q now, of which run %s is", ErrState, before.Name, id)
+	}
+	input, given := a.Info.Input, o.Input
+	var keep []string
+	if given == nil {
+		given = input
+		if keep, err = w.keptResults(before, a.Info, o.From); err != nil {
+			return Started{}, err
+		}
+	}
+	if input, err = w.repeatInput(given, a.Info, e.cfg.MaxPayload); err != nil {
+		return Started{}, fmt.Errorf("retry with the current definition: %w", err)
+	}
+	return e.started(e.of(ctx, id, &call{Op: opLatest, By: by, Keep: keep, Start: &start{Definition: w.def.Text(), Input: input, def: w.def}}))
+}
+
+// CompareArgs says by which function [Engine.RetryLatest] decides whether the arguments
+// of a step that is data mean the same work. Without it they are the same if they are
+// the same JSON value.
+func CompareArgs(same func(before, now json.RawMessage) bool) Part {
+	return func(b *builder) { b.w.sameArgs = same }
+}
+
+// keptResults returns the steps of the current definition whose results are taken from a
+// run that followed another one.
+func (w *Workflow) keptResults(before *machine.Definition, run *Info, from string) (keep []string, err error) {
+	succeeded := map[string]bool{}
+	for _, s := range run.Steps {
+		succeeded[s.Name] = s.Status == machine.Complete.String()
+	}
+	now := w.def
+	first := now.Index(from)
+	switch {
+	case from != "" && first < 0:
+		return nil, fmt.Errorf("retry with the current definition: workflow %q has no step %q; there are %s", w.Name(), from, strings.Join(stepNames(now), ", "))
+	case from == "":
+		if removed := removedSteps(before, now, succeeded); len(removed) > 0 {
+			return nil, &RemovedStepsError{Run: run.ID, Workflow: w.Name(), Removed: removed, Steps: stepNames(now)}
+		}
+	}
+	again := make([]bool, len(now.Steps))
+	repeat := func(i int) {
+		for k, in := range now.Downstream(i) {
+			again[k] = again[k] || in
+		}
+	}
+	if first >= 0 {
+		repeat(first)
+	}
+	for i := range now.Steps {
+		s := &now.Steps[i]
+		isBefore := first >= 0 && now.Upstream(first, i)
+		switch {
+		case isBefore && !succeeded[s.Name]:
+			return nil, fmt.Errorf("retry with the current definition: %w: step %s comes before %s, and run %s has no result of it: begin with %s",
+				ErrState, s.Name, from, run.ID, s.Name)
+		case isBefore:
+		case !succeeded[s.Name] || !w.isSameStep(before, s):
+			repeat(i)
+		}
+	}
+	for i := range now.Steps {
+		if !again[i] {
+			keep = append(keep, now.Steps[i].Name)
+		}
+	}
+	if len(keep) == len(now.Steps) {
+		return nil, fmt.Errorf("retry with the current definition: %w: run %s has a result of every step of workflow %q, and nothing is left to run: name the step to begin with, or cancel the run",
+			ErrState, run.ID, w.Name())
+	}
+	return keep, nil
+}
+
+func stepNames(d *machine.Definition) (names []string) {
+	for i := range d.Steps {
+		names = append(names, d.Steps[i].Name)
+	}
+	return names
+}
+
+// removedSteps returns the steps that succeeded and that the current definition has not.
+func removedSteps(before, now *machine.Definition, succeeded map[string]bool) (names []string) {
+	for i := range before.Steps {
+		if name := before.Steps[i].Name; succeeded[name] && now.Index(name) < 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isSameStep reports whether a step does the same work as the one of its name before.
+func (w *Workflow) isSameStep(before *machine.Definition, now *machine.Step) bool {
+	i := before.Index(now.Name)
+	if i < 0 {
+		return false
+	}
+	old := &before.Steps[i]
+	same := w.sameArgs
+	if same == nil {
+		same = func(a, b json.RawMessage) bool { return sameJSON(a, b) }
+	}
+	return old.Handler == now.Handler && slices.Equal(slices.Sorted(slices.Values(old.Needs)), slices.Sorted(slices.Values(now.Needs))) &&
+		(sameJSON(old.Args, now.Args) || same(old.Args, now.Args))
+}
+
+// repeatInput returns the input of a run that repeats another, made and checked like
+// that of a start.
+func (w *Workflow) repeatInput(given json.RawMessage, run *Info, most int) (json.RawMessage, error) {
+	if len(given) > most {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(given), most)
+	}
+	if len(given) > 0 && !json.Valid(given) {
+		return nil, fmt.Errorf("%w: not JSON", ErrInput)
+	}
+	key := run.OriginKey
+	if run.Origin == "" {
+		key = run.Key
+	}
+	input, err := w.prepared(given, scheduledTime(key))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.accepts(nil, input); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return input, nil
+}
+
+// scheduledTime returns the time for which a run was scheduled, by its key; zero if it
+// was not.
+func scheduledTime(key string) time.Time {
+	rest, ok := strings.CutPrefix(key, "schedule/")
+	if !ok {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, rest[strings.LastIndexByte(rest, '/')+1:])
+	return at
+}
+
+// definition returns the definition that a run follows, and the run without its history
+// and results: both must fit into one message.
+func (sh *shard) definition(ctx context.Context, id string) (text json.RawMessage, info *Info, err error) {
+	r, err := sh.load(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	info = describe(r)
+	info.Output, info.Notes = nil, nil
+	for i := range info.Steps {
+		info.Steps[i].Output, info.Steps[i].Progress, info.Steps[i].Attempts = nil, nil, nil
+	}
+	return r.Def.Text(), info, nil
+}
+
+// retryLatest starts a run by another definition in the place of one that has ended. It
+// takes over the results of the steps in keep.
+func (sh *shard) retryLatest(ctx context.Context, c *call) (*Started, error) {
+	if c.Start == nil {
+		return nil, fmt.Errorf("%w: no definition", errCall)
+	}
+	def := c.Start.def
+	if def == nil {
+		var err error
+		if def, err = machine.ParseDefinition(c.Start.Definition); err != nil {
+			return nil, err
+		}
+	}
+	// An attempt of the run that does not end must not meet one of its successor.
+	err := sh.with(ctx, "retry", c.ID, func(t *turn, run machine.ID) error { return t.stuck(run) })
+	if err != nil {
+		return nil, err
+	}
+	return sh.repeat(ctx, c.ID, c.By, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
+		s.Input, s.Outputs = c.Start.Input, make([][]byte, len(def.Steps))
+		for _, name := range c.Keep {
+			from, to := r.Def.Index(name), def.Index(name)
+			if from < 0 || to < 0 || r.Steps[from].Status != machine.Complete {
+				return nil, fmt.Errorf("%w: run %s has no result of step %q", ErrState, r.ID, name)
+			}
+			s.Outputs[to] = r.Output(from)
+		}
+		return def, nil
+	})
+}
