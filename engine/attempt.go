@@ -129,6 +129,9 @@ func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 			out, err = nil, fmt.Errorf("panic: %v\n%s", p, stack())
 		}
 	}()
+	if a.task.Input, err = a.sh.completeInput(ctx, a.task.Input); err != nil {
+		return nil, err
+	}
 	return a.handler(ctx, &a.task)
 }
 

@@ -252,7 +252,7 @@ func (sh *shard) purge() {
 	if now := time.Now(); idle || now.Sub(sh.purgedAt) >= sh.purgeEvery() {
 		sh.purgedAt = now
 		t := &sh.turn
-		if rec, ok := sh.m.Purge(t.now-int64(sh.cfg.Retention), t.now-int64(sh.cfg.DeadRetention)); ok || idle {
+		if rec, ok := sh.purgeRecord(t.now); ok || idle {
 			t.must(&rec)
 		}
 		sh.viewer.expire = true

@@ -33,6 +33,8 @@ type process struct {
 	waits      handlerWaits
 	quarantine quarantine
 	pens       chan struct{} // as many views as it holds are written at a time
+
+	getRun func(ctx context.Context, id string) (*Info, error) // from any shard
 }
 
 // Open opens an engine, and goes on with everything that is not finished. In a
@@ -44,6 +46,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
+	e.getRun = e.Get
 	e.hub.init()
 	e.places.free = cfg.Concurrency
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

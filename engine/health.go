@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 type health struct {
 	mu       sync.Mutex
 	troubles [4]trouble
+	warnings []Trouble
 	wrong    error                // for good
 	said     map[string]time.Time // log lines, and when each was last written
 }
@@ -69,6 +71,13 @@ func (h *health) viewing(err error)      { h.set(troubleView, err) }
 func (h *health) snapshotting(err error) { h.set(troubleSnapshot, err) }
 func (h *health) view() error            { return h.get(troubleView) }
 
+// warn replaces the warnings.
+func (h *health) warn(list []Trouble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.warnings = list
+}
+
 // broken notes that the engine contradicts itself, which stops it before
 // anything of that is stored.
 func (h *health) broken(err error) {
@@ -101,6 +110,17 @@ func (sh *shard) troubles() (list []Trouble) {
 		if t := h.troubles[i]; t.err != nil {
 			list = append(list, Trouble{what, t.since, sh.cfg.Redact(t.err.Error())})
 		}
+	}
+	return list
+}
+
+// warnings returns what someone should look at, while the shard does its work.
+func (sh *shard) warnings() []Trouble {
+	sh.health.mu.Lock()
+	defer sh.health.mu.Unlock()
+	list := slices.Clone(sh.health.warnings)
+	for i := range list {
+		list[i].Error = sh.cfg.Redact(list[i].Error)
 	}
 	return list
 }

@@ -41,6 +41,13 @@ type news struct {
 	pending []retry.Event
 }
 
+// add adds an event, to be published when what the turn has decided is stored.
+func (n *news) add(ev retry.Event) {
+	if n.hub.wanted.Load() {
+		n.pending = append(n.pending, ev)
+	}
+}
+
 // note makes the events of a record, to be published when it is stored.
 func (n *news) note(rec *machine.Record, run *machine.Run) {
 	if !n.hub.wanted.Load() {

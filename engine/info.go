@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -35,7 +36,8 @@ type Info struct {
 	InputPreview  string          `json:"input_preview,omitempty"` // in lists
 	OutputPreview string          `json:"output_preview,omitempty"`
 	Steps         []StepInfo      `json:"steps,omitempty"`
-	Notes         []Note          `json:"notes,omitempty"` // what happened to the run as a whole
+	Notes         []Note          `json:"notes,omitempty"`   // what happened to the run as a whole
+	Omitted       int             `json:"omitted,omitempty"` // entries of a long history that are not kept: they are neither first nor last
 }
 
 // Finished reports whether the run has its outcome.
@@ -49,7 +51,7 @@ type StepInfo struct {
 	Needs      []string        `json:"needs,omitempty"`
 	Policy     string          `json:"policy"`
 	Handler    string          `json:"handler"`
-	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, needs-handler
+	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler
 	Next       *time.Time      `json:"next,omitempty"`
 	Spent      int             `json:"spent"`                // attempts that count for the policy
 	Lost       int             `json:"lost,omitempty"`       // lost ones in a row
@@ -60,12 +62,13 @@ type StepInfo struct {
 	Output     json.RawMessage `json:"output,omitempty"`
 	Progress   json.RawMessage `json:"progress,omitempty"`
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
-	Omitted    int             `json:"omitted,omitempty"` // entries of the history that were left out
+	Omitted    int             `json:"omitted,omitempty"` // attempts that are not listed, because the history is too long
 }
 
 // AttemptInfo is one attempt of a step, and the wait after it.
 type AttemptInfo struct {
 	Number  int        `json:"number"`
+	Omitted int        `json:"omitted,omitempty"` // attempts before this one that are not listed
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late
@@ -112,7 +115,27 @@ func describe(r *machine.Run) *Info {
 	for rec := range r.Records() {
 		i.add(r, &rec)
 	}
+	if i.Omitted > 0 {
+		for k := range i.Steps {
+			i.Steps[k].countOmitted(int(r.Steps[k].Attempt))
+		}
+	}
 	return i
+}
+
+// countOmitted says how many of the attempts that were made are not listed, and where.
+// Of an attempt whose end is not kept it is not known how it ended: it is not listed.
+func (s *StepInfo) countOmitted(made int) {
+	s.Attempts = slices.DeleteFunc(s.Attempts, func(a AttemptInfo) bool {
+		return a.Outcome == "running" && (a.Number != made || s.Status != machine.Running.String())
+	})
+	s.Omitted = max(made-len(s.Attempts), 0)
+	last := 0
+	for k := range s.Attempts {
+		a := &s.Attempts[k]
+		a.Omitted = max(a.Number-last-1, 0)
+		last = a.Number
+	}
 }
 
 // originOf returns the origin of a run that repeats another, as it is shown.
@@ -127,13 +150,27 @@ func originOf(r *machine.Run) (id, key string) {
 func describeStep(r *machine.Run, k int) StepInfo {
 	d, s := &r.Def.Steps[k], &r.Steps[k]
 	i := StepInfo{
-		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: s.Status.String(),
+		Name: d.Name, Needs: d.Needs, Policy: d.Policy.String(), Handler: d.Handler, Status: stepStatus(r, k),
 		Spent: int(s.Spent), Lost: int(s.Lost), MaxLost: d.MaxLost, Quarantine: quarantineText(r, k), Windows: int(s.Windows), MaxWindows: cmp.Or(d.Windows, machine.DefaultWindows), Output: r.Output(k), Progress: r.Progress(k),
 	}
 	if s.Status == machine.Waiting && r.Outcome == machine.Undecided && !r.Held {
 		i.Next = pointer(s.At)
 	}
 	return i
+}
+
+// stepStatus returns the status of a step as it is shown. A step of a run that is over
+// waits for nothing: it has failed if the run's time was over, and is canceled if
+// another step failed or someone canceled the run. Only Retry puts it back to work.
+func stepStatus(r *machine.Run, k int) string {
+	s := r.Steps[k].Status
+	if s != machine.Waiting || r.Outcome == machine.Undecided {
+		return s.String()
+	}
+	if r.Outcome == machine.Dead && r.Reason == retry.StopTimeout {
+		return machine.Exhausted.String()
+	}
+	return machine.Canceled.String()
 }
 
 // quarantineText says what a suspect waits for, or how it runs.
@@ -189,7 +226,7 @@ func (i *Info) add(r *machine.Run, rec *machine.Record) {
 			i.Notes = append(i.Notes, Note{at, "started now", s.Name, rec.Text})
 		}
 	case machine.Omitted:
-		s.Omitted += rec.Attempt
+		i.Omitted += rec.Attempt
 	case machine.Parked, machine.Unparked:
 		i.Notes = append(i.Notes, Note{at, rec.Kind.String(), s.Name, rec.Text})
 	case machine.Started:

@@ -171,7 +171,8 @@ type Stats struct {
 	Behind    int             `json:"view_behind"`      // runs the view has yet to see
 	Next      *time.Time      `json:"next,omitempty"`
 	Troubles  []Trouble       `json:"troubles,omitempty"`
-	Silent    []int           `json:"silent,omitempty"` // shards that did not answer: they are not counted
+	Warnings  []Trouble       `json:"warnings,omitempty"` // see [Engine.Warnings]
+	Silent    []int           `json:"silent,omitempty"`   // shards that did not answer: they are not counted
 }
 
 // WorkflowStats is where the runs of a workflow are.
@@ -217,7 +218,7 @@ func (sh *shard) stats(ctx context.Context) (*Stats, error) {
 		return s, nil
 	})
 	if err == nil {
-		s.Stuck, s.Troubles = sh.stuck.Load(), sh.troubles()
+		s.Stuck, s.Troubles, s.Warnings = sh.stuck.Load(), sh.troubles(), sh.warnings()
 	}
 	return s, err
 }

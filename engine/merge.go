@@ -250,6 +250,7 @@ func mergeStats(answers []*answer) (sum Stats) {
 		for handler, count := range s.Missing {
 			sum.Missing[handler] += count
 		}
+		sum.Warnings = append(sum.Warnings, s.Warnings...)
 		for _, t := range s.Troubles {
 			t.What = "shard " + strconv.Itoa(n) + " " + t.What
 			sum.Troubles = append(sum.Troubles, t)
@@ -281,6 +282,15 @@ func (e *Engine) Troubles() []Trouble {
 	list := e.cluster.troubles()
 	for _, sh := range e.cluster.own() {
 		list = append(list, sh.named()...)
+	}
+	return list
+}
+
+// Warnings returns what someone should look at while this process does its work:
+// schedules whose last start was refused.
+func (e *Engine) Warnings() (list []Trouble) {
+	for _, sh := range e.shards() {
+		list = append(list, sh.warnings()...)
 	}
 	return list
 }

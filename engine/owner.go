@@ -30,21 +30,22 @@ type owner struct {
 	turn   turn
 	random func() uint64
 
-	running   map[attemptKey]*attempt
-	isolated  isolated
-	zombies   map[zombie]bool // handlers that were given up; true for those that have returned before that was known
-	patience  context.Context // for how long the disk is waited for
-	waiters   map[machine.ID][]chan struct{}
-	schedules map[*machine.Schedule]Schedule // as read
-	known     int                            // version of the registry that parked steps were held against
-	openedAt  time.Time                      // parking begins a little later
-	stopping  bool
-	purgedAt  time.Time
-	viewer    viewer
-	snapshots snapshots
-	cold      cold
-	health    health
-	news      news
+	running     map[attemptKey]*attempt
+	isolated    isolated
+	zombies     map[zombie]bool // handlers that were given up; true for those that have returned before that was known
+	patience    context.Context // for how long the disk is waited for
+	waiters     map[machine.ID][]chan struct{}
+	schedules   map[*machine.Schedule]Schedule // as read
+	unstartable map[string]bool                // schedules that are due, and whose workflow is not registered here
+	known       int                            // version of the registry that parked steps were held against
+	openedAt    time.Time                      // parking begins a little later
+	stopping    bool
+	purgedAt    time.Time
+	viewer      viewer
+	snapshots   snapshots
+	cold        cold
+	health      health
+	news        news
 }
 
 // request is something that is asked of the owner.
@@ -68,6 +69,7 @@ func (o *owner) init(sh *shard) {
 	o.zombies = map[zombie]bool{}
 	o.patience = context.Background()
 	o.schedules = map[*machine.Schedule]Schedule{}
+	o.unstartable = map[string]bool{}
 	o.waiters = map[machine.ID][]chan struct{}{}
 	if o.random = sh.cfg.Rand; o.random == nil {
 		var seed [32]byte

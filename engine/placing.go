@@ -97,13 +97,19 @@ func askPlace(ctx context.Context, log journal.Cluster, workflow string) (bool, 
 }
 
 func placeOf(ctx context.Context, log journal.Cluster, workflow, wish string) (gathered bool, err error) {
+	settled, err := settledPlace(ctx, log, workflow, wish)
+	return settled == "gathered", err
+}
+
+// settledPlace returns what is settled of a workflow; empty if that is nothing.
+func settledPlace(ctx context.Context, log journal.Cluster, workflow, wish string) (string, error) {
 	settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
 		return log.Settle(ctx, "workflow."+workflow, wish)
 	})
 	if err != nil {
-		return false, fmt.Errorf("where the runs of %s are: %w", workflow, err)
+		return "", fmt.Errorf("where the runs of %s are: %w", workflow, err)
 	}
-	return settled == "gathered", nil
+	return settled, nil
 }
 
 // aim is where runs without a key are started. Those that come together go to the

@@ -359,7 +359,7 @@ func (sh *shard) endIsolation() {
 	case sh.running[i.key] != i.runs:
 		*i = isolated{}
 	case t.opened >= i.ends(sh.m):
-		rec, _ := sh.m.Purge(t.now-int64(sh.cfg.Retention), t.now-int64(sh.cfg.DeadRetention))
+		rec, _ := sh.purgeRecord(t.now)
 		t.must(&rec) // an entry of this time is what counts
 		t.survived = i.runs.trial
 		*i = isolated{}

@@ -52,6 +52,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 		return err
 	}
 	sh.openedAt, sh.purgedAt = time.Now(), time.Now()
+	sh.warnOfSchedules()
 	if sh.view.Load() != nil {
 		sh.viewer.start(sh)
 	}

@@ -246,7 +246,8 @@ func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, 
 		return other, err == nil, err
 	}
 	if rec.Size() > journal.MaxEntry-1000 {
-		return id, false, fmt.Errorf("%w: input and results of %d bytes", ErrTooLarge, rec.Size())
+		return id, false, fmt.Errorf("%w: the input and the results that are taken over have %d bytes, at most %d can be stored: "+
+			"rerun an earlier step, of which fewer results are taken over, or replay the whole run", ErrTooLarge, rec.Size(), journal.MaxEntry-1000)
 	}
 	t.must(&rec)
 	return s.ID, false, nil

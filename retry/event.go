@@ -35,13 +35,14 @@ const (
 	FailedOver   // another destination takes the call over; Note says which, and why
 	StormBegan   // retries multiply the load of Name beyond what is normal; Note says how much
 	StormEnded   // they do so no more
+	StartRefused // a scheduled start of Name was refused; Err says why, Note by which schedule it was due
 )
 
 var eventNames = [...]string{
 	"", "attempt-started", "attempt-failed", "waiting", "succeeded", "gave-up", "hook-failed",
 	"hedge-started", "attempt-stuck", "breaker-opened", "breaker-half-open", "breaker-closed",
 	"run-started", "attempt-lost", "progress", "canceled", "resumed", "needs-handler", "paused",
-	"failed-over", "storm-began", "storm-ended",
+	"failed-over", "storm-began", "storm-ended", "start-refused",
 }
 
 // String returns the kind's name, as it stands in JSON.

@@ -165,12 +165,12 @@ func TestPurge(t *testing.T) {
 	done, dead, replaced := end("done", Result{}), end("dead", Result{Failed: true}), end("replaced", Result{Failed: true})
 	w.do(w.m.Replace(replaced.ID, w.id(), w.now))
 	waits := w.start(d, Start{Key: "waits", At: w.now + 1e6*sec})
-	if _, ok := w.m.Purge(w.now, w.now); ok {
+	if _, ok := w.m.Purge(w.now, w.now, nil); ok {
 		t.Error("Purge of what ended now, before now")
 	}
 	purge := func(ended, dead time.Duration) {
 		t.Helper()
-		rec, ok := w.m.Purge(w.now-int64(ended), w.now-int64(dead))
+		rec, ok := w.m.Purge(w.now-int64(ended), w.now-int64(dead), nil)
 		if !ok {
 			t.Fatalf("Purge(%v, %v): there is nothing", ended, dead)
 		}
@@ -232,7 +232,7 @@ func TestPurgeOfADefinitionIsTheSameInReplay(t *testing.T) {
 	w.attempt(r)
 	w.finish(r, 0, Result{})
 	w.pass(time.Hour)
-	rec, _ := w.m.Purge(w.now-sec, w.now-sec)
+	rec, _ := w.m.Purge(w.now-sec, w.now-sec, nil)
 	w.do(rec, nil) // the run is still in memory
 	if rec, ok := w.m.Define(d, w.now); ok {
 		w.do(rec, nil)
@@ -274,7 +274,7 @@ func TestADefinitionIsKeptAsLongAsItsFinishedRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pass(time.Hour)
-	rec, _ := w.m.Purge(w.now-2*3600*sec, w.now-2*3600*sec)
+	rec, _ := w.m.Purge(w.now-2*3600*sec, w.now-2*3600*sec, nil)
 	w.do(rec, nil)
 	if _, err := w.m.Decode(data); err != nil {
 		t.Errorf("Decode of a run that ended an hour ago, by what is kept for two: %v", err)

@@ -484,15 +484,22 @@ func (m *Machine) Define(d *Definition, now int64) (rec Record, ok bool) {
 	return Record{Kind: Defined, At: now, Data: d.text}, true
 }
 
+// maxKept is how many dead runs one record can keep from being forgotten.
+const maxKept = 20_000
+
 // Purge decides to forget what ended before the one time, and died before the
-// other, if there is any.
-func (m *Machine) Purge(ended, dead int64) (rec Record, ok bool) {
+// other, if there is any. The dead runs in keep are not forgotten.
+func (m *Machine) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
+	rec = Record{Kind: Purged, At: ended, Due: dead}
 	ok = len(m.ended) > 0 && m.ended[0].at < ended
 	for _, r := range m.all {
-		if ok {
-			break
+		switch {
+		case !r.Closed() || r.Finished() || r.Ended >= dead:
+		case keep[r.ID] && len(rec.Data) < maxKept*len(ID{}):
+			rec.Data = append(rec.Data, r.ID[:]...)
+		default:
+			ok = true
 		}
-		ok = r.Closed() && !r.Finished() && r.Ended < dead
 	}
-	return Record{Kind: Purged, At: ended, Due: dead}, ok
+	return rec, ok
 }

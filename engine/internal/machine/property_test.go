@@ -383,12 +383,21 @@ func (g *game) purge() {
 	g.t.Helper()
 	// Nothing is purged by the entry that ends it.
 	kept := func() int64 { return int64(time.Second) + g.rng.Int64N(int64(20*time.Second)) }
-	rec, ok := g.m.Purge(g.now-kept(), g.now-kept())
+	keep := map[ID]bool{}
+	for _, r := range g.m.All() {
+		if g.rng.IntN(4) == 0 {
+			keep[r.ID] = true
+		}
+	}
+	rec, ok := g.m.Purge(g.now-kept(), g.now-kept(), keep)
 	if !ok {
 		return
 	}
 	g.emit(rec)
 	for _, id := range g.m.TakePurged() {
+		if keep[id] {
+			g.t.Fatalf("run %s is purged, and was to be kept", id)
+		}
 		if g.purged[id] {
 			g.t.Fatalf("run %s is purged twice", id)
 		}

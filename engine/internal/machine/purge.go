@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// applyPurged forgets the keys of what ended before At, the dead that died
-// before Due, and definitions that nobody has used since. What it does must not
+// applyPurged forgets the keys of what ended before At, the dead that died before Due
+// and are not in Data, and definitions that nobody has used since. What it does must not
 // depend on which finished runs are in memory: that is not recorded.
 func (m *Machine) applyPurged(rec *Record) {
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
@@ -21,10 +21,14 @@ func (m *Machine) applyPurged(rec *Record) {
 	for _, d := range m.defs {
 		d.open = false
 	}
+	keep := map[ID]bool{}
+	for data := rec.Data; len(data) >= len(ID{}); data = data[len(ID{}):] {
+		keep[ID(data[:len(ID{})])] = true
+	}
 	var dead []*Run
 	for _, r := range m.all {
 		switch known := r.knows(m.seq); {
-		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known:
+		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID]:
 			dead = append(dead, r)
 		case known || !r.Finished():
 			r.Def.open = true

@@ -31,7 +31,7 @@ const (
 	Unparked                  // somebody does
 	Late                      // an attempt of a run that is over has ended; Text says how
 	Jumped                    // the wall clock was set: Delay says by how much
-	Purged                    // what ended before At, and died before Due, is forgotten
+	Purged                    // what ended before At, and died before Due, is forgotten, but for the dead runs whose ids are Data
 	Cron                      // Text is the name of a schedule, Due when it is due next, Data the rest
 	Replaced                  // the run Other does the work of this dead one
 	Omitted                   // in a history: Attempt records were left out here

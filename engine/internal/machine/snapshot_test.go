@@ -85,7 +85,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 			next()
 			w.do(w.m.Expire(runs[0], 0, w.now), nil)
 			w.pass(time.Hour)
-			rec, _ := w.m.Purge(w.now-sec, w.now-sec)
+			rec, _ := w.m.Purge(w.now-sec, w.now-sec, nil)
 			w.do(rec, nil)
 			w.start(d, Start{Key: "k0"})
 		}},
@@ -95,7 +95,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 			w.pass(time.Hour)
 			w.now += 3600 * sec
 			w.emit(Record{Kind: Jumped, At: w.now, Delay: time.Hour})
-			rec, _ := w.m.Purge(w.now-sec, w.now-sec)
+			rec, _ := w.m.Purge(w.now-sec, w.now-sec, nil)
 			w.do(rec, nil)
 		}},
 		{"a run dies and is retried", func(w *world, _ *Definition, runs []*Run, next func()) {
@@ -188,7 +188,7 @@ func TestAPurgedKeyDoesNotComeBack(t *testing.T) {
 	old := w.start(d, Start{Key: "k"})
 	w.do(w.m.Cancel(old.ID, "me", w.now))
 	w.pass(time.Hour)
-	rec, _ := w.m.Purge(w.now-sec, w.now-sec) // while the run is in memory
+	rec, _ := w.m.Purge(w.now-sec, w.now-sec, nil) // while the run is in memory
 	w.do(rec, nil)
 	w.restored(frames(w.m.Snapshot(), nil, 1))
 	w.start(w.define(d), Start{Key: "k"})

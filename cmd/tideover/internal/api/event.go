@@ -91,6 +91,8 @@ func describe(e *retry.Event, number int) string {
 		return actor("Run put back to work", e.Note)
 	case retry.NeedsHandler:
 		return "Step " + e.Step + " waits for a program that knows " + e.Note
+	case retry.StartRefused:
+		return "Start by " + e.Note + " refused: " + errText(e.Err)
 	default:
 		return strings.ReplaceAll(e.Kind.String(), "-", " ")
 	}

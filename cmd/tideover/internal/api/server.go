@@ -268,6 +268,9 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request, _ string) error 
 	for _, t := range s.engine.Troubles() {
 		h.Troubles = append(h.Troubles, t.What)
 	}
+	for _, t := range s.engine.Warnings() {
+		h.Warnings = append(h.Warnings, t.What)
+	}
 	if s.engine.Err() != nil {
 		h.Troubles = append(h.Troubles, "the engine has stopped")
 	}
@@ -289,7 +292,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request, _ string) error 
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Storms: s.storms(), Config: s.config(), Silent: stats.Silent,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: stats.Troubles, Warnings: stats.Warnings, Storms: s.storms(), Config: s.config(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})

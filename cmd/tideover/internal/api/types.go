@@ -30,7 +30,8 @@ type Status struct {
 	ViewBehind   int              `json:"view_behind"`   // runs that lists have yet to see
 	Next         *time.Time       `json:"next,omitempty"`
 	Troubles     []engine.Trouble `json:"troubles"`
-	Storms       []storm.Storm    `json:"storms"` // layers whose retries multiply the load now
+	Warnings     []engine.Trouble `json:"warnings,omitempty"` // it works, and someone should look at these: scheduled starts that were refused
+	Storms       []storm.Storm    `json:"storms"`             // layers whose retries multiply the load now
 	Config       ConfigFile       `json:"config"`
 	Silent       []int            `json:"silent,omitempty"` // shards that did not answer: they are not counted
 }
@@ -187,4 +188,5 @@ type Group struct {
 type Health struct {
 	OK       bool     `json:"ok"`
 	Troubles []string `json:"troubles,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // they do not make it unhealthy
 }

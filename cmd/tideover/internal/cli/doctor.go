@@ -35,6 +35,8 @@ current, whether clocks agree and streams are as they should be. Whether they sy
 seen with the system account only: engine.system-credentials, or system-user and
 system-password.
 
+A server that is asked also names its schedules whose last start was refused.
+
 Each finding is broken, weak, or a note that is only worth knowing.
 
 Exit codes:

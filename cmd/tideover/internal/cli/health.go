@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,8 @@ import (
 
 const healthLong = `Asks the server whether it can do its work, for whoever watches over it: a container,
 a load balancer, a script. It is unhealthy while something keeps it from working, such
-as a full disk; it waits and goes on by itself. "tideover status" has the rest.
+as a full disk; it waits and goes on by itself. A scheduled start that was refused does
+not make it unhealthy, and is printed as a warning. "tideover status" has the rest.
 
 Exit codes:
   0    it works
@@ -50,7 +52,13 @@ func (r *remote) tellHealth(h api.Health) error {
 	if !h.OK {
 		text = strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": ")
 	}
-	tell := func() error { return r.say("%s", text) }
+	tell := func() error {
+		err := r.say("%s", text)
+		for _, w := range h.Warnings {
+			err = errors.Join(err, r.say("warning: %s", w))
+		}
+		return err
+	}
 	if r.json {
 		tell = func() error { return r.printJSON(h) }
 	}

@@ -316,6 +316,12 @@ func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 // metrics returns what Prometheus would read.
 func (s *served) metrics() string {
 	s.t.Helper()
+	return s.read("/metrics")
+}
+
+// read returns what the server answers to a GET with the token.
+func (s *served) read(path string) string {
+	s.t.Helper()
 	page, err := url.Parse(s.page())
 	if err != nil {
 		s.t.Fatal(err)
@@ -324,7 +330,7 @@ func (s *served) metrics() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+page.Host+"/metrics", nil)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+page.Host+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

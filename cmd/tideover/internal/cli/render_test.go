@@ -66,7 +66,7 @@ func exampleRun() *engine.Info {
 			{
 				Name: "ship", Needs: []string{"charge"}, Policy: "fixed(2m30s) attempts=3", Status: "waiting", Spent: 1, Next: later(90 * time.Second), Omitted: 2,
 				Attempts: []engine.AttemptInfo{{
-					Number: 1, Started: at(-2 * time.Minute), Ended: later(-time.Minute), Outcome: "failed", Error: hostile,
+					Number: 3, Omitted: 2, Started: at(-2 * time.Minute), Ended: later(-time.Minute), Outcome: "failed", Error: hostile,
 					Wait: &engine.WaitInfo{Delay: 150 * time.Second, Until: at(90 * time.Second), By: "policy"},
 				}},
 			},
@@ -137,6 +137,7 @@ func TestHowTheRestLooks(t *testing.T) {
 			Version: "v1.2.3", Uptime: 93784, Running: 3, Timers: 12, Stuck: 1, ViewBehind: 4, Next: later(12 * time.Second), NeedsHandler: map[string]int{"go:order/pack": 2},
 			Config:   api.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
 			Troubles: []engine.Trouble{{What: "can't store what happens", Since: at(-time.Minute), Error: "disk full\x1b[2J"}},
+			Warnings: []engine.Trouble{{What: "schedule nightly: a start of workflow order was refused", Since: at(-time.Hour), Error: "input: no key"}},
 			Workflows: []api.WorkflowCounts{
 				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: api.Totals{Succeeded: 4711, Failures: 99}},
 				{Name: "nightly", States: map[string]int{}, Totals: api.Totals{Succeeded: 1}},
@@ -152,6 +153,10 @@ func TestHowTheRestLooks(t *testing.T) {
 			{Name: "echo", Steps: []api.Step{{Name: "say", Policy: "fixed(1s) attempts=3"}}},
 		}, &s),
 		renderSchedules([]engine.Schedule{{Name: "nightly", Workflow: "order", Cron: "0 3 * * *", Next: at(15 * time.Hour)}}, &s),
+		renderSchedules([]engine.Schedule{{
+			Name: "nightly", Workflow: "order", Cron: "0 3 * * *", Next: at(15 * time.Hour),
+			Refused: &engine.RefusedStart{At: at(-9 * time.Hour), Since: at(-33 * time.Hour), Count: 2, Error: "input: no key\x1b"},
+		}}, &s),
 		renderGroups([]api.Group{{Error: hostile, Workflow: "order", Step: "ship", Count: 17, First: at(-48 * time.Hour), Last: at(-time.Minute)}}, &s),
 		renderWorkflows(nil, &s), renderSchedules(nil, &s), renderGroups(nil, &s),
 	}

@@ -122,6 +122,9 @@ func (p *portrait) head() {
 	}
 	p.fact("reason", i.Reason)
 	p.fact("error", i.Error)
+	if i.Omitted > 0 {
+		p.fact("history", plural(i.Omitted, "entry", "entries")+" in its middle not kept")
+	}
 	p.fact("replay of", i.ReplayOf)
 	if i.Origin != i.ReplayOf {
 		p.fact("origin", i.Origin)
@@ -135,12 +138,13 @@ func (p *portrait) step(s *engine.StepInfo) {
 	if len(s.Needs) > 0 {
 		p.line("  after %s", visible(strings.Join(s.Needs, ", ")))
 	}
-	if s.Omitted > 0 {
-		p.line("  (%d entries of the history are left out)", s.Omitted)
-	}
+	omitted := s.Omitted
 	for k := range s.Attempts {
+		p.omitted(s.Attempts[k].Omitted)
+		omitted -= s.Attempts[k].Omitted
 		p.attempt(&s.Attempts[k])
 	}
+	p.omitted(omitted)
 	if s.Quarantine != "" {
 		p.line("  %s", p.paint("35", fmt.Sprintf("quarantine: %s (lost %d, max-lost %d)", visible(s.Quarantine), s.Lost, s.MaxLost)))
 	}
@@ -152,6 +156,13 @@ func (p *portrait) step(s *engine.StepInfo) {
 	}
 	if len(s.Output) > 0 && len(p.info.Steps) > 1 {
 		p.line("  returned %s", visible(cut(string(s.Output), 200)))
+	}
+}
+
+// omitted says that attempts are not listed here.
+func (p *portrait) omitted(n int) {
+	if n > 0 {
+		p.line("  … %s not shown: a long history keeps its beginning and its end", plural(n, "attempt", "attempts"))
 	}
 }
 

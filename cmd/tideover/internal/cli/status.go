@@ -47,7 +47,7 @@ func newStatus(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "status [flags]",
 		Short:   "Show how the server is",
-		Long:    "Shows how the server is: where its runs are, what it waits for, what keeps it from\nworking, and why its file was not taken over, if it was not.",
+		Long:    "Shows how the server is: where its runs are, what it waits for, what keeps it from\nworking, which scheduled starts were refused, and why its file was not taken over, if it was not.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
 	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) {
 		st, err := c.Status(ctx)
@@ -80,6 +80,9 @@ func renderStatus(st api.Status, s *screen) []string {
 	}
 	for _, t := range st.Troubles {
 		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
+	}
+	for _, t := range st.Warnings {
+		lines = append(lines, s.paint("33", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
 	}
 	if len(st.Workflows) == 0 {
 		return append(lines, "no runs yet")
@@ -149,7 +152,7 @@ func newSchedules(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "schedules [flags]",
 		Short:   "List what is started by the calendar",
-		Long:    "Lists what is started by the calendar, and when next.",
+		Long:    "Lists what is started by the calendar, when next, and why the last start was refused, if\nit was.",
 		Example: "  tideover schedules",
 	}, "schedules", func(ctx context.Context, c *api.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
 }
@@ -162,7 +165,21 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 	for _, c := range list {
 		t.add(plain(c.Name), plain(c.Workflow), plain(c.Cron), plain(s.stamp(c.Next)), plain(s.until(&c.Next)))
 	}
-	return t.render(s)
+	lines := t.render(s)
+	for _, c := range list {
+		if r := c.Refused; r != nil {
+			lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s: the start of %s was refused%s: %s", c.Name, s.stamp(r.At), refusedInARow(r, s), r.Error))))
+		}
+	}
+	return lines
+}
+
+// refusedInARow says how many starts before were refused too.
+func refusedInARow(r *engine.RefusedStart, s *screen) string {
+	if r.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d in a row, the first at %s)", r.Count, s.stamp(r.Since))
 }
 
 // notTaken says why the server works by an older configuration than that of its file,

@@ -152,7 +152,7 @@ func (l *loader) notifierOf(at place, found map[string]place, n *Notifier) {
 		}
 	}
 	if n.On == nil && found["on"].node == nil {
-		n.On = []Trigger{{Event: "gave-up"}, {Event: "dead-letter"}}
+		n.On = []Trigger{{Event: "gave-up"}, {Event: "dead-letter"}, {Event: "start-refused"}}
 		l.value(at.child("on", given("", "default")), triggers(n.On))
 	}
 	if n.Kind == NotifyWebhook && found["method"].node == nil {

@@ -96,7 +96,7 @@ var priorities = []string{"min", "low", "default", "high", "max"}
 // notifyLimits are the keys that every kind has: when it tells, and how often.
 var notifyLimits = []key[Notifier]{
 	{
-		name: "on", doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm; gave-up and dead-letter unless said.",
+		name: "on", doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",
 		schema: func() *jsonschema.Schema {
 			words := strings.Join(notifyEvents, "|")
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{Type: "string", Pattern: `^\s*(` + words + `|waiting\s*>\s*` + durationPattern + `)\s*$`, AllOf: []*jsonschema.Schema{{Pattern: `[1-9]|^[^>]*$`}}}}

@@ -32,7 +32,7 @@ func TestNotifiersAreReadAsTheyAreMeant(t *testing.T) {
 	for _, c := range []struct{ what, got, want string }{
 		{"kinds", fmt.Sprint(phone.Kind, ops.Kind, hook.Kind, mail.Kind, desktop.Kind), fmt.Sprint("ntfy", "slack", "webhook", "email", "run")},
 		{"on", fmt.Sprint(phone.On), "[gave-up waiting>30m resumed]"},
-		{"default on", fmt.Sprint(mail.On), "[gave-up dead-letter]"},
+		{"default on", fmt.Sprint(mail.On), "[gave-up dead-letter start-refused]"},
 		{"at most", phone.AtMost.String(), "5/h"},
 		{"default at most", ops.AtMost.String(), ""},
 		{"dedupe", fmt.Sprint(phone.Dedupe, ops.Dedupe, hook.Dedupe), "0s 1h0m0s 10m0s"},

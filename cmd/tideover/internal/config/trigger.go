@@ -9,7 +9,7 @@ import (
 )
 
 // notifyEvents are the words of a notifier's `on`.
-var notifyEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm"}
+var notifyEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused"}
 
 // Trigger is one thing that a notifier tells of.
 type Trigger struct {

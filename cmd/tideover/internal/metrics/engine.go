@@ -30,7 +30,7 @@ type Source struct {
 // Describe implements [prometheus.Collector].
 func (s *Source) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind, metricTroubles, metricDisk, metricShards, metricSessions,
+		metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind, metricTroubles, metricWarnings, metricDisk, metricShards, metricSessions,
 	} {
 		ch <- d
 	}
@@ -91,6 +91,7 @@ func (s *Source) load(ch sink, stats *engine.Stats) {
 	ch.gauge(metricStuck, float64(stats.Stuck))
 	ch.gauge(metricBehind, float64(stats.Behind))
 	ch.gauge(metricTroubles, float64(len(stats.Troubles)))
+	ch.gauge(metricWarnings, float64(len(stats.Warnings)))
 }
 
 // disk tells the size of the files, by what they are for.

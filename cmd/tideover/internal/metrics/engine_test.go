@@ -50,7 +50,7 @@ func TestWhereRunsAre(t *testing.T) {
 	wants(t, got, map[string]float64{
 		`runs{layer="workflow",name="order",state="running"}`: 1, `runs{layer="workflow",name="order",state="queued"}`: 2,
 		`runs{layer="workflow",name="idle",state="dead"}`: 0, "queue_depth{}": 2, "attempts_running{}": 1, "cluster_shards_owned{}": 1,
-		"troubles{}": 0, "handlers_stuck{}": 0, `sessions{state="waiting"}`: 2, `sessions{state="running"}`: 1, `sessions{state="paused"}`: 0,
+		"troubles{}": 0, "warnings{}": 0, "handlers_stuck{}": 0, `sessions{state="waiting"}`: 2, `sessions{state="running"}`: 1, `sessions{state="paused"}`: 0,
 	})
 	if got["queue_oldest_seconds{}"] <= 0 || got[`disk_bytes{part="log"}`] <= 0 {
 		t.Errorf("oldest %v, disk %v", got["queue_oldest_seconds{}"], got[`disk_bytes{part="log"}`])

@@ -41,6 +41,7 @@ var (
 	metricStuck    = desc("handlers_stuck", "Handlers that were given up and have not returned.")
 	metricBehind   = desc("view_behind_runs", "Runs that lists have yet to see.")
 	metricTroubles = desc("troubles", "Things that keep the engine from doing its work.")
+	metricWarnings = desc("warnings", "Schedules whose last start was refused.")
 	metricDisk     = desc("disk_bytes", "Size of the files in the data folder, by part.", "part")
 	metricShards   = desc("cluster_shards_owned", "Shards that this process owns; absent without a cluster.")
 	metricSessions = desc("sessions", "Sessions, by state.", "state")

@@ -77,6 +77,10 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 	case retry.StormEnded: // no storm, or it would be held back as told a moment ago
 		m.Event = Recovered
 		m.Title, m.Text = m.Subject+": the retry storm is over", e.Note
+	case retry.StartRefused:
+		m.Event = StartRefused
+		m.Title = m.Subject + ": a scheduled start was refused"
+		m.Text = lines(e.Note, m.Line)
 	case retry.Succeeded:
 		if e.Attempt < 2 {
 			return false

@@ -51,6 +51,10 @@ func TestCompose(t *testing.T) {
 		{"a breaker opens", retry.Event{Kind: retry.BreakerOpened, Delay: 30 * time.Second}, notify.BreakerOpen, "nightly is failing", "the breaker is open: nothing is tried for 30s"},
 		{"a breaker closes", retry.Event{Kind: retry.BreakerClosed}, notify.Recovered, "nightly works again", "the breaker is closed"},
 		{"a storm begins", retry.Event{Kind: retry.StormBegan, Note: "workflow nightly: 3.0 attempts for each first one"}, notify.Storm, "nightly: retry storm", "workflow nightly: 3.0 attempts for each first one"},
+		{
+			"a scheduled start is refused", retry.Event{Kind: retry.StartRefused, Note: "schedule nightly", Err: errors.New("input: no key")},
+			notify.StartRefused, "nightly: a scheduled start was refused", "schedule nightly\ninput: no key",
+		},
 		{"a storm ends", retry.Event{Kind: retry.StormEnded, Note: "calm"}, notify.Recovered, "nightly: the retry storm is over", "calm"},
 		{"recovered", retry.Event{Kind: retry.Succeeded, Attempt: 3, Elapsed: 90 * time.Second}, notify.Recovered, "nightly works again", "attempt 3 succeeded after 1m30s"},
 	} {

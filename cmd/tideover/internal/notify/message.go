@@ -14,14 +14,15 @@ type Event string
 
 // The events. All but Test are words of a notifier's `on`.
 const (
-	GaveUp      Event = "gave-up"      // a call, a command or a step
-	Waiting     Event = "waiting"      // until Message.Until
-	Resumed     Event = "resumed"      // by hand
-	BreakerOpen Event = "breaker-open" // nothing is tried for a while
-	Recovered   Event = "recovered"    // it works again
-	DeadLetter  Event = "dead-letter"  // a durable run gave up and waits for somebody
-	Storm       Event = "storm"        // retries multiply the load
-	Test        Event = "test"         // somebody tries the notifier
+	GaveUp       Event = "gave-up"       // a call, a command or a step
+	Waiting      Event = "waiting"       // until Message.Until
+	Resumed      Event = "resumed"       // by hand
+	BreakerOpen  Event = "breaker-open"  // nothing is tried for a while
+	Recovered    Event = "recovered"     // it works again
+	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for somebody
+	Storm        Event = "storm"         // retries multiply the load
+	StartRefused Event = "start-refused" // a scheduled start was refused
+	Test         Event = "test"          // somebody tries the notifier
 )
 
 // Message is what is sent. Its JSON is what webhooks and commands get: fields

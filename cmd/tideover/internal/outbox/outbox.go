@@ -181,7 +181,8 @@ func subject(name string) string {
 // requests that belong to no run: of a provider that is down there is one message,
 // and not one for each of its callers.
 func untold(ev retry.Event) bool {
-	ofMany := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed || ev.Kind == retry.StormBegan || ev.Kind == retry.StormEnded
+	ofMany := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed || ev.Kind == retry.StormBegan || ev.Kind == retry.StormEnded ||
+		ev.Kind == retry.StartRefused
 	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofMany
 }
 
@@ -197,12 +198,19 @@ func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	for _, name := range names {
 		n := o.notifiers[name]
 		over := m.Event == notify.GaveUp || m.Event == notify.DeadLetter
-		if n == nil || over && slices.Contains(o.told[workflow], name) || !notify.Wants(n.On, m) {
+		if n == nil || over && slices.Contains(o.told[workflow], name) || !o.wants(n, workflow, m) {
 			continue
 		}
 		list = append(list, n)
 	}
 	return list
+}
+
+// wants reports whether a notifier is told of a message. One that the workflow names is
+// told of a refused start of it, whatever its own list says: like a death, it means that
+// work was not done.
+func (o *Outbox) wants(n *notifier, workflow string, m notify.Message) bool {
+	return notify.Wants(n.On, m) || m.Event == notify.StartRefused && slices.Contains(o.told[workflow], n.Name)
 }
 
 // find returns a notifier by its name.

@@ -12,6 +12,12 @@ func (s *server) diagnose() api.Diagnosis {
 	d := api.Diagnosis{Engine: "the folder " + cfg.Server.Data}
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: s.cluster == nil, Lazy: cfg.Server.Durability == "os"}
 	d.Findings = append(folder.Check(), s.findings()...)
+	for _, t := range s.engine.Warnings() {
+		d.Findings = append(d.Findings, doctor.Finding{
+			Severity: jetstream.Broken, What: t.What, Why: t.Error,
+			Do: "repair the workflow or its schedule in the configuration, and start the run by hand if it must not wait for the next time",
+		})
+	}
 	if s.cluster != nil {
 		d.Engine = "the cluster " + cfg.Engine.Name
 		d.Findings = append(d.Findings, doctor.Finding{

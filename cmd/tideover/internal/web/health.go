@@ -101,7 +101,7 @@ func (h *handler) lookAtEngine(ctx context.Context, b *healthBody) {
 // wrong counts what is wrong with engine and configuration.
 func (b *healthBody) wrong() (n int) {
 	s := &b.Totals.Stats
-	n = len(s.Troubles) + len(s.Missing)
+	n = len(s.Troubles) + len(s.Warnings) + len(s.Missing)
 	for _, bad := range []bool{b.Error != "", s.Stuck > 0, len(s.Silent) > 0, len(b.Reload.Problems) > 0} {
 		if bad {
 			n++

@@ -117,6 +117,13 @@ func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
 // silent there are none, and the page says which are.
 func (h *handler) lookAtClock(ctx context.Context, b *overviewBody) {
 	b.Due, _ = h.Engine.Schedules(ctx) //nolint:errcheck // see above
+	for i := range b.Due {
+		if r := b.Due[i].Refused; r != nil {
+			shown := *r
+			shown.Error = h.Redact(r.Error)
+			b.Due[i].Refused = &shown
+		}
+	}
 	slices.SortFunc(b.Due, func(x, y engine.Schedule) int { return cmp.Or(x.Next.Compare(y.Next), cmp.Compare(x.Name, y.Name)) })
 	b.Due = b.Due[:min(len(b.Due), shownDue)]
 	if next := &b.Totals.Stats.Next; len(b.Due) > 0 && (*next == nil || b.Due[0].Next.Before(**next)) {
@@ -206,6 +213,7 @@ func (h *handler) alerts(b *overviewBody, now time.Time) (list []alert) {
 		}
 	}
 	add(b.Totals.States["dead"], "run has given up", "runs have given up", "/dead")
+	add(len(b.Totals.Stats.Warnings), "schedule has a start that was refused", "schedules have a start that was refused", "/health")
 	add(b.Totals.Unsent, "message could not be sent", "messages could not be sent", "/notifications")
 	gaveUp := 0
 	for i := range b.Sessions {

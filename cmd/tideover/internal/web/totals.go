@@ -33,6 +33,9 @@ func (h *handler) totals(ctx context.Context, internal bool) (totals, error) {
 	for i := range s.Troubles {
 		s.Troubles[i].Error = h.Redact(s.Troubles[i].Error)
 	}
+	for i := range s.Warnings {
+		s.Warnings[i].Error = h.Redact(s.Warnings[i].Error)
+	}
 	t := totals{Stats: s, States: map[string]int{}, Last: h.feed.latest()}
 	for _, w := range s.Workflows {
 		if api.Message(w.Name) {

@@ -497,6 +497,20 @@ func TestRunPage(t *testing.T) {
 	}
 }
 
+func TestARunPageSaysWhichAttemptsAreNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	now := time.Now()
+	i := &engine.Info{ID: "r", Workflow: "w", State: "dead", Created: now, Omitted: 300, Notes: []engine.Note{{At: now, What: "started"}}, Steps: []engine.StepInfo{
+		{Name: "long", Status: "canceled", Omitted: 140, Attempts: []engine.AttemptInfo{
+			{Number: 1, Started: now, Ended: &now, Outcome: "failed"}, {Number: 142, Omitted: 140, Started: now, Ended: &now, Outcome: "failed"},
+		}},
+	}}
+	body := string(must(b.h.render("run", newRunPart(i, 0, true, now).data)))
+	has(t, "the page", body, "Not shown: 140 attempts of this step", `id="s0-a142-omitted"`, "140 attempts not shown", "300 entries in the middle of the history are not kept", "canceled")
+	hasNot(t, "the page", body, `id="s0-a1-omitted"`)
+}
+
 func TestAThousandAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
