@@ -80,9 +80,11 @@
 // # Streams
 //
 // With [WithStreams], an event stream is held back until its first content, so
-// that one which begins with an error is that error, and one which breaks off
-// before it has said anything can be asked for again. After that it belongs to
-// the caller: an answer of which the caller has seen a part is never repeated.
+// that one which begins with an error is that error. One that breaks off before its
+// first content is requested again if the request may be processed twice. Otherwise
+// the caller gets the stream as far as it came, and then the error: the server may
+// have done the work. After its first content a stream belongs to the caller: an
+// answer of which the caller has seen a part is never repeated.
 //
 // # Hedging
 //

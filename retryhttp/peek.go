@@ -72,6 +72,13 @@ func (p *peeked) result() ([]byte, error) {
 	return slices.Clip(p.buf), p.err
 }
 
+// breakOff makes err the error after what was read ahead. The body has ended.
+func (p *peeked) breakOff(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
 // Read implements [io.Reader].
 func (p *peeked) Read(b []byte) (int, error) {
 	if n, err := p.ahead(b); n > 0 || err != nil || len(b) == 0 {

@@ -64,7 +64,8 @@ func (t *Transport) holds(resp *http.Response) bool {
 }
 
 // opening holds a stream until it is clear how it begins. It returns the failure
-// that it begins with; err is how reading it failed before that.
+// that it begins with; err is how reading it failed before that, if the request may be
+// repeated.
 func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	if !x.t.holds(resp) {
 		return nil, nil
@@ -83,7 +84,15 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	case err == io.EOF: //nolint:errorlint // the same
 		err = io.ErrUnexpectedEOF
 	}
-	return nil, &streamBrokenError{err}
+	broken := &streamBrokenError{err}
+	if x.forbidden(false) == nil {
+		return nil, broken
+	}
+	// The server may have done the work. The caller gets the answer as far as it came:
+	// an error instead would look like a request that was not answered, which clients
+	// send again by themselves.
+	p.breakOff(broken)
+	return nil, nil
 }
 
 // eventFailure returns the failure that an error event is, nil if no retry would

@@ -103,3 +103,15 @@ func (p *provider) repeatable(req *http.Request) bool {
 	}
 	return false
 }
+
+// callerMayRepeat reports whether the caller may send the request again after it was
+// answered. An Idempotency-Key that the gateway adds is another one then, and protects
+// nothing.
+func (p *provider) callerMayRepeat(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodPost, http.MethodPatch:
+	default:
+		return true
+	}
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
+}

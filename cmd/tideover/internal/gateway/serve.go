@@ -68,8 +68,23 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(t.context())
 	t.watchBody(w, r)
 	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
+	defer flushBeforeAbort(w)
 	g.proxy.ServeHTTP(w, r)
 	t.whole = true
+}
+
+// flushBeforeAbort sends what is buffered of an answer that is about to be aborted, at
+// least its head. A client that sees nothing of an answer takes it for a connection that
+// failed, and sends the request again: a POST would be done, and billed, twice.
+func flushBeforeAbort(w http.ResponseWriter) {
+	switch reason := recover(); reason {
+	case nil:
+	case http.ErrAbortHandler:
+		_ = http.NewResponseController(w).Flush() // the client may be gone
+		fallthrough
+	default:
+		panic(reason)
+	}
 }
 
 // find returns the provider that the request asks for, and the path below it.
@@ -146,7 +161,13 @@ func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.best(t.asked.lane(req.Method, t.route).RoundTrip(req))
 }
 
-// passOn looks at the answer that the caller will get.
+// doNotRetry is the value of shouldRetry on answers after which the caller should not
+// repeat the request. It is never changed.
+var doNotRetry = []string{"false"}
+
+// passOn looks at the answer that the caller will get. After the success of a request
+// that may not be sent twice the caller is told not to repeat it: the body may be cut
+// after the head was sent, and some SDKs repeat a request whose answer they can't read.
 func (t *trip) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
 	if t.deadline != nil {
@@ -157,8 +178,8 @@ func (t *trip) passOn(resp *http.Response) error {
 	if gaveUp {
 		t.gaveUp = reasonOf(gave).String()
 	}
-	if t.gaveUp != "" {
-		resp.Header.Set(shouldRetry, "false")
+	if t.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !t.asked.callerMayRepeat(resp.Request) {
+		resp.Header[shouldRetry] = doNotRetry
 	}
 	resp.Header[headerProvider] = t.last.p.named
 	t.answered = true
