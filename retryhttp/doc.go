@@ -75,7 +75,8 @@
 // attempt-timeout and total-timeout end with the headers of the answer. The
 // body can be read for as long as the caller's own context lasts, or until it
 // goes silent for longer than [Streams] allows. [WithDeadlineHeaders] tells the
-// server how much time is left.
+// server how much time is left. With a [Router], the time in which the transport waits
+// for the source of the request's body is no part of attempt-timeout.
 //
 // # Streams
 //

@@ -116,8 +116,8 @@ func WithDeadlineHeaders(names ...string) Option {
 // as long as the caller's context lasts.
 func WithStreams(st Streams) Option {
 	return func(s *settings) error {
-		if st.Hold < 0 || st.Idle < 0 {
-			return fmt.Errorf("WithStreams: hold %v or idle %v is negative", st.Hold, st.Idle)
+		if st.Hold < 0 || st.Idle < 0 || st.Sized < 0 {
+			return fmt.Errorf("WithStreams: hold %v, idle %v or sized %v is negative", st.Hold, st.Idle, st.Sized)
 		}
 		s.streams = st
 		return nil
@@ -125,7 +125,8 @@ func WithStreams(st Streams) Option {
 }
 
 // WithRouter lets the router say where each attempt goes. With it, the policy's
-// attempt-timeout starts when the router has let the attempt go.
+// attempt-timeout starts when the router has let the attempt go, and the time in which
+// the request's body is awaited from its source does not count.
 func WithRouter(r Router) Option {
 	return func(s *settings) error {
 		if r == nil {

@@ -23,6 +23,10 @@ type Streams struct {
 	// Idle is the longest silence within the body of any answer; reading it then
 	// fails with a [*SilenceError]. 0 means any.
 	Idle time.Duration
+
+	// Sized is the same for an answer whose length is known, which is no stream. 0 means
+	// Idle.
+	Sized time.Duration
 }
 
 // prelude are the events that APIs send before they know whether there will be
@@ -57,8 +61,13 @@ func (t *Transport) holds(resp *http.Response) bool {
 	if code := resp.Header.Get("Content-Encoding"); code != "" && code != "identity" {
 		return false
 	}
+	return IsEventStream(resp.Header)
+}
+
+// IsEventStream reports whether an answer with the headers is an event stream.
+func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"
-	kind := resp.Header.Get("Content-Type")
+	kind := h.Get("Content-Type")
 	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
 		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }

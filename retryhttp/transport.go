@@ -44,7 +44,7 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 		next = http.DefaultTransport
 	}
 	t := &Transport{next: next, policy: policy, settings: s, single: policy.Retries() == 0}
-	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0
+	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
 	if err = errors.Join(err, t.build()); err != nil {

@@ -47,6 +47,8 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 	switch {
 	case resp == nil && (l.trip.gone() || l.trip.unread() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
 		r.kind = neutral
+	case resp == nil && r.why == whyTimeout && l.slowUpload():
+		r.kind = neutral
 	case resp == nil:
 		r.kind = failed
 	case r.code == http.StatusTooManyRequests && failure != nil:

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -40,10 +42,11 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 	// nothing: the trip keeps the account.
 	policy.Budget = limit.BudgetSpec{}
 	known := presets[p.spec.Preset]
+	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
 	opts := []retryhttp.Option{
 		retryhttp.WithRouter(router{}),
 		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe)),
-		retryhttp.WithStreams(retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0)}),
+		retryhttp.WithStreams(p.streams(policy.AttemptTimeout)),
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),
 		retryhttp.WithIdempotent(p.repeatable),
@@ -58,6 +61,16 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 		opts = append(opts, retryhttp.WithIdempotencyKeys())
 	}
 	return retryhttp.New(policy, p.g.wire, opts...)
+}
+
+// streams returns how answers are read. An answer whose length is known is no stream, and
+// is silent no longer than an attempt may take.
+func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
+	s := retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0), Sized: attempt}
+	if s.Idle > 0 {
+		s.Sized = min(s.Sized, s.Idle)
+	}
+	return s
 }
 
 // lane returns the transport for a request. Hedging wants to know how long a route

@@ -29,7 +29,7 @@ func (router) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 	l.n, l.req = n, req
 	t.board(l)
 	l.p.dress(req, t, l.key)
-	l.sent = clock.Now()
+	l.sent, l.upload = clock.Now(), t.upload.waited()
 	return l, nil
 }
 

@@ -44,10 +44,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := retryhttp.PriorRetries(r.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
 	}
-	var limited *until
-	if left, ok := retryhttp.TimeLeft(r.Header); ok {
-		var cancel func()
-		limited, cancel = withDeadline(ctx, left)
+	limited, cancel := withCallersDeadline(ctx, r.Header)
+	if limited != nil {
 		defer cancel()
 		ctx = limited
 	}
@@ -68,15 +66,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(t.context())
 	t.watchBody(w, r)
 	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
-	defer flushBeforeAbort(w)
+	defer t.abort(w)
 	g.proxy.ServeHTTP(w, r)
 	t.whole = true
 }
 
-// flushBeforeAbort sends what is buffered of an answer that is about to be aborted, at
-// least its head. A client that sees nothing of an answer takes it for a connection that
+// abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
+// least the head. A client that sees nothing of an answer takes it for a connection that
 // failed, and sends the request again: a POST would be done, and billed, twice.
-func flushBeforeAbort(w http.ResponseWriter) {
+func (t *trip) abort(w http.ResponseWriter) {
 	switch reason := recover(); reason {
 	case nil:
 	case http.ErrAbortHandler:
@@ -170,8 +168,8 @@ var doNotRetry = []string{"false"}
 // after the head was sent, and some SDKs repeat a request whose answer they can't read.
 func (t *trip) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
-	if t.deadline != nil {
-		t.deadline.callOff()
+	if retryhttp.IsEventStream(resp.Header) {
+		t.deadline.streamBegins()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,11 +191,15 @@ func (t *trip) passOn(resp *http.Response) error {
 
 // failed answers a request that brought no answer.
 func (t *trip) failed(w http.ResponseWriter, err error) {
-	if errors.Is(t.caller.Err(), context.Canceled) {
+	if t.gone() && errors.Is(t.caller.Err(), context.Canceled) {
 		w.WriteHeader(statusGone) // which nobody sees
 		return
 	}
-	t.answer(w, t.problemOf(err))
+	p := t.problemOf(err)
+	if p.status == http.StatusGatewayTimeout {
+		t.upload.stop()
+	}
+	t.answer(w, p)
 }
 
 // statusGone is nginx's for a caller that went away.
@@ -244,6 +246,10 @@ func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, most)
 	}
 	r.Body = &watchedBody{r.Body, t}
+	t.upload.writer = w
+	if t.deadline != nil {
+		t.deadline.upload.Store(&t.upload)
+	}
 }
 
 type watchedBody struct {
@@ -252,8 +258,15 @@ type watchedBody struct {
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
+	if b.t.upload.stopped.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.t.upload.begin()
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+	if b.t.upload.end(); err != nil {
+		b.t.upload.ended.Store(true)
+	}
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !b.t.upload.stopped.Load() {
 		b.t.body.CompareAndSwap(nil, &err)
 	}
 	return n, err

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -28,6 +29,7 @@ type trip struct {
 	caller   context.Context
 	deadline *until // the caller's; nil means none
 
+	upload  upload
 	body    atomic.Pointer[error] // how reading the request's body failed
 	sent    atomic.Int32          // attempts
 	cut     atomic.Bool           // the answer broke off after the caller had seen some of it
@@ -193,7 +195,10 @@ func (t *trip) soonest() time.Duration {
 }
 
 // gone reports whether the caller is no longer there, or has no more time.
-func (t *trip) gone() bool { return t.caller.Err() != nil }
+func (t *trip) gone() bool {
+	err := t.caller.Err()
+	return err != nil && !(t.upload.stopped.Load() && errors.Is(err, context.Canceled))
+}
 
 // legOf returns the leg that the request belongs to.
 func (t *trip) legOf(req *http.Request) *leg {
