@@ -183,16 +183,16 @@ func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 		headers    []string
 		after      time.Duration
 	}{
-		{"total-timeout", codeTimeout, nil, 10 * time.Second},
-		{"the caller's deadline", codeDeadline, []string{"X-Request-Timeout-Ms", "7000"}, 7 * time.Second},
+		{"total-timeout", codeTimeout, nil, 10500 * time.Millisecond},
+		{"the caller's deadline", codeDeadline, []string{"X-Request-Timeout-Ms", "7500"}, 7500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream(t, says("done"))
-				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1s) attempts=2 attempt-timeout=3s total-timeout=10s"))})
+				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1s) attempts=2 attempt-timeout=3s total-timeout=10.5s"))})
 				began := time.Now()
 				got := r.sendSlowly("/p/it/x", 100, tt.headers...)
-				if d := time.Since(began).Round(time.Second); got.code != 504 || got.errorCode(t) != tt.code || d != tt.after {
+				if d := time.Since(began).Round(500 * time.Millisecond); got.code != 504 || got.errorCode(t) != tt.code || d != tt.after {
 					t.Errorf("got %d %q, %v after %v, want %s after %v", got.code, got.body, got.err, d, tt.code, tt.after)
 				}
 				if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
