@@ -99,6 +99,9 @@ func WithAttemptHeaders(layer string) Option {
 // deadline leaves. Each name is one of Grpc-Timeout, Connect-Timeout-Ms,
 // X-Envoy-Upstream-Rq-Timeout-Ms, X-Stainless-Timeout and X-Request-Timeout-Ms.
 // Without a limit there is no header.
+//
+// A request that states its deadline in one of these headers keeps that form: the value
+// is reduced, and no other header is added.
 func WithDeadlineHeaders(names ...string) Option {
 	return func(s *settings) error {
 		for _, n := range names {

@@ -42,6 +42,9 @@ func (l *leg) slowUpload() bool {
 	return t.upload.writer != nil && !t.upload.ended.Load() && 2*l.uploadTime() > clock.Now()-l.sent
 }
 
+// h2c reports whether the leg leads to a provider that speaks HTTP/2 without TLS.
+func (l *leg) h2c() bool { return l != nil && l.p.spec.H2C }
+
 // release gives back the leg's place among those that are under way.
 func (l *leg) release() {
 	if l.slot {

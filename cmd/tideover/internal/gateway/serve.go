@@ -125,6 +125,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 			t := tripOf(r.In.Context())
 			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
 			r.Out.Host = ""
+			r.Out.Trailer = r.In.Trailer // the same map, into which the server writes them behind the body
 			for _, name := range betweenUs {
 				delete(r.Out.Header, name)
 			}
@@ -143,12 +144,8 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // flushAfter is how long a part of an answer waits for more of it.
 const flushAfter = 100 * time.Millisecond
 
-// betweenUs are the headers that are for us, and that we set anew, in their
-// canonical form. What a caller says of its time is out of date when we send it on.
-var betweenUs = []string{
-	headerPriority, headerToken,
-	"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms",
-}
+// betweenUs are the headers that are for us, in their canonical form.
+var betweenUs = []string{headerPriority, headerToken}
 
 // outbound sends the request by the policy of the provider that was asked for.
 type outbound struct{}
@@ -180,6 +177,7 @@ func (t *trip) passOn(resp *http.Response) error {
 		resp.Header[shouldRetry] = doNotRetry
 	}
 	resp.Header[headerProvider] = t.last.p.named
+	t.last.p.relocate(resp.Header)
 	t.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.
