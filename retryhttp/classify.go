@@ -158,6 +158,9 @@ func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 	p := peek(resp.Body, peekTime, nil)
 	resp.Body = p
 	head, _ := p.result()
+	if len(resp.Header["Content-Encoding"]) > 0 {
+		head = x.t.decoded(resp.Header, head)
+	}
 	return head
 }
 

@@ -22,6 +22,7 @@ type settings struct {
 	layer      string   // "" sends no attempt headers
 	deadlines  []string // headers that say how much time is left
 	streams    Streams
+	decoders   map[string]Decoder // of bodies, by the name of their encoding
 	router     Router
 }
 

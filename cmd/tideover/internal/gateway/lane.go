@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"cmp"
+	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -50,6 +53,7 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),
 		retryhttp.WithIdempotent(p.repeatable),
+		retryhttp.WithDecoder("br", func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil }),
 	}
 	if p.spec.Posts != PostsNever {
 		opts = append(opts, retryhttp.WithAnswered())

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/internal/memnet"
 )
@@ -218,6 +221,34 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 			t.Errorf("%+v, %+v", st, counts)
 		}
 	})
+}
+
+// A provider whose quota is gone says so in the body of its answer, in whatever encoding
+// the caller accepts.
+func TestEncodedFailuresAreUnderstood(t *testing.T) {
+	const gone = `{"error":{"code":"insufficient_quota"}}`
+	encode := map[string]func(io.Writer) io.WriteCloser{
+		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"br":   func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
+	}
+	for encoding, writer := range encode {
+		t.Run(encoding, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Encoding", encoding)
+					w.WriteHeader(http.StatusTooManyRequests)
+					c := writer(w)
+					fmt.Fprint(c, gone)
+					_ = c.Close()
+				})
+				r := newRig(t, []Spec{spec(t, "it", OpenAI, u.URL)})
+				got := r.ask(http.MethodPost, "/p/it/v1/chat/completions", chat, "Accept-Encoding", encoding)
+				if got.code != 429 || got.header.Get("Content-Encoding") != encoding || got.body == gone || u.count() != 1 {
+					t.Errorf("got %d, %s, after %d requests, want the encoded answer after one", got.code, got.header.Get("Content-Encoding"), u.count())
+				}
+			})
+		})
+	}
 }
 
 var deadlineHeaders = []string{"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms"}
