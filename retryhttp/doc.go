@@ -84,7 +84,8 @@
 // that one which begins with an error is that error. One that breaks off before its
 // first content is requested again if the request may be processed twice. Otherwise
 // the caller gets the stream as far as it came, and then the error: the server may
-// have done the work. After its first content a stream belongs to the caller: an
+// have done the work. One that stalls, silent for Streams.Idle, is treated in the same
+// way unless it is that of a GET. After its first content a stream belongs to the caller: an
 // answer of which the caller has seen a part is never repeated.
 //
 // # Hedging

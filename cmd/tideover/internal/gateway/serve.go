@@ -167,6 +167,9 @@ func (t *trip) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
 	if retryhttp.IsEventStream(resp.Header) {
 		t.deadline.streamBegins()
+		if resp.StatusCode == http.StatusOK && len(resp.Header["Content-Encoding"]) == 0 {
+			resp.Body = &eventBody{ReadCloser: resp.Body, provider: t.asked.spec.Name, line: true, blank: true}
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
