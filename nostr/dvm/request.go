@@ -135,11 +135,14 @@ func (e *InvalidError) Error() string {
 
 // Parse reads a request. The event is one that passed a [Gate], or is trusted for
 // other reasons. With an [*InvalidError] comes what could be read, so that it can be
-// answered.
+// answered. Halves of surrogate pairs, which JavaScript leaves where it cuts a text, are
+// read as U+FFFD.
 func Parse(e *nostr.Event, rules Rules) (*Request, error) {
+	signed := e
+	e = e.ToValidUTF8()
 	r := &Request{
 		ID: e.ID, Customer: e.PubKey, Kind: e.Kind, Created: unix(e.CreatedAt), Task: e.Content,
-		Output: e.Tags.Find("output").Value(), Priority: e.Tags.Find("priority").Value(), Event: e,
+		Output: e.Tags.Find("output").Value(), Priority: e.Tags.Find("priority").Value(), Event: signed,
 	}
 	r.Expires, _ = expiration(e)
 	for _, t := range e.Tags {

@@ -1,6 +1,7 @@
 package dvm_test
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -177,4 +178,39 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestARequestWithALoneSurrogateIsServed reads a request that JavaScript has cut in the
+// middle of a character. The job has U+FFFD there; the request itself stays what its
+// customer has signed, when it is stored and when the result repeats it.
+func TestARequestWithALoneSurrogateIsServed(t *testing.T) {
+	t.Parallel()
+	var e nostr.Event
+	if err := json.Unmarshal([]byte(`{"id":"0","pubkey":"`+customer.PublicKey()+`","created_at":1700000000,"kind":5900,
+		"tags":[["i","in\ud83d","text"],["param","a","\udc00"]],"content":"cut \ud83d","sig":""}`), &e); err != nil {
+		t.Fatal(err)
+	}
+	hash := e.Hash()
+	e.ID = hex.EncodeToString(hash[:])
+	r, err := dvm.Parse(&e, dvm.Rules{})
+	if err != nil || r.Task != "cut \uFFFD" || r.Inputs[0].Data != "in\uFFFD" || r.Param("a") != "\uFFFD" {
+		t.Fatalf("Parse = %+v, %v", r, err)
+	}
+	stored, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back dvm.Request
+	if err := json.Unmarshal(stored, &back); err != nil || back.Event.CheckID() != nil {
+		t.Fatalf("stored as %s: %v", stored, err)
+	}
+	for _, answer := range dvm.Answers(&back, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Succeeded, At: morning, Content: "done"}}) {
+		if err := answer.Sign(ours); err != nil {
+			t.Errorf("Sign: %v", err)
+		}
+		var repeated nostr.Event
+		if err := json.Unmarshal([]byte(answer.Tags.Find("request").Value()), &repeated); err != nil || repeated.CheckID() != nil {
+			t.Errorf("the request in the result: %v, %v", err, repeated.CheckID())
+		}
+	}
 }

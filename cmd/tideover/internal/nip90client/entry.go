@@ -60,6 +60,7 @@ type Failure struct {
 
 // Read reads a verified event; ok is false if it is none of NIP-90.
 func Read(e *nostr.Event) (entry Entry, ok bool) {
+	e = e.ToValidUTF8()
 	x := Entry{At: time.Unix(e.CreatedAt, 0).UTC(), ID: e.ID, Kind: e.Kind, Author: nostr.Npub(e.PubKey), Request: e.Tags.Find("e").Value()}
 	switch {
 	case e.Kind >= MinKind && e.Kind <= MaxKind:
