@@ -33,11 +33,12 @@ type requestOptions struct {
 const requestLong = `Asks a provider to do a task, shows how it goes, and prints the result.
 
 The answers are subscribed to first; then the request is published to all relays,
-again and again until at least one has taken it. Those that have not are named. What
-the provider says meanwhile goes to standard error, the result to standard output,
-as it is; on a terminal, characters that would do something to it are made visible.
-An answer counts only if the provider has signed it. Should relays go away, they are
-waited for, and what was said meanwhile is asked for.
+again and again until at least one has taken it. A relay that refuses it, for now or
+for good, is named with its reason. What the provider says meanwhile goes to standard
+error, the result to standard output, as it is; on a terminal, characters that would
+do something to it are made visible. An answer counts only if the provider has signed
+it. Should relays go away, they are waited for, and what was said meanwhile is asked
+for.
 
 TASK is the text of the request, or - for standard input, at most 64 KiB. Everybody
 can read it. Without --key and --key-file a key is made for this one request.
@@ -54,9 +55,10 @@ Exit codes:
   0      there is a result
   1      the provider could not do it; its code and message are on standard error
   2      the provider says that the request was cancelled
-  3      no relay took the request
+  3      no relay took the request; what each said is on standard error
   4      there was no result within --wait; the provider may still be at it
   5      the result is a part only; it is on standard output
+  6      no relay lets us read the answers; what each said is on standard error
   124    the provider could not do it in the time that an attempt may take
   125    an error of ours: a bad flag, and nothing was sent
   128+n  signal n told us to end`
