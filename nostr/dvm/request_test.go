@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -212,5 +213,43 @@ func TestARequestWithALoneSurrogateIsServed(t *testing.T) {
 		if err := json.Unmarshal([]byte(answer.Tags.Find("request").Value()), &repeated); err != nil || repeated.CheckID() != nil {
 			t.Errorf("the request in the result: %v, %v", err, repeated.CheckID())
 		}
+	}
+}
+
+func TestParseBids(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		price int64
+		tags  nostr.Tags
+		bid   int64 // -1 for none
+		err   string
+	}{
+		{"free, no bid", 0, nil, -1, ""},
+		{"free, with a bid", 0, nostr.Tags{{"bid", "5"}}, 5, ""},
+		{"free, with an odd bid", 0, nostr.Tags{{"bid", "five"}}, -1, ""},
+		{"the price", 5, nostr.Tags{{"bid", "5"}}, 5, ""},
+		{"more", 5, nostr.Tags{{"bid", strings.Repeat("9", 40)}}, math.MaxInt64, ""},
+		{"less", 5, nostr.Tags{{"bid", "4"}}, 4, "The price is 5 msat, and the bid was 4 msat; "},
+		{"nothing", 5, nostr.Tags{{"bid", "0"}}, 0, "The price is 5 msat, and the bid was 0 msat; "},
+		{"no bid", 5, nil, -1, "The price is 5 msat, and there was no bid; "},
+		{"no value", 5, nostr.Tags{{"bid"}}, -1, "The price is 5 msat, and there was no bid; "},
+		{"negative", 5, nostr.Tags{{"bid", "-9"}}, -1, "The price is 5 msat, and there was no bid; "},
+		{"a fraction", 5, nostr.Tags{{"bid", "9.5"}}, -1, "The price is 5 msat, and there was no bid; "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := dvm.Parse(asked(t, morning, tagged(c.tags...)), dvm.Rules{Price: c.price})
+			var low *dvm.PriceError
+			if (err != nil) != (c.err != "") || err != nil && (!errors.As(err, &low) || !strings.HasPrefix(err.Error(), c.err)) {
+				t.Fatalf("Parse = %v, want %q", err, c.err)
+			}
+			if got := r.Bid; (got == nil) != (c.bid < 0) || got != nil && *got != c.bid || r.Price != c.price {
+				t.Errorf("the bid is %v and the price %d, want %d and %d", got, r.Price, c.bid, c.price)
+			}
+		})
+	}
+	if err := (dvm.Rules{Price: -1}).Validate(); err == nil {
+		t.Error("a negative price is valid")
 	}
 }

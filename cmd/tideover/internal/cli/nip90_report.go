@@ -122,6 +122,9 @@ func (p *jobReporter) result(x *nip90client.Entry) {
 	if _, err := p.io.Out.WriteString(text); err != nil {
 		p.failed = fmt.Errorf("the result: %w", err)
 	}
+	if x.Amount != "" {
+		p.warn("the provider asks for %s msat; nothing was paid", shortText(x.Amount))
+	}
 }
 
 // object prints JSON.

@@ -22,6 +22,7 @@ type requestOptions struct {
 	to      once
 	kind    int
 	timeout once
+	bid     int64
 	inputs  []string
 	params  []string
 	key     string
@@ -109,18 +110,19 @@ func (o *requestOptions) flags(cmd *cobra.Command) {
 	group(f, "Whom to ask", "relay", "to")
 	f.IntVarP(&o.kind, "kind", "k", dvm.DefaultKind, "`kind` of the request, 5000 to 5999")
 	f.Var(&o.timeout, "timeout", "how long an attempt may take, whole seconds; the provider may cut it (default: the provider's, usually 30s)")
+	f.Int64Var(&o.bid, "bid", 0, "the most that you would pay, in thousandths of a satoshi (`msat`); nothing is paid by this command")
 	f.StringArrayVarP(&o.inputs, "input", "i", nil, "what to work on, as `DATA[,type]`; types are text, url, event, job; may be given again")
 	f.StringArrayVar(&o.params, "param", nil, "a parameter of the job, as `name=value`; may be given again")
 	f.StringVar(&o.key, "key", "", "your secret key, by `reference`: ${env:NOSTR_KEY} or ${file:path}")
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with your secret key, as keygen --out writes it")
-	group(f, "What to ask", "kind", "timeout", "input", "param", "key", "key-file")
+	group(f, "What to ask", "kind", "timeout", "bid", "input", "param", "key", "key-file")
 	f.Var(&o.wait, "wait", "how long to wait for the result, and before that for a relay to take the request")
 	f.BoolVar(&o.detach, "detach", false, "print the id of the request when a relay has taken it, and do not wait for the result")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object on a line")
 	group(f, "How to wait", "wait", "detach", "json")
 	groupedHelp(cmd, "Whom to ask", "What to ask", "How to wait")
 	completeKinds(cmd)
-	for _, name := range []string{"to", "input", "param", "timeout", "wait"} {
+	for _, name := range []string{"to", "bid", "input", "param", "timeout", "wait"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.RegisterFlagCompletionFunc("key", cobra.FixedCompletions([]cobra.Completion{"${env:", "${file:"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
@@ -147,6 +149,9 @@ func (o *requestOptions) ask() (*nip90client.Ask, nostr.SecretKey, error) {
 	flag("kind", nip90client.CheckKind(ask.Kind))
 	ask.Timeout, err = readTimeout(&o.timeout)
 	flag("timeout", err)
+	if ask.Bid = o.bid; o.bid < 0 {
+		flag("bid", fmt.Errorf("%d is negative", o.bid))
+	}
 	if o.wait <= 0 {
 		flag("wait", errors.New("it must be longer than 0"))
 	}
