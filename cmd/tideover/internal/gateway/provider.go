@@ -23,7 +23,10 @@ type provider struct {
 	spec  Spec
 	g     *Gateway
 	order []*provider // itself, then those who take over
-	named []string    // its name as the value of a header, which nobody changes
+
+	forward *forwarding // what it is sent when it takes over for another
+
+	named []string // its name as the value of a header, which nobody changes
 
 	// What belongs to the name.
 	tally *tally
@@ -81,6 +84,7 @@ func (p *pace) mean() float64 {
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	p := &provider{spec: s, g: g, named: []string{s.Name}, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
 	p.tally, p.hand = cmp.Or(p.tally, new(tally)), cmp.Or(p.hand, new(hand))
+	p.forward = newForwarding(&s)
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
 		old = nil // another destination, of which nothing is known
 	}

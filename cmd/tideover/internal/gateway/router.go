@@ -101,14 +101,20 @@ func (t *trip) failedOver(from, to *provider, why string) {
 // may see there: ours, or those of a caller who asked for this very provider.
 func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	query := t.query
-	if own := p == t.asked; p.ring.own || !own {
+	switch {
+	case p != t.asked:
+		p.forward.limit(req)
+		req.Header.Del(t.asked.spec.AuthHeader)
+		req.Header.Del(p.spec.AuthHeader)
+		query, _ = p.forward.queryFor(query) // newTrip has left out providers to which it can't be sent
+	case p.ring.own:
 		for name := range req.Header {
-			if credential(name) && !(own && session(name)) {
+			if credential(name) && !session(name) {
 				delete(req.Header, name)
 			}
 		}
-		req.Header.Del(t.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
+		withoutSecretProtocols(req.Header)
 		query = withoutKey(query)
 	}
 	if !k.value.IsZero() {

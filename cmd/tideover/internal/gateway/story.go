@@ -38,6 +38,9 @@ func (t *trip) story(met []obstacle) string {
 		}
 		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
 	}
+	if t.withheld {
+		list = append(list, "a fallback was not asked: "+withheldWhy)
+	}
 	return strings.Join(list, "; ")
 }
 

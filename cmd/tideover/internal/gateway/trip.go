@@ -27,6 +27,7 @@ type trip struct {
 	began    time.Time
 	caller   context.Context
 	deadline *until // the caller's; nil means none
+	withheld bool   // a fallback is not asked, because of the query
 
 	body    atomic.Pointer[error] // how reading the request's body failed
 	sent    atomic.Int32          // attempts
@@ -34,7 +35,7 @@ type trip struct {
 	notKept atomic.Bool           // the body was too long to be sent again
 
 	mu     sync.Mutex
-	visits []visit // one for each of asked.order
+	visits []visit // one for each of asked.order that can be sent the request
 	room   [2]visit
 	at     *visit // where the last attempt went; nil before the first
 	why    string // why the next one goes elsewhere
@@ -85,10 +86,18 @@ func (g *Gateway) newTrip(ctx context.Context, p *provider, method, path, query 
 	if t.visits = t.room[:]; len(p.order) > len(t.room) {
 		t.visits = make([]visit, len(p.order))
 	}
-	t.visits = t.visits[:len(p.order)]
-	for i, o := range p.order {
-		t.visits[i].p = o
+	n := 0
+	for _, o := range p.order {
+		if o != p && query != "" {
+			if _, ok := o.forward.queryFor(query); !ok {
+				t.withheld = true
+				continue
+			}
+		}
+		t.visits[n].p = o
+		n++
 	}
+	t.visits = t.visits[:n]
 	p.tally.requests.Add(1)
 	return t
 }

@@ -28,7 +28,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		l = t.legOf(req)
 	}
 	if err != nil {
-		return nil, discreet(err, req, l != nil && l.p.ring.own)
+		return nil, discreet(err, req)
 	}
 	if l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
 		resp.Header.Set(shouldRetry, "true")
