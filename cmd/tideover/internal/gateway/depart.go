@@ -193,7 +193,7 @@ func (t *trip) waited(what string, since time.Duration) {
 	}
 }
 
-// queued returns how many requests wait for a key or a rate.
+// queued returns how many requests wait for a key or the adaptive rate.
 func (p *provider) queued() (n int) {
 	for i := range p.waiting {
 		n += int(p.waiting[i].Load())
@@ -219,14 +219,14 @@ func (l *leg) limits(ctx context.Context) (waited bool, err error) {
 	if p.rate == nil && p.send == nil {
 		return waited, nil
 	}
-	p.waiting[t.class.Class()].Add(1)
-	defer p.waiting[t.class.Class()].Add(-1)
 	began = clock.Now()
 	if p.rate != nil {
 		err = p.rate.Wait(ctx)
 	}
 	if err == nil && p.send != nil {
+		p.waiting[t.class.Class()].Add(1)
 		err = p.send.Wait(ctx)
+		p.waiting[t.class.Class()].Add(-1)
 	}
 	if clock.Now()-began > time.Millisecond {
 		waited = true

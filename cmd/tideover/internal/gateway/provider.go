@@ -38,7 +38,7 @@ type provider struct {
 	door    *door
 	ring    *ring
 	slots   *limit.Concurrency // nil means no limit
-	rate    *limit.Rate        // the same
+	rate    *limit.RateQueue   // the same
 	send    *health.SendRate   // the same
 	budgets *budgets
 
@@ -58,7 +58,7 @@ type site struct {
 	watchers watchers
 	pace     pace
 	inFlight atomic.Int64
-	waiting  [limit.Classes]atomic.Int64 // for a rate, or for a key; gate and slots count their own
+	waiting  [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
 }
 
 // pace is how long answers take to begin.
@@ -125,9 +125,9 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	s := &p.spec
 	patience := p.patience()
 	if s.Rate != (limit.Frequency{}) {
-		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.patience() == patience {
+		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
 			p.rate = old.rate
-		} else if p.rate, err = limit.NewRate(limit.RateConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience}); err != nil {
+		} else if p.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
 			return err
 		}
 	}

@@ -130,6 +130,11 @@ func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 			counts[i] += n
 		}
 	}
+	if p.rate != nil {
+		for i, n := range p.rate.Stats().ByClass {
+			counts[i] += n
+		}
+	}
 	byClass = make(map[string]int, limit.Classes)
 	for i := range counts {
 		counts[i] += int(p.waiting[i].Load())
