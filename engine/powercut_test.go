@@ -138,11 +138,16 @@ func (p *powerTest) round() {
 	defer cancel()
 	var starters sync.WaitGroup
 	if e != nil {
+		var stopped atomic.Bool // the engine is: too little of the write-ahead log was left
 		for range 3 {
-			starters.Go(func() { p.start(ctx, e, w) })
+			starters.Go(func() {
+				if errors.Is(p.start(ctx, e, w), ErrClosed) {
+					stopped.Store(true)
+				}
+			})
 		}
 		testwait.Until(p.t, "a sync has failed, and others have followed", func() bool {
-			return syncs.Load() >= failAt+failures+cutAfter
+			return syncs.Load() >= failAt+failures+cutAfter || stopped.Load()
 		})
 	}
 	p.power.mu.Lock()
@@ -164,12 +169,13 @@ func (p *powerTest) round() {
 	}
 }
 
-// start starts runs until the power is cut.
-func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) {
-	for ctx.Err() == nil {
+// start starts runs until the power is cut or the engine has stopped.
+func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) (err error) {
+	for ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		i := int(p.next.Add(1) - 1)
 		key := fmt.Sprintf("key-%d", i)
-		run, err := e.Start(ctx, w, key, Key(key))
+		var run Started
+		run, err = e.Start(ctx, w, key, Key(key))
 		p.power.do(func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -180,6 +186,7 @@ func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) {
 			p.acked[i] = run.ID
 		})
 	}
+	return err
 }
 
 // linkBlobs gives the blobs of a folder to another one. They are on disk before they have
