@@ -82,18 +82,26 @@ func TestRequestTrailersArrive(t *testing.T) {
 	}))
 	t.Cleanup(u.Close)
 	_, s := newSocketGateway(t, spec(t, "it", Generic, u.URL))
-	req, err := http.NewRequest(http.MethodPost, s.URL+"/p/it/x", io.MultiReader(strings.NewReader("body")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Trailer = http.Header{"X-Sum": {"42"}}
-	resp, err := socketClient(t, false).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if got := testwait.Receive(t, "the trailers", asked); got.Get("X-Sum") != "42" {
-		t.Errorf("the provider saw the trailers %v, want X-Sum: 42", got)
+	for _, tt := range []struct {
+		trailer http.Header
+		want    string // of X-Sum, at the provider
+	}{
+		{http.Header{"X-Sum": {"42"}}, "42"},
+		{http.Header{"X-Sum": {"42"}, "X-Api-Key": {"of-the-caller"}}, ""}, // the gateway has a key of its own
+	} {
+		req, err := http.NewRequest(http.MethodPost, s.URL+"/p/it/x", io.MultiReader(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Trailer = tt.trailer
+		resp, err := socketClient(t, false).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := testwait.Receive(t, "the trailers", asked); got.Get("X-Sum") != tt.want || got.Get("X-Api-Key") != "" {
+			t.Errorf("the provider saw the trailers %v, want X-Sum: %s", got, tt.want)
+		}
 	}
 }
 
