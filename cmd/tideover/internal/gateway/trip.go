@@ -27,6 +27,8 @@ type trip struct {
 	began    time.Time
 	caller   context.Context
 	deadline *until // the caller's; nil means none
+	host     string // the address that the caller used
+	secure   bool   // the caller uses TLS
 
 	body    atomic.Pointer[error] // how reading the request's body failed
 	sent    atomic.Int32          // attempts
