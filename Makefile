@@ -45,7 +45,7 @@ test-race: build ## what shares memory between goroutines, with the race detecto
 	$(TEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip 'Browser|PageSoak' $(RACED)
 	$(TEST) -race $(TESTFLAGS) -run 'SameBytes|TestProgress|StopsWithTheContext|SameAdvice|TestStopping|TestBad' ./sim/...
 
-test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries
+test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries, SDKs through the gateway
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise
 	$(TEST) $(TESTFLAGS) -run TenThousand ./retryhttp
 	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
@@ -54,6 +54,7 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run TestCluster ./engine -cluster.seeds 12
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
 	$(TEST) $(TESTFLAGS) $(PEERS)
+	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .
 
 stress: ## make test N times while busy loops, two for each core, take the processor away
 	@bash scripts/stress.sh $(N)
@@ -62,6 +63,7 @@ vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	GOGC=400 $(GO) vet $(OURS) ./cmd/tideover $(PEERS)
+	cd suites/sdk && GOWORK=off GOGC=400 $(GO) vet .
 
 bench: ## ours beside the peers; writes docs/benchmarks.md
 	bash bench/run.sh
