@@ -9,6 +9,7 @@ KILLS     ?= 100
 HARMS     ?= 100
 FAULTS    ?= 1000
 SOAK      ?= 10m
+SUITES    ?= nethttp h2spec connect grpc
 VERSION   ?=
 BIN       := bin/tideover
 
@@ -26,7 +27,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop man licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop suites man licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -110,6 +111,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 interop: ## a job over a relay and for a customer that are not ours; needs node and npm
 	@bash scripts/interop.sh
+
+suites: ## test suites of others, against retryhttp and through the gateway; see CONTRIBUTING.md; SUITES
+	@bash suites/run.sh $(SUITES)
 
 lint: ## the full lint; installs the pinned linter when it is missing
 	@bash scripts/lint.sh
