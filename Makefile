@@ -9,6 +9,7 @@ KILLS     ?= 100
 HARMS     ?= 100
 FAULTS    ?= 1000
 SOAK      ?= 10m
+SUITES    ?= nethttp h2spec connect grpc
 VERSION   ?=
 BIN       := bin/tideover
 
@@ -26,7 +27,7 @@ PEERS      = $(shell $(TESTED) | grep -E '$(OTHERS)')
 TEST       = TIDEOVER_TEST_COMMAND=$(CURDIR)/$(BIN) GOGC=400 $(GO) test -vet=off
 export GORACE ?= atexit_sleep_ms=0
 
-.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop man licenses release release-check
+.PHONY: help run test test-race test-more stress vet bench bench-durable bench-waiting bench-gateway bench-cluster anchors mutate science lint fuzz build clean crash faults crash-cluster soak soak-page interop suites man licenses release release-check
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,7 +46,7 @@ test-race: build ## what shares memory between goroutines, with the race detecto
 	$(TEST) $(RACE) -p 3 -parallel 4 $(TESTFLAGS) -skip 'Browser|PageSoak' $(RACED)
 	$(TEST) -race $(TESTFLAGS) -run 'SameBytes|TestProgress|StopsWithTheContext|SameAdvice|TestStopping|TestBad' ./sim/...
 
-test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries
+test-more: test-race ## what takes long: the race detector, statistics, more seeds, comparisons with others, examples with their libraries, SDKs through the gateway
 	$(TEST) $(TESTFLAGS) ./backoff ./sim/advise
 	$(TEST) $(TESTFLAGS) -run TenThousand ./retryhttp
 	$(TEST) $(TESTFLAGS) -run StandardReverseProxy ./retryhttp -stdproxy
@@ -54,6 +55,7 @@ test-more: test-race ## what takes long: the race detector, statistics, more see
 	$(TEST) $(TESTFLAGS) -run TestCluster ./engine -cluster.seeds 12
 	$(TEST) $(TESTFLAGS) ./engine/internal/machine -seeds 10
 	$(TEST) $(TESTFLAGS) $(PEERS)
+	cd suites/sdk && GOWORK=off $(TEST) $(TESTFLAGS) .
 
 stress: ## make test N times while busy loops, two for each core, take the processor away
 	@bash scripts/stress.sh $(N)
@@ -62,6 +64,7 @@ vet: ## gofmt and go vet
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	GOGC=400 $(GO) vet $(OURS) ./cmd/tideover $(PEERS)
+	cd suites/sdk && GOWORK=off GOGC=400 $(GO) vet .
 
 bench: ## ours beside the peers; writes docs/benchmarks.md
 	bash bench/run.sh
@@ -108,6 +111,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 interop: ## a job over a relay and for a customer that are not ours; needs node and npm
 	@bash scripts/interop.sh
+
+suites: ## test suites of others, against retryhttp and through the gateway; see CONTRIBUTING.md; SUITES
+	@bash suites/run.sh $(SUITES)
 
 lint: ## the full lint; installs the pinned linter when it is missing
 	@bash scripts/lint.sh

@@ -52,6 +52,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t := g.newTrip(ctx, p, r.Method, path, r.URL.RawQuery, class)
 	t.deadline = limited
+	t.host, t.secure = r.Host, r.TLS != nil
 	defer t.finish()
 	if most := p.spec.MaxBody; most > 0 && r.ContentLength > most {
 		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", r.ContentLength, most)))
@@ -182,6 +183,7 @@ func (t *trip) passOn(resp *http.Response) error {
 	}
 	resp.Header[headerProvider] = t.last.p.named
 	t.last.p.relocate(resp.Header)
+	t.rewriteUploadURLs(resp.Header, t.last.p)
 	t.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.

@@ -28,6 +28,8 @@ type trip struct {
 	began    time.Time
 	caller   context.Context
 	deadline *until // the caller's; nil means none
+	host     string // the address that the caller used
+	secure   bool   // the caller uses TLS
 	withheld bool   // a fallback is not asked, because of the query
 
 	upload  upload

@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,7 @@ func patient(next http.Handler, silence time.Duration) http.Handler {
 		if r.Body != nil && r.Body != http.NoBody {
 			body := &patientBody{ReadCloser: r.Body, rc: own.rc, silence: silence}
 			r.Body = body
+			defer body.release()
 			if !own.alone {
 				body.begin() // if nobody wants it, the server reads some of it before it answers
 			}
@@ -33,17 +35,37 @@ func patient(next http.Handler, silence time.Duration) http.Handler {
 // patientBody is a request's body of which every piece has its time.
 type patientBody struct {
 	io.ReadCloser
-	rc      *http.ResponseController
 	silence time.Duration
-	until   time.Time // of the deadline that is set
+
+	mu    sync.Mutex
+	rc    *http.ResponseController // nil once the request is answered
+	until time.Time                // of the deadline that is set
 }
 
 // begin gives the next read its time, and those that follow it soon.
 func (b *patientBody) begin() {
 	if now := time.Now(); b.until.Sub(now) < b.silence {
-		b.until = now.Add(2 * b.silence)
-		_ = b.rc.SetReadDeadline(b.until) // a writer without deadlines has none that end
+		b.setDeadline(now.Add(2 * b.silence)) // a writer without deadlines has none that end
 	}
+}
+
+// setDeadline sets the deadline of reads, unless the request is answered.
+func (b *patientBody) setDeadline(until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rc != nil {
+		b.until = until
+		_ = b.rc.SetReadDeadline(until)
+	}
+}
+
+// release is called when the request is answered. A transport that sends the body on may
+// still read it, but nothing of the answer may be used any more: with HTTP/2, setting a
+// deadline would panic.
+func (b *patientBody) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rc = nil
 }
 
 // Read implements [io.Reader].
@@ -51,7 +73,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	b.begin()
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		_ = b.rc.SetReadDeadline(time.Time{}) // the server goes on reading, to know when the caller leaves
+		b.setDeadline(time.Time{}) // the server goes on reading, to know when the caller leaves
 	}
 	return n, err
 }

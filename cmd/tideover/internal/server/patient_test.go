@@ -159,3 +159,32 @@ func TestACallerThatTakesNothingIsGone(t *testing.T) {
 		}
 	})
 }
+
+// A transport that sends the body on may read it when the answer is complete: HTTP/2 answers
+// before it has the whole request. The deadlines of the answered request are gone then.
+func TestABodyMayBeReadAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answered, read := make(chan struct{}), make(chan any)
+		s := startServer(t, func(w http.ResponseWriter, r *http.Request) {
+			go func() {
+				defer func() { read <- recover() }()
+				<-answered
+				_, _ = r.Body.Read(make([]byte, 1))
+			}()
+			w.WriteHeader(http.StatusOK)
+		})
+		body, end := io.Pipe()
+		defer end.Close()
+		resp, err := newClient(t, true).Post(s.URL, "text/plain", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		close(answered)
+		if failure := <-read; failure != nil {
+			t.Errorf("reading the body after the answer panicked: %v", failure)
+		}
+	})
+}

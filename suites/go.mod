@@ -1,0 +1,3 @@
+module github.com/tideover/tideover/suites
+
+go 1.26.0
