@@ -79,6 +79,9 @@ type Server struct {
 	Concurrency   int           // handlers at once
 	Durability    string        // "full" or "os"
 	MaxBody       int64         // bytes of a request's body
+
+	MaxConnections           int // of the TCP listener; 0 means as many as the descriptors of the process allow
+	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections
 }
 
 // Value is one setting and where it comes from.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 )
 
 // Command is a command to be run under a guard.
@@ -48,12 +49,12 @@ type Result struct {
 func Run(ctx context.Context, c Command) (Result, error) {
 	pass, hold, err := os.Pipe() // while it is open the command may run
 	if err != nil {
-		return Result{}, err
+		return Result{}, fmt.Errorf("start the guard of a command: %w", err)
 	}
 	defer hold.Close()
 	says, told, err := os.Pipe()
 	if err != nil {
-		return Result{}, errors.Join(err, pass.Close())
+		return Result{}, fmt.Errorf("start the guard of a command: %w", errors.Join(err, pass.Close()))
 	}
 	defer says.Close()
 	// Not CommandContext: the guard is not killed, it is told, and ends what it guards.
@@ -92,6 +93,8 @@ func conclude(ctx context.Context, cmd *exec.Cmd, said string) (r Result, err er
 	}
 	switch {
 	case err != nil || ctx.Err() != nil:
+	case strings.HasPrefix(said, saysShortage):
+		err = &shortage.Error{Text: strings.TrimPrefix(said, saysShortage)}
 	case said != "":
 		err = errors.New(said)
 	case r.Code < 0:

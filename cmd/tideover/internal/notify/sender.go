@@ -15,6 +15,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -77,6 +78,7 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 		return nil
 	}
 	e := &SendError{outcome: retry.OutcomeOf(err), rest: m}
+	short := shortage.Is(err)
 	if p, ok := errors.AsType[*partialError](err); ok {
 		e.rest.Delivered = slices.Concat(m.Delivered, p.to)
 	}
@@ -85,6 +87,9 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 		e.outcome, e.cause = retry.OutcomeOf(cause), ctx.Err()
 	}
 	e.text = fmt.Sprintf("notify %q: %s", s.notifier.Name, plainly(mask.text(err.Error())))
+	if short {
+		e.shortage = &shortage.Error{Text: e.text}
+	}
 	return e
 }
 
@@ -95,6 +100,8 @@ type SendError struct {
 	outcome retry.Outcome
 	cause   error // of the context; nil if it was not its end
 	rest    Message
+
+	shortage error // that this machine had not enough of something; nil if it had
 }
 
 // Error says what went wrong, without secrets.
@@ -106,6 +113,9 @@ func (e *SendError) RetryOutcome() retry.Outcome { return e.outcome }
 // Progress returns the message for the next attempt: the same, which knows who has
 // it already.
 func (e *SendError) Progress() Message { return e.rest }
+
+// Unwrap returns a shortage of this machine, or nil.
+func (e *SendError) Unwrap() error { return e.shortage }
 
 // Is finds the end of the context.
 func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }

@@ -88,6 +88,7 @@ type server struct {
 	spans    *tracing.Exporter // nil if nobody wants them
 
 	certificate *certificate // nil without TLS
+	connections connections
 
 	inEffect map[string]string // values that hold until the end
 
@@ -283,6 +284,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.listenKey(), err)
 		return errors.Join(err, unix.Close())
 	}
+	s.connections = s.newConnections()
+	tcp, unix = s.connections.listen(tcp, unix, s.certificate != nil)
 	address := s.publicAddress(tcp.Addr())
 	s.mu.Lock()
 	s.page = address
@@ -364,6 +367,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
 		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms, Config: s.file, Doctor: s.diagnose,
 	}
+	o.Streams, o.LocalStreams = s.connections.streams()
 	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
 	pages.Storms, pages.Config, pages.Reload, pages.Place, pages.Findings = s.storms, s.config, s.reloaded, s.place, s.findings
 	if s.nip90 != nil {
@@ -376,11 +380,14 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	site := web.New(pages)
 	page := api.Timely(api.Guard(o, site))
 	metrics := api.Timely(api.Guard(o, s.metrics()))
-	providers := patient(s.gateway, silence)
+	local := patient(s.gateway, silence)
+	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
 	lost := api.Timely(s.gateway) // which says what its paths are
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
+		case strings.HasPrefix(path, "/p/") && api.Local(r.Context()):
+			local.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/p/"):
 			providers.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/api/") || path == "/healthz":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -68,7 +69,7 @@ func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 		}
 		res, err := do(ctx, s, d, t)
 		if err != nil {
-			return nil, err
+			return nil, Postpone(err, t)
 		}
 		return res.encode()
 	}
@@ -101,6 +102,15 @@ func (r *Runner) data(t *engine.Task) (config.Data, error) {
 		}
 	}
 	return d, nil
+}
+
+// Postpone returns the error of an attempt, or what makes the engine call again later without having spent
+// the attempt, if the error is a shortage of this machine.
+func Postpone(err error, t *engine.Task) error {
+	if !shortage.Is(err) {
+		return err
+	}
+	return engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
 }
 
 var errTrailing = errors.New("something follows the JSON value")
