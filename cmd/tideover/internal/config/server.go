@@ -119,6 +119,10 @@ var serverKeys = []key[Server]{
 		set: func(l *loader, at place, s *Server) { s.MaxBody = l.bytes(at) },
 	},
 	{
+		name: "env-inherit", doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", schema: inheritSchema,
+		set: func(l *loader, at place, s *Server) { s.Inherit = l.inherit(at) },
+	},
+	{
 		name: "max-connections", doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", schema: count(1),
 		set: func(l *loader, at place, s *Server) { s.MaxConnections = l.number(at, 1) },
 	},

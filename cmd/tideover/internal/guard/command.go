@@ -30,13 +30,29 @@ type Command struct {
 }
 
 // Environ returns the environment of this process for a command: all of it but
-// what is the server's business, and the variables of the given names.
+// the settings of the server, and the variables of the given names.
 func Environ(hidden ...string) []string {
+	return EnvironOnly(func(string) bool { return true }, hidden...)
+}
+
+// EnvironOnly is Environ with the wanted variables only.
+func EnvironOnly(wanted func(name string) bool, hidden ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "TIDEOVER_TOKEN" || strings.HasPrefix(name, "TIDEOVER_SERVER") || slices.Contains(hidden, name)
+		return isSetting(name) || slices.Contains(hidden, name) || !wanted(name)
 	})
 }
+
+// settings begin the names of variables that are settings of the server, some of
+// which are secrets.
+var settings = []string{"TIDEOVER_SERVER", "TIDEOVER_GATEWAY_", "TIDEOVER_ENGINE_"}
+
+func isSetting(name string) bool {
+	return name == "TIDEOVER_TOKEN" || slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) })
+}
+
+// TooBig says what to do about a command line that the system refuses (E2BIG). It is the same at every attempt.
+const TooBig = "an argument or a variable has at most 128 KiB on Linux, and all of them about 2 MiB: give the command large values by stdin, or in a file"
 
 // Result is how a command ended.
 type Result struct {

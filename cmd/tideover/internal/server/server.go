@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
@@ -106,6 +107,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	warn(o.Log, cfg)
 	s := &server{Options: o, cfg: cfg, current: cfg, ready: make(chan struct{}), inEffect: map[string]string{}}
 	for _, v := range cfg.Values() {
 		s.inEffect[v.Path] = v.Text
@@ -115,6 +117,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	}
 	if err := s.settle(); err != nil {
 		return err
+	}
+	if err := fileaccess.CheckFolder(cfg.Server.Data); err != nil {
+		return fmt.Errorf("server.data: %w, or name another folder with --data or server.data", err)
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
@@ -175,6 +180,14 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	return s.serve(ctx, hurry)
 }
 
+// warn logs what is probably not meant in the configuration.
+func warn(log *slog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings() {
+		first, _ := config.Brief(config.FieldErrors{w})
+		log.Warn("configuration: " + first)
+	}
+}
+
 // openEngine opens the engine with the workflows of the configuration.
 func (s *server) openEngine(ctx context.Context) error {
 	p, err := s.planned(s.cfg)
@@ -233,6 +246,7 @@ func (s *server) openEngine(ctx context.Context) error {
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
+		Inherit: s.cfg.Server.Inherit,
 	}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
@@ -111,6 +112,8 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
 		return nil, engine.Keep(engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err)), before)
+	case errors.Is(err, syscall.E2BIG):
+		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig)), before)
 	case err != nil: // it has not been run
 		return nil, engine.Keep(cmpCause(ctx, err), before)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:

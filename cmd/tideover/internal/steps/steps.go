@@ -30,9 +30,13 @@ type Runner struct {
 	// gates and limits. It never waits for a retry, which is the engine's business.
 	Provider func(name string) http.RoundTripper
 
-	// Hidden returns the names of variables that commands do not inherit; nil means
+	// Hidden returns the names of variables that commands never inherit; nil means
 	// that there are none.
 	Hidden func() []string
+
+	// Inherit is which variables of this process commands inherit, beside those
+	// that their steps name.
+	Inherit config.Inherit
 
 	// Redactor hides the values of secrets in whatever is kept of outputs.
 	Redactor *secret.Redactor
