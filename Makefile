@@ -84,8 +84,9 @@ crash: ## thousands of runs, the process killed again and again, on a good disk 
 faults: ## syncs that fail at random points, each followed by a power cut; FAULTS
 	$(GO) test ./engine -run TestSyncFailuresAndPowerCuts -v -timeout 2h -faults.rounds $(FAULTS)
 
-crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS
+crash-cluster: ## the same on a cluster: workers and servers killed, stopped, cut off; HARMS; and ten runs that kill workers
 	$(GO) test ./engine/jetstream/clustertest -run TestClusterKilledAgainAndAgain -v -timeout 2h -crash.runs $(RUNS) -crash.harms $(HARMS)
+	$(GO) test ./engine/jetstream/clustertest -run TestClusterFindsKillers -v -timeout 1h -killers 10
 
 anchors: ## the simulator shows published results again, at full size
 	$(GO) test ./sim -run TestAnchor -v -timeout 1h -anchors

@@ -262,30 +262,61 @@ func pointer(ns int64) *time.Time {
 // Retry returns a short account of the retries.
 func (i *Info) Retry() RetryInfo {
 	var m RetryInfo
-	for _, s := range i.Steps {
-		for _, a := range s.Attempts {
-			if a.Wait != nil && a.Outcome == "failed" {
-				m.Backoff = append(m.Backoff, a.Wait.Delay.Milliseconds())
-			}
-			if a.Error != "" {
-				m.LastError = a.Error
-			}
+	s := i.retryStep()
+	if s == nil {
+		return m
+	}
+	if p, err := retry.Parse(s.Policy); err == nil {
+		m.MaxRetries = p.Retries()
+	}
+	made := s.Spent
+	for k, a := range s.Attempts {
+		if a.Wait != nil && a.Outcome == "failed" {
+			m.Backoff = append(m.Backoff, a.Wait.Delay.Milliseconds())
 		}
-		if s.Spent > 0 {
-			m.Attempt = s.Spent - 1
+		if a.Error != "" && a.Outcome != "late" { // a late one ended because it was told to
+			m.LastError = a.Error
 		}
-		if p, err := retry.Parse(s.Policy); err == nil {
-			m.MaxRetries = p.Retries()
+		if k == len(s.Attempts)-1 && (a.Outcome == "running" || a.Outcome == "late" || a.Outcome == "succeeded") {
+			made++ // it counts, and has not failed
 		}
+	}
+	m.Attempt = max(made-1, 0)
+	if i.Reason == retry.StopTimeout.String() && i.Error != "" {
+		m.LastError = i.Error
 	}
 	return m
 }
 
-// RetryInfo is a short account of the retries of a run; of one with several steps,
-// of the last.
+// retryStep returns the step that the account of the retries is about: the one that
+// matters now, or the last that had an attempt. It is nil if there are no steps.
+func (i *Info) retryStep() *StepInfo {
+	var last *StepInfo
+	for k := range i.Steps {
+		s := &i.Steps[k]
+		if i.Step != "" && s.Name == i.Step {
+			return s
+		}
+		if last == nil || s.lastStart().Compare(last.lastStart()) >= 0 {
+			last = s
+		}
+	}
+	return last
+}
+
+// lastStart returns when the last attempt began, zero if there was none.
+func (s *StepInfo) lastStart() time.Time {
+	if n := len(s.Attempts); n > 0 {
+		return s.Attempts[n-1].Started
+	}
+	return time.Time{}
+}
+
+// RetryInfo is a short account of the retries of a run. Of one with several steps it is
+// about the step that [Info].Step names, or else about the step that ran last.
 type RetryInfo struct {
-	Attempt    int     `json:"attemptNumber"` // from 0
-	MaxRetries int     `json:"maxRetries"`
-	LastError  string  `json:"lastError,omitempty"`
-	Backoff    []int64 `json:"backoffHistory"` // milliseconds
+	Attempt    int     `json:"attemptNumber"`       // of the last attempt that counts, from 0; one that is running, or was cut off, does
+	MaxRetries int     `json:"maxRetries"`          // -1 for no limit
+	LastError  string  `json:"lastError,omitempty"` // of an attempt, or that the run's time was over
+	Backoff    []int64 `json:"backoffHistory"`      // milliseconds
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// ErrInput says that the steps of a workflow can't read the input that is to replace
-// that of a run.
-var ErrInput = errors.New("input")
-
 // Latest says how [Engine.RetryLatest] begins. The zero value keeps the results of all
 // steps that are the same.
 type Latest struct {

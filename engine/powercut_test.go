@@ -65,14 +65,23 @@ func TestSyncFailuresAndPowerCuts(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-faults.seed=%d -faults.rounds=%d", seed, *faultRounds)
-	p := &powerTest{t: t, dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0)), acked: map[int]string{}}
-	for range *faultRounds {
-		p.round()
+	random := rand.New(rand.NewPCG(seed, 0))
+	failed := 0
+	for rounds := *faultRounds; rounds > 0; rounds -= roundsOfALog {
+		p := &powerTest{t: t, dir: t.TempDir(), random: random, acked: map[int]string{}}
+		for range min(rounds, roundsOfALog) {
+			p.round()
+		}
+		p.drain()
+		judge(t, p.dir, p.acked, int(p.next.Load()))
+		failed += p.failed
 	}
-	t.Logf("%d syncs failed", p.failed)
-	p.drain()
-	judge(t, p.dir, p.acked, int(p.next.Load()))
+	t.Logf("%d power cuts, %d syncs failed", *faultRounds, failed)
 }
+
+// roundsOfALog is after how many power cuts a new log is begun: with more, reading it takes most
+// of the time.
+const roundsOfALog = 50
 
 // data is the folder of the engine. After each power cut it is another one, because to
 // the engine it is another process that opens it.
@@ -129,11 +138,16 @@ func (p *powerTest) round() {
 	defer cancel()
 	var starters sync.WaitGroup
 	if e != nil {
+		var stopped atomic.Bool // the engine is: too little of the write-ahead log was left
 		for range 3 {
-			starters.Go(func() { p.start(ctx, e, w) })
+			starters.Go(func() {
+				if errors.Is(p.start(ctx, e, w), ErrClosed) {
+					stopped.Store(true)
+				}
+			})
 		}
 		testwait.Until(p.t, "a sync has failed, and others have followed", func() bool {
-			return syncs.Load() >= failAt+failures+cutAfter
+			return syncs.Load() >= failAt+failures+cutAfter || stopped.Load()
 		})
 	}
 	p.power.mu.Lock()
@@ -155,12 +169,13 @@ func (p *powerTest) round() {
 	}
 }
 
-// start starts runs until the power is cut.
-func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) {
-	for ctx.Err() == nil {
+// start starts runs until the power is cut or the engine has stopped.
+func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) (err error) {
+	for ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		i := int(p.next.Add(1) - 1)
 		key := fmt.Sprintf("key-%d", i)
-		run, err := e.Start(ctx, w, key, Key(key))
+		var run Started
+		run, err = e.Start(ctx, w, key, Key(key))
 		p.power.do(func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -171,6 +186,7 @@ func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) {
 			p.acked[i] = run.ID
 		})
 	}
+	return err
 }
 
 // linkBlobs gives the blobs of a folder to another one. They are on disk before they have

@@ -15,6 +15,9 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
+// ErrInput says that an input is not JSON, or not what the steps of its workflow take.
+var ErrInput = errors.New("input")
+
 // StartOption says how a run is started.
 type StartOption func(*machine.Start) error
 
@@ -107,17 +110,17 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	if !ok {
 		var err error
 		if text, err = json.Marshal(input); err != nil {
-			return Started{}, fmt.Errorf("start %s: input: %w", w.Name(), err)
+			return Started{}, fmt.Errorf("start %s: %w: %w", w.Name(), ErrInput, err)
 		}
 	} else if len(text) > 0 && !json.Valid(text) {
-		return Started{}, fmt.Errorf("start %s: input: not JSON", w.Name())
+		return Started{}, fmt.Errorf("start %s: %w: not JSON", w.Name(), ErrInput)
 	}
 	text, err := w.prepared(text, time.Time{})
 	if err != nil {
 		return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	if err := w.accepts(input, text); err != nil {
-		return Started{}, fmt.Errorf("start %s: input: %w", w.Name(), err)
+		return Started{}, fmt.Errorf("start %s: %w: %w", w.Name(), ErrInput, err)
 	}
 	s := &machine.Start{Input: text}
 	for _, opt := range opts {

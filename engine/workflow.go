@@ -197,11 +197,11 @@ func (w *Workflow) prepared(given json.RawMessage, at time.Time) (input json.Raw
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("input: panic: %v", p)
+			err = fmt.Errorf("%w: panic: %v", ErrInput, p)
 		}
 	}()
 	if input, err = w.prepare(given, at); err != nil {
-		return nil, fmt.Errorf("input: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
 	}
 	return input, nil
 }

@@ -16,14 +16,15 @@
 //     caller can afford so many to be open.
 //   - [Adaptive]: the same, but nobody knows how many, or it changes.
 //   - [Rate]: the destination promised so many calls per minute.
+//   - [RateQueue]: the same, and some callers are more urgent than others.
 //
 // A budget protects while load × (1 + retries it allows) stays below what the
 // destination can take; it cannot save one that the calls alone overload. That
-// is what the other three are for.
+// is what the others are for.
 //
 // # Priorities
 //
-// Callers that wait for a permit are served by class, then deadline, then
+// Callers that wait for a permit, or in a [RateQueue] for a slot, are served by class, then deadline, then
 // arrival. There are five classes, from [Lowest] to [Highest]; the context
 // carries the caller's ([WithPriority]). A waiter rises one class per Aging, and
 // goes on rising, so nobody starves: time is cut into periods of that length,

@@ -82,6 +82,18 @@ func (c *Client) Unsubscribe(name string) {
 	}
 }
 
+// Refusals returns the relays that refuse the subscription of the name, and what they
+// said. They are asked again after five minutes.
+func (c *Client) Refusals(name string) map[string]string {
+	list := map[string]string{}
+	for _, r := range c.relays {
+		if text, refused := r.refusal(name); refused {
+			list[r.name] = text
+		}
+	}
+	return list
+}
+
 // Publish puts signed events into the outbox of every relay, all of them or none,
 // to be sent in this order. It does not wait. An event that an outbox has, or that
 // the relay has acknowledged lately, is not sent again; the Delivery waits for the

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
 )
@@ -37,7 +36,7 @@ type Event struct {
 	CreatedAt int64  // seconds since 1970, as the author says
 	Kind      int
 	Tags      Tags
-	Content   string
+	Content   string // UTF-8, but for halves of surrogate pairs; see [Event.ToValidUTF8]
 	Sig       string // hex of the author's signature of ID
 }
 
@@ -133,15 +132,22 @@ func (ts Tags) append(b []byte) []byte {
 }
 
 // appendString appends a string as NIP-01 wants it: seven escapes, and everything
-// else as it is. JSON can't hold other control characters as they are; those are
-// written as all implementations do.
+// else as it is. JSON can't hold other control characters as they are, nor UTF-8 the
+// half of a surrogate pair; those are written as all implementations do.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
 	start := 0
 	for i := range len(s) {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
+		if c >= 0x20 && c != '"' && c != '\\' && c != surrogateLead {
+			continue
+		}
+		if c == surrogateLead {
+			if unit, ok := surrogateAt(s[i:]); ok {
+				b = append(append(b, s[start:i]...), '\\', 'u', 'd', digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
+				start = i + 3
+			}
 			continue
 		}
 		b = append(b, s[start:i]...)
@@ -175,6 +181,9 @@ func (e *Event) Sign(key SecretKey) error {
 	e.PubKey = key.public
 	if err := e.checkBody(); err != nil {
 		return err
+	}
+	if !e.isValidUTF8() {
+		return fmt.Errorf("%w: content or tags: half of a surrogate pair, which many programs can't read", ErrShape)
 	}
 	hash := e.Hash()
 	sig, err := schnorr.Sign(key.key, hash[:])
@@ -222,12 +231,12 @@ func (e *Event) checkBody() error {
 		return fmt.Errorf("%w: tags: there are %d, at most %d", ErrShape, len(e.Tags), MaxTags)
 	case len(e.Content) > MaxContent:
 		return fmt.Errorf("%w: content: %d bytes, at most %d", ErrShape, len(e.Content), MaxContent)
-	case !utf8.ValidString(e.Content):
+	case !isText(e.Content):
 		return fmt.Errorf("%w: content: not UTF-8", ErrShape)
 	}
 	for _, t := range e.Tags {
 		for _, word := range t {
-			if !utf8.ValidString(word) {
+			if !isText(word) {
 				return fmt.Errorf("%w: tags: not UTF-8", ErrShape)
 			}
 		}
@@ -288,21 +297,29 @@ func decodeHex(to []byte, s string) bool {
 	return err == nil
 }
 
-// wireEvent has pointers for what must be there.
-type wireEvent struct {
-	ID        *string     `json:"id"`
-	PubKey    *string     `json:"pubkey"`
-	CreatedAt *int64      `json:"created_at"`
-	Kind      *int        `json:"kind"`
-	Tags      []*[]string `json:"tags"`
-	Content   *string     `json:"content"`
-	Sig       *string     `json:"sig"`
+// wireEvent has pointers for what must be there. S is string, or exactString for an
+// event with lone surrogates, which takes longer to read.
+type wireEvent[S ~string] struct {
+	ID        *string `json:"id"`
+	PubKey    *string `json:"pubkey"`
+	CreatedAt *int64  `json:"created_at"`
+	Kind      *int    `json:"kind"`
+	Tags      []*[]S  `json:"tags"`
+	Content   *S      `json:"content"`
+	Sig       *string `json:"sig"`
 }
 
 // UnmarshalJSON reads an event that has all its fields. It does not verify it, nor
 // does it look at the limits: an event beyond them is still one.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	var w wireEvent
+	if at, _ := nextLoneSurrogate(data); at >= 0 {
+		return readEvent[exactString](e, data)
+	}
+	return readEvent[string](e, data)
+}
+
+func readEvent[S ~string](e *Event, data []byte) error {
+	var w wireEvent[S]
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("%w: %w", ErrShape, err)
 	}
@@ -319,10 +336,13 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		if t == nil {
 			return fmt.Errorf("%w: tags: one is null", ErrShape)
 		}
-		tags[i] = Tag(*t)
+		tags[i] = make(Tag, len(*t))
+		for j, word := range *t {
+			tags[i][j] = string(word)
+		}
 	}
 	*e = Event{
-		ID: *w.ID, PubKey: *w.PubKey, CreatedAt: *w.CreatedAt, Kind: *w.Kind, Tags: tags, Content: *w.Content, Sig: *w.Sig,
+		ID: *w.ID, PubKey: *w.PubKey, CreatedAt: *w.CreatedAt, Kind: *w.Kind, Tags: tags, Content: string(*w.Content), Sig: *w.Sig,
 	}
 	return nil
 }

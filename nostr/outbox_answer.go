@@ -1,6 +1,7 @@
 package nostr
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -15,6 +16,9 @@ func (o *outbox) answered(m *Message, now time.Time) (wantsAuth bool) {
 		return false // of progress that was dropped meanwhile
 	}
 	o.unanswered = 0
+	if !m.OK {
+		it.answer = cmp.Or(printable(m.Text), "refused without a reason")
+	}
 	switch prefix := m.Prefix(); {
 	case m.OK || prefix == prefixDuplicate:
 		o.acknowledge(it)
@@ -82,7 +86,7 @@ func (o *outbox) acknowledge(it *item) {
 
 func (o *outbox) refuse(it *item, text string) {
 	o.counts.refused++
-	o.settle(it, Refused, &RefusedError{ID: it.id, Text: printable(text)})
+	o.settle(it, Refused, &RefusedError{ID: it.id, Text: cmp.Or(printable(text), it.answer)})
 }
 
 // settle removes what the relay has decided about; the next may go at once. What
@@ -111,7 +115,7 @@ const (
 // isRefusal reports whether the word says that asking again is of no use.
 func isRefusal(prefix string) bool {
 	switch prefix {
-	case "restricted", "blocked", "invalid", "pow", "mute", "unsupported":
+	case "restricted", "blocked", "invalid", "pow", "mute", "unsupported", "payment-required":
 		return true
 	}
 	return false

@@ -71,6 +71,9 @@ type item struct {
 	throttled int       // the same
 	slowed    time.Time // by the first of them
 
+	answer       string // the last that was not OK, made printable
+	unchallenged int    // links that ended because the relay asked who we are and gave no challenge
+
 	done  chan struct{}
 	state State
 	err   error
@@ -99,6 +102,7 @@ type Delivery struct {
 // part is a relay's.
 type part struct {
 	relay string
+	from  *relay // owns the items
 	items []*item
 	err   error // why there are none
 }
@@ -108,6 +112,11 @@ type Receipt struct {
 	Relay string
 	State State // Acknowledged if the relay has all of them; Pending while one is
 	Err   error // why one of them was refused or dropped
+
+	// Reason says why one is Pending: what the relay answered when it did not take it,
+	// such as "rate-limited: slow down", or why there is no link. It is empty while the
+	// relay has not answered.
+	Reason string
 }
 
 // Relays returns what has become of the events so far, a receipt a relay, in the
@@ -137,9 +146,27 @@ func (p *part) receipt() Receipt {
 		}
 	}
 	if pending {
-		r.State = Pending
+		r.State, r.Reason = Pending, p.reason()
 	}
 	return r
+}
+
+// reason says why an event is pending.
+func (p *part) reason() string {
+	p.from.mu.Lock()
+	defer p.from.mu.Unlock()
+	if p.from.phase != linkUp {
+		if p.from.lastErr == "" {
+			return "" // the first dial
+		}
+		return "no link: " + p.from.lastErr
+	}
+	for _, it := range p.items {
+		if it.state == Pending && it.answer != "" {
+			return it.answer
+		}
+	}
+	return ""
 }
 
 // Wait waits until every relay has acknowledged or refused every event, or will

@@ -110,6 +110,18 @@ func (r *relay) unsubscribe(name string) {
 	r.end(func(s *subscription) bool { return s.answer == nil && s.name == name })
 }
 
+// refusal returns what the relay said when it refused the standing subscription.
+func (r *relay) refusal(name string) (text string, refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.subs {
+		if s.answer == nil && s.name == name && s.refused {
+			return s.trouble, true
+		}
+	}
+	return "", false
+}
+
 // forget ends a question that nobody waits for any more.
 func (r *relay) forget(a *answer) {
 	r.mu.Lock()
@@ -142,7 +154,7 @@ func (r *relay) publish(class Class, letters []letter, now time.Time) part {
 		r.log.Warn("the outbox is full", "events", len(letters))
 	}
 	r.poke()
-	return part{relay: r.name, items: items, err: err}
+	return part{relay: r.name, from: r, items: items, err: err}
 }
 
 // due returns the frame to write now, or else when to ask again; zero means when

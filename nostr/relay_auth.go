@@ -9,7 +9,14 @@ import (
 // maxChallenge is more than any relay needs.
 const maxChallenge = 1024
 
-var errChallenged = errors.New("the relay asks again who we are")
+var (
+	errChallenged  = errors.New("the relay asks again who we are")
+	errNoChallenge = errors.New("the relay asks who we are and gives no challenge")
+)
+
+// maxUnchallenged is on how many links a relay may ask who we are without a challenge
+// before the event is taken for refused.
+const maxUnchallenged = 2
 
 type authPhase uint8
 
@@ -86,7 +93,7 @@ func (a *auth) due(now time.Time) (m *Message, next time.Time, err error) {
 		m, err = a.answer(now)
 		return m, time.Time{}, err
 	case a.phase == authWanted && over:
-		return nil, time.Time{}, errors.New("the relay asks who we are and gives no challenge")
+		return nil, time.Time{}, errNoChallenge
 	case a.phase == authSent && over:
 		// Some relays don't answer; what they say to the next message tells.
 		a.phase, a.at = authDone, now

@@ -184,6 +184,9 @@ func (r *relay) linkLost(err error, now time.Time) time.Duration {
 	if isCut(err) {
 		r.moveOn()
 	}
+	if errors.Is(err, errNoChallenge) && r.outbox.held {
+		r.unchallenged()
+	}
 	r.auth.linkLost()
 	r.outbox.linkLost()
 	r.subsLost()
@@ -193,6 +196,15 @@ func (r *relay) linkLost(err error, now time.Time) time.Duration {
 	}
 	r.log.Warn("link down", "error", r.lastErr, "wait", wait)
 	return wait
+}
+
+// unchallenged refuses the first event of the outbox if the relay keeps asking who we
+// are without letting us say it.
+func (r *relay) unchallenged() {
+	it := r.outbox.queue[0]
+	if it.unchallenged++; it.unchallenged >= maxUnchallenged {
+		r.refuseFirst(it.answer + " (it gives no challenge)")
+	}
 }
 
 // isCut reports whether we ended the link because of what the relay sent.

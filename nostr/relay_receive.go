@@ -126,10 +126,17 @@ func (r *relay) ok(m *Message, now time.Time) error {
 	if ours, err := r.auth.answered(m, now); ours {
 		return err
 	}
-	refused := r.outbox.counts.refused
+	it, before := r.outbox.head(m.ID), ""
+	if it != nil {
+		before = it.answer
+	}
 	if !r.outbox.answered(m, now) {
-		if r.outbox.counts.refused > refused {
-			r.log.Warn("event refused", "event", m.ID, "answer", printable(m.Text))
+		switch {
+		case it == nil:
+		case it.state == Refused:
+			r.log.Warn("event refused", "event", m.ID, "answer", it.answer)
+		case it.state == Pending && it.answer != before:
+			r.log.Warn("event not taken", "event", m.ID, "answer", it.answer, "wait", r.outbox.at.Sub(now))
 		}
 		return nil
 	}
@@ -157,7 +164,7 @@ func (r *relay) closed(m *Message, now time.Time) error {
 		if s.answer != nil {
 			r.giveUp(s, fmt.Errorf("closed: %s", printable(m.Text)))
 		}
-		r.log.Info("subscription closed", "subscription", s.name, "answer", printable(m.Text))
+		r.log.Warn("subscription closed", "subscription", s.name, "answer", printable(m.Text), "wait", s.at.Sub(now))
 		return nil
 	}
 	verdict, err := r.auth.need(s.asked, now)

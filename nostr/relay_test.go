@@ -346,3 +346,61 @@ func BenchmarkFloodOfForgedEvents(b *testing.B) {
 	}
 	b.ReportMetric(float64(checks)/float64(b.N), "checks/op")
 }
+
+// TestRelayThatGivesNoChallengeRefuses has a relay ask on each link who we are, and
+// never let us say it.
+func TestRelayThatGivesNoChallengeRefuses(t *testing.T) {
+	t.Parallel()
+	r := testRelay(t, nil)
+	it := publish(t, r, signed(t, r, "x"))
+	now := start
+	for link := range maxUnchallenged {
+		wantSent(t, r, now, TypeEvent)
+		tell(t, r, now, Message{Type: TypeOK, ID: it.id, Text: "auth-required: members only"})
+		now = now.Add(r.cfg.OKTimeout)
+		_, _, err := r.due(now)
+		if !errors.Is(err, errNoChallenge) || it.state != Pending {
+			t.Fatalf("link %d: due: %v, the event is %v", link+1, err, it.state)
+		}
+		now = now.Add(r.linkLost(err, now))
+		r.setPhase(linkUp, now)
+	}
+	if <-it.done; it.state != Refused || !strings.Contains(it.err.Error(), "auth-required: members only (it gives no challenge)") {
+		t.Errorf("the event is %v: %v, want refused", it.state, it.err)
+	}
+}
+
+// TestAReceiptSaysWhyAnEventIsPending follows an event through answers that are not OK,
+// and through the loss of the link.
+func TestAReceiptSaysWhyAnEventIsPending(t *testing.T) {
+	t.Parallel()
+	r := testRelay(t, nil)
+	r.setPhase(linkUp, start)
+	l, err := newLetter(signed(t, r, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.publish(Result, []letter{l}, start)
+	want := func(state State, reason string) {
+		t.Helper()
+		if got := p.receipt(); got.State != state || got.Reason != reason {
+			t.Errorf("the receipt: %v, %q, want %v, %q", got.State, got.Reason, state, reason)
+		}
+	}
+	want(Pending, "")
+	wantSent(t, r, start, TypeEvent)
+	tell(t, r, start, Message{Type: TypeOK, ID: l.id, Text: "rate-limited: slow\x1b down"})
+	want(Pending, "rate-limited: slow down")
+	wait := r.linkLost(errors.New("cut"), start)
+	want(Pending, "no link: cut")
+	now := start.Add(wait + time.Hour)
+	r.setPhase(linkUp, now)
+	want(Pending, "rate-limited: slow down")
+	wantSent(t, r, now, TypeEvent)
+	tell(t, r, now, Message{Type: TypeOK, ID: l.id})
+	want(Pending, "refused without a reason")
+	now = now.Add(time.Hour)
+	wantSent(t, r, now, TypeEvent)
+	tell(t, r, now, Message{Type: TypeOK, ID: l.id, OK: true})
+	want(Acknowledged, "")
+}

@@ -61,6 +61,7 @@ type subscription struct {
 	swept   time.Time // until then nothing was missed even if it does
 
 	trouble string // why the relay does not serve it
+	refused bool   // and asking again soon is of no use
 }
 
 // matches reports whether the relay may send the event. Filters are those of the
@@ -128,7 +129,7 @@ func (s *subscription) eose() bool {
 	if s.phase != subOpen || s.stored {
 		return false
 	}
-	s.stored, s.trouble = true, ""
+	s.stored, s.trouble, s.refused = true, "", false
 	if s.whole {
 		s.swept = s.asked
 	}
@@ -163,12 +164,12 @@ func (s *subscription) closed(m *Message, now time.Time) (wantsAuth bool) {
 
 func (s *subscription) again(text string, now time.Time, class retry.Class) {
 	s.phase, s.at = subDue, now.Add(s.pace.wait(now.Sub(s.asked), class))
-	s.trouble = printable(text)
+	s.trouble, s.refused = printable(text), false
 }
 
 func (s *subscription) refuse(text string, now time.Time) {
 	s.phase, s.at = subDue, now.Add(leaveAlone)
-	s.trouble = printable(text)
+	s.trouble, s.refused = printable(text), true
 }
 
 // release lets a subscription that was held be sent at once.

@@ -198,7 +198,10 @@ func errorEvent(kind string, data []byte) opening {
 		data = outer.Response
 	}
 	p := parseProblem(data)
-	o := opening{known: true, problem: &p, kind: cmp.Or(kind, "error"), code: http.StatusInternalServerError}
+	if kind != "response.failed" {
+		kind = "error" // the server's own word could be anything, and would be in logs
+	}
+	o := opening{known: true, problem: &p, kind: kind, code: http.StatusInternalServerError}
 	for _, c := range p.codes {
 		if code := eventError[c]; code != 0 {
 			o.kind, o.code = c, code

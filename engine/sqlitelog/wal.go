@@ -30,18 +30,59 @@ func rewriteWAL(path string, committed int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<62))
-	if err != nil {
-		return err
-	}
-	if n := validFrames(data); n < committed {
-		return fmt.Errorf("%w: %s-wal: a sync failed, and of %d pages that were written %d are left; nothing that was acknowledged is lost; start the process again",
-			journal.ErrDamaged, path, committed, n)
-	}
-	if _, err := f.WriteAt(data, 0); err != nil {
-		return err
+	for _, rewrite := range []bool{false, true} {
+		n, err := checkFrames(f, rewrite)
+		if err != nil {
+			return err
+		}
+		if n < committed {
+			return fmt.Errorf("%w: %s-wal: a sync failed, and of %d pages that were written %d are left; nothing that was acknowledged is lost; start the process again",
+				journal.ErrDamaged, path, committed, n)
+		}
 	}
 	return f.Sync()
+}
+
+// checkFrames reads the file piece by piece, and returns how many frames at the start are whole.
+// It may write what it has read: to check it before is not enough, since the system may forget at
+// any time what it could not write.
+func checkFrames(f disk.File, rewrite bool) (n int, err error) {
+	head := make([]byte, walHeader)
+	switch _, err := f.ReadAt(head, 0); {
+	case errors.Is(err, io.EOF):
+		return 0, nil // it has no frame
+	case err != nil:
+		return 0, err
+	}
+	sum, page, valid := checkHeader(head)
+	if !valid {
+		page = 4096
+	}
+	if rewrite {
+		if _, err := f.WriteAt(head, 0); err != nil {
+			return 0, err
+		}
+	}
+	piece := make([]byte, max(rewriteSize/(frameHeader+page), 1)*(frameHeader+page))
+	for at := int64(walHeader); ; at += int64(len(piece)) {
+		size, err := f.ReadAt(piece, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if valid {
+			var whole int
+			whole, valid = sum.frames(piece[:size], page)
+			n += whole
+		}
+		if rewrite {
+			if _, err := f.WriteAt(piece[:size], at); err != nil {
+				return n, err
+			}
+		}
+		if size < len(piece) {
+			return n, nil
+		}
+	}
 }
 
 // walFrames returns how many frames of the write-ahead log SQLite uses.
@@ -55,46 +96,50 @@ func walFrames(conn *sqlite.Conn) (n int, err error) {
 const (
 	walHeader   = 32
 	frameHeader = 24
+	rewriteSize = 256 << 10 // bytes that are rewritten at once
 )
 
-// validFrames returns how many frames at the start of a write-ahead log are whole. Each
-// has a checksum of itself and everything before it: https://sqlite.org/fileformat2.html
-func validFrames(wal []byte) (n int) {
-	if len(wal) < walHeader {
-		return 0
+// walSum checks frames of a write-ahead log. Each has a checksum of itself and everything
+// before it: https://sqlite.org/fileformat2.html
+type walSum struct {
+	order binary.ByteOrder
+	salt  [8]byte
+	sum   [2]uint32
+}
+
+// checkHeader returns the checksum so far and the size of a page. It is not valid if SQLite
+// would use nothing of the log.
+func checkHeader(head []byte) (s walSum, page int, valid bool) {
+	s = walSum{order: binary.LittleEndian, salt: [8]byte(head[16:])}
+	if head[3]&1 == 1 {
+		s.order = binary.BigEndian
 	}
-	var order binary.ByteOrder = binary.LittleEndian
-	if wal[3]&1 == 1 {
-		order = binary.BigEndian
-	}
-	page := int(binary.BigEndian.Uint32(wal[8:]))
-	salt := [8]byte(wal[16:])
-	var sum walSum
-	sum.add(order, wal[:24])
-	if binary.BigEndian.Uint32(wal)&^1 != 0x377f0682 || page < 512 || page > 1<<16 || !sum.equals(wal[24:]) {
-		return 0
-	}
-	for rest := wal[walHeader:]; len(rest) >= frameHeader+page; rest = rest[frameHeader+page:] {
-		sum.add(order, rest[:8])
-		sum.add(order, rest[frameHeader:frameHeader+page])
-		if [8]byte(rest[8:]) != salt || !sum.equals(rest[16:]) {
-			break
+	page = int(binary.BigEndian.Uint32(head[8:]))
+	s.add(head[:24])
+	valid = binary.BigEndian.Uint32(head)&^1 == 0x377f0682 && page >= 512 && page <= 1<<16 && s.equals(head[24:])
+	return s, page, valid
+}
+
+// frames returns how many of the frames are whole, and whether all are.
+func (s *walSum) frames(data []byte, page int) (n int, all bool) {
+	for ; len(data) >= frameHeader+page; data = data[frameHeader+page:] {
+		s.add(data[:8])
+		s.add(data[frameHeader : frameHeader+page])
+		if [8]byte(data[8:]) != s.salt || !s.equals(data[16:]) {
+			return n, false
 		}
 		n++
 	}
-	return n
+	return n, true
 }
 
-// walSum is the checksum of a write-ahead log.
-type walSum [2]uint32
-
-func (s *walSum) add(order binary.ByteOrder, data []byte) {
+func (s *walSum) add(data []byte) {
 	for ; len(data) >= 8; data = data[8:] {
-		s[0] += order.Uint32(data) + s[1]
-		s[1] += order.Uint32(data[4:]) + s[0]
+		s.sum[0] += s.order.Uint32(data) + s.sum[1]
+		s.sum[1] += s.order.Uint32(data[4:]) + s.sum[0]
 	}
 }
 
 func (s *walSum) equals(stored []byte) bool {
-	return s[0] == binary.BigEndian.Uint32(stored) && s[1] == binary.BigEndian.Uint32(stored[4:])
+	return s.sum[0] == binary.BigEndian.Uint32(stored) && s.sum[1] == binary.BigEndian.Uint32(stored[4:])
 }

@@ -18,6 +18,7 @@ const (
 	StatusSuccess    = "success"
 	StatusPartial    = "partial"
 	StatusError      = "error"
+	StatusPayment    = "payment-required"
 )
 
 // Relays limit how much somebody may say.
@@ -49,8 +50,8 @@ func Answers(r *Request, h *History) []nostr.Event {
 	return f.events
 }
 
-// Refusal returns the events of a job that is not run. The code is [CodeInvalid] or
-// [CodeOverload]. They don't repeat the request, which anybody can make long, and
+// Refusal returns the events of a job that is not run. The code is [CodeInvalid],
+// [CodeOverload] or [CodePayment], for which the feedback has the request's price. They don't repeat the request, which anybody can make long, and
 // don't say where it was seen: whoever refuses it at the same time says the same.
 func Refusal(r *Request, code, message string, at time.Time) []nostr.Event {
 	return Answers(r, &History{Outcome: &Outcome{State: Refused, At: at, Code: code, Message: message}})
@@ -79,10 +80,14 @@ func (f *fold) attempt(a *Attempt, first bool) {
 }
 
 func (f *fold) opening() string {
+	text := "Started"
 	if f.r.Clamped {
-		return fmt.Sprintf("Started; timeout reduced to the maximum of %ds", f.r.Timeout/time.Second)
+		text += fmt.Sprintf("; timeout reduced to the maximum of %ds", f.r.Timeout/time.Second)
 	}
-	return "Started"
+	if f.r.Bid != nil && f.r.Price == 0 {
+		text += "; it is free, whatever the bid"
+	}
+	return text
 }
 
 func (f *fold) retry(a *Attempt) {
@@ -137,7 +142,11 @@ func (f *fold) outcome(o Outcome) {
 		f.feedback(o.At, StatusError, text)
 	default:
 		code, message := f.h.code(), f.h.message(f.r)
-		f.feedback(o.At, StatusError, code+": "+message)
+		if code == CodePayment {
+			f.feedback(o.At, StatusPayment, message, f.amount())
+		} else {
+			f.feedback(o.At, StatusError, code+": "+message)
+		}
 		f.result(o.At, StatusError, f.failure(code, message))
 	}
 }
@@ -216,8 +225,15 @@ func (f *fold) resultTags(at time.Time, status string) (tags nostr.Tags) {
 			tags = append(tags, in.tag())
 		}
 	}
-	return append(tags, nostr.Tag{"p", f.r.Customer}, nostr.Tag{"status", status}, nostr.Tag{"runtime", millis(f.runtime(at))})
+	tags = append(tags, nostr.Tag{"p", f.r.Customer}, nostr.Tag{"status", status}, nostr.Tag{"runtime", millis(f.runtime(at))})
+	if f.r.Price > 0 && status != StatusError {
+		tags = append(tags, f.amount())
+	}
+	return tags
 }
+
+// amount names the price.
+func (f *fold) amount() nostr.Tag { return nostr.Tag{"amount", strconv.FormatInt(f.r.Price, 10)} }
 
 func (f *fold) refused() bool {
 	return len(f.h.Attempts) == 0 && f.h.Outcome != nil && f.h.Outcome.State == Refused

@@ -24,6 +24,7 @@
 //
 // # What it is not for
 //
-// Money: there are no invoices and no amount tags. Encrypted requests are refused,
+// Money: there are no invoices, and no payment is made or checked. A kind may have a
+// price (see [Rules]), which results and refusals name. Encrypted requests are refused,
 // because the relays could read the answers.
 package dvm

@@ -61,6 +61,7 @@ const (
 	CodePermanent = "PERMANENT"       // another attempt would fail the same way
 	CodeInvalid   = "INVALID_REQUEST"
 	CodeOverload  = "OVERLOADED"
+	CodePayment   = "PAYMENT_REQUIRED" // the bid is below the price
 )
 
 // Outcome is how a job ended.

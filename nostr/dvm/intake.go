@@ -134,6 +134,9 @@ func (p *Provider) take(ctx context.Context, c candidate) Verdict {
 		p.gate.Forget(c.r.ID)
 		return v
 	case c.err != nil:
+		if _, ok := errors.AsType[*PriceError](c.err); ok {
+			return p.refuse(c.r, CodePayment, c.err.Error(), Underpaid)
+		}
 		return p.refuse(c.r, CodeInvalid, c.err.Error(), Invalid)
 	}
 	return p.start(ctx, c.r)
@@ -181,7 +184,7 @@ func (p *Provider) refuse(r *Request, code, message string, v Verdict) Verdict {
 		p.note(Silenced)
 		return Silenced
 	}
-	if v == Invalid { // the other one is the gate's
+	if v != Overloaded { // which is the gate's
 		p.note(v)
 	}
 	if err := publishRefusal(p.cfg.Link, p.cfg.Key, Refusal(r, code, message, r.Created)); err != nil {

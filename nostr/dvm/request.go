@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,11 @@ const (
 type Rules struct {
 	DefaultTimeout time.Duration // for a request that does not say; 0 means 30 seconds
 	MaxTimeout     time.Duration // a longer one is reduced to it; 0 means 10 minutes
+
+	// Price is what the result costs, in thousandths of a satoshi; 0 means that it is
+	// free. A request that bids less is refused with the price. Payments are neither
+	// made nor checked: a result names its price, and that is all.
+	Price int64
 }
 
 func (r Rules) withDefaults() Rules {
@@ -48,6 +54,8 @@ func (r Rules) Validate() error {
 		return fmt.Errorf("default-timeout: %v is negative", r.DefaultTimeout)
 	case r.MaxTimeout < 0 || r.MaxTimeout%time.Second != 0:
 		return fmt.Errorf("max-timeout: %v is not a number of seconds", r.MaxTimeout)
+	case r.Price < 0:
+		return fmt.Errorf("price: %d is negative", r.Price)
 	case r.DefaultTimeout > r.withDefaults().MaxTimeout:
 		return fmt.Errorf("default-timeout: %v is above the max-timeout of %v", r.DefaultTimeout, r.withDefaults().MaxTimeout)
 	}
@@ -70,8 +78,10 @@ type Request struct {
 	Relays   []string      `json:"relays,omitempty"`   // where the customer would like answers; nobody dials them
 	Expires  time.Time     `json:"expires,omitzero"`   // nobody wants it after that
 	Timeout  time.Duration `json:"timeout_ns"`
-	Clamped  bool          `json:"clamped,omitempty"` // a longer timeout was asked for
-	Event    *nostr.Event  `json:"event,omitempty"`   // the request itself; not stored above 16 KiB
+	Clamped  bool          `json:"clamped,omitempty"`    // a longer timeout was asked for
+	Bid      *int64        `json:"bid_msat,omitempty"`   // the most that the customer pays; nil if it is not said
+	Price    int64         `json:"price_msat,omitempty"` // what the result costs; 0 for nothing
+	Event    *nostr.Event  `json:"event,omitempty"`      // the request itself; not stored above 16 KiB
 }
 
 // Input is something that a job works on.
@@ -133,13 +143,32 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Tag, value, e.Want)
 }
 
+// PriceError says that the customer does not bid what the result costs. Such a request
+// is answered with the price, and never run.
+type PriceError struct {
+	Price int64  // thousandths of a satoshi
+	Bid   *int64 // the same; nil if there was none
+}
+
+// Error says what to do.
+func (e *PriceError) Error() string {
+	bid := "there was no bid"
+	if e.Bid != nil {
+		bid = fmt.Sprintf("the bid was %d msat", *e.Bid)
+	}
+	return fmt.Sprintf("The price is %d msat, and %s; ask again with a bid of at least the price. Nothing is to be paid for this request", e.Price, bid)
+}
+
 // Parse reads a request. The event is one that passed a [Gate], or is trusted for
-// other reasons. With an [*InvalidError] comes what could be read, so that it can be
-// answered.
+// other reasons. With an [*InvalidError] or a [*PriceError] comes what could be read, so
+// that it can be answered. Halves of surrogate pairs, which JavaScript leaves where it cuts a text, are
+// read as U+FFFD.
 func Parse(e *nostr.Event, rules Rules) (*Request, error) {
+	signed := e
+	e = e.ToValidUTF8()
 	r := &Request{
 		ID: e.ID, Customer: e.PubKey, Kind: e.Kind, Created: unix(e.CreatedAt), Task: e.Content,
-		Output: e.Tags.Find("output").Value(), Priority: e.Tags.Find("priority").Value(), Event: e,
+		Output: e.Tags.Find("output").Value(), Priority: e.Tags.Find("priority").Value(), Event: signed,
 	}
 	r.Expires, _ = expiration(e)
 	for _, t := range e.Tags {
@@ -148,7 +177,28 @@ func Parse(e *nostr.Event, rules Rules) (*Request, error) {
 	if err := r.check(e); err != nil {
 		return r, err
 	}
-	return r, r.setTimeout(e.Tags.All("timeout"), rules.withDefaults())
+	if err := r.setTimeout(e.Tags.All("timeout"), rules.withDefaults()); err != nil {
+		return r, err
+	}
+	r.Bid, r.Price = bid(e.Tags), rules.Price
+	if r.Price > 0 && (r.Bid == nil || *r.Bid < r.Price) {
+		return r, &PriceError{r.Price, r.Bid}
+	}
+	return r, nil
+}
+
+// bid returns the most that the customer pays, nil if it is not said in whole
+// thousandths of a satoshi. More than a number can hold is the largest.
+func bid(tags nostr.Tags) *int64 {
+	text := tags.Find("bid").Value()
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		n = math.MaxInt64
+	}
+	return &n
 }
 
 // read takes a tag that may be there more than once.

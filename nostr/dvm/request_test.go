@@ -1,8 +1,10 @@
 package dvm_test
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -177,4 +179,77 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestARequestWithALoneSurrogateIsServed reads a request that JavaScript has cut in the
+// middle of a character. The job has U+FFFD there; the request itself stays what its
+// customer has signed, when it is stored and when the result repeats it.
+func TestARequestWithALoneSurrogateIsServed(t *testing.T) {
+	t.Parallel()
+	var e nostr.Event
+	if err := json.Unmarshal([]byte(`{"id":"0","pubkey":"`+customer.PublicKey()+`","created_at":1700000000,"kind":5900,
+		"tags":[["i","in\ud83d","text"],["param","a","\udc00"]],"content":"cut \ud83d","sig":""}`), &e); err != nil {
+		t.Fatal(err)
+	}
+	hash := e.Hash()
+	e.ID = hex.EncodeToString(hash[:])
+	r, err := dvm.Parse(&e, dvm.Rules{})
+	if err != nil || r.Task != "cut \uFFFD" || r.Inputs[0].Data != "in\uFFFD" || r.Param("a") != "\uFFFD" {
+		t.Fatalf("Parse = %+v, %v", r, err)
+	}
+	stored, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back dvm.Request
+	if err := json.Unmarshal(stored, &back); err != nil || back.Event.CheckID() != nil {
+		t.Fatalf("stored as %s: %v", stored, err)
+	}
+	for _, answer := range dvm.Answers(&back, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Succeeded, At: morning, Content: "done"}}) {
+		if err := answer.Sign(ours); err != nil {
+			t.Errorf("Sign: %v", err)
+		}
+		var repeated nostr.Event
+		if err := json.Unmarshal([]byte(answer.Tags.Find("request").Value()), &repeated); err != nil || repeated.CheckID() != nil {
+			t.Errorf("the request in the result: %v, %v", err, repeated.CheckID())
+		}
+	}
+}
+
+func TestParseBids(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		price int64
+		tags  nostr.Tags
+		bid   int64 // -1 for none
+		err   string
+	}{
+		{"free, no bid", 0, nil, -1, ""},
+		{"free, with a bid", 0, nostr.Tags{{"bid", "5"}}, 5, ""},
+		{"free, with an odd bid", 0, nostr.Tags{{"bid", "five"}}, -1, ""},
+		{"the price", 5, nostr.Tags{{"bid", "5"}}, 5, ""},
+		{"more", 5, nostr.Tags{{"bid", strings.Repeat("9", 40)}}, math.MaxInt64, ""},
+		{"less", 5, nostr.Tags{{"bid", "4"}}, 4, "The price is 5 msat, and the bid was 4 msat; "},
+		{"nothing", 5, nostr.Tags{{"bid", "0"}}, 0, "The price is 5 msat, and the bid was 0 msat; "},
+		{"no bid", 5, nil, -1, "The price is 5 msat, and there was no bid; "},
+		{"no value", 5, nostr.Tags{{"bid"}}, -1, "The price is 5 msat, and there was no bid; "},
+		{"negative", 5, nostr.Tags{{"bid", "-9"}}, -1, "The price is 5 msat, and there was no bid; "},
+		{"a fraction", 5, nostr.Tags{{"bid", "9.5"}}, -1, "The price is 5 msat, and there was no bid; "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := dvm.Parse(asked(t, morning, tagged(c.tags...)), dvm.Rules{Price: c.price})
+			var low *dvm.PriceError
+			if (err != nil) != (c.err != "") || err != nil && (!errors.As(err, &low) || !strings.HasPrefix(err.Error(), c.err)) {
+				t.Fatalf("Parse = %v, want %q", err, c.err)
+			}
+			if got := r.Bid; (got == nil) != (c.bid < 0) || got != nil && *got != c.bid || r.Price != c.price {
+				t.Errorf("the bid is %v and the price %d, want %d and %d", got, r.Price, c.bid, c.price)
+			}
+		})
+	}
+	if err := (dvm.Rules{Price: -1}).Validate(); err == nil {
+		t.Error("a negative price is valid")
+	}
 }

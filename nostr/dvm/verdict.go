@@ -5,8 +5,8 @@ import "maps"
 // Verdict says what becomes of an event.
 type Verdict uint8
 
-// The verdicts, in the order in which they are found. Only Invalid and Overloaded
-// are answered; everything else that is not accepted is dropped without a word, or
+// The verdicts, in the order in which they are found. Only Invalid, Overloaded
+// and Underpaid are answered; everything else that is not accepted is dropped without a word, or
 // anybody could have the provider talk.
 const (
 	WrongKind  Verdict = iota + 1 // a kind that is not served
@@ -22,7 +22,8 @@ const (
 	Forged                        // the signature is wrong
 	Overloaded                    // asks too often, or there is no room; to be told so
 	Invalid                       // a request that can't be understood; to be told so
-	Silenced                      // one of the two above, but too many were told so lately
+	Underpaid                     // bids less than the price; to be told so
+	Silenced                      // one of the three above, but too many were told so lately
 	Dropped                       // more came than could be checked
 	Answered                      // an earlier process has answered it, or the customer has withdrawn it
 	Unrecorded                    // what does the jobs could not take it
@@ -33,7 +34,7 @@ const (
 
 var verdictNames = [verdicts]string{
 	"", "wrong-kind", "own-key", "not-ours", "stale", "future", "expired", "seen", "stranger", "limited", "full", "forged",
-	"overloaded", "invalid", "silenced", "dropped", "answered", "unrecorded", "accepted", "withdrawn",
+	"overloaded", "invalid", "underpaid", "silenced", "dropped", "answered", "unrecorded", "accepted", "withdrawn",
 }
 
 // String returns the verdict's name.

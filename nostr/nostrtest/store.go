@@ -38,6 +38,14 @@ func (s *store) add(e *nostr.Event) {
 	if isEphemeral(e) {
 		return
 	}
+	if i := s.replaceable(e); i >= 0 {
+		old := s.events[i]
+		if old.CreatedAt > e.CreatedAt || old.CreatedAt == e.CreatedAt && old.ID <= e.ID {
+			return
+		}
+		s.forget(old)
+		s.events = slices.Delete(s.events, i, i+1)
+	}
 	if len(s.events) >= s.limit {
 		s.forget(s.events[0])
 		s.events = s.events[1:]
@@ -47,6 +55,17 @@ func (s *store) add(e *nostr.Event) {
 }
 
 func isEphemeral(e *nostr.Event) bool { return e.Kind >= 20000 && e.Kind < 30000 }
+
+// replaceable returns where the event is that this one takes the place of, -1 if there
+// is none: that of the same kind, author and identifier.
+func (s *store) replaceable(e *nostr.Event) int {
+	if e.Kind < 30000 || e.Kind >= 40000 {
+		return -1
+	}
+	return slices.IndexFunc(s.events, func(old *nostr.Event) bool {
+		return old.Kind == e.Kind && old.PubKey == e.PubKey && old.Tags.Find("d").Value() == e.Tags.Find("d").Value()
+	})
+}
 
 // obey removes what the event names, if it is a deletion, of the same author.
 // Deletions can't be deleted.

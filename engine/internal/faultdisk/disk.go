@@ -110,11 +110,17 @@ func (d *Disk) load() error {
 	return nil
 }
 
-// Close removes the simulation.
+// Close removes the simulation, and forgets the files: a database that could not be closed
+// without power keeps them open.
 func (d *Disk) Close() {
 	disks.Lock()
 	defer disks.Unlock()
 	delete(disks.byDir, d.dir)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		d.files = nil
+	}
 }
 
 // Syncs returns how many syncs were called, and how many of them failed.
@@ -154,6 +160,9 @@ type handle struct {
 func (d *Disk) open(path string, created bool) (*handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.off {
+		return nil, errNo
+	}
 	f := d.files[path]
 	switch {
 	case f == nil && created:
@@ -176,8 +185,9 @@ func (d *Disk) open(path string, created bool) (*handle, error) {
 func (h *handle) wrote(w write) {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
-	f := h.disk.files[h.path]
-	f.writes = append(f.writes, w)
+	if f := h.disk.files[h.path]; f != nil { // or the power was cut meanwhile
+		f.writes = append(f.writes, w)
+	}
 }
 
 func (d *Disk) powerless() bool {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -98,13 +99,23 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 			best = i
 		}
 	}
+	cutOff := false // the run's time ended in the middle of an attempt
 	for rec := range r.Records() {
-		if last = max(last, rec.At); rec.Text == "" {
+		last = max(last, rec.At)
+		if rec.Kind == Expired && rec.Text == "" {
+			rec.Text = r.cutOffText(rec.At)
+			cutOff = rec.Text != ""
+		}
+		if rec.Text == "" {
 			continue
 		}
 		switch rec.Kind { //nolint:exhaustive // the others are no errors
-		case Failed, Lost, Late, Limited:
-			text = rec.Text
+		case Failed, Lost, Limited:
+			text, cutOff = rec.Text, false
+		case Late:
+			if !cutOff { // otherwise it failed because it was told to end
+				text = rec.Text
+			}
 		case Expired:
 			if text != "" {
 				text = rec.Text + "; the last error: " + text
@@ -120,6 +131,32 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		step = r.Def.Steps[best].Name
 	}
 	return step, text, time.Unix(0, last)
+}
+
+// cutOffText says that the run's time ended then in the middle of an attempt; it is
+// empty if no attempt was running.
+func (r *Run) cutOffText(at int64) string {
+	running := map[int]bool{} // by step
+	var limit time.Duration
+	for rec := range r.Records() {
+		if rec.Kind == Expired && rec.At == at {
+			break
+		}
+		switch rec.Kind { //nolint:exhaustive // the others neither begin nor end an attempt
+		case Started:
+			limit = time.Duration(rec.Deadline - max(rec.Due, rec.At))
+		case Retry:
+			limit = time.Duration(rec.Deadline - rec.At)
+		case Begun:
+			running[rec.Step] = true
+		case Done, Failed, Snoozed, Limited, Lost, Released, Late:
+			delete(running, rec.Step)
+		}
+	}
+	if len(running) == 0 || limit <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("timed out after %v while an attempt ran", limit)
 }
 
 // matters orders statuses by how much one wants to see them.

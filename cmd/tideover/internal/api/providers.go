@@ -164,6 +164,7 @@ func withoutNull(st gateway.Status) gateway.Status {
 	st.Outages = notNil(st.Outages)
 	st.Failovers = notNil(st.Failovers)
 	st.Quotas = notNil(st.Quotas)
+	st.Throttles = notNil(st.Throttles)
 	st.Budgets = notNil(st.Budgets)
 	if st.ByClass == nil {
 		st.ByClass = map[string]int{}

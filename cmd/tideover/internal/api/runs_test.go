@@ -60,6 +60,7 @@ func TestStartsThatAreRefusedStartNothing(t *testing.T) {
 		{"a time of long ago", `{"workflow":"echo","at":"0001-01-01T00:00:00Z"}`, "at", 400},
 		{"a time that never comes", `{"workflow":"echo","at":"9999-01-01T00:00:00Z"}`, "at", 400},
 		{"a name twice in the input", `{"workflow":"echo","input":{"a":[{"b":1,"b":2}]}}`, "input.a.b", 400},
+		{"an input that the steps can't read", `{"workflow":"perm","input":{"text":5}}`, "input", 400},
 		{"something after the object", `{"workflow":"echo"} {}`, "", 400},
 		{"half an object", `{"workflow":"echo"`, "", 400},
 		{"a list", `[]`, "", 400},

@@ -19,6 +19,7 @@ const (
 	codeNotAccepted  = 3
 	codeNoAnswer     = 4
 	codeJobPartial   = 5
+	codeUnreadable   = 6
 	codeJobTimedOut  = 124
 	shownText        = 300   // characters of a text from elsewhere on a line
 	shownID, shownPK = 8, 12 // characters of an id, of a public key

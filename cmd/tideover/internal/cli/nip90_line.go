@@ -86,7 +86,11 @@ func failureText(f *nip90client.Failure) string {
 
 // watchLine is an event that passes by, on a line.
 func watchLine(x *nip90client.Entry, zone *time.Location) string {
-	return fmt.Sprintf("%s  %s  %-8s  %s", x.At.In(zone).Format(time.DateTime), x.Request[:shownID], x.Type, watchText(x))
+	id := x.Request
+	if x.Type == nip90client.TypeOffer {
+		id = x.ID
+	}
+	return fmt.Sprintf("%s  %s  %-8s  %s", x.At.In(zone).Format(time.DateTime), id[:shownID], x.Type, watchText(x))
 }
 
 func watchText(x *nip90client.Entry) string {
@@ -99,11 +103,16 @@ func watchText(x *nip90client.Entry) string {
 		if x.Timeout != "" {
 			who += ", timeout " + shortText(x.Timeout)
 		}
+		if x.Bid != "" {
+			who += ", bid " + shortText(x.Bid) + " msat"
+		}
 		return fmt.Sprintf("%s, kind %d: %s", who, x.Kind, shortText(x.Content))
 	case nip90client.TypeFeedback:
 		return who + "  " + feedbackText(x)
 	case nip90client.TypeResult:
 		return who + "  " + resultText(x)
+	case nip90client.TypeOffer:
+		return who + "  " + offerText(x)
 	}
 	if x.Message == "" {
 		return who
@@ -111,10 +120,31 @@ func watchText(x *nip90client.Entry) string {
 	return who + "  " + shortText(x.Message)
 }
 
+// offerText says what a provider offers.
+func offerText(x *nip90client.Entry) string {
+	kinds := make([]string, len(x.Kinds))
+	for i, k := range x.Kinds {
+		kinds[i] = strconv.Itoa(k)
+	}
+	text := "kind " + strings.Join(kinds, ", ")
+	if len(kinds) > 1 {
+		text = "kinds " + strings.Join(kinds, ", ")
+	}
+	for _, more := range []string{x.Name, x.About} {
+		if more != "" {
+			text += ": " + shortText(more)
+		}
+	}
+	return text
+}
+
 func resultText(x *nip90client.Entry) string {
 	text := shortText(x.Status)
 	if x.Runtime != nil {
 		text += " in " + short(milliseconds(*x.Runtime))
+	}
+	if x.Amount != "" {
+		text += ", costs " + shortText(x.Amount) + " msat"
 	}
 	if x.Failure != nil {
 		return text + ": " + failureText(x.Failure)

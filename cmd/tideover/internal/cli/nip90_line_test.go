@@ -29,6 +29,10 @@ func exampleEntries() []nip90client.Entry {
 		{Type: "result", Status: "error", Failure: &nip90client.Failure{Message: "broken"}},
 		{Type: "cancel", Kind: 5, Author: customer, Message: hostile},
 		{Type: "cancel", Kind: 5, Author: customer},
+		{Type: "request", Kind: 5900, Author: customer, Content: "it", Bid: "1000\x1b[2J"},
+		{Type: "result", Status: "success", Content: "done", Amount: "1000\x1b[2J"},
+		{Type: "offer", ID: request, Kinds: []int{5900, 5901}, Name: hostile, About: hostile},
+		{Type: "offer", ID: request, Kinds: []int{5900}},
 	}
 	for i := range list {
 		list[i].At, list[i].Request = at(time.Duration(i)*time.Second), request

@@ -42,7 +42,7 @@ type sentRequest struct {
 
 type sentToRelay struct {
 	Relay   string `json:"relay"`
-	State   string `json:"state"` // acknowledged, pending, refused, dropped
+	State   string `json:"state"` // acknowledged, pending, refused, dropped; closed if it refuses to send the answers
 	Message string `json:"message,omitempty"`
 }
 
@@ -52,6 +52,7 @@ type jobEnd struct {
 	Ending  nip90client.Ending `json:"ending"`
 	Code    int                `json:"code"`
 	Message string             `json:"message,omitempty"`
+	Relays  []sentToRelay      `json:"relays,omitempty"` // of not-accepted and unreadable
 }
 
 // sent says which relays have the request.
@@ -73,9 +74,19 @@ func (p *jobReporter) sent(e *nostr.Event, receipts []nostr.Receipt) {
 func sentTo(receipts []nostr.Receipt) []sentToRelay {
 	list := make([]sentToRelay, len(receipts))
 	for i, r := range receipts {
-		list[i] = sentToRelay{Relay: r.Relay, State: r.State.String()}
-		if r.Err != nil {
-			list[i].Message = r.Err.Error()
+		list[i] = sentToRelay{Relay: r.Relay, State: r.State.String(), Message: nip90client.Reason(r)}
+	}
+	return list
+}
+
+// endedAt returns what relays said to a request that ended at them.
+func endedAt(out *nip90client.Outcome) (list []sentToRelay) {
+	switch out.Ending { //nolint:exhaustive // the others did not end at the relays
+	case nip90client.NotAccepted:
+		return sentTo(out.Receipts)
+	case nip90client.Unreadable:
+		for _, r := range out.Receipts {
+			list = append(list, sentToRelay{r.Relay, "closed", out.Closed[r.Relay]})
 		}
 	}
 	return list
@@ -110,6 +121,9 @@ func (p *jobReporter) result(x *nip90client.Entry) {
 	}
 	if _, err := p.io.Out.WriteString(text); err != nil {
 		p.failed = fmt.Errorf("the result: %w", err)
+	}
+	if x.Amount != "" {
+		p.warn("the provider asks for %s msat; nothing was paid", shortText(x.Amount))
 	}
 }
 
@@ -168,7 +182,7 @@ func (p *jobReporter) end(e *nostr.Event, out *nip90client.Outcome, told error) 
 		code = exit.Code
 	}
 	if p.json {
-		p.object(jobEnd{"end", e.ID, out.Ending, code, text})
+		p.object(jobEnd{"end", e.ID, out.Ending, code, text, endedAt(out)})
 	}
 	if p.failed != nil {
 		return &codedError{p.failed, codeOwn}
@@ -201,6 +215,12 @@ func judge(out *nip90client.Outcome) (code int, text string) {
 			list = append(list, "\n  "+visible(r.Relay+": "+nip90client.Describe(r)))
 		}
 		return codeNotAccepted, "no relay took the request" + strings.Join(list, "")
+	case nip90client.Unreadable:
+		var list []string
+		for _, r := range endedAt(out) {
+			list = append(list, "\n  "+visible(r.Relay+": "+r.Message))
+		}
+		return codeUnreadable, "no relay lets us read the answers; the provider may still be at it" + strings.Join(list, "")
 	case nip90client.NoAnswer:
 		return codeNoAnswer, "there was no result in time; the provider may still be at it"
 	default: // done, detached, interrupted: nothing to add

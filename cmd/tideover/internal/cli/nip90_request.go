@@ -22,6 +22,7 @@ type requestOptions struct {
 	to      once
 	kind    int
 	timeout once
+	bid     int64
 	inputs  []string
 	params  []string
 	key     string
@@ -33,11 +34,12 @@ type requestOptions struct {
 const requestLong = `Asks a provider to do a task, shows how it goes, and prints the result.
 
 The answers are subscribed to first; then the request is published to all relays,
-again and again until at least one has taken it. Those that have not are named. What
-the provider says meanwhile goes to standard error, the result to standard output,
-as it is; on a terminal, characters that would do something to it are made visible.
-An answer counts only if the provider has signed it. Should relays go away, they are
-waited for, and what was said meanwhile is asked for.
+again and again until at least one has taken it. A relay that refuses it, for now or
+for good, is named with its reason. What the provider says meanwhile goes to standard
+error, the result to standard output, as it is; on a terminal, characters that would
+do something to it are made visible. An answer counts only if the provider has signed
+it. Should relays go away, they are waited for, and what was said meanwhile is asked
+for.
 
 TASK is the text of the request, or - for standard input, at most 64 KiB. Everybody
 can read it. Without --key and --key-file a key is made for this one request.
@@ -54,9 +56,10 @@ Exit codes:
   0      there is a result
   1      the provider could not do it; its code and message are on standard error
   2      the provider says that the request was cancelled
-  3      no relay took the request
+  3      no relay took the request; what each said is on standard error
   4      there was no result within --wait; the provider may still be at it
   5      the result is a part only; it is on standard output
+  6      no relay lets us read the answers; what each said is on standard error
   124    the provider could not do it in the time that an attempt may take
   125    an error of ours: a bad flag, and nothing was sent
   128+n  signal n told us to end`
@@ -107,18 +110,19 @@ func (o *requestOptions) flags(cmd *cobra.Command) {
 	group(f, "Whom to ask", "relay", "to")
 	f.IntVarP(&o.kind, "kind", "k", dvm.DefaultKind, "`kind` of the request, 5000 to 5999")
 	f.Var(&o.timeout, "timeout", "how long an attempt may take, whole seconds; the provider may cut it (default: the provider's, usually 30s)")
+	f.Int64Var(&o.bid, "bid", 0, "the most that you would pay, in thousandths of a satoshi (`msat`); nothing is paid by this command")
 	f.StringArrayVarP(&o.inputs, "input", "i", nil, "what to work on, as `DATA[,type]`; types are text, url, event, job; may be given again")
 	f.StringArrayVar(&o.params, "param", nil, "a parameter of the job, as `name=value`; may be given again")
 	f.StringVar(&o.key, "key", "", "your secret key, by `reference`: ${env:NOSTR_KEY} or ${file:path}")
 	f.StringVar(&o.keyFile, "key-file", "", "`file` with your secret key, as keygen --out writes it")
-	group(f, "What to ask", "kind", "timeout", "input", "param", "key", "key-file")
+	group(f, "What to ask", "kind", "timeout", "bid", "input", "param", "key", "key-file")
 	f.Var(&o.wait, "wait", "how long to wait for the result, and before that for a relay to take the request")
 	f.BoolVar(&o.detach, "detach", false, "print the id of the request when a relay has taken it, and do not wait for the result")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object on a line")
 	group(f, "How to wait", "wait", "detach", "json")
 	groupedHelp(cmd, "Whom to ask", "What to ask", "How to wait")
 	completeKinds(cmd)
-	for _, name := range []string{"to", "input", "param", "timeout", "wait"} {
+	for _, name := range []string{"to", "bid", "input", "param", "timeout", "wait"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.RegisterFlagCompletionFunc("key", cobra.FixedCompletions([]cobra.Completion{"${env:", "${file:"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
@@ -145,6 +149,9 @@ func (o *requestOptions) ask() (*nip90client.Ask, nostr.SecretKey, error) {
 	flag("kind", nip90client.CheckKind(ask.Kind))
 	ask.Timeout, err = readTimeout(&o.timeout)
 	flag("timeout", err)
+	if ask.Bid = o.bid; o.bid < 0 {
+		flag("bid", fmt.Errorf("%d is negative", o.bid))
+	}
 	if o.wait <= 0 {
 		flag("wait", errors.New("it must be longer than 0"))
 	}

@@ -23,16 +23,17 @@ type jobWatchOptions struct {
 }
 
 const jobWatchLong = `Shows what passes on relays, one line each, until it is interrupted: requests, the
-feedback and the results of providers, and cancellations. Only what is verified is
-shown, each event once. Should relays go away, they are waited for.
+feedback and the results of providers, cancellations, and what providers announce that
+they offer (NIP-89). Only what is verified is shown, each event once. Should relays go
+away, they are waited for.
 
 A line has the time, the beginning of the request's id, and who says what. Without
 --provider, feedback is shown only for requests that were shown: it does not say of
 which kind it is. Cancellations are found by the kind that they name, and shown for
 requests that were shown; without --provider, all of them are.
 
-With --json each line is an object with a type: request, feedback, result, cancel.
-docs/nip90.md has them.
+With --json each line is an object with a type: request, feedback, result, cancel,
+offer. docs/nip90.md has them.
 
 Exit codes:
   125    an error of ours: a bad flag

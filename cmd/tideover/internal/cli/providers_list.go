@@ -95,15 +95,15 @@ func comingUp(st *gateway.Status, s *screen) string {
 		return ""
 	}
 	var first *time.Time
-	for i := range st.Keys {
-		if t := st.Keys[i].CoolUntil; t != nil && (first == nil || t.Before(*first)) {
+	for i := range st.Throttles {
+		if t := &st.Throttles[i].NextProbe; first == nil || t.Before(*first) {
 			first = t
 		}
 	}
 	if first == nil {
 		return ""
 	}
-	return "key " + s.when(first)
+	return "probe " + s.when(first)
 }
 
 // recovery returns what is expected of the outage, unless somebody has said what
@@ -220,6 +220,9 @@ func providerMark(st *gateway.Status) string {
 		// each refusal.
 		fmt.Fprintln(&mark, k.Name, k.CoolUntil != nil, k.Refused, k.Reason)
 	}
+	for _, x := range st.Throttles {
+		fmt.Fprintln(&mark, x.Key, x.Route, x.Model, x.Reason)
+	}
 	return mark.String()
 }
 
@@ -244,6 +247,9 @@ func providerLine(st *gateway.Status) string {
 		if k.CoolUntil != nil && k.CoolUntil.After(time.Now()) {
 			parts = append(parts, fmt.Sprintf("cooling=%q", k.Name+" "+k.Reason))
 		}
+	}
+	for _, x := range st.Throttles {
+		parts = append(parts, fmt.Sprintf("throttled=%q", strings.Join(strings.Fields(x.Key+" "+x.Route+" "+x.Model+" "+x.Reason), " ")))
 	}
 	return strings.Join(parts, " ")
 }

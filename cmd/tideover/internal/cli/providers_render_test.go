@@ -45,7 +45,11 @@ func exampleProviders() []gateway.Status {
 		{Name: "internal", Preset: gateway.Generic, Format: "house", BaseURL: "http://10.0.0.1", State: gateway.Up, Held: true, Breaker: "forced-closed"},
 		{
 			Name: "gemini", State: gateway.Throttled, Since: later(-time.Second), Waiting: 3,
-			Keys: []gateway.KeyInfo{{Name: "1", CoolUntil: later(70 * time.Second)}, {Name: "2", CoolUntil: later(12 * time.Second)}, {Name: "3"}},
+			Keys: []gateway.KeyInfo{{Name: "1"}, {Name: "2"}},
+			Throttles: []gateway.Throttle{
+				{Key: "1", Route: "POST /v1/messages", Model: "big", Reason: "429", Until: *later(70 * time.Second), NextProbe: *later(60 * time.Second)},
+				{Key: "2", Route: "POST /v1/messages", Model: "big", Reason: "429", Until: *later(12 * time.Second), NextProbe: *later(12 * time.Second)},
+			},
 		},
 		{
 			Name: "unpaid", Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Refused, Why: "its keys were refused (402)",

@@ -62,6 +62,7 @@ func renderProvider(st *gateway.Status, s *screen) string {
 	p.fact("fallback", strings.Join(st.Fallback, ", "))
 	p.fact("policy", st.Policy)
 	p.keys(st.Keys)
+	p.throttles(st.Throttles)
 	p.quotas(st.Quotas)
 	p.outages(st.Outages)
 	p.failovers(st.Failovers)
@@ -207,6 +208,14 @@ func (p *portrait) keys(list []gateway.KeyInfo) {
 		t.add(plain(k.Name), plain(strconv.Itoa(k.InFlight)), plain(strconv.Itoa(k.Failures)), plain(latency(k.Score)), cell{cools, "33"}, plain(k.Reason))
 	}
 	p.section("keys", t)
+}
+
+func (p *portrait) throttles(list []gateway.Throttle) {
+	t := &table{heads: []string{"ROUTE", "MODEL", "KEY", "UNTIL", "NEXT PROBE", "REASON"}}
+	for _, x := range list {
+		t.add(plain(x.Route), plain(x.Model), plain(x.Key), cell{p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)), plain(x.Reason))
+	}
+	p.section("told to wait", t)
 }
 
 func (p *portrait) quotas(list []gateway.Quota) {

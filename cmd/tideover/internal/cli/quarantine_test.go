@@ -28,13 +28,14 @@ workflows:
 // restarted is a server that is started again each time it has died.
 type restarted struct {
 	*served
+	text   string // its configuration
 	died   chan struct{}
 	deaths int
 }
 
 func (r *restarted) start(t *testing.T, dir string) {
 	t.Helper()
-	s, died := beginServe(t, poisonFile, dir), make(chan struct{})
+	s, died := beginServe(t, r.text, dir), make(chan struct{})
 	go func() {
 		s.end()
 		close(died)
@@ -71,7 +72,7 @@ func (r *restarted) run(id string) *engine.Info {
 func TestARunThatKillsTheServerIsFound(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	var server restarted
+	server := restarted{text: poisonFile}
 	server.start(t, shortDir(t))
 	start := func(workflow, key string) {
 		t.Helper()

@@ -84,6 +84,8 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 		"providers: {openai: {breaker: {failures: §}}}": {
 			[]string{"50%", "100%", "0.5%", ".5%", "5.%", "007%", "100.00%", "99.99%"}, []string{"0%", "0.0%", "50", "0.5", "101%", "100.1%", "1000%", "-5%", "'%'", "'50 %'", "null", "'.%'"},
 		},
+		"providers: {openai: {forward-headers: §}}":                                                    {[]string{"[]", "[X-Run, x-trace]"}, []string{"null", "X-Run", "[a b]", "['']", "[X-Run, X-Run]", "[[]]"}},
+		"providers: {openai: {forward-query: §}}":                                                      {[]string{"[]", "[q, 'filter[a]', page_token]"}, []string{"null", "q", "['a=b']", "['']", "[q, q]", "[[]]", "['a b']", "['_']"}},
 		"providers: {openai: {fallback: §}}":                                                           {[]string{"[]"}, []string{"null", "openai", "[[]]", "[Up]"}},
 		"providers: {openai: {fallback: [b], fallback-after: §}, b: {preset: openai, auth: none}}":     {[]string{"1", `"2"`}, []string{"0", "-1", "null", "x"}},
 		"providers: {openai: {stream: §}}":                                                             {[]string{"{}", "{hold: 1s}", "{idle: 5m}", "{hold: none, idle: none}"}, []string{"null", "{hold: 0s}", "{hold: None}", "{idle: [none]}", "{idle: 5}", "{wait: 1s}", "[]"}},

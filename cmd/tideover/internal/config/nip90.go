@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/nostr"
@@ -18,6 +20,9 @@ type NIP90 struct {
 	Kinds     []*JobKind  // what is offered, sorted by kind
 	Customers []string    // public keys in hex, of whom alone jobs are taken; nil means of everybody
 	Open      bool        // whether requests are taken that are not addressed to us
+	Announce  bool        // whether relays are told what is offered
+	Name      string      // of the service, for everybody to read; may be empty
+	About     string      // the same
 
 	PerMinute int           // jobs of one customer, in the long run
 	Burst     int           // and at once
@@ -92,6 +97,10 @@ func (l *loader) nip90(at place) *NIP90 {
 	if _, said := found["open"]; !said {
 		l.value(at.child("open", given("", "default")), "false")
 	}
+	if _, said := found["announce"]; !said {
+		n.Announce = len(n.Customers) == 0
+		l.value(at.child("announce", given("", "default")), strconv.FormatBool(n.Announce))
+	}
 	if _, said := found["limits"]; !said {
 		object(l, at.child("limits", &node{kind: mapKind}), jobLimitKeys, n)
 	}
@@ -148,6 +157,27 @@ func (l *loader) customers(at place) (keys []string) {
 	}
 	l.value(at, strings.Join(shown, ","))
 	return keys
+}
+
+// publicText reads a text that everybody can read, of so many characters at most.
+func (l *loader) publicText(at place, most int) string {
+	s, ok := l.scalar(at)
+	if !ok {
+		return ""
+	}
+	if literal, found := knownSecret(s); found {
+		l.hide(at)
+		l.refuse(at, literal, "a secret must not stand in the file, and everybody can read this text")
+		return ""
+	}
+	switch n := utf8.RuneCountInString(s); {
+	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
+		l.bad(at, "%q has a reference or a template, which can't be used here: everybody can read this text", cut(s))
+	case n > most:
+		l.bad(at, "the text has %d characters; at most %d", n, most)
+	}
+	l.value(at, s)
+	return s
 }
 
 // requestAge reads how old a request may be.

@@ -19,6 +19,7 @@ const jobPrefix = "nip90."
 const (
 	maxJobAttempts    = 20 // each is told to everybody
 	maxJobTimeout     = 24 * time.Hour
+	maxJobPrice       = 1_000_000_000 // thousandths of a satoshi: a million of them
 	defaultJobTimeout = 30 * time.Second
 	defaultJobTotal   = time.Hour
 )
@@ -33,6 +34,7 @@ type JobKind struct {
 	MaxTimeout time.Duration // longer ones are cut to it; whole seconds
 	MaxTotal   time.Duration // ends a job with all its attempts and waits; MaxTimeout if Total
 	Total      bool          // the timeout is of the job, and not of each attempt; always so for a workflow
+	Price      int64         // of a result, in thousandths of a satoshi; 0 means that it is free
 }
 
 // Name returns the name that the runs of the jobs have, unless they are a

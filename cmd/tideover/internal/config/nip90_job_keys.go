@@ -39,6 +39,11 @@ var jobKeys = slices.Concat(jobStepKeys, jobTimeKeys, []key[stepDraft]{
 		set: func(l *loader, at place, d *stepDraft) { l.jobWorkflow(at, d) },
 	},
 	{
+		name: "price", doc: "What a result costs, in thousandths of a satoshi (msat); free unless said. A request that bids less is refused with the price, and the result names it. Payments are not checked.",
+		schema: upTo(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`),
+		set:    func(l *loader, at place, d *stepDraft) { d.job.Price = int64(l.numberUpTo(at, maxJobPrice)) },
+	},
+	{
 		name: "timeout-scope", def: "attempt", doc: "What the timeout of a request ends: each attempt, or the job in total, as it always does for a workflow.",
 		schema: func() *jsonschema.Schema { return enum(timeoutScopes...) },
 		set:    func(l *loader, at place, d *stepDraft) { d.job.Total = l.word(at, timeoutScopes...) == "total" },

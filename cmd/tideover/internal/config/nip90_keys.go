@@ -12,7 +12,14 @@ const (
 	maxJobWorkers = 1000
 	maxJobQueue   = 10_000
 	maxRequestAge = 24 * time.Hour
+	maxJobName    = 100  // characters
+	maxJobAbout   = 2000 // the same
 )
+
+// textUpTo returns the schema of a text of so many characters at most.
+func textUpTo(most int) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MaxLength: &most} }
+}
 
 const (
 	relayPattern  = `^[Ww][Ss]{1,2}://[^/?#@\s]+(/[^?#\s]*)?$`
@@ -49,6 +56,18 @@ var nip90Keys = []key[NIP90]{
 	{
 		name: "open", doc: "Whether requests are taken, too, that are not addressed to us by a p tag.", schema: boolSchema,
 		set: func(l *loader, at place, n *NIP90) { n.Open = l.truth(at) },
+	},
+	{
+		name: "announce", doc: "Whether relays are told which kinds are offered, with name and about (NIP-89, kind 31990); true unless said, or false if there are customers.", schema: boolSchema,
+		set: func(l *loader, at place, n *NIP90) { n.Announce = l.truth(at) },
+	},
+	{
+		name: "name", doc: "Name of the service in the announcement, 100 characters at most. Everybody can read it.", schema: textUpTo(maxJobName),
+		set: func(l *loader, at place, n *NIP90) { n.Name = l.publicText(at, maxJobName) },
+	},
+	{
+		name: "about", doc: "What the service does, in the announcement, 2000 characters at most. Everybody can read it.", schema: textUpTo(maxJobAbout),
+		set: func(l *loader, at place, n *NIP90) { n.About = l.publicText(at, maxJobAbout) },
 	},
 	{
 		name: "limits", doc: "How much is taken.",

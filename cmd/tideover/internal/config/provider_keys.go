@@ -137,6 +137,24 @@ var providerKeys = located("", []key[providerDraft]{
 		},
 	},
 	{
+		name: "forward-headers", doc: "Headers of callers that this provider is sent, beside those that are known to carry no credential, when it takes over for another one.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
+		},
+		set: func(l *loader, at place, d *providerDraft) {
+			d.ForwardHeaders = l.forwarded(at, headerName, "header")
+		},
+	},
+	{
+		name: "forward-query", doc: "Query parameters of callers that this provider is sent, beside those that are known, when it takes over for another one. It does not take over requests with others.",
+		schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
+		},
+		set: func(l *loader, at place, d *providerDraft) {
+			d.ForwardQuery = l.forwarded(at, parameterForm, "query parameter")
+		},
+	},
+	{
 		name: "fallback-after", doc: "Attempts at one provider before the next takes over, while it is not known to be down.", schema: count(1),
 		set: func(l *loader, at place, d *providerDraft) { d.FallbackAfter = l.number(at, 1) },
 	},
@@ -195,6 +213,30 @@ func (l *loader) routes(at place) (list []gateway.Route) {
 	})
 	if ok {
 		l.value(at, strings.Join(words, ","))
+	}
+	return list
+}
+
+// parameterForm is the name of a query parameter, as it is written in an address
+// after decoding.
+var parameterForm = regexp.MustCompile(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
+
+// forwarded reads a list of names of headers or query parameters.
+func (l *loader) forwarded(at place, form *regexp.Regexp, what string) (list []string) {
+	ok := l.list(at, func(at place) {
+		s, ok := l.scalar(at)
+		switch {
+		case !ok:
+		case !form.MatchString(s):
+			l.bad(at, "%q is not the name of a %s", s, what)
+		case slices.Contains(list, s):
+			l.bad(at, "%q is given already", s)
+		default:
+			list = append(list, s)
+		}
+	})
+	if ok {
+		l.value(at, strings.Join(list, ","))
 	}
 	return list
 }

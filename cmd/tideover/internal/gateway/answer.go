@@ -106,14 +106,16 @@ func (t *trip) tooLong(o *obstacle, met []obstacle) *problem {
 	if !inTime(t.caller, o.wait) {
 		t.asked.tally.late.Add(1)
 	}
-	status, code := http.StatusServiceUnavailable, codeDown
+	status, code, after := http.StatusServiceUnavailable, codeDown, o.wait
 	if o.kind != down {
-		code = codeCooling
-		if why := o.v.p.ring.closure(); why.throttled() {
+		code, after = codeCooling, o.next
+		if why := o.v.p.ring.closure(o.of); why.throttled() {
 			status = http.StatusTooManyRequests
 		}
 	}
-	return t.refuse(status, code, o.wait, t.story(met))
+	p := t.refuse(status, code, after, t.story(met))
+	p.later.After = o.wait // whoever retries by himself has only so many attempts
+	return p
 }
 
 // byHandFor is when to come again to a provider that somebody has closed: nobody

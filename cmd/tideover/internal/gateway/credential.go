@@ -21,7 +21,8 @@ var harmless = []string{"page", "continuation", "idempotency"}
 // credential reports whether the header looks like one that says who the caller is.
 // One too many that is taken out is a request that fails where it can be seen; one
 // too few is a secret that somebody else has. It is called for every header of a
-// request, and allocates nothing.
+// request to a provider for which we have a key, and allocates nothing. What other
+// providers are sent is in forward.go.
 func credential(name string) bool {
 	if plain[name] {
 		return false

@@ -48,7 +48,7 @@ func TestTellingCredentialsCostsNothing(t *testing.T) {
 }
 
 // What looks like a credential goes to nobody but the provider that was asked for,
-// and there only if we have none; what does not goes everywhere.
+// and there only if we have none. A fallback is sent what is known to be none.
 func TestWhereHeadersGo(t *testing.T) {
 	none := func(s *Spec) { s.Keys = nil }
 	for _, tt := range []struct {
@@ -64,7 +64,7 @@ func TestWhereHeadersGo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
 				r := newRig(t, []Spec{
-					spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL),
+					spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL, func(s *Spec) { s.ForwardHeaders = []string{"x-max-tokens"} }),
 				})
 				secrets := []string{"X-Auth-Token", "Private-Token", "X-Access-Token", "X-Amz-Security-Token", "X-Client-Secret", "X-Authorization"}
 				plain := []string{"X-Max-Tokens", "Idempotency-Key", "X-Request-Id", "Anthropic-Beta"}

@@ -46,7 +46,7 @@ func TestCredentialsOfCallersGoNowhereElse(t *testing.T) {
 				spare := newUpstream(t, says("the spare"))
 				r := newRig(t, []Spec{
 					spec(t, "main", Generic, main.URL+"/base", append(tt.change, fallback("spare"))...),
-					spec(t, "spare", Generic, spare.URL+"/other/", tt.fallback...),
+					spec(t, "spare", Generic, spare.URL+"/other/", append(tt.fallback, func(s *Spec) { s.ForwardQuery = []string{"a", "b", "c"} })...),
 				})
 				got := r.ask(http.MethodGet, "/p/main/v1/things?a=1&key=callers-own&b=%20x;k%65y=callers-own&c", "", callersOwn...)
 				if got.body != "the spare" {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/tideover/tideover/health"
@@ -14,6 +15,8 @@ type obstacle struct {
 	v    *visit
 	kind kind
 	wait time.Duration // how long it will be there, for those that go away by themselves
+	next time.Duration // of cooling: how long it is until one request may go all the same
+	of   scope         // of cooling and shunned
 	err  error         // what a limit said
 	mode mode          // what somebody said
 }
@@ -35,8 +38,12 @@ func (o *obstacle) passing() bool { return o.kind == cooling || o.kind == down }
 
 // depart returns the leg on which the request may go. It waits while no provider
 // would take it.
-func (t *trip) depart(ctx context.Context) (*leg, error) {
+func (t *trip) depart(ctx context.Context, req *http.Request) (*leg, error) {
+	record(req)
 	for {
+		if t.needsModel() {
+			t.readModel(req)
+		}
 		list, fresh := t.ranked()
 		var met []obstacle
 		for i := range t.visits {
@@ -77,8 +84,8 @@ func (t *trip) try(ctx context.Context, v *visit, last bool) (*leg, *obstacle) {
 	if !p.hand.lets(t.began) {
 		return nil, t.forbidden(v)
 	}
-	if wait := p.ring.closed(); wait > 0 && !last {
-		o := t.keyless(v, wait)
+	if wait, after := p.ring.left(t.scope()); after > 0 && !last {
+		o := t.keyless(v, wait, after)
 		if found, next := p.door.look(); o.kind == shunned && found == closed {
 			o.kind, o.wait = down, next // nobody passes, whatever the key
 		}
@@ -105,12 +112,12 @@ func (t *trip) forbidden(v *visit) *obstacle {
 
 // keyless returns the obstacle that closed keys are. To a request that has been
 // refused there, refused keys are no resort any more.
-func (t *trip) keyless(v *visit, wait time.Duration) *obstacle {
-	o := &obstacle{v: v, kind: cooling, wait: wait}
+func (t *trip) keyless(v *visit, wait, next time.Duration) *obstacle {
+	o := &obstacle{v: v, kind: cooling, wait: wait, next: next, of: t.scope()}
 	t.mu.Lock()
 	fresh := len(v.denied) == 0
 	t.mu.Unlock()
-	if fresh && v.p.ring.shunned() {
+	if fresh && v.p.ring.onlyShunned(o.of) {
 		o.kind = shunned
 	}
 	return o
@@ -160,18 +167,21 @@ func (t *trip) enter(ctx context.Context, v *visit, pass health.Pass) (*leg, *ob
 
 // pick chooses the leg's key, or returns what keeps it from that.
 func (l *leg) pick(refused *health.Call) *obstacle {
+	ring, s := l.p.ring, l.trip.scope()
 	var ok bool
-	var wait time.Duration
-	if l.call, l.key, wait, ok = l.p.ring.pick(refused, false); ok {
+	if l.call, l.key, l.probe, ok = ring.pick(refused, false, s); ok {
 		return nil
 	}
-	if wait == 0 {
+	wait, next := ring.left(s)
+	if next == 0 {
 		return &obstacle{v: l.visit, kind: noOther}
 	}
-	o := l.trip.keyless(l.visit, wait)
+	o := l.trip.keyless(l.visit, wait, next)
 	if o.kind == shunned {
-		l.call, l.key, _, _ = l.p.ring.pick(nil, true)
-		return nil
+		if l.call, l.key, l.probe, ok = ring.pick(nil, true, s); ok {
+			return nil
+		}
+		o.kind = cooling
 	}
 	return o
 }
@@ -183,7 +193,7 @@ func (t *trip) waited(what string, since time.Duration) {
 	}
 }
 
-// queued returns how many requests wait for a key or a rate.
+// queued returns how many requests wait for a key or the adaptive rate.
 func (p *provider) queued() (n int) {
 	for i := range p.waiting {
 		n += int(p.waiting[i].Load())
@@ -209,14 +219,14 @@ func (l *leg) limits(ctx context.Context) (waited bool, err error) {
 	if p.rate == nil && p.send == nil {
 		return waited, nil
 	}
-	p.waiting[t.class.Class()].Add(1)
-	defer p.waiting[t.class.Class()].Add(-1)
 	began = clock.Now()
 	if p.rate != nil {
 		err = p.rate.Wait(ctx)
 	}
 	if err == nil && p.send != nil {
+		p.waiting[t.class.Class()].Add(1)
 		err = p.send.Wait(ctx)
+		p.waiting[t.class.Class()].Add(-1)
 	}
 	if clock.Now()-began > time.Millisecond {
 		waited = true
@@ -227,6 +237,9 @@ func (l *leg) limits(ctx context.Context) (waited bool, err error) {
 
 // back gives back what the leg has got so far: it will not go.
 func (l *leg) back() {
+	if l.probe {
+		l.p.ring.throttles.giveBack(l.key, l.trip.scope())
+	}
 	l.p.door.done(l.pass, health.Canceled)
 	l.call.Done(health.Canceled)
 	l.release()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -50,7 +51,8 @@ func (g *Gateway) emit(ev retry.Event, more ...slog.Attr) {
 	was := ev.Err
 	if ev.Err != nil {
 		// Not wrapped: whoever looks inside would find what was taken out.
-		ev.Err = errors.New(g.clean(ev.Err))
+		// What is quoted is what a server said, who may repeat a caller's credentials.
+		ev.Err = errors.New(secret.Unquoted(g.clean(ev.Err)))
 	}
 	if _, ok := errors.AsType[retry.Noted](was); ok {
 		at, path, _ := strings.Cut(ev.Note, "/")

@@ -172,6 +172,7 @@ func (g *Gateway) learnSecrets(s *Spec) {
 func clone(s Spec) Spec {
 	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
 	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
 	base := *s.BaseURL
 	s.BaseURL = &base
 	return s

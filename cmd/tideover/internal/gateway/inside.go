@@ -173,7 +173,7 @@ func (t *trip) later() (wait time.Duration, ok bool) {
 		if !t.hope(v, nil) {
 			continue
 		}
-		w := v.p.ring.closed()
+		w, _ := v.p.ring.left(t.scope())
 		if found, next := v.p.door.look(); found == closed {
 			w = max(w, next)
 		}

@@ -44,7 +44,7 @@ func TestInsideOneAttemptIsMade(t *testing.T) {
 			t.Errorf("sent %+v", s)
 		}
 		// Its keys were told to wait, and so is whoever comes next.
-		_, err := c.Get(u.URL + "/base/v1/x")
+		_, err := c.Post(u.URL+"/base/v1/x", "text/plain", strings.NewReader("body"))
 		o := retry.OutcomeOf(err)
 		if err == nil || o.Class != retry.ClassThrottled || o.After < 290*time.Second || u.count() != 2 {
 			t.Errorf("got %v, %+v, want to be told to come in 300s", err, o)

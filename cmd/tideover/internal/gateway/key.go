@@ -30,8 +30,10 @@ type ring struct {
 	keys []*key
 	own  bool // what is told of a key is about us: the caller's is none of our business
 	pool *health.Pool
-	cold atomic.Int64 // reading of the clock up to which a key is closed
-	mu   sync.Mutex   // held while keys are closed, or let in again
+	cold atomic.Int64 // reading of the clock up to which a key is avoided
+
+	throttles throttles  // what its server asked to wait for
+	mu        sync.Mutex // held while keys are closed, or let in again
 }
 
 // key is one of them.
@@ -86,11 +88,20 @@ func (r *ring) same(o *ring) bool {
 func (r *ring) inherit(old *ring) {
 	for i, st := range old.pool.Status() {
 		was := old.keys[i]
-		if k := r.named(was.name); k != nil && st.Closed > 0 && k.value.Equal(was.value.Reveal()) {
+		if k := r.successor(was); k != nil && st.Closed > 0 {
 			reason, _ := was.told()
-			r.cool(k, st.Closed, reason, was.shunned())
+			r.cool(k, st.Closed, reason)
 		}
 	}
+	r.throttles.inherit(&old.throttles, r.successor)
+}
+
+// successor returns the same key as one of another ring has it, or nil.
+func (r *ring) successor(was *key) *key {
+	if k := r.named(was.name); k != nil && k.value.Equal(was.value.Reveal()) {
+		return k
+	}
+	return nil
 }
 
 func (r *ring) named(name string) *key {
@@ -102,20 +113,15 @@ func (r *ring) named(name string) *key {
 	return nil
 }
 
-// cool leaves the key alone for so long. refused says that nobody but us set the
-// time, because the key is not wanted.
-func (r *ring) cool(k *key, wait time.Duration, reason string, refused bool) {
+// cool makes the key be avoided for so long, because it is not wanted.
+func (r *ring) cool(k *key, wait time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k.mu.Lock()
 	k.reason, k.cooled = reason, time.Now()
 	k.mu.Unlock()
 	until := int64(clock.Later(clock.Now(), wait))
-	if refused {
-		k.shun.Store(until)
-	} else {
-		k.shun.Store(0) // a server's word is kept
-	}
+	k.shun.Store(max(k.shun.Load(), until))
 	r.pool.Cool(k.name, wait)
 	r.cold.Store(max(r.cold.Load(), until))
 }
@@ -127,37 +133,67 @@ func (k *key) told() (reason string, at time.Time) {
 	return k.reason, k.cooled
 }
 
-// pick chooses a key. After a call whose key was refused it is one that the same
-// request has not been to; ok is false if there is none. wait is how long the
-// first of them is closed when all are; the call is then none. As a last resort the
-// first of them is chosen all the same.
-func (r *ring) pick(refused *health.Call, last bool) (call health.Call, k *key, wait time.Duration, ok bool) {
-	pool := r.pool
+// pick chooses a key for a request of the scope. After a call whose key was refused it
+// is one that the same request has not been to; ok is false if there is none. As a last
+// resort a key that is avoided is chosen all the same. probe says that the key still has
+// to wait, and that this request finds out whether it must.
+func (r *ring) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
 	if refused != nil {
-		if call, ok = pool.Next(refused); !ok {
-			return call, nil, pool.Recovery(), false
+		if call, ok = r.pool.Next(refused); !ok {
+			return call, nil, false, false
 		}
-	} else if call = pool.Pick(); call.Wait() > 0 && !last {
-		return call, nil, call.Wait(), false
+	} else if call = r.pool.Pick(); call.Wait() > 0 && !last {
+		return call, nil, false, false
 	}
-	return call, r.named(call.Target().Name), 0, true
+	for {
+		k = r.named(call.Target().Name)
+		if ok, probe = r.throttles.enter(k, s); ok {
+			return call, k, probe, true
+		}
+		if call, ok = r.following(&call); !ok {
+			return call, nil, false, false
+		}
+	}
 }
 
-// another reports whether there is a key to which the call's request has not been.
-func (r *ring) another(call *health.Call) bool {
+// following ends a call that was not made, and chooses another key instead.
+func (r *ring) following(call *health.Call) (health.Call, bool) {
 	next, ok := r.pool.Next(call)
-	if ok {
-		next.Done(health.Canceled)
-	}
-	return ok
+	call.Done(health.Canceled)
+	return next, ok
 }
 
-// closed returns how long it will be until a key may be used: 0 if one may now.
-func (r *ring) closed() time.Duration {
-	if int64(clock.Now()) >= r.cold.Load() {
-		return 0
+// another reports whether there is a key to which the call's request has not been, and
+// which takes requests of the scope.
+func (r *ring) another(call *health.Call, s scope) bool {
+	next, ok := r.pool.Next(call)
+	for ok {
+		if _, wait := r.throttles.left(r.named(next.Target().Name), s); wait == 0 {
+			next.Done(health.Canceled)
+			return true
+		}
+		next, ok = r.following(&next)
 	}
-	return r.pool.Recovery()
+	return false
+}
+
+// left returns how long requests of the scope have to wait until a key takes them, and
+// how long it is until one of them may go all the same: both 0 if a key takes them now.
+func (r *ring) left(s scope) (wait, next time.Duration) {
+	now := clock.Now()
+	if int64(now) >= r.cold.Load() && !r.throttles.active() {
+		return 0, 0
+	}
+	wait, next = math.MaxInt64, math.MaxInt64
+	for _, k := range r.keys {
+		avoided := max(time.Duration(k.shun.Load())-now, 0)
+		w, n := r.throttles.left(k, s)
+		wait, next = min(wait, max(w, avoided)), min(next, max(n, avoided))
+	}
+	if next == 0 {
+		return 0, 0
+	}
+	return wait, next
 }
 
 // info returns the keys as they are shown, and since when all are closed: zero if

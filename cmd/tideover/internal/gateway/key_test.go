@@ -29,6 +29,9 @@ func cold(st Status) map[string]string {
 			list[k.Name] = k.Reason
 		}
 	}
+	for _, x := range st.Throttles {
+		list[x.Key] = x.Reason
+	}
 	return list
 }
 
@@ -129,8 +132,8 @@ func TestH18AllKeysCooling(t *testing.T) {
 		reasons string
 		why     string
 	}{
-		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "300", "429", "its keys were told to wait (429)"},
-		{"refused for a time", fails(401, "Retry-After", "200"), 401, 503, "200", "401", "its keys were told to wait (401)"},
+		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "60", "429", "its keys were told to wait (429)"},
+		{"refused for a time", fails(401, "Retry-After", "200"), 401, 503, "60", "401", "its keys were told to wait (401)"},
 		{"quota gone for a time", func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
 			w.WriteHeader(429)
@@ -163,7 +166,7 @@ func TestH18AllKeysCooling(t *testing.T) {
 					t.Errorf("asked %d times, want no more", n)
 				}
 				st := r.settled("it")
-				if st.State != Throttled || st.Since == nil || st.Why != tt.why {
+				if st.State != Throttled || st.Since == nil || st.Why != "POST /v1/messages: "+tt.why {
 					t.Errorf("state %s since %v, %q, want throttled, %q", st.State, st.Since, st.Why, tt.why)
 				}
 				for _, k := range []string{"key-1", "key-2"} {
@@ -184,7 +187,7 @@ func TestAShortCoolingIsWaitedFor(t *testing.T) {
 		go func() { first <- r.ask(http.MethodPost, "/p/it/a", chat) }()
 		eventually(t, "the key is left alone", func() bool { return len(cold(r.status("it"))) == 1 })
 		began := time.Now()
-		if got := r.ask(http.MethodPost, "/p/it/b", chat); got.body != "done" {
+		if got := r.ask(http.MethodPost, "/p/it/a", chat); got.body != "done" {
 			t.Errorf("got %d %q", got.code, got.body)
 		}
 		if d := time.Since(began); d > 250*time.Millisecond {
@@ -202,19 +205,19 @@ func TestAShortCoolingIsWaitedFor(t *testing.T) {
 // What is told of a key holds for all who use it.
 func TestCoolingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main := newUpstream(t, fails(429, "Retry-After", "300"))
-		spare := newUpstream(t, fails(429, "Retry-After", "200"))
+		main := newUpstream(t, fails(429, "Retry-After", "50"))
+		spare := newUpstream(t, fails(429, "Retry-After", "40"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, main.URL, fallback("spare")),
 			spec(t, "spare", Anthropic, spare.URL),
 		})
 		r.ask(http.MethodPost, "/p/main/x", chat)
 		got := r.ask(http.MethodPost, "/p/spare/x", chat)
-		if got.code != 429 || got.header.Get("Retry-After") != "200" || spare.count() != 1 {
+		if got.code != 429 || got.header.Get("Retry-After") != "40" || spare.count() != 1 {
 			t.Errorf("got %d, Retry-After %q after %d requests", got.code, got.header.Get("Retry-After"), spare.count())
 		}
 		got = r.ask(http.MethodPost, "/p/main/x", chat)
-		if got.code != 429 || got.header.Get("Retry-After") != "200" || main.count() != 1 {
+		if got.code != 429 || got.header.Get("Retry-After") != "40" || main.count() != 1 {
 			t.Errorf("got %d, Retry-After %q, want that of the first that is back", got.code, got.header.Get("Retry-After"))
 		}
 	})

@@ -25,6 +25,7 @@ type leg struct {
 	pass   health.Pass
 	permit breaker.Permit // none of a probe
 	slot   bool           // has one of p.slots
+	probe  bool           // finds out whether its key still has to wait; see throttles
 	flying atomic.Bool    // is counted as under way
 	sent   time.Duration
 	result result
@@ -90,6 +91,9 @@ func (l *leg) report(resp *http.Response) {
 	if (r.kind == fine || r.kind == throttled) && p.ring.welcome(l.key) {
 		p.watchers.wake(reopened)
 	}
+	if l.probe {
+		l.probed()
+	}
 	switch r.kind {
 	case neutral:
 		l.key.tally.by[classCanceled].Add(1)
@@ -105,41 +109,59 @@ func (l *leg) report(resp *http.Response) {
 			l.key.tally.by[classError].Add(1)
 		}
 		p.errors.Add(false)
-		p.door.askedFor(r.wait)
+		// A provider that is down is looked at once a minute at least, whatever one of its
+		// paths asks for.
+		wait := min(r.wait, probeEvery)
+		p.door.askedFor(wait)
 		l.call.Done(health.Failed)
-		l.settle(breaker.Failure, health.FailedFor(r.wait))
+		l.settle(breaker.Failure, health.FailedFor(wait))
 	case throttled:
 		p.tally.throttled.Add(1)
 		l.call.Done(health.RefusedFor(0))
-		l.throttled(r.wait)
+		l.throttled(resp)
 	case refused:
 		if r.code == http.StatusTooManyRequests {
 			p.tally.throttled.Add(1)
 		}
 		l.call.Done(health.RefusedFor(0))
-		if r.code != http.StatusForbidden {
-			l.cool(r.wait)
+		switch {
+		case r.code == http.StatusForbidden: // perhaps it is about what was asked for
+		case r.told:
+			l.throttleScope(resp)
+		default:
+			l.p.ring.cool(l.key, r.wait, r.why)
 		}
 		l.settle(breaker.Canceled, health.Succeeded) // the server is there
 	}
 }
 
-// throttled reports that the key was one too many. It is the provider's failure if
-// it has no other key; and what is told to callers about their own is theirs.
-func (l *leg) throttled(wait time.Duration) {
-	own := l.p.ring.own
-	if own {
-		l.p.errors.Add(false)
-		l.cool(wait)
-	}
+// throttled reports that the key was one too many. What is told to callers about
+// their own keys concerns only them. A server that says so is up: neither the breaker
+// nor the gate takes it for a failure.
+func (l *leg) throttled(resp *http.Response) {
 	switch {
-	case own && l.p.ring.closed() > 0:
-		l.p.door.askedFor(wait)
-		l.settle(breaker.Failure, health.FailedFor(wait))
+	case l.p.ring.own:
+		l.p.errors.Add(false)
+		l.throttleScope(resp)
+		l.settle(breaker.Canceled, health.Succeeded)
 	case l.pass.Probe(): // whoever is told to wait has not been let in
-		l.settle(breaker.Canceled, health.FailedFor(wait))
+		l.settle(breaker.Canceled, health.FailedFor(min(l.result.wait, probeEvery)))
 	default:
 		l.settle(breaker.Canceled, health.Canceled)
+	}
+}
+
+// probed reports what became of an attempt that was let through before its key's wait
+// was over. Another 429 is reported like the first.
+func (l *leg) probed() {
+	t, s := &l.p.ring.throttles, l.trip.scope()
+	switch {
+	case l.result.kind == neutral:
+		t.giveBack(l.key, s)
+	case l.result.kind == fine && l.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
+		if t.open(l.key, s) {
+			l.p.watchers.wake(reopened)
+		}
 	}
 }
 
@@ -154,9 +176,4 @@ func (l *leg) settle(b breaker.Result, o health.Outcome) {
 	if back {
 		l.p.recovered()
 	}
-}
-
-// cool leaves the leg's key alone.
-func (l *leg) cool(wait time.Duration) {
-	l.p.ring.cool(l.key, wait, l.result.why, !l.result.told)
 }

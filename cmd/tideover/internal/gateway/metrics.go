@@ -38,13 +38,15 @@ var (
 	metricLate       = metric("deadline_rejected_total", "Requests whose deadline could not be kept.")
 	metricAmplified  = metric("amplification", "Attempts of the provider's own requests, here or elsewhere, for each of them.")
 	metricThrottled  = metric("throttled_total", "Answers of the provider that say too many requests.")
-	metricKeyCooling = metric("key_cooling", "1 while a key is left alone.", "key")
+	metricThrottles  = metric("throttled_routes", "Routes, by model and key, that were told to wait.")
+	metricKeyCooling = metric("key_cooling", "1 while a key is avoided because it was refused.", "key")
 )
 
 var allMetrics = []*prometheus.Desc{
 	metricRequests, metricAttempts, metricRetries, metricWaits, metricGiveUps, metricFailovers, metricState, metricBreaker,
 	metricWaiting, metricInFlight, metricProbes, metricOutages, metricPredicted, metricActual, metricPressure, metricSendRate,
 	metricBudget, metricTTFB, metricHedges, metricCutShort, metricNotKept, metricLate, metricAmplified, metricThrottled, metricKeyCooling,
+	metricThrottles,
 }
 
 // breakerStates are all states of a breaker.
@@ -175,6 +177,7 @@ func (s scrape) states(st *Status) {
 }
 
 func (s scrape) gauges(p *provider, st *Status) {
+	s.gauge(metricThrottles, float64(len(st.Throttles)))
 	s.gauge(metricInFlight, float64(st.InFlight))
 	s.gauge(metricPressure, st.Pressure)
 	s.gauge(metricAmplified, st.Totals.Amplified)

@@ -59,7 +59,7 @@ func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
 	v, r := l.visit, &l.result
 	t.deny(l)
 	v.refused = &l.call
-	if l.p.ring.another(&l.call) && t.ready(v) {
+	if l.p.ring.another(&l.call, t.scope()) && t.ready(v) {
 		v.made-- // it was the key's chance, not the provider's
 		return atOnce
 	}
@@ -189,7 +189,7 @@ func (t *trip) arrived(l *leg) {
 	// Another key was let in, so it was the keys that were at fault before.
 	for _, k := range l.visit.doubted {
 		if k != l.key {
-			l.p.ring.cool(k, coolRefused, "403", true)
+			l.p.ring.cool(k, coolRefused, "403")
 		}
 	}
 	l.visit.doubted = nil

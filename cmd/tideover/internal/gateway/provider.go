@@ -23,7 +23,10 @@ type provider struct {
 	spec  Spec
 	g     *Gateway
 	order []*provider // itself, then those who take over
-	named []string    // its name as the value of a header, which nobody changes
+
+	forward *forwarding // what it is sent when it takes over for another
+
+	named []string // its name as the value of a header, which nobody changes
 
 	// What belongs to the name.
 	tally *tally
@@ -35,7 +38,7 @@ type provider struct {
 	door    *door
 	ring    *ring
 	slots   *limit.Concurrency // nil means no limit
-	rate    *limit.Rate        // the same
+	rate    *limit.RateQueue   // the same
 	send    *health.SendRate   // the same
 	budgets *budgets
 
@@ -55,7 +58,7 @@ type site struct {
 	watchers watchers
 	pace     pace
 	inFlight atomic.Int64
-	waiting  [limit.Classes]atomic.Int64 // for a rate, or for a key; gate and slots count their own
+	waiting  [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
 }
 
 // pace is how long answers take to begin.
@@ -81,6 +84,7 @@ func (p *pace) mean() float64 {
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	p := &provider{spec: s, g: g, named: []string{s.Name}, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
 	p.tally, p.hand = cmp.Or(p.tally, new(tally)), cmp.Or(p.hand, new(hand))
+	p.forward = newForwarding(&s)
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
 		old = nil // another destination, of which nothing is known
 	}
@@ -121,9 +125,9 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	s := &p.spec
 	patience := p.patience()
 	if s.Rate != (limit.Frequency{}) {
-		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.patience() == patience {
+		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
 			p.rate = old.rate
-		} else if p.rate, err = limit.NewRate(limit.RateConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience}); err != nil {
+		} else if p.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
 			return err
 		}
 	}

@@ -100,11 +100,11 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 				r := newRig(t, base(u.URL))
 				r.get("/p/it/x")
 				old := r.table.Load().providers["it"]
-				old.ring.cool(old.ring.keys[0], time.Hour, "402", true)
+				old.ring.cool(old.ring.keys[0], time.Hour, "402")
 				if err := r.Control("it", Close); err != nil {
 					t.Fatal(err)
 				}
-				old.ring.cool(old.ring.keys[0], time.Hour, "402", true)
+				old.ring.cool(old.ring.keys[0], time.Hour, "402")
 				if err := r.Become(base(u.URL, tt.change)); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,7 @@ func (router) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 	if t == nil {
 		return nil, retry.Permanent(errors.New("gateway: the request does not belong to a trip"))
 	}
-	l, err := t.depart(req.Context())
+	l, err := t.depart(req.Context(), req)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (t *trip) board(l *leg) {
 	t.mu.Lock()
 	from, why := t.at, t.why
 	if from == nil && p != t.asked {
-		from, why = &t.visits[0], t.asked.trouble(t.began)
+		from, why = &t.visits[0], t.asked.trouble(t.began, t.scope())
 	}
 	v.made++
 	if !v.began {
@@ -67,18 +67,18 @@ func (t *trip) board(l *leg) {
 }
 
 // trouble says in a word why requests are not let in.
-func (p *provider) trouble(began time.Time) string {
+func (p *provider) trouble(began time.Time, s scope) string {
 	switch {
 	case p.hand.get() == openedByHand:
 		return "opened by hand"
 	case !p.hand.lets(began):
 		return "draining"
-	case p.ring.closed() > 0:
-		why := p.ring.closure()
-		return why.brief()
-	default:
-		return "down"
 	}
+	if _, next := p.ring.left(s); next > 0 {
+		why := p.ring.closure(s)
+		return why.brief()
+	}
+	return "down"
 }
 
 // failedOver tells that another provider takes the request over. It is the
@@ -101,14 +101,20 @@ func (t *trip) failedOver(from, to *provider, why string) {
 // may see there: ours, or those of a caller who asked for this very provider.
 func (p *provider) dress(req *http.Request, t *trip, k *key) {
 	query := t.query
-	if own := p == t.asked; p.ring.own || !own {
+	switch {
+	case p != t.asked:
+		p.forward.limit(req)
+		req.Header.Del(t.asked.spec.AuthHeader)
+		req.Header.Del(p.spec.AuthHeader)
+		query, _ = p.forward.queryFor(query) // newTrip has left out providers to which it can't be sent
+	case p.ring.own:
 		for name := range req.Header {
-			if credential(name) && !(own && session(name)) {
+			if credential(name) && !session(name) {
 				delete(req.Header, name)
 			}
 		}
-		req.Header.Del(t.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
+		withoutSecretProtocols(req.Header)
 		query = withoutKey(query)
 	}
 	if !k.value.IsZero() {

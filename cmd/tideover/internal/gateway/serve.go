@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -203,6 +204,7 @@ func (t *trip) finish() {
 	case why != "":
 		n.failed.Add(1)
 		n.giveUps.add(why, 1)
+		t.tellWithheld()
 	case t.cut.Load():
 		n.cutShort.Add(1)
 		t.g.log.Warn("an answer broke off", "provider", t.asked.spec.Name, "route", t.route)
@@ -260,6 +262,6 @@ type quiet struct{ g *Gateway }
 
 // Write implements [io.Writer].
 func (q *quiet) Write(p []byte) (int, error) {
-	q.g.log.Debug(q.g.redact(string(bytes.TrimSpace(p))))
+	q.g.log.Debug(secret.Unquoted(q.g.redact(string(bytes.TrimSpace(p)))))
 	return len(p), nil
 }

@@ -21,10 +21,18 @@ func (k *key) shunned() bool {
 	return until != 0 && int64(clock.Now()) < until
 }
 
-// shunned reports whether all keys are avoided because they were refused, and none
-// because a server said for how long.
+// shunned reports whether all keys are avoided because they were refused.
 func (r *ring) shunned() bool {
 	return !slices.ContainsFunc(r.keys, func(k *key) bool { return !k.shunned() })
+}
+
+// onlyShunned reports whether all keys are avoided, and one of them need not wait with
+// requests of the scope.
+func (r *ring) onlyShunned(s scope) bool {
+	return r.shunned() && slices.ContainsFunc(r.keys, func(k *key) bool {
+		_, next := r.throttles.left(k, s)
+		return next == 0
+	})
 }
 
 // welcome forgets that the key was refused: it was let in.
@@ -45,6 +53,7 @@ func (r *ring) reset() {
 		k.shun.Store(0)
 		r.pool.Readmit(k.name)
 	}
+	r.throttles.clear()
 }
 
 // closure is why keys are closed: the reasons, each once.
@@ -53,17 +62,18 @@ type closure struct {
 	told    []string // of those whose server said how long to wait
 }
 
-// closure returns why those keys are closed that are.
-func (r *ring) closure() (c closure) {
-	for i, st := range r.pool.Status() {
-		if st.Closed <= 0 {
-			continue
-		}
-		list := &c.told
-		if r.keys[i].shunned() {
+// closure returns why those keys are closed to requests of the scope that are.
+func (r *ring) closure(s scope) (c closure) {
+	for _, k := range r.keys {
+		list, reason := &c.told, r.throttles.reasonOf(k, s)
+		if reason == "" {
+			if !k.shunned() {
+				continue
+			}
 			list = &c.refused
+			reason, _ = k.told()
 		}
-		if reason, _ := r.keys[i].told(); !slices.Contains(*list, reason) {
+		if !slices.Contains(*list, reason) {
 			*list = append(*list, reason)
 		}
 	}

@@ -38,6 +38,11 @@ type Spec struct {
 	Breaker breaker.Config // when the provider counts as down
 	OpenFor time.Duration  // how long to leave it alone at least before looking again; 0 means that the gate decides
 
+	// What this provider is sent, beside what all are, of a request whose caller
+	// addressed another one.
+	ForwardHeaders []string
+	ForwardQuery   []string
+
 	Fallback      []string // providers that take over, in order
 	FallbackAfter int      // attempts at one provider before the next takes over, while it is not known to be down
 

@@ -74,6 +74,7 @@ func (s Spec) Validate() error {
 	}
 	c.address(&s)
 	c.credentials(&s)
+	c.forwarding(&s)
 	c.retries(&s)
 	c.limits(&s)
 	return errors.Join(c.errs...)
@@ -129,6 +130,28 @@ func (c *checker) credentials(s *Spec) {
 			c.bad("headers", "%s is set by the client itself", h.Name)
 		case !sendable(h.Value.Reveal()):
 			c.bad("headers", "the value of %s can't stand in a header", h.Name)
+		}
+	}
+}
+
+// forwarding checks what callers' requests to other providers may bring here. The
+// operator decides about names that could mean anything, and can't decide to send
+// credentials.
+func (c *checker) forwarding(s *Spec) {
+	for _, name := range s.ForwardHeaders {
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case !validHeader.MatchString(name):
+			c.bad("forward-headers", "%q is not the name of a header", name)
+		case credential(canonical), canonical == protocolHeader, canonical == http.CanonicalHeaderKey(s.AuthHeader):
+			c.bad("forward-headers", "%s carries credentials of callers, which are sent to no other provider; give the provider its own with auth or headers", name)
+		}
+	}
+	for _, name := range s.ForwardQuery {
+		switch plain := parameterName(name); {
+		case plain == "" || strings.ContainsAny(name, "&;=#? "):
+			c.bad("forward-query", "%q is not the name of a query parameter", name)
+		case isSecretParameter(plain) && plain != "code" && plain != "pin":
+			c.bad("forward-query", "%s carries credentials of callers, which are sent to no other provider; give the provider its own with auth or headers", name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -32,15 +33,21 @@ func (p *provider) status() Status {
 		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.ring.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = p.history.lists()
-	var closed time.Time
-	st.Keys, closed = p.ring.info(now)
+	var refused, throttled time.Time
+	var blocked scope
+	st.Keys, refused = p.ring.info(now)
+	st.Throttles, blocked, throttled = p.ring.throttled(now, p.g.redact)
 	st.Waiting, st.ByClass = p.waitingNow(&gate)
 	var since time.Time
-	if st.State, since = p.state(&gate, closed, now); !since.IsZero() {
+	if st.State, since = p.state(&gate, refused, throttled, now); !since.IsZero() {
 		st.Since = &since
 	}
-	if st.State == Throttled || st.State == Refused {
-		if why := p.ring.closure(); len(why.refused)+len(why.told) > 0 {
+	switch st.State {
+	case Throttled:
+		why := p.ring.closure(blocked)
+		st.Why = blocked.String() + ": its keys were " + cmp.Or(why.String(), "told to wait")
+	case Refused:
+		if why := p.ring.closure(scope{}); len(why.refused) > 0 {
 			st.Why = "its keys were " + why.String()
 		}
 	}
@@ -52,7 +59,7 @@ func (p *provider) status() Status {
 }
 
 // state returns the worst that can be said, and since when it is so.
-func (p *provider) state(gate *health.GateStats, closed, now time.Time) (string, time.Time) {
+func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Time) (string, time.Time) {
 	switch m, since := p.hand.said(); m {
 	case openedByHand:
 		return Opened, since
@@ -70,10 +77,10 @@ func (p *provider) state(gate *health.GateStats, closed, now time.Time) (string,
 			return Recovering, o.Ended
 		}
 		return Recovering, now
-	case !closed.IsZero() && p.ring.shunned():
-		return Refused, closed
-	case !closed.IsZero():
-		return Throttled, closed
+	case !refused.IsZero():
+		return Refused, refused
+	case !throttled.IsZero():
+		return Throttled, throttled
 	}
 	return Up, time.Time{}
 }
@@ -120,6 +127,11 @@ func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 	counts := gate.ByClass
 	if p.slots != nil {
 		for i, n := range p.slots.Stats().ByClass {
+			counts[i] += n
+		}
+	}
+	if p.rate != nil {
+		for i, n := range p.rate.Stats().ByClass {
 			counts[i] += n
 		}
 	}

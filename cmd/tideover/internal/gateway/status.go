@@ -5,7 +5,7 @@ import "time"
 // The states of a provider, from good to bad.
 const (
 	Up         = "up"         // everybody passes
-	Throttled  = "throttled"  // all its keys were told to wait, or some of them and the others were refused
+	Throttled  = "throttled"  // requests of some route or model have to wait: all keys were told so, or some of them and the others were refused
 	Refused    = "refused"    // all its keys were refused: they are used only if nothing else takes a request
 	Recovering = "recovering" // those who waited are let through one after the other
 	Probing    = "probing"    // one request finds out for all whether it is back
@@ -27,7 +27,7 @@ type Status struct {
 	Fallback []string `json:"fallback"`
 
 	State   string     `json:"state"`
-	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were refused (401)"
+	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were refused (401)" or "POST /v1/messages, model m: its keys were told to wait (429)"
 	Held    bool       `json:"held,omitempty"`  // by hand: it counts as up whatever happens
 	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
@@ -41,6 +41,8 @@ type Status struct {
 	Pressure float64   `json:"error_pressure"` // how much of what is sent is in vain: stretches delays
 	Rate     *Limits   `json:"rate,omitempty"`
 	Keys     []KeyInfo `json:"keys"`
+
+	Throttles []Throttle `json:"throttles"` // what has to wait, by key, route and model
 
 	Recovery  *Recovery  `json:"recovery,omitempty"` // while it is down
 	Outages   []Outage   `json:"outages"`            // the latest, newest first
@@ -78,11 +80,23 @@ type Limits struct {
 type KeyInfo struct {
 	Name      string     `json:"name"`
 	InFlight  int        `json:"in_flight"`
-	CoolUntil *time.Time `json:"cool_until,omitempty"` // its server said so, or it was refused
+	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was refused; what it was told to wait for is in Throttles
 	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
 	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "429" or "402 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
 	Score     float64    `json:"score"`                // seconds; lower is better
+}
+
+// Throttle is a wait that a provider asked for: with this key, requests of this route
+// for this model are not sent.
+type Throttle struct {
+	Key       string    `json:"key"`
+	Route     string    `json:"route"`
+	Model     string    `json:"model,omitempty"` // none if requests of the route name none
+	Reason    string    `json:"reason"`          // such as "429"
+	Since     time.Time `json:"since"`
+	Until     time.Time `json:"until"`      // as the provider said
+	NextProbe time.Time `json:"next_probe"` // from when one request may find out whether the wait is over; not before Until if an account states its reset
 }
 
 // Recovery is what is expected of an outage.

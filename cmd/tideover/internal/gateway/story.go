@@ -38,6 +38,9 @@ func (t *trip) story(met []obstacle) string {
 		}
 		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
 	}
+	if t.withheld {
+		list = append(list, "a fallback was not asked: "+withheldWhy)
+	}
 	return strings.Join(list, "; ")
 }
 
@@ -52,9 +55,13 @@ func (o *obstacle) String() string {
 	case noOther:
 		return "none of its keys was let in"
 	case cooling, shunned:
-		why := o.v.p.ring.closure()
+		why := o.v.p.ring.closure(o.of)
 		if text := why.String(); text != "" {
-			return "its keys were " + text + ", the first for " + short(o.wait).String()
+			text = "its keys were " + text + ", the first for " + short(o.wait).String()
+			if o.next > 0 && o.next < o.wait {
+				text += ", next probe in " + short(o.next).String()
+			}
+			return text
 		}
 		return "its keys were told to wait" // a moment ago
 	case full:

@@ -27,14 +27,16 @@ type trip struct {
 	began    time.Time
 	caller   context.Context
 	deadline *until // the caller's; nil means none
+	withheld bool   // a fallback is not asked, because of the query
 
-	body    atomic.Pointer[error] // how reading the request's body failed
-	sent    atomic.Int32          // attempts
-	cut     atomic.Bool           // the answer broke off after the caller had seen some of it
-	notKept atomic.Bool           // the body was too long to be sent again
+	model   atomic.Pointer[string] // which the request is for; nil means that nobody has looked
+	body    atomic.Pointer[error]  // how reading the request's body failed
+	sent    atomic.Int32           // attempts
+	cut     atomic.Bool            // the answer broke off after the caller had seen some of it
+	notKept atomic.Bool            // the body was too long to be sent again
 
 	mu     sync.Mutex
-	visits []visit // one for each of asked.order
+	visits []visit // one for each of asked.order that can be sent the request
 	room   [2]visit
 	at     *visit // where the last attempt went; nil before the first
 	why    string // why the next one goes elsewhere
@@ -85,10 +87,18 @@ func (g *Gateway) newTrip(ctx context.Context, p *provider, method, path, query 
 	if t.visits = t.room[:]; len(p.order) > len(t.room) {
 		t.visits = make([]visit, len(p.order))
 	}
-	t.visits = t.visits[:len(p.order)]
-	for i, o := range p.order {
-		t.visits[i].p = o
+	n := 0
+	for _, o := range p.order {
+		if o != p && query != "" {
+			if _, ok := o.forward.queryFor(query); !ok {
+				t.withheld = true
+				continue
+			}
+		}
+		t.visits[n].p = o
+		n++
 	}
+	t.visits = t.visits[:n]
 	p.tally.requests.Add(1)
 	return t
 }
@@ -150,13 +160,14 @@ func (t *trip) hope(v *visit, but *key) bool {
 
 // ready reports whether a provider would take the request at once.
 func (t *trip) ready(v *visit) bool {
-	return v.p.ring.closed() == 0 && t.lets(v)
+	_, next := v.p.ring.left(t.scope())
+	return next == 0 && t.lets(v)
 }
 
 // willing reports whether a provider would take the request at once with a key that
 // is only avoided, and that has not refused this very request. It needs the lock.
 func (t *trip) willing(v *visit) bool {
-	return len(v.denied) == 0 && v.p.ring.shunned() && t.lets(v)
+	return len(v.denied) == 0 && v.p.ring.onlyShunned(t.scope()) && t.lets(v)
 }
 
 // lets reports whether neither somebody's word nor its gate keeps the request from a
@@ -180,13 +191,14 @@ func (t *trip) elsewhere(v *visit) bool {
 	return false
 }
 
-// soonest returns how long it will be until any provider has a key that may be
-// used.
+// soonest returns how long it will be until any provider has a key that need not wait
+// any more.
 func (t *trip) soonest() time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	for i := range t.visits {
 		if v := &t.visits[i]; v.p.hand.lets(t.began) {
-			wait = min(wait, v.p.ring.closed())
+			left, _ := v.p.ring.left(t.scope())
+			wait = min(wait, left)
 		}
 	}
 	return wait

@@ -156,7 +156,7 @@ func (t *trip) queue(ctx context.Context, v *visit, met []obstacle) (health.Pass
 }
 
 // sleep waits until a key may be used again, and a little longer: all who were
-// told the same moment would come at it.
+// told the same moment would come at it. It ends early when it is time for a probe.
 func (t *trip) sleep(ctx context.Context, o *obstacle, met []obstacle) error {
 	p := o.v.p
 	if p.queued() >= p.spec.Queue {
@@ -166,17 +166,20 @@ func (t *trip) sleep(ctx context.Context, o *obstacle, met []obstacle) error {
 	began := clock.Now()
 	ctx, _, stop := t.watched(ctx, nil)
 	defer stop()
-	if p.ring.closed() == 0 || !p.hand.lets(t.began) {
+	if _, next := p.ring.left(o.of); next == 0 || !p.hand.lets(t.began) {
 		return nil // while we began to watch
 	}
 	p.waiting[t.class.Class()].Add(1)
 	defer p.waiting[t.class.Class()].Add(-1)
 	defer t.waited("key", began)
 	spread := min(o.wait/5, 30*time.Second)
+	if o.next < o.wait {
+		spread = 0 // only one may go then
+	}
 	if at, ok := ctx.Deadline(); ok {
 		spread = min(spread, max(time.Until(at)-o.wait, 0)/2)
 	}
-	timer := time.NewTimer(o.wait + time.Duration(rand.Float64()*float64(spread)))
+	timer := time.NewTimer(o.next + time.Duration(rand.Float64()*float64(spread)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -28,7 +28,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		l = t.legOf(req)
 	}
 	if err != nil {
-		return nil, discreet(err, req, l != nil && l.p.ring.own)
+		return nil, discreet(err, req)
 	}
 	if l != nil && l.key.refusable(resp.StatusCode) && t.other(l) {
 		resp.Header.Set(shouldRetry, "true")
@@ -39,7 +39,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 // other reports whether there is another target for the leg's request: now, or, for
 // one who waits here, later.
 func (t *trip) other(l *leg) bool {
-	if l.p.ring.another(&l.call) {
+	if l.p.ring.another(&l.call, t.scope()) {
 		return true
 	}
 	t.mu.Lock()

@@ -92,11 +92,11 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	defer stop()
 	var own strings.Builder // what the guard says for itself
 	_, _ = io.Copy(&own, io.LimitReader(says, 4<<10))
-	return conclude(ctx, cmd, own.String())
+	return conclude(ctx, cmd, c.Lock, own.String())
 }
 
 // conclude waits for the guard and says how the command ended.
-func conclude(ctx context.Context, cmd *exec.Cmd, said string) (r Result, err error) {
+func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, err error) {
 	said, told := strings.CutPrefix(said, saysTold)
 	r.Told = told
 	err = cmd.Wait()
@@ -106,6 +106,7 @@ func conclude(ctx context.Context, cmd *exec.Cmd, said string) (r Result, err er
 	if r.Code = cmd.ProcessState.ExitCode(); r.Code < 0 { // it was killed, and could end nothing
 		r.Told = ctx.Err() != nil
 		process.KillSession(cmd.Process.Pid)
+		endLeftovers(lock)
 	}
 	switch {
 	case err != nil || ctx.Err() != nil:

@@ -70,7 +70,9 @@ func guard(args []string) (code int, told bool, err error) {
 	if err != nil {
 		return process.CodeInternal, false, err
 	}
-	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true})
+	cgroup := process.NewCgroup()
+	defer process.RemoveCgroup(cgroup)
+	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true, Cgroup: cgroup})
 	if err != nil {
 		return process.CodeInternal, false, err
 	}
@@ -83,11 +85,17 @@ func guard(args []string) (code int, told bool, err error) {
 		_, _ = io.Copy(io.Discard, hold)
 		cancel()
 	}()
-	unlock, err := lock(ctx, args[1])
+	held, err := lock(ctx, args[1])
 	if err != nil {
 		return process.CodeInternal, false, fmt.Errorf("wait for the attempt before: %w", err)
 	}
-	defer unlock()
+	if err := process.EndLeftovers(ctx, held.leftovers(), grace); err != nil {
+		return process.CodeInternal, false, err // the lock stays, and with it what is known of them
+	}
+	defer held.unlock()
+	if err := held.note(process.Leftovers{Env: identity(), Cgroup: cgroup}); err != nil {
+		return process.CodeInternal, false, fmt.Errorf("note what is started: %w", err)
+	}
 	res, err := sup.Run(ctx)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
 		return start.Code, false, err
@@ -96,4 +104,19 @@ func guard(args []string) (code int, told bool, err error) {
 		return process.CodeInternal, false, err
 	}
 	return res.Code, res.TimedOut, nil
+}
+
+// identity returns the variables by which processes of this attempt are known, and those of no
+// other: the command of a notifier has the run and the step too. Without an attempt there are
+// none.
+func identity() (env []string) {
+	if os.Getenv("TIDEOVER_RUN_ID") == "" || os.Getenv("TIDEOVER_ATTEMPT_TOTAL") == "" {
+		return nil
+	}
+	for _, name := range []string{"TIDEOVER_RUN_ID", "TIDEOVER_STEP", "TIDEOVER_SESSION", "TIDEOVER_ATTEMPT_TOTAL"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }

@@ -29,6 +29,8 @@ type origin struct {
 	Created  time.Time     `json:"created"`
 	Relay    string        `json:"relay,omitempty"`
 	Clamped  bool          `json:"clamped,omitempty"`
+	Bid      *int64        `json:"bid_msat,omitempty"`
+	Price    int64         `json:"price_msat,omitempty"`
 	Event    *nostr.Event  `json:"event,omitempty"`      // unless it is too large to be repeated
 	Attempt  time.Duration `json:"attempt_ns,omitempty"` // limit of an attempt; 0 means that the timeout is the run's
 }
@@ -40,7 +42,7 @@ func newJob(r *dvm.Request, provider string, perAttempt bool) *job {
 	j := &job{
 		ID: r.ID, Kind: r.Kind, Customer: r.Customer, Task: r.Task, Inputs: r.Inputs, Params: map[string][]string{},
 		Output: r.Output, Timeout: int64(r.Timeout / time.Second),
-		Nostr: origin{Provider: provider, Created: r.Created, Relay: r.Relay, Clamped: r.Clamped},
+		Nostr: origin{Provider: provider, Created: r.Created, Relay: r.Relay, Clamped: r.Clamped, Bid: r.Bid, Price: r.Price},
 	}
 	if r.Event != nil && len(r.Event.AppendJSON(nil)) <= keepEvent {
 		j.Nostr.Event = r.Event
@@ -76,5 +78,6 @@ func (j *job) request() *dvm.Request {
 	return &dvm.Request{
 		ID: j.ID, Customer: j.Customer, Kind: j.Kind, Created: j.Nostr.Created, Relay: j.Nostr.Relay, Task: j.Task,
 		Inputs: j.Inputs, Output: j.Output, Timeout: time.Duration(j.Timeout) * time.Second, Clamped: j.Nostr.Clamped, Event: j.Nostr.Event,
+		Bid: j.Nostr.Bid, Price: j.Nostr.Price,
 	}
 }

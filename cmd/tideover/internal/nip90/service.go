@@ -32,6 +32,8 @@ type Service struct {
 	link     *nostr.Client              // nil while there is none
 	provider *dvm.Provider              // the same
 
+	announcedAt int64 // time of the last announcement, in seconds since 1970
+
 	jobs map[string]*active // that go on, by run
 	runs map[string]string  // of them, by request
 	over recent
@@ -139,6 +141,7 @@ func (s *Service) serve(ctx context.Context, set *setup) error {
 	parts.Go(func() { _ = client.Run(links) }) // it never ran before
 	parts.Go(func() { s.follow(ctx, client) })
 	parts.Go(func() { s.recount(ctx) })
+	parts.Go(func() { s.announce(ctx, set, client) })
 	_ = provider.Run(ctx) // the same
 	flush, done := context.WithTimeout(links, flushTime)
 	defer done()
@@ -163,7 +166,7 @@ func (s *Service) connect(set *setup) (*nostr.Client, *dvm.Provider, error) {
 	}
 	rules := map[int]dvm.Rules{}
 	for _, k := range set.Kinds {
-		rules[k.Kind] = dvm.Rules{DefaultTimeout: k.Timeout, MaxTimeout: k.MaxTimeout}
+		rules[k.Kind] = dvm.Rules{DefaultTimeout: k.Timeout, MaxTimeout: k.MaxTimeout, Price: k.Price}
 	}
 	provider, err = dvm.NewProvider(dvm.Config{
 		Link: client, Key: set.key, Jobs: jobs{s}, Kinds: rules, Logger: s.log, Shared: s.shared,

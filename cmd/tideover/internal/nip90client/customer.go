@@ -2,7 +2,7 @@ package nip90client
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,6 +14,7 @@ const (
 	forOthers = 2 * time.Second         // relays, once one has taken the request
 	forCancel = 5 * time.Second         // a provider that was told to stop
 	pollEvery = 50 * time.Millisecond   // receipts, which do not say when they change
+	lookEvery = time.Second             // whether relays refuse to send the answers
 	answers   = "nip90-request-answers" // the subscription
 )
 
@@ -27,6 +28,8 @@ type Link interface {
 	Subscribe(name string, since time.Time, filters ...nostr.Filter)
 	// Publish sends an event to all relays, and returns what tells how far it is.
 	Publish(e *nostr.Event) (receipts func() []nostr.Receipt)
+	// Refusals returns the relays that refuse the subscription, and what they said.
+	Refusals(name string) map[string]string
 }
 
 // Over returns the link over a client.
@@ -58,8 +61,9 @@ type Customer struct {
 // Outcome is how a request ended.
 type Outcome struct {
 	Ending   Ending
-	Entry    *Entry          // the last answer, if it decided it
-	Receipts []nostr.Receipt // of the request
+	Entry    *Entry            // the last answer, if it decided it
+	Receipts []nostr.Receipt   // of the request
+	Closed   map[string]string // of Unreadable: what each relay said
 }
 
 // Ask publishes the request and waits for its end. When the context ends it takes
@@ -75,7 +79,7 @@ func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, erro
 	if !over {
 		c.Sent(receipts())
 		if out.Ending = Detached; !c.Detach {
-			out = c.listen(ctx)
+			out = c.listen(ctx, len(receipts()))
 		}
 	}
 	if out.Ending == Interrupted {
@@ -124,11 +128,14 @@ func count(list []nostr.Receipt, s nostr.State) (n int) {
 	return n
 }
 
-// listen shows the answers until the last.
-func (c *Customer) listen(ctx context.Context) Outcome {
+// listen shows the answers until the last. It ends when all relays, so many, refuse to
+// send them.
+func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	if c.answered {
 		pause(ctx, Settle)
 	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		if out, over := c.take(); over {
 			return out
@@ -147,14 +154,31 @@ func (c *Customer) listen(ctx context.Context) Outcome {
 		if failed != nil && until.Before(next) {
 			next = until
 		}
-		timer := time.NewTimer(next.Sub(now))
+		if closed := c.wait(ctx, time.Until(next), look.C, relays); closed != nil {
+			return Outcome{Ending: Unreadable, Closed: closed}
+		}
+	}
+}
+
+// wait waits for answers, for so long at most. It returns what relays said if all of
+// them, so many, refuse to send answers.
+func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan time.Time, relays int) (closed map[string]string) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
 		select {
 		case <-c.Inbox.Arrived():
 			pause(ctx, Settle)
+			return nil
 		case <-timer.C:
+			return nil
 		case <-ctx.Done():
+			return nil
+		case <-look:
+			if closed := c.Link.Refusals(answers); len(closed) >= relays {
+				return closed
+			}
 		}
-		timer.Stop()
 	}
 }
 
@@ -177,9 +201,9 @@ func (c *Customer) takeBack(request *nostr.Event) error {
 		return err
 	}
 	c.Taken()
-	c.Link.Publish(e)
+	relays := len(c.Link.Publish(e)())
 	c.deadline = time.Now().Add(forCancel)
-	c.listen(context.Background())
+	c.listen(context.Background(), relays)
 	return nil
 }
 
@@ -193,12 +217,24 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Describe says what became of an event at a relay.
+// Describe says what became of an event at a relay, and why.
 func Describe(r nostr.Receipt) string {
-	if r.Err != nil {
-		return fmt.Sprintf("%s: %v", r.State, r.Err)
+	if why := Reason(r); why != "" {
+		return r.State.String() + ": " + why
 	}
 	return r.State.String()
+}
+
+// Reason says why a relay has not taken an event, as the relay puts it; empty if there
+// is nothing to say.
+func Reason(r nostr.Receipt) string {
+	if refused, ok := errors.AsType[*nostr.RefusedError](r.Err); ok {
+		return refused.Text
+	}
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	return r.Reason
 }
 
 // Untaken returns the receipts of relays that have not taken an event.

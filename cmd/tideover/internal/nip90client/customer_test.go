@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,26 @@ type fakeLink struct {
 	subscribed []nostr.Filter
 	published  []*nostr.Event
 	receipts   []nostr.Receipt
-	then       func(e *nostr.Event) // after an event was published
+
+	mu     sync.Mutex
+	closed map[string]string    // relays that refuse the subscription
+	then   func(e *nostr.Event) // after an event was published
 }
 
 func (f *fakeLink) Subscribe(_ string, _ time.Time, filters ...nostr.Filter) { f.subscribed = filters }
+
+func (f *fakeLink) Refusals(string) map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
+
+// refuse has relays refuse the subscription.
+func (f *fakeLink) refuse(closed map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = closed
+}
 
 func (f *fakeLink) Publish(e *nostr.Event) func() []nostr.Receipt {
 	f.published = append(f.published, e)
@@ -237,4 +254,28 @@ func TestAnInterruptTakesTheRequestBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACustomerWhoCantReadAnswersDoesNotWait has relays take the request and refuse the
+// subscription: at first one of two, then both.
+func TestACustomerWhoCantReadAnswersDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		other := taken
+		other.Relay = "ws://b"
+		a := newAsked(t, taken, other)
+		a.customer.Wait = time.Hour
+		begun := time.Now()
+		a.link.refuse(map[string]string{"ws://a": "restricted: members only"})
+		time.AfterFunc(10*time.Minute, func() {
+			a.link.refuse(map[string]string{"ws://a": "restricted: members only", "ws://b": "blocked: not you"})
+		})
+		out := a.ask(t.Context())
+		if out.Ending != nip90client.Unreadable || len(out.Closed) != 2 || out.Closed["ws://b"] != "blocked: not you" {
+			t.Errorf("Ask = %+v", out)
+		}
+		if took := time.Since(begun); took < 10*time.Minute || took > 11*time.Minute {
+			t.Errorf("it took %v, want until the second relay refused", took)
+		}
+	})
 }

@@ -16,6 +16,7 @@ const (
 	TypeFeedback = "feedback"
 	TypeResult   = "result"
 	TypeCancel   = "cancel"
+	TypeOffer    = "offer"
 )
 
 // maxWord bounds what is kept of a word that a provider chose.
@@ -26,7 +27,7 @@ const maxWord = 64
 type Entry struct {
 	Type     string    `json:"type"`
 	At       time.Time `json:"at"`                 // when, as its author says
-	Request  string    `json:"request"`            // id of the request that it is about
+	Request  string    `json:"request,omitempty"`  // id of the request that it is about; none for an offer
 	ID       string    `json:"id"`                 // its own
 	Kind     int       `json:"kind"`               //
 	Author   string    `json:"author"`             // npub1…
@@ -39,9 +40,13 @@ type Entry struct {
 	Retry    *Retry    `json:"retry,omitempty"`    // feedback: which retry this is about
 	Progress *float64  `json:"progress,omitempty"` // feedback: percent
 	ETA      *float64  `json:"eta_s,omitempty"`    // feedback: seconds that are left
-	Amount   string    `json:"amount,omitempty"`   // feedback: what it costs, in thousandths of a satoshi
+	Bid      string    `json:"bid,omitempty"`      // request: the most that is paid, in thousandths of a satoshi, as it says it
+	Amount   string    `json:"amount,omitempty"`   // feedback, result: what it costs, in thousandths of a satoshi
 	Runtime  *int64    `json:"runtime_ms,omitempty"`
 	Failure  *Failure  `json:"error,omitempty"` // result: why there is none
+	Name     string    `json:"name,omitempty"`  // offer: of the provider
+	About    string    `json:"about,omitempty"` // offer: what it does
+	Kinds    []int     `json:"kinds,omitempty"` // offer: of the requests that it serves
 }
 
 // Retry says which retry comes next, of how many, and after which wait.
@@ -60,6 +65,7 @@ type Failure struct {
 
 // Read reads a verified event; ok is false if it is none of NIP-90.
 func Read(e *nostr.Event) (entry Entry, ok bool) {
+	e = e.ToValidUTF8()
 	x := Entry{At: time.Unix(e.CreatedAt, 0).UTC(), ID: e.ID, Kind: e.Kind, Author: nostr.Npub(e.PubKey), Request: e.Tags.Find("e").Value()}
 	switch {
 	case e.Kind >= MinKind && e.Kind <= MaxKind:
@@ -70,15 +76,33 @@ func Read(e *nostr.Event) (entry Entry, ok bool) {
 		x.feedback(e)
 	case e.Kind == dvm.KindDelete:
 		x.Type, x.Message = TypeCancel, e.Content
+	case e.Kind == dvm.KindAnnouncement:
+		x.offer(e)
+		return x, len(x.Kinds) > 0
 	default:
 		return Entry{}, false
 	}
 	return x, isID(x.Request)
 }
 
+// offer reads what a provider announces. Kinds that are none of requests are left out.
+func (x *Entry) offer(e *nostr.Event) {
+	x.Type, x.Request = TypeOffer, ""
+	for _, t := range e.Tags.All("k") {
+		if k, err := strconv.Atoi(t.Value()); err == nil && CheckKind(k) == nil {
+			x.Kinds = append(x.Kinds, k)
+		}
+	}
+	var raw struct{ Name, About json.RawMessage }
+	if json.Unmarshal([]byte(e.Content), &raw) == nil {
+		x.Name, x.About = word(raw.Name), word(raw.About)
+	}
+}
+
 func (x *Entry) request(e *nostr.Event) {
 	x.Type, x.Request, x.Content = TypeRequest, e.ID, e.Content
 	x.Timeout = cutText(e.Tags.Find("timeout").Value(), maxWord)
+	x.Bid = cutText(e.Tags.Find("bid").Value(), maxWord)
 	x.Provider = person(e)
 }
 
@@ -106,6 +130,7 @@ func (x *Entry) result(e *nostr.Event) {
 	if s := e.Tags.Find("status").Value(); s != "" {
 		x.Status = cutText(s, maxWord)
 	}
+	x.Amount = cutText(e.Tags.Find("amount").Value(), maxWord)
 	if n, err := strconv.ParseInt(e.Tags.Find("runtime").Value(), 10, 64); err == nil && n >= 0 {
 		x.Runtime = &n
 	}
@@ -181,7 +206,7 @@ func word(raw json.RawMessage) (s string) {
 // size returns about how much memory an entry takes.
 func (x *Entry) size() int {
 	const fixed = 1 << 10
-	n := fixed + len(x.Content) + len(x.Message)
+	n := fixed + len(x.Content) + len(x.Message) + len(x.Name) + len(x.About) + 8*cap(x.Kinds)
 	if f := x.Failure; f != nil {
 		n += len(f.Code) + len(f.Message)
 		if f.Retry != nil {

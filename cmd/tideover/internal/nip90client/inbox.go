@@ -126,7 +126,7 @@ func (b *Inbox) Take() (list []Entry, missed int) {
 
 // rank orders what happened in the same second.
 func rank(x Entry) int {
-	return slices.Index([]string{TypeRequest, TypeCancel, TypeFeedback, TypeResult}, x.Type)
+	return slices.Index([]string{TypeOffer, TypeRequest, TypeCancel, TypeFeedback, TypeResult}, x.Type)
 }
 
 func retries(x Entry) int {

@@ -43,6 +43,7 @@ type Ask struct {
 	Provider string        // the public key of who is asked, in hex
 	Task     string        // what is to be done
 	Timeout  time.Duration // of an attempt, whole seconds; 0 leaves it to the provider
+	Bid      int64         // the most that the customer pays, in thousandths of a satoshi; 0 leaves it out
 	Inputs   []Input
 	Params   []Param
 	Relays   []string // where the answers are waited for
@@ -111,6 +112,9 @@ func (a *Ask) tags() nostr.Tags {
 	}
 	if a.Timeout > 0 {
 		tags = append(tags, nostr.Tag{"timeout", strconv.FormatInt(int64(a.Timeout/time.Second), 10)})
+	}
+	if a.Bid > 0 {
+		tags = append(tags, nostr.Tag{"bid", strconv.FormatInt(a.Bid, 10)})
 	}
 	if len(a.Relays) > 0 {
 		tags = append(tags, append(nostr.Tag{"relays"}, a.Relays...))

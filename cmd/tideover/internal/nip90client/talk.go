@@ -21,6 +21,7 @@ const (
 	Cancelled   Ending = "cancelled"    // the provider stopped because it was told to
 	NotAccepted Ending = "not-accepted" // no relay took the request
 	NoAnswer    Ending = "no-answer"    // there was no result in time
+	Unreadable  Ending = "unreadable"   // every relay refuses to send the answers
 	Detached    Ending = "detached"     // nobody wanted to wait
 	Interrupted Ending = "interrupted"  // the customer did not want to wait any more
 )

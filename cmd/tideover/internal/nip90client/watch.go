@@ -30,12 +30,14 @@ func (w *Watch) Filters() []nostr.Filter {
 	}
 	requests := nostr.Filter{Kinds: w.Kinds}
 	answers := nostr.Filter{Kinds: append(results, dvm.KindFeedback)}
+	offers := nostr.Filter{Kinds: []int{dvm.KindAnnouncement}, Tags: map[string][]string{"k": kinds}}
 	if w.Provider != "" {
+		offers.Authors = []string{w.Provider}
 		requests.Tags = map[string][]string{"p": {w.Provider}}
 		answers.Authors = []string{w.Provider}
 	}
 	cancels := nostr.Filter{Kinds: []int{dvm.KindDelete}, Tags: map[string][]string{"k": kinds}}
-	return []nostr.Filter{requests, answers, cancels}
+	return []nostr.Filter{requests, answers, cancels, offers}
 }
 
 // Wants reports whether to show an entry. Feedback does not say of which kind its

@@ -4,9 +4,11 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
 	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/dvm"
 )
 
 func TestWhatAWatchShows(t *testing.T) {
@@ -14,6 +16,10 @@ func TestWhatAWatchShows(t *testing.T) {
 	d := newDeal(t)
 	cancel := d.by(d.customer, 5, 3, "", nostr.Tag{"k", "5900"})
 	all := []*nostr.Event{d.request, d.feedback(1, "processing", ""), d.result(2, "success", ""), cancel}
+	offer := (&dvm.Announcement{Identifier: "x", Kinds: []int{5900, 5901}, Name: "Adder"}).Event(time.Unix(d.request.CreatedAt-1, 0))
+	if err := offer.Sign(d.provider); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name     string
 		provider string
@@ -24,6 +30,8 @@ func TestWhatAWatchShows(t *testing.T) {
 		{"feedback to what was not shown", "", all[1:], "result cancel "},
 		{"all of a provider", d.provider.PublicKey(), all, "request feedback result cancel "},
 		{"a cancellation that may be for another provider", d.provider.PublicKey(), all[1:], "feedback result "},
+		{"what providers offer", "", append([]*nostr.Event{offer}, all...), "offer request feedback result cancel "},
+		{"what another provider offers", newKey(t).PublicKey(), []*nostr.Event{offer}, ""},
 		{"another provider", newKey(t).PublicKey(), all, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,6 +31,7 @@ type Config struct {
 	StdinLimit int64         // bytes of piped standard input kept for later attempts; 0 keeps none
 	Once       bool          // there will be one attempt: standard input is handed over as it is
 	DieWithUs  bool          // on Linux the command is killed when the thread that called Run ends
+	Cgroup     string        // on Linux: folder of the cgroup that the command is started in, if that is possible; see [NewCgroup]
 	Buffer     bool          // hold standard output back until [Supervisor.PassOn]
 
 	// MatchStdout and MatchStderr are looked for in each line of a stream,

@@ -92,10 +92,9 @@ func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	pid, err := syscall.ForkExec(path, s.cfg.Args, &syscall.ProcAttr{
+	pid, err := s.forkExec(path, &syscall.ProcAttr{
 		Env:   environ(os.Environ(), append(s.family.environment(), extra...)),
 		Files: files[:],
-		Sys:   s.attributes(),
 	})
 	if errors.Is(err, syscall.ENOEXEC) && bare(path) {
 		err = fmt.Errorf("%w: it has no #! line that says what runs it; add one, or run it with sh", err)

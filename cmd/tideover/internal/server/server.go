@@ -201,7 +201,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	locks := filepath.Join(s.cfg.Server.Data, "locks")
-	if err := guard.SweepLocks(locks); err != nil {
+	if err := guard.Sweep(ctx, locks, steps.Grace, s.Log); err != nil {
 		return err
 	}
 	ec := engine.Config{

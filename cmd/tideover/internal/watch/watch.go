@@ -113,7 +113,7 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	locks := filepath.Join(w.Dir, "locks")
-	if err := guard.SweepLocks(locks); err != nil {
+	if err := guard.Sweep(ctx, locks, session.Grace, w.Logger); err != nil {
 		return err
 	}
 	w.runner = &session.Runner{

@@ -16,6 +16,7 @@ import (
 // How much of a provider the list shows. Its own page shows all.
 const (
 	listedKeys      = 5
+	listedThrottles = 5
 	listedQuotas    = 4
 	listedOutages   = 4
 	listedFailovers = 3
@@ -46,7 +47,7 @@ type providerRow struct {
 	Course  []outage
 	Handed  []gateway.Failover
 	Left    []gauge // budgets
-	More    int     // keys, quotas, outages and failovers that are not shown
+	More    int     // keys, waits, quotas, outages and failovers that are not shown
 }
 
 // named is a link to something with a name.
@@ -136,7 +137,7 @@ func (h *handler) providerPart(ctx context.Context, template, title, live string
 // changes reports whether a provider looks different after a while though nothing
 // has happened.
 func changes(r *providerRow) bool {
-	return r.State != gateway.Up || slices.ContainsFunc(r.Cooling, func(k key) bool { return k.Cools })
+	return r.State != gateway.Up || len(r.Throttles) > 0 || slices.ContainsFunc(r.Cooling, func(k key) bool { return k.Cools })
 }
 
 func newProviderRow(st *gateway.Status, now time.Time) providerRow {
@@ -146,10 +147,12 @@ func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	}
 	for _, k := range st.Keys {
 		x := key{KeyInfo: k, Cools: k.CoolUntil != nil && k.CoolUntil.After(now), Rank: seconds(k.Score)}
-		if x.Cools && !x.Refused && st.State == gateway.Throttled && (r.Next == nil || k.CoolUntil.Before(*r.Next)) {
-			r.Next = k.CoolUntil
-		}
 		r.Cooling = append(r.Cooling, x)
+	}
+	for i := range st.Throttles {
+		if x := &st.Throttles[i]; st.State == gateway.Throttled && (r.Next == nil || x.NextProbe.Before(*r.Next)) {
+			r.Next = &x.NextProbe
+		}
 	}
 	if x := recovery(st); x != nil {
 		r.Next, r.Expected, r.Probed = x.Next, x.Expected, x
@@ -186,6 +189,7 @@ func (r *providerRow) shorten() {
 		return 1
 	})
 	r.Cooling, r.More = firsts(r.Cooling, listedKeys, r.More)
+	r.Throttles, r.More = firsts(r.Throttles, listedThrottles, r.More)
 	r.Limits, r.More = firsts(r.Limits, listedQuotas, r.More)
 	r.Course, r.More = firsts(r.Course, listedOutages, r.More)
 	r.Handed, r.More = firsts(r.Handed, listedFailovers, r.More)
@@ -226,6 +230,12 @@ func (h *handler) cleanProvider(st gateway.Status) gateway.Status {
 	}
 	for i := range st.Budgets {
 		st.Budgets[i].Route = h.Redact(st.Budgets[i].Route)
+	}
+	st.Throttles = slices.Clone(st.Throttles)
+	for i := range st.Throttles {
+		x := &st.Throttles[i]
+		x.Route, x.Model, x.Reason = h.Redact(x.Route), h.Redact(x.Model), h.Redact(x.Reason)
+		x.Until, x.NextProbe = *whole(&x.Until), *whole(&x.NextProbe)
 	}
 	return st
 }

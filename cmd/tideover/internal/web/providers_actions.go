@@ -23,7 +23,7 @@ func providerOffers(st *gateway.Status) (list []offer) {
 		list = append(list, offer{action, label, providerURL(st.Name, action), action == gateway.Open})
 	}
 	told := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
-	if told || st.State == gateway.Down || slices.ContainsFunc(st.Keys, cools) {
+	if told || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, cools) {
 		add(gateway.Reset, "Reset")
 	}
 	if !st.Held {

@@ -209,7 +209,10 @@ func (v visitor) providerAlone() {
 func gallery() []gateway.Status {
 	throttled := fine("gemini")
 	throttled.Preset, throttled.BaseURL, throttled.State, throttled.Since, throttled.Waiting = gateway.Gemini, "https://generativelanguage.googleapis.com", gateway.Throttled, near(-12*time.Second), 3
-	throttled.ByClass, throttled.Keys = map[string]int{"normal": 3}, []gateway.KeyInfo{{Name: "free", CoolUntil: near(40 * time.Second), Reason: "429", Failures: 2}}
+	throttled.ByClass, throttled.Keys = map[string]int{"normal": 3}, []gateway.KeyInfo{{Name: "free", Failures: 2}}
+	throttled.Throttles = []gateway.Throttle{{
+		Key: "free", Route: "POST /v1beta/models/gemini-pro:generateContent", Model: "gemini-pro", Reason: "429", Since: *near(-12 * time.Second), Until: *near(90 * time.Second), NextProbe: *near(40 * time.Second),
+	}}
 	recovering := fine("recovering")
 	recovering.State, recovering.Since, recovering.Waiting, recovering.ByClass = gateway.Recovering, near(-3*time.Second), 40, map[string]int{"high": 12, "normal": 20, "low": 8}
 	recovering.Breaker = "half-open"

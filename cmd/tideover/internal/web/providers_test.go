@@ -356,6 +356,7 @@ func poisoned(name, text string) gateway.Status {
 	for i := range st.Budgets {
 		st.Budgets[i].Route = text
 	}
+	st.Throttles = []gateway.Throttle{{Key: text, Route: text, Model: text, Reason: text, Until: time.Now().Add(time.Hour)}}
 	return st
 }
 
@@ -392,6 +393,7 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 	st := sick("anthropic")
 	st.BaseURL, st.Keys[1].Reason, st.Outages[0].Cause, st.Failovers[0].Why = "https://x/hunter2", "401 hunter2", "hunter2", "hunter2"
 	st.Quotas[0].Name, st.Budgets[0].Route = "hunter2", "GET /hunter2"
+	st.Throttles = []gateway.Throttle{{Key: "one", Route: "GET /hunter2", Model: "hunter2", Reason: "hunter2"}}
 	p := newPort(t, []gateway.Status{st}, hide)
 	for _, path := range []string{"/providers", "/providers/anthropic"} {
 		body := p.page(path)

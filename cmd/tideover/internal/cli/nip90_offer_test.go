@@ -1,0 +1,175 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+// TestABidIsAnswered asks a server that wants a price for one kind, and nothing for
+// another.
+func TestABidIsAnswered(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	serveJobs(t, offering(`[sh, -c, 'echo "did $TASK"']`, "price: 1000\n    5901: {run: [echo, free]}", r), "", r)
+	who, provider := newAsking(t), nostrKey(t, dvmKey).PublicKey()
+	for _, c := range []struct {
+		name    string
+		kind    int
+		bid     nostr.Tag
+		answers string // kinds and statuses
+		first   string // what the first says
+		amount  string // what it costs, by the last feedback or the result
+	}{
+		{"no bid", 5900, nil, "7000 payment-required, 6900 error", "The price is 1000 msat, and there was no bid;", "1000"},
+		{"too little", 5900, nostr.Tag{"bid", "999"}, "7000 payment-required, 6900 error", "The price is 1000 msat, and the bid was 999 msat;", "1000"},
+		{"what is no number", 5900, nostr.Tag{"bid", "a lot"}, "7000 payment-required, 6900 error", "The price is 1000 msat, and there was no bid;", "1000"},
+		{"just enough", 5900, nostr.Tag{"bid", "1000"}, "7000 processing, 6900 success", "Started", "1000"},
+		{"more than a number can hold", 5900, nostr.Tag{"bid", strings.Repeat("9", 40)}, "7000 processing, 6900 success", "Started", "1000"},
+		{"free with a bid", 5901, nostr.Tag{"bid", "1000"}, "7000 processing, 6901 success", "Started; it is free, whatever the bid", ""},
+		{"free without", 5901, nil, "7000 processing, 6901 success", "Started", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tags := nostr.Tags{{"p", provider}, {"param", "name", c.name}}
+			if c.bid != nil {
+				tags = append(tags, c.bid)
+			}
+			job := who.event(c.kind, "it", tags...)
+			r.Inject(job)
+			answers := func(all []*nostr.Event) []*nostr.Event {
+				return slices.DeleteFunc(slices.Clone(all), func(e *nostr.Event) bool { return !e.Tags.Has("e", job.ID) })
+			}
+			r.Await(t, func(all []*nostr.Event) bool { return len(answers(all)) == 2 })
+			list := answers(r.Events())
+			got := strings.ReplaceAll(strings.TrimSpace(words(withoutText(list))), "\n", ", ")
+			if first := list[0].Tags.Find("status").At(2); got != c.answers || !strings.HasPrefix(first, c.first) {
+				t.Errorf("answers: %s: %q, want %s: %q", got, first, c.answers, c.first)
+			}
+			amount := ""
+			for _, e := range list {
+				if tag := e.Tags.Find("amount"); tag != nil {
+					amount += tag.Value()
+				}
+			}
+			if amount != c.amount {
+				t.Errorf("the amount is %q, want it once and %q", amount, c.amount)
+			}
+			if strings.HasSuffix(c.answers, "error") && !strings.Contains(list[1].Content, `"code":"PAYMENT_REQUIRED"`) {
+				t.Errorf("the result: %s", list[1].Content)
+			}
+		})
+	}
+}
+
+// withoutText returns events with statuses of one word.
+func withoutText(list []*nostr.Event) (short []*nostr.Event) {
+	for _, e := range list {
+		short = append(short, &nostr.Event{Kind: e.Kind, Tags: nostr.Tags{{"status", e.Tags.Find("status").Value()}}})
+	}
+	return short
+}
+
+// TestACustomerBids asks with the command.
+func TestACustomerBids(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	serveJobs(t, offering(`[sh, -c, 'echo "did $TASK"']`, "price: 1000", r), "", r)
+	ask := func(args ...string) outcome {
+		return tideover(t, append([]string{"nip90", "request", "--relay", r.URL(), "--to", nostrKey(t, dvmKey).PublicKey()}, args...)...)
+	}
+	got := ask("it")
+	wantCode(t, got, 1)
+	wantIn(t, "stderr", got.stderr, "(costs 1000 msat)")
+	wantIn(t, "stderr", got.stderr, "tideover: PAYMENT_REQUIRED: The price is 1000 msat, and there was no bid; ask again with a bid of at least the price")
+	got = ask("--bid", "1500", "it")
+	wantCode(t, got, 0)
+	wantIn(t, "stderr", got.stderr, "tideover: the provider asks for 1000 msat; nothing was paid\n")
+	if got.out != "did it" {
+		t.Errorf("stdout = %q", got.out)
+	}
+	wantCode(t, ask("--bid", "-1", "it"), 125)
+}
+
+// TestTheProviderAnnouncesWhatItOffers follows the announcement of a server through
+// changes of its file.
+func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	text := func(more, kinds string) string {
+		return strings.Replace(offering(`[agent, --secret-flag, "{{ .input.task }}"]`, kinds, r), "nip90:\n", "nip90:\n"+more, 1)
+	}
+	announcements := func(all []*nostr.Event) []*nostr.Event {
+		return slices.DeleteFunc(slices.Clone(all), func(e *nostr.Event) bool { return e.Kind != 31990 })
+	}
+	// wait waits for the only announcement that the relay keeps to have the tags.
+	wait := func(tags string) *nostr.Event {
+		t.Helper()
+		var found *nostr.Event
+		r.Await(t, func(all []*nostr.Event) bool {
+			for _, e := range announcements(all) {
+				if text, _ := json.Marshal(e.Tags); string(text) == tags {
+					found = e
+				}
+			}
+			return found != nil
+		})
+		if n := len(announcements(r.Events())); n != 1 {
+			t.Errorf("the relay keeps %d announcements, want one", n)
+		}
+		return found
+	}
+	s := serveJobs(t, text("  name: Hello <you>\n  about: It greets.\n", "timeout: 5s"), "", r)
+	first := wait(`[["d","tideover-nip90"],["k","5900"]]`)
+	if err := first.Verify(); err != nil || first.PubKey != nostrKey(t, dvmKey).PublicKey() || first.Content != `{"name":"Hello <you>","about":"It greets."}` {
+		t.Errorf("the announcement: %+v, %v", first, err)
+	}
+	if line := string(first.AppendJSON(nil)); strings.Contains(line, "secret") || strings.Contains(line, dvmKey) || strings.Contains(line, "agent") {
+		t.Errorf("the announcement has what is nobody's business: %s", line)
+	}
+
+	s.reload(text("  name: Hello\n", "timeout: 5s\n    5901: {run: [x]}"))
+	second := wait(`[["d","tideover-nip90"],["k","5900"],["k","5901"]]`)
+	if second.CreatedAt <= first.CreatedAt || second.Content != `{"name":"Hello"}` {
+		t.Errorf("the second announcement is %+v, after %+v", second, first)
+	}
+
+	s.reload(text("  announce: false\n", "timeout: 5s"))
+	r.Await(t, func(all []*nostr.Event) bool {
+		return slices.ContainsFunc(all, func(e *nostr.Event) bool {
+			return e.Kind == 5 && e.Tags.Has("e", second.ID) && e.Tags.Has("a", "31990:"+second.PubKey+":tideover-nip90")
+		}) && len(announcements(all)) == 0
+	})
+	s.over(syscall.SIGTERM)
+}
+
+// TestAProviderForSomeAnnouncesNothing has a list of customers, and a relay that sees
+// everything that the server does.
+func TestAProviderForSomeAnnouncesNothing(t *testing.T) {
+	t.Parallel()
+	r := nostrtest.New(t)
+	who := newAsking(t)
+	text := strings.Replace(offering(`[echo, hello]`, "", r), "nip90:\n", "nip90:\n  customers: ["+nostr.Npub(who.key.PublicKey())+"]\n", 1)
+	s := serveJobs(t, text, "", r)
+	asked := func() bool { // whether there is an announcement, which is what it does first
+		return slices.ContainsFunc(r.Received(), func(m nostrtest.Received) bool { return strings.Contains(m.Frame, "31990") })
+	}
+	testwait.Until(t, "the relay is asked", asked)
+	job := who.request("it")
+	r.Inject(job)
+	answered(t, r, job)
+	s.over(syscall.SIGTERM)
+	for _, e := range r.Events() {
+		if e.Kind == 31990 || e.Kind == 5 {
+			t.Errorf("the relay was told %+v", e)
+		}
+	}
+}

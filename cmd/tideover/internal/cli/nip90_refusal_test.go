@@ -1,0 +1,120 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/internal/testwait"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/nostr/nostrtest"
+)
+
+// TestARefusalOfEveryRelayEndsTheRequest has two relays refuse the request. The command
+// ends and names both of them, each with its reason.
+func TestARefusalOfEveryRelayEndsTheRequest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, one, other string
+	}{
+		{"for good", "blocked: not you", "payment-required: 100 sats a month"},
+		{"for its work", "pow: difficulty 26 is less than 30", "invalid: too large"},
+		{"for who asks", "restricted: members only", "blocked: not you"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j, other := newJob(t), nostrtest.New(t)
+			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = c.one })
+			other.Change(func(f *nostrtest.Faults) { f.Reject = c.other })
+			got := finish(t, j.command("--relay", other.URL(), "do it"))
+			wantCode(t, got, 3)
+			wantIn(t, "stderr", got.stderr, "tideover: no relay took the request\n  "+j.relay.URL()+": refused: "+c.one+"\n  "+other.URL()+": refused: "+c.other+"\n")
+		})
+	}
+}
+
+// TestARefusalOfOneRelayIsShown has one relay take the request, and others refuse it for
+// now and for good.
+func TestARefusalOfOneRelayIsShown(t *testing.T) {
+	t.Parallel()
+	j, slow, broken := newJob(t), nostrtest.New(t), nostrtest.New(t)
+	slow.Change(func(f *nostrtest.Faults) { f.Reject = "rate-limited: slow \x1b[31mdown" })
+	broken.Change(func(f *nostrtest.Faults) { f.Reject = "restricted: members only" })
+	cmd, out, stderr := j.start("--relay", slow.URL(), "--relay", broken.URL(), "do it")
+	r := j.request()
+	testwait.Until(t, "the relays' word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 3 relays") })
+	j.inject(j.answers(r, succeeded(r, "done"))...)
+	got := ended(cmd, out, stderr)
+	wantCode(t, got, 0)
+	wantIn(t, "stderr", got.stderr, "not at "+slow.URL()+": pending: rate-limited: slow ")
+	wantIn(t, "stderr", got.stderr, "not at "+broken.URL()+": refused: restricted: members only\n")
+	if strings.Contains(got.stderr, "\x1b") {
+		t.Errorf("an escape reached the terminal: %q", got.stderr)
+	}
+}
+
+// TestARefusalForNowIsShownAtOnce has the only relay refuse the request for now, and
+// then for good.
+func TestARefusalForNowIsShownAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{"rate-limited: slow down", "error: no database", "because"} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = reason })
+			cmd, out, stderr := j.start("--json", "do it")
+			said := "tideover: " + j.relay.URL() + ": event not taken: " + reason + "; again in "
+			testwait.Until(t, "what the relay said", func() bool { return strings.Contains(stderr.String(), said) })
+			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: enough" })
+			got := ended(cmd, out, stderr)
+			wantCode(t, got, 3)
+			var end struct {
+				Ending string
+				Code   int
+				Relays []sentToRelay
+			}
+			lines := strings.Split(strings.TrimSpace(got.out), "\n")
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &end); err != nil {
+				t.Fatal(err)
+			}
+			if len(end.Relays) != 1 || end.Relays[0] != (sentToRelay{j.relay.URL(), "refused", "blocked: enough"}) || end.Ending != "not-accepted" || end.Code != 3 {
+				t.Errorf("the end: %+v", end)
+			}
+		})
+	}
+}
+
+// TestTheEndNamesWhatRelaysSaid is about a request that no relay had taken when the wait
+// was over.
+func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
+	t.Parallel()
+	out := &nip90client.Outcome{Ending: nip90client.NotAccepted, Receipts: []nostr.Receipt{
+		{Relay: "wss://a", State: nostr.Pending, Reason: "rate-limited: slow down"},
+		{Relay: "wss://b", State: nostr.Pending, Reason: "no link: dial: refused"},
+		{Relay: "wss://c", State: nostr.Pending},
+		{Relay: "wss://d", State: nostr.Refused, Err: &nostr.RefusedError{ID: "1", Text: "blocked: \x1bno"}},
+	}}
+	const want = "no relay took the request\n  wss://a: pending: rate-limited: slow down\n  wss://b: pending: no link: dial: refused\n  wss://c: pending\n  wss://d: refused: blocked: \\x1bno"
+	if code, text := judge(out); code != 3 || text != want {
+		t.Errorf("judge = %d, %q, want 3, %q", code, text, want)
+	}
+}
+
+// TestARelayThatSendsNoAnswersIsNamed has the relays take the request and refuse the
+// subscription to its answers.
+func TestARelayThatSendsNoAnswersIsNamed(t *testing.T) {
+	t.Parallel()
+	j, other := newJob(t), nostrtest.New(t)
+	for _, r := range []*nostrtest.Relay{j.relay, other} {
+		r.Change(func(f *nostrtest.Faults) { f.CloseReq = "restricted: members only" })
+	}
+	got := finish(t, j.command("--relay", other.URL(), "do it"))
+	wantCode(t, got, 6)
+	wantIn(t, "stderr", got.stderr, "no relay lets us read the answers")
+	for _, r := range []*nostrtest.Relay{j.relay, other} {
+		wantIn(t, "stderr", got.stderr, "\n  "+r.URL()+": restricted: members only\n")
+	}
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// A provider that stands in for another is sent only those headers and query
+// parameters of a caller that are known to carry no credential. A list of names that
+// do carry one would never be complete.
+
+// forwardedHeaders are the headers of a caller that every provider is sent, in their
+// canonical form.
+var forwardedHeaders = set(
+	// The body, and what the caller accepts.
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Digest", "Content-Disposition",
+	"Content-Encoding", "Content-Language", "Content-Length", "Content-Md5", "Content-Range", "Content-Type", "Date", "Digest", "Expect",
+	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Pragma", "Prefer", "Priority", "Range",
+	"Repr-Digest", "Soapaction", "Te", "Transfer-Encoding", "User-Agent",
+	// Without these, a request would become another one.
+	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
+	// One request must stay one, and be found in traces. Baggage and tracestate may
+	// carry anything.
+	"Idempotency-Key", "X-Idempotency-Key", "Traceparent", "X-Client-Request-Id", "X-Correlation-Id", "X-Request-Id",
+	// Upgrades. Of Sec-Websocket-Protocol only known names are sent.
+	"Connection", "Upgrade", "Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Version",
+	// Wire formats.
+	"Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "Anthropic-Version", "Openai-Beta", "X-Goog-Api-Client", "X-Goog-Fieldmask",
+	"X-Goog-Request-Params", "X-Goog-Upload-Command", "X-Goog-Upload-File-Name", "X-Goog-Upload-Header-Content-Length",
+	"X-Goog-Upload-Header-Content-Type", "X-Goog-Upload-Offset", "X-Goog-Upload-Protocol", "Mcp-Protocol-Version",
+	"Connect-Accept-Encoding", "Connect-Content-Encoding", "Connect-Protocol-Version", "Grpc-Accept-Encoding", "Grpc-Encoding",
+	"X-Grpc-Web", "X-User-Agent", "X-Stainless-Arch", "X-Stainless-Async", "X-Stainless-Helper-Method", "X-Stainless-Lang", "X-Stainless-Os",
+	"X-Stainless-Package-Version", "X-Stainless-Poll-Helper", "X-Stainless-Read-Timeout", "X-Stainless-Retry-Count", "X-Stainless-Runtime",
+	"X-Stainless-Runtime-Version", "X-Stainless-Stream-Helper",
+	// Set by the gateway for each attempt.
+	"Connect-Timeout-Ms", "Grpc-Timeout", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Request-Timeout-Ms", "X-Server-Timeout", "X-Stainless-Timeout",
+	"X-Tideover-Attempt", "X-Tideover-Layer",
+)
+
+// forwardedQuery are the query parameters that every provider is sent, without
+// hyphens, underscores and dots and in lower case.
+var forwardedQuery = set(
+	"after", "afterid", "alt", "apiversion", "before", "beforeid", "beta", "count", "cursor", "end", "endtime", "fields", "filter", "format",
+	"from", "groupby", "id", "ids", "include", "include[]", "includeobfuscation", "intent", "interval", "lang", "language", "limit", "locale", "metadata", "model",
+	"name", "nexttoken", "offset", "order", "orderby", "page", "pagesize", "pagetoken", "continuationtoken", "perpage", "prettyprint", "purpose", "q",
+	"query", "search", "since", "size", "sort", "start", "startingafter", "starttime", "status", "stream", "to", "type", "until",
+	"updatemask", "uploadprotocol", "uploadtype", "v", "version", "view", "$alt", "$fields", "$prettyprint", "$httpheaders[]",
+)
+
+// secretQuery are the query parameters that carry a credential of the caller, spelled
+// like those of forwardedQuery. They are left out: another provider has a key of its
+// own. What is in neither list may be part of the question.
+var secretQuery = set(
+	"accesskey", "accesskeyid", "accesstoken", "accountkey", "apikey", "apisecret", "apitoken", "appid", "appkey", "appsecret", "assertion", "auth",
+	"authentication", "authkey", "authorization", "authtoken", "awsaccesskeyid", "bearer", "bearertoken", "clientassertion", "clientid",
+	"clientsecret", "code", "consumerkey", "consumersecret", "cookie", "credential", "credentials", "csrftoken", "dpop", "functionskey",
+	"googleaccessid", "hapikey", "hmac", "idtoken", "jwt", "key", "keypairid", "login", "oauth", "oauthconsumerkey", "oauthsignature", "oauthtoken",
+	"otp", "pass", "passphrase", "passwd", "password", "pin", "privatekey", "privatetoken", "pw", "pwd", "refreshtoken", "samlresponse", "secret",
+	"secretkey", "securitytoken", "sess", "session", "sessionid", "sessiontoken", "sharedkey", "sid", "sig", "signature", "subscriptionkey", "ticket",
+	"token", "totp", "username", "usertoken", "virtualkey", "xapikey", "xauthtoken", "xsrftoken",
+)
+
+// forwardedProtocols are the WebSocket subprotocols that every provider is sent.
+// Others may be a key, which browsers can send in no other header.
+var forwardedProtocols = set("realtime", "graphql-ws", "graphql-transport-ws", "mqtt", "v10.stomp", "v11.stomp", "v12.stomp", "wamp.2.json", "openai-beta.realtime-v1")
+
+const protocolHeader = "Sec-Websocket-Protocol"
+
+func set(names ...string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, name := range names {
+		m[name] = true
+	}
+	return m
+}
+
+// parameterName returns the name of a query parameter as the lists have it.
+func parameterName(escaped string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || r == ' ' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(unescaped(escaped)))
+}
+
+// isSecretParameter reports whether a query parameter carries a credential.
+func isSecretParameter(name string) bool {
+	return secretQuery[name] || strings.HasPrefix(name, "xamz") || strings.HasPrefix(name, "xgoog")
+}
+
+// forwarding says what a provider is sent of requests whose callers addressed another
+// one, in addition to what all are.
+type forwarding struct{ headers, query map[string]bool }
+
+func newForwarding(s *Spec) *forwarding {
+	f := &forwarding{headers: map[string]bool{}, query: map[string]bool{}}
+	for _, name := range s.ForwardHeaders {
+		f.headers[http.CanonicalHeaderKey(name)] = true
+	}
+	for _, name := range s.ForwardQuery {
+		f.query[parameterName(name)] = true
+	}
+	return f
+}
+
+// queryFor returns the query as the provider is sent it: without credentials. It is
+// false if there is a parameter of which nobody knows whether it is one. Without that
+// parameter the request might ask for something else, so the provider is not asked.
+func (f *forwarding) queryFor(query string) (kept string, ok bool) {
+	if query == "" {
+		return "", true
+	}
+	var b strings.Builder
+	for rest := query; rest != ""; {
+		part, sep := rest, ""
+		if end := strings.IndexAny(rest, "&;"); end >= 0 { // some servers separate parameters by semicolons
+			part, sep = rest[:end], rest[end:end+1]
+		}
+		rest = rest[len(part)+len(sep):]
+		written, _, _ := strings.Cut(part, "=")
+		switch name := parameterName(written); {
+		case part == "":
+		case f.query[name] || forwardedQuery[name]:
+			b.WriteString(part + sep)
+		case !isSecretParameter(name):
+			return "", false
+		}
+	}
+	return strings.TrimRight(b.String(), "&;"), true
+}
+
+// withheldWhy says why a fallback was not asked. The names of parameters are not told:
+// what stands there without a value may be a credential itself.
+const withheldWhy = "the query has a parameter that is not in its forward-query"
+
+// tellWithheld logs that a request failed for which a fallback was not asked.
+func (t *trip) tellWithheld() {
+	if !t.withheld {
+		return
+	}
+	if first, more := t.g.often.first(&retry.Event{Kind: retry.FailedOver, Name: t.asked.title(), Note: withheldWhy}); first {
+		t.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", t.asked.spec.Name, "request", t.g.redact(t.route), "suppressed", more)
+	}
+}
+
+// limit takes out of the request everything that the provider is not sent.
+func (f *forwarding) limit(req *http.Request) {
+	protocols := req.Header[protocolHeader]
+	for name := range req.Header {
+		if !forwardedHeaders[name] && !f.headers[name] {
+			delete(req.Header, name)
+		}
+	}
+	if kept := keepProtocols(protocols, func(name string) bool { return forwardedProtocols[name] }); kept != nil {
+		req.Header[protocolHeader] = kept
+	}
+	req.Trailer = nil
+}
+
+// keepProtocols returns the subprotocols that may be sent, nil if there are none.
+func keepProtocols(values []string, may func(string) bool) []string {
+	var kept []string
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" && may(strings.ToLower(name)) {
+				kept = append(kept, name)
+			}
+		}
+	}
+	if kept == nil {
+		return nil
+	}
+	return []string{strings.Join(kept, ", ")}
+}
+
+// isSecretProtocol reports whether a subprotocol looks like a credential.
+func isSecretProtocol(name string) bool {
+	return strings.Contains(name, "api-key") || strings.Contains(name, "bearer") || credential(name)
+}
+
+// withoutSecretProtocols takes credentials out of the subprotocols of a request to a
+// provider for which we have a key.
+func withoutSecretProtocols(h http.Header) {
+	values, ok := h[protocolHeader]
+	if !ok || !slices.ContainsFunc(values, func(v string) bool { return isSecretProtocol(strings.ToLower(v)) }) {
+		return
+	}
+	delete(h, protocolHeader)
+	if kept := keepProtocols(values, func(name string) bool { return !isSecretProtocol(name) }); kept != nil {
+		h[protocolHeader] = kept
+	}
+}

@@ -1,0 +1,248 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// EndLeftovers ends processes that attempts have left behind: TERM, and KILL after the grace.
+// It returns an error if one of them does not end.
+func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) error {
+	kill := time.Now().Add(grace)
+	told := map[int]bool{}
+	spared := ancestors()
+	looked := false
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		left := findLeftovers(list, spared)
+		late := time.Since(kill)
+		switch {
+		case len(left) == 0 && looked:
+			removeCgroups(list)
+			return nil
+		case len(left) == 0:
+			looked = true // a process that becomes another program shows no environment meanwhile
+		case late > unkillable:
+			return fmt.Errorf("process %s of an earlier attempt does not end, not even when it is killed", describeProcesses(left))
+		default:
+			looked = false
+			signalLeftovers(left, late >= 0, told)
+			if late >= 0 {
+				killCgroups(list)
+			}
+		}
+		release(left)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for processes of an earlier attempt: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// findLeftovers returns handles of the processes. A handle means the same process even if its
+// number is given to another one.
+func findLeftovers(list []Leftovers, spared map[int]bool) (found []*os.Process) {
+	byCgroup := map[int]bool{}
+	for _, l := range list {
+		for _, pid := range cgroupProcesses(l.Cgroup) {
+			byCgroup[pid] = true
+		}
+	}
+	for _, p := range processes() {
+		if spared[p.pid] {
+			continue
+		}
+		handle, err := os.FindProcess(p.pid)
+		if err != nil {
+			continue
+		}
+		if byCgroup[p.pid] || hasEnvironment(p.pid, list) {
+			found = append(found, handle)
+		} else {
+			_ = handle.Release()
+		}
+	}
+	return found
+}
+
+// hasEnvironment reports whether the process has the variables of one of the leftovers.
+func hasEnvironment(pid int, list []Leftovers) bool {
+	if !slices.ContainsFunc(list, func(l Leftovers) bool { return len(l.Env) > 0 }) {
+		return false
+	}
+	text, err := environment(pid)
+	if err != nil || len(text) == 0 {
+		return false
+	}
+	env := bytes.Split(text, []byte{0})
+	return slices.ContainsFunc(list, func(l Leftovers) bool {
+		return len(l.Env) > 0 && !slices.ContainsFunc(l.Env, func(kv string) bool {
+			return !slices.ContainsFunc(env, func(has []byte) bool { return string(has) == kv })
+		})
+	})
+}
+
+// ancestors returns this process and those that it descends from: none of them is a leftover.
+func ancestors() map[int]bool {
+	parents := map[int]int{}
+	for _, p := range processes() {
+		parents[p.pid] = p.parent
+	}
+	found := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !found[pid]; pid = parents[pid] {
+		found[pid] = true
+	}
+	return found
+}
+
+// signalLeftovers asks each process once to end, or kills it.
+func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
+	for _, p := range list {
+		switch {
+		case kill:
+			_ = p.Signal(syscall.SIGKILL)
+		case !told[p.Pid]:
+			told[p.Pid] = true
+			_ = p.Signal(syscall.SIGTERM)
+			_ = p.Signal(syscall.SIGCONT)
+		}
+	}
+}
+
+func release(list []*os.Process) {
+	for _, p := range list {
+		_ = p.Release()
+	}
+}
+
+func describeProcesses(list []*os.Process) string {
+	var pids []string
+	for _, p := range list {
+		pids = append(pids, strconv.Itoa(p.Pid))
+	}
+	return strings.Join(pids, ", ")
+}
+
+// cgroupPrefix is how the name of a cgroup of ours begins.
+const cgroupPrefix = "tideover-"
+
+// NewCgroup makes a cgroup inside that of this process, and returns its folder. It returns ""
+// where that is not possible: it needs version 2 and the right to do so, as root and services
+// with Delegate=yes have.
+func NewCgroup() string {
+	own := ownCgroup()
+	if own == "" {
+		return ""
+	}
+	dir, err := os.MkdirTemp(own, cgroupPrefix)
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// RemoveCgroup removes a cgroup of [NewCgroup] unless it has processes, such as a daemon that
+// the command has started on purpose.
+func RemoveCgroup(dir string) {
+	if dir != "" {
+		_ = os.Remove(dir)
+	}
+}
+
+// RemoveEmptyCgroups removes what daemons have left that have ended since.
+func RemoveEmptyCgroups() {
+	if own := ownCgroup(); own != "" {
+		dirs, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
+		for _, dir := range dirs {
+			RemoveCgroup(dir)
+		}
+	}
+}
+
+// killCgroups kills at once what is in the cgroups, so that none can start another one meanwhile.
+func killCgroups(list []Leftovers) {
+	for _, l := range list {
+		if isCgroup(l.Cgroup) {
+			_ = os.WriteFile(filepath.Join(l.Cgroup, "cgroup.kill"), []byte("1"), 0)
+		}
+	}
+}
+
+func removeCgroups(list []Leftovers) {
+	for _, l := range list {
+		if isCgroup(l.Cgroup) {
+			RemoveCgroup(l.Cgroup)
+		}
+	}
+}
+
+// cgroupProcesses returns the processes in a cgroup and in those inside it.
+func cgroupProcesses(dir string) (pids []int) {
+	if !isCgroup(dir) {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // it may be gone
+		}
+		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if err != nil {
+			return nil
+		}
+		for field := range bytes.FieldsSeq(text) {
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+func isCgroup(dir string) bool {
+	return filepath.IsAbs(dir) && strings.HasPrefix(filepath.Base(dir), cgroupPrefix)
+}
+
+// ownCgroup returns the folder of the cgroup, of version 2, that this process is in; "" if it
+// can't be seen.
+func ownCgroup() string {
+	memberships, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(memberships)) {
+		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if !ok {
+			continue
+		}
+		root, point := cgroupMount()
+		if inside, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/")); ok && point != "" {
+			return filepath.Join(point, inside)
+		}
+	}
+	return ""
+}
+
+// cgroupMount returns which cgroup is mounted where.
+func cgroupMount() (root, point string) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", ""
+	}
+	for line := range strings.Lines(string(mounts)) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(mount)
+		if strings.HasPrefix(kind, "cgroup2 ") && len(fields) > 4 {
+			return fields[3], fields[4]
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,150 @@
+package nostr
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A string of JSON can hold one half of a surrogate pair, as the escape \ud800. UTF-8
+// has no form for it. JavaScript, whose strings can hold it, writes the same escape
+// into the text that the id is the hash of. An Event therefore holds such a half as
+// the three bytes that UTF-8 would have for it (WTF-8), so that its id can be checked
+// and it can be passed on unchanged. All other text of an event is UTF-8.
+
+const surrogateLead = 0xED // the first of the three bytes; the second is 0xA0 or above
+
+// nextLoneSurrogate returns where in JSON the next escape of a lone surrogate is, and
+// the surrogate; -1 if there is none.
+func nextLoneSurrogate(data []byte) (at int, unit uint16) {
+	for i := bytes.IndexByte(data, '\\'); i >= 0 && i < len(data); {
+		first, ok := escapedUnit(data[i:])
+		second, pair := uint16(0), false
+		if ok && isHigh(first) {
+			second, pair = escapedUnit(data[i+6:])
+			pair = pair && isLow(second)
+		}
+		switch {
+		case ok && !pair && (isHigh(first) || isLow(first)):
+			return i, first
+		case pair:
+			i += 12
+		case ok:
+			i += 6
+		default:
+			i += 2 // another escape
+		}
+		next := bytes.IndexByte(data[min(i, len(data)):], '\\')
+		if next < 0 {
+			return -1, 0
+		}
+		i += next
+	}
+	return -1, 0
+}
+
+// escapedUnit reads \uXXXX at the beginning of the data.
+func escapedUnit(data []byte) (unit uint16, ok bool) {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	return uint16(n), err == nil
+}
+
+func isHigh(unit uint16) bool { return unit >= 0xD800 && unit < 0xDC00 }
+
+func isLow(unit uint16) bool { return unit >= 0xDC00 && unit < 0xE000 }
+
+// appendSurrogate appends the three bytes of a surrogate.
+func appendSurrogate(b []byte, unit uint16) []byte {
+	return append(b, surrogateLead, 0x80|byte(unit>>6)&0x3F, 0x80|byte(unit)&0x3F)
+}
+
+// surrogateAt returns the surrogate whose three bytes the string begins with.
+func surrogateAt(s string) (unit uint16, ok bool) {
+	if len(s) < 3 || s[0] != surrogateLead || s[1] < 0xA0 || s[1] > 0xBF || s[2] < 0x80 || s[2] > 0xBF {
+		return 0, false
+	}
+	return 0xD000 | uint16(s[1]&0x3F)<<6 | uint16(s[2]&0x3F), true
+}
+
+// exactString is a string that keeps lone surrogates when it is read from JSON.
+type exactString string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (s *exactString) UnmarshalJSON(data []byte) error {
+	data = bytes.Clone(data) // it is not ours to change
+	var b []byte
+	for {
+		at, unit := nextLoneSurrogate(data)
+		piece := data
+		if at >= 0 {
+			piece = append(bytes.Clone(data[:at]), '"')
+		}
+		var text string
+		if err := json.Unmarshal(piece, &text); err != nil {
+			return err
+		}
+		b = append(b, text...)
+		if at < 0 {
+			*s = exactString(b)
+			return nil
+		}
+		b = appendSurrogate(b, unit)
+		data = data[at+5:] // with one byte for the quote that the next piece begins with
+		data[0] = '"'
+	}
+}
+
+// isText reports whether a string is UTF-8 but for lone surrogates.
+func isText(s string) bool {
+	if utf8.ValidString(s) {
+		return true
+	}
+	high := false // the last was the first half of a pair
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if r != utf8.RuneError || size > 1 {
+			s, high = s[size:], false
+			continue
+		}
+		unit, ok := surrogateAt(s)
+		if !ok || high && isLow(unit) { // two halves in a row are one character
+			return false
+		}
+		s, high = s[3:], isHigh(unit)
+	}
+	return true
+}
+
+// ToValidUTF8 returns the event with U+FFFD in place of halves of surrogate pairs, which
+// are no text; the event itself if it has none. The id of the copy is still that of the
+// event.
+func (e *Event) ToValidUTF8() *Event {
+	if e.isValidUTF8() {
+		return e
+	}
+	valid := *e
+	valid.Content = strings.ToValidUTF8(e.Content, "\uFFFD")
+	valid.Tags = make(Tags, len(e.Tags))
+	for i, t := range e.Tags {
+		for _, word := range t {
+			valid.Tags[i] = append(valid.Tags[i], strings.ToValidUTF8(word, "\uFFFD"))
+		}
+	}
+	return &valid
+}
+
+func (e *Event) isValidUTF8() bool {
+	for _, t := range e.Tags {
+		for _, word := range t {
+			if !utf8.ValidString(word) {
+				return false
+			}
+		}
+	}
+	return utf8.ValidString(e.Content)
+}
