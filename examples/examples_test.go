@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,27 +18,15 @@ import (
 // gateway, before providers that fail on purpose.
 func TestPrograms(t *testing.T) {
 	bin := t.TempDir()
-	build(t, filepath.Join(bin, "tideover"), "../cmd/tideover")
-	tideover := filepath.Join(bin, "tideover")
+	tideover := command(t)
 	up := started(t, nil, tideover, "chaos", "--quiet", "*: 503(retry-after-ms=20),529,200 cycle")
-	dir, err := os.MkdirTemp("", "ex") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	config := filepath.Join(dir, "tideover.yaml")
-	text := strings.ReplaceAll(`version: 1
+	gateway := startGateway(t, tideover, strings.ReplaceAll(`version: 1
 policies: {quick: "exponential(10ms..1s) jitter=full attempts=6"}
 providers:
   up: {base-url: "UP", policy: quick}
   openai: {base-url: "UP", auth: "${env:KEY}", policy: quick}
   anthropic: {base-url: "UP", auth: "${env:KEY}", policy: quick}
-`, "UP", strings.TrimSuffix(up, "/"))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address := started(t, []string{"KEY=a-key-of-the-gateway"}, tideover, "gateway", "--config", config, "--data", dir, "--listen", "127.0.0.1:0")
-	gateway, _, _ := strings.Cut(address, "/p/")
+`, "UP", strings.TrimSuffix(up, "/")))
 	for _, tt := range []struct {
 		program, env string
 		want         []string
@@ -65,6 +54,47 @@ providers:
 			}
 		})
 	}
+}
+
+// startGateway starts a gateway with the configuration, and returns its address. KEY is
+// in its environment.
+func startGateway(t *testing.T, tideover, config string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ex") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file := filepath.Join(dir, "tideover.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := started(t, []string{"KEY=a-key-of-the-gateway"}, tideover, "gateway", "--config", file, "--data", dir, "--listen", "127.0.0.1:0")
+	gateway, _, _ := strings.Cut(address, "/p/")
+	return gateway
+}
+
+var (
+	commandDir   string // of the command that tests start
+	buildCommand sync.Once
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if commandDir, err = os.MkdirTemp("", "examples"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(commandDir)
+	os.Exit(code)
+}
+
+// command returns the path of the command, which is built once.
+func command(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(commandDir, "tideover")
+	buildCommand.Do(func() { build(t, path, "../cmd/tideover") })
+	return path
 }
 
 func build(t *testing.T, to, pkg string) {

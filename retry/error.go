@@ -104,6 +104,16 @@ func (e *Error) Timeout() bool {
 	return ok && t.Timeout()
 }
 
+// Temporary implements the interface of net.Error, which has it for historical reasons:
+// it reports whether time ran out, or whether the last failure says that it may pass.
+func (e *Error) Temporary() bool {
+	t, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](e.Last)
+	return e.Timeout() || ok && t.Temporary()
+}
+
 // RetryOutcome tells a runner around this one what stays as it is: a permanent
 // failure, an attempt that is still running, the delay that a server stated.
 // Anything else may be tried again.

@@ -155,9 +155,12 @@ func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 	case !likely && resp.StatusCode != http.StatusTooManyRequests:
 		return nil
 	}
-	p := peek(resp.Body, peekTime, nil)
+	p, _ := peek(resp.Body, peekTime, 0, nil)
 	resp.Body = p
 	head, _ := p.result()
+	if len(resp.Header["Content-Encoding"]) > 0 {
+		head = x.t.decoded(resp.Header, head)
+	}
 	return head
 }
 

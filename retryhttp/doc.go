@@ -75,14 +75,18 @@
 // attempt-timeout and total-timeout end with the headers of the answer. The
 // body can be read for as long as the caller's own context lasts, or until it
 // goes silent for longer than [Streams] allows. [WithDeadlineHeaders] tells the
-// server how much time is left.
+// server how much time is left. With a [Router], the time in which the transport waits
+// for the source of the request's body is no part of attempt-timeout.
 //
 // # Streams
 //
 // With [WithStreams], an event stream is held back until its first content, so
-// that one which begins with an error is that error, and one which breaks off
-// before it has said anything can be asked for again. After that it belongs to
-// the caller: an answer of which the caller has seen a part is never repeated.
+// that one which begins with an error is that error. One that breaks off before its
+// first content is requested again if the request may be processed twice. Otherwise
+// the caller gets the stream as far as it came, and then the error: the server may
+// have done the work. One that stalls, silent for Streams.Idle, is treated in the same
+// way unless it is that of a GET. After its first content a stream belongs to the caller: an
+// answer of which the caller has seen a part is never repeated.
 //
 // # Hedging
 //

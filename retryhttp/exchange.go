@@ -90,7 +90,7 @@ func (x *exchange) send(req *http.Request, s *span, n int) (resp *http.Response,
 			}
 		}
 	}()
-	s.begin(req, x.t)
+	s.begin(req, x.t, leg)
 	resp, err = x.t.next.RoundTrip(req)
 	if resp, err = s.answered(resp, err); resp != nil {
 		resp.Request = x.req
@@ -121,6 +121,11 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, er
 		return x.req, nil, nil
 	}
 	req := x.req.WithContext(own)
+	if x.body == nil {
+		body = s.pausing(body)
+	} else {
+		x.body.time(body, s)
+	}
 	req.Body, req.GetBody = body, getBody
 	if x.marked() {
 		x.mark(req, n)
@@ -178,7 +183,7 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 		return x.resp, nil
 	}
 	if x.resp == nil {
-		return nil, err
+		return nil, canceledAsIs(x.req, err)
 	}
 	if e, ok := errors.AsType[*retry.Error](err); ok {
 		x.note(gaveUpKey{}, surrender{x.resp, e})

@@ -99,7 +99,7 @@ func (x *exchange) failure(err error, req *http.Request, s *span) error {
 		f.outcome = outcomeOf(req, err)
 	}
 	if f.outcome.Class < retry.ClassPermanent {
-		f.why = x.forbidden(s.unsent() || unprocessed(err) || x.t.answered && is[*streamBrokenError](err))
+		f.why = x.forbidden(s.unsent() || unprocessed(err))
 		f.outcome.Final = f.why != nil
 	}
 	return f

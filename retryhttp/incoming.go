@@ -20,11 +20,15 @@ const (
 	headerRequestTimeout   = "X-Request-Timeout-Ms"
 )
 
-// timeoutHeaders says how each of them is read.
-var timeoutHeaders = [...]struct {
+// timeoutHeader is one of them.
+type timeoutHeader struct {
 	name  string
 	parse func(string) (time.Duration, bool)
-}{
+}
+
+// timeoutHeaders says how each of them is read. The last one is about the beginning of
+// the answer, the others are about all of it.
+var timeoutHeaders = [...]timeoutHeader{
 	{headerGRPCTimeout, parseGRPCTimeout},
 	{headerConnectTimeout, milliseconds},
 	{headerRequestTimeout, milliseconds},
@@ -51,9 +55,21 @@ func TimeLeft(h http.Header) (time.Duration, bool) {
 	return d, ok
 }
 
+// TotalTimeLeft is [TimeLeft] for the whole exchange, the body of the answer included.
+// X-Stainless-Timeout does not count: the SDKs that send it stop to wait when the
+// answer begins.
+func TotalTimeLeft(h http.Header) (time.Duration, bool) {
+	_, d, ok := shortestTimeout(h, timeoutHeaders[:len(timeoutHeaders)-1])
+	return d, ok
+}
+
 // timeLeft also returns which header said so.
 func timeLeft(h http.Header) (name string, shortest time.Duration, ok bool) {
-	for _, t := range timeoutHeaders {
+	return shortestTimeout(h, timeoutHeaders[:])
+}
+
+func shortestTimeout(h http.Header, headers []timeoutHeader) (name string, shortest time.Duration, ok bool) {
+	for _, t := range headers {
 		for _, v := range h[t.name] {
 			if d, stated := t.parse(strings.TrimSpace(v)); stated && (!ok || d < shortest) {
 				name, shortest, ok = t.name, d, true

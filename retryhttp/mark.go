@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -56,9 +57,9 @@ var firstAttempt = []string{"1"}
 // maxLayers keeps a loop of layers from growing a header without end.
 const maxLayers = 256
 
-// markDeadline says how long the attempt may take, in every header that was
-// asked for. Without a limit it says nothing, and nothing is passed on: what a
-// caller further up wrote is out of date.
+// markDeadline says how long the attempt may take: in the headers in which the request
+// states its deadline, or else in those that were asked for. Without a limit it says
+// nothing, and nothing is passed on: what a caller further up wrote is out of date.
 func markDeadline(call context.Context, req *http.Request, names []string, limit time.Duration) {
 	left, limited := limit, limit > 0
 	for _, ctx := range []context.Context{req.Context(), call} {
@@ -68,10 +69,38 @@ func markDeadline(call context.Context, req *http.Request, names []string, limit
 			}
 		}
 	}
+	if restateDeadline(req.Header, left, limited) {
+		return
+	}
 	for _, name := range names {
 		req.Header.Del(name)
 		if v, ok := formatBudget(name, left); ok && limited {
 			req.Header.Set(name, v)
 		}
 	}
+}
+
+// restateDeadline writes what is left into the headers that state a deadline already, and
+// reports whether there are any. A number of whole seconds stays one.
+func restateDeadline(h http.Header, left time.Duration, limited bool) (any bool) {
+	for _, t := range timeoutHeaders {
+		stated := h[t.name]
+		if len(stated) == 0 {
+			continue
+		}
+		if _, _, ok := shortestTimeout(h, []timeoutHeader{t}); !ok {
+			continue // no deadline to us, and not ours to change
+		}
+		any = true
+		v, ok := formatBudget(t.name, left)
+		switch {
+		case !ok || !limited:
+			h.Del(t.name)
+			continue
+		case t.name == headerStainlessTimeout && !strings.Contains(stated[0], "."):
+			v = strconv.FormatInt(max(int64(left/time.Second), 1), 10)
+		}
+		h[t.name] = []string{v}
+	}
+	return any
 }

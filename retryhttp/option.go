@@ -22,6 +22,7 @@ type settings struct {
 	layer      string   // "" sends no attempt headers
 	deadlines  []string // headers that say how much time is left
 	streams    Streams
+	decoders   map[string]Decoder // of bodies, by the name of their encoding
 	router     Router
 }
 
@@ -99,6 +100,9 @@ func WithAttemptHeaders(layer string) Option {
 // deadline leaves. Each name is one of Grpc-Timeout, Connect-Timeout-Ms,
 // X-Envoy-Upstream-Rq-Timeout-Ms, X-Stainless-Timeout and X-Request-Timeout-Ms.
 // Without a limit there is no header.
+//
+// A request that states its deadline in one of these headers keeps that form: the value
+// is reduced, and no other header is added.
 func WithDeadlineHeaders(names ...string) Option {
 	return func(s *settings) error {
 		for _, n := range names {
@@ -116,8 +120,8 @@ func WithDeadlineHeaders(names ...string) Option {
 // as long as the caller's context lasts.
 func WithStreams(st Streams) Option {
 	return func(s *settings) error {
-		if st.Hold < 0 || st.Idle < 0 {
-			return fmt.Errorf("WithStreams: hold %v or idle %v is negative", st.Hold, st.Idle)
+		if st.Hold < 0 || st.Idle < 0 || st.Sized < 0 {
+			return fmt.Errorf("WithStreams: hold %v, idle %v or sized %v is negative", st.Hold, st.Idle, st.Sized)
 		}
 		s.streams = st
 		return nil
@@ -125,7 +129,8 @@ func WithStreams(st Streams) Option {
 }
 
 // WithRouter lets the router say where each attempt goes. With it, the policy's
-// attempt-timeout starts when the router has let the attempt go.
+// attempt-timeout starts when the router has let the attempt go, and the time in which
+// the request's body is awaited from its source does not count.
 func WithRouter(r Router) Option {
 	return func(s *settings) error {
 		if r == nil {

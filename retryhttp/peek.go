@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/internal/clock"
 )
 
 // How much of a response is read ahead before it is known whether the caller
@@ -24,24 +26,29 @@ type peeked struct {
 	seen func([]byte) bool // reports that this is enough; nil means that nothing is
 
 	mu     sync.Mutex
-	buf    []byte // what was read ahead
-	off    int    // of what the caller has seen
-	err    error  // how the body ended, if it did
-	stop   bool   // time is up
+	buf    []byte        // what was read ahead
+	off    int           // of what the caller has seen
+	err    error         // how the body ended, if it did
+	heard  time.Duration // when something was read last, by the clock
+	stop   bool          // time is up
 	closed bool
 }
 
 // peek reads ahead, for so long, until what was read is enough. A read that
 // blocks for longer is left to a goroutine, which ends with the read: when there
 // is something to read, or the body is closed.
-func peek(body io.ReadCloser, d time.Duration, enough func([]byte) bool) *peeked {
-	p := &peeked{body: body, done: make(chan struct{}), seen: enough}
+//
+// With patience it reads on after that, until anything comes. It reports whether the body
+// has been silent for so long.
+func peek(body io.ReadCloser, d, patience time.Duration, enough func([]byte) bool) (p *peeked, silent bool) {
+	p = &peeked{body: body, done: make(chan struct{}), seen: enough, heard: clock.Now()}
 	go p.read()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-p.done:
 	case <-t.C:
+		silent = p.awaitMore(t, patience)
 	}
 	p.mu.Lock()
 	p.stop = true
@@ -50,7 +57,26 @@ func peek(body io.ReadCloser, d time.Duration, enough func([]byte) bool) *peeked
 	if whole {
 		_ = body.Close()
 	}
-	return p
+	return p, silent
+}
+
+// awaitMore waits until something more is read, and reports whether nothing came for so
+// long.
+func (p *peeked) awaitMore(t *time.Timer, patience time.Duration) bool {
+	p.mu.Lock()
+	left := patience - (clock.Now() - p.heard)
+	p.stop = true // the next read is the last
+	p.mu.Unlock()
+	if left <= 0 {
+		return patience > 0
+	}
+	t.Reset(left)
+	select {
+	case <-p.done:
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 func (p *peeked) read() {
@@ -59,7 +85,7 @@ func (p *peeked) read() {
 	for more := true; more; {
 		n, err := p.body.Read(chunk)
 		p.mu.Lock()
-		p.buf, p.err = append(p.buf, chunk[:n]...), err
+		p.buf, p.err, p.heard = append(p.buf, chunk[:n]...), err, clock.Now()
 		more = err == nil && !p.stop && len(p.buf) < peekBytes && (p.seen == nil || !p.seen(p.buf))
 		p.mu.Unlock()
 	}
@@ -70,6 +96,13 @@ func (p *peeked) result() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clip(p.buf), p.err
+}
+
+// breakOff makes err the error after what was read ahead. The body has ended.
+func (p *peeked) breakOff(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
 }
 
 // Read implements [io.Reader].

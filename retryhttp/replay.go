@@ -23,6 +23,7 @@ type replay struct {
 	reading sync.Mutex // held while the store is read, for as long as the source blocks
 
 	mu    sync.Mutex
+	span  *span // of the attempt; nil means that it has no limits
 	epoch int   // of the readers that count
 	open  int   // readers of this epoch, and the exchange itself
 	err   error // how the source failed
@@ -57,6 +58,16 @@ func (r *replay) next() io.ReadCloser {
 	return &reader{r: r, epoch: r.epoch}
 }
 
+// time gives the body of the attempt, and those that its transport gets, the attempt's
+// time.
+func (r *replay) time(body io.ReadCloser, s *span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.span = s; s != nil {
+		body.(*reader).span = s
+	}
+}
+
 // get is the GetBody of an attempt, for what a transport repeats by itself.
 func (r *replay) get() (io.ReadCloser, error) {
 	if err := r.store.lost(); err != nil {
@@ -68,7 +79,7 @@ func (r *replay) get() (io.ReadCloser, error) {
 		return nil, http.ErrBodyReadAfterClose
 	}
 	r.open++
-	return &reader{r: r, epoch: r.epoch}, nil
+	return &reader{r: r, epoch: r.epoch, span: r.span}, nil
 }
 
 // failed returns how the source failed, if it did.
@@ -105,12 +116,15 @@ func (r *replay) close() {
 // reader reads a replay from its start.
 type reader struct {
 	r      *replay
+	span   *span // of the attempt; nil means that it has no limits
 	epoch  int
 	off    int64
 	closed bool
 }
 
 func (b *reader) Read(p []byte) (int, error) {
+	b.span.await(true)
+	defer b.span.await(false)
 	b.r.reading.Lock()
 	defer b.r.reading.Unlock()
 	if b.ended() {

@@ -40,6 +40,15 @@ type Leg interface {
 	Closed(err error)
 }
 
+// Interruptible is a [Leg] whose request has a body that may be slow to read. The
+// transport of net/http does not give up an attempt while it reads the body. Interrupt is
+// called when the policy's total-timeout has passed, and makes a Read that is under way
+// return, and those that follow.
+type Interruptible interface {
+	Leg
+	Interrupt()
+}
+
 // routed is a failure whose meaning the router has changed.
 type routed struct {
 	error

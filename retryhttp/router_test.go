@@ -208,7 +208,7 @@ func TestE12TotalTimeoutEndsTheWaitForARouter(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		g = newRig(t, "fixed(0s) attempts=5 total-timeout=1h", retryhttp.WithRouter(&to{wait: time.Hour}))
-		if _, err := g.RoundTrip(requestWith(t, ctx, "GET", "http://nowhere.invalid", nil)); !errors.Is(err, retry.StopCanceled) {
+		if _, err := g.RoundTrip(requestWith(t, ctx, "GET", "http://nowhere.invalid", nil)); !errors.Is(err, context.Canceled) {
 			t.Errorf("RoundTrip = %v, want the cancellation", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -25,18 +26,28 @@ type span struct {
 	cancel context.CancelCauseFunc // of own; nil where there is no limit
 	stop   func() bool             // ends the watch over call; false when it has ended before; nil without one
 
+	total time.Time     // when the whole call ends, if that is before the caller's deadline
 	limit time.Duration // of this attempt, where the runner has none; 0 means none
-	mine  bool          // the timer is for that
 	idle  time.Duration // the longest silence in a body; 0 means any
+	sized time.Duration // the same for a body whose length is known; 0 means idle
 	timer *time.Timer   // nil if there is no limit at all
+	body  pausingBody   // the request's, if the time in which it is awaited does not count
+	leg   Leg           // that the router has let go, if there is a router
 
-	mu        sync.Mutex // held while it is decided what the timer is for
-	listening bool       // for silences
-	reading   bool       // somebody reads
-	silent    bool       // for too long
-	held      bool       // the answer's body is there, and the limits still hold
-	late      bool       // a limit was reached
-	lost      bool       // another attempt has won, or the call is over
+	mu        sync.Mutex    // held while it is decided what the timer is for
+	mine      bool          // it is for limit
+	began     time.Duration // when limit began to count, by the clock
+	waited    time.Duration // for the request's body, since then
+	waits     time.Duration // since when the request's body is awaited; 0 means that it is not
+	ended     bool          // the limits no longer hold
+	fired     bool          // a limit was reached
+	stale     bool          // the timer was stopped when it had run out already
+	listening bool          // for silences
+	reading   bool          // somebody reads
+	silent    bool          // for too long
+	held      bool          // the answer's body is there, and the limits still hold
+	late      bool          // a limit was reached
+	lost      bool          // another attempt has won, or the call is over
 	sent      *sent
 }
 
@@ -47,7 +58,7 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 	if !x.t.timed && x.idempotent {
 		return nil, caller
 	}
-	s := &span{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle}
+	s := &span{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle, sized: x.t.streams.Sized}
 	own := caller
 	if x.t.timed {
 		s.own.Context, s.cancel = context.WithCancelCause(caller) //nolint:fatcontext // the span is made for it
@@ -70,8 +81,9 @@ func (s *span) watch(attempt context.Context, t *Transport) context.Context {
 	}
 	switch {
 	case ok:
+		s.total = at
 		s.timer = time.AfterFunc(time.Until(at), s.fire)
-	case s.limit > 0 || s.idle > 0:
+	case s.limit > 0 || s.idle > 0 || s.sized > 0:
 		s.timer = time.AfterFunc(never, s.fire)
 	}
 	if t.whole.hedger != nil && attempt != s.caller {
@@ -85,7 +97,7 @@ func (s *span) watch(attempt context.Context, t *Transport) context.Context {
 }
 
 // begin starts the attempt's own time: it goes out now.
-func (s *span) begin(req *http.Request, t *Transport) {
+func (s *span) begin(req *http.Request, t *Transport, leg Leg) {
 	if len(t.deadlines) > 0 {
 		call := req.Context()
 		if s != nil {
@@ -96,13 +108,17 @@ func (s *span) begin(req *http.Request, t *Transport) {
 	if s == nil || s.cancel == nil || s.limit == 0 {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leg = leg
 	if at, ok := s.call.Deadline(); ok && time.Until(at) <= s.limit {
 		return // the whole call has less
 	}
-	if s.timer.Stop() { // or it is over already
-		s.timer.Reset(s.limit)
-		s.mine = true
+	if s.fired || s.ended {
+		return
 	}
+	s.mine, s.began = true, clock.Now()
+	s.timer.Reset(s.limit)
 }
 
 // never is later than anything.
@@ -111,9 +127,96 @@ const never = math.MaxInt64
 // fire is what the timer does.
 func (s *span) fire() {
 	s.mu.Lock()
-	s.silent = s.listening
+	switch {
+	case s.stale:
+		s.stale = false
+	case s.listening:
+		s.silent = s.reading
+	case !s.ended:
+		s.fired = !s.prolong()
+	}
+	over, last := s.silent || s.fired, s.fired && !s.mine
+	leg, ok := s.leg.(Interruptible)
 	s.mu.Unlock()
+	if !over {
+		return
+	}
 	s.cancel(nil)
+	if ok && last {
+		leg.Interrupt()
+	}
+}
+
+// prolong sets the timer anew by the time in which the request's body was awaited, and
+// reports whether the attempt has time left. While the body is awaited only the limit of
+// the whole call holds. It needs the lock.
+func (s *span) prolong() bool {
+	if !s.mine {
+		return false
+	}
+	now := clock.Now()
+	left := s.limit - (now - s.began - s.waited)
+	if s.waits > 0 {
+		left = never
+	}
+	if left <= 0 {
+		return false
+	}
+	if !s.total.IsZero() {
+		whole := time.Until(s.total)
+		if whole <= 0 {
+			s.mine = false
+			return false
+		}
+		left = min(left, whole)
+	}
+	s.timer.Reset(left)
+	return true
+}
+
+// await says that the request's body is awaited from now on, or no longer.
+func (s *span) await(begins bool) {
+	if s == nil || s.limit == 0 {
+		return
+	}
+	now := clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if begins {
+		s.waits = now
+		return
+	}
+	if s.waits > 0 {
+		s.waited += now - max(s.waits, s.began)
+	}
+	s.waits = 0
+	// While the body was awaited the timer may have been set later than the limit.
+	if s.mine && !s.ended && !s.fired && now-s.began > s.limit && !s.prolong() {
+		s.timer.Reset(0)
+	}
+}
+
+// pausingBody is the body of a request whose source may be slow. The time in which it is
+// awaited is no part of the attempt's.
+type pausingBody struct {
+	io.ReadCloser
+	s *span
+}
+
+// pausing returns the body whose reads stop the attempt's time.
+func (s *span) pausing(body io.ReadCloser) io.ReadCloser {
+	if s == nil || s.limit == 0 || body == nil || body == http.NoBody {
+		return body
+	}
+	s.body = pausingBody{body, s}
+	return &s.body
+}
+
+// Read implements [io.Reader].
+func (b *pausingBody) Read(p []byte) (int, error) {
+	b.s.await(true)
+	defer b.s.await(false)
+	return b.ReadCloser.Read(p)
 }
 
 // listen makes the timer one for silences. A read may have begun before.
@@ -159,6 +262,9 @@ func (s *span) answered(resp *http.Response, err error) (*http.Response, error) 
 		return resp, nil
 	}
 	s.held = true
+	if resp.ContentLength > 0 && s.sized > 0 {
+		s.idle = s.sized
+	}
 	h := &held{resp.Body, s}
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = &upgraded{h, w}
@@ -189,7 +295,11 @@ func (s *span) close(resp *http.Response) error {
 // end ends the limits, and returns the error of an attempt that has reached one:
 // what it met, if that says more.
 func (s *span) end(err error) error {
-	fired := s.timer != nil && !s.timer.Stop()
+	s.mu.Lock()
+	fired, mine := s.fired, s.mine
+	s.ended = true
+	s.stale = s.timer != nil && !s.timer.Stop() && !fired
+	s.mu.Unlock()
 	if ended := s.stop != nil && !s.stop(); !ended && !fired {
 		return nil
 	}
@@ -203,7 +313,7 @@ func (s *span) end(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = context.DeadlineExceeded // the runner knows which limit it was
 	}
-	if s.mine && fired {
+	if mine && fired {
 		return &retry.TimeoutError{Limit: s.limit, Err: err}
 	}
 	return err

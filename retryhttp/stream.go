@@ -18,11 +18,19 @@ type Streams struct {
 	// that one which begins with an error can be retried; 0 means not at all. What
 	// comes first is passed on unchanged when the time is up, and with the first
 	// event that is content at once.
+	//
+	// A stream that is silent then is held on until it says something, if its request is no
+	// GET, may be processed twice, and has an attempt left. After a silence of Idle it is a
+	// failure.
 	Hold time.Duration
 
 	// Idle is the longest silence within the body of any answer; reading it then
 	// fails with a [*SilenceError]. 0 means any.
 	Idle time.Duration
+
+	// Sized is the same for an answer whose length is known, which is no stream. 0 means
+	// Idle.
+	Sized time.Duration
 }
 
 // prelude are the events that APIs send before they know whether there will be
@@ -57,23 +65,35 @@ func (t *Transport) holds(resp *http.Response) bool {
 	if code := resp.Header.Get("Content-Encoding"); code != "" && code != "identity" {
 		return false
 	}
+	return IsEventStream(resp.Header)
+}
+
+// IsEventStream reports whether an answer with the headers is an event stream.
+func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"
-	kind := resp.Header.Get("Content-Type")
+	kind := h.Get("Content-Type")
 	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
 		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }
 
 // opening holds a stream until it is clear how it begins. It returns the failure
-// that it begins with; err is how reading it failed before that.
+// that it begins with; err is how reading it failed before that, if the request may be
+// repeated.
 func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	if !x.t.holds(resp) {
 		return nil, nil
 	}
-	p := peek(resp.Body, x.t.streams.Hold, func(b []byte) bool { return openingOf(b).known })
+	patience := time.Duration(0)
+	if x.mayStall() {
+		patience = x.t.streams.Idle
+	}
+	p, silent := peek(resp.Body, x.t.streams.Hold, patience, func(b []byte) bool { return openingOf(b).known })
 	resp.Body = p
 	head, err := p.result()
 	o := openingOf(head)
 	switch {
+	case silent:
+		return nil, &streamStalledError{&SilenceError{patience}}
 	case o.problem != nil:
 		return x.eventFailure(o), nil
 	case o.known || err == nil:
@@ -83,7 +103,15 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	case err == io.EOF: //nolint:errorlint // the same
 		err = io.ErrUnexpectedEOF
 	}
-	return nil, &streamBrokenError{err}
+	broken := &streamBrokenError{err}
+	if x.forbidden(false) == nil {
+		return nil, broken
+	}
+	// The server may have done the work. The caller gets the answer as far as it came:
+	// an error instead would look like a request that was not answered, which clients
+	// send again by themselves.
+	p.breakOff(broken)
+	return nil, nil
 }
 
 // eventFailure returns the failure that an error event is, nil if no retry would
@@ -104,6 +132,21 @@ func (x *exchange) eventFailure(o opening) *StatusError {
 	}
 	return e
 }
+
+// mayStall reports whether a stream that is silent before its first content is waited for,
+// to be requested again: the request may be processed twice, and another attempt is left.
+// That of a GET may be one of news, which has no content for long.
+func (x *exchange) mayStall() bool {
+	return x.req.Method != "" && x.req.Method != http.MethodGet && x.forbidden(false) == nil && !x.last()
+}
+
+// streamStalledError is a stream that went silent before there was any content.
+type streamStalledError struct{ *SilenceError }
+
+func (e *streamStalledError) Error() string {
+	return "the stream stalled before its first content: silent for " + e.For.String()
+}
+func (e *streamStalledError) Unwrap() error { return e.SilenceError }
 
 // streamBrokenError is a stream that broke off before there was any content.
 type streamBrokenError struct{ error }

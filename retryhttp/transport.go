@@ -44,7 +44,7 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 		next = http.DefaultTransport
 	}
 	t := &Transport{next: next, policy: policy, settings: s, single: policy.Retries() == 0}
-	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0
+	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
 	if err = errors.Join(err, t.build()); err != nil {
@@ -108,7 +108,8 @@ func (t *Transport) CloseIdleConnections() {
 
 // RoundTrip implements [http.RoundTripper]. When it gives up on a response it
 // returns that response, and [GaveUp] says why; when it gives up on an error,
-// the error is a [*retry.Error].
+// the error is a [*retry.Error], which is a [net.Error]. If the caller cancels the
+// request's context, without a cause of its own, the error is [context.Canceled].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t == nil || !t.bare || req.Response != nil || !t.single && oneWay(req) || req.Context().Err() != nil {
 		return t.roundTrip(req)
@@ -172,9 +173,19 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		return x.finish(err)
 	case err != nil:
 		closeBody(req) // no attempt was made, so nobody else does
-		return nil, err
+		return nil, canceledAsIs(req, err)
 	}
 	return resp, nil
+}
+
+// canceledAsIs returns the error of a request without an answer. That of one which its
+// caller has canceled is [context.Canceled] itself, as it is from net/http: callers
+// compare it, and need no history of what they no longer want.
+func canceledAsIs(req *http.Request, err error) error {
+	if ctx := req.Context(); ctx.Err() == context.Canceled && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the very value
+		return context.Canceled
+	}
+	return err
 }
 
 // exchange makes a request of which more is to be done than to send it.

@@ -3,6 +3,7 @@ module github.com/tideover/tideover/cmd/tideover
 go 1.26.0
 
 require (
+	github.com/andybalholm/brotli v1.2.6
 	github.com/chromedp/cdproto v0.157.8
 	github.com/chromedp/chromedp v0.21.0
 	github.com/creack/pty v1.1.24

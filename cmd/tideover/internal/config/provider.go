@@ -91,6 +91,7 @@ type providerDraft struct {
 	at         place
 	found      map[string]place // also those inside of others, such as rate.burst
 	open       bool             // callers bring their own credentials
+	plainHTTP  bool             // secrets may cross the network without TLS
 	formatRead bool             // nothing is wrong with what is said of the format
 	fallbacks  []place
 }

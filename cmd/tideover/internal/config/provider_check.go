@@ -73,10 +73,10 @@ func (l *loader) keysWithout(d *providerDraft) {
 // inTheClear refuses to send secrets over a network without encryption, also those
 // that callers bring.
 func (l *loader) inTheClear(d *providerDraft) {
-	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) {
+	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) || d.plainHTTP {
 		return
 	}
-	what, instead := "", "or a provider on this machine"
+	what, instead := "", "a provider on this machine, or plain-http: true if the network is safe"
 	if len(d.Auth) > 0 {
 		what = "the key"
 	}
@@ -86,7 +86,7 @@ func (l *loader) inTheClear(d *providerDraft) {
 		}
 	}
 	if d.open && what == "" {
-		what, instead = "there is no auth, so callers bring their own credentials, which", "a provider on this machine, or auth: none to send no credentials"
+		what, instead = "there is no auth, so callers bring their own credentials, which", "a provider on this machine, auth: none to send no credentials, or plain-http: true if the network is safe"
 	}
 	if what != "" {
 		l.bad(d.found["base-url"], "%s would cross the network in the clear; use https, %s", what, instead)

@@ -26,6 +26,14 @@ var providerKeys = located("", []key[providerDraft]{
 		set: func(l *loader, at place, d *providerDraft) { d.BaseURL = l.baseURL(at) },
 	},
 	{
+		name: "h2c", doc: "Whether HTTP/2 is spoken to a base-url that begins with http://, without TLS and without negotiation, as gRPC servers do.", schema: boolSchema,
+		set: func(l *loader, at place, d *providerDraft) { d.H2C = l.truth(at) },
+	},
+	{
+		name: "plain-http", doc: "Whether keys, secret headers and credentials of callers may be sent to a base-url that begins with http:// and is not on this machine. Anybody on the network can read them.", schema: boolSchema,
+		set: func(l *loader, at place, d *providerDraft) { d.plainHTTP = l.truth(at) },
+	},
+	{
 		name: "format", doc: "Name of the wire format of a generic provider. Fallbacks must have the same: there is no translation.", schema: nameSchema,
 		set: func(l *loader, at place, d *providerDraft) {
 			if s, ok := l.scalar(at); ok && !validName.MatchString(s) {

@@ -196,6 +196,9 @@ func (t *trip) problemOf(err error) *problem {
 	case errors.Is(t.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
 		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
 		t.asked.tally.late.Add(1)
+	case t.upload.stopped.Load():
+		p.status, p.code, p.reason = http.StatusGatewayTimeout, codeTimeout, retry.StopTotalTimeout.String()
+		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", t.asked.spec.Policy.TotalTimeout)
 	case gave != nil && gave.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		p.status, p.code = http.StatusGatewayTimeout, codeTimeout
 	case shortage.Is(err):

@@ -3,16 +3,36 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net/http"
+	"sync/atomic"
 	"time"
+
+	"github.com/tideover/tideover/retryhttp"
 )
 
-// until is a context that ends at a deadline, unless that is called off. What a
-// caller says of its time is how long it waits for an answer to begin: a stream
-// may take longer, and is the caller's to end.
+// until is a context that ends at the deadline of the caller.
 type until struct {
 	context.Context
-	at    time.Time
+	at    time.Time     // of the first of the deadlines
+	total time.Duration // after at, how long an event stream may take; below 0 means any time
 	timer *time.Timer
+
+	upload atomic.Pointer[upload] // of the request, which ends at the deadline
+}
+
+// withCallersDeadline returns a context that ends at the deadline that the headers of a
+// request state, and nil if they state none. cancel frees what it holds.
+func withCallersDeadline(parent context.Context, h http.Header) (u *until, cancel func()) {
+	left, ok := retryhttp.TimeLeft(h)
+	if !ok {
+		return nil, nil
+	}
+	u, cancel = withDeadline(parent, left)
+	u.total = -1
+	if total, ok := retryhttp.TotalTimeLeft(h); ok {
+		u.total = total - left
+	}
+	return u, cancel
 }
 
 // withDeadline returns a context that ends after so long. cancel frees what it
@@ -23,15 +43,26 @@ func withDeadline(parent context.Context, left time.Duration) (u *until, cancel 
 	if left <= 0 {
 		end(context.DeadlineExceeded)
 	}
-	u.timer = time.AfterFunc(left, func() { end(context.DeadlineExceeded) })
+	u.timer = time.AfterFunc(left, func() {
+		end(context.DeadlineExceeded)
+		u.upload.Load().stop()
+	})
 	return u, func() {
 		u.timer.Stop()
 		end(nil)
 	}
 }
 
-// callOff lets the context live on after its deadline.
-func (u *until) callOff() { u.timer.Stop() }
+// streamBegins lets an event stream go on after a deadline that is for the beginning of
+// the answer. A deadline for all of it stays.
+func (u *until) streamBegins() {
+	if u == nil || u.total == 0 || !u.timer.Stop() {
+		return
+	}
+	if u.total > 0 {
+		u.timer.Reset(time.Until(u.at) + u.total)
+	}
+}
 
 // Deadline implements [context.Context].
 func (u *until) Deadline() (time.Time, bool) {

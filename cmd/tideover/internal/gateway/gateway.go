@@ -55,6 +55,8 @@ type Gateway struct {
 	admission *admission
 	memory    *memory
 	base      *http.Transport
+	h2c       *http.Transport // to providers with Spec.H2C
+	someH2C   atomic.Bool     // there has been such a provider
 	wire      wire
 	proxy     *httputil.ReverseProxy
 	table     atomic.Pointer[table]
@@ -70,11 +72,11 @@ type Gateway struct {
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token, hosts.New(o.Hosts)},
-		tallies: map[string]*tally{}, hands: map[string]*hand{}, base: newTransport(),
+		tallies: map[string]*tally{}, hands: map[string]*hand{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
 	g.memory = loadMemory(o.Memory, g.log)
-	g.wire = wire{g.base}
+	g.wire = wire{g.base, g.h2c, &g.someH2C}
 	g.proxy = g.newProxy()
 	g.table.Store(&table{})
 	if err := g.Become(specs); err != nil {
@@ -151,6 +153,9 @@ func (g *Gateway) take(next *table) error {
 	var errs []error
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())
+		if p.spec.H2C {
+			g.someH2C.Store(true)
+		}
 	}
 	next.remember(g.table.Load())
 	g.table.Store(next)
@@ -210,6 +215,6 @@ func (g *Gateway) Drain(ctx context.Context) error {
 			err = fmt.Errorf("gateway: requests are still under way, %d of them: %w", n, context.Cause(ctx))
 		}
 	}
-	g.base.CloseIdleConnections()
+	g.wire.CloseIdleConnections()
 	return errors.Join(err, g.memory.save())
 }

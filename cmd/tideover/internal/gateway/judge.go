@@ -50,6 +50,8 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 		r.kind = neutral
 	case resp == nil && shortage.Is(failure): // of this machine, of which the provider knows nothing
 		r.kind = neutral
+	case resp == nil && r.why == whyTimeout && l.slowUpload():
+		r.kind = neutral
 	case resp == nil:
 		r.kind = failed
 	case r.code == http.StatusTooManyRequests && failure != nil:

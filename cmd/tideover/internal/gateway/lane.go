@@ -1,8 +1,13 @@
 package gateway
 
 import (
+	"cmp"
+	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -40,13 +45,15 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 	// nothing: the trip keeps the account.
 	policy.Budget = limit.BudgetSpec{}
 	known := presets[p.spec.Preset]
+	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
 	opts := []retryhttp.Option{
 		retryhttp.WithRouter(router{}),
 		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe)),
-		retryhttp.WithStreams(retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0)}),
+		retryhttp.WithStreams(p.streams(policy.AttemptTimeout)),
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),
 		retryhttp.WithIdempotent(p.repeatable),
+		retryhttp.WithDecoder("br", func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil }),
 	}
 	if p.spec.Posts != PostsNever {
 		opts = append(opts, retryhttp.WithAnswered())
@@ -58,6 +65,16 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 		opts = append(opts, retryhttp.WithIdempotencyKeys())
 	}
 	return retryhttp.New(policy, p.g.wire, opts...)
+}
+
+// streams returns how answers are read. An answer whose length is known is no stream, and
+// is silent no longer than an attempt may take.
+func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
+	s := retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0), Sized: attempt}
+	if s.Idle > 0 {
+		s.Sized = min(s.Sized, s.Idle)
+	}
+	return s
 }
 
 // lane returns the transport for a request. Hedging wants to know how long a route
@@ -102,4 +119,16 @@ func (p *provider) repeatable(req *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// callerMayRepeat reports whether the caller may send the request again after it was
+// answered. An Idempotency-Key that the gateway adds is another one then, and protects
+// nothing.
+func (p *provider) callerMayRepeat(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodPost, http.MethodPatch:
+	default:
+		return true
+	}
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
 }

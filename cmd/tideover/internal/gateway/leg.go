@@ -28,9 +28,23 @@ type leg struct {
 	probe  bool           // finds out whether its key still has to wait; see throttles
 	flying atomic.Bool    // is counted as under way
 	sent   time.Duration
+	upload time.Duration // how long the caller was waited for before
 	result result
 	final  bool // the caller gets its answer
 }
+
+// uploadTime returns how long the leg has waited for the caller.
+func (l *leg) uploadTime() time.Duration { return l.trip.upload.waited() - l.upload }
+
+// slowUpload reports whether the leg has waited for the caller for most of its time, and
+// the body is still not there.
+func (l *leg) slowUpload() bool {
+	t := l.trip
+	return t.upload.writer != nil && !t.upload.ended.Load() && 2*l.uploadTime() > clock.Now()-l.sent
+}
+
+// h2c reports whether the leg leads to a provider that speaks HTTP/2 without TLS.
+func (l *leg) h2c() bool { return l != nil && l.p.spec.H2C }
 
 // release gives back the leg's place among those that are under way.
 func (l *leg) release() {
@@ -60,6 +74,9 @@ func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.
 	return o
 }
 
+// Interrupt implements [retryhttp.Interruptible].
+func (l *leg) Interrupt() { l.trip.upload.stop() }
+
 // Closed implements [retryhttp.Leg].
 func (l *leg) Closed(err error) {
 	l.release()
@@ -79,7 +96,7 @@ func (l *leg) Closed(err error) {
 // report tells everybody what became of the attempt.
 func (l *leg) report(resp *http.Response) {
 	p, r := l.p, &l.result
-	now := clock.Now()
+	now := clock.Now() - l.uploadTime()
 	if resp != nil {
 		p.quotas.read(l.key.name, resp.Header, time.Now())
 		p.tally.ttfb.observe(now - l.sent)
@@ -102,7 +119,7 @@ func (l *leg) report(resp *http.Response) {
 	case fine:
 		p.errors.Add(true)
 		p.pace.observe(now - l.sent)
-		l.call.FirstByte()
+		l.call.FirstByteAt(now)
 		l.settle(breaker.Success, health.Succeeded)
 	case failed:
 		if resp == nil {
@@ -172,7 +189,11 @@ func (l *leg) settle(b breaker.Result, o health.Outcome) {
 		l.p.forgive() // before the gate opens, or those who waited would find it open
 	}
 	l.p.door.done(l.pass, o)
-	l.permit.Done(b)
+	if d := l.uploadTime(); d > 0 && l.p.spec.Breaker.SlowCall > 0 {
+		l.permit.DoneAt(clock.Now()-d, b)
+	} else {
+		l.permit.Done(b)
+	}
 	if back {
 		l.p.recovered()
 	}

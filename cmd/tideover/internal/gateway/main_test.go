@@ -188,7 +188,7 @@ func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.Gateway = g
-	r.base.DialContext = memnet.Dial
+	r.base.DialContext, r.h2c.DialContext = memnet.Dial, memnet.Dial
 	r.Server = memnet.NewUnstartedServer(g)
 	r.Start()
 	r.Client().Transport = &http.Transport{DialContext: memnet.Dial}

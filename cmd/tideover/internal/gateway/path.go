@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 )
@@ -61,4 +62,28 @@ func unescaped(s string) string {
 		return plain
 	}
 	return s
+}
+
+// relocate makes a Location that leads to the provider lead through the gateway, as a path.
+// One that is relative to the path of the request does so already; one of another host,
+// or beside the provider's base URL, stays as it is.
+func (p *provider) relocate(h http.Header) {
+	location := h["Location"]
+	if len(location) != 1 {
+		return
+	}
+	u, err := url.Parse(location[0])
+	if err != nil || !strings.HasPrefix(u.EscapedPath(), "/") && u.Host == "" {
+		return
+	}
+	base := p.spec.BaseURL
+	if u.Host != "" && (u.Host != base.Host || u.Scheme != "" && u.Scheme != base.Scheme) {
+		return
+	}
+	rest, ok := strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
+	if !ok || rest != "" && rest[0] != '/' {
+		return
+	}
+	through := url.URL{RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Fragment: u.Fragment, RawFragment: u.RawFragment}
+	h["Location"] = []string{prefix + p.spec.Name + rest + through.String()}
 }

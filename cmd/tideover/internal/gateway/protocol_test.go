@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/internal/memnet"
 )
@@ -220,6 +223,70 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	})
 }
 
+// A provider whose quota is gone says so in the body of its answer, in whatever encoding
+// the caller accepts.
+func TestEncodedFailuresAreUnderstood(t *testing.T) {
+	const gone = `{"error":{"code":"insufficient_quota"}}`
+	encode := map[string]func(io.Writer) io.WriteCloser{
+		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"br":   func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
+	}
+	for encoding, writer := range encode {
+		t.Run(encoding, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Encoding", encoding)
+					w.WriteHeader(http.StatusTooManyRequests)
+					c := writer(w)
+					fmt.Fprint(c, gone)
+					_ = c.Close()
+				})
+				r := newRig(t, []Spec{spec(t, "it", OpenAI, u.URL)})
+				got := r.ask(http.MethodPost, "/p/it/v1/chat/completions", chat, "Accept-Encoding", encoding)
+				if got.code != 429 || got.header.Get("Content-Encoding") != encoding || got.body == gone || u.count() != 1 {
+					t.Errorf("got %d, %s, after %d requests, want the encoded answer after one", got.code, got.header.Get("Content-Encoding"), u.count())
+				}
+			})
+		})
+	}
+}
+
+var deadlineHeaders = []string{"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms"}
+
+// A deadline reaches the provider in the form in which it came, reduced by the time that
+// was spent before.
+func TestE13DeadlinesArePassedOnInTheirForm(t *testing.T) {
+	for _, tt := range []struct{ name, value, first, second string }{
+		{"Grpc-Timeout", "60S", "60000000u", "55000000u"},
+		{"Connect-Timeout-Ms", "60000", "60000", "55000"},
+		{"X-Envoy-Upstream-Rq-Timeout-Ms", "60000", "60000", "55000"},
+		{"X-Request-Timeout-Ms", "60000", "60000", "55000"},
+		{"X-Stainless-Timeout", "60", "60", "55"},
+		{"X-Stainless-Timeout", "60.5", "60.5", "55.5"},
+	} {
+		for _, preset := range []string{OpenAI, Gemini} {
+			t.Run(tt.name+" "+tt.value+" "+preset, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					u := newUpstream(t, shaky(1, 503))
+					r := newRig(t, []Spec{spec(t, "it", preset, u.URL, withPolicy(t, "fixed(5s) jitter=none attempts=2 attempt-timeout=2m"))})
+					if got := r.get("/p/it/x", tt.name, tt.value); got.code != 200 {
+						t.Fatalf("got %d %q", got.code, got.body)
+					}
+					list := u.requests()
+					if len(list) != 2 || list[0].header.Get(tt.name) != tt.first || list[1].header.Get(tt.name) != tt.second {
+						t.Errorf("told %v, want %s and %s", list, tt.first, tt.second)
+					}
+					for _, name := range deadlineHeaders {
+						if name != tt.name && list[0].header.Get(name) != "" {
+							t.Errorf("%s: %q was added", name, list[0].header.Get(name))
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestE13Deadlines(t *testing.T) {
 	for _, tt := range []struct {
 		name, provider string
@@ -231,7 +298,7 @@ func TestE13Deadlines(t *testing.T) {
 		failures       int    // that the breaker counts: a caller's own deadline is none
 	}{
 		{"no time at all", "it", []string{"X-Request-Timeout-Ms", "0"}, codeDeadline, 0, 0, "", 0},
-		{"the caller's time", "it", []string{"Grpc-Timeout", "100m"}, codeDeadline, 100 * time.Millisecond, 1, "X-Request-Timeout-Ms", 0},
+		{"the caller's time", "it", []string{"Grpc-Timeout", "100m"}, codeDeadline, 100 * time.Millisecond, 1, "Grpc-Timeout", 0},
 		{"the caller's time, as its SDK says it", "stainless", []string{"X-Stainless-Timeout", "0.1"}, codeDeadline, 100 * time.Millisecond, 1, "X-Stainless-Timeout", 0},
 		{"the policy's time", "short", nil, codeTimeout, 50 * time.Millisecond, 1, "X-Request-Timeout-Ms", 1},
 	} {
@@ -255,8 +322,10 @@ func TestE13Deadlines(t *testing.T) {
 				if len(list) != tt.sent {
 					t.Fatalf("sent %d times, want %d", len(list), tt.sent)
 				}
-				if tt.sent == 1 && (list[0].header.Get(tt.header) == "" || list[0].header.Get("Grpc-Timeout") != "") {
-					t.Errorf("told %v, want %s alone", list[0].header, tt.header)
+				for _, name := range deadlineHeaders {
+					if tt.sent == 1 && (list[0].header.Get(name) != "") != (name == tt.header) {
+						t.Errorf("told %v, want %s alone", list[0].header, tt.header)
+					}
 				}
 				if c := r.table.Load().providers[tt.provider].door.breaker.Counts(); c.Failures != tt.failures {
 					t.Errorf("the breaker has counted %+v, want %d failures", c, tt.failures)

@@ -29,7 +29,7 @@ func (router) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 	l.n, l.req = n, req
 	t.board(l)
 	l.p.dress(req, t, l.key)
-	l.sent = clock.Now()
+	l.sent, l.upload = clock.Now(), t.upload.waited()
 	return l, nil
 }
 
@@ -111,6 +111,12 @@ func (p *provider) dress(req *http.Request, t *trip, k *key) {
 		for name := range req.Header {
 			if credential(name) && !session(name) {
 				delete(req.Header, name)
+			}
+		}
+		for name := range req.Trailer {
+			if credential(name) {
+				req.Trailer = nil // the map is the server's, and not ours to change
+				break
 			}
 		}
 		req.Header.Del(p.spec.AuthHeader)

@@ -45,10 +45,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := retryhttp.PriorRetries(r.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
 	}
-	var limited *until
-	if left, ok := retryhttp.TimeLeft(r.Header); ok {
-		var cancel func()
-		limited, cancel = withDeadline(ctx, left)
+	limited, cancel := withCallersDeadline(ctx, r.Header)
+	if limited != nil {
 		defer cancel()
 		ctx = limited
 	}
@@ -69,8 +67,23 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(t.context())
 	t.watchBody(w, r)
 	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
+	defer t.abort(w)
 	g.proxy.ServeHTTP(w, r)
 	t.whole = true
+}
+
+// abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
+// least the head. A client that sees nothing of an answer takes it for a connection that
+// failed, and sends the request again: a POST would be done, and billed, twice.
+func (t *trip) abort(w http.ResponseWriter) {
+	switch reason := recover(); reason {
+	case nil:
+	case http.ErrAbortHandler:
+		_ = http.NewResponseController(w).Flush() // the client may be gone
+		fallthrough
+	default:
+		panic(reason)
+	}
 }
 
 // find returns the provider that the request asks for, and the path below it.
@@ -113,6 +126,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 			t := tripOf(r.In.Context())
 			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
 			r.Out.Host = ""
+			r.Out.Trailer = r.In.Trailer // the same map, into which the server writes them behind the body
 			for _, name := range betweenUs {
 				delete(r.Out.Header, name)
 			}
@@ -131,12 +145,8 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // flushAfter is how long a part of an answer waits for more of it.
 const flushAfter = 100 * time.Millisecond
 
-// betweenUs are the headers that are for us, and that we set anew, in their
-// canonical form. What a caller says of its time is out of date when we send it on.
-var betweenUs = []string{
-	headerPriority, headerToken,
-	"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms",
-}
+// betweenUs are the headers that are for us, in their canonical form.
+var betweenUs = []string{headerPriority, headerToken}
 
 // outbound sends the request by the policy of the provider that was asked for.
 type outbound struct{}
@@ -147,21 +157,31 @@ func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.best(t.asked.lane(req.Method, t.route).RoundTrip(req))
 }
 
-// passOn looks at the answer that the caller will get.
+// doNotRetry is the value of shouldRetry on answers after which the caller should not
+// repeat the request. It is never changed.
+var doNotRetry = []string{"false"}
+
+// passOn looks at the answer that the caller will get. After the success of a request
+// that may not be sent twice the caller is told not to repeat it: the body may be cut
+// after the head was sent, and some SDKs repeat a request whose answer they can't read.
 func (t *trip) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
-	if t.deadline != nil {
-		t.deadline.callOff()
+	if retryhttp.IsEventStream(resp.Header) {
+		t.deadline.streamBegins()
+		if resp.StatusCode == http.StatusOK && len(resp.Header["Content-Encoding"]) == 0 {
+			resp.Body = &eventBody{ReadCloser: resp.Body, provider: t.asked.spec.Name, line: true, blank: true}
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if gaveUp {
 		t.gaveUp = reasonOf(gave).String()
 	}
-	if t.gaveUp != "" {
-		resp.Header.Set(shouldRetry, "false")
+	if t.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !t.asked.callerMayRepeat(resp.Request) {
+		resp.Header[shouldRetry] = doNotRetry
 	}
 	resp.Header[headerProvider] = t.last.p.named
+	t.last.p.relocate(resp.Header)
 	t.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.
@@ -173,11 +193,15 @@ func (t *trip) passOn(resp *http.Response) error {
 
 // failed answers a request that brought no answer.
 func (t *trip) failed(w http.ResponseWriter, err error) {
-	if errors.Is(t.caller.Err(), context.Canceled) {
+	if t.gone() && errors.Is(t.caller.Err(), context.Canceled) {
 		w.WriteHeader(statusGone) // which nobody sees
 		return
 	}
-	t.answer(w, t.problemOf(err))
+	p := t.problemOf(err)
+	if p.status == http.StatusGatewayTimeout {
+		t.upload.stop()
+	}
+	t.answer(w, p)
 }
 
 // statusGone is nginx's for a caller that went away.
@@ -225,6 +249,10 @@ func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, most)
 	}
 	r.Body = &watchedBody{r.Body, t}
+	t.upload.writer = w
+	if t.deadline != nil {
+		t.deadline.upload.Store(&t.upload)
+	}
 }
 
 type watchedBody struct {
@@ -233,8 +261,15 @@ type watchedBody struct {
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
+	if b.t.upload.stopped.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.t.upload.begin()
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+	if b.t.upload.end(); err != nil {
+		b.t.upload.ended.Store(true)
+	}
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !b.t.upload.stopped.Load() {
 		b.t.body.CompareAndSwap(nil, &err)
 	}
 	return n, err

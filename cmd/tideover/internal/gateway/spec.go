@@ -17,6 +17,8 @@ type Spec struct {
 	Format  string   // the wire format, which fallbacks must share; the preset's own unless it is generic
 	BaseURL *url.URL // requests go below it
 
+	H2C bool // HTTP/2 is spoken to an http:// address, without negotiation
+
 	Keys       []Key  // tried in turn; none means that callers bring their own, unless Keyless
 	Keyless    bool   // no credentials are sent at all, neither ours nor those of callers
 	AuthHeader string // where a key goes; the preset's own unless said

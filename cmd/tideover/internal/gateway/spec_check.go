@@ -88,6 +88,8 @@ func (c *checker) address(s *Spec) {
 		c.bad("base-url", "does not start with http:// or https://")
 	case u.Hostname() == "":
 		c.bad("base-url", "has no host")
+	case s.H2C && u.Scheme != "http":
+		c.bad("h2c", "is for a base-url that begins with http://; over https HTTP/2 is negotiated")
 	case u.User != nil:
 		c.bad("base-url", "has a user in it; credentials belong in auth")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || hasDots(u.EscapedPath()):

@@ -48,6 +48,12 @@ var presets = map[string]preset{
 	},
 }
 
+// attemptTimeout returns how long an attempt may take where a policy sets no limit.
+func (p *preset) attemptTimeout() time.Duration {
+	policy, _ := retry.Parse(p.policy) // which a test reads
+	return policy.AttemptTimeout
+}
+
 // The defaults that all presets share.
 const (
 	defaultHold          = 10 * time.Second

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -29,6 +30,7 @@ type trip struct {
 	deadline *until // the caller's; nil means none
 	withheld bool   // a fallback is not asked, because of the query
 
+	upload  upload
 	model   atomic.Pointer[string] // which the request is for; nil means that nobody has looked
 	body    atomic.Pointer[error]  // how reading the request's body failed
 	sent    atomic.Int32           // attempts
@@ -205,7 +207,10 @@ func (t *trip) soonest() time.Duration {
 }
 
 // gone reports whether the caller is no longer there, or has no more time.
-func (t *trip) gone() bool { return t.caller.Err() != nil }
+func (t *trip) gone() bool {
+	err := t.caller.Err()
+	return err != nil && !(t.upload.stopped.Load() && errors.Is(err, context.Canceled))
+}
 
 // legOf returns the leg that the request belongs to.
 func (t *trip) legOf(req *http.Request) *leg {

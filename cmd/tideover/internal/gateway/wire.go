@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,11 +15,21 @@ const shouldRetry = "X-Should-Retry"
 // wire is what attempts are sent through. An answer that refuses one of our keys
 // is none to the caller while there is another key, or another provider: it then
 // says of itself that it is worth a retry.
-type wire struct{ base http.RoundTripper }
+type wire struct {
+	base http.RoundTripper
+	h2c  *http.Transport // of providers with Spec.H2C
+	some *atomic.Bool    // there are such providers
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := w.base.RoundTrip(req)
+	next := w.base
+	if w.some.Load() {
+		if t := tripOf(req.Context()); t != nil && t.legOf(req).h2c() {
+			next = w.h2c
+		}
+	}
+	resp, err := next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusBadRequest {
 		return resp, nil
 	}
@@ -55,6 +66,7 @@ func (w wire) CloseIdleConnections() {
 	if c, ok := w.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
+	w.h2c.CloseIdleConnections()
 }
 
 // newTransport returns the transport to all providers.
@@ -76,4 +88,12 @@ func newTransport() *http.Transport {
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true, // what the caller did not ask for is not undone
 	}
+}
+
+// newH2CTransport returns the transport to providers that speak HTTP/2 without TLS.
+func newH2CTransport() *http.Transport {
+	t := newTransport()
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
 }

@@ -1,0 +1,103 @@
+package retryhttp_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/internal/memnet"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// Code that was written for net/http finds in the errors of the transport what it finds in
+// those of net/http.
+func TestErrorsAreThoseOfNetHTTP(t *testing.T) {
+	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	late := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, tt := range []struct {
+		name    string
+		dial    error // of connecting; nil means that the server hangs
+		bare    bool  // the error is context.Canceled itself
+		network bool  // it is a net.Error
+		timeout bool
+	}{
+		{"canceled", nil, true, false, false},
+		{"canceled before", nil, true, false, false},
+		{"deadline", nil, false, true, true},
+		{"nobody listens", refused, false, true, false},
+		{"connecting takes too long", late, false, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit := func() (context.Context, context.CancelFunc) {
+					if tt.name == "deadline" {
+						return context.WithTimeout(t.Context(), time.Second)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					switch tt.name {
+					case "canceled":
+						time.AfterFunc(time.Second, cancel)
+					case "canceled before":
+						cancel()
+					}
+					return ctx, cancel
+				}
+				s := newServer(t, hangs)
+				base := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					if tt.dial != nil {
+						return nil, tt.dial
+					}
+					return memnet.Dial(ctx, network, address)
+				}}
+				t.Cleanup(base.CloseIdleConnections)
+				policy, err := retry.Parse("fixed(0s) attempts=2 attempt-timeout=1h")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ours, err := retryhttp.New(policy, base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for name, transport := range map[string]http.RoundTripper{"net/http": base, "retryhttp": ours} {
+					ctx, cancel := limit()
+					_, err := transport.RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
+					cancel()
+					network, is := err.(net.Error) //nolint:errorlint // as callers do
+					if (err == context.Canceled) != tt.bare || is != tt.network || is && network.Timeout() != tt.timeout {
+						t.Errorf("%s: RoundTrip = %#v, want canceled %v, net.Error %v, timeout %v", name, err, tt.bare, tt.network, tt.timeout)
+					}
+					ctx, cancel = limit()
+					_, err = (&http.Client{Transport: transport}).Do(requestWith(t, ctx, "GET", s.URL, nil))
+					cancel()
+					u, _ := errors.AsType[*url.Error](err)
+					if u == nil || u.Timeout() != tt.timeout || (u.Err == context.Canceled) != tt.bare {
+						t.Errorf("%s: Do = %#v, want timeout %v", name, err, tt.timeout)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A cause that the caller gives is kept, with what was tried.
+func TestACauseIsKeptWithTheAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("the user left")
+		s := newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(gone) })
+		_, err := newRig(t, quick).RoundTrip(requestWith(t, ctx, "GET", s.URL, nil))
+		if e, ok := errors.AsType[*retry.Error](err); !ok || e.Attempts != 1 || !errors.Is(err, gone) || !errors.Is(err, context.Canceled) {
+			t.Errorf("RoundTrip = %v, want the cause and the attempts", err)
+		}
+	})
+}
