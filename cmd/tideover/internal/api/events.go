@@ -18,11 +18,16 @@ type Missed struct {
 	Why   string `json:"why"`
 }
 
-// reserve takes one of the places for streams.
-func (s *server) reserve() (func(), error) {
+// reserve takes one of the places for streams. Those over TCP do not take the
+// places of the socket's owner.
+func (s *server) reserve(ctx context.Context) (func(), error) {
+	places := s.streams
+	if Local(ctx) {
+		places = s.local
+	}
 	select {
-	case s.streams <- struct{}{}:
-		return func() { <-s.streams }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	default:
 		return nil, &Problem{Status: http.StatusServiceUnavailable, Code: CodeBusy, Message: "there are too many streams of events"}
 	}
@@ -110,7 +115,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, _ string) error 
 	if err != nil {
 		return err
 	}
-	release, err := s.reserve()
+	release, err := s.reserve(r.Context())
 	if err != nil {
 		return err
 	}

@@ -331,15 +331,15 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 func TestThereAreOnlySoManyStreams(t *testing.T) {
 	t.Parallel()
 	s := &server{streams: make(chan struct{}, 1)}
-	release, err := s.reserve()
+	release, err := s.reserve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.reserve(); !isCode(err, CodeBusy) {
+	if _, err := s.reserve(t.Context()); !isCode(err, CodeBusy) {
 		t.Errorf("one too many: %v", err)
 	}
 	release()
-	if _, err := s.reserve(); err != nil {
+	if _, err := s.reserve(t.Context()); err != nil {
 		t.Errorf("when there is room again: %v", err)
 	}
 }

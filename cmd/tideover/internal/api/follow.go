@@ -26,7 +26,7 @@ func (s *server) follow(w http.ResponseWriter, r *http.Request, text string) err
 	if err != nil {
 		return err
 	}
-	release, err := s.reserve()
+	release, err := s.reserve(r.Context())
 	if err != nil {
 		return err
 	}

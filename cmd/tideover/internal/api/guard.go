@@ -58,6 +58,10 @@ type Options struct {
 	// means that nobody knows.
 	Data string
 
+	// Streams is how many streams of events there may be at once over TCP, and
+	// LocalStreams over the unix socket. 0 means MaxStreams.
+	Streams, LocalStreams int
+
 	// MaxBody is the size of the largest body. 0 means DefaultMaxBody.
 	MaxBody int64
 

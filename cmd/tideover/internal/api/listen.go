@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/connlimit"
 )
 
 // writeTimeout is how long an answer may take. Streams and long waits set their
@@ -23,6 +25,7 @@ func NewServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         connlimit.ConnState,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			ctx = context.WithValue(ctx, stoppingKey, stopping)
 			if t, ok := c.(*tls.Conn); ok {

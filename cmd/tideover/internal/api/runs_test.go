@@ -678,3 +678,19 @@ func TestAnEngineThatHasStoppedIsUnhealthy(t *testing.T) {
 		t.Errorf("start: %d %s", got.status, got.text)
 	}
 }
+
+// encoding/json makes U+FFFD of half of a character: different keys would be the same, and the second start would
+// not be made.
+func TestAKeyWithHalfACharacterIsRefused(t *testing.T) {
+	t.Parallel()
+	f := serve(t)
+	for _, key := range []string{`\ud800`, `\udbff`, `order-\udc00-1`} {
+		got := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"`+key+`"}`)
+		if p := got.problem(t); got.status != 400 || p.Field != "key" || !strings.Contains(p.Message, "half of a character") {
+			t.Errorf("the key %s: %d %s", key, got.status, got.text)
+		}
+	}
+	if got := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"\ud83d\ude00"}`); got.status != 201 {
+		t.Errorf("a whole character: %d %s", got.status, got.text)
+	}
+}

@@ -29,7 +29,8 @@ type server struct {
 	started time.Time
 	boot    string // tells the numbers of events of this process from another's
 	logger  *slog.Logger
-	streams chan struct{} // has a place for each stream there may be
+	streams chan struct{} // has a place for each stream over TCP
+	local   chan struct{} // has a place for each stream over the socket
 
 	sessions  Sessions
 	providers Providers
@@ -38,8 +39,9 @@ type server struct {
 	look      func() Diagnosis
 }
 
-// maxStreams is how many streams of events there may be at once.
-const maxStreams = 256
+// MaxStreams is how many streams of events there may be at once over TCP, and as
+// many over the socket, if nothing is said.
+const MaxStreams = 256
 
 // New returns the handler of everything under [Prefix], behind a [Guard]. From
 // then on the engine keeps its latest events for those who come late. Without an
@@ -47,7 +49,7 @@ const maxStreams = 256
 func New(o Options) http.Handler {
 	s := &server{
 		engine: o.Engine, version: versionOf(o.Version), data: o.Data, started: time.Now(), logger: cmp.Or(o.Logger, slog.Default()),
-		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, maxStreams),
+		boot: strconv.FormatUint(rand.Uint64N(1<<40), 36), streams: make(chan struct{}, cmp.Or(o.Streams, MaxStreams)), local: make(chan struct{}, cmp.Or(o.LocalStreams, MaxStreams)),
 		sessions:  cmp.Or[Sessions](o.Sessions, new(session.Manager)), // which has none
 		providers: cmp.Or[Providers](o.Providers, noProviders{}), storms: o.Storms, config: o.Config, look: o.Doctor,
 	}

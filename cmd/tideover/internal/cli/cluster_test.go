@@ -78,7 +78,7 @@ func (f *crew) begin(place string, env ...string) *served {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		f.t.Fatal(err)
 	}
-	return beginServe(f.t, f.text, dir, append([]string{"PLACE=" + place, "GATE=" + f.gate, "WITNESS=" + f.witness}, env...)...)
+	return beginServe(f.t, f.text, dir, append([]string{"PLACE=" + place, "GATE=" + f.gate, "WITNESS=" + f.witness, "TIDEOVER_SERVER_ENV_INHERIT=DIR,PLACE,GATE,WITNESS"}, env...)...)
 }
 
 func (f *crew) open() { write(f.t, f.gate, "") }

@@ -42,6 +42,9 @@ func newConfigCheck(io Streams) *cobra.Command {
 		Long: `Reads the configuration as serve would, and reports everything that is wrong
 with it, with the line. Nothing is started.
 
+Warnings are about what can be used, but is probably not meant: variables that a
+command uses and does not get.
+
 Exit codes: 0 it can be used, 125 it can't.`,
 		Example: "  tideover config check tideover.yaml",
 		Args:    cobra.MaximumNArgs(1),
@@ -56,6 +59,9 @@ Exit codes: 0 it can be used, 125 it can't.`,
 			name := src.Path
 			if name == "" {
 				name = "no file, only defaults"
+			}
+			for _, w := range cfg.Warnings() {
+				fmt.Fprintf(io.Err, "warning: %v\n", w)
 			}
 			_, err = fmt.Fprintf(io.Out, "%s: good; %s\n", name, contents(cfg))
 			return err

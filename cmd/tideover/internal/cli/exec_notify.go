@@ -65,7 +65,7 @@ func newTellers(path string, names []string) (*tellers, error) {
 }
 
 func newTeller(cfg *config.Config, n *config.Notifier) (*teller, error) {
-	sender, err1 := notify.New(n, notify.Env{Secrets: cfg.Secrets()})
+	sender, err1 := notify.New(n, notify.Env{Secrets: cfg.Secrets(), Inherit: cfg.Server.Inherit})
 	runner, err2 := retry.New(n.Policy, retry.WithName("notify "+n.Name))
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("notify %q: %w", n.Name, err)

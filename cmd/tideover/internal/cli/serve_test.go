@@ -59,7 +59,7 @@ func beginServeWith(t *testing.T, flags []string, text, dir string, env ...strin
 	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
 	write(t, s.file, text)
 	s.Cmd, s.mark = command(t, append([]string{"serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0"}, flags...)...)
-	s.Env = append(append(s.Env, "DIR="+dir), env...)
+	s.Env = append(append(s.Env, "DIR="+dir, "TIDEOVER_SERVER_ENV_INHERIT=DIR"), env...)
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
 	return s

@@ -33,7 +33,11 @@ type Config struct {
 	values    []Value
 	secrets   secret.Resolver
 	digest    digest
+	warnings  []*FieldError
 }
+
+// Warnings returns what is not wrong with the file, but probably not meant.
+func (c *Config) Warnings() []*FieldError { return c.warnings }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
 func (c *Config) WorkflowNames() []string { return c.names }
@@ -79,6 +83,10 @@ type Server struct {
 	Concurrency   int           // handlers at once
 	Durability    string        // "full" or "os"
 	MaxBody       int64         // bytes of a request's body
+	Inherit       Inherit       // variables that all commands of steps, jobs and notifiers get
+
+	MaxConnections           int // of the TCP listener; 0 means as many as the descriptors of the process allow
+	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections
 }
 
 // Value is one setting and where it comes from.

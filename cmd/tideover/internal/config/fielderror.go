@@ -117,10 +117,15 @@ func (l *loader) result() error {
 	if len(l.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(l.problems, func(a, b *FieldError) int {
+	return FieldErrors(l.sorted(l.problems))
+}
+
+// sorted returns problems in order, without repetitions, with the lines of the file.
+func (l *loader) sorted(problems []*FieldError) []*FieldError {
+	slices.SortStableFunc(problems, func(a, b *FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	list := slices.CompactFunc(l.problems, func(a, b *FieldError) bool { return *a == *b })
+	list := slices.CompactFunc(problems, func(a, b *FieldError) bool { return *a == *b })
 	var literals secret.Redactor
 	literals.Add(l.literals...)
 	for line, col := range l.hidden {
@@ -139,5 +144,5 @@ func (l *loader) result() error {
 			p.Excerpt = literals.String(excerpt(l.lines, p.Line, p.Column))
 		}
 	}
-	return FieldErrors(list)
+	return list
 }

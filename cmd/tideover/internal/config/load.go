@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/retry"
@@ -60,6 +61,7 @@ func load(src Source) (*Config, digest, error) {
 	if err := l.result(); err != nil {
 		return nil, l.cfg.digest, err
 	}
+	l.cfg.warnings = l.sorted(l.warnings)
 	return l.cfg, l.cfg.digest, nil
 }
 
@@ -75,6 +77,9 @@ func content(src Source) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("config: %s is not a regular file, but %s", src.Path, fileKind(info.Mode()))
+	}
+	if err := fileaccess.Check(src.Path, info, fileaccess.Others); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	f, err := os.Open(src.Path)
 	if err != nil {
@@ -121,6 +126,9 @@ type loader struct {
 	second   place             // of engine.second-place
 	drafts   map[string]*draft // of the workflows
 	commands []notifyCommand
+
+	ownCommands []command // of steps, jobs and notifiers
+	warnings    []*FieldError
 }
 
 func newLoader(src Source) (*loader, error) {
@@ -166,6 +174,7 @@ func (l *loader) file(data []byte) {
 		}
 	}
 	object(l, place{"", root}, rootKeys, l.cfg)
+	l.checkCommands()
 }
 
 // rootKeys are the sections of the file.

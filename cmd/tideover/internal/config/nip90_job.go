@@ -91,6 +91,7 @@ func (l *loader) jobKind(kind int, at place) *JobKind {
 		d.job.Step = d.Step
 		d.Policy = l.policyOr("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
 		l.action(d, found, nil)
+		l.addCommand(d)
 		l.strangers(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
 		l.bad(at, "a kind of jobs has one of run, http and workflow")

@@ -48,6 +48,8 @@ type Notifier struct {
 	Dir string        // run: working folder, absolute
 	Env []NamedSecret // run, sorted by name
 
+	Inherit Inherit // run: variables of the server that the command gets, beside those of Server.Inherit
+
 	body *text   // webhook: nil means the message's JSON
 	run  []*text // run: the command and its arguments
 	base string  // where relative paths of references start
@@ -126,6 +128,7 @@ func (l *loader) notifier(name string, at place) *Notifier {
 	n := &Notifier{Name: name, Dir: l.dir, base: l.dir}
 	found, ok := object(l, at, notifyKeys, n)
 	l.commands = append(l.commands, notifyCommand{found["run"], n.run})
+	l.addNotifyCommand(found["run"], n)
 	var kinds []string
 	for _, k := range notifyKinds {
 		if _, given := found[k]; given {
@@ -142,6 +145,21 @@ func (l *loader) notifier(name string, at place) *Notifier {
 		l.bad(at, "there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
 	}
 	return n
+}
+
+// addNotifyCommand remembers the command of a notifier.
+func (l *loader) addNotifyCommand(at place, n *Notifier) {
+	if at.node == nil || len(n.run) != len(at.node.items) {
+		return // there is none, or it is wrong
+	}
+	c := command{at: at, inherit: n.Inherit}
+	for i, t := range n.run {
+		c.args = append(c.args, usedText{at.index(i), t})
+	}
+	for _, e := range n.Env {
+		c.env = append(c.env, e.Name)
+	}
+	l.ownCommands = append(l.ownCommands, c)
 }
 
 // notifierOf checks what depends on the kind.

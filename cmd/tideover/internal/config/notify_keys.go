@@ -14,7 +14,7 @@ var notifyKinds = []string{NotifyNtfy, NotifySlack, NotifyWebhook, NotifyEmail, 
 // notifyOnly says which keys belong to one kind.
 var notifyOnly = map[string]string{
 	"token": NotifyNtfy, "priority": NotifyNtfy, "tags": NotifyNtfy,
-	"method": NotifyWebhook, "headers": NotifyWebhook, "body": NotifyWebhook, "env": NotifyRun,
+	"method": NotifyWebhook, "headers": NotifyWebhook, "body": NotifyWebhook, "env": NotifyRun, "env-inherit": NotifyRun,
 }
 
 func notifySchema() *jsonschema.Schema { return oneOf(describe(notifyKeys), notifyKinds...) }
@@ -88,6 +88,10 @@ var notifyKeys = append([]key[Notifier]{
 	{
 		name: "env", doc: "Environment of the command. Values may have references.", schema: envSchema,
 		set: func(l *loader, at place, n *Notifier) { n.Env = l.namedSecrets(at, wrongVariable) },
+	},
+	{
+		name: "env-inherit", doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", schema: inheritSchema,
+		set: func(l *loader, at place, n *Notifier) { n.Inherit = l.inherit(at) },
 	},
 }, notifyLimits...)
 

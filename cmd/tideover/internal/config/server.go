@@ -34,6 +34,9 @@ func (l *loader) server(at place, s *Server) {
 	if durability, ok := found["durability"]; ok && l.cfg.Engine.Clustered() {
 		l.bad(durability, "is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
 	}
+	if here, ok := found["max-connections-per-address"]; ok && s.MaxConnections > 0 && s.MaxConnectionsPerAddress > s.MaxConnections {
+		l.bad(here, "%d is more than max-connections, %d", s.MaxConnectionsPerAddress, s.MaxConnections)
+	}
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
 		l.open(listen, found, s)
 	}
@@ -114,6 +117,18 @@ var serverKeys = []key[Server]{
 	{
 		name: "max-body", def: "1MiB", doc: "Largest body of a request to the control API.", schema: sizeSchema,
 		set: func(l *loader, at place, s *Server) { s.MaxBody = l.bytes(at) },
+	},
+	{
+		name: "env-inherit", doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", schema: inheritSchema,
+		set: func(l *loader, at place, s *Server) { s.Inherit = l.inherit(at) },
+	},
+	{
+		name: "max-connections", doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", schema: count(1),
+		set: func(l *loader, at place, s *Server) { s.MaxConnections = l.number(at, 1) },
+	},
+	{
+		name: "max-connections-per-address", doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", schema: count(1),
+		set: func(l *loader, at place, s *Server) { s.MaxConnectionsPerAddress = l.number(at, 1) },
 	},
 }
 

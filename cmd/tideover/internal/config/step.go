@@ -23,15 +23,16 @@ type Step struct {
 	ID            string
 	Needs         []string // ids of steps that must have succeeded before
 	Policy        retry.Policy
-	Dir           string // working folder of a command, absolute
-	RetryExit     Codes  // exit codes that are retried; nil means all but 0
-	PermanentExit Codes  // exit codes that are never retried
-	OutputLimit   int64  // bytes that are kept of stdout, and of stderr
-	Concurrency   int    // attempts of this step at once, all runs together; 0 means no limit
-	MaxLost       int    // lost attempts in a row that are made again; not stored with a run's step, the engine has it
-	Method        string // of a request; empty for a command
-	Provider      string // that a request goes to; empty means that its URL says where
-	Expect        Codes  // statuses of a request that are a success; nil means 200-299
+	Dir           string  // working folder of a command, absolute
+	Inherit       Inherit // variables of the server that a command gets, beside those of Server.Inherit
+	RetryExit     Codes   // exit codes that are retried; nil means all but 0
+	PermanentExit Codes   // exit codes that are never retried
+	OutputLimit   int64   // bytes that are kept of stdout, and of stderr
+	Concurrency   int     // attempts of this step at once, all runs together; 0 means no limit
+	MaxLost       int     // lost attempts in a row that are made again; not stored with a run's step, the engine has it
+	Method        string  // of a request; empty for a command
+	Provider      string  // that a request goes to; empty means that its URL says where
+	Expect        Codes   // statuses of a request that are a success; nil means 200-299
 
 	run     []*text
 	env     []namedText // sorted by name
@@ -105,7 +106,7 @@ func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id st
 // action checks what goes with a command and what with a request.
 func (l *loader) action(d *stepDraft, found map[string]place, env []namedText) {
 	if _, http := found["http"]; http {
-		for _, name := range []string{"dir", "env", "stdin", "retry-exit", "permanent-exit"} {
+		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit"} {
 			if here, ok := found[name]; ok {
 				l.bad(here, "%s is for commands; this step is a request", name)
 			}
@@ -153,6 +154,10 @@ var actionKeys = []key[stepDraft]{
 	{
 		name: "env", doc: "Environment of the command, over the workflow's. Values are templates and may have references.", schema: envSchema,
 		set: func(l *loader, at place, d *stepDraft) { d.env = l.envMap(at, d.fields, d) },
+	},
+	{
+		name: "env-inherit", doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", schema: inheritSchema,
+		set: func(l *loader, at place, d *stepDraft) { d.Inherit = l.inherit(at) },
 	},
 	{
 		name: "stdin", doc: "What the command reads, a template; nothing unless said.", schema: scalarSchema,

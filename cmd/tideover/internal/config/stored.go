@@ -24,6 +24,7 @@ type storedStep struct {
 	Dir           string            `json:"dir,omitempty"`
 	Run           []string          `json:"run,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
+	Inherit       *Inherit          `json:"env_inherit,omitempty"` // nil for a command of an earlier release, which inherits all
 	Stdin         *string           `json:"stdin,omitempty"`
 	RetryExit     Codes             `json:"retry_exit,omitzero"` // an empty list differs from none
 	PermanentExit Codes             `json:"permanent_exit,omitzero"`
@@ -48,6 +49,9 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	}
 	for _, t := range s.run {
 		st.Run = append(st.Run, t.src)
+	}
+	if len(s.run) > 0 {
+		st.Inherit = &s.Inherit
 	}
 	return json.Marshal(st)
 }
@@ -87,6 +91,13 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	for i := range st.Run {
 		out.run = append(out.run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], withoutRefs))
 	}
+	switch {
+	case len(out.run) == 0:
+	case st.Inherit == nil:
+		out.Inherit = slices.Clone(InheritAll)
+	case len(*st.Inherit) > 0:
+		out.Inherit = *st.Inherit
+	}
 	if (len(out.run) > 0) == (out.url != nil && out.Method != "") && p.err == nil {
 		p.err = fmt.Errorf("it is neither a command nor a request")
 	}
@@ -110,7 +121,7 @@ func storedWork(text json.RawMessage) (fields map[string]any, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"policy", "concurrency", "needs", "after"} {
+	for _, name := range []string{"policy", "concurrency", "needs", "after", "env_inherit"} {
 		delete(fields, name)
 	}
 	return fields, nil

@@ -18,6 +18,7 @@ const alarmPattern = `\.on-give-up$`
 type draft struct {
 	*Workflow
 	env     []namedText
+	inherit Inherit
 	steps   []stepDraft
 	alarm   *stepDraft
 	maxLost *int // of the steps that have none of their own
@@ -54,6 +55,7 @@ func (l *loader) workflow(name string, at place) *Workflow {
 		}
 		d.Steps = append(d.Steps, s.Step)
 	}
+	l.inheritInSteps(d)
 	if d.alarm != nil {
 		if d.Notify = d.alarm.notify; d.Notify == nil {
 			d.OnGiveUp = d.alarm.Step
@@ -62,6 +64,23 @@ func (l *loader) workflow(name string, at place) *Workflow {
 	l.graph(d)
 	l.drafts[name] = d
 	return d.Workflow
+}
+
+// inheritInSteps adds the variables that all commands of the workflow get.
+func (l *loader) inheritInSteps(d *draft) {
+	all := make([]*stepDraft, 0, len(d.steps)+1)
+	for i := range d.steps {
+		all = append(all, &d.steps[i])
+	}
+	if d.alarm != nil {
+		all = append(all, d.alarm)
+	}
+	for _, s := range all {
+		if !s.IsHTTP() {
+			s.Inherit = d.inherit.plus(s.Inherit)
+			l.addCommand(s)
+		}
+	}
 }
 
 // workflowKeys has env first: it is merged into the steps.
@@ -102,6 +121,10 @@ var workflowKeys = []key[draft]{
 	{
 		name: "env", doc: "Environment of all command steps.", schema: envSchema,
 		set: func(l *loader, at place, d *draft) { d.env = l.envMap(at, envRoots, nil) },
+	},
+	{
+		name: "env-inherit", doc: inheritDoc + "For all command steps.", schema: inheritSchema,
+		set: func(l *loader, at place, d *draft) { d.inherit = l.inherit(at) },
 	},
 	{
 		name: "steps", required: true, doc: "What is done. Steps run at the same time unless one needs another.",

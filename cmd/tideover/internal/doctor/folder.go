@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
@@ -75,7 +76,9 @@ func existing(path string) string {
 
 // checkAccess looks at who can read and write.
 func (d Folder) checkAccess(f *findings, info fs.FileInfo) {
-	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
+	if err := fileaccess.Check(d.Path, info, fileaccess.GroupOrOthers); err != nil {
+		f.add(jetstream.Broken, "chown and chmod 700 "+d.Path, "serve does not start: others could plant a token, and could change what is kept", "the data folder: %v", err)
+	} else if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
 		f.add(jetstream.Weak, "chmod 700 "+d.Path, "others on this machine can see or change what is kept", "the data folder %s is open to others (%v)", d.Path, mode)
 	}
 	t, err := os.CreateTemp(d.Path, ".doctor-")

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -32,6 +33,7 @@ const (
 	codeDown        = "provider_down"
 	codeCooling     = "keys_cooling"
 	codeQueue       = "queue_full"
+	codeShortage    = "shortage"
 	codeRate        = "rate_limited"
 	codeTimeout     = "timeout"
 	codeDeadline    = "deadline"
@@ -199,6 +201,9 @@ func (t *trip) problemOf(err error) *problem {
 		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", t.asked.spec.Policy.TotalTimeout)
 	case gave != nil && gave.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		p.status, p.code = http.StatusGatewayTimeout, codeTimeout
+	case shortage.Is(err):
+		p.status, p.code, p.reason, p.final, p.after = http.StatusServiceUnavailable, codeShortage, codeShortage, false, time.Second
+		p.message = "this machine is short of descriptors, memory or processes: " + p.message
 	case unreachable(err):
 		p.code = codeUnreachable
 	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):

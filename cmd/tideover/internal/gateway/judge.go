@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -46,6 +47,8 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 	r.why = l.reason(failure, r.code)
 	switch {
 	case resp == nil && (l.trip.gone() || l.trip.unread() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
+		r.kind = neutral
+	case resp == nil && shortage.Is(failure): // of this machine, of which the provider knows nothing
 		r.kind = neutral
 	case resp == nil && r.why == whyTimeout && l.slowUpload():
 		r.kind = neutral

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -30,7 +31,9 @@ func (t *trip) next(l *leg, failure error, o retry.Outcome) retry.Outcome {
 	if errors.Is(failure, retryhttp.ErrBody) && t.notKept.CompareAndSwap(false, true) {
 		t.asked.tally.notKept.Add(1)
 	}
-	if v.began {
+	if l.result.kind == neutral && shortage.Is(failure) {
+		o.Final = true // the caller is told to try again later, when this machine has room
+	} else if v.began {
 		v.account.Fail()
 	}
 	v.failure, t.means = failure, o

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 )
 
 // Command is a command to be run under a guard.
@@ -29,13 +30,29 @@ type Command struct {
 }
 
 // Environ returns the environment of this process for a command: all of it but
-// what is the server's business, and the variables of the given names.
+// the settings of the server, and the variables of the given names.
 func Environ(hidden ...string) []string {
+	return EnvironOnly(func(string) bool { return true }, hidden...)
+}
+
+// EnvironOnly is Environ with the wanted variables only.
+func EnvironOnly(wanted func(name string) bool, hidden ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "TIDEOVER_TOKEN" || strings.HasPrefix(name, "TIDEOVER_SERVER") || slices.Contains(hidden, name)
+		return isSetting(name) || slices.Contains(hidden, name) || !wanted(name)
 	})
 }
+
+// settings begin the names of variables that are settings of the server, some of
+// which are secrets.
+var settings = []string{"TIDEOVER_SERVER", "TIDEOVER_GATEWAY_", "TIDEOVER_ENGINE_"}
+
+func isSetting(name string) bool {
+	return name == "TIDEOVER_TOKEN" || slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) })
+}
+
+// TooBig says what to do about a command line that the system refuses (E2BIG). It is the same at every attempt.
+const TooBig = "an argument or a variable has at most 128 KiB on Linux, and all of them about 2 MiB: give the command large values by stdin, or in a file"
 
 // Result is how a command ended.
 type Result struct {
@@ -48,12 +65,12 @@ type Result struct {
 func Run(ctx context.Context, c Command) (Result, error) {
 	pass, hold, err := os.Pipe() // while it is open the command may run
 	if err != nil {
-		return Result{}, err
+		return Result{}, fmt.Errorf("start the guard of a command: %w", err)
 	}
 	defer hold.Close()
 	says, told, err := os.Pipe()
 	if err != nil {
-		return Result{}, errors.Join(err, pass.Close())
+		return Result{}, fmt.Errorf("start the guard of a command: %w", errors.Join(err, pass.Close()))
 	}
 	defer says.Close()
 	// Not CommandContext: the guard is not killed, it is told, and ends what it guards.
@@ -93,6 +110,8 @@ func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, 
 	}
 	switch {
 	case err != nil || ctx.Err() != nil:
+	case strings.HasPrefix(said, saysShortage):
+		err = &shortage.Error{Text: strings.TrimPrefix(said, saysShortage)}
 	case said != "":
 		err = errors.New(said)
 	case r.Code < 0:

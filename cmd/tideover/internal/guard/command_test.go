@@ -10,7 +10,7 @@ import (
 
 //nolint:paralleltest // it changes the environment
 func TestCommandsInheritAllButWhatIsOurs(t *testing.T) {
-	for _, name := range []string{"TIDEOVER_TOKEN", "TIDEOVER_SERVER_LISTEN", "DVM_KEY", "DVM_KEY_2", "OTHER"} {
+	for _, name := range []string{"TIDEOVER_TOKEN", "TIDEOVER_SERVER_LISTEN", "TIDEOVER_ENGINE_TOKEN", "TIDEOVER_GATEWAY_TOKEN", "DVM_KEY", "DVM_KEY_2", "OTHER"} {
 		t.Setenv(name, "x=y")
 	}
 	for _, c := range []struct {

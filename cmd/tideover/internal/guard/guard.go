@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 )
 
 // Name is the hidden command under which this program is a guard.
@@ -43,13 +44,20 @@ func Main(args []string) int {
 	if told {
 		fmt.Fprint(says, saysTold)
 	}
-	if start, ok := errors.AsType[*process.StartError](err); ok && !start.Transient() {
+	switch start, ok := errors.AsType[*process.StartError](err); {
+	case shortage.Is(err):
+		fmt.Fprint(says, saysShortage, err)
+	case ok && !start.Transient():
 		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // which is as good as the command's own
-	} else if err != nil {
+	case err != nil:
 		fmt.Fprint(says, err)
 	}
 	return code
 }
+
+// saysShortage is how the guard says that it could not start the command because this machine has not
+// enough of something.
+const saysShortage = "\x01"
 
 // saysTold is how the guard says that it has told the command to end.
 const saysTold = "\x00"

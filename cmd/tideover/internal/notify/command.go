@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
@@ -55,10 +56,10 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	return commandError(argv[0], err, said.String())
 }
 
-// environ returns what the command sees, with the message and what the notifier
-// adds.
+// environ returns the variables of the command: those that every command gets, those
+// that it inherits, the message, and what the notifier adds.
 func (s *Sender) environ(m Message) (env []string, err error) {
-	env = append(guard.Environ(s.hidden...), m.environment()...)
+	env = append(guard.EnvironOnly(s.inherit.Has, s.hidden...), m.environment()...)
 	for _, e := range s.notifier.Env {
 		value, err := s.resolve(e.Value)
 		if err != nil {
@@ -80,6 +81,8 @@ func commandError(name string, err error, said string) error {
 		return nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return retry.Permanent(fmt.Errorf("run %s: %w", name, err))
+	case errors.Is(err, syscall.E2BIG):
+		return retry.Permanent(fmt.Errorf("run %s: %w: %s", name, err, guard.TooBig))
 	case !ended:
 		return fmt.Errorf("run %s: %w", name, err)
 	}

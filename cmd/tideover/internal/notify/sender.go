@@ -15,6 +15,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -23,7 +24,8 @@ import (
 type Env struct {
 	Secrets secret.Resolver // looks references up, at each attempt
 	RootCAs *x509.CertPool  // nil means the system's
-	Hidden  []string        // names of variables that commands do not inherit
+	Hidden  []string        // names of variables that commands never inherit
+	Inherit config.Inherit  // variables of this process that commands inherit, beside those that the notifier names
 }
 
 // Sender sends messages by one notifier. It is safe for use by several
@@ -33,6 +35,7 @@ type Sender struct {
 	secrets  secret.Resolver
 	roots    *x509.CertPool
 	hidden   []string
+	inherit  config.Inherit
 	client   *http.Client
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
 }
@@ -40,7 +43,7 @@ type Sender struct {
 // New returns the sender of a notifier. It is an error if this system can't do
 // what the notifier is for.
 func New(n *config.Notifier, env Env) (*Sender, error) {
-	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden}
+	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden, inherit: slices.Concat(config.BaseVariables, env.Inherit, n.Inherit)}
 	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
 	switch n.Kind {
 	case config.NotifyNtfy:
@@ -77,6 +80,7 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 		return nil
 	}
 	e := &SendError{outcome: retry.OutcomeOf(err), rest: m}
+	short := shortage.Is(err)
 	if p, ok := errors.AsType[*partialError](err); ok {
 		e.rest.Delivered = slices.Concat(m.Delivered, p.to)
 	}
@@ -85,6 +89,9 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 		e.outcome, e.cause = retry.OutcomeOf(cause), ctx.Err()
 	}
 	e.text = fmt.Sprintf("notify %q: %s", s.notifier.Name, plainly(mask.text(err.Error())))
+	if short {
+		e.shortage = &shortage.Error{Text: e.text}
+	}
 	return e
 }
 
@@ -95,6 +102,8 @@ type SendError struct {
 	outcome retry.Outcome
 	cause   error // of the context; nil if it was not its end
 	rest    Message
+
+	shortage error // that this machine had not enough of something; nil if it had
 }
 
 // Error says what went wrong, without secrets.
@@ -106,6 +115,9 @@ func (e *SendError) RetryOutcome() retry.Outcome { return e.outcome }
 // Progress returns the message for the next attempt: the same, which knows who has
 // it already.
 func (e *SendError) Progress() Message { return e.rest }
+
+// Unwrap returns a shortage of this machine, or nil.
+func (e *SendError) Unwrap() error { return e.shortage }
 
 // Is finds the end of the context.
 func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }

@@ -75,7 +75,7 @@ func New(cfg *config.Config, place func() notify.Place) (*Outbox, error) {
 		place: place, notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}
 	for name, c := range cfg.Notifiers {
-		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets(), Hidden: cfg.HiddenVariables()})
+		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets(), Hidden: cfg.HiddenVariables(), Inherit: cfg.Server.Inherit})
 		if err != nil {
 			return nil, err
 		}

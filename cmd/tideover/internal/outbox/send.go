@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -49,7 +50,7 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 			if e, ok := errors.AsType[*notify.SendError](err); ok {
 				m = e.Progress() // those who have it don't get it again
 			}
-			return nil, engine.Keep(err, sent{Admitted: &m})
+			return nil, engine.Keep(steps.Postpone(err, t), sent{Admitted: &m})
 		}
 		return json.Marshal(sent{Sent: true})
 	}

@@ -151,6 +151,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 		attrs = append(attrs, "except", strings.Join(later, ", "))
 	}
 	s.Log.Info("configuration loaded", attrs...)
+	warn(s.Log, cfg)
 	return nil
 }
 

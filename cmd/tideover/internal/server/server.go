@@ -22,6 +22,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
@@ -88,6 +89,7 @@ type server struct {
 	spans    *tracing.Exporter // nil if nobody wants them
 
 	certificate *certificate // nil without TLS
+	connections connections
 
 	inEffect map[string]string // values that hold until the end
 
@@ -105,6 +107,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	warn(o.Log, cfg)
 	s := &server{Options: o, cfg: cfg, current: cfg, ready: make(chan struct{}), inEffect: map[string]string{}}
 	for _, v := range cfg.Values() {
 		s.inEffect[v.Path] = v.Text
@@ -114,6 +117,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	}
 	if err := s.settle(); err != nil {
 		return err
+	}
+	if err := fileaccess.CheckFolder(cfg.Server.Data); err != nil {
+		return fmt.Errorf("server.data: %w, or name another folder with --data or server.data", err)
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Server.Data, "locks"), 0o700); err != nil {
 		return fmt.Errorf("server.data: %w", err)
@@ -174,6 +180,14 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	return s.serve(ctx, hurry)
 }
 
+// warn logs what is probably not meant in the configuration.
+func warn(log *slog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings() {
+		first, _ := config.Brief(config.FieldErrors{w})
+		log.Warn("configuration: " + first)
+	}
+}
+
 // openEngine opens the engine with the workflows of the configuration.
 func (s *server) openEngine(ctx context.Context) error {
 	p, err := s.planned(s.cfg)
@@ -232,6 +246,7 @@ func (s *server) openEngine(ctx context.Context) error {
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
+		Inherit: s.cfg.Server.Inherit,
 	}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())
@@ -283,6 +298,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.listenKey(), err)
 		return errors.Join(err, unix.Close())
 	}
+	s.connections = s.newConnections()
+	tcp, unix = s.connections.listen(tcp, unix, s.certificate != nil)
 	address := s.publicAddress(tcp.Addr())
 	s.mu.Lock()
 	s.page = address
@@ -364,6 +381,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
 		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms, Config: s.file, Doctor: s.diagnose,
 	}
+	o.Streams, o.LocalStreams = s.connections.streams()
 	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
 	pages.Storms, pages.Config, pages.Reload, pages.Place, pages.Findings = s.storms, s.config, s.reloaded, s.place, s.findings
 	if s.nip90 != nil {
@@ -376,11 +394,14 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	site := web.New(pages)
 	page := api.Timely(api.Guard(o, site))
 	metrics := api.Timely(api.Guard(o, s.metrics()))
-	providers := patient(s.gateway, silence)
+	local := patient(s.gateway, silence)
+	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
 	lost := api.Timely(s.gateway) // which says what its paths are
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
+		case strings.HasPrefix(path, "/p/") && api.Local(r.Context()):
+			local.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/p/"):
 			providers.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/api/") || path == "/healthz":

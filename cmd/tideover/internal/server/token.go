@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 )
 
@@ -37,7 +38,14 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 	if len(token) < config.MinToken {
 		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete it and a new one is made", path, len(token), config.MinToken)
 	}
-	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = fileaccess.Check(path, info, fileaccess.GroupOrOthers)
+	}
+	if err != nil {
+		return secret.String{}, fmt.Errorf("token: %w, or delete it and a new one is made", err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return secret.String{}, fmt.Errorf("token: others may read %s (%v): chmod 600 it, or delete it and a new one is made", path, info.Mode().Perm())
 	}
 	return secret.New(token), nil

@@ -12,12 +12,14 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -108,6 +110,10 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	d := detect.New(pack, detect.Options{})
 	end, err := r.run(ctx, s, t, command, d)
 	switch {
+	case err != nil && ctx.Err() == nil && shortage.Is(err):
+		return nil, engine.Keep(engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err)), before)
+	case errors.Is(err, syscall.E2BIG):
+		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig)), before)
 	case err != nil: // it has not been run
 		return nil, engine.Keep(cmpCause(ctx, err), before)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
@@ -32,11 +34,13 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
-		Env: append(r.environment(t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
+		Env: append(r.environment(s, t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
 	_, _ = out.Close(), errs.Close() // to memory
 	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
 	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return res, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
 	case err != nil:
 		return res, err
 	case ctx.Err() != nil && end.Code != 0:
@@ -65,8 +69,9 @@ func failure(s *config.Step, code int, said string) error {
 	return err
 }
 
-// environment returns what every command sees, and what it is run for.
-func (r *Runner) environment(t *engine.Task) []string {
+// environment returns the variables that the command gets by itself: those that every command gets, those
+// that it inherits, and what it is run for.
+func (r *Runner) environment(s *config.Step, t *engine.Task) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
 		attempts = "unlimited"
@@ -75,7 +80,8 @@ func (r *Runner) environment(t *engine.Task) []string {
 	if r.Hidden != nil {
 		hidden = r.Hidden()
 	}
-	return append(guard.Environ(hidden...),
+	inherit := slices.Concat(config.BaseVariables, r.Inherit, s.Inherit)
+	return append(guard.EnvironOnly(inherit.Has, hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,

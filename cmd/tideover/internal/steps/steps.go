@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -29,9 +30,13 @@ type Runner struct {
 	// gates and limits. It never waits for a retry, which is the engine's business.
 	Provider func(name string) http.RoundTripper
 
-	// Hidden returns the names of variables that commands do not inherit; nil means
+	// Hidden returns the names of variables that commands never inherit; nil means
 	// that there are none.
 	Hidden func() []string
+
+	// Inherit is which variables of this process commands inherit, beside those
+	// that their steps name.
+	Inherit config.Inherit
 
 	// Redactor hides the values of secrets in whatever is kept of outputs.
 	Redactor *secret.Redactor
@@ -68,7 +73,7 @@ func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 		}
 		res, err := do(ctx, s, d, t)
 		if err != nil {
-			return nil, err
+			return nil, Postpone(err, t)
 		}
 		return res.encode()
 	}
@@ -101,6 +106,15 @@ func (r *Runner) data(t *engine.Task) (config.Data, error) {
 		}
 	}
 	return d, nil
+}
+
+// Postpone returns the error of an attempt, or what makes the engine call again later without having spent
+// the attempt, if the error is a shortage of this machine.
+func Postpone(err error, t *engine.Task) error {
+	if !shortage.Is(err) {
+		return err
+	}
+	return engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
 }
 
 var errTrailing = errors.New("something follows the JSON value")

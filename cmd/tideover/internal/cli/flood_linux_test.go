@@ -1,0 +1,410 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// serveWithDescriptors starts a server that may open so many files, sockets included.
+func serveWithDescriptors(t *testing.T, descriptors int, text string) *served {
+	t.Helper()
+	dir := shortDir(t)
+	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	write(t, s.file, text)
+	s.Cmd, s.mark = command(t, "serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
+	s.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, descriptors), "sh", s.Path}, s.Args[1:]...)
+	s.Path = "/bin/sh"
+	s.Env = append(s.Env, "DIR="+dir)
+	s.Stdout, s.Stderr = s.out, s.out
+	s.begin()
+	s.serves()
+	return s
+}
+
+// tcp returns the address of the page, host and port.
+func (s *served) tcp() string { return strings.Trim(strings.TrimPrefix(s.address(), "http://"), "/") }
+
+// token returns the token of the API.
+func (s *served) token() string {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.data, "token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// flood is many connections that stay open.
+type flood struct {
+	conns   []net.Conn
+	handled atomic.Int32 // connections that were answered or closed
+	readers sync.WaitGroup
+}
+
+// newFlood opens n connections from the address, each of which asks for /healthz and stays open.
+func newFlood(t *testing.T, to, from string, n int) *flood {
+	t.Helper()
+	f := new(flood)
+	t.Cleanup(f.end)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for range n {
+		c, err := dialer.DialContext(t.Context(), "tcp", to)
+		if err != nil {
+			t.Fatalf("connection %d: %v", len(f.conns), err)
+		}
+		f.conns = append(f.conns, c)
+		f.readers.Go(func() {
+			_, _ = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", to) // it may be closed already
+			_, _ = c.Read(make([]byte, 1))
+			f.handled.Add(1)
+			_, _ = io.Copy(io.Discard, c)
+		})
+	}
+	return f
+}
+
+// end closes the connections.
+func (f *flood) end() {
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.readers.Wait()
+}
+
+// get asks over TCP from the address, with a connection of its own, and returns the status and the body.
+func get(t *testing.T, url, from string) (int, string) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(testwait.Context(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("GET %s from %s: %v", url, from, err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text)
+}
+
+// A flood of idle connections without a token takes all descriptors that it can get. Runs that fall due
+// meanwhile succeed, and the owner's socket and callers at other addresses are answered.
+func TestAFloodOfConnectionsStopsNothing(t *testing.T) {
+	t.Parallel()
+	const due = 20
+	s := serveWithDescriptors(t, 400, `version: 1
+server: {concurrency: 8}
+workflows: {w: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}]}}
+`)
+	var ids []string
+	for range due {
+		o := s.ask("run", "w", "--in", "3s")
+		wantCode(t, o, 0)
+		ids = append(ids, strings.TrimSpace(o.out))
+	}
+	f := newFlood(t, s.tcp(), "127.0.0.1", 1000)
+	testwait.Until(t, "many connections are answered or closed", func() bool { return f.handled.Load() >= 250 })
+	for _, id := range ids {
+		testwait.Until(t, "a run ends", func() bool { return s.show(id).Finished() })
+		if i := s.show(id); i.State != engine.StateSucceeded || i.Attempts != 1 {
+			t.Errorf("during the flood a run is %s after %d attempts: %s", i.State, i.Attempts, i.Error)
+		}
+	}
+	wantCode(t, s.ask("run", "w", "--wait"), 0)
+	wantCode(t, s.ask("status"), 0)
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		if status, _ := get(t, s.address()+"healthz", from); status != http.StatusOK {
+			t.Errorf("a caller at %s gets %d", from, status)
+		}
+	}
+	if m := s.metrics(); !strings.Contains(m, `tideover_connections_closed_total{listener="tcp",reason="address-limit"}`) {
+		t.Errorf("the metrics do not have the connections that were closed")
+	}
+	f.end()
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	wantNobody(t, s.mark)
+}
+
+// Connections that are in use are not closed for others: those that come later are refused, but for other
+// addresses and for the owner's socket.
+func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(up.Close)
+	s := serveFile(t, `version: 1
+server: {max-connections: 8, max-connections-per-address: 4}
+providers: {up: {base-url: `+up.URL+`, auth: none}}
+workflows: {w: {steps: [{id: a, run: [echo, done]}]}}
+`, "")
+	var all sync.WaitGroup
+	codes := make(chan int, 4)
+	for range 4 {
+		all.Go(func() {
+			status, _ := get(t, s.address()+"p/up/x", "127.0.0.1")
+			codes <- status
+		})
+	}
+	testwait.Until(t, "four requests are under way", func() bool {
+		return strings.Contains(s.metricsFrom("127.0.0.2"), "tideover_gateway_in_flight{provider=\"up\"} 4\n")
+	})
+	if status, text := get(t, s.address()+"healthz", "127.0.0.1"); status != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections") {
+		t.Errorf("the fifth connection of an address gets %d: %s", status, text)
+	}
+	if status, _ := get(t, s.address()+"healthz", "127.0.0.2"); status != http.StatusOK {
+		t.Errorf("another address gets %d", status)
+	}
+	wantCode(t, s.ask("run", "w", "--wait"), 0)
+	wantIn(t, "metrics", s.metricsFrom("127.0.0.2"), `tideover_connections_refused_total{listener="tcp",reason="address-limit"} 1`)
+	close(hold)
+	all.Wait()
+	for range 4 {
+		if status := <-codes; status != http.StatusOK {
+			t.Errorf("a request that was under way ends with %d", status)
+		}
+	}
+}
+
+// metricsFrom returns the metrics, asked for from the address.
+func (s *served) metricsFrom(from string) string {
+	s.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	req, _ := http.NewRequestWithContext(testwait.Context(s.t), http.MethodGet, s.address()+"metrics", nil)
+	req.Header.Set("Authorization", "Bearer "+s.token())
+	resp, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return string(text)
+}
+
+// unixClient returns a client of the owner's socket with one connection, which is kept.
+func (s *served) unixClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		MaxConnsPerHost: 1, IdleConnTimeout: 0,
+		Dial: func(string, string) (net.Conn, error) {
+			return net.Dial("unix", filepath.Join(s.data, "tideover.sock"))
+		},
+	}}
+}
+
+// As many streams of events as there may be are open, over TCP and then over the socket. The owner follows
+// events, and asks, over the socket.
+func TestStreamsDoNotLockTheOwnerOut(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, "version: 1\nworkflows: {w: {steps: [{id: a, run: [echo, done]}]}}\n", "")
+	token := s.token()
+	follow := func(network, address string) int {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		fmt.Fprintf(c, "GET %sevents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", api.Prefix, token)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil) //nolint:bodyclose // closed with the connection
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	fill := func(network, address string) {
+		for n := range 400 {
+			if status := follow(network, address); status == http.StatusServiceUnavailable {
+				if n < 255 { // one is there already
+					t.Errorf("%s: only %d streams", network, n)
+				}
+				return
+			}
+		}
+	}
+	socket := filepath.Join(s.data, "tideover.sock")
+	fill("tcp", s.tcp())
+	if status := follow("unix", socket); status != http.StatusOK {
+		t.Errorf("streams over TCP lock the owner out: %d", status)
+	}
+	fill("unix", socket)
+	wantCode(t, s.ask("run", "w", "--wait"), 0)
+	wantCode(t, s.ask("status"), 0)
+}
+
+// fewDescriptors takes all free descriptors away from the server but a few, until the returned function is called.
+func (s *served) fewDescriptors(free int) (restore func()) {
+	s.t.Helper()
+	var old unix.Rlimit
+	pid := s.Process.Pid
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		s.t.Fatal(err)
+	}
+	files, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var open []int
+	for _, f := range files {
+		n, _ := strconv.Atoi(f.Name())
+		open = append(open, n)
+	}
+	// The lowest free number is used next, and must be below the limit.
+	limit := 0
+	for ; free > 0 || slices.Contains(open, limit); limit++ {
+		if !slices.Contains(open, limit) {
+			free--
+		}
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(limit), Max: old.Max}, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// The server has no descriptor left when a step, a request, a request to a provider and a message are due. None
+// of them spends an attempt of its policy, which allows one; all succeed when there are descriptors again.
+func TestAShortageOfDescriptorsSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(up.Close)
+	s := serveFile(t, `version: 1
+providers: {up: {base-url: `+up.URL+`, auth: none}}
+notify: {told: {run: [sh, -c, 'echo told >> $DIR/told'], env: {DIR: "${env:DIR}"}, policy: fixed(1s) attempts=1}}
+workflows:
+  command: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}]}
+  request: {steps: [{id: a, http: {get: "`+up.URL+`/x"}, policy: fixed(1s) attempts=1}]}
+  provider: {steps: [{id: a, http: {provider: up, get: /x}, policy: fixed(1s) attempts=1}]}
+  message: {timeout: 100ms, steps: [{id: a, run: ["false"], policy: fixed(1s) attempts=1}], on-give-up: {notify: [told]}}
+`, "")
+	client := s.unixClient()
+	call := func(method, path, body string, v any) {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(testwait.Context(t), method, "http://localhost"+api.Prefix+path, strings.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		if err := json.Unmarshal(text, v); err != nil || resp.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s", method, path, resp.Status, text)
+		}
+	}
+	run := func(id string) (i engine.Info) {
+		t.Helper()
+		call("GET", "runs/"+id, "", &i)
+		return i
+	}
+	var status any
+	call("GET", "status", "", &status) // from now on there is a connection
+	call("GET", "runs?internal=true", "", &status)
+	caller := bufio.NewReadWriter(nil, nil)
+	tcp, err := net.Dial("tcp", s.tcp())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	caller.Reader, caller.Writer = bufio.NewReader(tcp), bufio.NewWriter(tcp)
+	ask := func(path string) (int, string) {
+		t.Helper()
+		fmt.Fprintf(caller, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+		_ = caller.Flush()
+		resp, err := http.ReadResponse(caller.Reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	if code, text := ask("/healthz"); code != http.StatusOK {
+		t.Fatalf("healthz: %d %s", code, text)
+	}
+	restore := s.fewDescriptors(0)
+	ids := map[string]string{}
+	for _, workflow := range []string{"message", "command", "request", "provider"} {
+		var i struct{ ID string }
+		call("POST", "runs", `{"workflow":"`+workflow+`"}`, &i)
+		ids[workflow] = i.ID
+	}
+	if code, text := ask("/p/up/x"); code != http.StatusServiceUnavailable || !strings.Contains(text, `"shortage"`) {
+		t.Errorf("a caller of the gateway gets %d: %s", code, text)
+	}
+	// The message is sent by a run of its own, which the first run starts when its time is over.
+	testwait.Until(t, "there is a message", func() bool {
+		var list struct{ Runs []engine.Info }
+		call("GET", "runs?internal=true", "", &list)
+		for _, i := range list.Runs {
+			if i.Workflow != "message" && strings.Contains(i.Workflow, "message") {
+				ids["message"] = i.ID
+				return true
+			}
+		}
+		return false
+	})
+	for workflow, id := range ids {
+		testwait.Until(t, workflow+" waits", func() bool {
+			i := run(id)
+			return i.Finished() || len(i.Steps) > 0 && len(i.Steps[0].Attempts) > 0 && i.Steps[0].Attempts[0].Outcome != "running"
+		})
+		i := run(id)
+		if i.Finished() {
+			t.Errorf("%s is %s: %s", workflow, i.State, i.Error)
+			continue
+		}
+		a := i.Steps[0].Attempts[0]
+		if a.Outcome != "snoozed" || i.Steps[0].Spent != 0 || !strings.Contains(a.Error, "too many open files") || !strings.Contains(a.Error, "no attempt is spent") {
+			t.Errorf("%s: the attempt is %s, %d are spent: %s", workflow, a.Outcome, i.Steps[0].Spent, a.Error)
+		}
+	}
+	restore()
+	for workflow, id := range ids {
+		testwait.Until(t, workflow+" ends", func() bool { i := run(id); return i.Finished() })
+		if i := run(id); i.State != engine.StateSucceeded || i.Steps[0].Spent > 1 {
+			t.Errorf("%s is %s after %d attempts: %s", workflow, i.State, i.Steps[0].Spent, i.Error)
+		}
+	}
+	if asked.Load() != 2 {
+		t.Errorf("the server was asked %d times, want 2", asked.Load())
+	}
+	if n := lines(filepath.Join(s.dir, "told")); n != 1 {
+		t.Errorf("the message was sent %d times", n)
+	}
+	if st := s.provider("up"); st.State != gateway.Up {
+		t.Errorf("the provider is %s", st.State)
+	}
+}

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/connlimit"
+)
+
+// connections limits the connections of both listeners.
+type connections struct {
+	budget connlimit.Budget
+	tcp    *connlimit.Limiter
+	socket *connlimit.Limiter
+}
+
+// newConnections divides the descriptors of this process by the configuration. A limit of the configuration
+// that would leave too few descriptors for everything else is lowered, and the log says so.
+func (s *server) newConnections() connections {
+	cfg := s.cfg.Server
+	attempts := cfg.Concurrency + len(s.cfg.Sessions)
+	if s.Gateway {
+		attempts = 0
+	}
+	c := connections{budget: connlimit.Divide(connlimit.Descriptors(), attempts)}
+	most := cmp.Or(cfg.MaxConnections, c.budget.Default())
+	if most > c.budget.Connections {
+		s.Log.Warn(fmt.Sprintf("server.max-connections: %d connections need more descriptors than this process may open: %d are allowed", most, c.budget.Connections),
+			"descriptors", c.budget.Descriptors, "do", "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), or lower server.max-connections")
+		most = c.budget.Connections
+	}
+	c.tcp = &connlimit.Limiter{Max: most, Requests: most, OnLimit: s.limited("tcp")}
+	c.tcp.PerAddress = min(cmp.Or(cfg.MaxConnectionsPerAddress, max(most/2, 1)), most)
+	c.socket = &connlimit.Limiter{Max: c.budget.Socket, OnLimit: s.limited("unix")}
+	return c
+}
+
+// limited says in the log that a limit of the listener was reached.
+func (s *server) limited(listener string) func(connlimit.Reason) {
+	return func(r connlimit.Reason) {
+		s.Log.Warn("there are too many connections: unused ones are closed, others are refused", "listener", listener, "reason", string(r),
+			"do", "see tideover_connections_refused_total, and server.max-connections in docs/security.md")
+	}
+}
+
+// listen returns the listeners with their limits.
+func (c *connections) listen(tcp, unix net.Listener, encrypted bool) (limitedTCP, limitedUnix net.Listener) {
+	return c.tcp.Listen(tcp, encrypted), c.socket.Listen(unix, false)
+}
+
+// streams returns how many streams of events there may be over TCP, and over the socket. They are at most
+// half of the connections, so that there is room for requests.
+func (c *connections) streams() (tcp, local int) {
+	return min(api.MaxStreams, max(c.tcp.Max/2, 1)), min(api.MaxStreams, max(c.socket.Max/2, 1))
+}
+
+// tooManyRequests answers a request of the gateway for which there is no room.
+var tooManyRequests = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "The server has too many requests at once: try again later.", http.StatusServiceUnavailable)
+})
+
+var (
+	metricConnections        = prometheus.NewDesc("tideover_connections", "Open connections.", []string{"listener"}, nil)
+	metricConnectionsRefused = prometheus.NewDesc("tideover_connections_refused_total", "Connections and requests that were refused because a limit was reached and all others were in use.", []string{"listener", "reason"}, nil)
+	metricConnectionsClosed  = prometheus.NewDesc("tideover_connections_closed_total", "Unused connections that were closed because a limit was reached.", []string{"listener", "reason"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (c *connections) Describe(ch chan<- *prometheus.Desc) {
+	ch <- metricConnections
+	ch <- metricConnectionsRefused
+	ch <- metricConnectionsClosed
+}
+
+// Collect implements [prometheus.Collector].
+func (c *connections) Collect(ch chan<- prometheus.Metric) {
+	for listener, l := range map[string]*connlimit.Limiter{"tcp": c.tcp, "unix": c.socket} {
+		stats := l.Stats()
+		ch <- prometheus.MustNewConstMetric(metricConnections, prometheus.GaugeValue, float64(stats.Open), listener)
+		for _, r := range connlimit.Reasons {
+			ch <- prometheus.MustNewConstMetric(metricConnectionsRefused, prometheus.CounterValue, float64(stats.Refused[r]), listener, string(r))
+			if r != connlimit.RequestLimit {
+				ch <- prometheus.MustNewConstMetric(metricConnectionsClosed, prometheus.CounterValue, float64(stats.Closed[r]), listener, string(r))
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// Package shortage recognises errors that say that this machine, or this process, has not enough of
+// something: file descriptors, memory, processes. Such an error says nothing about the work that was to be
+// done. It spends no attempt of a policy, and the work is tried again after a delay.
+package shortage
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// codes are the errors of the system that mean a shortage: too many open files in this process or on this
+// machine, no memory, and no room for another process or thread.
+var codes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN}
+
+// Error is a shortage in another process, of which only the text is known.
+type Error struct{ Text string }
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+// Is reports whether the error says that this machine has not enough of something.
+func Is(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return true
+	}
+	for _, code := range codes {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	// The resolver of package net keeps only the text of what the system said.
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return ok && hasText(dns.Err)
+}
+
+func hasText(s string) bool {
+	for _, code := range codes {
+		if strings.HasSuffix(s, ": "+code.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Note returns what the history of a run says of a shortage.
+func Note(err error) string {
+	return "this machine is short of descriptors, memory or processes, and no attempt is spent: " + err.Error()
+}
+
+// The delay before the work is tried again.
+const (
+	minDelay = time.Second
+	maxDelay = 30 * time.Second
+)
+
+// Delay returns how long to wait after so many shortages in a row. It doubles from 1 s up to 30 s, less a
+// random part of up to a half, so that work that was stopped together does not return together.
+func Delay(before int) time.Duration {
+	d := maxDelay
+	if before >= 0 && before < 5 {
+		d = min(minDelay<<before, maxDelay)
+	}
+	return d - time.Duration(rand.Int64N(int64(d/2)))
+}
