@@ -39,9 +39,16 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is main without the process around it. Whatever asks it to end, a reader of
 // its output that has gone included, it stops the acceptors and removes its folder.
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	err := dispatch(ctx, args, stdout, stderr)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// With SIGPIPE noted, a write to a pipe without a reader returns an error and does not end the
+	// process. The signal itself says nothing: it also comes from the connection of a killed acceptor.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+	err := dispatch(ctx, args, &output{stdout, cancel}, stderr)
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		return 0
@@ -54,6 +61,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "group:", err)
 		return 1
 	}
+}
+
+// output ends the program when its output can't be written.
+type output struct {
+	io.Writer
+	cancel context.CancelCauseFunc
+}
+
+// Write implements [io.Writer].
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.cancel(err)
+	}
+	return n, err
 }
 
 // errUsage is an error that the flag package has told already.

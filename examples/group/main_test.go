@@ -110,7 +110,7 @@ func TestTheDemonstrationCleansUp(t *testing.T) {
 		says   string
 		end    func(*exec.Cmd, io.Closer) error
 	}{
-		{"nobody reads any more", "contention", "group: broken pipe signal received\n", func(_ *exec.Cmd, output io.Closer) error { return output.Close() }},
+		{"nobody reads any more", "contention", "group: write /dev/stdout: broken pipe\n", func(_ *exec.Cmd, output io.Closer) error { return output.Close() }},
 		{"it is interrupted", endless, "group: interrupt signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(os.Interrupt) }},
 		{"it is told to end", endless, "group: terminated signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGTERM) }},
 		{"its terminal has gone", endless, "group: hangup signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGHUP) }},
