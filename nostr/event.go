@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
+
+	"github.com/tideover/tideover/internal/surrogate"
 )
 
 // The limits of what is taken from a relay.
@@ -312,7 +314,7 @@ type wireEvent[S ~string] struct {
 // UnmarshalJSON reads an event that has all its fields. It does not verify it, nor
 // does it look at the limits: an event beyond them is still one.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	if at, _ := nextLoneSurrogate(data); at >= 0 {
+	if at, _ := surrogate.Next(data); at >= 0 {
 		return readEvent[exactString](e, data)
 	}
 	return readEvent[string](e, data)

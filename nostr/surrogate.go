@@ -3,9 +3,10 @@ package nostr
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/surrogate"
 )
 
 // A string of JSON can hold one half of a surrogate pair, as the escape \ud800. UTF-8
@@ -15,48 +16,6 @@ import (
 // and it can be passed on unchanged. All other text of an event is UTF-8.
 
 const surrogateLead = 0xED // the first of the three bytes; the second is 0xA0 or above
-
-// nextLoneSurrogate returns where in JSON the next escape of a lone surrogate is, and
-// the surrogate; -1 if there is none.
-func nextLoneSurrogate(data []byte) (at int, unit uint16) {
-	for i := bytes.IndexByte(data, '\\'); i >= 0 && i < len(data); {
-		first, ok := escapedUnit(data[i:])
-		second, pair := uint16(0), false
-		if ok && isHigh(first) {
-			second, pair = escapedUnit(data[i+6:])
-			pair = pair && isLow(second)
-		}
-		switch {
-		case ok && !pair && (isHigh(first) || isLow(first)):
-			return i, first
-		case pair:
-			i += 12
-		case ok:
-			i += 6
-		default:
-			i += 2 // another escape
-		}
-		next := bytes.IndexByte(data[min(i, len(data)):], '\\')
-		if next < 0 {
-			return -1, 0
-		}
-		i += next
-	}
-	return -1, 0
-}
-
-// escapedUnit reads \uXXXX at the beginning of the data.
-func escapedUnit(data []byte) (unit uint16, ok bool) {
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return uint16(n), err == nil
-}
-
-func isHigh(unit uint16) bool { return unit >= 0xD800 && unit < 0xDC00 }
-
-func isLow(unit uint16) bool { return unit >= 0xDC00 && unit < 0xE000 }
 
 // appendSurrogate appends the three bytes of a surrogate.
 func appendSurrogate(b []byte, unit uint16) []byte {
@@ -79,7 +38,7 @@ func (s *exactString) UnmarshalJSON(data []byte) error {
 	data = bytes.Clone(data) // it is not ours to change
 	var b []byte
 	for {
-		at, unit := nextLoneSurrogate(data)
+		at, unit := surrogate.Next(data)
 		piece := data
 		if at >= 0 {
 			piece = append(bytes.Clone(data[:at]), '"')
@@ -112,10 +71,10 @@ func isText(s string) bool {
 			continue
 		}
 		unit, ok := surrogateAt(s)
-		if !ok || high && isLow(unit) { // two halves in a row are one character
+		if !ok || high && surrogate.IsLow(unit) { // two halves in a row are one character
 			return false
 		}
-		s, high = s[3:], isHigh(unit)
+		s, high = s[3:], surrogate.IsHigh(unit)
 	}
 	return true
 }

@@ -10,10 +10,10 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/surrogate"
 )
 
 // object is a JSON object that was read strictly: each name stands there once,
@@ -119,8 +119,8 @@ func (o object) take(name string, v any) error {
 	if string(text) == "null" {
 		return bad(name, "is null; leave it out instead")
 	}
-	if half := loneSurrogate(text); half != "" {
-		return bad(name, "%s is half of a character, and is not text: send both halves, or the character itself", half)
+	if at, half := surrogate.Next(text); at >= 0 {
+		return bad(name, `\u%04x is half of a character, and is not text: send both halves, or the character itself`, half)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -129,43 +129,6 @@ func (o object) take(name string, v any) error {
 		return bad(name, "%v", err)
 	}
 	return nil
-}
-
-// loneSurrogate returns an escape such as \ud800 that stands for half of a character, or "". encoding/json
-// replaces it by U+FFFD, so that different texts would become the same. The text is valid JSON.
-func loneSurrogate(text []byte) string {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		first, ok := escapedUnit(text[i:])
-		if !ok {
-			i++ // the next is escaped, and may be a backslash
-			continue
-		}
-		escape := string(text[i : i+escapeSize])
-		i += escapeSize - 1
-		if !utf16.IsSurrogate(first) {
-			continue
-		}
-		second, _ := escapedUnit(text[i+1:])
-		if utf16.DecodeRune(first, second) == utf8.RuneError {
-			return escape
-		}
-		i += escapeSize
-	}
-	return ""
-}
-
-const escapeSize = len(`\u0000`)
-
-// escapedUnit returns the unit of UTF-16 that the text begins with, as an escape.
-func escapedUnit(text []byte) (unit rune, ok bool) {
-	if len(text) < escapeSize || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(text[2:escapeSize]), 16, 16)
-	return rune(n), err == nil
 }
 
 // rest refuses what nobody has taken.

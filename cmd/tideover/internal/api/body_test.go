@@ -67,16 +67,3 @@ func FuzzStart(f *testing.F) {
 		}
 	})
 }
-
-func TestHalfOfACharacterIsFound(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		`"a"`: "", `"\u00e9"`: "", `"\ud83d\ude00"`: "", `"\\ud800"`: "", `"\\\ud800"`: `\ud800`, `"\ufffd"`: "",
-		`"\ud800"`: `\ud800`, `"a\uDBFFb"`: `\uDBFF`, `"\udc00\ud800"`: `\udc00`, `"\ud800\ud800\udc00"`: `\ud800`, `"\ud800\n"`: `\ud800`,
-		`["\ud83d\ude00", {"a": "\udfff"}]`: `\udfff`,
-	} {
-		if got := loneSurrogate([]byte(text)); got != want {
-			t.Errorf("loneSurrogate(%s) = %q, want %q", text, got, want)
-		}
-	}
-}
