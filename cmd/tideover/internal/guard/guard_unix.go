@@ -127,14 +127,12 @@ func Sweep(ctx context.Context, dir string, grace time.Duration, log *slog.Logge
 		l := &lockFile{f}
 		stale, left = append(stale, l), append(left, l.leftovers()...)
 	}
-	if len(left) > 0 {
-		if err := process.EndLeftovers(ctx, left, grace); err != nil {
-			log.Warn("processes of earlier attempts are left", "error", err)
-			for _, l := range stale {
-				_ = l.file.Close() // the next guard tries again
-			}
-			return nil
+	if err := process.EndLeftovers(ctx, left, grace); err != nil {
+		log.Warn("processes of earlier attempts are left", "error", err)
+		for _, l := range stale {
+			_ = l.file.Close() // the next guard tries again
 		}
+		return nil
 	}
 	for _, l := range stale {
 		l.unlock()
