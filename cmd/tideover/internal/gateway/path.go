@@ -64,26 +64,47 @@ func unescaped(s string) string {
 	return s
 }
 
-// relocate makes a Location that leads to the provider lead through the gateway, as a path.
-// One that is relative to the path of the request does so already; one of another host,
-// or beside the provider's base URL, stays as it is.
-func (p *provider) relocate(h http.Header) {
-	location := h["Location"]
-	if len(location) != 1 {
-		return
+// pathThrough returns the path by which the gateway leads to a URL of the provider, which may be
+// relative to its host. It reports false for a URL that is not below the base URL.
+func (p *provider) pathThrough(u *url.URL) (string, bool) {
+	base, path := p.spec.BaseURL, u.EscapedPath()
+	if u.Host != "" && !strings.EqualFold(u.Host, base.Host) || u.Scheme != "" && u.Scheme != base.Scheme || hasDots(path) {
+		return "", false
 	}
-	u, err := url.Parse(location[0])
-	if err != nil || !strings.HasPrefix(u.EscapedPath(), "/") && u.Host == "" {
-		return
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(base.EscapedPath(), "/"))
+	if !ok || u.Host == "" && !strings.HasPrefix(path, "/") || rest != "" && rest[0] != '/' {
+		return "", false
 	}
-	base := p.spec.BaseURL
-	if u.Host != "" && (u.Host != base.Host || u.Scheme != "" && u.Scheme != base.Scheme) {
-		return
+	suffix := url.URL{RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Fragment: u.Fragment, RawFragment: u.RawFragment}
+	return prefix + p.spec.Name + rest + suffix.String(), true
+}
+
+// uploadURLHeaders name the headers in which Google answers with the URL for the content
+// of an upload.
+var uploadURLHeaders = []string{"X-Goog-Upload-Url", "X-Goog-Upload-Control-Url"}
+
+// rewriteURLs makes URLs of the provider in an answer lead through the gateway. A Location becomes a
+// path. The SDKs of Google take the path of the URL for an upload, and want one with a host.
+func (t *trip) rewriteURLs(h http.Header, p *provider) {
+	rewrite := func(name, origin string) {
+		if v := h[name]; len(v) == 1 {
+			if u, err := url.Parse(v[0]); err == nil {
+				if path, ok := p.pathThrough(u); ok {
+					h[name] = []string{origin + path}
+				}
+			}
+		}
 	}
-	rest, ok := strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
-	if !ok || rest != "" && rest[0] != '/' {
-		return
+	rewrite("Location", "")
+	for _, name := range uploadURLHeaders {
+		rewrite(name, t.origin())
 	}
-	through := url.URL{RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Fragment: u.Fragment, RawFragment: u.RawFragment}
-	h["Location"] = []string{prefix + p.spec.Name + rest + through.String()}
+}
+
+// origin returns the address at which the caller reached the gateway.
+func (t *trip) origin() string {
+	if t.secure {
+		return "https://" + t.host
+	}
+	return "http://" + t.host
 }

@@ -182,8 +182,7 @@ func (t *trip) passOn(resp *http.Response) error {
 		resp.Header[shouldRetry] = doNotRetry
 	}
 	resp.Header[headerProvider] = t.last.p.named
-	t.last.p.relocate(resp.Header)
-	t.rewriteUploadURLs(resp.Header, t.last.p)
+	t.rewriteURLs(resp.Header, t.last.p)
 	t.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// maxModelBody is how much of a request's body is read to find its model. As much
+// of it is kept in memory in any case.
+const maxModelBody = 256 << 10
+
+// needsModel reports whether a provider treats models of the request's route
+// differently now.
+func (t *trip) needsModel() bool {
+	if t.model.Load() != nil {
+		return false
+	}
+	for i := range t.visits {
+		if t.visits[i].p.ring.throttles.hasRoute(t.route) {
+			return true
+		}
+	}
+	return false
+}
+
+// readModel finds out which model the request is for: a field of its JSON body, of
+// which a bounded part is read, or a parameter of its query.
+func (t *trip) readModel(req *http.Request) {
+	if t.model.Load() != nil {
+		return
+	}
+	model := modelInQuery(t.query)
+	if model == "" && hasJSON(req) {
+		model = modelIn(headOf(req))
+	}
+	t.model.Store(&model)
+}
+
+// hasJSON reports whether the request has a body of JSON.
+func hasJSON(req *http.Request) bool {
+	if req.Body == nil || req.Body == http.NoBody {
+		return false
+	}
+	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}
+
+// headOf returns the beginning of the request's body, which can be sent afterwards.
+func headOf(req *http.Request) []byte {
+	if kept, ok := req.Body.(*recordedBody); ok {
+		return kept.beginning()
+	}
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	head, _ := io.ReadAll(io.LimitReader(body, maxModelBody))
+	return head
+}
+
+// record makes the beginning of a body readable that is sent only once.
+func record(req *http.Request) {
+	if req.GetBody == nil && hasJSON(req) {
+		req.Body = &recordedBody{ReadCloser: req.Body}
+	}
+}
+
+// recordedBody is a body that keeps its beginning.
+type recordedBody struct {
+	io.ReadCloser
+	started atomic.Bool // it is being sent
+
+	mu   sync.Mutex
+	head []byte
+	off  int   // in head, of what was not sent yet
+	err  error // how the body ended while it was read ahead
+}
+
+// Read implements [io.Reader].
+func (b *recordedBody) Read(p []byte) (int, error) {
+	b.started.Store(true)
+	b.mu.Lock()
+	ahead, err := b.head[b.off:], b.err
+	if len(ahead) > 0 {
+		n := copy(p, ahead)
+		b.off += n
+		b.mu.Unlock()
+		return n, nil
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.head = append(b.head, p[:max(min(n, maxModelBody-len(b.head)), 0)]...)
+	b.off = len(b.head)
+	return n, err
+}
+
+// beginning returns the beginning of the body. It reads that if the body is not being
+// sent yet.
+func (b *recordedBody) beginning() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.started.Load() && b.err == nil && len(b.head) == 0 {
+		b.head, b.err = io.ReadAll(io.LimitReader(b.ReadCloser, maxModelBody))
+		if b.err == nil && len(b.head) < maxModelBody {
+			b.err = io.EOF
+		}
+	}
+	return bytes.Clone(b.head)
+}
+
+// modelName is what names of models look like. Others are not told apart.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
+
+// modelInQuery returns the model that a query names, or "".
+func modelInQuery(query string) string {
+	if !strings.Contains(query, "model=") {
+		return ""
+	}
+	for part := range strings.SplitSeq(query, "&") {
+		if v, ok := strings.CutPrefix(part, "model="); ok && modelName.MatchString(unescaped(v)) {
+			return unescaped(v)
+		}
+	}
+	return ""
+}
+
+// modelIn returns the text of the field "model" of a JSON object, or "". The object may
+// be cut off behind it.
+func modelIn(body []byte) string {
+	depth, isKey, found := 0, false, false
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '{', '[':
+			if depth++; depth == 1 && body[i] == '[' {
+				return ""
+			}
+			isKey = body[i] == '{'
+		case '}', ']':
+			depth--
+			isKey, found = false, false
+		case ',':
+			isKey, found = depth == 1, false
+		case '"':
+			end := stringEnd(body, i)
+			if end < 0 {
+				return ""
+			}
+			if depth == 1 && found {
+				return modelText(body[i:end])
+			}
+			found = depth == 1 && isKey && string(body[i:end]) == `"model"`
+			isKey = false
+			i = end - 1
+		}
+	}
+	return ""
+}
+
+// stringEnd returns where the JSON text ends that begins there, -1 if it does not.
+func stringEnd(body []byte, start int) int {
+	for i := start + 1; i < len(body); i++ {
+		switch body[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return -1
+}
+
+func modelText(quoted []byte) (name string) {
+	if json.Unmarshal(quoted, &name) != nil || !modelName.MatchString(name) {
+		return ""
+	}
+	return name
+}
