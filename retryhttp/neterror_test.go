@@ -122,5 +122,11 @@ func TestOneAttemptReturnsTheErrorAsItIs(t *testing.T) {
 		if !errors.Is(err, below) || (err == below) != tt.same { //nolint:errorlint // the very value
 			t.Errorf("%s: %T %v, want the same: %v", tt.policy, err, err, tt.same)
 		}
+		late, cancel := context.WithTimeout(t.Context(), 0)
+		_, err = transport.RoundTrip(request(t, "GET", "http://up.example/", nil).WithContext(late))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || (err == context.DeadlineExceeded) != tt.same { //nolint:errorlint // the very value
+			t.Errorf("%s: %T %v after the deadline, want the same: %v", tt.policy, err, err, tt.same)
+		}
 	}
 }

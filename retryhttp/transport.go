@@ -189,10 +189,14 @@ func (t *Transport) callersError(req *http.Request, err error) error {
 	if ctx := req.Context(); ctx.Err() == context.Canceled && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the very value
 		return context.Canceled
 	}
-	if t.bare && t.single {
-		if f, ok := errors.AsType[*failure](err); ok {
-			return f.err
-		}
+	if !t.bare || !t.single {
+		return err
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.err
+	}
+	if cause := context.Cause(req.Context()); cause != nil { // no attempt was made
+		return cause
 	}
 	return err
 }
