@@ -119,6 +119,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "runs/k/cancel", "", 409},
 		{"GET", "sessions", "", 200},
 		{"GET", "sessions/todo", "", 200},
+		{"GET", "sessions/todo/output", "", 200},
 		{"POST", "sessions/todo/pause", `{"tonight": true}`, 200},
 		{"POST", "sessions/todo/pause", "", 200},
 		{"POST", "sessions/todo/resume", "", 200},

@@ -118,6 +118,7 @@ func routes() []route {
 		{"POST", "runs/{id}/retry-latest", (*server).retryLatest},
 		{"GET", "sessions", (*server).listSessions},
 		{"GET", "sessions/{id}", (*server).showSession},
+		{"GET", "sessions/{id}/output", (*server).sessionOutput},
 		{"POST", "sessions/{id}/pause", (*server).pauseSession},
 		{"POST", "sessions/{id}/resume", (*server).resumeSession},
 		{"POST", "sessions/{id}/retry-now", (*server).retrySession},

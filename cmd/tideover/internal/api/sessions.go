@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type Sessions interface {
 	List(ctx context.Context) ([]session.Status, error)
 	Get(ctx context.Context, name string) (session.Status, error)
+	ReadOutput(ctx context.Context, name, after string) (session.OutputPart, error)
 
 	Pause(ctx context.Context, name, by string) error
 	PauseUntil(ctx context.Context, name string, until time.Time, by string) error
@@ -74,6 +76,21 @@ func (s *server) showSession(w http.ResponseWriter, r *http.Request, name string
 		return err
 	}
 	return answer(w, http.StatusOK, st)
+}
+
+func (s *server) sessionOutput(w http.ResponseWriter, r *http.Request, name string) error {
+	q, err := queryOf(r, "after")
+	if err != nil {
+		return err
+	}
+	part, err := s.sessions.ReadOutput(r.Context(), name, q["after"])
+	if errors.Is(err, session.ErrPosition) {
+		return bad("after", "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, part)
 }
 
 // withSession does something with a session, and answers where it is then. What

@@ -21,6 +21,17 @@ func (c *Client) Session(ctx context.Context, name string) (s session.Status, er
 	return s, err
 }
 
+// SessionOutput returns the output of a session after a position: "" is the beginning of what
+// is kept, and Next of a part is the position after it.
+func (c *Client) SessionOutput(ctx context.Context, name, after string) (part session.OutputPart, err error) {
+	query := url.Values{}
+	if after != "" {
+		query.Set("after", after)
+	}
+	err = c.call(ctx, http.MethodGet, "sessions/"+url.PathEscape(name)+"/output", query, nil, &part)
+	return part, err
+}
+
 // change tells a session something, and returns where it is then.
 func (c *Client) change(ctx context.Context, name, verb string, in any) (s session.Status, err error) {
 	err = c.call(ctx, http.MethodPost, "sessions/"+url.PathEscape(name)+"/"+verb, nil, in, &s)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -69,6 +70,16 @@ func DefaultSocket(getenv func(string) string) (string, error) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(dir, "tideover", "tideover.sock"), nil
+}
+
+// UserFolder returns a folder of this user's state that all processes of the user share,
+// whatever data folder they have. It is "" if there is no home folder.
+func UserFolder(name string) string {
+	socket, err := DefaultSocket(os.Getenv)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(socket), name)
 }
 
 // resolve returns the path of the socket, or the base of the addresses.

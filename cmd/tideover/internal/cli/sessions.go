@@ -17,6 +17,7 @@ import (
 type sessionsOptions struct {
 	remote
 	timeout duration // for the answer of each process that keeps sessions
+	all     bool     // list also those that ended long ago
 }
 
 const sessionsLong = `Looks at sessions and tells them what to do: long commands that 'tideover serve'
@@ -24,6 +25,7 @@ keeps going by its configuration, and those of every 'tideover watch' of yours.`
 
 const sessionsExample = `  tideover sessions ls --watch
   tideover sessions show nightly-refactor
+  tideover sessions logs -f nightly-refactor
   tideover sessions pause nightly-refactor --until 07:00
   tideover sessions stop nightly-refactor --tonight
   tideover sessions retry-now nightly-refactor
@@ -51,7 +53,7 @@ func newSessions(io Streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsRemove(io))
+	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io))
 	for _, v := range sessionVerbs() {
 		cmd.AddCommand(v.command(io))
 	}

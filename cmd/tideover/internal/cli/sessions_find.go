@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,32 +50,12 @@ type located struct {
 // watchFolders returns the folders in which each watch has one with its socket: at
 // the default place, and where the configuration that is named, or found here, says. That it
 // can't be read is said with the places.
-func watchFolders(file string) (list []string) {
-	if socket, err := api.DefaultSocket(os.Getenv); err == nil {
-		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
+func watchFolders(file string) []string {
+	_, data, err := whereabouts(file)
+	if err != nil {
+		data = ""
 	}
-	if _, data, err := whereabouts(file); err == nil && data != "" {
-		list = append(list, filepath.Join(data, "watch"))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
-// watchSockets returns the sockets of all watches, also of those that are gone.
-func watchSockets(folders []string) (list []string) {
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			continue // none has ever run
-		}
-		for _, e := range entries {
-			path := filepath.Join(folder, e.Name(), watch.Socket)
-			if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-				list = append(list, path)
-			}
-		}
-	}
-	return list
+	return watch.Folders(data)
 }
 
 // places returns everybody who may keep sessions: the server first, and the
@@ -98,7 +77,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		return nil, err
 	}
 	list := []*place{{inServe, c, time.Duration(o.timeout), wrong, false}}
-	for _, path := range watchSockets(watchFolders(o.config)) {
+	for _, path := range watch.Sockets(watchFolders(o.config)) {
 		if path == c.Where() {
 			list[0].kind = inWatch
 		}

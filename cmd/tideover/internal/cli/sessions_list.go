@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,13 +20,14 @@ of output because of which they wait.
 WINDOWS are stated resets that were waited for, ATTEMPTS tries that failed
 otherwise; both with how many there may be. IN says who keeps the session: serve,
 or a watch. One whose watch does not run is not-watched, or as its watch left it; how
-it goes on stands below.
+it goes on stands below. Sessions that ended more than a day ago are listed with --all.
 
 With --watch the list stays up to date: on a terminal in place, otherwise as a
 line for each session that has changed.`
 
 const sessionsListExample = `  tideover sessions ls
   tideover sessions ls --watch
+  tideover sessions ls --all
   tideover sessions ls --json | jq -r '.sessions[] | select(.state == "gave-up").name'`
 
 func newSessionsList(io Streams) *cobra.Command {
@@ -42,6 +44,7 @@ func newSessionsList(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "keep the list up to date")
+	cmd.Flags().BoolVar(&o.all, "all", false, "also those that ended more than a day ago")
 	o.command(cmd)
 	return cmd
 }
@@ -54,16 +57,42 @@ func (o *sessionsOptions) list(ctx context.Context, places []*place) error {
 	if err != nil {
 		return err
 	}
+	all, hidden := o.recent(all, time.Now())
 	if o.json {
 		return o.printJSON(map[string]any{"sessions": described(all, unwatched)})
 	}
 	s := screenOf(o.io.Out)
 	lines := renderSessions(all, &s)
-	for _, h := range hints(unwatched) {
+	for _, h := range append(hints(unwatched), hiddenHint(hidden)...) {
 		lines = append(lines, s.paint("2", visible(h)))
 	}
 	_, err = fmt.Fprintln(o.io.Out, strings.Join(lines, "\n"))
 	return err
+}
+
+// listedFor is for how long a session is listed after its end.
+const listedFor = 24 * time.Hour
+
+// recent returns the sessions that are listed, and how many are not.
+func (o *sessionsOptions) recent(all []located, now time.Time) (list []located, hidden int) {
+	if o.all {
+		return all, 0
+	}
+	list = slices.DeleteFunc(slices.Clone(all), func(s located) bool {
+		return s.Over() && s.Ended != nil && now.Sub(*s.Ended) > listedFor
+	})
+	return list, len(all) - len(list)
+}
+
+// hiddenHint says how sessions are listed that are not.
+func hiddenHint(n int) []string {
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return []string{"1 session ended more than a day ago; --all lists it too"}
+	}
+	return []string{fmt.Sprintf("%d sessions ended more than a day ago; --all lists them too", n)}
 }
 
 // described returns the list with what is known besides of those that nobody

@@ -11,8 +11,8 @@ import (
 )
 
 const sessionsShowLong = `Shows a session: where it is, until when it waits and who says so, what it has spent,
-why its last command stopped and by which line of output that was told, and of one
-that serve keeps the last lines of its output.
+why its last command stopped and by which line of output that was told, and the last
+lines of its output.
 
 RUN in it is the run of the engine that has the whole history; of a session that
 serve keeps, 'tideover show RUN' prints it.`

@@ -56,11 +56,12 @@ func (w *sessionsWatcher) look(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
+	all, hidden := w.recent(all, time.Now())
 	s := screenOf(w.io.Out)
 	if !s.terminal || w.json {
 		return w.changes(all, notes)
 	}
-	return w.draw(all, append(notes, hints(unwatched)...), &s)
+	return w.draw(all, slices.Concat(notes, hints(unwatched), hiddenHint(hidden)), &s)
 }
 
 // draw writes the list over the one before.

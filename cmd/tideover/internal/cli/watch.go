@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +76,7 @@ type watchOptions struct {
 	windows   int
 	deadline  duration
 	quiet     string
+	pauseAt   string
 	on        []string
 	dir       string
 	notify    []string
@@ -120,7 +122,8 @@ func newWatch(io Streams) *cobra.Command {
 	f.IntVar(&o.windows, "windows", session.DefaultWindows, "how many stated resets are waited for")
 	f.Var(&o.deadline, "deadline", "how long the whole session may take")
 	f.StringVar(&o.quiet, "quiet-hours", "", "`hours` in which nothing is begun, such as 23:00-07:00, with a time zone or not")
-	group(f, "How long", "policy", "windows", "deadline", "quiet-hours")
+	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, at which nothing is begun until its reset (codex and claude)")
+	group(f, "How long", "policy", "windows", "deadline", "quiet-hours", "pause-at")
 	f.StringVar(&o.name, "name", "", "`name` of the session (default: from the command and the folder)")
 	f.StringVar(&o.dir, "dir", "", "`folder` in which the commands run")
 	f.BoolVar(&o.anew, "new", false, "begin another session, even if one of the name could go on")
@@ -161,6 +164,10 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 		s.Quiet, err = session.ParseHours(o.quiet)
 		flag("quiet-hours", err)
 	}
+	if o.pauseAt != "" {
+		s.PauseAt, err = parsePercent(o.pauseAt)
+		flag("pause-at", err)
+	}
 	for _, word := range o.on {
 		reason, action, ok := strings.Cut(word, "=")
 		if !ok {
@@ -189,6 +196,16 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 		errs = append(errs, flagged(err)...)
 	}
 	return s, errors.Join(errs...)
+}
+
+// parsePercent reads a percentage such as 90%.
+func parsePercent(text string) (float64, error) {
+	number, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(n > 0 && n <= 100) {
+		return 0, fmt.Errorf("%q is not a percentage such as 90%%", text)
+	}
+	return n, nil
 }
 
 // flagged says what is wrong in terms of the flags.

@@ -21,7 +21,7 @@ import (
 )
 
 // drainTime is how long the messages about the end of a session may take.
-const drainTime = time.Minute
+const drainTime = 15 * time.Second
 
 func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (err error) {
 	redactor := new(secret.Redactor)
@@ -156,7 +156,7 @@ func (r *watchReporter) drain(w *watch.Watch, told <-chan os.Signal) {
 		case <-stop:
 		}
 	}()
-	if w.Drain(ctx) != nil {
-		r.warn("a notification could not be sent yet; it is kept, and sent when the session is watched again")
+	if err := w.Drain(ctx); err != nil {
+		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is kept, and sent when the session is watched again", err))
 	}
 }

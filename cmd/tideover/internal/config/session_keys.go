@@ -88,6 +88,10 @@ var sessionKeys = []key[Session]{
 		},
 	},
 	{
+		name: "pause-at", doc: "How much of the quota of codex or claude is used, such as 90%, before nothing is begun until its reset.", schema: percentSchema,
+		set: func(l *loader, at place, d *Session) { d.PauseAt = 100 * l.percent(at) },
+	},
+	{
 		name: "on", doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		schema: func() *jsonschema.Schema { return describe(onKeys) },
 		set:    func(l *loader, at place, d *Session) { object(l, at, onKeys, d) },

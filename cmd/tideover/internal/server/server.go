@@ -388,7 +388,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 		pages.Relays = s.nip90.Relays
 	}
 	if s.sessions != nil {
-		o.Sessions, pages.Sessions = s.sessions, s.sessions
+		o.Sessions, pages.Sessions = s.sessions, &pageSessions{s.sessions, s.cfg.Server.Data}
 	}
 	rest := api.Timely(api.New(o))
 	site := web.New(pages)

@@ -51,6 +51,32 @@ func (l Logs) Open(s *Spec) (Streams, error) {
 	}, nil
 }
 
+// Tee returns a [Runner.Open] whose streams are also written to the session's file. If the
+// file can't be written, the command runs all the same.
+func (l Logs) Tee(open func(*Spec) (Streams, error)) func(*Spec) (Streams, error) {
+	return func(s *Spec) (Streams, error) {
+		st, err := open(s)
+		if err != nil {
+			return st, err
+		}
+		file, err := l.Open(s)
+		if err != nil {
+			return st, nil
+		}
+		if show := st.Watch; show != nil {
+			st.Watch = func(watcher io.Writer) { show(io.MultiWriter(watcher, file.Stdout)) }
+		} else {
+			st.Stdout = io.MultiWriter(file.Stdout, st.Stdout)
+		}
+		if !st.Terminal || st.Stderr != st.Stdout {
+			st.Stderr = io.MultiWriter(file.Stderr, st.Stderr)
+		}
+		shut := st.Close
+		st.Close = func() error { return errors.Join(shut(), file.Close()) }
+		return st, nil
+	}
+}
+
 // Known reports whether the session has ever written something.
 func (l Logs) Known(name string) bool {
 	_, err := os.Stat(l.path(name))
@@ -69,7 +95,8 @@ func (l Logs) Tail(name string) (path string, lines []string) {
 		_, _ = f.Seek(0, io.SeekStart) // it is shorter
 	}
 	text, _ := io.ReadAll(io.LimitReader(f, tailSize)) // as much as there is
-	lines = strings.Split(strings.TrimRight(string(bytes.ToValidUTF8(text, []byte("\uFFFD"))), "\n"), "\n")
+	plain := PlainText(string(bytes.ToValidUTF8(text, []byte("\uFFFD"))))
+	lines = strings.Split(strings.TrimRight(plain, "\n"), "\n")
 	return path, lines[max(0, len(lines)-tailMost):]
 }
 

@@ -32,6 +32,10 @@ type Manager struct {
 	// lines; nil means that there is none.
 	Output func(name string) (path string, tail []string)
 
+	// Read returns the output of a session after a position, as [Logs.Read] does; nil means
+	// that it is not kept.
+	Read func(name, after string) (OutputPart, error)
+
 	mu       sync.Mutex
 	sessions map[string]*managed
 }
@@ -180,6 +184,15 @@ func (m *Manager) Get(ctx context.Context, name string) (Status, error) {
 		s.Log, s.Tail = m.Output(name)
 	}
 	return s, err
+}
+
+// ReadOutput returns the output of a session after a position.
+func (m *Manager) ReadOutput(_ context.Context, name, after string) (part OutputPart, err error) {
+	err = m.of(name, func(*managed) error { return nil })
+	if err == nil && m.Read != nil {
+		part, err = m.Read(name, after)
+	}
+	return part, err
 }
 
 func (m *Manager) status(ctx context.Context, name string) (Status, error) {

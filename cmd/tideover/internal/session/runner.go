@@ -18,6 +18,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
@@ -55,6 +56,14 @@ type Runner struct {
 	// Stopped is called when a command has ended, before anything follows; nil is
 	// for whoever reads the events instead.
 	Stopped func(run string, s Stop)
+
+	// Quota returns how much of a session's quota is used; nil asks the tool, or reads what its
+	// status line has recorded in the folder Quotas.
+	Quota  func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
+	Quotas string
+
+	// Warn reports something that stops nothing; nil means nobody is told.
+	Warn func(text string)
 
 	launch func(context.Context, guard.Command) (guard.Result, error) // nil means guard.Run; tests that are about time need no guard
 
@@ -106,9 +115,16 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if err := checkDir(s.Dir); err != nil {
 		return nil, engine.Keep(err, before)
 	}
+	env, err := r.environment(s, t)
+	if err != nil { // the command has not been run
+		return nil, engine.Keep(err, before)
+	}
+	if err := r.beforeLimit(ctx, s, env); err != nil {
+		return nil, engine.Keep(err, before)
+	}
 	_ = engine.Progress(ctx, memo) // so that an attempt after a crash knows
 	d := detect.New(pack, detect.Options{})
-	end, err := r.run(ctx, s, t, command, d)
+	end, err := r.run(ctx, s, env, command, d)
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
 		return nil, engine.Keep(engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err)), before)
@@ -195,11 +211,7 @@ func (m *Memo) command(s *Spec, t *engine.Task) ([]string, error) {
 
 // run runs the command and shows its output to the detector. Secrets are hidden
 // before anything is cut, or a part of one might show.
-func (r *Runner) run(ctx context.Context, s *Spec, t *engine.Task, argv []string, d *detect.Detector) (guard.Result, error) {
-	env, err := r.environment(s, t)
-	if err != nil {
-		return guard.Result{}, err
-	}
+func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, d *detect.Detector) (guard.Result, error) {
 	streams, err := r.Open(s)
 	if err != nil {
 		return guard.Result{}, err

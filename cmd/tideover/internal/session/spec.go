@@ -44,6 +44,7 @@ type Spec struct {
 	Rules     *detect.Spec      `json:"rules,omitempty"`      // a pack of the user's own
 	On        map[string]Action `json:"on,omitempty"`         // what follows a stop, by its reason
 	Quiet     *Hours            `json:"quiet,omitempty"`      // when nothing is begun
+	PauseAt   float64           `json:"pause_at,omitempty"`   // percent of the quota at which nothing is begun until its reset; 0 means never
 
 	Policy   retry.Policy  `json:"-"`
 	Windows  int           `json:"-"` // 0 means DefaultWindows
@@ -138,6 +139,7 @@ func (s *Spec) Validate() error {
 		}
 	}
 	s.checkResume(fail)
+	s.checkPauseAt(fail)
 	for reason, a := range s.On {
 		if _, ok := defaults[reason]; !ok {
 			fail("on", "%q is no reason that an action can be set for; want %s", reason, strings.Join(Reasons(), ", "))

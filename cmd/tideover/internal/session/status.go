@@ -36,6 +36,7 @@ type Status struct {
 	Quiet    string     `json:"quiet_hours,omitempty"`
 	Log      string     `json:"log,omitempty"`  // the file that has the output
 	Tail     []string   `json:"tail,omitempty"` // its last lines, of one session alone
+	In       string     `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
 }
 
 // States are the states of a session.

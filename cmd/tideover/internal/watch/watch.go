@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,11 +114,13 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	locks := filepath.Join(w.Dir, "locks")
+	logs := session.Logs{Dir: w.Dir, Redactor: w.Redactor}
 	if err := guard.Sweep(ctx, locks, session.Grace, w.Logger); err != nil {
 		return err
 	}
 	w.runner = &session.Runner{
-		Self: self, Locks: locks, Open: w.Open, Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready,
+		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready,
+		Quotas: api.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
 		Cancel: func(ctx context.Context, run, by string) error {
 			w.mu.Lock()
 			w.itself = true
@@ -139,7 +142,7 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	w.Outbox.Attach(w.engine)
-	w.manager = &session.Manager{Engine: w.engine}
+	w.manager = &session.Manager{Engine: w.engine, Output: logs.Tail, Read: logs.Read}
 	return nil
 }
 
@@ -270,8 +273,14 @@ func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
 	return w.manager.Get(ctx, w.Spec.Name)
 }
 
-// Drain waits until everything that was started because the session gave up has
-// been done.
+// later is how far away the next attempt of a message must be for Drain not to wait for it.
+const later = 2 * time.Second
+
+// errNotSent says that a message is kept for the next time.
+var errNotSent = errors.New("it failed, and its next attempt is not soon")
+
+// Drain waits until the messages about the end of the session are sent. It does not wait for a
+// message that failed and is not tried again soon: its notifier is down.
 func (w *Watch) Drain(ctx context.Context) error {
 	for {
 		stats, err := w.engine.Stats(ctx)
@@ -288,6 +297,14 @@ func (w *Watch) Drain(ctx context.Context) error {
 		}
 		if open == 0 {
 			return nil
+		}
+		page, err := w.engine.List(ctx, engine.Filter{States: []string{engine.StateWaiting}, Limit: open, Fresh: true})
+		if err != nil {
+			return err
+		}
+		soon := func(i engine.Info) bool { return i.Next == nil || time.Until(*i.Next) < later }
+		if len(page.Runs) == open && !slices.ContainsFunc(page.Runs, soon) {
+			return errNotSent
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

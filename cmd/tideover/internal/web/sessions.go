@@ -57,14 +57,16 @@ func (h *handler) lookAtSessions(ctx context.Context, now time.Time) (part, erro
 		return part{}, err
 	}
 	b := sessionsBody{States: map[string]int{}}
+	polled := false // events of a watch do not come here
 	for i := range list {
 		s := h.cleanSession(list[i])
+		polled = polled || s.In != ""
 		b.States[s.State]++
 		b.Rows = append(b.Rows, newSessionRow(s))
 	}
 	return part{
-		template: "sessions-live",
-		data:     page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
+		template: "sessions-live", polled: polled,
+		data: page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
 
@@ -98,7 +100,7 @@ func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time)
 	}
 	s = h.cleanSession(s)
 	b := sessionBody{sessionRow: newSessionRow(s)}
-	if s.Run != "" {
+	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
 		if i, err := h.get(ctx, s.Run); err == nil { // it may be kept no longer
 			c := draw(i, now)
@@ -110,7 +112,7 @@ func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time)
 		}
 	}
 	return part{
-		template: "session-live", moving: !s.Over(),
+		template: "session-live", moving: !s.Over(), polled: s.In != "",
 		data: page{
 			Title: "Session " + name, Place: "sessions", Live: "/live/sessions/" + url.PathEscape(name), Now: now, Dead: t.States["dead"], Body: b,
 		},

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+const sessionsLogsLong = `Prints what the commands of a session have written, as far as it is kept: the last
+40 MB. A line that begins with --- and a time stands before the output of each
+command.
+
+With --follow it goes on until it is interrupted, or until the session is over.`
+
+const sessionsLogsExample = `  tideover sessions logs nightly-refactor
+  tideover sessions logs -n 50 nightly-refactor
+  tideover sessions logs -f nightly-refactor`
+
+// logsEvery is how often --follow looks for more output.
+const logsEvery = 500 * time.Millisecond
+
+// sessionLogs prints the output of a session.
+type sessionLogs struct {
+	sessionsOptions
+	follow bool
+	lines  int // the last ones that are printed; -1 means all
+
+	read func(ctx context.Context, after string) (session.OutputPart, error)
+	over func(ctx context.Context) (bool, error) // the session has ended
+}
+
+func newSessionsLogs(io Streams) *cobra.Command {
+	o := &sessionLogs{sessionsOptions: sessionsOptions{remote: remote{io: io}}}
+	cmd := &cobra.Command{
+		Use: "logs [flags] NAME", Short: "Print the output of a session", Long: sessionsLogsLong, Example: sessionsLogsExample,
+		Args: one("session"), ValidArgsFunction: o.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.lines < -1 {
+				return fmt.Errorf("--lines: %d is neither -1, for all, nor a number of lines", o.lines)
+			}
+			if o.json {
+				return errors.New("--json: the output is not JSON; leave the flag out")
+			}
+			return o.ask(cmd, func(ctx context.Context, places []*place) error {
+				if err := o.locate(ctx, places, args[0]); err != nil {
+					return err
+				}
+				return o.print(ctx)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what is written from now on")
+	cmd.Flags().IntVarP(&o.lines, "lines", "n", -1, "print at most `N` of the last lines; -1 means all")
+	o.command(cmd)
+	return cmd
+}
+
+// locate finds out who knows the output: the process that keeps the session or, if its watch
+// does not run, the folder of the watch.
+func (o *sessionLogs) locate(ctx context.Context, places []*place, name string) error {
+	p, err := o.keeper(ctx, places, name)
+	if err == nil {
+		o.read = func(ctx context.Context, after string) (session.OutputPart, error) {
+			return p.client.SessionOutput(ctx, name, after)
+		}
+		o.over = func(ctx context.Context) (bool, error) {
+			st, err := p.client.Session(ctx, name)
+			return st.Over(), err
+		}
+		return nil
+	}
+	st, ok := o.idleNamed(ctx, name)
+	if !ok || o.server != "" {
+		return err
+	}
+	logs := session.Logs{Dir: st.folder}
+	o.read = func(_ context.Context, after string) (session.OutputPart, error) { return logs.Read(name, after) }
+	o.over = func(context.Context) (bool, error) { return true, nil }
+	return nil
+}
+
+// print prints the output.
+func (o *sessionLogs) print(ctx context.Context) error {
+	var last []string // of the lines, if not all are printed
+	after := ""
+	emit := func(text string) error {
+		_, err := o.io.Out.WriteString(session.PlainText(text))
+		return err
+	}
+	for {
+		over := true
+		if o.follow {
+			var err error
+			if over, err = o.over(ctx); err != nil {
+				return err
+			}
+		}
+		part, err := o.read(ctx, after)
+		if err != nil {
+			return err
+		}
+		if part.Lost {
+			o.warn("a part of the output is missing: it is kept no longer")
+		}
+		after = part.Next
+		if o.lines >= 0 {
+			last = lastLines(last, part.Text, o.lines)
+			if !part.More {
+				err, last, o.lines = emit(strings.Join(last, "")), nil, -1
+			}
+		} else {
+			err = emit(part.Text)
+		}
+		switch {
+		case err != nil:
+			return err
+		case part.More:
+			continue
+		case !o.follow || over:
+			return nil
+		}
+		select {
+		case <-time.After(logsEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// lastLines appends text to lines, of which the last may lack its end, and returns the last n.
+func lastLines(lines []string, text string, n int) []string {
+	if len(lines) > 0 && !strings.HasSuffix(lines[len(lines)-1], "\n") {
+		text = lines[len(lines)-1] + text
+		lines = lines[:len(lines)-1]
+	}
+	for line := range strings.Lines(text) {
+		lines = append(lines, line)
+	}
+	return append([]string(nil), lines[max(len(lines)-n, 0):]...)
+}

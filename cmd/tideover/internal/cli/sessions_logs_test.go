@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// The output of a watched session is seen from elsewhere: by show, by logs, which follows it to
+// its end, and on the page of a server, which also stops it; and when the watch has ended, by logs.
+func TestTheOutputOfAWatchIsSeenFromElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "working $((40+2))"; echo 'a limit' >&2; while ! test -e go; do sleep 0.01; done; printf '\033[1mat\tlast\033[0m\n'; sleep 600`)
+	s := serveFile(t, "version: 1\n", w.dir)
+	cmd, _ := w.until("working 42", "--data", s.data, "--name", "night")
+	socket := "unix:" + filepath.Join(s.data, "watch", "night", "control.sock")
+	testwait.Until(t, "the output is shown", func() bool {
+		return strings.Contains(inProcess(t, "sessions", "show", "night", "--server", socket).out, "  a limit\n")
+	})
+	follower, _ := command(t, "sessions", "logs", "--follow", "night", "--server", socket)
+	followed := new(syncBuffer)
+	follower.Stdout = followed
+	if err := follower.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "logs prints the output", func() bool { return strings.Contains(followed.String(), "working 42\n") })
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "logs goes on", func() bool { return strings.Contains(followed.String(), "at\tlast\n") })
+
+	if page := s.browse(http.MethodGet, "/sessions"); !strings.Contains(page, ">night<") || !strings.Contains(page, "watch") {
+		t.Errorf("the session is not on the page:\n%s", page)
+	}
+	if page := s.browse(http.MethodGet, "/sessions/night"); !strings.Contains(page, "at\tlast") || !strings.Contains(page, "tideover watch") {
+		t.Errorf("the page of the session:\n%s", page)
+	}
+	s.browse(http.MethodPost, "/sessions/night/stop")
+	_ = cmd.Wait()
+	if code := exitCode(cmd); code != 143 {
+		t.Errorf("a watch that was stopped exits with %d", code)
+	}
+	if err := follower.Wait(); err != nil && !strings.Contains(followed.String(), "at\tlast\n") {
+		t.Errorf("logs: %v", err)
+	}
+	show, _ := command(t, "sessions", "logs", "night", "-n", "1")
+	show.Dir = w.dir // where its configuration is
+	show.Env = append(show.Env, "XDG_STATE_HOME="+w.dir)
+	write(t, s.file, "version: 1\nserver: {data: data}\n")
+	if got := finish(t, show); got.code != 0 || got.out != "at\tlast\n" {
+		t.Errorf("logs of a session that is not watched: %+v", got)
+	}
+}
+
+// browse asks for a page as somebody who is logged in.
+func (s *served) browse(method, path string) string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(testwait.Context(s.t), method, s.address()+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		s.t.Fatalf("%s %s: %s, %v: %s", method, path, resp.Status, err, text)
+	}
+	return string(text)
+}
+
+// Sessions that ended more than a day ago are listed only on demand.
+func TestOldSessionsAreListedOnDemand(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	ended := func(name string, ago time.Duration) {
+		h.leave(name, `{"command":["true"]}`, event("succeeded", "session."+name, time.Now().Add(-ago), ""))
+	}
+	ended("old", 25*time.Hour)
+	ended("recent", time.Hour)
+	text := h.want("ls")
+	wantIn(t, "ls", text, "recent")
+	wantIn(t, "ls", text, "1 session ended more than a day ago; --all lists it too")
+	if strings.Contains(text, "old ") || strings.Contains(h.want("ls", "--json"), `"old"`) {
+		t.Errorf("a session that ended 25 hours ago is listed:\n%s", text)
+	}
+	wantIn(t, "ls --all", h.want("ls", "--all"), "old ")
+}
+
+// A notifier that is down does not hold the terminal of a session that gave up: the message is
+// kept.
+func TestANotifierThatIsDownDoesNotHoldAWatch(t *testing.T) {
+	t.Parallel()
+	server := newReceived(t)
+	address := server.URL
+	server.Close()
+	w := newWatched(t, "exit 7", "exit 7", "exit 7")
+	w.write("tideover.yaml", "version: 1\nnotify: {hook: {webhook: \""+address+"\", policy: fixed(1h) attempts=unlimited, on: [gave-up]}}\n")
+	got := finish(t, w.command("--config", filepath.Join(w.dir, "tideover.yaml"), "--notify", "hook"))
+	wantCode(t, got, 7)
+	wantIn(t, "stderr", got.stderr, "a notification is not sent yet (it failed, and its next attempt is not soon); it is kept")
+}

@@ -1,0 +1,83 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// fakeTool makes a command of that name which notes how it is called, and then runs a script.
+func fakeTool(t *testing.T, dir, name, script string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	text := fmt.Sprintf("#!/bin/sh\necho \"$*\" >> %s/calls\n%s\n", dir, script)
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A watch with --pause-at begins no command while the app-server of codex, or the status line of
+// Claude Code, says that too much of the quota is used.
+func TestWatchPausesBeforeTheLimit(t *testing.T) {
+	t.Parallel()
+	reset := time.Now().Add(time.Hour).Unix()
+	t.Run("codex", func(t *testing.T) {
+		t.Parallel()
+		dir := shortDir(t)
+		tool := fakeTool(t, dir, "codex", fmt.Sprintf(`test "$1" = app-server || exit 0
+while read -r line; do case "$line" in
+*'"initialize"'*) echo '{"id":1,"result":{}}' ;;
+*rateLimits*) echo '{"id":2,"result":{"rateLimits":{"primary":{"usedPercent":91,"windowDurationMins":300,"resetsAt":%d}}}}' ;;
+esac; done`, reset))
+		watchHeld(t, dir, tool, "exec", "Work through TODO.md")
+		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+		if err != nil || string(calls) != "app-server\n" {
+			t.Errorf("codex was called with %q, %v", calls, err)
+		}
+	})
+	t.Run("claude", func(t *testing.T) {
+		t.Parallel()
+		dir := shortDir(t)
+		tool := fakeTool(t, dir, "claude", "exit 0")
+		status := fmt.Sprintf(`{"rate_limits":{"five_hour":{"used_percentage":91,"resets_at":%d}}}`, reset)
+		cmd, _ := command(t, "sessions", "status-line")
+		cmd.Env, cmd.Stdin = append(cmd.Env, "XDG_STATE_HOME="+dir), strings.NewReader(status)
+		if got := finish(t, cmd); got.code != 0 || !strings.HasPrefix(got.out, "5-hour 91%, resets in ") {
+			t.Fatalf("status-line: %+v", got)
+		}
+		cmd, _ = command(t, "sessions", "status-line", "--", "sh", "-c", "cat; exit 3")
+		cmd.Env, cmd.Stdin = append(cmd.Env, "XDG_STATE_HOME="+dir), strings.NewReader(status)
+		if got := finish(t, cmd); got.out != status {
+			t.Errorf("the user's own status line: %+v", got)
+		}
+		watchHeld(t, dir, tool, "-p", "Work through TODO.md")
+		if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err == nil {
+			t.Errorf("claude was called with %q", calls)
+		}
+	})
+}
+
+// watchHeld watches a command until it is held by its quota, and ends the watch.
+func watchHeld(t *testing.T, dir string, argv ...string) {
+	t.Helper()
+	cmd, _ := command(t, append([]string{"watch", "--data", filepath.Join(dir, "state"), "--pause-at", "90%", "--"}, argv...)...)
+	out := new(syncBuffer)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = dir, out, out, append(cmd.Env, "XDG_STATE_HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the watch is held", func() bool {
+		return strings.Contains(out.String(), "91% of the 5-hour quota is used, and the session pauses at 90%")
+	})
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+}

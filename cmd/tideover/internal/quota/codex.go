@@ -1,0 +1,152 @@
+package quota
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds for a server that does not answer as it should.
+const (
+	askTimeout = 30 * time.Second
+	maxAnswer  = 4 << 20 // bytes
+)
+
+// Codex asks "codex app-server" for the limits of the account. The command is the path of
+// codex, which runs in the folder with the environment.
+//
+// The protocol is JSON-RPC over lines: https://learn.chatgpt.com/docs/app-server, "Rate limits".
+func Codex(ctx context.Context, command, dir string, env []string) ([]Window, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %v", askTimeout))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, "app-server")
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
+	apart(cmd)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("ask %s app-server for the quota: %w", command, err)
+	}
+	windows, err := askCodex(in, out)
+	cancel() // it does not end by itself
+	_ = in.Close()
+	_ = cmd.Wait()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+			err = cause
+		}
+		return nil, fmt.Errorf("ask %s app-server for the quota: %w", command, err)
+	}
+	return windows, nil
+}
+
+// The requests, of which the server answers those with an id.
+const (
+	codexInitialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tideover","title":"tideover","version":"1"}}}`
+	codexReady      = `{"method":"initialized"}`
+	codexRead       = `{"id":2,"method":"account/rateLimits/read"}`
+)
+
+func askCodex(in io.Writer, out io.Reader) ([]Window, error) {
+	lines := bufio.NewScanner(io.LimitReader(out, maxAnswer))
+	lines.Buffer(nil, maxAnswer)
+	if _, err := fmt.Fprintln(in, codexInitialize); err != nil {
+		return nil, err
+	}
+	if _, err := codexAnswer(lines, 1); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(in, "%s\n%s\n", codexReady, codexRead); err != nil {
+		return nil, err
+	}
+	result, err := codexAnswer(lines, 2)
+	if err != nil {
+		return nil, err
+	}
+	return parseCodex(result)
+}
+
+// codexAnswer reads until the answer to a request. Notifications stand between.
+func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
+	for lines.Scan() {
+		var m struct {
+			ID     *int
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == nil || *m.ID != id {
+			continue
+		}
+		if m.Error != nil {
+			return nil, errors.New(m.Error.Message)
+		}
+		return m.Result, nil
+	}
+	return nil, cmpError(lines.Err(), io.ErrUnexpectedEOF)
+}
+
+func cmpError(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// parseCodex reads the limits of all buckets.
+func parseCodex(result []byte) (windows []Window, err error) {
+	type window struct {
+		UsedPercent        *float64
+		ResetsAt           int64
+		WindowDurationMins int64
+	}
+	type bucket struct{ Primary, Secondary *window }
+	var limits struct {
+		RateLimits          bucket
+		RateLimitsByLimitID map[string]bucket `json:"rateLimitsByLimitId"`
+	}
+	if err := json.Unmarshal(result, &limits); err != nil {
+		return nil, fmt.Errorf("the answer is not understood: %w", err)
+	}
+	buckets := []bucket{limits.RateLimits}
+	for _, b := range limits.RateLimitsByLimitID {
+		buckets = append(buckets, b)
+	}
+	for _, b := range buckets {
+		for _, w := range []*window{b.Primary, b.Secondary} {
+			if w == nil || w.UsedPercent == nil {
+				continue
+			}
+			own := Window{Name: nameOf(time.Duration(w.WindowDurationMins) * time.Minute), Used: *w.UsedPercent}
+			if w.ResetsAt > 0 {
+				own.Resets = time.Unix(w.ResetsAt, 0)
+			}
+			if !slices.Contains(windows, own) { // the first bucket is one of the others
+				windows = append(windows, own)
+			}
+		}
+	}
+	if len(windows) == 0 {
+		return nil, errors.New("the answer states no limits: " + clip(strings.TrimSpace(string(result))))
+	}
+	return windows, nil
+}
+
+func clip(text string) string {
+	if len(text) > 200 {
+		return strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+)
+
+// watchTimeout is how long a watch may take to answer. One that does not is not shown.
+const watchTimeout = 2 * time.Second
+
+// inWatch is where a session is kept that a watch keeps, and, with a colon, what its name begins
+// with if the server has a session of the same name.
+const inWatch = "watch"
+
+// pageSessions are the sessions of the page: those of this server, and those of every watch of
+// the same user.
+type pageSessions struct {
+	*session.Manager        // of this server
+	data             string // its folder
+}
+
+// watched is a session of a watch.
+type watched struct {
+	session.Status
+	socket string
+}
+
+// List returns all sessions, by name.
+func (p *pageSessions) List(ctx context.Context) ([]session.Status, error) {
+	list, err := p.Manager.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := p.Names()
+	for _, w := range p.watched(ctx) {
+		if slices.Contains(own, w.Name) {
+			w.Name = inWatch + ":" + w.Name
+		}
+		list = append(list, w.Status)
+	}
+	slices.SortStableFunc(list, func(a, b session.Status) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// watched asks every watch for its session, all at once.
+func (p *pageSessions) watched(ctx context.Context) (list []watched) {
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	defer cancel()
+	sockets := watch.Sockets(watch.Folders(p.data))
+	found := make([][]session.Status, len(sockets))
+	var asked sync.WaitGroup
+	for i, socket := range sockets {
+		asked.Go(func() {
+			_ = ask(socket, "", func(c *api.Client) (err error) { // a watch that does not answer is not shown
+				found[i], err = c.Sessions(ctx)
+				return err
+			})
+		})
+	}
+	asked.Wait()
+	for i, sessions := range found {
+		for _, s := range sessions {
+			s.In = inWatch
+			list = append(list, watched{s, sockets[i]})
+		}
+	}
+	return list
+}
+
+// ask calls f with a client of the watch at a socket, on behalf of somebody.
+func ask(socket, by string, f func(*api.Client) error) error {
+	c, err := api.Dial(api.Target{Server: "unix:" + socket, By: by})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(c)
+}
+
+// owner returns the watch that keeps a session, nil if this server does. The name of a session
+// is unknown if neither does.
+func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error) {
+	if slices.Contains(p.Names(), name) {
+		return nil, nil //nolint:nilnil // it is ours
+	}
+	own := strings.TrimPrefix(name, inWatch+":")
+	for _, w := range p.watched(ctx) {
+		if w.Name == own {
+			return &w, nil
+		}
+	}
+	_, err := p.Manager.Get(ctx, name) // says which sessions there are
+	return nil, err
+}
+
+// do calls ours for a session of this server, and otherwise theirs with a client of its watch.
+func (p *pageSessions) do(ctx context.Context, name, by string, ours func() error, theirs func(c *api.Client, w *watched) error) error {
+	w, err := p.owner(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case w == nil:
+		return ours()
+	}
+	err = ask(w.socket, by, func(c *api.Client) error { return theirs(c, w) })
+	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Code == api.CodeState {
+		return errors.Join(session.ErrState, err)
+	}
+	return err
+}
+
+// Get returns a session with the last lines of its output.
+func (p *pageSessions) Get(ctx context.Context, name string) (st session.Status, err error) {
+	err = p.do(ctx, name, "", func() (err error) {
+		st, err = p.Manager.Get(ctx, name)
+		return err
+	}, func(c *api.Client, w *watched) (err error) {
+		st, err = c.Session(ctx, w.Name)
+		st.Name, st.In = name, inWatch
+		return err
+	})
+	return st, err
+}
+
+// ReadOutput returns the output of a session after a position.
+func (p *pageSessions) ReadOutput(ctx context.Context, name, after string) (part session.OutputPart, err error) {
+	err = p.do(ctx, name, "", func() (err error) {
+		part, err = p.Manager.ReadOutput(ctx, name, after)
+		return err
+	}, func(c *api.Client, w *watched) (err error) {
+		part, err = c.SessionOutput(ctx, w.Name, after)
+		return err
+	})
+	return part, err
+}
+
+// Tonight returns when a session goes on that is stopped for tonight.
+func (p *pageSessions) Tonight(name string) time.Time {
+	ctx, cancel := context.WithTimeout(context.Background(), watchTimeout)
+	defer cancel()
+	if w, err := p.owner(ctx, name); err == nil && w != nil && w.Quiet != "" {
+		if hours, err := session.ParseHours(w.Quiet); err == nil {
+			return hours.End(time.Now())
+		}
+	}
+	return p.Manager.Tonight(name)
+}
+
+// Pause has a session do nothing until Resume.
+func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Pause(ctx, name, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.PauseSession(ctx, w.Name, api.SessionPause{})
+		return err
+	})
+}
+
+// PauseUntil has a session do nothing until a time.
+func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.PauseUntil(ctx, name, until, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.PauseSession(ctx, w.Name, api.SessionPause{Until: until})
+		return err
+	})
+}
+
+// Resume has a session go on.
+func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Resume(ctx, name, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.ResumeSession(ctx, w.Name)
+		return err
+	})
+}
+
+// RetryNow ends the wait of a session.
+func (p *pageSessions) RetryNow(ctx context.Context, name, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.RetryNow(ctx, name, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.RetrySession(ctx, w.Name)
+		return err
+	})
+}
+
+// Stop ends a session.
+func (p *pageSessions) Stop(ctx context.Context, name, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Stop(ctx, name, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.StopSession(ctx, w.Name, false)
+		return err
+	})
+}
+
+// Reset forgets the attempts and windows that a session has spent.
+func (p *pageSessions) Reset(ctx context.Context, name, by string) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Reset(ctx, name, by) }, func(c *api.Client, w *watched) error {
+		_, err := c.ResetSession(ctx, w.Name)
+		return err
+	})
+}

@@ -1,0 +1,71 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+	"github.com/tideover/tideover/engine"
+)
+
+// quotaRecheck is after how long a quota is asked for again that is used up although its reset
+// is over, or whose reset is not known.
+const quotaRecheck = 5 * time.Minute
+
+// quotaPacks are the packs of the tools whose quota can be known before a limit.
+var quotaPacks = []string{"claude-code", "codex"}
+
+// checkPauseAt says whether the session can pause before its limit.
+func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
+	pack := s.Pack
+	if s.Rules != nil && s.Rules.Extends != "" {
+		pack = s.Rules.Extends
+	}
+	switch {
+	case s.PauseAt == 0:
+	case s.PauseAt < 0 || s.PauseAt > 100:
+		fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
+	case !slices.Contains(quotaPacks, pack):
+		fail("pause-at", "the quota of %s can't be asked for; it is known for %s", pack, strings.Join(quotaPacks, " and "))
+	}
+}
+
+// beforeLimit returns until when nothing is begun because so much of the quota is used that the
+// session pauses; nil if it may begin. A quota that can't be read holds nothing up, and is reported.
+func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
+	if s.PauseAt == 0 {
+		return nil
+	}
+	ask := r.askQuota
+	if r.Quota != nil {
+		ask = r.Quota
+	}
+	windows, err := ask(ctx, s, env)
+	if err != nil {
+		if r.Warn != nil && ctx.Err() == nil {
+			r.Warn(fmt.Sprintf("session %s: pause-at has no effect now: %v", s.Name, err))
+		}
+		return nil
+	}
+	w := quota.Above(windows, s.PauseAt)
+	if w == nil {
+		return nil
+	}
+	note := fmt.Sprintf("%v, and the session pauses at %.4g%%", w, s.PauseAt)
+	if w.Resets.After(time.Now()) {
+		return engine.SnoozeUntil(w.Resets, note)
+	}
+	return engine.Snooze(quotaRecheck, note)
+}
+
+// askQuota asks the tool, or reads what its status line has recorded.
+func (r *Runner) askQuota(ctx context.Context, s *Spec, env []string) ([]quota.Window, error) {
+	if filepath.Base(s.Start[0]) == "codex" {
+		return quota.Codex(ctx, s.Start[0], s.Dir, env)
+	}
+	return quota.Load(r.Quotas, s.Pack, time.Now())
+}

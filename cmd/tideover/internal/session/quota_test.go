@@ -1,0 +1,88 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+)
+
+// A session with pause-at begins nothing until the quota is reset, and asks again before it
+// spends a turn: a quota that is still used up after its reset holds it longer.
+func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
+		began := time.Now()
+		reset, free := began.Add(3*time.Hour), began.Add(3*time.Hour+12*time.Minute)
+		asked := 0
+		p.runner.Quota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
+			asked++
+			if time.Now().Before(free) {
+				return []quota.Window{{Name: "weekly", Used: 3, Resets: began.Add(100 * time.Hour)}, {Name: "5-hour", Used: 91, Resets: reset}}, nil
+			}
+			return []quota.Window{{Name: "5-hour", Used: 1, Resets: began.Add(8 * time.Hour)}}, nil
+		}
+		p.open()
+		defer p.close()
+		p.start()
+		synctest.Wait()
+		i := p.info()
+		if i.Next == nil || !i.Next.Equal(reset) {
+			t.Errorf("it waits until %v, want %v", i.Next, reset)
+		}
+		st := statusOf("test", i)
+		if want := "91% of the 5-hour quota is used, and the session pauses at 90%"; !strings.Contains(st.WaitFor, want) {
+			t.Errorf("it waits for %q, want %q", st.WaitFor, want)
+		}
+		i = p.wait()
+		if len(p.begun) != 1 || p.begun[0].Before(free) || p.begun[0].After(free.Add(quotaRecheck)) {
+			t.Errorf("commands were begun at %v, want one within %v after %v", p.begun, quotaRecheck, free)
+		}
+		if s := i.Steps[0]; i.State != "succeeded" || s.Spent != 0 || s.Windows != 0 || asked != 5 {
+			t.Errorf("%s; %d attempts and %d windows were spent; asked %d times", i.State, s.Spent, s.Windows, asked)
+		}
+	})
+}
+
+// A quota that can't be read holds nothing up, and is reported.
+func TestAQuotaThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
+		p.runner.Quota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
+			return nil, errors.New("not logged in")
+		}
+		var said []string
+		p.runner.Warn = func(text string) { said = append(said, text) }
+		p.open()
+		defer p.close()
+		p.start()
+		if i := p.wait(); i.State != "succeeded" || len(said) != 1 || !strings.Contains(said[0], "pause-at has no effect now: not logged in") {
+			t.Errorf("%s; said %q", i.State, said)
+		}
+	})
+}
+
+func TestPauseAtNeedsAToolThatCanBeAsked(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pack string
+		at   float64
+		want string
+	}{
+		{"codex", 90, ""}, {"claude-code", 100, ""},
+		{"aider", 90, "pause-at: the quota of aider can't be asked for"}, {"codex", 101, "pause-at: 101% is not between"},
+	} {
+		s := &Spec{Start: []string{"x"}, Pack: tt.pack, PauseAt: tt.at}
+		s.Fill()
+		err := s.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s at %g%%: %v, want %q", tt.pack, tt.at, err, tt.want)
+		}
+	}
+}
