@@ -96,6 +96,7 @@ func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 			} else if !tc.until.IsZero() {
 				least, windows = tc.until.Add(90*time.Second), 1
 			}
+			// real clock: the bound grows with the time that the test takes.
 			most := least.Add(time.Since(begin) + 31*time.Second)
 			if st.State != "waiting" || st.Windows != windows || next.Before(least.Add(-time.Second)) || next.After(most) {
 				t.Errorf("the session is %+v, want that it waits until %v at least, and at most %v; %s", st, least, most, out.String())

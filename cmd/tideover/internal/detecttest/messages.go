@@ -85,15 +85,20 @@ func local(month time.Month, day, hour, minute, second int) func(*time.Location)
 	return func(zone *time.Location) time.Time { return time.Date(2026, month, day, hour, minute, second, 0, zone) }
 }
 
-// nextLocal returns the next time of day in the zone of the machine.
+// nextLocal returns the next time of day in the zone of the machine. A time that has
+// passed within the hour is past, and states nothing.
 func nextLocal(hour, minute int) func(*time.Location) time.Time {
 	return func(zone *time.Location) time.Time {
 		now := Now.In(zone)
 		t := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, zone)
-		if !t.After(now) {
-			t = time.Date(now.Year(), now.Month(), now.Day()+1, hour, minute, 0, 0, zone)
+		switch passed := now.Sub(t); {
+		case passed <= 0:
+			return t
+		case passed <= time.Hour:
+			return time.Time{}
+		default:
+			return t.AddDate(0, 0, 1)
 		}
-		return t
 	}
 }
 
@@ -171,8 +176,8 @@ var Messages = []Message{
 	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Text: "Error: You've hit your usage limit"},
 
 	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Zero: "completed", Text: "[retrying in 2m 22s attempt #8]"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 15, 20, 30, 24), Text: "Usage limit reached for 5 hour. Your limit will reset at 2026-11-15 20:30:24"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 15, 20, 30, 24), Text: "Your limit will reset at 2026-11-15 20:30:24 [retrying in 2m 22s #8]"},
+	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 16, 20, 30, 24), Text: "Usage limit reached for 5 hour. Your limit will reset at 2026-11-16 20:30:24"},
+	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 16, 20, 30, 24), Text: "Your limit will reset at 2026-11-16 20:30:24 [retrying in 2m 22s #8]"},
 	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: in(51 * time.Hour), Text: "Weekly usage limit reached. It will reset in 2 days 3 hours"},
 	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Text: "Free usage exceeded"},
 
@@ -228,7 +233,7 @@ var Decoys = []Decoy{
 	{Pack: "copilot-cli", Text: "It prints \"Sorry, you've hit a rate limit that restricts the number of Copilot model requests\" now."},
 	{Pack: "copilot-cli", Text: `{"type":"assistant.message","data":{"content":"You've reached your weekly rate limit."}}`},
 	{Pack: "cursor-agent", Text: "The text \"Your usage limits will reset when your monthly cycle ends on 11/20/2026\" is parsed."},
-	{Pack: "opencode", Text: "The parser reads limit will reset at 2026-11-15 20:30:24 as a local time."},
+	{Pack: "opencode", Text: "The parser reads limit will reset at 2026-11-16 20:30:24 as a local time."},
 	{Pack: "generic", Text: "The tests print API Error: Rate limit reached, and pass."},
 	{Pack: "generic", Text: "It says:\nYou've hit your usage limit. Try again later."},
 	{Pack: "generic", Text: "You've hit your usage limit. Try again later.\none\ntwo\nthree\nfour\nfive"},
