@@ -134,3 +134,31 @@ func replaceInDocs(t *testing.T, begin, end, want string) {
 		t.Errorf("the tables of %s are not up to date; run go test ./internal/detect -update", docFile)
 	}
 }
+
+// Another pack is asked only about what no rule of the command's pack explains.
+func TestAnotherPackIsAskedLast(t *testing.T) {
+	t.Parallel()
+	const codexLimit = "You've hit your usage limit. Upgrade to Pro or try again in 2 days."
+	for name, tc := range map[string]struct {
+		pack, output string
+		code         int
+		want         Reason
+		by           string // the pack that is named
+	}{
+		"a shell that fails":                  {"generic", codexLimit, 1, RateLimit, "codex"},
+		"a shell that exits with 0":           {"generic", codexLimit, 0, RateLimit, "codex"},
+		"a shell that its user ends":          {"generic", codexLimit, 130, UserExit, ""},
+		"an assistant that runs another":      {"aider", codexLimit, 1, RateLimit, "codex"},
+		"one that runs another, and succeeds": {"aider", codexLimit, 0, Completed, ""},
+		"a rule of the command's own":         {"aider", codexLimit + "\nlitellm.AuthenticationError: no", 1, Terminal, ""},
+		"a rule that any program has":         {"generic", codexLimit + "\n503 Service Unavailable", 1, Overloaded, ""},
+		"an exit code that the pack knows":    {"gemini", codexLimit, 41, Terminal, ""},
+		"an event":                            {"generic", `{"type":"rate_limit_event","status":"rejected","resetsAt":1794747600}`, 0, RateLimit, "claude-code"},
+		"an event, and success":               {"generic", rejected + "\n" + `{"type":"result","is_error":false,"result":"` + strings.Repeat("x", 2*maxKept) + `"}`, 0, Completed, ""},
+	} {
+		got := stopByAny(t, tc.pack, tc.output, tc.code, time.UTC)
+		if got.Reason != tc.want || (tc.by != "") != strings.Contains(got.Note, "by the pack "+tc.by) {
+			t.Errorf("%s: exit %d of %s gives %+v, want %s by the pack %q", name, tc.code, tc.pack, got, tc.want, tc.by)
+		}
+	}
+}

@@ -21,6 +21,8 @@ type Stop struct {
 	Line     string    `json:"line,omitempty"`    // the line that matched, normalised and cut
 	Number   int       `json:"number,omitempty"`  // of the line, from 1
 	Meaning  string    `json:"meaning,omitempty"` // of the exit code
+
+	fallback bool // the rule decides if no other does
 }
 
 // Stop says why the command stopped, given how it ended: its exit code, which is
@@ -101,5 +103,6 @@ func (d *Detector) verdict(list []match, best int) Stop {
 	return Stop{
 		Reason: m.rule.Reason, Terminal: m.rule.Terminal, Until: got.until, Stated: got.stated, As: got.as, Note: got.note,
 		Trust: m.rule.trust, Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
+		fallback: m.rule.Fallback,
 	}
 }

@@ -160,6 +160,8 @@ var Messages = []Message{
 	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Final: true, Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}`},
 	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(time.Minute), Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`},
 
+	{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(108*time.Hour + 48*time.Minute),
+		Text: `{ "error": { "code": 429, "message": "Individual quota reached. Contact your administrator. Resets in 108h48m9s.", "status": "RESOURCE_EXHAUSTED", "details": [{ "retryDelay": "391680s" }] } }`},
 	{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(143*time.Hour + 32*time.Minute + 18*time.Second),
 		Text: "Individual quota reached. Contact your administrator to enable overages. Resets in 143h32m18s."},
 
@@ -174,6 +176,10 @@ var Messages = []Message{
 	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: local(12, 2, 0, 0, 0),
 		Text: "Error: You've hit your usage limit. Get Cursor Pro for more Agent usage. Your usage limits will reset when your monthly cycle ends on 12/2/2026"},
 	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Text: "Error: You've hit your usage limit"},
+
+	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: local(11, 20, 0, 0, 0),
+		Text: "Error: You've hit your usage limit\n  Get Cursor Pro for more Agent usage, unlimited Tab, and more.\nspendLimitHit: false\n" +
+			"chatMessage: *You've hit your free requests limit. [Upgrade to\nPro](https://cursor.com) for more usage,\nand more. Your usage limits will reset when your monthly cycle ends on 11/20/2026.*\nspendLimits: [50,100,200]"},
 
 	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Zero: "completed", Text: "[retrying in 2m 22s attempt #8]"},
 	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 16, 20, 30, 24), Text: "Usage limit reached for 5 hour. Your limit will reset at 2026-11-16 20:30:24"},
@@ -222,6 +228,8 @@ var Decoys = []Decoy{
 	{Pack: "claude-code", Text: `{"type":"assistant","message":{"model":"claude-opus-4-6","content":[{"type":"text","text":"API Error: Rate limit reached"}]}}`},
 	{Pack: "claude-code", Text: `{"type":"user","message":{"content":[{"type":"tool_result","is_error":true,"content":"Invalid API key"}]}}`},
 	{Pack: "claude-code", Text: `{"type":"result","is_error":true,"result":"API Error: Rate limit reached"}` + "\n" + `{"type":"result","subtype":"success","is_error":false,"result":"Done."}`},
+	{Pack: "claude-code", Text: "API Error: Rate limit reached is now handled."},
+	{Pack: "claude-code", Text: "API Error: Rate limit reached errors are retried, and 529 too."},
 	{Pack: "codex", Text: "The spend cap is tested: you hit your spend cap, and the order fails."},
 	{Pack: "codex", Text: `{"type":"item.completed","item":{"type":"agent_message","text":"You've hit your usage limit. Try again later."}}`},
 	{Pack: "codex", Text: "The worker exceeded retry limit, last status: 429, in the old test."},
