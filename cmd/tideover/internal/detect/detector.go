@@ -37,6 +37,7 @@ type Detector struct {
 	pack    *Pack
 	options Options
 	norm    normalizer
+	foreign bool // the pack is not that of the command: see [Detector.StopByAny]
 	streams []*Stream
 
 	number int // of the line that is being read, from 1, blank ones included
@@ -49,10 +50,8 @@ type Detector struct {
 	open   bool    // an event said something that a sign of going on would take back
 	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
+	whole  []byte  // all of the last event
 	traced []entry // with Explain: lines with a literal
-
-	lastEvent []byte // all of the last event
-	foreign   bool   // the pack is not that of the command: see [Detector.StopByAny]
 }
 
 // entry is a line that is kept.
@@ -147,13 +146,13 @@ func (d *Detector) part(raw []byte) {
 // text takes a normalised line.
 func (d *Detector) text(line []byte) {
 	e := d.push(line, false)
+	if d.options.Explain {
+		d.traceText(*e)
+	}
 	if !d.said {
 		fence := bytes.HasPrefix(line, codeFence)
 		e.code = d.fenced || d.indent || fence
 		d.fenced = d.fenced != fence
-	}
-	if d.options.Explain {
-		d.traceText(*e)
 	}
 }
 
@@ -167,8 +166,8 @@ func (d *Detector) push(line []byte, event bool) *entry {
 
 // event takes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
+	d.whole = append(d.whole[:0], line...)
 	e := *d.push(line, true)
-	d.lastEvent = append(d.lastEvent[:0], line...)
 	if !d.interesting(line) {
 		return
 	}

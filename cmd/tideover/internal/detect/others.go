@@ -57,7 +57,7 @@ func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
 		other.at, other.number = e.at, e.number
 		switch {
 		case i == lastEvent:
-			other.event(d.lastEvent)
+			other.event(d.whole)
 		case e.event:
 			other.event(slices.Clone(e.text))
 		case !e.said:

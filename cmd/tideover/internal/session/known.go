@@ -1,50 +1,25 @@
 package session
 
 import (
-	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// packs are the packs of commands, by the names of their programs.
+// packs are the packs of commands that are known by their names.
 var packs = map[string]string{
-	"claude": "claude-code", "codex": "codex", "gemini": "gemini", "agy": "agy", "copilot": "copilot-cli",
-	"cursor-agent": "cursor-agent", "agent": "cursor-agent", // the name that Cursor installs since 2026
-	"opencode": "opencode", "aider": "aider",
+	"claude": "claude-code", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "aider": "aider",
+	"agy": "agy", "copilot": "copilot-cli", "cursor-agent": "cursor-agent", "agent": "cursor-agent", // the name that Cursor installs since 2026
 }
 
-// subcommands are the packs of assistants that are a part of another program.
-var subcommands = map[[2]string]string{{"cursor", "agent"}: "cursor-agent", {"gh", "copilot"}: "copilot-cli"}
-
-// packages are the packs of assistants that are run without being installed.
-var packages = map[string]string{
-	"@anthropic-ai/claude-code": "claude-code", "@openai/codex": "codex", "@google/gemini-cli": "gemini",
-	"@github/copilot": "copilot-cli", "opencode-ai": "opencode", "aider-chat": "aider", "aider": "aider",
-}
-
-// PackOf returns the pack for a command, generic if its program is not known.
+// PackOf returns the pack for a command, generic for those that nobody knows.
 func PackOf(argv []string) string {
-	if len(argv) == 0 {
-		return "generic"
-	}
-	name := strings.TrimSuffix(filepath.Base(argv[0]), ".exe")
-	var first string // argument that is no flag
-	if i := slices.IndexFunc(argv[1:], func(arg string) bool { return !strings.HasPrefix(arg, "-") }); i >= 0 {
-		first = argv[1+i]
-	}
-	pack := cmp.Or(packs[name], subcommands[[2]string{name, first}])
-	switch {
-	case pack != "":
-	case name == "npx" || name == "bunx" || name == "uvx":
-		if at := strings.LastIndexByte(first, '@'); at > 0 { // a version
-			first = first[:at]
+	if len(argv) > 0 {
+		if pack := packs[filepath.Base(argv[0])]; pack != "" {
+			return pack
 		}
-		pack = packages[first]
-	case strings.HasPrefix(name, "python") && len(argv) > 2 && argv[1] == "-m":
-		pack = packs[argv[2]]
 	}
-	return cmp.Or(pack, "generic")
+	return packOfRunner(argv)
 }
 
 // Known fills in the resume command of an assistant whose ways are known, and
