@@ -46,7 +46,7 @@ type Detector struct {
 	at     time.Time
 	said   bool    // the text that is being read is that of an event
 	fenced bool    // the text that is being read stands in a block of code
-	indent bool    // the line that is being read is indented
+	indent bool    // the line that is being read begins as code does
 	open   bool    // an event said something that a sign of going on would take back
 	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
@@ -138,7 +138,7 @@ func (d *Detector) part(raw []byte) {
 	if event := d.norm.eventIn(raw); event != nil {
 		d.event(event)
 	} else if len(raw) > 0 {
-		d.indent = indented(raw)
+		d.indent = looksLikeCode(raw)
 		d.norm.line(raw)
 	}
 }

@@ -3,7 +3,9 @@ package detect
 import (
 	"bytes"
 	"regexp"
+	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // codeFence is how a block of code begins and ends in Markdown.
@@ -13,7 +15,9 @@ var codeFence = []byte("```")
 var errorHead = regexp.MustCompile(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 
 // quoted reports whether a line that matches stands in a block of code, is announced
-// by the line above it, or is followed by prose. Then it may be a part of an answer.
+// by the line above it, or is followed by prose. Then it may be a part of an answer. So
+// may a line after an event that says that all is well: the program says by events what
+// it has to say.
 // What follows does not count as prose if a rule of the program's own matches it.
 func (d *Detector) quoted(m *match, list []match) bool {
 	if d.lineAt(m.count).code {
@@ -21,6 +25,11 @@ func (d *Detector) quoted(m *match, list []match) bool {
 	}
 	if m.count > 1 {
 		if above := d.lineAt(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
+			return true
+		}
+	}
+	for i := range list {
+		if before := &list[i]; before.isEvent() && before.rule.Alive && before.order < m.order {
 			return true
 		}
 	}
@@ -58,12 +67,20 @@ func isProse(line []byte) bool {
 	return len(bytes.Fields(line)) >= 3 || bytes.IndexByte([]byte(".!?:"), line[len(line)-1]) >= 0
 }
 
-// indented reports whether a line begins as a line of code does, with two spaces or
-// more. A sign before the text makes it a message on a screen.
-func indented(raw []byte) bool {
+// looksLikeCode reports whether a line begins as a line of code does, with two spaces
+// or more, or as the result of a test does. Any other sign before the text makes it a
+// message on a screen.
+func looksLikeCode(raw []byte) bool {
 	rest := bytes.TrimLeft(raw, " \t")
-	if len(rest) == 0 || rest[0] >= 0x80 || rest[0] == 0x1b {
+	indented := len(raw)-len(rest) >= 2 || len(raw) > 0 && raw[0] == '\t'
+	switch first, _ := utf8.DecodeRune(rest); {
+	case len(rest) == 0, first == 0x1b:
+		return false
+	case strings.ContainsRune("✓✔√☑", first):
+		return true
+	case strings.ContainsRune("✗✘✕✖×●○", first), first < utf8.RuneSelf:
+		return indented
+	default:
 		return false
 	}
-	return len(raw)-len(rest) >= 2 || raw[0] == '\t'
 }
