@@ -29,6 +29,11 @@ type Outcome struct {
 	Final bool          // a failure of its class, but one that must not be repeated
 	After time.Duration // the least wait the server stated; 0 means none
 	Delay time.Duration // used instead of the schedule's delay, within the cap; 0 means none
+
+	// AtLeast is the least wait: the schedule's delay is prolonged to it, beyond the
+	// cap too. Unlike After it is no word of a server, so that the policy's slack and
+	// bound for those do not apply. 0 means none.
+	AtLeast time.Duration
 }
 
 // Classified is an error that knows its outcome. It may stand anywhere in a

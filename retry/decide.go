@@ -139,12 +139,12 @@ func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 		least := sum(o.After, p.ServerSlack)
 		return Decision{By: ByServer, Wait: sum(least, extra(o.After, p.room(s)-least, u)), Prev: s.Prev}
 	case o.Delay > 0:
-		return Decision{By: BySchedule, Wait: min(o.Delay, cmp.Or(p.Cap, math.MaxInt64)), Prev: s.Prev}
+		return Decision{By: BySchedule, Wait: max(min(o.Delay, cmp.Or(p.Cap, math.MaxInt64)), o.AtLeast), Prev: s.Prev}
 	case p.Base == 0 && o.Class != ClassThrottled:
-		return Decision{}
+		return Decision{Wait: max(o.AtLeast, 0)}
 	default:
 		d := p.delay(s, o, u)
-		return Decision{Wait: d, Prev: d}
+		return Decision{Wait: max(d, o.AtLeast), Prev: d}
 	}
 }
 

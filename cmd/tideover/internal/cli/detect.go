@@ -300,9 +300,12 @@ func renderStop(stop detect.Stop, s *screen) []string {
 // ground says what a verdict rests on.
 func ground(stop detect.Stop) string {
 	text := stop.Trust.String()
-	if stop.As == "rule" {
+	switch {
+	case stop.As == "rule":
 		text += "; the wait is the rule's"
-	} else if !stop.Until.IsZero() {
+	case stop.As == "rule-time":
+		text += "; the time is the rule's, " + stop.Stated
+	case !stop.Until.IsZero():
 		text += fmt.Sprintf("; the time is read from %s as %s", visible(fmt.Sprintf("%q", stop.Stated)), stop.As)
 	}
 	return text

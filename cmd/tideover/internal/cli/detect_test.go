@@ -138,7 +138,7 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 		"one of the configuration":            {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, by line"},
 		"any, with a configuration":           {[]string{"--config", cfg}, 0, "rule tired of pack pythia, by line"},
 		"one that is built in":                {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
-		"one that neither has":                {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, opencode, aider, generic, and of the configuration pythia`},
+		"one that neither has":                {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic, and of the configuration pythia`},
 		"no such file":                        {[]string{"--pack", "./none.yaml"}, codeOwn, "--pack: open ./none.yaml: no such file"},
 		"no such configuration":               {[]string{"-c", dir + "/none", "--pack", "pythia"}, codeOwn, "the configuration can't be read"},
 		"a mistake in the configuration":      {[]string{"-c", bad}, codeOwn, `rules[0].reson: unknown key; did you mean "reason"?`},

@@ -1,7 +1,7 @@
 package detect
 
 // Best returns the verdict to believe of those that several packs give on the
-// same output, in the order of [Names]: by an event before one by text, and both
+// same output, in the order of [Names]: by a rule that is no fallback; by an event before one by text, and both
 // before one by the exit code; then that of a rule that is not everybody's,
 // unless everybody's matches far below it; then the most trusted; then the one on
 // the last line; then one that states a time. It returns its index, -1 if there
@@ -19,6 +19,10 @@ func Best(stops []Stop) int {
 func (s Stop) better(than Stop) bool {
 	own, other := s.Pack != "generic", than.Pack != "generic"
 	switch {
+	case s.fallback && than.Rule != "" && !than.fallback:
+		return false
+	case than.fallback && s.Rule != "" && !s.fallback:
+		return true
 	case s.Trust != than.Trust && (max(s.Trust, than.Trust) == ByEvent || min(s.Trust, than.Trust) == ByExit):
 		return s.Trust > than.Trust
 	case s.Trust == ByExit:

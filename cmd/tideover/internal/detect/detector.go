@@ -37,6 +37,7 @@ type Detector struct {
 	pack    *Pack
 	options Options
 	norm    normalizer
+	foreign bool // the pack is not that of the command: see [Detector.StopByAny]
 	streams []*Stream
 
 	number int // of the line that is being read, from 1, blank ones included
@@ -44,9 +45,12 @@ type Detector struct {
 	order  int // lines and events, of which a line may have several
 	at     time.Time
 	said   bool    // the text that is being read is that of an event
+	fenced bool    // the text that is being read stands in a block of code
+	indent bool    // the line that is being read begins as code does
 	open   bool    // an event said something that a sign of going on would take back
 	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
+	whole  []byte  // all of the last event
 	traced []entry // with Explain: lines with a literal
 }
 
@@ -59,6 +63,7 @@ type entry struct {
 	order  int // among lines and events
 	event  bool
 	said   bool   // it is the text of an event
+	code   bool   // it stands in a block of code, or is indented as code is
 	note   string // why an event did not match
 }
 
@@ -114,9 +119,26 @@ func (d *Detector) line(raw []byte, at time.Time) {
 	d.number++
 	d.at = at
 	raw = bytes.TrimRight(raw, "\r")
+	for {
+		before, after, found := bytes.Cut(raw, leaveScreen)
+		d.part(before)
+		if !found {
+			return
+		}
+		raw = after
+	}
+}
+
+// leaveScreen is what a program writes that stops drawing on the whole screen. What
+// follows stands on a line of its own.
+var leaveScreen = []byte("\x1b[?1049l")
+
+// part takes a line, or the part of one that is seen as a line.
+func (d *Detector) part(raw []byte) {
 	if event := d.norm.eventIn(raw); event != nil {
 		d.event(event)
 	} else if len(raw) > 0 {
+		d.indent = looksLikeCode(raw)
 		d.norm.line(raw)
 	}
 }
@@ -126,6 +148,11 @@ func (d *Detector) text(line []byte) {
 	e := d.push(line, false)
 	if d.options.Explain {
 		d.traceText(*e)
+	}
+	if !d.said {
+		fence := bytes.HasPrefix(line, codeFence)
+		e.code = d.fenced || d.indent || fence
+		d.fenced = d.fenced != fence
 	}
 }
 
@@ -139,6 +166,7 @@ func (d *Detector) push(line []byte, event bool) *entry {
 
 // event takes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
+	d.whole = append(d.whole[:0], line...)
 	e := *d.push(line, true)
 	if !d.interesting(line) {
 		return

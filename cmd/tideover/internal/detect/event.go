@@ -154,17 +154,26 @@ func (n *normalizer) eventIn(line []byte) []byte {
 		line = n.escape(line)
 	}
 	line = bytes.TrimLeft(bytes.TrimPrefix(line, []byte("data:")), " ")
-	end := byte('}')
-	if bytes.HasPrefix(line, []byte(`[{"`)) {
-		end = ']'
-	} else if !bytes.HasPrefix(line, []byte(`{"`)) {
+	if !beginsEvent(line) {
 		return nil
+	}
+	end := byte('}')
+	if line[0] == '[' {
+		end = ']'
 	}
 	last := bytes.LastIndexByte(line, end)
 	if last < 0 || last+1 < len(line) && line[last+1] != 0x1b {
 		return nil
 	}
 	return line[:last+1]
+}
+
+// beginsEvent reports whether a line begins as an object of JSON does, or a list of
+// them.
+func beginsEvent(line []byte) bool {
+	line = bytes.TrimLeft(bytes.TrimPrefix(line, []byte("[")), " ")
+	rest, ok := bytes.CutPrefix(line, []byte("{"))
+	return ok && bytes.HasPrefix(bytes.TrimLeft(rest, " "), []byte(`"`))
 }
 
 // decode returns the events of a line; none if it is not JSON after all.

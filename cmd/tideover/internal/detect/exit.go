@@ -33,18 +33,18 @@ func gaveUp(alive match, count int, byExit Reason) bool {
 // its next try are not when a limit ends.
 func (d *Detector) givenUp(list []match, alive int, byExit Stop) Stop {
 	m := &list[alive]
-	reason := m.rule.Reason
-	for i := alive - 1; i >= 0 && reason == Unknown && m.rule.trust != ByEvent; i-- { // an event says that all is well
-		if m.count-list[i].count <= lastWords {
-			reason = list[i].rule.Reason
+	last := m.count
+	for i := alive - 1; i >= 0 && m.rule.Reason == Unknown && m.rule.trust != ByEvent; i-- { // an event says that all is well
+		if last-list[i].count <= lastWords && list[i].rule.Reason != Unknown {
+			m = &list[i]
 		}
 	}
-	if reason == Unknown {
+	if m.rule.Reason == Unknown {
 		return byExit
 	}
 	m.verdict = "decides: the program was retrying, and then it failed"
 	return Stop{
-		Reason: reason, Note: "it was retrying by itself when it ended", Trust: m.rule.trust,
+		Reason: m.rule.Reason, Note: "it was retrying by itself when it ended", Trust: m.rule.trust,
 		Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
 	}
 }

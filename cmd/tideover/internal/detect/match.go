@@ -178,7 +178,10 @@ func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading
 // orWait gives the rule's own wait to a reading that found none.
 func (r *rule) orWait(got reading, at time.Time) reading {
 	if got.until.IsZero() && r.wait > 0 {
-		got.until, got.stated, got.as = at.Add(r.wait), r.For, "rule"
+		got.until, got.stated, got.as = at.Add(r.wait), r.For, asRule
+	}
+	if got.until.IsZero() && r.at != nil {
+		got.until, got.stated, got.as = r.at.next(at), r.At, asRuleTime
 	}
 	if r.Terminal || r.Alive || r.MovedOn {
 		got = reading{}

@@ -63,8 +63,8 @@ func TestWordsOfTimeEndWhereTheyEnd(t *testing.T) {
 
 func TestALineMayNeedItsContext(t *testing.T) {
 	t.Parallel()
-	above := `"@type": "type.googleapis.com/google.rpc.RetryInfo",` + "\n"
-	line := `"retryDelay": "34s"` + "\n"
+	above := `"@type": "type.googleapis.com/google.rpc.QuotaFailure",` + "\n"
+	line := `"quotaId": "GenerateRequestsPerMinutePerProject"` + "\n"
 	for name, tc := range map[string]struct {
 		output string
 		want   Reason
@@ -72,13 +72,13 @@ func TestALineMayNeedItsContext(t *testing.T) {
 		"on the line above":                      {above + line, RateLimit},
 		"eight lines above":                      {above + strings.Repeat("{\n", 7) + line, RateLimit},
 		"nine lines above":                       {above + strings.Repeat("{\n", 8) + line, Crashed},
-		"on the line":                            {`[API Error: {"error":{"code":429,"details":[{"retryDelay":"34s"}]}}]`, RateLimit},
+		"on the line":                            {`[API Error: {"error":{"code":429,"details":[{"quotaId":"XPerMinute"}]}}]`, RateLimit},
 		"below":                                  {line + above, Crashed},
 		"nowhere":                                {line, Crashed},
 		"above the first of the last lines":      {strings.Repeat(".\n", 30) + above + line + strings.Repeat("}\n", 19), RateLimit},
 		"above a line that is not of the last":   {strings.Repeat(".\n", 30) + above + line + strings.Repeat("}\n", 20), Crashed},
-		"in an event":                            {`{"status":"RESOURCE_EXHAUSTED"}` + "\n" + line, RateLimit},
-		"in capitals, with another form of keys": {"'@TYPE': 'RETRYINFO',\nretryDelay: '34s'", RateLimit},
+		"in an event":                            {`{"status":"QUOTAFAILURE"}` + "\n" + line, RateLimit},
+		"in capitals, with another form of keys": {"'@TYPE': 'QUOTAFAILURE',\nquotaId: 'XPerMinute'", RateLimit},
 	} {
 		for _, explain := range []bool{false, true} {
 			d := New(builtin(t, "gemini"), Options{Location: time.UTC, At: noon, Explain: explain})

@@ -20,13 +20,17 @@ const (
 // be read, so that a wrong date is reported and not passed over.
 const momentText = `(?:\d{4}-\d\d-\d\d(?:t| at | )|(?:` + dateWord + `,? ){0,6})\d{1,2}(?::\d{2}){0,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?(?: ?` + zoneText + `\b| ?\(` + zoneText + `\))?`
 
+// dateText is what {date} in a pack looks for: a day in the order of the United
+// States, or of ISO 8601.
+const dateText = `\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d\d-\d\d`
+
 // The forms of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul
 // 15:04; tomorrow at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
 var (
 	isoMoment = regexp.MustCompile(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
 	moment    = regexp.MustCompile(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
 		`(?:(?:(?P<month>` + monthText + `)[a-z]*\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?|(?P<day2>\d{1,2}) (?P<month2>` + monthText + `)[a-z]*\.?)` +
-		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\.?)?` + zoneAtEnd + `)`)
+		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\b\.?)?` + zoneAtEnd + `)`)
 )
 
 // wall is what a clock and a calendar on a wall show. What is not said is -1.
@@ -72,6 +76,38 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 		}
 	}
 	return time.Time{}, errPast
+}
+
+// readDate reads a day without a time of day. It means the beginning of that day, or
+// its end once it has begun: the limit ends some time on that day.
+func readDate(text string, at time.Time, zone *time.Location) (time.Time, error) {
+	day, err := time.Parse("1/2/2006", text)
+	if err != nil {
+		day, err = time.Parse(time.DateOnly, text)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a date such as 10/2/2026", text)
+	}
+	midnight := func(days int) time.Time {
+		d := day.AddDate(0, 0, days)
+		return instants(d.Year(), d.Month(), d.Day(), 0, 0, 0, zone)[0]
+	}
+	if begin := midnight(0); !begin.Before(at.Add(-tolerance)) {
+		return begin, nil
+	}
+	return midnight(1), nil
+}
+
+// next returns the first moment after the time at which clocks show the time of day.
+func (w *wall) next(at time.Time) time.Time {
+	today := at.In(w.zone)
+	for days := 0; ; days++ {
+		for _, t := range instants(today.Year(), today.Month(), today.Day()+days, w.hour, w.minute, w.sec, w.zone) {
+			if t.After(at) {
+				return t
+			}
+		}
+	}
 }
 
 // recent returns how long a moment without a year has just passed.

@@ -51,7 +51,7 @@ func (p *Pack) Spec() Spec { return p.spec }
 
 // Names returns the names of the built-in packs, generic last.
 func Names() []string {
-	return []string{"claude-code", "codex", "gemini", "opencode", "aider", "generic"}
+	return []string{"claude-code", "codex", "gemini", "agy", "copilot-cli", "cursor-agent", "opencode", "aider", "generic"}
 }
 
 // lookup finds the pack that another one extends.

@@ -99,6 +99,12 @@ func TestMistakesInAPackAreNamed(t *testing.T) {
 		"an example without a literal":   {rule("line: '^back$', literals: [xxx], reason: rate-limit, examples: [back]"), `examples[0]`},
 		"a context of an event":          {rule("event: {a: b}, literals: [xxx], context: [yyy], reason: rate-limit"), "context: only a line"},
 		"capitals in a context":          {rule("line: x, literals: [xxx], context: [ABC], reason: rate-limit"), `context[0]: "ABC" is not in lower case`},
+		"a time of day with a date":      {rule("line: x, literals: [xxx], reason: rate-limit, at: Nov 20 at 3pm"), "at: \"Nov 20 at 3pm\" has a date"},
+		"a time of day that is none":     {rule("line: x, literals: [xxx], reason: rate-limit, at: noon"), "at: \"noon\" is not a time"},
+		"a time of day and a wait":       {rule("line: x, literals: [xxx], reason: rate-limit, at: '15:00', for: 5s"), "at: for is given too"},
+		"a time of day, and never":       {rule("line: x, literals: [xxx], reason: terminal, at: '15:00'"), "terminal: there is nothing to wait for"},
+		"a crash that is no fallback":    {rule("line: x, literals: [xxx], reason: crashed"), "reason: crashed is for a rule with fallback: true"},
+		"a fallback that is alive":       {rule("line: x, literals: [xxx], alive: true, fallback: true"), "fallback: is for a stop"},
 		"moved on with a reason":         {rule("line: x, literals: [xxx], moved-on: true, reason: rate-limit"), "moved-on: "},
 		"a file that is too large":       {strings.Repeat("#", maxPack+1), "at most 262144 bytes are read"},
 	} {

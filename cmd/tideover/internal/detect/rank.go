@@ -13,7 +13,7 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 	alive = -1
 	for i := range list {
 		m := &list[i]
-		m.verdict = d.outdated(m, done)
+		m.verdict = d.outdated(m, list, done)
 		switch {
 		case m.verdict != "":
 			continue
@@ -25,7 +25,7 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 			continue
 		}
 		for j := range list[:i] {
-			if before := &list[j]; before.verdict == "" && d.voids(m, before) {
+			if before := &list[j]; before.verdict == "" && d.voids(m, before, done) {
 				before.verdict = "superseded: the program went on after it"
 			}
 		}
@@ -36,7 +36,7 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 // outdated says why a match is too far up to count, "" if it is not. The less is
 // known about who said it, the nearer to the end it has to be; and with done, the
 // exit code of success, it has to be the program's own last word.
-func (d *Detector) outdated(m *match, done bool) string {
+func (d *Detector) outdated(m *match, list []match, done bool) string {
 	older := d.count - m.end
 	switch {
 	case m.rule.trust == ByEvent && older > d.options.Lines:
@@ -51,6 +51,12 @@ func (d *Detector) outdated(m *match, done bool) string {
 		return "not believed: the exit code says that all is well"
 	case done && older >= lastOfDone:
 		return "not believed: the exit code says that all is well, and more lines follow"
+	case done && d.quoted(m, list):
+		return "not believed: the exit code says that all is well, and it stands in prose or in code"
+	case d.foreign && older >= lastWords:
+		return "too far up for what another program may say"
+	case d.foreign && d.quoted(m, list):
+		return "not believed: it stands in prose or in code"
 	case !m.own() && older >= lastGeneric:
 		return "too far up for what any program may say"
 	default:
@@ -59,7 +65,7 @@ func (d *Detector) outdated(m *match, done bool) string {
 }
 
 // voids reports whether a sign of going on takes back what was said before it.
-func (d *Detector) voids(sign, before *match) bool {
+func (d *Detector) voids(sign, before *match, done bool) bool {
 	event := before.rule.trust == ByEvent
 	switch {
 	case sign.rule.trust == ByEvent:
@@ -67,7 +73,7 @@ func (d *Detector) voids(sign, before *match) bool {
 	case event:
 		return false
 	case sign.rule.MovedOn:
-		return !before.own()
+		return !before.own() || done || d.foreign
 	default:
 		// Anything that the program ran may say that it is retrying. If it
 		// does not say what, it does not take back when a limit ends, unless
@@ -77,22 +83,30 @@ func (d *Detector) voids(sign, before *match) bool {
 }
 
 // choose returns the match that decides, -1 if none counts: the last, or one
-// beside it that weighs more. An event always does.
-func choose(list []match) int {
+// beside it that weighs more. An event always does. fallback is the last match of a
+// rule that decides if no other does.
+func choose(list []match) (best, fallback int) {
 	last := -1
+	fallback = -1
 	for i := range list {
-		if list[i].verdict == "" && (last < 0 || list[i].isEvent() || !list[last].isEvent()) {
+		switch {
+		case list[i].verdict != "":
+		case list[i].rule.Fallback:
+			if fallback < 0 || list[i].isEvent() || !list[fallback].isEvent() {
+				fallback = i
+			}
+		case last < 0 || list[i].isEvent() || !list[last].isEvent():
 			last = i
 		}
 	}
-	best := last
+	best = last
 	for i := last - 1; i >= 0; i-- {
 		m := &list[i]
-		if m.verdict == "" && m.isEvent() == list[last].isEvent() && beside(m, &list[last]) && m.weight() > list[best].weight() {
+		if m.verdict == "" && !m.rule.Fallback && m.isEvent() == list[last].isEvent() && beside(m, &list[last]) && m.weight() > list[best].weight() {
 			best = i
 		}
 	}
-	return best
+	return best, fallback
 }
 
 func (m *match) isEvent() bool { return m.rule.trust == ByEvent }

@@ -20,6 +20,12 @@ var (
 	errPast    = errors.New("that is in the past")
 )
 
+// The forms of a time that the rule says and not the output.
+const (
+	asRule     = "rule"      // by [Rule.For]
+	asRuleTime = "rule-time" // by [Rule.At]
+)
+
 // reading is a time that was read.
 type reading struct {
 	until  time.Time // zero if it could not be
@@ -35,6 +41,7 @@ var forms = map[string]func(text string, at time.Time, zone *time.Location) (tim
 	"milliseconds": fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Millisecond) }),
 	"epoch":        readEpoch,
 	"moment":       readMoment,
+	"date":         readDate,
 	"retry-after":  readRetryAfter,
 }
 

@@ -15,6 +15,50 @@ func place(t testing.TB, name string) *time.Location {
 	return loc
 }
 
+func TestDates(t *testing.T) {
+	t.Parallel()
+	berlin := place(t, "Europe/Berlin")
+	for _, tc := range []struct {
+		text string
+		at   time.Time
+		want string // RFC 3339 in UTC, or what the note says
+	}{
+		{"12/2/2026", noon, "2026-12-01T23:00:00Z"},
+		{"2026-12-02", noon, "2026-12-01T23:00:00Z"},
+		{"7/1/2027", noon, "2027-06-30T22:00:00Z"},   // in summer
+		{"11/15/2026", noon, "2026-11-15T23:00:00Z"}, // the day has begun, so its end is meant
+		{"11/14/2026", noon, "in the past"},
+		{"13/1/2026", noon, "is not a date"},
+		{"2/30/2027", noon, "is not a date"},
+		{"12/2/2028", noon, "more than 366 days away"},
+	} {
+		got := read(tc.text, "date", tc.at, berlin)
+		if text := got.until.UTC().Format(time.RFC3339); text != tc.want && (got.note == "" || !strings.Contains(got.note, tc.want)) {
+			t.Errorf("%s is %s, %q; want %s", tc.text, text, got.note, tc.want)
+		}
+	}
+}
+
+// A limit that ends at a time of day ends at the next one, however near the last was.
+func TestTheTimeOfDayOfARule(t *testing.T) {
+	t.Parallel()
+	const line = "[API Error: You have exhausted your daily quota on this model.]"
+	for at, want := range map[time.Time]time.Time{
+		noon:                  utc(11, 16, 8, 0, 0),
+		utc(11, 16, 8, 0, 0):  utc(11, 17, 8, 0, 0),
+		utc(11, 16, 8, 30, 0): utc(11, 17, 8, 0, 0),
+		utc(11, 1, 6, 59, 0):  utc(11, 1, 7, 0, 0), // the clocks are set back two hours later
+		utc(11, 1, 7, 1, 0):   utc(11, 2, 8, 0, 0),
+		time.Date(2027, 3, 14, 9, 0, 0, 0, time.UTC): time.Date(2027, 3, 15, 7, 0, 0, 0, time.UTC),
+	} {
+		d := New(builtin(t, "gemini"), Options{Location: time.UTC, At: at})
+		_, _ = d.Stream().Write([]byte(line))
+		if got := d.Stop(1, false); !got.Until.Equal(want) || got.As != asRuleTime {
+			t.Errorf("at %v the quota ends at %v as %s, want %v", at, got.Until, got.As, want)
+		}
+	}
+}
+
 func TestMoments(t *testing.T) {
 	t.Parallel()
 	berlin, york := place(t, "Europe/Berlin"), place(t, "America/New_York")
@@ -43,6 +87,8 @@ func TestMoments(t *testing.T) {
 		{"3:14 PM PDT", noon, berlin, "2026-11-15T22:14:00Z"},
 		{"3:14 PM PT", noon, berlin, "2026-11-15T23:14:00Z"},
 		{"9:00 CET", noon, york, "2026-11-16T08:00:00Z"},
+		{"13:00 America/New_York", noon, berlin, "2026-11-15T18:00:00Z"}, // and not 13:00 am
+		{"April 20, 2027 at 2:00 AM", noon, time.UTC, "2027-04-20T02:00:00Z"},
 		{"9:00 UTC+5:30", noon, york, "2026-11-16T03:30:00Z"},
 		{"tomorrow at 3pm", noon, time.UTC, "2026-11-16T15:00:00Z"},
 		{"today at 3pm", noon, time.UTC, "2026-11-15T15:00:00Z"},

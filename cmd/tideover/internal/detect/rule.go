@@ -21,6 +21,7 @@ var macros = []string{
 	"{limit}", `(?:too many requests|rate[ _-]?limit(?:ed| exceeded| reached| hit| error))`,
 	"{duration}", `(?P<duration>(?:` + durationPart + `,?(?: and)? ?)*` + durationPart + `\b)`,
 	"{moment}", `(?P<moment>` + momentText + `)`,
+	"{date}", `(?P<date>` + dateText + `)`,
 	"{epoch}", `(?P<epoch>\d{10}(?:\d{3})?)\b`,
 	"{seconds}", `(?P<seconds>\d+(?:\.\d+)?)`,
 }
@@ -62,6 +63,7 @@ type rule struct {
 	event   condition
 	until   []fieldAt
 	wait    time.Duration // of For
+	at      *wall         // of At; nil means none
 }
 
 type fieldAt struct {
@@ -136,6 +138,10 @@ func (r *rule) checkKind() error {
 func (r *rule) checkVerdict() error {
 	switch r.Reason {
 	case RateLimit, ContextFull, Terminal, Overloaded:
+	case Crashed:
+		if !r.Fallback {
+			return errors.New("reason: crashed is for a rule with fallback: true")
+		}
 	case Unknown:
 		if !r.Alive && !r.MovedOn {
 			return errors.New("reason: missing")
@@ -143,18 +149,24 @@ func (r *rule) checkVerdict() error {
 	default:
 		return fmt.Errorf("reason: %s is not for a rule: the exit code says it", r.Reason)
 	}
-	if r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.For != "" || len(r.Until) > 0) {
+	if r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()) {
 		return errors.New("moved-on: takes back what was said before and says nothing itself, but reason, alive, terminal, for or until is given")
 	}
 	if r.Alive && (r.Terminal || r.Reason == Terminal) {
 		return errors.New("alive: a program that goes on has not stopped for good")
 	}
 	r.Terminal = r.Terminal || r.Reason == Terminal
-	if r.Terminal && (r.For != "" || len(r.Until) > 0) {
-		return errors.New("terminal: there is nothing to wait for, but for or until is given")
+	if r.Terminal && r.waits() {
+		return errors.New("terminal: there is nothing to wait for, but for, at or until is given")
+	}
+	if r.Fallback && (r.Alive || r.MovedOn) {
+		return errors.New("fallback: is for a stop, but alive or moved-on is given")
 	}
 	return nil
 }
+
+// waits reports whether the rule says how long to wait, or where that is stated.
+func (r *rule) waits() bool { return r.For != "" || r.At != "" || len(r.Until) > 0 }
 
 func (r *rule) compileLine(pattern string) (err error) {
 	if r.pattern, err = regexp.Compile("(?i)" + pattern); err != nil {
@@ -193,6 +205,18 @@ func (r *rule) compileUntil() error {
 			return fmt.Errorf("until[%d].as: %q is unknown; want one of %s", i, f.As, formNames())
 		}
 		r.until = append(r.until, fieldAt{p, f.As})
+	}
+	if r.At != "" {
+		w, err := parseWall(r.At, time.Local)
+		switch {
+		case err != nil:
+			return fmt.Errorf("at: %w", err)
+		case w.month > 0 || w.weekday >= 0 || w.ahead >= 0:
+			return fmt.Errorf("at: %q has a date; want a time of day such as 00:00 America/Los_Angeles", r.At)
+		case r.For != "":
+			return errors.New("at: for is given too; want one of them")
+		}
+		r.at = &w
 	}
 	if r.For == "" {
 		return nil

@@ -55,6 +55,7 @@ type Rule struct {
 	Reason   Reason  `yaml:"reason" json:"reason"`
 	Until    []Field `yaml:"until" json:"until,omitempty"`       // of an event; the first that is there counts
 	For      string  `yaml:"for" json:"for,omitempty"`           // the wait when none is stated, such as 60s
+	At       string  `yaml:"at" json:"at,omitempty"`             // the time of day at which the limit ends when none is stated, such as 00:00 America/Los_Angeles
 	Terminal bool    `yaml:"terminal" json:"terminal,omitempty"` // never wait
 	Alive    bool    `yaml:"alive" json:"alive,omitempty"`       // the program goes on by itself: what it said before is void
 
@@ -62,6 +63,10 @@ type Rule struct {
 	// cause. An event takes back the events before it, and their text; a line
 	// takes back the lines before it that only rules of generic match.
 	MovedOn bool `yaml:"moved-on" json:"moved-on,omitempty"`
+
+	// Fallback is for what says little, such as an event that says only that the
+	// program failed. It decides if no other rule does, whatever the exit code.
+	Fallback bool `yaml:"fallback" json:"fallback,omitempty"`
 
 	// Examples are lines, or several with line ends between, that the rule
 	// matches. [Compile] checks that it does.
@@ -71,5 +76,5 @@ type Rule struct {
 // Field is where an event says until when.
 type Field struct {
 	Path string `yaml:"path" json:"path"`
-	As   string `yaml:"as" json:"as"` // epoch, seconds, milliseconds, duration, moment, retry-after
+	As   string `yaml:"as" json:"as"` // epoch, seconds, milliseconds, duration, moment, date, retry-after
 }

@@ -13,7 +13,7 @@ type Stop struct {
 	Terminal bool      `json:"terminal"`          // no wait helps
 	Until    time.Time `json:"until,omitzero"`    // when it may go on; zero means that it is not stated
 	Stated   string    `json:"stated,omitempty"`  // the words that Until was read from
-	As       string    `json:"as,omitempty"`      // the form they were taken for; rule means that the rule says it
+	As       string    `json:"as,omitempty"`      // the form they were taken for; rule and rule-time mean that the rule says it
 	Note     string    `json:"note,omitempty"`    // what else there is to say, such as why a time was not used
 	Trust    Trust     `json:"trust"`             // what it rests on
 	Pack     string    `json:"pack"`              // of the rule; with no rule, the one that was used
@@ -21,6 +21,8 @@ type Stop struct {
 	Line     string    `json:"line,omitempty"`    // the line that matched, normalised and cut
 	Number   int       `json:"number,omitempty"`  // of the line, from 1
 	Meaning  string    `json:"meaning,omitempty"` // of the exit code
+
+	fallback bool // the rule decides if no other does
 }
 
 // Stop says why the command stopped, given how it ended: its exit code, which is
@@ -40,16 +42,32 @@ func (d *Detector) judge(code int, signaled bool) (Stop, []match) {
 	list := append(slices.Clone(d.events), d.matchLines()...)
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
 	byExit := d.exit(code, signaled)
-	alive := d.void(list, byExit.Reason == Completed)
-	best := choose(list)
+	alive := d.void(list, byExit.Reason == Completed && !saysFailed(list))
+	best, fallback := choose(list)
 	switch {
 	case best >= 0:
 		return d.verdict(list, best), list
 	case alive >= 0 && gaveUp(list[alive], d.count, byExit.Reason):
 		return d.givenUp(list, alive, byExit), list
+	case fallback >= 0 && (byExit.Reason == Completed || byExit.Reason == Crashed || byExit.Reason == Unknown):
+		return d.verdict(list, fallback), list
 	default:
 		return byExit, list
 	}
+}
+
+// saysFailed reports whether the last event that says how the program fares says
+// that it failed. Then an exit code of success means nothing.
+func saysFailed(list []match) (failed bool) {
+	for i := range list {
+		switch m := &list[i]; {
+		case m.isEvent() && m.rule.Fallback:
+			failed = true
+		case m.isEvent() && m.rule.Alive:
+			failed = false
+		}
+	}
+	return failed
 }
 
 // endLines ends the lines that are held, because the output has ended.
@@ -85,5 +103,6 @@ func (d *Detector) verdict(list []match, best int) Stop {
 	return Stop{
 		Reason: m.rule.Reason, Terminal: m.rule.Terminal, Until: got.until, Stated: got.stated, As: got.as, Note: got.note,
 		Trust: m.rule.trust, Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
+		fallback: m.rule.Fallback,
 	}
 }

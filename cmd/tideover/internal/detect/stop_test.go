@@ -212,7 +212,7 @@ func TestOnlyTheLastLinesCount(t *testing.T) {
 		"a header is trusted more than a later line":   {"Retry-After: 120\n503 Service Unavailable\n", RateLimit},
 		"of two lines the later one":                   {limit + "Prompt is too long\n", ContextFull},
 		"never is stronger than a later 429":           {"Credit balance is too low\n429 Too Many Requests\n", Terminal},
-		"but not than a limit that is the program's":   {"Credit balance is too low\n" + limit, RateLimit},
+		"but not than a limit that is the program's":   {"Incorrect API key provided\n" + limit, RateLimit},
 		"prose in the middle of the transcript":        {limit + strings.Repeat("and so on\n", 500), Crashed},
 		"a title that does not end keeps the message":  {"\x1b]0;title " + "\x1b[m\n" + limit, RateLimit},
 		"a spinner of megabytes, and then the message": {strings.Repeat("\r⠋ Thinking", 1<<17) + "\r" + limit, RateLimit},

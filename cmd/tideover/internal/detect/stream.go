@@ -54,7 +54,7 @@ func (s *Stream) hold(p []byte) {
 		if len(p) == 0 {
 			return
 		}
-		if bytes.HasPrefix(bytes.TrimLeft(s.partial, " \t"), []byte(`{"`)) {
+		if beginsEvent(bytes.TrimLeft(s.partial, " \t")) {
 			s.dropped, s.partial = true, s.partial[:maxKept]
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +47,19 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 	return nil, engine.Keep(s.wait(stop, err), memo)
 }
 
+// shortWait is the longest stated wait that costs no window. A limit that ends so soon is
+// one of requests per minute and no quota that is used up.
+const shortWait = time.Minute
+
+// delayed is a failure after which the policy waits for at least the stated time.
+type delayed struct {
+	error
+	wait time.Duration
+}
+
+// RetryOutcome implements [retry.Classified].
+func (d *delayed) RetryOutcome() retry.Outcome { return retry.Outcome{AtLeast: d.wait} }
+
 // wait says for how long: until the stated time if there is one and it is yet to
 // come, or else as the policy says. A time in quiet hours is their end.
 func (s *Spec) wait(stop detect.Stop, err error) error {
@@ -58,6 +70,9 @@ func (s *Spec) wait(stop detect.Stop, err error) error {
 	if end, quiet := s.Quiet.Until(stop.Until); quiet {
 		return engine.Limited(end, err.Error()+"; then it is quiet hours, "+s.Quiet.String())
 	}
+	if left <= shortWait {
+		return &delayed{err, left}
+	}
 	if relative(stop) {
 		return engine.LimitedFor(left, err.Error())
 	}
@@ -66,32 +81,13 @@ func (s *Spec) wait(stop detect.Stop, err error) error {
 
 // why says why a command stopped that ended by itself.
 func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
-	stop := d.Stop(code, false)
+	stop := d.StopByAny(code, false)
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
 		stop.Line = clip(tail[len(tail)-1]) // its last word
 	}
-	if stop.Pack == "generic" && stop.Reason == detect.Crashed {
-		stop.Note = hint(tail, code)
-	}
 	stop.Note = cmp.Or(stop.Note, stop.Misread(tail))
 	return stop
-}
-
-// hint says whether another pack would have understood more.
-func hint(tail []string, code int) string {
-	for _, name := range detect.Names() {
-		pack, err := detect.Builtin(name)
-		if err != nil {
-			continue
-		}
-		d := detect.New(pack, detect.Options{})
-		_, _ = io.WriteString(d.Stream(), strings.Join(tail, "\n")+"\n") // never fails
-		if stop := d.Stop(code, false); stop.Reason == detect.RateLimit && stop.Pack == name {
-			return "the pack " + name + " takes this for a limit: detect by it if it is one"
-		}
-	}
-	return ""
 }
 
 // maxLine is how much of a line is kept.

@@ -9,6 +9,7 @@ import (
 // packs are the packs of commands that are known by their names.
 var packs = map[string]string{
 	"claude": "claude-code", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "aider": "aider",
+	"agy": "agy", "copilot": "copilot-cli", "cursor-agent": "cursor-agent", "agent": "cursor-agent", // the name that Cursor installs since 2026
 }
 
 // PackOf returns the pack for a command, generic for those that nobody knows.
@@ -18,7 +19,7 @@ func PackOf(argv []string) string {
 			return pack
 		}
 	}
-	return "generic"
+	return packOfRunner(argv)
 }
 
 // Known fills in the resume command of an assistant whose ways are known, and

@@ -1,0 +1,164 @@
+package detect
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
+)
+
+// stopByAny feeds a detector with the output of a command that then ends.
+func stopByAny(t testing.TB, pack, output string, code int, zone *time.Location) Stop {
+	t.Helper()
+	d := New(builtin(t, pack), Options{Location: zone, At: detecttest.Now})
+	_, _ = d.Stream().Write([]byte(output + "\n"))
+	return d.StopByAny(code, false)
+}
+
+func checkMessage(t *testing.T, m *detecttest.Message, how string, got Stop, code int, zone *time.Location) {
+	t.Helper()
+	want, until := m.ReasonAt(code), m.UntilAt(code, zone)
+	if got.Reason.String() != want || !got.Until.Equal(until) || want != "completed" && got.Terminal != m.Final {
+		t.Errorf("%s, exit code %d, %s: %q\n got %+v\nwant %s until %v, final %v", m.Tool, code, how, m.Text, got, want, until, m.Final)
+	}
+}
+
+func TestMessagesOfTodaysAssistants(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range detecttest.Messages {
+		m := &detecttest.Messages[i]
+		for _, code := range []int{0, 1} {
+			for _, zone := range []*time.Location{time.UTC, berlin} {
+				checkMessage(t, m, "alone", stopByAny(t, m.Pack, m.Text, code, zone), code, zone)
+				checkMessage(t, m, "after work", stopByAny(t, m.Pack, "I read the code.\nNow I run the tests.\n"+m.Text, code, zone), code, zone)
+			}
+		}
+	}
+}
+
+// A shell that runs an assistant has no pack of its own.
+func TestMessagesOfAnAssistantThatAShellRuns(t *testing.T) {
+	t.Parallel()
+	for i := range detecttest.Messages {
+		m := &detecttest.Messages[i]
+		for _, code := range []int{0, 1} {
+			got := stopByAny(t, "generic", m.Text, code, time.UTC)
+			checkMessage(t, m, "by a shell", got, code, time.UTC)
+			if got.Rule != "" && got.Pack != "generic" && !strings.Contains(got.Note, "by the pack "+got.Pack) {
+				t.Errorf("%q: the note %q does not name the pack %s", m.Text, got.Note, got.Pack)
+			}
+		}
+	}
+}
+
+func TestDecoysOfTodaysMessages(t *testing.T) {
+	t.Parallel()
+	for _, decoy := range detecttest.Decoys {
+		for code, want := range map[int]Reason{0: Completed, 1: Crashed} {
+			if code == 1 && decoy.Zero {
+				continue
+			}
+			for _, pack := range []string{decoy.Pack, "generic"} {
+				if got := stopByAny(t, pack, decoy.Text, code, time.UTC); got.Reason != want {
+					t.Errorf("%s, exit code %d: %q is taken for %+v", pack, code, decoy.Text, got)
+				}
+			}
+		}
+	}
+}
+
+const (
+	messagesBegin = "<!-- messages: go test ./internal/detect -update writes from here -->\n"
+	messagesEnd   = "<!-- messages: to here -->\n"
+)
+
+// messageTable writes the messages as the documentation shows them.
+func messageTable() string {
+	var b strings.Builder
+	b.WriteString("\n| tool | message | reason | until | what follows |\n| --- | --- | --- | --- | --- |\n")
+	for i := range detecttest.Messages {
+		m := &detecttest.Messages[i]
+		until := "not stated"
+		if t := m.UntilAt(1, time.UTC); !t.IsZero() {
+			until = t.UTC().Format("Jan 2 15:04:05")
+			if left := t.Sub(detecttest.Now); left <= time.Minute {
+				until = "in " + left.String()
+			}
+		}
+		if m.Reason != "rate-limit" || m.Final {
+			until = ""
+		}
+		follows := m.Follows(1, time.UTC)
+		if m.Zero != "" {
+			follows += "; with exit code 0: " + m.Follows(0, time.UTC)
+		}
+		text := strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(clip(m.Text, 160))
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", m.Tool, text, m.Reason, until, follows)
+	}
+	return b.String() + "\n"
+}
+
+func TestTheDocumentationHasEveryMessage(t *testing.T) {
+	t.Parallel()
+	replaceInDocs(t, messagesBegin, messagesEnd, messageTable())
+}
+
+// replaceInDocs compares a generated part of the documentation, or writes it.
+func replaceInDocs(t *testing.T, begin, end, want string) {
+	t.Helper()
+	docs.Lock()
+	defer docs.Unlock()
+	text, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	got, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no part between %q and %q", docFile, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(docFile, []byte(head+begin+want+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("the tables of %s are not up to date; run go test ./internal/detect -update", docFile)
+	}
+}
+
+// Another pack is asked only about what no rule of the command's pack explains.
+func TestAnotherPackIsAskedLast(t *testing.T) {
+	t.Parallel()
+	const codexLimit = "You've hit your usage limit. Upgrade to Pro or try again in 2 days."
+	for name, tc := range map[string]struct {
+		pack, output string
+		code         int
+		want         Reason
+		by           string // the pack that is named
+	}{
+		"a shell that fails":                  {"generic", codexLimit, 1, RateLimit, "codex"},
+		"a shell that exits with 0":           {"generic", codexLimit, 0, RateLimit, "codex"},
+		"a shell that its user ends":          {"generic", codexLimit, 130, UserExit, ""},
+		"an assistant that runs another":      {"aider", codexLimit, 1, RateLimit, "codex"},
+		"one that runs another, and succeeds": {"aider", codexLimit, 0, Completed, ""},
+		"a rule of the command's own":         {"aider", codexLimit + "\nlitellm.AuthenticationError: no", 1, Terminal, ""},
+		"a rule that any program has":         {"generic", codexLimit + "\n503 Service Unavailable", 1, Overloaded, ""},
+		"an exit code that the pack knows":    {"gemini", codexLimit, 41, Terminal, ""},
+		"an event":                            {"generic", `{"type":"rate_limit_event","status":"rejected","resetsAt":1794747600}`, 0, RateLimit, "claude-code"},
+		"an event, and success":               {"generic", rejected + "\n" + `{"type":"result","is_error":false,"result":"` + strings.Repeat("x", 2*maxKept) + `"}`, 0, Completed, ""},
+	} {
+		got := stopByAny(t, tc.pack, tc.output, tc.code, time.UTC)
+		if got.Reason != tc.want || (tc.by != "") != strings.Contains(got.Note, "by the pack "+tc.by) {
+			t.Errorf("%s: exit %d of %s gives %+v, want %s by the pack %q", name, tc.code, tc.pack, got, tc.want, tc.by)
+		}
+	}
+}
