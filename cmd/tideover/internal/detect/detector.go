@@ -15,6 +15,10 @@ type Options struct {
 	Lines    int            // how many last lines count; 0 means 20
 	At       time.Time      // when the output was written; zero means when it is
 	Explain  bool           // remember what [Detector.Explain] is asked for, which costs time
+
+	// OnSessionID is called once, when the program has stated the id of its session.
+	// It must not call the Detector. Nil means that nothing is called.
+	OnSessionID func(id string)
 }
 
 const (
@@ -48,6 +52,10 @@ type Detector struct {
 	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
 	traced []entry // with Explain: lines with a literal
+
+	sessionID string // as the program has stated it
+	goneAt    int    // count of the line that says that the session does not exist; 0 for none
+	lower     []byte // a line in lower case; its memory is used again
 }
 
 // entry is a line that is kept.
@@ -124,6 +132,7 @@ func (d *Detector) line(raw []byte, at time.Time) {
 // text takes a normalised line.
 func (d *Detector) text(line []byte) {
 	e := d.push(line, false)
+	d.readSessionLine(line)
 	if d.options.Explain {
 		d.traceText(*e)
 	}
@@ -140,6 +149,7 @@ func (d *Detector) push(line []byte, event bool) *entry {
 // event takes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
 	e := *d.push(line, true)
+	d.readSessionEvent(line)
 	if !d.interesting(line) {
 		return
 	}

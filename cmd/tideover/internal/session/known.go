@@ -1,9 +1,9 @@
 package session
 
 import (
-	"path/filepath"
+	"errors"
+	"fmt"
 	"slices"
-	"strings"
 )
 
 // packs are the packs of commands that are known by their names.
@@ -13,57 +13,58 @@ var packs = map[string]string{
 
 // PackOf returns the pack for a command, generic for those that nobody knows.
 func PackOf(argv []string) string {
-	if len(argv) > 0 {
-		if pack := packs[filepath.Base(argv[0])]; pack != "" {
-			return pack
-		}
+	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
+		return packs[assistant]
 	}
 	return "generic"
 }
 
-// Known fills in the resume command of an assistant whose ways are known, and
-// reports whether it did.
-func (s *Spec) Known() bool {
-	if len(s.Start) == 0 || len(s.Resume) > 0 {
-		return false
+// PlanResume fills in how the session is resumed, if that is not given and its
+// command is one of an assistant. If no way is known, NoResume says why. Piped
+// says that something is piped into the command, which may be its prompt.
+func (s *Spec) PlanResume(piped bool) {
+	s.typed = slices.Clone(s.Start)
+	if len(s.Start) == 0 || len(s.Resume) > 0 || s.Restart {
+		return
 	}
-	switch filepath.Base(s.Start[0]) {
-	case "claude":
-		return s.claude()
-	case "codex":
-		// With flags nobody knows which of them a resumed session needs.
-		if len(s.Start) != 3 || s.Start[1] != "exec" || s.Start[2] == "resume" || strings.HasPrefix(s.Start[2], "-") {
-			return false
-		}
-		s.Resume = []string{s.Start[0], "exec", "resume", "--last", "Continue."}
-		s.ResumeAny = true // it takes the last one of the folder
-		return true
+	w, assistant, understood := unwrap(s.Start)
+	if assistant == "" {
+		return
 	}
-	return false
+	plan := assistants[assistant]
+	switch {
+	case !understood:
+		s.NoResume = assistant + " is run by a command of which only a plain call is understood, as in sh -c 'claude -p x'"
+		return
+	case plan == nil && len(w.inner) > 1:
+		s.NoResume = "how " + assistant + " resumes a session is not known"
+		return
+	case plan == nil:
+		return
+	}
+	r, err := plan(w.inner, piped)
+	switch {
+	case errors.Is(err, errNoPrompt):
+		return
+	case err != nil:
+		s.NoResume = fmt.Sprintf("of the command of %s %v", assistant, err)
+		return
+	}
+	if r.id == "" && !mentions(r.start, "Session") && !s.readsID() {
+		s.NoResume = fmt.Sprintf("the pack %s does not know where %s states the id of its session; detect by %s, or extend it", s.Pack, assistant, packs[assistant])
+		return
+	}
+	s.Start, s.Resume, s.SessionID, s.stdinPrompt = w.wrap(r.start), w.wrap(r.resume), r.id, r.stdin
+	if r.latest != nil {
+		s.ResumeLatest = w.wrap(r.latest)
+	}
 }
 
-// claude chooses the session's id up front, and keeps all flags but those that
-// say which session and what to do.
-func (s *Spec) claude() bool {
-	prompt := slices.IndexFunc(s.Start, func(arg string) bool { return arg == "-p" || arg == "--print" })
-	next := prompt + 1
-	// The prompt must be the next argument, or nobody knows which one it is.
-	if prompt < 1 || next >= len(s.Start) || strings.HasPrefix(s.Start[next], "-") || !flagsOnly(s.Start[1:prompt]) || slices.ContainsFunc(s.Start, ofSession) {
-		return false
-	}
-	s.Resume = slices.Clone(s.Start)
-	s.Resume[next] = "Continue."
-	s.Resume = append(s.Resume, "--resume", "{{.Session}}")
-	s.Start = append(slices.Clone(s.Start), "--session-id", "{{.Session}}")
-	return true
-}
+// ReadsPrompt reports whether the prompt of the session is read from standard
+// input. It is known after [Spec.PlanResume].
+func (s *Spec) ReadsPrompt() bool { return s.stdinPrompt }
 
-// flagsOnly reports whether the arguments begin with a flag, if there are any: what
-// follows may be its value.
-func flagsOnly(args []string) bool { return len(args) == 0 || strings.HasPrefix(args[0], "-") }
-
-// ofSession reports whether the argument says which session is meant.
-func ofSession(arg string) bool {
-	name, _, _ := strings.Cut(arg, "=")
-	return slices.Contains([]string{"--session-id", "--resume", "-r", "--continue", "-c", "--fork-session"}, name)
-}
+// RunsAgain reports whether the start command is run again instead of a resume
+// command, because the command is no assistant's. It is known after
+// [Spec.PlanResume].
+func (s *Spec) RunsAgain() bool { return len(s.Resume) == 0 && s.NoResume == "" && !s.Restart }
