@@ -165,7 +165,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		s.Resume, err = session.Split(o.resume)
 		flag("resume", err)
 	}
-	s.Pack, s.Rules, err = cfg.Detect(o.pack, session.PackOf(args))
+	s.Pack, s.Rules, err = cfg.Detect(o.pack, session.CommandPack(args))
 	flag("detect", err)
 	s.Policy, err = namedPolicy(cfg, o.policy)
 	flag("policy", err)

@@ -104,7 +104,7 @@ func (l *loader) session(name string, at place) *Session {
 		return d
 	}
 	if _, said := found["detect"]; !said {
-		d.Pack = session.PackOf(d.Start)
+		d.Pack = session.CommandPack(d.Start)
 		l.value(at.child("detect", given("", "default")), d.Pack)
 	}
 	_, resumes := found["resume"]

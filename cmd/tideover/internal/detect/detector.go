@@ -42,6 +42,7 @@ type Detector struct {
 	options Options
 	norm    normalizer
 	streams []*Stream
+	session sessionReader
 
 	number int // of the line that is being read, from 1, blank ones included
 	count  int // lines that are not blank
@@ -52,10 +53,6 @@ type Detector struct {
 	ring   []entry // the last lines and those above them, at their count modulo its length
 	events []match // the last that matched
 	traced []entry // with Explain: lines with a literal
-
-	sessionID string // as the program has stated it
-	goneAt    int    // count of the line that says that the session does not exist; 0 for none
-	lower     []byte // a line in lower case; its memory is used again
 }
 
 // entry is a line that is kept.
@@ -131,8 +128,8 @@ func (d *Detector) line(raw []byte, at time.Time) {
 
 // text takes a normalised line.
 func (d *Detector) text(line []byte) {
-	e := d.push(line, false)
 	d.readSessionLine(line)
+	e := d.push(line, false)
 	if d.options.Explain {
 		d.traceText(*e)
 	}
@@ -148,8 +145,8 @@ func (d *Detector) push(line []byte, event bool) *entry {
 
 // event takes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
-	e := *d.push(line, true)
 	d.readSessionEvent(line)
+	e := *d.push(line, true)
 	if !d.interesting(line) {
 		return
 	}

@@ -45,6 +45,13 @@ type sessionRule struct {
 	gone     bool
 }
 
+// sessionReader is what a [Detector] knows of the session.
+type sessionReader struct {
+	id     string // as the program has stated it
+	goneAt int    // count of the line that says that the session does not exist; 0 for none
+	lower  []byte // a line in lower case; its memory is used again
+}
+
 // idGroup is the group of a pattern that is the id of the session.
 const idGroup = "id"
 
@@ -151,7 +158,7 @@ func (p *Pack) StatesSessionID() bool {
 func (d *Detector) SessionID() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sessionID
+	return d.session.id
 }
 
 // SessionGone reports whether the program said, in the last lines, that the
@@ -160,7 +167,7 @@ func (d *Detector) SessionGone() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endLines()
-	return d.goneAt > 0 && d.count-d.goneAt < d.options.Lines
+	return d.session.goneAt > 0 && d.count-d.session.goneAt < d.options.Lines
 }
 
 // readSessionLine looks for the session in a line of text.
@@ -168,11 +175,11 @@ func (d *Detector) readSessionLine(line []byte) {
 	if len(d.pack.session) == 0 {
 		return
 	}
-	d.lower = appendLower(d.lower[:0], line)
+	d.session.lower = appendLower(d.session.lower[:0], line)
 	for _, r := range d.pack.session {
 		switch {
-		case r.pattern == nil || !hasAny(d.lower, r.literals):
-		case !r.gone && (d.sessionID != "" || d.said): // an event states the id itself
+		case r.pattern == nil || !hasAny(d.session.lower, r.literals):
+		case !r.gone && (d.session.id != "" || d.said): // an event states the id itself
 		default:
 			d.foundSession(r, r.idInLine(line))
 		}
@@ -183,7 +190,7 @@ func (d *Detector) readSessionLine(line []byte) {
 func (d *Detector) readSessionEvent(line []byte) {
 	var events []any
 	for _, r := range d.pack.session {
-		if r.pattern != nil || !r.gone && d.sessionID != "" || !hasAny(line, r.literals) {
+		if r.pattern != nil || !r.gone && d.session.id != "" || !hasAny(line, r.literals) {
 			continue
 		}
 		if events == nil {
@@ -242,9 +249,9 @@ func (d *Detector) foundSession(r *sessionRule, id string) {
 	switch id = strings.TrimSpace(id); {
 	case id == "":
 	case r.gone:
-		d.goneAt = max(d.count, 1)
-	case d.sessionID == "" && d.count <= maxIDLine && plausibleID.MatchString(id):
-		d.sessionID = id
+		d.session.goneAt = d.count + 1 // which is that of the line that is read
+	case d.session.id == "" && d.count < maxIDLine && plausibleID.MatchString(id):
+		d.session.id = id
 		if d.options.OnSessionID != nil {
 			d.options.OnSessionID(id)
 		}

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"errors"
-	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // packs are the packs of commands that are known by their names.
@@ -13,58 +13,33 @@ var packs = map[string]string{
 
 // PackOf returns the pack for a command, generic for those that nobody knows.
 func PackOf(argv []string) string {
-	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
-		return packs[assistant]
+	if len(argv) > 0 {
+		if pack := packs[filepath.Base(argv[0])]; pack != "" {
+			return pack
+		}
 	}
 	return "generic"
 }
 
-// PlanResume fills in how the session is resumed, if that is not given and its
-// command is one of an assistant. If no way is known, NoResume says why. Piped
-// says that something is piped into the command, which may be its prompt.
-func (s *Spec) PlanResume(piped bool) {
-	s.typed = slices.Clone(s.Start)
-	if len(s.Start) == 0 || len(s.Resume) > 0 || s.Restart {
-		return
-	}
-	w, assistant, understood := unwrap(s.Start)
-	if assistant == "" {
-		return
-	}
-	plan := assistants[assistant]
-	switch {
-	case !understood:
-		s.NoResume = assistant + " is run by a command of which only a plain call is understood, as in sh -c 'claude -p x'"
-		return
-	case plan == nil && len(w.inner) > 1:
-		s.NoResume = "how " + assistant + " resumes a session is not known"
-		return
-	case plan == nil:
-		return
-	}
-	r, err := plan(w.inner, piped)
-	switch {
-	case errors.Is(err, errNoPrompt):
-		return
-	case err != nil:
-		s.NoResume = fmt.Sprintf("of the command of %s %v", assistant, err)
-		return
-	}
-	if r.id == "" && !mentions(r.start, "Session") && !s.readsID() {
-		s.NoResume = fmt.Sprintf("the pack %s does not know where %s states the id of its session; detect by %s, or extend it", s.Pack, assistant, packs[assistant])
-		return
-	}
-	s.Start, s.Resume, s.SessionID, s.stdinPrompt = w.wrap(r.start), w.wrap(r.resume), r.id, r.stdin
-	if r.latest != nil {
-		s.ResumeLatest = w.wrap(r.latest)
-	}
+// wrappers are programs that run the command that follows.
+var wrappers = []string{
+	"env", "nice", "nohup", "time", "timeout", "caffeinate", "sudo", "setsid", "stdbuf", "ionice", "systemd-run", "systemd-inhibit",
+	"npx", "bunx", "pnpx", "uvx", "ssh", "docker", "podman", "exec", "command",
 }
 
-// ReadsPrompt reports whether the prompt of the session is read from standard
-// input. It is known after [Spec.PlanResume].
-func (s *Spec) ReadsPrompt() bool { return s.stdinPrompt }
+// isWrapper reports whether a program runs the command that follows.
+func isWrapper(name string) bool { return slices.Contains(wrappers, name) }
 
-// RunsAgain reports whether the start command is run again instead of a resume
-// command, because the command is no assistant's. It is known after
-// [Spec.PlanResume].
-func (s *Spec) RunsAgain() bool { return len(s.Resume) == 0 && s.NoResume == "" && !s.Restart }
+// assistantAmong returns the assistant that the words of a command run: one that
+// is its first word, or follows a wrapper.
+func assistantAmong(words []string) string {
+	for _, word := range words {
+		switch base := filepath.Base(word); {
+		case packs[base] != "":
+			return base
+		case base == "claude-code" || base == "gemini-cli": // as packages are called
+			return strings.TrimSuffix(strings.TrimSuffix(base, "-code"), "-cli")
+		}
+	}
+	return ""
+}

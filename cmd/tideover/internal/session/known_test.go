@@ -13,7 +13,7 @@ func planned(t *testing.T, line string) *Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Spec{Name: "test", Start: argv, Pack: PackOf(argv)}
+	s := &Spec{Name: "test", Start: argv, Pack: CommandPack(argv)}
 	s.PlanResume(true)
 	return s
 }

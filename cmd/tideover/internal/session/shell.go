@@ -17,12 +17,6 @@ var shellScript = regexp.MustCompile(`^-[leux]*c$`)
 // assignment is a variable that is set for one command.
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// wrappers are programs that run the command that follows.
-var wrappers = []string{
-	"env", "nice", "nohup", "time", "timeout", "caffeinate", "sudo", "setsid", "stdbuf", "ionice", "systemd-run", "systemd-inhibit",
-	"npx", "bunx", "pnpx", "uvx", "ssh", "docker", "podman", "exec", "command",
-}
-
 // wrapped is a command inside another one: in a script of a shell, or after env.
 type wrapped struct {
 	inner []string // the command itself
@@ -52,7 +46,7 @@ func unwrap(argv []string) (w wrapped, assistant string, ok bool) {
 			return wrapped{argv[n:], func(inner []string) []string { return slices.Concat(argv[:n], inner) }}, filepath.Base(argv[n]), true
 		}
 	}
-	if slices.Contains(wrappers, outer) {
+	if isWrapper(outer) {
 		if name := assistantAmong(argv[1:]); name != "" {
 			return w, name, false
 		}
@@ -86,20 +80,6 @@ func unwrapShell(argv []string, w wrapped) (_ wrapped, assistant string, ok bool
 		}
 	}
 	return w, "", true
-}
-
-// assistantAmong returns the assistant that the words of a command run: one that
-// is its first word, or follows a wrapper.
-func assistantAmong(words []string) string {
-	for _, word := range words {
-		switch base := filepath.Base(word); {
-		case packs[base] != "":
-			return base
-		case base == "claude-code" || base == "gemini-cli": // as packages are called
-			return strings.TrimSuffix(strings.TrimSuffix(base, "-code"), "-cli")
-		}
-	}
-	return ""
 }
 
 // shellSyntax are the characters that mean something to a shell outside quotes.
@@ -156,7 +136,7 @@ func commandsOf(script string) (list [][]string) {
 			word = strings.Trim(word, `"'$`)
 			command = append(command, word)
 			base := filepath.Base(word)
-			leads := assignment.MatchString(word) || slices.Contains(wrappers, base) || strings.HasPrefix(word, "-") ||
+			leads := assignment.MatchString(word) || isWrapper(base) || strings.HasPrefix(word, "-") ||
 				slices.Contains([]string{"then", "do", "else", "if", "while", "until", "!"}, word)
 			if !leads {
 				break
