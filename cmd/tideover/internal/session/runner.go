@@ -115,7 +115,11 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, engine.Keep(cmpCause(ctx, err), before)
 	}
 	running := newAttemptMemo(ctx, memo)
-	d := detect.New(pack, detect.Options{OnSessionID: running.stated})
+	options := detect.Options{}
+	if !mentions(s.Start, "Session") { // or the id is ours, whatever the output may quote
+		options.OnSessionID = running.stated
+	}
+	d := detect.New(pack, options)
 	end, err := r.run(ctx, s, t, running.memo, command, resumes, d)
 	memo = running.end()
 	switch {

@@ -333,7 +333,7 @@ func TestAFullContextBeginsAnew(t *testing.T) {
 func TestASessionThatIsGoneTwiceGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit, gone = "1\nretry after 60s\n", "1\nNo conversation found with session ID: x\n"
+		const limit, gone = "1\nretry after 3600s\n", "1\nNo conversation found with session ID: x\n"
 		p := newPlay(t, func(s *Spec) { s.Pack = "claude-code" }, limit, gone, limit, gone, "0\n")
 		p.open()
 		defer p.close()
@@ -359,7 +359,7 @@ func TestTheStatedIDIsUsed(t *testing.T) {
 		p := newPlay(t, func(s *Spec) {
 			s.Pack = "codex"
 			s.Start[len(s.Start)-1] = "without an id"
-		}, "1\nsession id: "+stated+"\nretry after 60s\n", "0\n")
+		}, "1\nsession id: "+stated+"\nretry after 3600s\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -371,6 +371,23 @@ func TestTheStatedIDIsUsed(t *testing.T) {
 			t.Fatalf("session is %s: %s", i.State, i.Error)
 		}
 		if calls := p.calls(); len(calls) != 2 || calls[1] != "resume "+stated {
+			t.Errorf("the assistant was called with %q", calls)
+		}
+	})
+}
+
+// An id that was chosen at the start stays: the output may quote another.
+func TestAChosenIDStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, func(s *Spec) { s.Pack = "codex" }, "1\nsession id: 019da1a1-bed9-7a43-88a2-b49d43915021\nretry after 3600s\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		if i := p.wait(); i.State != "succeeded" {
+			t.Fatalf("session is %s: %s", i.State, i.Error)
+		}
+		if calls := p.calls(); len(calls) != 2 || calls[1] != strings.Replace(calls[0], "start", "resume", 1) {
 			t.Errorf("the assistant was called with %q", calls)
 		}
 	})
