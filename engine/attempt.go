@@ -87,6 +87,7 @@ func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
 	a.task.attempt, a.task.outputs, a.task.before, a.task.beat = a, a.output, a.before, a.heartbeat
+	a.task.save = a.saveProgress
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {
 		why := fmt.Errorf("%w after %v", ErrTimeout, a.timeout.Round(time.Millisecond))
@@ -273,6 +274,21 @@ func (a *attempt) heartbeat(progress any) error {
 	case a.sh.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
 	case <-a.sh.done:
 	case <-a.ctx.Done():
+	}
+	return nil
+}
+
+// saveProgress stores the progress, and waits until it is stored.
+func (a *attempt) saveProgress(ctx context.Context, progress any) error {
+	if a.alive != nil {
+		a.alive.Reset(a.silence)
+	}
+	text, err := a.sh.note(progress)
+	if err == nil {
+		err = a.sh.do(ctx, func(t *turn) error { return t.progress(a.key, a.number, text) })
+	}
+	if err != nil {
+		return fmt.Errorf("progress: %w", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ type Task struct {
 	Source   string          // who started it
 	Args     json.RawMessage // of a step that is data
 	Input    json.RawMessage // of the run
-	Progress json.RawMessage // what an attempt of the step said last by Progress or Keep
+	Progress json.RawMessage // what an attempt of the step said last by Progress, SaveProgress or Keep
 	Spent    int             // attempts that count for the policy
 	Windows  int             // times it was told when to come back
 
@@ -43,6 +43,7 @@ type Task struct {
 	before  func() []string
 	outputs func(step string) (json.RawMessage, error)
 	beat    func(progress any) error
+	save    func(ctx context.Context, progress any) error
 }
 
 // Output returns what an earlier step returned. The step must be one that this
@@ -116,6 +117,19 @@ func Progress(ctx context.Context, progress any) error {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
 	if err := t.beat(progress); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// SaveProgress is Progress that is never left out. It is stored when SaveProgress
+// returns nil, so that the next attempt has it even if this process is killed.
+func SaveProgress(ctx context.Context, progress any) error {
+	t, ok := TaskOf(ctx)
+	if !ok {
+		return fmt.Errorf("progress: %w", errNoTask)
+	}
+	if err := t.save(ctx, progress); err != nil {
 		return err
 	}
 	return context.Cause(ctx)

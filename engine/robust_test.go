@@ -252,6 +252,33 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
+// Progress is kept once a second; what must survive is stored at once.
+func TestSavedProgressIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		saved := make(chan error, 1)
+		w := one(t, func(ctx context.Context, _ int) (string, error) {
+			for n := range 3 {
+				_ = Progress(ctx, n)
+			}
+			saved <- SaveProgress(ctx, "saved")
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		})
+		e := opened(t, Config{})
+		s := started(t, e, w, 1)
+		if err := <-saved; err != nil {
+			t.Fatal(err)
+		}
+		if i := must(e.Get(t.Context(), s.ID)); string(i.Steps[0].Progress) != `"saved"` {
+			t.Errorf("progress %s", i.Steps[0].Progress)
+		}
+		if err := SaveProgress(t.Context(), 1); err == nil {
+			t.Error("progress of no step is saved")
+		}
+	})
+}
+
 func TestTheRunsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

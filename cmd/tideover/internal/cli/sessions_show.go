@@ -84,6 +84,7 @@ func renderSession(st located, s *screen) string {
 	p.fact("attempts", outOf(st.Spent, st.MaxAttempts))
 	p.fact("commands", fmt.Sprintf("%d, of which %d resumed", st.Commands, st.Resumes))
 	p.fact("session id", st.Session)
+	p.fact("resume", st.NoResume)
 	p.fact("run", st.Run)
 	p.fact("started", p.moment(st.Started))
 	p.fact("ended", p.moment(st.Ended))

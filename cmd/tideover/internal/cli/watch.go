@@ -5,16 +5,19 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/retry"
@@ -36,12 +39,16 @@ The state is in a folder of its own. When watch is ended or killed, or the machi
 is, the same command in the same folder goes on: same deadline, same counters.
 "tideover sessions" shows, pauses, resumes and stops it from elsewhere.
 
-{{.Session}} in a command is the id of the session, which is made up here. For
-"claude -p" and "codex exec" the resume command is known; other commands need
---resume, or are started again as they are.
+{{.Session}} in a command is the id of the session: it is made up here, or read from
+the output of a command that states its own. For "claude -p", "codex exec" and
+"gemini -p" the resume command is known, also in sh -c. An assistant that can't be
+resumed is said to be so at the start, and gives up instead of running its first
+prompt again; give --resume, or --restart. Other commands are run again as they are,
+unless --resume is given.
 
 On a terminal the command has a terminal of its own and works as usual. Otherwise
-its output is passed on, and the first command reads standard input.
+its output is passed on, and the command that starts the session reads standard
+input; those that resume it do not.
 
 Exit codes:
   0        the session was completed
@@ -71,6 +78,7 @@ type watchOptions struct {
 	name      string
 	resume    string
 	resumeAny bool
+	restart   bool
 	pack      string
 	policy    string
 	windows   int
@@ -87,7 +95,7 @@ type watchOptions struct {
 	given []string // the flags as they were given, for whoever watches the session again
 }
 
-func newWatch(io Streams) *cobra.Command {
+func newWatch(std Streams) *cobra.Command {
 	o := &watchOptions{}
 	cmd := &cobra.Command{
 		Use:                   "watch [flags] [--] command [argument...]",
@@ -107,7 +115,7 @@ func newWatch(io Streams) *cobra.Command {
 				ctx = context.Background()
 			}
 			o.given = given(cmd.Flags())
-			return runWatch(ctx, io, o, args)
+			return runWatch(ctx, std, o, args)
 		},
 	}
 	f := cmd.Flags()
@@ -115,9 +123,10 @@ func newWatch(io Streams) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.resume, "resume", "", "`command` that resumes the session, with {{.Session}} in it; quotes work as in a shell, but there is none")
 	f.BoolVar(&o.resumeAny, "resume-any", false, "the resume command finds the session by itself")
+	f.BoolVar(&o.restart, "restart", false, "run the start command again, with its first prompt, instead of resuming the session")
 	f.StringVar(&o.pack, "detect", "", "`pack` of rules by which a stop is understood (default: by the command's name, or generic)")
 	f.StringArrayVar(&o.on, "on", nil, "what follows a stop, as `reason=action`; reasons are "+strings.Join(session.Reasons(), ", ")+", actions "+strings.Join(session.Actions, ", "))
-	group(f, "What to run", "resume", "resume-any", "detect", "on")
+	group(f, "What to run", "resume", "resume-any", "restart", "detect", "on")
 	f.StringVarP(&o.policy, "policy", "p", session.DefaultPolicy, "`policy` in text form, a preset with keys, or one of the configuration")
 	f.IntVar(&o.windows, "windows", session.DefaultWindows, "how many stated resets are waited for")
 	f.Var(&o.deadline, "deadline", "how long the whole session may take")
@@ -142,13 +151,16 @@ func newWatch(io Streams) *cobra.Command {
 }
 
 // spec puts the session together, and checks it.
-func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, error) {
-	s := &session.Spec{Start: args, ResumeAny: o.resumeAny, Windows: o.windows, On: map[string]session.Action{}}
+func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*session.Spec, error) {
+	s := &session.Spec{Start: args, ResumeAny: o.resumeAny, Restart: o.restart, Windows: o.windows, On: map[string]session.Action{}}
 	s.Deadline = time.Duration(o.deadline)
 	var errs []error
 	flag := func(name string, err error) {
+		if err != nil && name != "" {
+			err = fmt.Errorf("--%s: %w", name, err)
+		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
+			errs = append(errs, err)
 		}
 	}
 	var err error
@@ -156,7 +168,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 		s.Resume, err = session.Split(o.resume)
 		flag("resume", err)
 	}
-	s.Pack, s.Rules, err = cfg.Detect(o.pack, session.PackOf(args))
+	s.Pack, s.Rules, err = cfg.Detect(o.pack, session.CommandPack(args))
 	flag("detect", err)
 	s.Policy, err = namedPolicy(cfg, o.policy)
 	flag("policy", err)
@@ -183,14 +195,19 @@ func (o *watchOptions) spec(cfg *config.Config, args []string) (*session.Spec, e
 	}
 	s.Dir, err = folder(dir)
 	flag("dir", err)
+	piped := in != nil && !process.IsTerminal(in)
+	s.PlanResume(piped)
+	if piped && s.ReadsPrompt() && len(errs) == 0 {
+		s.Stdin, err = readPrompt(in)
+		flag("", err)
+	}
 	if s.Name = o.name; s.Name == "" {
-		s.Name = nameOf(s.Dir, args)
+		s.Name = nameOf(s.Dir, args, s.Stdin)
 	}
 	flag("name", config.CheckSessionName(s.Name))
 	if o.windows < 1 {
 		flag("windows", fmt.Errorf("%d is not 1 or more", o.windows))
 	}
-	s.Known()
 	s.Fill()
 	if err := s.Validate(); err != nil {
 		errs = append(errs, flagged(err)...)
@@ -246,10 +263,34 @@ func folder(dir string) (string, error) {
 	return dir, err
 }
 
-// nameOf returns the name of a session that has none: the same command in the same
-// folder is the same session.
-func nameOf(dir string, args []string) string {
-	sum := sha256.Sum256([]byte(dir + "\x00" + strings.Join(args, "\x00")))
+// maxPrompt is how much of a prompt is read from standard input. It is stored with
+// the session.
+const maxPrompt = 128 << 10
+
+// readPrompt reads the prompt of a session, so that the session can begin with it
+// again.
+func readPrompt(in *os.File) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
+	if err != nil {
+		return "", fmt.Errorf("the prompt on standard input: %w", err)
+	}
+	if len(text) > maxPrompt {
+		return "", fmt.Errorf("the prompt on standard input: it is longer than %d KiB: put it in a file, and tell the assistant to read that", maxPrompt>>10)
+	}
+	if !utf8.Valid(text) {
+		return "", errors.New("the prompt on standard input: it is not UTF-8: put it in a file, and tell the assistant to read that")
+	}
+	return string(text), nil
+}
+
+// nameOf returns the name of a session that has none: the same command with the
+// same prompt in the same folder is the same session.
+func nameOf(dir string, args []string, prompt string) string {
+	text := dir + "\x00" + strings.Join(args, "\x00")
+	if prompt != "" {
+		text += "\x00\x00" + prompt
+	}
+	sum := sha256.Sum256([]byte(text))
 	base := strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
 			return c

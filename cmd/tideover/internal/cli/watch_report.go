@@ -74,6 +74,19 @@ func (r *watchReporter) observe(ev retry.Event) {
 	}
 }
 
+// resumption says how the session goes on after a stop, if that is not by a resume
+// command.
+func (r *watchReporter) resumption(s *session.Spec) {
+	switch text := s.CannotResume(); {
+	case text != "":
+		r.warn("warning: " + text + ". As flags these are --resume 'COMMAND {{.Session}}' and --restart. Without them the session gives up when it stops")
+	case s.Restart:
+		r.say("session %s is not resumed: when it stops, its command is run again with its first prompt", s.Name)
+	case s.RunsAgain():
+		r.say("session %s has no resume command: when it stops, its command is run again as it is", s.Name)
+	}
+}
+
 // waiting says why, and until when.
 func (r *watchReporter) waiting(ev retry.Event) {
 	why := ev.Note

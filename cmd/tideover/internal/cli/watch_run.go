@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
@@ -29,7 +30,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	if err != nil {
 		return err
 	}
-	spec, err := o.spec(cfg, args)
+	spec, err := o.spec(cfg, args, io.In)
 	if err != nil {
 		return err
 	}
@@ -42,6 +43,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 
 	rep := newWatchReporter(io.Err, o, redactor)
 	defer rep.done()
+	rep.resumption(spec)
 	messages, err := outbox.New(cfg, origin)
 	if err != nil {
 		return err
@@ -67,7 +69,8 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 			trail.Observe(ev)
 			rep.observe(ev)
 		},
-		Say: rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
+		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
+		Say:    rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
 	if errors.Is(err, journal.ErrLocked) {
 		return fmt.Errorf("session %s is being watched already; see 'tideover sessions show %s', or give this one another --name", spec.Name, spec.Name)
@@ -95,6 +98,16 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		}
 		return rep.ended(w, r.Status, told)
 	}
+}
+
+// otherSessions returns the commands of the other sessions that are known: those
+// that are watched, and those of the file.
+func otherSessions(cfg *config.Config, name string) []session.Command {
+	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), name)
+	for _, other := range cfg.Sessions {
+		list = append(list, session.Command{Args: other.Start, Dir: other.Dir})
+	}
+	return list
 }
 
 type result struct {

@@ -89,6 +89,7 @@ var packKeys = []key[struct{}]{
 	{name: "extends", doc: "A pack that is built in, whose rules follow these.", schema: func() *jsonschema.Schema { return orNull(enum(detect.Names()...)) }, set: ignore},
 	{name: "exit-codes", doc: "What exit codes mean.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "object"}) }, set: ignore},
 	{name: "messages", doc: "Events that carry text for people.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
+	{name: "session", doc: "Where the program states the id of its session, and how it says that a session is gone.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "object"}) }, set: ignore},
 	{name: "rules", doc: "What the program says, and what it means; docs/detect.md has all of it.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
 }
 
@@ -103,11 +104,16 @@ func (l *loader) session(name string, at place) *Session {
 		return d
 	}
 	if _, said := found["detect"]; !said {
-		d.Pack = session.PackOf(d.Start)
+		d.Pack = session.CommandPack(d.Start)
 		l.value(at.child("detect", given("", "default")), d.Pack)
 	}
-	if d.Known() {
+	_, resumes := found["resume"]
+	d.PlanResume(false)
+	if len(d.Resume) > 0 && !resumes {
 		l.value(at.child("resume", given("", "default")), jsonText(d.Resume))
+	}
+	if text := d.CannotResume(); text != "" {
+		l.warn(found["start"], "resume: %s", text)
 	}
 	d.Fill()
 	for _, err := range joined(d.Validate()) {

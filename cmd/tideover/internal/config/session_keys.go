@@ -20,7 +20,7 @@ var sessionKeys = []key[Session]{
 		set:    func(l *loader, at place, d *Session) { d.Start = l.arguments(at) },
 	},
 	{
-		name: "resume", doc: "The command that resumes it, with {{.Session}}; known for claude -p and codex exec. Without one the start command is run again.",
+		name: "resume", doc: "The command that resumes it, with {{.Session}}; known for claude -p, codex exec and gemini -p. Without one an assistant gives up when it stops, and any other command is run again.",
 		schema: commandSchema,
 		set:    func(l *loader, at place, d *Session) { d.Resume = l.arguments(at) },
 	},
@@ -28,6 +28,11 @@ var sessionKeys = []key[Session]{
 		name: "resume-any", doc: "Whether the resume command finds the session by itself.",
 		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
 		set:    func(l *loader, at place, d *Session) { d.ResumeAny = l.truth(at) },
+	},
+	{
+		name: "restart", doc: "Whether the start command is run again, with its first prompt, instead of resuming the session.",
+		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
+		set:    func(l *loader, at place, d *Session) { d.Restart = l.truth(at) },
 	},
 	{
 		name: "dir", doc: "Working folder of the commands, relative to the file's; that one unless said.", schema: scalarSchema,

@@ -15,6 +15,10 @@ type Options struct {
 	Lines    int            // how many last lines count; 0 means 20
 	At       time.Time      // when the output was written; zero means when it is
 	Explain  bool           // remember what [Detector.Explain] is asked for, which costs time
+
+	// OnSessionID is called once, when the program has stated the id of its session.
+	// It must not call the Detector. Nil means that nothing is called.
+	OnSessionID func(id string)
 }
 
 const (
@@ -39,6 +43,7 @@ type Detector struct {
 	norm    normalizer
 	foreign bool // the pack is not that of the command: see [Detector.StopByAny]
 	streams []*Stream
+	session sessionReader
 
 	number int // of the line that is being read, from 1, blank ones included
 	count  int // lines that are not blank
@@ -145,6 +150,7 @@ func (d *Detector) part(raw []byte) {
 
 // text takes a normalised line.
 func (d *Detector) text(line []byte) {
+	d.readSessionLine(line)
 	e := d.push(line, false)
 	if d.options.Explain {
 		d.traceText(*e)
@@ -167,6 +173,7 @@ func (d *Detector) push(line []byte, event bool) *entry {
 // event takes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
 	d.whole = append(d.whole[:0], line...)
+	d.readSessionEvent(line)
 	e := *d.push(line, true)
 	if !d.interesting(line) {
 		return

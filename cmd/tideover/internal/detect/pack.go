@@ -33,6 +33,7 @@ type Pack struct {
 	exits    map[int]Exit
 	literals [][]byte // an event without any of them is not decoded
 	movedOn  [][]byte // those of rules that are only for when there is something to take back
+	session  []*sessionRule
 }
 
 // message is a [Message] that can be used.
@@ -175,6 +176,7 @@ func compile(spec Spec, base lookup) (*Pack, error) {
 			errs = append(errs, fmt.Errorf("rule %s: %w", id, err))
 		}
 	}
+	errs = append(errs, p.addSession(spec.Session)...)
 	if spec.Extends != "" {
 		errs = append(errs, p.extend(base, ids))
 	}
@@ -248,6 +250,7 @@ func (p *Pack) extend(find lookup, ids map[string]bool) error {
 			p.add(r)
 		}
 	}
+	p.session = append(p.session, base.session...)
 	p.messages = append(p.messages, base.messages...)
 	for _, m := range base.messages {
 		addLiterals(&p.literals, m.literals)

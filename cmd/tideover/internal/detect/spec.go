@@ -9,6 +9,7 @@ type Spec struct {
 	ExitCodes   map[int]Exit `yaml:"exit-codes" json:"exit-codes,omitempty"`
 	Messages    []Message    `yaml:"messages" json:"messages,omitempty"`
 	Rules       []Rule       `yaml:"rules" json:"rules,omitempty"`
+	Session     Session      `yaml:"session" json:"session,omitzero"`
 }
 
 // Exit is what an exit code means.

@@ -63,15 +63,11 @@ const (
 func askCodex(in io.Writer, out io.Reader) ([]Window, error) {
 	lines := bufio.NewScanner(io.LimitReader(out, maxAnswer))
 	lines.Buffer(nil, maxAnswer)
-	if _, err := fmt.Fprintln(in, codexInitialize); err != nil {
-		return nil, err
-	}
+	_, _ = fmt.Fprintln(in, codexInitialize) // a server that has ended does not answer
 	if _, err := codexAnswer(lines, 1); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(in, "%s\n%s\n", codexReady, codexRead); err != nil {
-		return nil, err
-	}
+	_, _ = fmt.Fprintf(in, "%s\n%s\n", codexReady, codexRead)
 	result, err := codexAnswer(lines, 2)
 	if err != nil {
 		return nil, err
@@ -95,14 +91,10 @@ func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
 		}
 		return m.Result, nil
 	}
-	return nil, cmpError(lines.Err(), io.ErrUnexpectedEOF)
-}
-
-func cmpError(err, otherwise error) error {
-	if err != nil {
-		return err
+	if err := lines.Err(); err != nil {
+		return nil, err
 	}
-	return otherwise
+	return nil, errors.New("it ended without an answer")
 }
 
 // parseCodex reads the limits of all buckets.

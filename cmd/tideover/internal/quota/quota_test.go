@@ -55,7 +55,7 @@ func TestCodexIsAskedForItsQuota(t *testing.T) {
 func TestACodexThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
-		"exit 3": "unexpected EOF",
+		"exit 3": "it ended without an answer",
 		"echo '{\"id\":1,\"error\":{\"message\":\"not logged in\"}}'; sleep 600":                        "not logged in",
 		"while read -r line; do echo '{\"id\":1,\"result\":{}}'; echo '{\"id\":2,\"result\":{}}'; done": "the answer states no limits",
 		"head -c 5000000 /dev/zero | tr '\\0' x":                                                        "token too long",

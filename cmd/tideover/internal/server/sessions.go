@@ -73,6 +73,20 @@ func (s *server) newSessions(self, locks string) *session.Manager {
 		Quotas: api.UserFolder("quota"), Warn: func(text string) { s.Log.Warn(text) },
 		Expand: func(value string) (string, error) { return s.config().Expand(value) },
 		Cancel: func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
+		Shared: func(spec *session.Spec) bool { return spec.SharesFolder(s.otherSessions(spec.Name)) },
 	}
 	return &session.Manager{Output: logs.Tail, Read: logs.Read, Known: logs.Known}
+}
+
+// otherSessions returns the commands of the other sessions that are known: those of
+// the file, and those that are watched.
+func (s *server) otherSessions(name string) []session.Command {
+	cfg := s.config()
+	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), "")
+	for other, c := range cfg.Sessions {
+		if other != name {
+			list = append(list, session.Command{Args: c.Start, Dir: c.Dir})
+		}
+	}
+	return list
 }

@@ -106,16 +106,35 @@ func (m *Manager) Resume(ctx context.Context, name, by string) error {
 		case infoErr != nil && !errors.Is(infoErr, engine.ErrNotFound):
 			return infoErr
 		case infoErr == nil && i.State == "dead":
-			return m.Engine.Retry(ctx, g.run, by)
+			return m.retry(ctx, g, i, by)
 		case infoErr == nil && !i.Finished() && postponed(i):
 			return m.backTo(ctx, g, i, by)
 		case infoErr == nil && !i.Finished():
-			return fmt.Errorf("%w: session %q is %s, and not paused", ErrState, name, statusOf(name, i).State)
+			return notPaused(statusOf(name, i))
 		case g.spec == nil:
 			return fmt.Errorf("%w: session %q is not configured any more", ErrState, name)
 		}
 		return m.begin(ctx, g, by)
 	})
+}
+
+// retry puts a session back to work that gave up. One that can't be resumed begins
+// anew: there is no other way to go on, and somebody has asked for it.
+func (m *Manager) retry(ctx context.Context, g *managed, i *engine.Info, by string) error {
+	cannot := len(i.Steps) > 0 && ReadMemo(i.Steps[0].Progress).NoResume != ""
+	if g.spec != nil && (cannot || g.spec.CannotResume() != "") {
+		return m.begin(ctx, g, by)
+	}
+	return m.Engine.Retry(ctx, g.run, by)
+}
+
+// notPaused says why there is nothing to resume, and what ends a wait.
+func notPaused(st Status) error {
+	if st.State != "waiting" || st.Next == nil {
+		return fmt.Errorf("%w: session %q is %s, and not paused: there is nothing to resume", ErrState, st.Name, st.State)
+	}
+	return fmt.Errorf("%w: session %q is not paused: it waits until %s and resumes by itself then; 'tideover sessions retry-now %s' ends the wait",
+		ErrState, st.Name, st.Next.Local().Format("Jan 2 15:04:05 MST"), st.Name)
 }
 
 // postponed reports whether somebody has prolonged the session's wait.
@@ -159,7 +178,7 @@ func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
 		}
 		switch i.State {
 		case "dead":
-			return m.Engine.Retry(ctx, g.run, by)
+			return m.retry(ctx, g, i, by)
 		case "paused":
 			if err := m.Engine.Resume(ctx, g.run, by); err != nil {
 				return err

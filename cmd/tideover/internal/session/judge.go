@@ -43,6 +43,11 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
 	case a.Do == DoStart:
 		memo.anew()
+	default:
+		err = r.prepareResume(s, &memo, stop, err)
+		if memo.NoResume != "" {
+			return nil, engine.Keep(err, memo)
+		}
 	}
 	return nil, engine.Keep(s.wait(stop, err), memo)
 }

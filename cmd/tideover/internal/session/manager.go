@@ -219,6 +219,7 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 	if s := known.spec; s != nil {
 		st.MaxWindows = cmp.Or(st.MaxWindows, s.Windows, DefaultWindows)
 		st.Policy = cmp.Or(st.Policy, s.Policy.String())
+		st.NoResume = cmp.Or(st.NoResume, s.CannotResume())
 		if s.Quiet != nil {
 			st.Quiet = s.Quiet.String()
 		}

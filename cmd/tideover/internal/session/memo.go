@@ -10,9 +10,14 @@ import (
 // Memo is what one attempt of a session leaves for the next, and for whoever looks.
 // It is stored with the run.
 type Memo struct {
-	Session    string `json:"session"`           // the id
-	Generation int    `json:"generation"`        // how often it began anew
-	Started    bool   `json:"started,omitempty"` // a command was run that makes the session exist
+	Session    string `json:"session"`              // the id; "" if the command chooses it and has not stated it yet
+	Stated     bool   `json:"stated,omitempty"`     // the id is one that the command has stated
+	Generation int    `json:"generation"`           // how often it began anew
+	Started    bool   `json:"started,omitempty"`    // a command was run that makes the session exist
+	Ended      bool   `json:"ended,omitempty"`      // a command of the session has ended by itself
+	UseLatest  bool   `json:"use_latest,omitempty"` // the latest session of the folder is resumed, because the command has stated no id
+	Gone       int    `json:"gone,omitempty"`       // how often it began anew because the session did not exist any more
+	NoResume   string `json:"no_resume,omitempty"`  // why the session can't be resumed, which is for good
 	Resumes    int    `json:"resumes,omitempty"`
 	InARow     int    `json:"in_a_row,omitempty"` // stops for the reason of Last
 	Last       *Stop  `json:"last,omitempty"`     // the last one
@@ -49,5 +54,5 @@ func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
 // anew begins another session.
 func (m *Memo) anew() {
 	m.Generation++
-	m.Started, m.Session = false, ""
+	m.Started, m.Session, m.Stated, m.Ended, m.UseLatest = false, "", false, false, false
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,10 @@ type Runner struct {
 
 	// Cancel ends a run that its user has ended.
 	Cancel func(ctx context.Context, run, by string) error
+
+	// Shared reports whether another session has its conversations in the folder of
+	// this one, so that the latest there may not be this one's. Nil means that it may.
+	Shared func(s *Spec) bool
 
 	// Stopped is called when a command has ended, before anything follows; nil is
 	// for whoever reads the events instead.
@@ -108,23 +113,31 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	}
 	defer leave()
 	memo := before
-	command, err := memo.command(s, t)
+	command, resumes, err := memo.command(s, t)
 	if err != nil {
-		return nil, retry.Permanent(err)
+		return nil, engine.Keep(retry.Permanent(err), memo)
 	}
 	if err := checkDir(s.Dir); err != nil {
 		return nil, engine.Keep(err, before)
 	}
-	env, err := r.environment(s, t)
+	env, err := r.environment(s, t, memo)
 	if err != nil { // the command has not been run
 		return nil, engine.Keep(err, before)
 	}
 	if err := r.beforeLimit(ctx, s, env); err != nil {
 		return nil, engine.Keep(err, before)
 	}
-	_ = engine.Progress(ctx, memo) // so that an attempt after a crash knows
-	d := detect.New(pack, detect.Options{})
-	end, err := r.run(ctx, s, env, command, d)
+	if err := engine.SaveProgress(ctx, memo); err != nil { // an attempt after a crash must know
+		return nil, engine.Keep(cmpCause(ctx, err), before)
+	}
+	running := newAttemptMemo(ctx, memo)
+	options := detect.Options{}
+	if !mentions(s.Start, "Session") { // or the id is ours, whatever the output may quote
+		options.OnSessionID = running.stated
+	}
+	d := detect.New(pack, options)
+	end, err := r.run(ctx, s, env, command, resumes, d)
+	memo = running.end()
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
 		return nil, engine.Keep(engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err)), before)
@@ -149,6 +162,10 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if r.Stopped != nil {
 		r.Stopped(t.Run, *memo.Last)
 	}
+	if end.Code != 0 && d.SessionGone() {
+		return nil, s.beginAnew(memo, resumes, failure(stop, end.Code))
+	}
+	memo.Ended = true
 	return r.judge(ctx, s, t, memo, stop)
 }
 
@@ -196,22 +213,9 @@ func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
 	}
 }
 
-// command returns the command of the attempt: the first makes the session, those
-// that follow resume it.
-func (m *Memo) command(s *Spec, t *engine.Task) ([]string, error) {
-	m.Session = sessionID(t.Run, m.Generation)
-	argv := s.Start
-	if m.Started && len(s.Resume) > 0 {
-		argv = s.Resume
-		m.Resumes++
-	}
-	m.Started = true
-	return render(argv, data{m.Session, s.Name, t.Attempt})
-}
-
 // run runs the command and shows its output to the detector. Secrets are hidden
 // before anything is cut, or a part of one might show.
-func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, d *detect.Detector) (guard.Result, error) {
+func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, resumes bool, d *detect.Detector) (guard.Result, error) {
 	streams, err := r.Open(s)
 	if err != nil {
 		return guard.Result{}, err
@@ -221,6 +225,13 @@ func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, d *detect
 	c := guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, Prefix+s.Name), Grace: Grace, Env: env,
 		Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Terminal: streams.Terminal,
+	}
+	switch {
+	case streams.Terminal:
+	case resumes:
+		c.Stdin = nil // what is piped into us is the prompt that the session has had
+	case s.Stdin != "":
+		c.Stdin = strings.NewReader(s.Stdin)
 	}
 	if streams.Watch != nil {
 		streams.Watch(out)
@@ -241,14 +252,13 @@ func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, d *detect
 }
 
 // environment returns what the command sees.
-func (r *Runner) environment(s *Spec, t *engine.Task) ([]string, error) {
-	memo := ReadMemo(t.Progress)
+func (r *Runner) environment(s *Spec, t *engine.Task, memo Memo) ([]string, error) {
 	var hidden []string
 	if r.Hidden != nil {
 		hidden = r.Hidden()
 	}
 	env := append(guard.Environ(hidden...),
-		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+sessionID(t.Run, memo.Generation), "TIDEOVER_RUN_ID="+t.Run,
+		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+cmp.Or(memo.Session, sessionID(t.Run, memo.Generation)), "TIDEOVER_RUN_ID="+t.Run,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {

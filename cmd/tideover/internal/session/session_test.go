@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -324,6 +325,70 @@ func TestAFullContextBeginsAnew(t *testing.T) {
 	})
 }
 
+// A session that is gone begins anew, once: the second time somebody must look.
+func TestASessionThatIsGoneTwiceGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, gone = "1\nretry after 3600s\n", "1\nNo conversation found with session ID: x\n"
+		p := newPlay(t, func(s *Spec) { s.Pack = "claude-code" }, limit, gone, limit, gone, "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		i := p.wait()
+		if i.State != "dead" || !strings.Contains(i.Error, "begun anew once before") || i.Steps[0].Windows != 2 {
+			t.Errorf("session is %s after %d windows: %s", i.State, i.Steps[0].Windows, i.Error)
+		}
+		calls := p.calls()
+		_, first, _ := strings.Cut(calls[0], "start ")
+		_, second, _ := strings.Cut(calls[len(calls)-1], "resume ")
+		if want := []string{"start " + first, "resume " + first, "start " + second, "resume " + second}; first == second || !slices.Equal(calls, want) {
+			t.Errorf("the assistant was called with %q, want %q", calls, want)
+		}
+	})
+}
+
+// The id that the command states is used, and stored while the command runs.
+func TestTheStatedIDIsUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const stated = "019da1a1-bed9-7a43-88a2-b49d43915021"
+		p := newPlay(t, func(s *Spec) {
+			s.Pack = "codex"
+			s.Start[len(s.Start)-1] = "without an id"
+		}, "1\nsession id: "+stated+"\nretry after 3600s\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		time.Sleep(time.Minute)
+		if m := ReadMemo(p.info().Steps[0].Progress); m.Session != stated || !m.Stated {
+			t.Errorf("the memo is %+v", m)
+		}
+		if i := p.wait(); i.State != "succeeded" {
+			t.Fatalf("session is %s: %s", i.State, i.Error)
+		}
+		if calls := p.calls(); len(calls) != 2 || calls[1] != "resume "+stated {
+			t.Errorf("the assistant was called with %q", calls)
+		}
+	})
+}
+
+// An id that was chosen at the start stays: the output may quote another.
+func TestAChosenIDStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlay(t, func(s *Spec) { s.Pack = "codex" }, "1\nsession id: 019da1a1-bed9-7a43-88a2-b49d43915021\nretry after 3600s\n", "0\n")
+		p.open()
+		defer p.close()
+		p.start()
+		if i := p.wait(); i.State != "succeeded" {
+			t.Fatalf("session is %s: %s", i.State, i.Error)
+		}
+		if calls := p.calls(); len(calls) != 2 || calls[1] != strings.Replace(calls[0], "start", "resume", 1) {
+			t.Errorf("the assistant was called with %q", calls)
+		}
+	})
+}
+
 func TestQuietHours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -609,28 +674,6 @@ func TestQuietHoursOnTheDayOfTheChange(t *testing.T) {
 	}
 	if _, err := ParseHours("07:00-7:00"); err == nil {
 		t.Error("hours of no length are accepted")
-	}
-}
-
-func TestKnownAssistants(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ start, resume string }{
-		{"claude -p Work", "claude -p Continue. --resume {{.Session}}"},
-		{"/opt/claude --model opus -p Work --verbose", "/opt/claude --model opus -p Continue. --verbose --resume {{.Session}}"},
-		{"claude -p --model opus Work", ""}, // which is the prompt?
-		{"claude Work -p", ""},
-		{"claude Work -p again", ""},
-		{"claude -p Work --resume x", ""},
-		{"claude", ""},
-		{"codex exec Work", "codex exec resume --last Continue."},
-		{"codex exec --full-auto Work", ""},
-		{"codex Work", ""},
-		{"other -p Work", ""},
-	} {
-		s := &Spec{Start: strings.Fields(tt.start)}
-		if known := s.Known(); known != (tt.resume != "") || strings.Join(s.Resume, " ") != tt.resume {
-			t.Errorf("%s is resumed by %q, want %q", tt.start, s.Resume, tt.resume)
-		}
 	}
 }
 

@@ -2,6 +2,8 @@ package session
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,14 +39,25 @@ type Spec struct {
 	Name      string            `json:"name"`
 	Dir       string            `json:"dir,omitempty"`        // where the commands run; "" means the folder of the process
 	Start     []string          `json:"start"`                // templates
-	Resume    []string          `json:"resume,omitempty"`     // templates; without them the start command is run again
+	Resume    []string          `json:"resume,omitempty"`     // templates; without them the start command is run again, unless NoResume is set
 	ResumeAny bool              `json:"resume_any,omitempty"` // the resume command finds the session itself
+	Restart   bool              `json:"restart,omitempty"`    // the start command is run again instead of a resume command
 	Env       map[string]string `json:"env,omitempty"`        // beside the environment of the process
 	Pack      string            `json:"pack"`                 // a built-in one, or that of Rules
 	Rules     *detect.Spec      `json:"rules,omitempty"`      // a pack of the user's own
 	On        map[string]Action `json:"on,omitempty"`         // what follows a stop, by its reason
 	Quiet     *Hours            `json:"quiet,omitempty"`      // when nothing is begun
 	PauseAt   float64           `json:"pause_at,omitempty"`   // percent of the quota at which nothing is begun until its reset; 0 means never
+
+	// These are filled in by [Spec.PlanResume].
+	NoResume     string   `json:"no_resume,omitempty"`     // why the session can't be resumed; "" if it can, or if the start command may be run again
+	ResumeLatest []string `json:"resume_latest,omitempty"` // templates; resume the latest session of the folder, when the id is not known
+	SessionID    string   `json:"session_id,omitempty"`    // the id that the start command names itself
+
+	Stdin string `json:"stdin,omitempty"` // what the start command reads; resume commands read nothing
+
+	stdinPrompt bool     // the prompt is read from standard input
+	typed       []string // the start command as it was given
 
 	Policy   retry.Policy  `json:"-"`
 	Windows  int           `json:"-"` // 0 means DefaultWindows
@@ -133,7 +146,10 @@ func (s *Spec) Validate() error {
 	if _, err := s.pack(); err != nil {
 		fail("detect", "%w", err)
 	}
-	for field, argv := range map[string][]string{"start": s.Start, "resume": s.Resume} {
+	if s.Restart && len(s.Resume) > 0 {
+		fail("restart", "it runs the start command again, but a resume command is given; want one of the two")
+	}
+	for field, argv := range map[string][]string{"start": s.Start, "resume": slices.Concat(s.Resume, s.ResumeLatest)} {
 		if _, err := render(argv, sample); err != nil {
 			fail(field, "%w", err)
 		}
@@ -169,13 +185,22 @@ func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
 		fail("resume", "no command")
 	}
 	switch uses := mentions(s.Resume, "Session"); {
-	case uses && !mentions(s.Start, "Session"):
+	case uses && !s.knowsID() && !s.readsID():
 		fail("start", "it has no {{.Session}}, so the session would not have the id that resume asks for; "+
 			"pass it on, as in --session-id {{.Session}}")
 	case !uses && !s.ResumeAny:
 		fail("resume", "it has no {{.Session}}, so it might resume another session; "+
 			"add it, or say resume-any if the command finds the right one by itself")
 	}
+}
+
+// knowsID reports whether the id is known before the session begins.
+func (s *Spec) knowsID() bool { return s.SessionID != "" || mentions(s.Start, "Session") }
+
+// readsID reports whether the pack knows where the command states the id.
+func (s *Spec) readsID() bool {
+	p, err := s.pack()
+	return err == nil && p.StatesSessionID()
 }
 
 // pack returns the rules by which a stop is told.
@@ -188,18 +213,42 @@ func (s *Spec) pack() (*detect.Pack, error) {
 
 // Work is what a session is about. It is the input of its runs.
 type Work struct {
-	Start []string `json:"start"`
-	Dir   string   `json:"dir,omitempty"`
+	Start   []string `json:"start"`
+	Dir     string   `json:"dir,omitempty"`
+	Command []string `json:"command,omitempty"` // the start command as it was given, if it is another
+	Prompt  string   `json:"prompt,omitempty"`  // a hash of what the start command reads
 }
 
-func (s *Spec) work() Work { return Work{s.Start, s.Dir} }
+func (s *Spec) work() Work {
+	w := Work{Start: s.Start, Dir: s.Dir}
+	if s.typed != nil && !slices.Equal(s.typed, s.Start) {
+		w.Command = s.typed
+	}
+	if s.Stdin != "" {
+		sum := sha256.Sum256([]byte(s.Stdin))
+		w.Prompt = hex.EncodeToString(sum[:8])
+	}
+	return w
+}
 
-// Same reports whether a run with the input is about the same work.
+// given returns the start command as it was given.
+func (w *Work) given() []string {
+	if w.Command != nil {
+		return w.Command
+	}
+	return w.Start
+}
+
+// Same reports whether a run with the input is about the same work. An earlier
+// version may have made another start command of the same one.
 func (s *Spec) Same(input json.RawMessage) (was Work, same bool) {
 	if json.Unmarshal(input, &was) != nil {
 		return was, false
 	}
-	return was, slices.Equal(was.Start, s.Start) && was.Dir == s.Dir
+	now := s.work()
+	command := slices.Equal(was.given(), now.given()) || slices.Equal(was.Start, now.Start) || slices.Equal(was.Start, now.given())
+	prompt := was.Prompt == now.Prompt || was.Prompt == "" || now.Prompt == ""
+	return was, command && prompt && was.Dir == s.Dir
 }
 
 // action returns what follows a stop for the reason.

@@ -14,7 +14,7 @@ type Status struct {
 	Name    string `json:"name"`
 	Run     string `json:"run,omitempty"`     // of the engine; "" before the first
 	State   string `json:"state"`             // one of States
-	Session string `json:"session,omitempty"` // the id that the commands are given
+	Session string `json:"session,omitempty"` // the id that the commands are given, or that they have stated
 
 	Spent       int `json:"attempts"`     // attempts that count
 	MaxAttempts int `json:"max_attempts"` // -1 means no limit
@@ -23,10 +23,11 @@ type Status struct {
 	Commands    int `json:"commands"` // that were run, all in all
 	Resumes     int `json:"resumes"`
 
-	Last     *Stop      `json:"last,omitempty"`     // why the last command stopped
-	Next     *time.Time `json:"next,omitempty"`     // end of the wait
-	WaitBy   string     `json:"wait_by,omitempty"`  // who set it: server, policy, handler, human or engine
-	WaitFor  string     `json:"wait_for,omitempty"` // why
+	NoResume string     `json:"no_resume,omitempty"` // why it can't be resumed; "" if it can
+	Last     *Stop      `json:"last,omitempty"`      // why the last command stopped
+	Next     *time.Time `json:"next,omitempty"`      // end of the wait
+	WaitBy   string     `json:"wait_by,omitempty"`   // who set it: server, policy, handler, human or engine
+	WaitFor  string     `json:"wait_for,omitempty"`  // why
 	Started  *time.Time `json:"started,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
@@ -63,7 +64,7 @@ func statusOf(name string, i *engine.Info) Status {
 	}
 	s := &i.Steps[0]
 	memo := ReadMemo(s.Progress)
-	st.Session, st.Resumes, st.Last = memo.Session, memo.Resumes, memo.Last
+	st.Session, st.Resumes, st.Last, st.NoResume = memo.Session, memo.Resumes, memo.Last, memo.NoResume
 	st.Spent, st.Windows, st.MaxWindows, st.Policy = s.Spent, s.Windows, s.MaxWindows, s.Policy
 	if p, err := retry.Parse(s.Policy); err == nil {
 		st.MaxAttempts = max(p.Attempts, 1)

@@ -38,6 +38,7 @@ type Options struct {
 	Notify   []string                                     // notifiers that are told what happens
 	Observer func(retry.Event)
 	Say      func(format string, args ...any) // tells the user something
+	Shared   func(*session.Spec) bool         // of [session.Runner]
 	Redactor *secret.Redactor
 	Logger   *slog.Logger
 	Version  string
@@ -61,7 +62,7 @@ type Watch struct {
 }
 
 // AboutFile is the name of the file that says what the folder is about.
-const AboutFile = "about.json"
+const AboutFile = session.AboutFile
 
 // About says how a session is watched, for whoever finds its folder when nobody
 // watches.
@@ -119,7 +120,7 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	w.runner = &session.Runner{
-		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready,
+		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready, Shared: w.Shared,
 		Quotas: api.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
 		Cancel: func(ctx context.Context, run, by string) error {
 			w.mu.Lock()
@@ -171,6 +172,9 @@ func (w *Watch) begin(ctx context.Context) error {
 		fallthrough
 	case w.Anew:
 		err = w.manager.Begin(ctx, name, "watch --new")
+	case st.State == "gave-up" && st.NoResume != "":
+		w.Say("session %s gave up (%s); it begins anew with its first prompt", name, st.Error)
+		err = w.manager.Resume(ctx, name, "watch")
 	case st.State == "gave-up":
 		w.Say("session %s gave up (%s); it goes on with new attempts. --new begins another one", name, st.Error)
 		err = w.manager.Resume(ctx, name, "watch")

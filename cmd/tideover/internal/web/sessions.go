@@ -121,7 +121,7 @@ func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time)
 
 // cleanSession takes secrets out of what somebody else wrote.
 func (h *handler) cleanSession(s session.Status) session.Status {
-	s.WaitFor, s.Error = h.Redact(s.WaitFor), h.Redact(s.Error)
+	s.WaitFor, s.Error, s.NoResume = h.Redact(s.WaitFor), h.Redact(s.Error), h.Redact(s.NoResume)
 	if s.Last != nil {
 		last := *s.Last
 		last.Line = h.Redact(last.Line)

@@ -1,0 +1,259 @@
+package detect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Session says how a program names its session, and how it says that a session
+// does not exist any more.
+type Session struct {
+	ID   []SessionID   `yaml:"id" json:"id,omitempty"`
+	Gone []SessionGone `yaml:"gone" json:"gone,omitempty"`
+}
+
+// SessionID is where a program states the id of its session. It has exactly one
+// of Event and Line.
+type SessionID struct {
+	Event    map[string]any `yaml:"event" json:"event,omitempty"` // as in [Rule]
+	Path     string         `yaml:"path" json:"path,omitempty"`   // of the id in the event
+	Line     string         `yaml:"line" json:"line,omitempty"`   // a pattern, in which the group id is the id
+	Literals []string       `yaml:"literals" json:"literals"`     // as in [Rule]
+	Examples []string       `yaml:"examples" json:"examples,omitempty"`
+}
+
+// SessionGone is what a program says when it is asked to resume a session that
+// does not exist. It has exactly one of Event and Line.
+type SessionGone struct {
+	Event    map[string]any `yaml:"event" json:"event,omitempty"` // as in [Rule]
+	Line     string         `yaml:"line" json:"line,omitempty"`   // a pattern
+	Literals []string       `yaml:"literals" json:"literals"`     // as in [Rule]
+	Examples []string       `yaml:"examples" json:"examples,omitempty"`
+}
+
+// sessionRule is a [SessionID] or a [SessionGone] that can be used.
+type sessionRule struct {
+	event    condition // nil for a line
+	path     path      // of the id in the event
+	pattern  *regexp.Regexp
+	group    int // of the id in the pattern
+	literals [][]byte
+	gone     bool
+}
+
+// sessionReader is what a [Detector] knows of the session.
+type sessionReader struct {
+	id     string // as the program has stated it
+	goneAt int    // count of the line that says that the session does not exist; 0 for none
+	lower  []byte // a line in lower case; its memory is used again
+}
+
+// idGroup is the group of a pattern that is the id of the session.
+const idGroup = "id"
+
+// maxIDLine is in how many lines from the beginning the id is looked for: what
+// follows may quote one.
+const maxIDLine = 50
+
+// plausibleID is what an id looks like. It is given to a command as an argument:
+// it must not look like a flag.
+var plausibleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{3,127}$`)
+
+// addSession adds the rules of a pack about its session.
+func (p *Pack) addSession(s Session) (errs []error) {
+	for i, id := range s.ID {
+		r, err := compileSessionRule(id.Event, id.Line, id.Literals)
+		if err == nil {
+			err = r.compileID(id)
+		}
+		if err == nil {
+			err = r.checkExamples(id.Examples)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("session.id[%d]: %w", i, err))
+			continue
+		}
+		p.session = append(p.session, r)
+	}
+	for i, gone := range s.Gone {
+		r, err := compileSessionRule(gone.Event, gone.Line, gone.Literals)
+		if err == nil {
+			r.gone = true
+			err = r.checkExamples(gone.Examples)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("session.gone[%d]: %w", i, err))
+			continue
+		}
+		p.session = append(p.session, r)
+	}
+	return errs
+}
+
+// compileSessionRule checks what the two kinds of rules have in common.
+func compileSessionRule(event map[string]any, line string, literals []string) (*sessionRule, error) {
+	r := new(sessionRule)
+	var err error
+	switch {
+	case (len(event) > 0) == (line != ""):
+		return nil, errors.New("want one of event and line")
+	case line != "":
+		var pattern string
+		if pattern, err = expand(line); err == nil {
+			r.pattern, err = regexp.Compile("(?i)" + pattern)
+		}
+		if err != nil {
+			err = fmt.Errorf("line: %w", err)
+		}
+	default:
+		r.event, err = compileCondition(event)
+	}
+	for _, l := range literals {
+		r.literals = append(r.literals, []byte(l))
+	}
+	return r, errors.Join(err, checkLiterals(literals, line != ""))
+}
+
+// compileID checks where the id is.
+func (r *sessionRule) compileID(spec SessionID) (err error) {
+	if r.pattern == nil {
+		if r.path, err = parsePath(spec.Path); err != nil {
+			return fmt.Errorf("path: %w", err)
+		}
+		return nil
+	}
+	if spec.Path != "" {
+		return errors.New("path: only an event has one; the id in a line is the group id, as in (?P<id>[0-9a-f-]+)")
+	}
+	if r.group = r.pattern.SubexpIndex(idGroup); r.group < 0 {
+		return errors.New("line: it has no group id, as in (?P<id>[0-9a-f-]+)")
+	}
+	return nil
+}
+
+// checkExamples refuses examples that the rule does not match.
+func (r *sessionRule) checkExamples(examples []string) error {
+	for i, example := range examples {
+		d := New(&Pack{session: []*sessionRule{r}}, Options{})
+		_, _ = d.Stream().Write([]byte(example + "\n")) // never fails
+		if d.SessionID() == "" && !d.SessionGone() {
+			return fmt.Errorf("examples[%d]: the rule does not match %q", i, clip(example, maxShown))
+		}
+	}
+	return nil
+}
+
+// StatesSessionID reports whether the pack knows where the program states the id
+// of its session.
+func (p *Pack) StatesSessionID() bool {
+	return slices.ContainsFunc(p.session, func(r *sessionRule) bool { return !r.gone })
+}
+
+// SessionID returns the id that the program has stated for its session, "" if it
+// has not. The first one in the first 50 lines counts.
+func (d *Detector) SessionID() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session.id
+}
+
+// SessionGone reports whether the program said, in the last lines, that the
+// session it was asked for does not exist.
+func (d *Detector) SessionGone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLines()
+	return d.session.goneAt > 0 && d.count-d.session.goneAt < d.options.Lines
+}
+
+// readSessionLine looks for the session in a line of text.
+func (d *Detector) readSessionLine(line []byte) {
+	if len(d.pack.session) == 0 {
+		return
+	}
+	d.session.lower = appendLower(d.session.lower[:0], line)
+	for _, r := range d.pack.session {
+		switch {
+		case r.pattern == nil || !hasAny(d.session.lower, r.literals):
+		case !r.gone && (d.session.id != "" || d.said): // an event states the id itself
+		default:
+			d.foundSession(r, r.idInLine(line))
+		}
+	}
+}
+
+// readSessionEvent looks for the session in an event.
+func (d *Detector) readSessionEvent(line []byte) {
+	var events []any
+	for _, r := range d.pack.session {
+		if r.pattern != nil || !r.gone && d.session.id != "" || !hasAny(line, r.literals) {
+			continue
+		}
+		if events == nil {
+			events = decode(line)
+		}
+		for _, event := range events {
+			if r.event.fails(event) == "" {
+				d.foundSession(r, r.idInEvent(event))
+			}
+		}
+	}
+}
+
+// appendLower appends the text with the letters of ASCII in lower case.
+func appendLower(to, text []byte) []byte {
+	for _, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		to = append(to, c)
+	}
+	return to
+}
+
+func hasAny(line []byte, literals [][]byte) bool {
+	return slices.ContainsFunc(literals, func(l []byte) bool { return bytes.Contains(line, l) })
+}
+
+// idInLine returns the id in a line, or any text if the rule is about a session
+// that is gone; "" if the line does not match.
+func (r *sessionRule) idInLine(line []byte) string {
+	m := r.pattern.FindSubmatch(line)
+	switch {
+	case m == nil:
+		return ""
+	case r.gone:
+		return "gone"
+	}
+	return string(m[r.group])
+}
+
+// idInEvent is idInLine for an event that the rule matches.
+func (r *sessionRule) idInEvent(event any) (id string) {
+	if r.gone {
+		return "gone"
+	}
+	r.path.visit(event, func(v any) bool {
+		id, _ = scalar(v)
+		return id == ""
+	})
+	return id
+}
+
+// foundSession notes what a rule has found.
+func (d *Detector) foundSession(r *sessionRule, id string) {
+	switch id = strings.TrimSpace(id); {
+	case id == "":
+	case r.gone:
+		d.session.goneAt = d.count + 1 // which is that of the line that is read
+	case d.session.id == "" && d.count < maxIDLine && plausibleID.MatchString(id):
+		d.session.id = id
+		if d.options.OnSessionID != nil {
+			d.options.OnSessionID(id)
+		}
+	}
+}

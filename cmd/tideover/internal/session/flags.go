@@ -1,0 +1,187 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// values is how many values a flag takes.
+type values int
+
+// How many values a flag takes.
+const (
+	noValue values = iota
+	oneValue
+	optionalValue // the next argument, unless it is a flag
+	manyValues    // all arguments up to the next flag
+)
+
+// flagTable has the flags of a program: the values of each, by its names.
+type flagTable map[string]values
+
+// newFlagTable returns a table of lists of names, separated by spaces. A name
+// has its dashes.
+func newFlagTable(none, one, optional, many string) flagTable {
+	t := flagTable{}
+	for kind, names := range map[values]string{noValue: none, oneValue: one, optionalValue: optional, manyValues: many} {
+		for name := range strings.FieldsSeq(names) {
+			t[name] = kind
+		}
+	}
+	return t
+}
+
+// token is a flag with its values, or one argument that is not a flag.
+type token struct {
+	flag   string // as it was written, without the value; "" if the token is no flag
+	values []string
+	args   []string // as they were written
+}
+
+// endOfFlags is the argument after which nothing is a flag.
+const endOfFlags = "--"
+
+// parse splits arguments into tokens. It stops before the first argument that is
+// not a flag if firstOnly is set, and returns what is left.
+func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []string, err error) {
+	for len(args) > 0 {
+		arg := args[0]
+		switch {
+		case arg == endOfFlags:
+			tokens = append(tokens, token{flag: endOfFlags, args: args[:1]})
+			for _, a := range args[1:] {
+				tokens = append(tokens, argument(a))
+			}
+			return tokens, nil, nil
+		case arg == "-" || !strings.HasPrefix(arg, "-"):
+			if firstOnly {
+				return tokens, args, nil
+			}
+			tokens, args = append(tokens, argument(arg)), args[1:]
+		default:
+			n, more, err := t.flag(args)
+			if err != nil {
+				return nil, nil, err
+			}
+			tokens, args = append(tokens, more...), args[n:]
+		}
+	}
+	return tokens, nil, nil
+}
+
+// argument returns the token of an argument that is not a flag.
+func argument(arg string) token { return token{values: []string{arg}, args: []string{arg}} }
+
+// flag parses the flag at the beginning of args, and says how many of them it
+// takes. Several short flags may be written as one.
+func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
+	name, value, attached := strings.Cut(args[0], "=")
+	kind, known := t[name]
+	if !known && len(name) > 2 && name[1] != '-' { // such as -mgpt-5, or -pc
+		if kind, known = t[name[:2]]; known && kind == noValue {
+			return t.cluster(args[0])
+		}
+		name, value, attached = args[0][:2], args[0][2:], true
+	}
+	if !known || attached && kind == noValue {
+		return 0, nil, fmt.Errorf("the flag %s is not known", name)
+	}
+	tok := token{flag: name}
+	n = 1
+	switch {
+	case attached:
+		tok.values = []string{value}
+	case kind == oneValue:
+		if len(args) < 2 {
+			return 0, nil, fmt.Errorf("the flag %s has no value", name)
+		}
+		n = 2
+	case kind == optionalValue && len(args) > 1 && !strings.HasPrefix(args[1], "-"):
+		n = 2
+	case kind == manyValues:
+		for n < len(args) && !strings.HasPrefix(args[n], "-") {
+			n++
+		}
+	}
+	tok.values = append(tok.values, args[1:n]...)
+	tok.args = args[:n]
+	return n, []token{tok}, nil
+}
+
+// cluster parses short flags without values that are written as one.
+func (t flagTable) cluster(arg string) (n int, tokens []token, err error) {
+	for _, letter := range arg[1:] {
+		name := "-" + string(letter)
+		if kind, known := t[name]; !known || kind != noValue {
+			return 0, nil, fmt.Errorf("the flag %s is not known", name)
+		}
+		tokens = append(tokens, token{flag: name, args: []string{name}})
+	}
+	return 1, tokens, nil
+}
+
+// is reports whether the token is one of the flags.
+func (t *token) is(names ...string) bool { return t.flag != "" && slices.Contains(names, t.flag) }
+
+// value returns the first value, "" if there is none.
+func (t *token) value() string {
+	if len(t.values) == 0 {
+		return ""
+	}
+	return t.values[0]
+}
+
+// find returns the last token that is one of the flags, nil if there is none.
+func find(tokens []token, names ...string) *token {
+	for i := range slices.Backward(tokens) {
+		if tokens[i].is(names...) {
+			return &tokens[i]
+		}
+	}
+	return nil
+}
+
+// without returns the tokens that are none of the flags.
+func without(tokens []token, names ...string) (list []token) {
+	for _, t := range tokens {
+		if !t.is(names...) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// arguments returns the positions of the tokens that are not flags.
+func arguments(tokens []token) (list []int) {
+	for i := range tokens {
+		if tokens[i].flag == "" {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// join writes tokens as arguments.
+func join(tokens []token) (args []string) {
+	for _, t := range tokens {
+		args = append(args, t.args...)
+	}
+	return args
+}
+
+// replaceArgument returns the tokens with another argument in the place of one.
+func replaceArgument(tokens []token, at int, arg string) []token {
+	tokens = slices.Clone(tokens)
+	tokens[at] = argument(arg)
+	return tokens
+}
+
+// addFlag returns the tokens with one more flag, before the end of the flags.
+func addFlag(tokens []token, args ...string) []token {
+	at := slices.IndexFunc(tokens, func(t token) bool { return t.flag == endOfFlags })
+	if at < 0 {
+		at = len(tokens)
+	}
+	return slices.Insert(slices.Clone(tokens), at, token{flag: args[0], values: args[1:], args: args})
+}

@@ -1,0 +1,209 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// planned returns the plan for a command line, in which quotes work as in a shell.
+func planned(t *testing.T, line string) *Spec {
+	t.Helper()
+	argv, err := Split(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Spec{Name: "test", Start: argv, Pack: CommandPack(argv)}
+	s.PlanResume(true)
+	return s
+}
+
+func TestHowAssistantsAreResumed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ line, start, resume, latest, id string }{
+		{
+			"claude -p Work", "claude -p Work --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"/opt/claude --model opus -p Work --verbose", "/opt/claude --model opus -p Work --verbose --session-id {{.Session}}",
+			"/opt/claude --model opus -p Continue. --verbose --resume {{.Session}}", "", "",
+		}, {
+			"claude -p --output-format stream-json --verbose Work", "claude -p --output-format stream-json --verbose Work --session-id {{.Session}}",
+			"claude -p --output-format stream-json --verbose Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude Work -p --allowedTools Bash Edit", "claude Work -p --allowedTools Bash Edit --session-id {{.Session}}",
+			"claude Continue. -p --allowedTools Bash Edit --resume {{.Session}}", "", "",
+		}, {
+			"claude -p --add-dir=../lib -- -v", "claude -p --add-dir=../lib --session-id {{.Session}} -- -v",
+			"claude -p --add-dir=../lib --resume {{.Session}} -- Continue.", "", "",
+		}, {
+			"claude -p", "claude -p --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude -p --model opus", "claude -p --model opus --session-id {{.Session}}", "claude -p Continue. --model opus --resume {{.Session}}", "", "",
+		}, {
+			"claude --continue -p Work", "claude --continue -p Work --fork-session --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude -pc Work", "claude -p -c Work --fork-session --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"claude -c -p Work --output-format stream-json", "claude -c -p Work --output-format stream-json",
+			"claude -p Continue. --output-format stream-json --resume {{.Session}}", "claude -c -p Continue. --output-format stream-json", "",
+		}, {
+			"claude -p Work --session-id 0b1a", "claude -p Work --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "0b1a",
+		}, {
+			"claude -p Work --resume 0b1a", "claude -p Work --resume 0b1a", "claude -p Continue. --resume {{.Session}}", "", "0b1a",
+		}, {
+			"claude -p Work -r 0b1a --fork-session", "claude -p Work -r 0b1a --fork-session --session-id {{.Session}}", "claude -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"codex exec Work", "codex exec Work", "codex exec resume {{.Session}} Continue.", "codex exec resume --last Continue.", "",
+		}, {
+			"codex exec --json --full-auto Work", "codex exec --json --full-auto Work", "codex exec resume {{.Session}} --json --full-auto Continue.",
+			"codex exec resume --last --json --full-auto Continue.", "",
+		}, {
+			"codex -m o3 e -C lib -s read-only --config a=b -i a.png -- Work", "codex -m o3 e -C lib -s read-only --config a=b -i a.png -- Work",
+			"codex -m o3 e -C lib -s read-only resume {{.Session}} --config a=b Continue.", "codex -m o3 e -C lib -s read-only resume --last --config a=b Continue.", "",
+		}, {
+			"codex exec resume 0b1a Work", "codex exec resume 0b1a Work", "codex exec resume {{.Session}} Continue.", "", "0b1a",
+		}, {
+			"codex exec resume --last Work", "codex exec resume --last Work", "codex exec resume {{.Session}} Continue.", "codex exec resume --last Continue.", "",
+		}, {
+			"gemini -p Work", "gemini -p Work --session-id {{.Session}}", "gemini -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"gemini --yolo --prompt=Work", "gemini --yolo --prompt=Work --session-id {{.Session}}", "gemini --yolo --prompt Continue. --resume {{.Session}}", "", "",
+		}, {
+			"gemini -y", "gemini -y --session-id {{.Session}}", "gemini -y -p Continue. --resume {{.Session}}", "", "",
+		}, {
+			"gemini --resume latest Work", "gemini --resume latest Work", "gemini Continue. --resume {{.Session}}", "gemini --resume latest Continue.", "",
+		}, {
+			"sh -c 'claude -p x'", "sh -c claude -p x --session-id '{{.Session}}'", "sh -c claude -p Continue. --resume '{{.Session}}'", "", "",
+		}, {
+			`bash -lc 'A="b c" exec codex exec "do it"'`, `bash -lc A="b c" exec codex exec "do it"`,
+			`bash -lc A='b c' exec codex exec resume '{{.Session}}' Continue.`, `bash -lc A='b c' exec codex exec resume --last Continue.`, "",
+		}, {
+			"env A=b claude -p x", "env A=b claude -p x --session-id {{.Session}}", "env A=b claude -p Continue. --resume {{.Session}}", "", "",
+		},
+	} {
+		s := planned(t, tt.line)
+		if got := strings.Join(s.Resume, " "); got != tt.resume || s.NoResume != "" {
+			t.Errorf("%s is resumed by %q (%s), want %q", tt.line, got, s.NoResume, tt.resume)
+			continue
+		}
+		start := strings.Join(s.Start, " ")
+		if strings.Contains(tt.line, "bash") {
+			tt.start = "bash -lc A='b c' exec codex exec 'do it'"
+		}
+		if latest := strings.Join(s.ResumeLatest, " "); start != tt.start || latest != tt.latest || s.SessionID != tt.id {
+			t.Errorf("%s is started by %q, and without an id resumed by %q; its id is %q; want %q, %q and %q", tt.line, start, latest, s.SessionID, tt.start, tt.latest, tt.id)
+		}
+		if err := s.Validate(); err != nil {
+			t.Errorf("%s: %v", tt.line, err)
+		}
+	}
+}
+
+func TestWhatCannotBeResumed(t *testing.T) {
+	t.Parallel()
+	for line, why := range map[string]string{
+		"claude -p x --sesame":                       "of the command of claude the flag --sesame is not known",
+		"claude -p x --model":                        "the flag --model has no value",
+		"claude -p x y":                              "several prompts",
+		"claude -p x --no-session-persistence":       "keeps no session",
+		"claude -p --input-format stream-json":       "as a stream",
+		"claude -p x --resume":                       "asks which session is meant",
+		"claude -p x --worktree w":                   "the flag --worktree is not known",
+		"codex x":                                    "it is interactive",
+		"codex exec --ephemeral x":                   "keeps no session",
+		"codex exec review --base main":              "is not known",
+		"codex exec --sesame x":                      "the flag --sesame is not known",
+		"codex exec x y":                             "several prompts",
+		"gemini -p x --worktree w":                   "the flag --worktree is not known",
+		"gemini -p x y":                              "several prompts",
+		"opencode run x":                             "how opencode resumes a session is not known",
+		"aider --message x":                          "how aider resumes a session is not known",
+		"sh -c 'cd lib && claude -p x'":              "only a plain call is understood",
+		`sh -c 'claude -p "$PROMPT"'`:                "only a plain call is understood",
+		`sh -c 'claude -p $(cat TODO.md)'`:           "only a plain call is understood",
+		`sh -c 'while ! claude -p x; do date; done'`: "only a plain call is understood",
+		`sh -c 'claude -p "$1"' sh x`:                "only a plain call is understood",
+		"timeout 5h claude -p x":                     "only a plain call is understood",
+		"npx @openai/codex exec x":                   "only a plain call is understood",
+		"env -i claude -p x":                         "only a plain call is understood",
+	} {
+		s := planned(t, line)
+		if !strings.Contains(s.NoResume, why) || len(s.Resume) > 0 || !slices.Equal(s.Start, s.typed) {
+			t.Errorf("%s can't be resumed because %q, want %q; it is resumed by %q", line, s.NoResume, why, s.Resume)
+		}
+		if text := s.CannotResume(); !strings.Contains(text, "set resume") {
+			t.Errorf("%s: %q", line, text)
+		}
+		if s.Restart = true; s.CannotResume() != "" {
+			t.Errorf("%s: with restart, %q", line, s.CannotResume())
+		}
+		if s.Pack == "generic" {
+			t.Errorf("%s has the pack generic", line)
+		}
+	}
+	s := &Spec{Start: []string{"codex", "exec", "x"}, Pack: "generic"}
+	if s.PlanResume(false); !strings.Contains(s.NoResume, "the pack generic does not know where codex states the id") {
+		t.Errorf("with a pack that does not know the id: %q", s.NoResume)
+	}
+}
+
+// Commands that are no assistant's, or have no prompt, are run again as they are.
+func TestWhatIsRunAgain(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"make test", "claude", "claude mcp list", "claude --verbose", "codex", "codex login", "aider", "other -p x", "sh -c 'make && make test'",
+		"sh -c 'echo claude -p x'", "sh build.sh claude", "./claude.sh -p x", "env A=b make", "nice make",
+	} {
+		s := planned(t, line)
+		if !s.RunsAgain() || !slices.Equal(s.Start, s.typed) {
+			t.Errorf("%s: resumed by %q, started by %q, %s", line, s.Resume, s.Start, s.NoResume)
+		}
+	}
+	s := &Spec{Start: []string{"gemini", "--yolo"}, Pack: "gemini"}
+	if s.PlanResume(false); !s.RunsAgain() {
+		t.Errorf("gemini without a prompt: %q, %s", s.Resume, s.NoResume)
+	}
+}
+
+func TestSessionsThatShareAFolder(t *testing.T) {
+	t.Parallel()
+	s := &Spec{Start: []string{"codex", "exec", "-C", "lib", "x"}, Dir: "/src"}
+	for _, tt := range []struct {
+		command string
+		dir     string
+		want    bool
+	}{
+		{"codex exec y", "/src/lib", true},
+		{"sh -c 'codex exec -C /src/lib y'", "/", true},
+		{"codex exec y", "/src", false},
+		{"claude -p y", "/src/lib", false},
+		{"make", "/src/lib", false},
+	} {
+		argv, err := Split(tt.command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.SharesFolder([]Command{{argv, tt.dir}}); got != tt.want {
+			t.Errorf("%s in %s shares the folder: %v, want %v", tt.command, tt.dir, got, tt.want)
+		}
+	}
+}
+
+// An earlier version made another start command of the same one.
+func TestTheSameWorkOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	s := planned(t, "claude -p --verbose x")
+	s.Dir, s.Stdin = "/src", "prompt"
+	for input, want := range map[string]bool{
+		`{"start":["claude","-p","--verbose","x"],"dir":"/src"}`:                               true,
+		`{"start":["claude","-p","--verbose","x","--session-id","{{.Session}}"],"dir":"/src"}`: true,
+		`{"start":["anything"],"command":["claude","-p","--verbose","x"],"dir":"/src"}`:        true,
+		`{"start":["claude","-p","--verbose","y"],"dir":"/src"}`:                               false,
+		`{"start":["claude","-p","--verbose","x"],"dir":"/lib"}`:                               false,
+		`{"start":["claude","-p","--verbose","x"],"dir":"/src","prompt":"0123456789abcdef"}`:   false,
+	} {
+		if _, same := s.Same([]byte(input)); same != want {
+			t.Errorf("Same(%s) = %v", input, same)
+		}
+	}
+}

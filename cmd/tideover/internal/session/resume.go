@@ -1,0 +1,144 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// command returns the command of the attempt, and whether it resumes the session:
+// the first makes the session, those that follow resume it.
+func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, err error) {
+	m.chooseID(s, t.Run)
+	argv = s.Start
+	switch {
+	case !m.Started:
+	case m.NoResume != "" || s.CannotResume() != "":
+		m.NoResume = cmp.Or(m.NoResume, s.CannotResume())
+		return nil, false, errors.New(m.NoResume)
+	case len(s.Resume) == 0:
+	case m.UseLatest && !m.Stated:
+		argv, resumes = s.ResumeLatest, true
+	case m.Session == "":
+		// The command was ended before it stated an id, which is the first thing that it
+		// does: there is no session yet.
+	default:
+		argv, resumes = s.Resume, true
+	}
+	if resumes {
+		m.Resumes++
+	}
+	m.Started = true
+	argv, err = render(argv, data{m.Session, s.Name, t.Attempt})
+	return argv, resumes, err
+}
+
+// chooseID sets the id of the session, unless the command has stated it.
+func (m *Memo) chooseID(s *Spec, run string) {
+	inStart := mentions(s.Start, "Session")
+	switch {
+	case m.Stated:
+	case s.SessionID != "" && (m.Generation == 0 || !inStart):
+		m.Session = s.SessionID
+	case !inStart && mentions(s.Resume, "Session"):
+		m.Session = "" // the command chooses it
+	default:
+		m.Session = sessionID(run, m.Generation)
+	}
+}
+
+// CannotResume says that no way is known to resume the session, why, and what to
+// do. It is "" if there is a way, or if the start command may be run again.
+func (s *Spec) CannotResume() string {
+	if s.NoResume == "" || len(s.Resume) > 0 || s.Restart {
+		return ""
+	}
+	return fmt.Sprintf("no way is known to resume session %s: %s; "+
+		"set resume to the command that resumes it, or restart to have its first prompt run again", s.Name, s.NoResume)
+}
+
+// attemptMemo is the memo of an attempt whose command runs: its output may state
+// the id of the session at any time.
+type attemptMemo struct {
+	mu     sync.Mutex
+	memo   Memo
+	ctx    context.Context // of the attempt; ends the saving
+	cancel context.CancelFunc
+	saving sync.WaitGroup
+}
+
+func newAttemptMemo(ctx context.Context, m Memo) *attemptMemo {
+	a := &attemptMemo{memo: m}
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	return a
+}
+
+// stated notes the id that the command has stated, and stores it: an attempt
+// after this process was killed must know it. The output is not held up.
+func (a *attemptMemo) stated(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memo.Stated && a.memo.Session == id {
+		return
+	}
+	a.memo.Session, a.memo.Stated = id, true
+	m := a.memo
+	a.saving.Go(func() { _ = engine.SaveProgress(a.ctx, m) }) // or the end of the attempt stores it
+}
+
+// end returns the memo after the command has ended.
+func (a *attemptMemo) end() Memo {
+	a.cancel()
+	a.saving.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.memo
+}
+
+// beginAnew follows a command that was asked for a session that does not exist.
+// It begins the session anew, with its first prompt: once, or whenever no command
+// of the session has ever ended by itself, because then there was none to resume.
+func (s *Spec) beginAnew(memo Memo, resumed bool, why error) error {
+	switch {
+	case !resumed:
+		return engine.Keep(retry.Permanent(why), memo)
+	case memo.Ended && memo.Gone > 0:
+		return engine.Keep(retry.Permanent(fmt.Errorf("%w; it was begun anew once before", why)), memo)
+	case memo.Ended:
+		memo.Gone++
+	}
+	id := memo.Session
+	memo.anew()
+	return engine.Keep(engine.Snooze(time.Nanosecond, fmt.Sprintf("session id %s does not exist any more; it begins anew with its first prompt", id)), memo)
+}
+
+// prepareResume says how the session goes on after a stop, and adds it to what
+// the stop failed with. If it can't be resumed, the failure is final.
+func (r *Runner) prepareResume(s *Spec, memo *Memo, stop detect.Stop, err error) error {
+	memo.NoResume = s.CannotResume()
+	const noID = "the command stated no session id"
+	switch {
+	case memo.NoResume != "":
+	case memo.Session != "" || memo.UseLatest || len(s.Resume) == 0:
+		return err
+	case stop.Reason == detect.Crashed || stop.Reason == detect.Unknown:
+		memo.Started = false
+		return fmt.Errorf("%w; %s, so it is started again", err, noID)
+	case len(s.ResumeLatest) == 0:
+		memo.NoResume = noID + ": set resume to the command that resumes it, or restart to have its first prompt run again"
+	case r.Shared == nil || r.Shared(s):
+		memo.NoResume = noID + ", and the latest session of its folder may be another one's, because another session runs there: " +
+			"resume it by hand, or run one session at a time in a folder"
+	default:
+		memo.UseLatest = true
+		return fmt.Errorf("%w; %s, so the latest session of its folder is resumed", err, noID)
+	}
+	return retry.Permanent(fmt.Errorf("%w; %s", err, memo.NoResume))
+}

@@ -1,0 +1,168 @@
+package session
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// shells are the shells whose -c is looked into.
+var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
+
+// shellScript is the flag of a shell that is followed by a script, alone or with
+// flags that do not change what the script means.
+var shellScript = regexp.MustCompile(`^-[leux]*c$`)
+
+// assignment is a variable that is set for one command.
+var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+// wrapped is a command inside another one: in a script of a shell, or after env.
+type wrapped struct {
+	inner []string // the command itself
+	wrap  func(inner []string) []string
+}
+
+// unwrap returns the command that an outer one runs, which may be the command
+// itself. It reports false if an assistant is in a command that is not understood;
+// its name is then all that is known.
+func unwrap(argv []string) (w wrapped, assistant string, ok bool) {
+	w = wrapped{argv, func(inner []string) []string { return inner }}
+	if len(argv) == 0 {
+		return w, "", true
+	}
+	outer := filepath.Base(argv[0])
+	switch {
+	case packs[outer] != "":
+		return w, outer, true
+	case slices.Contains(shells, outer):
+		return unwrapShell(argv, w)
+	case outer == "env":
+		n := 1
+		for n < len(argv) && assignment.MatchString(argv[n]) {
+			n++
+		}
+		if n < len(argv) && packs[filepath.Base(argv[n])] != "" {
+			return wrapped{argv[n:], func(inner []string) []string { return slices.Concat(argv[:n], inner) }}, filepath.Base(argv[n]), true
+		}
+	}
+	if isWrapper(outer) {
+		if name := assistantAmong(argv[1:]); name != "" {
+			return w, name, false
+		}
+	}
+	return w, "", true
+}
+
+// unwrapShell looks into the script of a shell.
+func unwrapShell(argv []string, w wrapped) (_ wrapped, assistant string, ok bool) {
+	at := slices.IndexFunc(argv, shellScript.MatchString)
+	if at < 0 || at+1 >= len(argv) {
+		return w, "", true
+	}
+	script := argv[at+1]
+	before, words, simple := simpleCommand(script)
+	if simple && len(words) > 0 && len(argv) == at+2 && at == 1 {
+		inner, name, known := unwrap(words)
+		if name != "" && known {
+			return wrapped{inner.inner, func(in []string) []string {
+				line := quoteWords(inner.wrap(in))
+				if before != "" {
+					line = before + " " + line
+				}
+				return []string{argv[0], argv[1], line}
+			}}, name, true
+		}
+	}
+	for _, command := range commandsOf(script) {
+		if name := assistantAmong(command); name != "" {
+			return w, name, false
+		}
+	}
+	return w, "", true
+}
+
+// shellSyntax are the characters that mean something to a shell outside quotes.
+const shellSyntax = ";&|<>()$`*?[]{}~#!\n"
+
+// simpleCommand splits the script of a shell that is one command of plain words.
+// before has what stands before the command, as it is to be written again: exec,
+// and variables that are set. It reports false for anything else.
+func simpleCommand(script string) (before string, words []string, ok bool) {
+	script = strings.TrimSpace(script)
+	quote := rune(0)
+	escaped := false
+	for _, c := range script {
+		switch {
+		case escaped:
+			if quote == '"' && c != '"' && c != '\\' {
+				return "", nil, false
+			}
+			escaped = false
+		case quote == '\'' && c != '\'':
+		case c == '\\':
+			escaped = true
+		case quote == '"' && (c == '$' || c == '`' || c == '!'):
+			return "", nil, false
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote = c
+		case quote == 0 && strings.ContainsRune(shellSyntax, c):
+			return "", nil, false
+		}
+	}
+	words, err := Split(script)
+	if err != nil {
+		return "", nil, false
+	}
+	var kept []string
+	for len(words) > 0 && (words[0] == "exec" || assignment.MatchString(words[0])) {
+		word := words[0]
+		if name, value, set := strings.Cut(word, "="); set {
+			word = name + "=" + quoteWord(value)
+		}
+		kept, words = append(kept, word), words[1:]
+	}
+	return strings.Join(kept, " "), words, true
+}
+
+// commandsOf returns the words of each command of a script, up to the assistant
+// that it may run. It is a guess: what it finds is only said, and not rewritten.
+func commandsOf(script string) (list [][]string) {
+	for _, part := range strings.FieldsFunc(script, func(c rune) bool { return strings.ContainsRune(";&|(){}`\n", c) }) {
+		var command []string
+		for word := range strings.FieldsSeq(part) {
+			word = strings.Trim(word, `"'$`)
+			command = append(command, word)
+			base := filepath.Base(word)
+			leads := assignment.MatchString(word) || isWrapper(base) || strings.HasPrefix(word, "-") ||
+				slices.Contains([]string{"then", "do", "else", "if", "while", "until", "!"}, word)
+			if !leads {
+				break
+			}
+		}
+		list = append(list, command)
+	}
+	return list
+}
+
+// quoteWords writes words for a shell.
+func quoteWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quoteWord(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// plainWord is a word that means itself to a shell.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-]+$`)
+
+// quoteWord writes a word for a shell. An id in a template has no quotes in it.
+func quoteWord(w string) string {
+	if plainWord.MatchString(w) {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
