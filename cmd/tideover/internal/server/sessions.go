@@ -69,8 +69,10 @@ func (s *server) newSessions(self, locks string) *session.Manager {
 	logs := session.Logs{Dir: filepath.Join(s.cfg.Server.Data, "sessions"), Redactor: s.Source.Redactor}
 	s.runner = &session.Runner{
 		Self: self, Locks: locks, Open: logs.Open, Redactor: s.Source.Redactor, Ready: s.ready, Hidden: s.hidden,
-		Expand: func(value string) (string, error) { return s.config().Expand(value) },
-		Cancel: func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
+		Expand:   func(value string) (string, error) { return s.config().Expand(value) },
+		Cancel:   func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
+		Wake:     func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, s.engine, run, by) },
+		Accounts: s.accounts,
 	}
-	return &session.Manager{Output: logs.Tail, Known: logs.Known}
+	return &session.Manager{Output: logs.Tail, Known: logs.Known, Runner: s.runner}
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -56,10 +57,19 @@ type Runner struct {
 	// for whoever reads the events instead.
 	Stopped func(run string, s Stop)
 
+	// Accounts has what is known of the limits of accounts; nil means that sessions share nothing.
+	Accounts *account.Store
+
+	// Wake ends the wait of a run that its account has held, see [WakeHeld]; nil means that such a run waits to
+	// the end.
+	Wake func(ctx context.Context, run, by string) error
+
 	launch func(context.Context, guard.Command) (guard.Result, error) // nil means guard.Run; tests that are about time need no guard
 
 	ending atomic.Bool
 	places sync.Map // of sessions by name: a chan struct{} with room for one
+	forced sync.Map // runs that go on whatever the gate of their account says
+	held   heldRuns
 }
 
 // Streams are what a command reads and writes. They are closed after it.
@@ -98,6 +108,11 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, engine.Keep(err, before)
 	}
 	defer leave()
+	use, held := r.enterAccount(s, t)
+	if held != nil {
+		return nil, engine.Keep(held, before)
+	}
+	defer use.leave()
 	memo := before
 	command, err := memo.command(s, t)
 	if err != nil {
@@ -132,6 +147,9 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	memo.note(stop, end.Code, time.Now())
 	if r.Stopped != nil {
 		r.Stopped(t.Run, *memo.Last)
+	}
+	if held := use.record(stop, &memo); held != nil {
+		return nil, engine.Keep(held, memo)
 	}
 	return r.judge(ctx, s, t, memo, stop)
 }
