@@ -194,7 +194,7 @@ func why(st *session.Status) string {
 		return strings.TrimPrefix(st.Reason+": "+firstLine(st.Error), ": ")
 	case st.State != "waiting" && st.State != "paused" && st.State != notWatched:
 		return ""
-	case st.Last == nil || st.Last.Line == "" || st.WaitBy == "human" || st.WaitBy == "handler":
+	case st.Last == nil || st.Last.Line == "" || slices.Contains([]string{"human", "handler", "account"}, st.WaitBy):
 		return st.WaitFor
 	}
 	return st.Last.Line

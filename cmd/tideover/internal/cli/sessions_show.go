@@ -93,6 +93,8 @@ func renderSession(st located, s *screen) string {
 	}
 	p.fact("policy", st.Policy)
 	p.fact("quiet hours", st.Quiet)
+	p.fact("account", st.Account)
+	p.fact("its limit", st.AccountLimit)
 	if st.Last != nil {
 		p.stop(st.Last)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -85,6 +86,8 @@ type watchOptions struct {
 	deadline  duration
 	quiet     string
 	pauseAt   string
+	account   string
+	spread    duration
 	on        []string
 	dir       string
 	notify    []string
@@ -133,6 +136,9 @@ func newWatch(std Streams) *cobra.Command {
 	f.StringVar(&o.quiet, "quiet-hours", "", "`hours` in which nothing is begun, such as 23:00-07:00, with a time zone or not")
 	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, at which nothing is begun until its reset (codex and claude)")
 	group(f, "How long", "policy", "windows", "deadline", "quiet-hours", "pause-at")
+	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: that of the assistant)")
+	o.spread = duration(account.DefaultSpread)
+	f.Var(&o.spread, "account-spread", "time over which the sessions of an account go on after its limit")
 	f.StringVar(&o.name, "name", "", "`name` of the session (default: from the command and the folder)")
 	f.StringVar(&o.dir, "dir", "", "`folder` in which the commands run")
 	f.BoolVar(&o.anew, "new", false, "begin another session, even if one of the name could go on")
@@ -141,7 +147,7 @@ func newWatch(std Streams) *cobra.Command {
 	f.StringVar(&o.source.data, "data", "", "`folder` that keeps the state")
 	f.BoolVarP(&o.silent, "quiet", "q", false, "say nothing but errors of our own")
 	f.BoolVar(&o.noCount, "no-countdown", false, "no countdown on a terminal")
-	group(f, "The session", "name", "dir", "new", "notify", "config", "data", "quiet", "no-countdown")
+	group(f, "The session", "name", "dir", "new", "account", "account-spread", "notify", "config", "data", "quiet", "no-countdown")
 	groupedHelp(cmd, "What to run", "How long", "The session")
 	_ = cmd.RegisterFlagCompletionFunc("detect", cobra.FixedCompletions(detect.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("dir")
@@ -153,7 +159,7 @@ func newWatch(std Streams) *cobra.Command {
 // spec puts the session together, and checks it.
 func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*session.Spec, error) {
 	s := &session.Spec{Start: args, ResumeAny: o.resumeAny, Restart: o.restart, Windows: o.windows, On: map[string]session.Action{}}
-	s.Deadline = time.Duration(o.deadline)
+	s.Deadline, s.Account, s.AccountSpread = time.Duration(o.deadline), o.account, time.Duration(o.spread)
 	var errs []error
 	flag := func(name string, err error) {
 		if err != nil && name != "" {
@@ -205,6 +211,9 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		s.Name = nameOf(s.Dir, args, s.Stdin)
 	}
 	flag("name", config.CheckSessionName(s.Name))
+	if o.spread <= 0 {
+		flag("account-spread", fmt.Errorf("%v is not more than 0", time.Duration(o.spread)))
+	}
 	if o.windows < 1 {
 		flag("windows", fmt.Errorf("%d is not 1 or more", o.windows))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -114,6 +115,9 @@ func (l *loader) session(name string, at place) *Session {
 	}
 	if text := d.CannotResume(); text != "" {
 		l.warn(found["start"], "resume: %s", text)
+	}
+	if _, said := found["account"]; !said {
+		l.value(at.child("account", given("", "default")), cmp.Or(d.AccountName(), account.None))
 	}
 	d.Fill()
 	for _, err := range joined(d.Validate()) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -97,6 +98,14 @@ var sessionKeys = []key[Session]{
 		set: func(l *loader, at place, d *Session) { d.PauseAt = 100 * l.percent(at) },
 	},
 	{
+		name: "account", doc: "The account whose limit the session shares with others; that of the assistant unless said, none for no account.", schema: nameSchema,
+		set: func(l *loader, at place, d *Session) { d.Account = l.account(at) },
+	},
+	{
+		name: "account-spread", def: "30s", doc: "The time over which the sessions of an account go on after its limit.", schema: durationSchema,
+		set: func(l *loader, at place, d *Session) { d.AccountSpread = l.duration(at) },
+	},
+	{
 		name: "on", doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		schema: func() *jsonschema.Schema { return describe(onKeys) },
 		set:    func(l *loader, at place, d *Session) { object(l, at, onKeys, d) },
@@ -106,6 +115,20 @@ var sessionKeys = []key[Session]{
 		schema: func() *jsonschema.Schema { return notifierListSchema(0) },
 		set:    func(l *loader, at place, d *Session) { d.Notify = l.notifierNames(at) },
 	},
+}
+
+// account reads the name of an account.
+func (l *loader) account(at place) string {
+	s, ok := l.scalar(at)
+	if !ok {
+		return ""
+	}
+	if err := account.CheckName(s); err != nil {
+		l.bad(at, "%v", err)
+		return ""
+	}
+	l.value(at, s)
+	return s
 }
 
 // onKeys are the reasons for which a session can be told what follows.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -30,6 +31,7 @@ type Step struct {
 	OutputLimit   int64   // bytes that are kept of stdout, and of stderr
 	Concurrency   int     // attempts of this step at once, all runs together; 0 means no limit
 	MaxLost       int     // lost attempts in a row that are made again; not stored with a run's step, the engine has it
+	Account       string  // whose limit a command shares with others; empty for none
 	Method        string  // of a request; empty for a command
 	Provider      string  // that a request goes to; empty means that its URL says where
 	Expect        Codes   // statuses of a request that are a success; nil means 200-299
@@ -106,7 +108,7 @@ func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id st
 // action checks what goes with a command and what with a request.
 func (l *loader) action(d *stepDraft, found map[string]place, env []namedText) {
 	if _, http := found["http"]; http {
-		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit"} {
+		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
 				l.bad(here, "%s is for commands; this step is a request", name)
 			}
@@ -235,6 +237,14 @@ var stepKeys = append([]key[stepDraft]{
 	{
 		name: "permanent-exit", doc: "Exit codes that are never retried.", schema: exitSchema,
 		set: func(l *loader, at place, d *stepDraft) { d.PermanentExit = l.codes(at, "an exit code", 1, 255) },
+	},
+	{
+		name: "account", doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", schema: nameSchema,
+		set: func(l *loader, at place, d *stepDraft) {
+			if d.Account = l.account(at); d.Account == account.None {
+				d.Account = ""
+			}
+		},
 	},
 	{
 		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: count(0),

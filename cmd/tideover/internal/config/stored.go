@@ -30,6 +30,7 @@ type storedStep struct {
 	PermanentExit Codes             `json:"permanent_exit,omitzero"`
 	OutputLimit   int64             `json:"output_limit"`
 	Concurrency   int               `json:"concurrency,omitempty"`
+	Account       string            `json:"account,omitempty"`
 	Method        string            `json:"method,omitempty"`
 	Provider      string            `json:"provider,omitempty"`
 	URL           *string           `json:"url,omitempty"`
@@ -44,7 +45,7 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	st := storedStep{
 		ID: s.ID, Needs: s.Needs, After: s.after, GiveUp: s.giveUp, Policy: s.Policy, Base: s.base, Dir: s.Dir,
 		RetryExit: s.RetryExit, PermanentExit: s.PermanentExit, OutputLimit: s.OutputLimit, Concurrency: s.Concurrency,
-		Method: s.Method, Provider: s.Provider, Expect: s.Expect,
+		Account: s.Account, Method: s.Method, Provider: s.Provider, Expect: s.Expect,
 		Env: sources(s.env), Headers: sources(s.headers), Stdin: source(s.stdin), URL: source(s.url), Body: source(s.body),
 	}
 	for _, t := range s.run {
@@ -84,7 +85,7 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	out := Step{
 		ID: st.ID, Needs: st.Needs, after: st.After, giveUp: st.GiveUp, Policy: st.Policy, base: st.Base, Dir: st.Dir,
 		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
-		Method: st.Method, Provider: st.Provider, Expect: st.Expect,
+		Account: st.Account, Method: st.Method, Provider: st.Provider, Expect: st.Expect,
 		env: p.named("env", st.Env), headers: p.named("headers", st.Headers),
 		stdin: p.text("stdin", st.Stdin, withoutRefs), url: p.text("url", st.URL, withRefs), body: p.text("body", st.Body, withoutRefs),
 	}
@@ -121,7 +122,7 @@ func storedWork(text json.RawMessage) (fields map[string]any, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"policy", "concurrency", "needs", "after", "env_inherit"} {
+	for _, name := range []string{"policy", "concurrency", "needs", "after", "env_inherit", "account"} {
 		delete(fields, name)
 	}
 	return fields, nil

@@ -15,3 +15,6 @@ const NoFollow = 0
 func Try(*os.File) (held bool, err error) {
 	return false, fmt.Errorf("%w on this system: serve, gateway and watch run on Linux and macOS", errors.ErrUnsupported)
 }
+
+// Release does nothing, because Try takes no lock.
+func Release(*os.File) {}

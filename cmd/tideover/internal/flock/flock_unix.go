@@ -30,3 +30,6 @@ func Try(f *os.File) (held bool, err error) {
 	}
 	return false, err
 }
+
+// Release gives the lock up at once. To close the file is not enough while a process that was just forked has it, too.
+func Release(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -52,3 +52,16 @@ func TestALinkIsNoLock(t *testing.T) {
 		t.Error("a link was followed")
 	}
 }
+
+func TestAReleasedLockIsFree(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	first, second := open(t, path), open(t, path)
+	if held, err := flock.Try(first); held || err != nil {
+		t.Fatalf("Try = %v, %v", held, err)
+	}
+	flock.Release(first) // the file stays open
+	if held, err := flock.Try(second); held || err != nil {
+		t.Errorf("Try of a lock that was released = %v, %v", held, err)
+	}
+}

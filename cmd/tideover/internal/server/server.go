@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
@@ -81,6 +82,7 @@ type server struct {
 	calendar *calendar         // the same
 	sessions *session.Manager  // nil in a cluster
 	runner   *session.Runner   // of the sessions; nil without them
+	accounts *account.Store    // what is known of the limits of accounts
 	ready    chan struct{}     // closed when they may begin
 	trail    *audit.Sink       // nil if there is none
 	nip90    *nip90.Service    // nil for a gateway alone
@@ -244,9 +246,10 @@ func (s *server) openEngine(ctx context.Context) error {
 // handlers returns what does the work of steps, messages and sessions. In a cluster
 // there are no sessions.
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
+	s.accounts = &account.Store{Dir: filepath.Join(s.cfg.Server.Data, account.Folder), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
-		Inherit: s.cfg.Server.Inherit,
+		Inherit: s.cfg.Server.Inherit, Accounts: s.accounts,
 	}
 	handlers := runner.Handlers()
 	maps.Copy(handlers, s.outbox.Handlers())

@@ -71,11 +71,13 @@ func (s *server) newSessions(self, locks string) *session.Manager {
 	s.runner = &session.Runner{
 		Self: self, Locks: locks, Open: logs.Open, Redactor: s.Source.Redactor, Ready: s.ready, Hidden: s.hidden,
 		Quotas: api.UserFolder("quota"), Warn: func(text string) { s.Log.Warn(text) },
-		Expand: func(value string) (string, error) { return s.config().Expand(value) },
-		Cancel: func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
-		Shared: func(spec *session.Spec) bool { return spec.SharesFolder(s.otherSessions(spec.Name)) },
+		Expand:   func(value string) (string, error) { return s.config().Expand(value) },
+		Cancel:   func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
+		Wake:     func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, s.engine, run, by) },
+		Accounts: s.accounts,
+		Shared:   func(spec *session.Spec) bool { return spec.SharesFolder(s.otherSessions(spec.Name)) },
 	}
-	return &session.Manager{Output: logs.Tail, Read: logs.Read, Known: logs.Known}
+	return &session.Manager{Output: logs.Tail, Read: logs.Read, Known: logs.Known, Runner: s.runner}
 }
 
 // otherSessions returns the commands of the other sessions that are known: those of

@@ -28,6 +28,9 @@ type Manager struct {
 	// nil means that none has.
 	Known func(name string) bool
 
+	// Runner runs the commands; nil means that it is not known here.
+	Runner *Runner
+
 	// Output returns the file that has the output of a session, and its last
 	// lines; nil means that there is none.
 	Output func(name string) (path string, tail []string)
@@ -74,6 +77,7 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 		if g.run != "" {
 			before = true
+			m.holds(ctx, g)
 		} else if m.Known != nil && m.Known(s.Name) {
 			continue // it is over, and forgotten; somebody may resume it
 		} else if err := m.begin(ctx, g, "the configuration"); err != nil {
@@ -81,6 +85,16 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 	}
 	return before, m.orphans(ctx)
+}
+
+// holds has a session looked after whose account held it when the process before this one ended.
+func (m *Manager) holds(ctx context.Context, g *managed) {
+	if m.Runner == nil {
+		return
+	}
+	if i, err := m.Engine.Get(ctx, g.run); err == nil { // or it asks when its wait is over
+		m.Runner.holds(g.spec, i)
+	}
 }
 
 // Kept returns the workflows of sessions that go on although they are not among
@@ -223,6 +237,10 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 		if s.Quiet != nil {
 			st.Quiet = s.Quiet.String()
 		}
+		st.Account = s.AccountName()
+	}
+	if m.Runner != nil && !st.Over() {
+		st.AccountLimit = m.Runner.describeAccount(st.Account)
 	}
 	return st, nil
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -70,10 +71,19 @@ type Runner struct {
 	// Warn reports something that stops nothing; nil means nobody is told.
 	Warn func(text string)
 
+	// Accounts has what is known of the limits of accounts; nil means that sessions share nothing.
+	Accounts *account.Store
+
+	// Wake ends the wait of a run that its account has held, see [WakeHeld]; nil means that such a run waits to
+	// the end.
+	Wake func(ctx context.Context, run, by string) error
+
 	launch func(context.Context, guard.Command) (guard.Result, error) // nil means guard.Run; tests that are about time need no guard
 
 	ending atomic.Bool
 	places sync.Map // of sessions by name: a chan struct{} with room for one
+	forced sync.Map // runs that go on whatever the gate of their account says
+	held   heldRuns
 }
 
 // Streams are what a command reads and writes. They are closed after it.
@@ -112,6 +122,11 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, engine.Keep(err, before)
 	}
 	defer leave()
+	use, held := r.enterAccount(s, t)
+	if held != nil {
+		return nil, engine.Keep(held, before)
+	}
+	defer use.leave()
 	memo := before
 	command, resumes, err := memo.command(s, t)
 	if err != nil {
@@ -166,6 +181,9 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, s.beginAnew(memo, resumes, failure(stop, end.Code))
 	}
 	memo.Ended = true
+	if held := use.record(stop, &memo); held != nil {
+		return nil, engine.Keep(held, memo)
+	}
 	return r.judge(ctx, s, t, memo, stop)
 }
 

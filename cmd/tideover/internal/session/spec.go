@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
@@ -58,6 +59,13 @@ type Spec struct {
 
 	stdinPrompt bool     // the prompt is read from standard input
 	typed       []string // the start command as it was given
+
+	// Account is the account whose limit the session shares with others: "" means that of the tool, account.None that
+	// it has none. Those that were held go on within AccountSpread; 0 means account.DefaultSpread.
+	Account       string        `json:"account,omitempty"`
+	AccountSpread time.Duration `json:"account_spread_ns,omitempty"`
+
+	PolicyText string `json:"policy,omitempty"` // the policy as it is stored for the runner; Workflow sets it
 
 	Policy   retry.Policy  `json:"-"`
 	Windows  int           `json:"-"` // 0 means DefaultWindows
@@ -173,6 +181,14 @@ func (s *Spec) Validate() error {
 	if s.Deadline < 0 {
 		fail("deadline", "%v is negative", s.Deadline)
 	}
+	if s.Account != "" {
+		if err := account.CheckName(s.Account); err != nil {
+			fail("account", "%w", err)
+		}
+	}
+	if s.AccountSpread < 0 {
+		fail("account-spread", "%v is negative", s.AccountSpread)
+	}
 	return errors.Join(errs...)
 }
 
@@ -265,9 +281,11 @@ func (s *Spec) action(reason detect.Reason) Action {
 // Workflow returns the workflow of the session. When a run of it gives up, one of
 // alarm is started, unless that is nil.
 func (s *Spec) Workflow(alarm *engine.Workflow) (*engine.Workflow, error) {
+	stored := *s
+	stored.PolicyText = s.Policy.String()
 	parts := []engine.Part{
 		engine.Timeout(s.Deadline),
-		engine.Call(stepName, Handler, s, engine.WithPolicy(s.Policy), engine.MaxWindows(cmp.Or(s.Windows, DefaultWindows))),
+		engine.Call(stepName, Handler, &stored, engine.WithPolicy(s.Policy), engine.MaxWindows(cmp.Or(s.Windows, DefaultWindows))),
 	}
 	if alarm != nil {
 		parts = append(parts, engine.OnGiveUp(alarm))

@@ -3,8 +3,10 @@ package session
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -26,7 +28,7 @@ type Status struct {
 	NoResume string     `json:"no_resume,omitempty"` // why it can't be resumed; "" if it can
 	Last     *Stop      `json:"last,omitempty"`      // why the last command stopped
 	Next     *time.Time `json:"next,omitempty"`      // end of the wait
-	WaitBy   string     `json:"wait_by,omitempty"`   // who set it: server, policy, handler, human or engine
+	WaitBy   string     `json:"wait_by,omitempty"`   // who set it: server, policy, handler, account, human or engine
 	WaitFor  string     `json:"wait_for,omitempty"`  // why
 	Started  *time.Time `json:"started,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
@@ -35,9 +37,13 @@ type Status struct {
 	Error    string     `json:"error,omitempty"`  // the last one
 	Policy   string     `json:"policy"`
 	Quiet    string     `json:"quiet_hours,omitempty"`
-	Log      string     `json:"log,omitempty"`  // the file that has the output
-	Tail     []string   `json:"tail,omitempty"` // its last lines, of one session alone
-	In       string     `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
+
+	Account      string `json:"account,omitempty"`       // whose limit it shares with others; "" for none
+	AccountLimit string `json:"account_limit,omitempty"` // what is known of that limit; "" while there is none
+
+	Log  string   `json:"log,omitempty"`  // the file that has the output
+	Tail []string `json:"tail,omitempty"` // its last lines, of one session alone
+	In   string   `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
 }
 
 // States are the states of a session.
@@ -72,9 +78,17 @@ func statusOf(name string, i *engine.Info) Status {
 			st.MaxAttempts = -1
 		}
 	}
+	for _, a := range s.Attempts {
+		if a.Outcome == "snoozed" && strings.HasPrefix(a.Error, account.HeldPrefix) {
+			st.Commands-- // none was run
+		}
+	}
 	if n := len(s.Attempts); n > 0 && st.State == "waiting" {
 		if a := s.Attempts[n-1]; a.Wait != nil {
 			st.WaitBy, st.WaitFor = a.Wait.By, a.Error
+			if isHeld(i) {
+				st.WaitBy = "account"
+			}
 			if a.Wait.Moved != "" {
 				st.WaitBy, st.WaitFor = "human", "postponed by "+a.Wait.Moved
 			}

@@ -29,6 +29,11 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return result{}, rendering(err)
 	}
+	use, held := r.enterAccount(s, t)
+	if held != nil {
+		return result{}, held
+	}
+	defer use.leave()
 	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
 	// Secrets are hidden before anything is cut, or a part of one might show.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
@@ -45,7 +50,11 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 		return res, err
 	case ctx.Err() != nil && end.Code != 0:
 		return res, context.Cause(ctx)
-	case end.Code == 0:
+	}
+	if held := use.record(s, end.Code, last.lines()); held != nil {
+		return res, held
+	}
+	if end.Code == 0 {
 		return res, nil
 	}
 	return res, failure(s, end.Code, last.lines())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
@@ -37,6 +38,9 @@ type Runner struct {
 	// Inherit is which variables of this process commands inherit, beside those
 	// that their steps name.
 	Inherit config.Inherit
+
+	// Accounts has what is known of the limits of accounts; nil means that steps share nothing.
+	Accounts *account.Store
 
 	// Redactor hides the values of secrets in whatever is kept of outputs.
 	Redactor *secret.Redactor

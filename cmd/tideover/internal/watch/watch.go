@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -31,6 +32,7 @@ type Options struct {
 	Spec     *session.Spec
 	About    About                                        // how the session is watched
 	Dir      string                                       // keeps the state; is made if it is not there
+	Accounts string                                       // keeps what is known of the limits of accounts; "" means that nothing is shared
 	Anew     bool                                         // whatever was there before is over
 	Open     func(*session.Spec) (session.Streams, error) // of [session.Runner]
 	Expand   func(string) (string, error)                 // of [session.Runner]
@@ -128,6 +130,10 @@ func (w *Watch) open(ctx context.Context) error {
 			w.mu.Unlock()
 			return w.engine.Cancel(ctx, run, by)
 		},
+		Wake: func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, w.engine, run, by) },
+	}
+	if w.Accounts != "" {
+		w.runner.Accounts = &account.Store{Dir: w.Accounts, Warn: func(text string) { w.Say("%s", text) }}
 	}
 	handlers := w.Outbox.Handlers()
 	handlers[session.Handler] = w.runner.Handle
@@ -143,7 +149,7 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	w.Outbox.Attach(w.engine)
-	w.manager = &session.Manager{Engine: w.engine, Output: logs.Tail, Read: logs.Read}
+	w.manager = &session.Manager{Engine: w.engine, Output: logs.Tail, Read: logs.Read, Runner: w.runner}
 	return nil
 }
 

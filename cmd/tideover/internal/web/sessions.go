@@ -121,7 +121,7 @@ func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time)
 
 // cleanSession takes secrets out of what somebody else wrote.
 func (h *handler) cleanSession(s session.Status) session.Status {
-	s.WaitFor, s.Error, s.NoResume = h.Redact(s.WaitFor), h.Redact(s.Error), h.Redact(s.NoResume)
+	s.WaitFor, s.Error, s.NoResume, s.AccountLimit = h.Redact(s.WaitFor), h.Redact(s.Error), h.Redact(s.NoResume), h.Redact(s.AccountLimit)
 	if s.Last != nil {
 		last := *s.Last
 		last.Line = h.Redact(last.Line)
@@ -137,7 +137,7 @@ func (h *handler) cleanSession(s session.Status) session.Status {
 // Line returns the line of output because of which the session waits. It is not
 // why it waits if somebody else has said so since.
 func (r *sessionRow) Line() string {
-	if r.Last == nil || r.WaitBy == "human" || r.WaitBy == "handler" || r.State == "completed" || r.State == "stopped" {
+	if r.Last == nil || slices.Contains([]string{"human", "handler", "account"}, r.WaitBy) || r.State == "completed" || r.State == "stopped" {
 		return ""
 	}
 	return r.Last.Line

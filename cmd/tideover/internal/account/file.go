@@ -1,0 +1,154 @@
+package account
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+)
+
+// maxFile is the largest file that is read.
+const maxFile = 64 << 10
+
+// lockTimeout is how long the lock of a file is waited for. It is held for a write to the disk.
+const lockTimeout = 5 * time.Second
+
+var (
+	errDamaged = errors.New("it is damaged")
+	errNewer   = errors.New("a newer release wrote it")
+)
+
+// readState reads the file of an account. One that is missing knows nothing.
+func readState(path string) (*state, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return new(state), nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: it is not a regular file", errDamaged)
+	}
+	if err := fileaccess.Check(path, info, fileaccess.GroupOrOthers); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|flock.NoFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxFile:
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", errDamaged, maxFile)
+	}
+	return parseState(text)
+}
+
+// parseState reads the content of a file.
+func parseState(text []byte) (*state, error) {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	switch {
+	case head.Version > stateVersion:
+		return nil, fmt.Errorf("%w: version %d", errNewer, head.Version)
+	case head.Version != stateVersion:
+		return nil, fmt.Errorf("%w: version %d", errDamaged, head.Version)
+	}
+	s := new(state)
+	err := json.Unmarshal(text, s)
+	if err == nil {
+		err = s.validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if l := s.Limit; l != nil {
+		l.By, l.Why = clip(l.By), clip(l.Why)
+	}
+	if s.Probe != nil {
+		s.Probe.By = clip(s.Probe.By)
+	}
+	return s, nil
+}
+
+// writeState writes the file whole or not at all. The caller has the lock, so that one name is enough for the file
+// that is written first, and a kill leaves one at most.
+func writeState(path string, s *state) error {
+	s.Version = stateVersion
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	next := path + ".tmp"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
+}
+
+// makeFolder makes the folder, and refuses one that others may write to.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return fileaccess.CheckFolder(dir)
+}
+
+// tryLock takes the lock of a file that is made if need be, or reports that it is held.
+func tryLock(path string) (unlock func(), held bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	if held, err = flock.Try(f); held || err != nil {
+		return nil, held, errors.Join(err, f.Close())
+	}
+	return func() {
+		flock.Release(f)
+		_ = f.Close()
+	}, false, nil
+}
+
+// takeLock waits for the lock of a file.
+func takeLock(path string) (unlock func(), err error) {
+	for end := time.Now().Add(lockTimeout); ; {
+		unlock, held, err := tryLock(path)
+		if err != nil || !held {
+			return unlock, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%s is held by another process", filepath.Base(path))
+		}
+	}
+}

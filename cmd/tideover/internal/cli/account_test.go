@@ -1,0 +1,209 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// sharedAccount is a fake assistant whose account has a limit that ends a few seconds after the first command of the
+// session "one", which is told when. The other sessions are told of the limit after the file "go" is there, and not when
+// it ends.
+const sharedAccount = `#!/bin/sh
+cd "$(dirname "$0")"
+now=$(date +%s)
+echo "$TIDEOVER_SESSION $now" >> calls
+if test "$TIDEOVER_SESSION" = one; then
+	test -f reset || echo $((now + 5)) > reset
+	test $now -ge $(cat reset) && exit 0
+	echo "Claude AI usage limit reached|$(cat reset)"
+	exit 1
+fi
+while ! test -f go; do sleep 0.05; done
+test $(date +%s) -ge $(cat reset) && exit 0
+echo "You've hit your session limit"
+exit 1
+`
+
+// soon is a policy that gives up after three attempts within a second.
+const soon = "fixed(300ms) attempts=3 server-slack=1s"
+
+// newSharedAccount returns a folder with the assistant.
+func newSharedAccount(t *testing.T) (dir, assistant string) {
+	t.Helper()
+	dir = shortDir(t)
+	assistant = filepath.Join(dir, "claude")
+	if err := os.WriteFile(assistant, []byte(sharedAccount), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir, assistant
+}
+
+// wantOneProbe checks that there was at most one command before the limit had ended, beside the first of each session.
+func wantOneProbe(t *testing.T, dir string, sessions int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "reset"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reset, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := 0
+	for line := range strings.Lines(string(calls)) {
+		_, at, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.Atoi(at); err != nil || n < reset {
+			early++
+		}
+	}
+	if early > sessions+1 {
+		t.Errorf("%d commands of %d sessions were run before the limit ended at %d:\n%s", early, sessions, reset, calls)
+	}
+}
+
+// Five sessions of a server use one account. One of them is told when its limit ends. The server is killed meanwhile.
+func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir, assistant := newSharedAccount(t)
+	names := []string{"one", "two", "three", "four", "five"}
+	file := "version: 1\nsessions:\n"
+	for _, name := range names {
+		file += fmt.Sprintf("  %s: {start: [%s, -p, x], policy: %q, account-spread: 1s}\n", name, assistant, soon)
+	}
+	s := serveFile(t, file, dir)
+	status := func(name string) (st session.Status) {
+		o := s.ask("sessions", "show", name, "--json")
+		if err := json.Unmarshal([]byte(o.out), &st); err != nil {
+			t.Fatalf("%v: %+v", err, o)
+		}
+		return st
+	}
+	testwait.Until(t, "the first session waits", func() bool { return status("one").State == "waiting" })
+	write(t, filepath.Join(dir, "go"), "")
+	for _, name := range names[1:] {
+		testwait.Until(t, "session "+name+" has stopped", func() bool { st := status(name); return st.State == "waiting" || st.Over() })
+	}
+	if st := status("two"); st.State == "waiting" && (st.WaitBy != "account" || !strings.Contains(st.WaitFor, "said by session one")) {
+		t.Errorf("session two waits by %s: %s", st.WaitBy, st.WaitFor)
+	}
+	s.signal(syscall.SIGKILL)
+	s.end()
+	s = serveFile(t, file, dir)
+	for _, name := range names {
+		testwait.Until(t, "session "+name+" is over", func() bool { st := status(name); return st.Over() })
+		if st := status(name); st.State != "completed" || name != "one" && (st.Spent > 1 || st.Windows != 0) {
+			t.Errorf("session %s is %s after %d attempts and %d windows: %s", name, st.State, st.Spent, st.Windows, st.Error)
+		}
+	}
+	wantOneProbe(t, dir, len(names))
+	if info, err := os.Stat(filepath.Join(s.data, "accounts", "claude-code.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the account: %v, %v", info, err)
+	}
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	wantNobody(t, s.mark)
+}
+
+// Three watches use one account. One of them is told when its limit ends, and another is killed meanwhile.
+func TestWatchesShareAnAccount(t *testing.T) {
+	t.Parallel()
+	dir, assistant := newSharedAccount(t)
+	begin := func(name string) *started {
+		w := &started{t: t, dir: dir}
+		w.Cmd, w.mark = command(t, "watch", "--name", name, "--data", filepath.Join(dir, "data"), "--policy", soon, "--account-spread", "1s", "--", assistant, "-p", "x")
+		w.Dir = dir
+		return w
+	}
+	var all []*started
+	said := map[string]*syncBuffer{}
+	for _, name := range []string{"one", "two", "three"} {
+		w := begin(name)
+		said[name] = new(syncBuffer)
+		w.Stdout, w.Cmd.Stderr = said[name], said[name]
+		w.begin()
+		all = append(all, w)
+	}
+	testwait.Until(t, "the first session waits", func() bool { return strings.Contains(said["one"].String(), "; next at ") })
+	write(t, filepath.Join(dir, "go"), "")
+	testwait.Until(t, "the second session waits", func() bool {
+		return strings.Contains(said["two"].String(), "next at ") || strings.Contains(said["two"].String(), "session two ")
+	})
+	all[1].signal(syscall.SIGKILL)
+	all[1].end()
+	all[1] = begin("two")
+	again := new(syncBuffer)
+	all[1].Stdout, all[1].Cmd.Stderr = again, again
+	all[1].begin()
+	for i, w := range all {
+		if got := w.end(); got.code != 0 {
+			t.Errorf("watch %d ended with %d: %s%s", i+1, got.code, said["one"].String()+said["two"].String()+said["three"].String(), again.String())
+		}
+	}
+	wantOneProbe(t, dir, 3)
+}
+
+func TestAnAccountIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--account", "../x"}, {"--account", "A"}, {"--account-spread", "0s"}, {"--account-spread", "x"}} {
+		got := inProcess(t, append(append([]string{"watch"}, args...), "--", "true")...)
+		wantCode(t, got, 125)
+		wantIn(t, "stderr", got.stderr, args[0])
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	write(t, file, "version: 1\nsessions:\n  s: {start: [x], account: ../x, account-spread: 0s}\nworkflows:\n  w: {steps: [{id: a, run: [x], account: A}, {id: b, http: {get: http://x}, account: b}]}\n")
+	got := inProcess(t, "config", "check", "--config", file)
+	wantCode(t, got, 125)
+	for _, part := range []string{`sessions.s.account: "../x" is not a name for an account`, "sessions.s.account-spread", `account: "A" is not a name for an account`, "account is for commands; this step is a request"} {
+		wantIn(t, "stderr", got.stderr+got.out, part)
+	}
+	write(t, file, "version: 1\nsessions:\n  a: {start: [claude, -p, x]}\n  b: {start: [x], account: work, account-spread: 1m}\n  c: {start: [claude, -p, x], account: none}\n")
+	got = inProcess(t, "config", "show", "--config", file)
+	wantCode(t, got, 0)
+	for _, part := range []string{"claude-code", "work", "1m"} {
+		wantIn(t, "stdout", got.out, part)
+	}
+}
+
+// A command step that is limited holds the other steps of its account, and no others.
+func TestStepsShareAnAccount(t *testing.T) {
+	t.Parallel()
+	s := serveFile(t, `
+version: 1
+workflows:
+  limited: {steps: [{id: a, run: [sh, -c, "echo too fast >&2; exit 75"], account: shop, policy: fixed(1h) attempts=3}]}
+  held: {steps: [{id: b, run: [echo, done], account: shop}]}
+  free: {steps: [{id: c, run: [echo, done], account: none}]}
+`, "")
+	limited := strings.TrimSpace(s.ask("run", "limited").out)
+	testwait.Until(t, "the first step waits", func() bool { return s.show(limited).State == "waiting" })
+	held := strings.TrimSpace(s.ask("run", "held").out)
+	testwait.Until(t, "the second step waits, or ends", func() bool { i := s.show(held); return i.State == "waiting" || i.Finished() })
+	i := s.show(held)
+	if a := i.Steps[0].Attempts; len(a) != 1 || a[0].Outcome != "snoozed" || i.Steps[0].Spent != 0 ||
+		a[0].Error != "held: account shop is limited, without a stated end, said by step a of workflow limited: too fast" {
+		t.Errorf("%s: %+v", i.State, i.Steps[0])
+	}
+	free := strings.TrimSpace(s.ask("run", "free").out)
+	testwait.Until(t, "the third step ends", func() bool { return s.show(free).Finished() })
+	if i := s.show(free); i.State != "succeeded" {
+		t.Errorf("%s: %s", i.State, i.Error)
+	}
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}

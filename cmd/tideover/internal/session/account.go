@@ -1,0 +1,276 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// AccountName returns the account whose limit the session shares with others, "" for none. Unless it is named, it is the
+// tool's: sessions of one user that run the same tool use the same account.
+func (s *Spec) AccountName() string {
+	switch {
+	case s.Account == account.None:
+		return ""
+	case s.Account != "":
+		return s.Account
+	}
+	candidates := []string{PackOf(s.Start)}
+	if s.Rules != nil {
+		candidates = append(candidates, s.Rules.Extends)
+	} else {
+		candidates = append(candidates, s.Pack)
+	}
+	for _, tool := range candidates {
+		if tool != "" && tool != "generic" {
+			return tool
+		}
+	}
+	return ""
+}
+
+// storedPolicy returns the policy of a session that was read back.
+func (s *Spec) storedPolicy() retry.Policy {
+	p, err := retry.Parse(cmp.Or(s.PolicyText, DefaultPolicy)) // earlier releases did not store it here
+	if err != nil {
+		p, _ = retry.Parse(DefaultPolicy)
+	}
+	return p
+}
+
+// asker returns the session as the gate of an account sees it.
+func (s *Spec) asker(run string, p *retry.Policy) account.Asker {
+	return account.Asker{
+		ID: run, Name: "session " + s.Name, Slack: p.ServerSlack, Longest: cmp.Or(p.ServerWait, retry.DefaultServerWait),
+		Spread: cmp.Or(s.AccountSpread, account.DefaultSpread),
+	}
+}
+
+// usage is one command's use of an account. A nil usage is that of a session without one.
+type usage struct {
+	runner *Runner
+	spec   *Spec
+	task   *engine.Task
+	policy retry.Policy
+	gate   *account.Gate
+	asker  account.Asker
+	pass   *account.Pass
+	begun  time.Time
+	proven *time.Timer
+}
+
+// enterAccount asks the gate of the session's account. held is what the attempt ends with if it has to wait, which spends
+// neither an attempt nor a window.
+func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held error) {
+	r.held.forget(t.Run)
+	_, forced := r.forced.LoadAndDelete(t.Run)
+	name := s.AccountName()
+	if r.Accounts == nil || name == "" {
+		return nil, nil
+	}
+	gate, err := r.Accounts.Gate(name)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it was checked when the session was made; without a gate the session goes on alone
+	}
+	u = &usage{runner: r, spec: s, task: t, policy: s.storedPolicy(), gate: gate, begun: time.Now()}
+	u.asker = s.asker(t.Run, &u.policy)
+	u.asker.Forced = forced
+	pass, hold := gate.Enter(u.asker)
+	if hold != nil {
+		return nil, u.hold(hold.Wait, hold.Why)
+	}
+	u.pass = pass
+	if pass.Probes() || forced {
+		u.proven = time.AfterFunc(account.ProvenAfter, pass.Worked)
+	}
+	return u, nil
+}
+
+// hold returns what an attempt ends with that the gate holds. The run is woken if the gate opens earlier.
+func (u *usage) hold(wait time.Duration, why string) error {
+	u.asker.Forced = false
+	u.runner.held.add(u.runner, u.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
+	return engine.Snooze(wait, why)
+}
+
+// leave ends the use of the account.
+func (u *usage) leave() {
+	if u == nil {
+		return
+	}
+	if u.proven != nil {
+		u.proven.Stop()
+	}
+	u.pass.Leave()
+}
+
+// record tells the others why the command stopped. held is what the attempt ends with if the limit was known already:
+// then it spends nothing, and waits with the others.
+func (u *usage) record(stop detect.Stop, memo *Memo) (held error) {
+	if u == nil {
+		return nil
+	}
+	ran := time.Since(u.begun)
+	switch {
+	case stop.Terminal || stop.Reason == detect.Terminal:
+		return nil
+	case stop.Reason != detect.RateLimit:
+		if stop.Reason == detect.Completed || ran >= account.ProvenAfter {
+			u.pass.Worked()
+		}
+		return nil
+	}
+	h := u.pass.Limited(resetOf(stop), stop.Line, u.probeDelay(ran))
+	a := u.spec.action(stop.Reason)
+	if h == nil || a.Do != DoResume || a.Attempts > 0 && memo.InARow >= a.Attempts {
+		return nil
+	}
+	return u.hold(h.Wait, failure(stop, memo.Last.Exit).Error()+"; "+h.Why)
+}
+
+// resetOf returns when the limit ends, as far as that was stated.
+func resetOf(stop detect.Stop) (r account.Reset) {
+	left := time.Until(stop.Until)
+	switch {
+	case stop.Until.IsZero() || left <= 0:
+	case relative(stop):
+		r.In = left
+	default:
+		r.At = stop.Until
+	}
+	return r
+}
+
+// probeDelay returns the longest time after which the policy has this session try again. Others probe instead of it when
+// that is over.
+func (u *usage) probeDelay(ran time.Duration) time.Duration {
+	p, state := u.policy, retry.State{Attempt: u.task.Attempt}
+	if p.ResetAfter > 0 && ran >= p.ResetAfter {
+		state.Attempt = 1
+	}
+	p.Attempts, p.TotalTimeout = retry.Unlimited, 0
+	return retry.Decide(p, state, retry.Outcome{}, retry.Gates{}, math.MaxUint64).Wait
+}
+
+// force has the next attempt of a run go on whatever the gate of its account says.
+func (r *Runner) force(run string)   { r.forced.Store(run, true) }
+func (r *Runner) unforce(run string) { r.forced.Delete(run) }
+
+// describeAccount says in words what is known of the limit of an account, "" if there is none.
+func (r *Runner) describeAccount(name string) string {
+	if r.Accounts == nil || name == "" {
+		return ""
+	}
+	gate, err := r.Accounts.Gate(name)
+	if err != nil {
+		return ""
+	}
+	return gate.Describe()
+}
+
+// lookEvery is how often it is looked whether a run that is held may go on.
+const lookEvery = time.Second
+
+// heldRuns are the runs that wait because of their accounts.
+type heldRuns struct {
+	mu    sync.Mutex
+	runs  map[string]heldRun
+	armed bool // a look is due
+}
+
+// heldRun is one of them.
+type heldRun struct {
+	gate  *account.Gate
+	asker account.Asker
+	due   time.Time // when it asks by itself
+}
+
+// add remembers a run, and has it looked after.
+func (h *heldRuns) add(r *Runner, run string, one heldRun) {
+	if r.Wake == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs == nil {
+		h.runs = map[string]heldRun{}
+	}
+	h.runs[run] = one
+	h.arm(r)
+}
+
+// arm has the next look made. It needs the lock. A timer and not a goroutine does it, because nothing ends a Runner.
+func (h *heldRuns) arm(r *Runner) {
+	if !h.armed && len(h.runs) > 0 {
+		h.armed = true
+		time.AfterFunc(lookEvery, func() { h.look(r) })
+	}
+}
+
+func (h *heldRuns) forget(run string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.runs, run)
+}
+
+// look wakes the runs whose accounts are free again, each at a time of its own.
+func (h *heldRuns) look(r *Runner) {
+	h.mu.Lock()
+	list := maps.Clone(h.runs)
+	h.mu.Unlock()
+	for run, one := range list {
+		left := time.Until(one.due)
+		switch {
+		case left <= 0:
+			h.forget(run)
+		case left > one.asker.Spread && one.gate.Free(one.asker): // otherwise it comes soon anyway
+			h.forget(run)
+			time.AfterFunc(account.Jitter(one.asker.Spread), func() {
+				_ = r.Wake(context.Background(), run, "the account is free again") // or the run asks when its wait is over
+			})
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.armed = false
+	h.arm(r)
+}
+
+// holds looks after a run that an earlier process left held.
+func (r *Runner) holds(s *Spec, i *engine.Info) {
+	name := s.AccountName()
+	if r.Accounts == nil || name == "" || i.Next == nil || !isHeld(i) {
+		return
+	}
+	if gate, err := r.Accounts.Gate(name); err == nil {
+		r.held.add(r, i.ID, heldRun{gate, s.asker(i.ID, &s.Policy), *i.Next})
+	}
+}
+
+// WakeHeld ends the wait of a run that its account holds. One that waits for another reason, such as a pause, goes on
+// waiting.
+func WakeHeld(ctx context.Context, e *engine.Engine, run, by string) error {
+	i, err := e.Get(ctx, run)
+	if err != nil || !isHeld(i) {
+		return err
+	}
+	return e.Wake(ctx, run, by)
+}
+
+// isHeld reports whether a run waits because of its account.
+func isHeld(i *engine.Info) bool {
+	if i.State != "waiting" || len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
+		return false
+	}
+	a := i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
+	return a.Outcome == "snoozed" && strings.Contains(a.Error, account.HeldPrefix) && a.Wait != nil && a.Wait.Moved == ""
+}

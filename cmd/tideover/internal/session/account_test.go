@@ -1,0 +1,492 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/retry"
+)
+
+// What the assistant says of a limit.
+const (
+	noTime  = "You've hit your session limit"
+	hasTime = "Claude AI usage limit reached|%d"
+)
+
+// call is a command of a session.
+type call struct {
+	session string
+	at      time.Time
+	limited bool
+}
+
+// service is what the sessions of an account use, in the time of a bubble.
+type service struct {
+	mu     sync.Mutex
+	resets time.Time                                                  // when the limit ends
+	work   time.Duration                                              // how long a command takes that is not limited
+	said   func(session string, n int) (text string, d time.Duration) // what the n-th command of a session is told while it is limited, and after how long
+	calls  []call
+}
+
+// launch is [Runner.launch].
+func (s *service) launch(ctx context.Context, c guard.Command) (guard.Result, error) {
+	name := c.Args[len(c.Args)-1]
+	s.mu.Lock()
+	limited := time.Now().Before(s.resets) // real clock: it runs in a bubble
+	n := 1
+	for _, before := range s.calls {
+		if before.session == name {
+			n++
+		}
+	}
+	s.calls = append(s.calls, call{name, time.Now(), limited})
+	s.mu.Unlock()
+	wait, text, code := s.work, "All done.", 0
+	if limited {
+		text, wait = s.said(name, n)
+		code = 1
+	}
+	select {
+	case <-time.After(wait): // real clock: it runs in a bubble
+	case <-ctx.Done():
+		return guard.Result{Code: 143, Told: true}, nil
+	}
+	_, err := io.WriteString(c.Stdout, text+"\n")
+	return guard.Result{Code: code}, err
+}
+
+// all returns the commands so far.
+func (s *service) all() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// keeper keeps sessions, like a serve or a watch.
+type keeper struct {
+	t       *testing.T
+	store   *memlog.Store
+	specs   []*Spec
+	flows   []*engine.Workflow
+	service *service
+	said    []string // warnings of the accounts
+
+	accounts string // the folder
+	runner   *Runner
+	engine   *engine.Engine
+	manager  *Manager
+}
+
+func newKeeper(t *testing.T, s *service, accounts string, change func(*Spec), names ...string) *keeper {
+	t.Helper()
+	k := &keeper{t: t, store: new(memlog.Store), service: s, accounts: accounts}
+	for _, name := range names {
+		policy, err := retry.Parse(DefaultPolicy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &Spec{Name: name, Start: []string{"claude", name}, Pack: "claude-code", Policy: policy}
+		if change != nil {
+			change(spec)
+		}
+		if err := spec.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		flow, err := spec.Workflow(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.specs, k.flows = append(k.specs, spec), append(k.flows, flow)
+	}
+	return k
+}
+
+// open opens the engine as a new process does.
+func (k *keeper) open() {
+	k.t.Helper()
+	start := time.Now().Add(-time.Hour)
+	k.runner = &Runner{
+		Locks: k.t.TempDir(), launch: k.service.launch,
+		Open: func(*Spec) (Streams, error) {
+			return Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
+		},
+		Accounts: &account.Store{
+			Dir: k.accounts, Warn: func(text string) { k.said = append(k.said, text) },
+			Uptime: func() (time.Duration, string) { return time.Since(start), "virtual" }, // real clock: it runs in a bubble
+		},
+		Wake: func(ctx context.Context, run, by string) error { return WakeHeld(ctx, k.engine, run, by) },
+	}
+	var err error
+	k.engine, err = engine.Open(k.t.Context(), engine.Config{
+		Log: k.store.Open(), Workflows: k.flows, Logger: slog.New(slog.DiscardHandler), Handlers: map[string]engine.Handler{Handler: k.runner.Handle},
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.manager = &Manager{Engine: k.engine, Runner: k.runner}
+	if _, err := k.manager.Set(k.t.Context(), k.specs, k.flows); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *keeper) close() {
+	k.t.Helper()
+	if err := k.engine.Close(context.Background()); err != nil {
+		k.t.Errorf("Close() = %v", err)
+	}
+}
+
+func (k *keeper) status(name string) Status {
+	k.t.Helper()
+	st, err := k.manager.Get(k.t.Context(), name)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return st
+}
+
+// wait waits until all sessions have ended, and wants all of them to be completed.
+func (k *keeper) wait() {
+	k.t.Helper()
+	for _, s := range k.specs {
+		st := k.status(s.Name)
+		i, err := k.engine.Wait(k.t.Context(), st.Run)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if i.State != "succeeded" {
+			k.t.Errorf("session %s is %s: %s", s.Name, i.State, i.Error)
+		}
+	}
+}
+
+// wantTogether checks that all sessions went on within the spread of the time, and that there were at most so many
+// commands between their first ones and then.
+func (s *service) wantTogether(t *testing.T, sessions []string, from time.Time, spread time.Duration, most int) {
+	t.Helper()
+	first, after := map[string]bool{}, map[string]bool{}
+	probes := 0
+	for _, c := range s.all() {
+		switch {
+		case !first[c.session]:
+			first[c.session] = true
+		case c.at.Before(from):
+			probes++
+		case !after[c.session]:
+			after[c.session] = true
+			if late := c.at.Sub(from); late > spread {
+				t.Errorf("session %s went on %v after %v, want at most %v", c.session, late, from, spread)
+			}
+		}
+	}
+	if probes > most {
+		t.Errorf("%d commands were run before %v, want at most %d: %v", probes, from, most, s.all())
+	}
+	for _, name := range sessions {
+		if !after[name] {
+			t.Errorf("session %s did not go on: %v", name, s.all())
+		}
+	}
+}
+
+var five = []string{"one", "two", "three", "four", "five"}
+
+// toldOnce is an account of which one session alone is told when its limit ends, in half an hour. The others learn of it
+// first, unless the session is told at once.
+func toldOnce(after time.Duration) *service {
+	time.Sleep(time.Until(time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC))) // bubbles begin in 2000, which no assistant knows
+	reset := time.Now().Add(30 * time.Minute).Truncate(time.Second)
+	return &service{resets: reset, work: 5 * time.Minute, said: func(session string, _ int) (string, time.Duration) {
+		if session == "one" {
+			return fmt.Sprintf(hasTime, reset.Unix()), after
+		}
+		return noTime, 2 * time.Second
+	}}
+}
+
+// Five sessions use one account. One of them is told when its limit ends, and the others are not.
+func TestAResetHoldsAllSessionsOfAnAccount(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{"told first": time.Second, "told last": 10 * time.Second, "told after a probe": 50 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := toldOnce(after)
+				k := newKeeper(t, s, t.TempDir(), nil, five...)
+				k.open()
+				defer k.close()
+				time.Sleep(15 * time.Minute)
+				for _, name := range five[1:] {
+					st := k.status(name)
+					if st.State != "waiting" || st.WaitBy != "account" || st.Windows != 0 || st.Account != "claude-code" ||
+						!strings.Contains(st.WaitFor, "held: account claude-code is limited until ") || !strings.Contains(st.WaitFor, "said by session one: Claude AI usage limit reached|") ||
+						!strings.HasPrefix(st.AccountLimit, "account claude-code is limited until ") {
+						t.Errorf("session %s is %s by %s, %d windows, account %q (%s): %s", name, st.State, st.WaitBy, st.Windows, st.Account, st.AccountLimit, st.WaitFor)
+					}
+				}
+				k.wait()
+				s.wantTogether(t, five, s.resets.Add(90*time.Second), 30*time.Second, 1)
+				spent := 0
+				for _, name := range five {
+					spent += k.status(name).Spent
+				}
+				if spent > 2 {
+					t.Errorf("%d attempts were spent, want at most that of who learned of the limit first, and of a probe", spent)
+				}
+			})
+		})
+	}
+}
+
+// The process that keeps the sessions ends in the middle of the wait, and another one goes on.
+func TestAResetHoldsAllSessionsAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := toldOnce(time.Second)
+		k := newKeeper(t, s, t.TempDir(), nil, five...)
+		k.open()
+		time.Sleep(5 * time.Minute)
+		k.close()
+		time.Sleep(5 * time.Minute)
+		k.open()
+		defer k.close()
+		k.wait()
+		s.wantTogether(t, five, s.resets.Add(90*time.Second), 30*time.Second, 1)
+	})
+}
+
+// Three processes keep a session each.
+func TestAResetHoldsTheSessionsOfOtherProcesses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := toldOnce(10*time.Second), t.TempDir()
+		var list []*keeper
+		for _, name := range five[:3] {
+			k := newKeeper(t, s, dir, nil, name)
+			k.open()
+			defer k.close()
+			list = append(list, k)
+		}
+		for _, k := range list {
+			k.wait()
+		}
+		s.wantTogether(t, five[:3], s.resets.Add(90*time.Second), 30*time.Second, 1)
+	})
+}
+
+// Nobody is told when the limit ends: one session at a time finds out, and the others follow.
+func TestOneSessionProbesAnAccount(t *testing.T) {
+	t.Parallel()
+	for name, work := range map[string]time.Duration{"a short command": 10 * time.Second, "a long command": 3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &service{resets: time.Now().Add(5 * time.Minute), work: work, said: func(string, int) (string, time.Duration) { return noTime, 5 * time.Second }}
+				dir := t.TempDir()
+				var list []*keeper
+				for _, name := range five {
+					k := newKeeper(t, s, dir, nil, name)
+					k.open()
+					defer k.close()
+					list = append(list, k)
+				}
+				for _, k := range list {
+					k.wait()
+				}
+				var probes []call
+				for i, c := range s.all() {
+					if i >= len(five) && (c.limited || len(probes) == 0 || probes[len(probes)-1].limited) {
+						probes = append(probes, c)
+					}
+				}
+				for i, c := range probes[1:] {
+					if c.at.Sub(probes[i].at) < 30*time.Second {
+						t.Errorf("probes at %v and %v", probes[i].at, c.at)
+					}
+				}
+				if last := probes[len(probes)-1]; last.limited || len(probes) > 5 {
+					t.Fatalf("probes: %v", probes)
+				}
+				proof := probes[len(probes)-1].at.Add(min(work, account.ProvenAfter))
+				s.wantTogether(t, five, probes[len(probes)-1].at, proof.Sub(probes[len(probes)-1].at)+32*time.Second, len(probes)-1)
+				for _, c := range s.all()[len(five)+len(probes):] {
+					if c.at.Before(proof) {
+						t.Errorf("session %s went on at %v, before the probe had shown anything at %v", c.session, c.at, proof)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A session whose policy has used up its attempts gives up, and another one probes.
+func TestAnotherSessionProbesAfterOneGaveUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{resets: time.Now().Add(10 * time.Minute), work: time.Minute, said: func(session string, _ int) (string, time.Duration) {
+			if session == "one" {
+				return noTime, time.Second
+			}
+			return noTime, 3 * time.Second
+		}}
+		k := newKeeper(t, s, t.TempDir(), func(s *Spec) {
+			if s.Name == "one" {
+				s.Policy.Attempts = 2
+			}
+		}, "one", "two")
+		k.open()
+		defer k.close()
+		if i, err := k.engine.Wait(t.Context(), k.status("one").Run); err != nil || i.State != "dead" {
+			t.Fatalf("session one is %v, %v", i, err)
+		}
+		if i, err := k.engine.Wait(t.Context(), k.status("two").Run); err != nil || i.State != "succeeded" {
+			t.Errorf("session two is %v, %v", i, err)
+		}
+	})
+}
+
+// A person who knows better has one session go on. That it works is known to the others at once.
+func TestRetryNowIsNotHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := toldOnce(time.Second)
+		k := newKeeper(t, s, t.TempDir(), nil, five...)
+		k.open()
+		defer k.close()
+		time.Sleep(5 * time.Minute)
+		s.mu.Lock()
+		s.resets = time.Time{} // credits were bought
+		s.mu.Unlock()
+		// A pause is not ended by others.
+		if err := k.manager.PauseUntil(t.Context(), "three", time.Now().Add(48*time.Hour), "me"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := k.manager.RetryNow(t.Context(), "two", "me"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(account.ProvenAfter + 35*time.Second)
+		resumed := map[string]bool{}
+		for _, c := range s.all() {
+			if !c.at.Before(began) {
+				resumed[c.session] = true
+			}
+		}
+		// The one that was told waits for what it was told.
+		if len(resumed) != 3 || resumed["three"] || resumed["one"] {
+			t.Errorf("sessions %v went on", resumed)
+		}
+	})
+}
+
+// Work goes on when what is known can't be written, and that is said once.
+func TestAFolderThatCanNotBeWrittenStopsNothing(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(t *testing.T, dir string) error{
+		"a file in place of the folder": func(_ *testing.T, dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"others may write to it": func(_ *testing.T, dir string) error {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(dir, 0o777) //nolint:gosec // that is the point
+		},
+		"a damaged file": func(_ *testing.T, dir string) error {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(dir, "claude-code.json"), []byte(`{"version":1,"limit":{"wait_ns":9e99`), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "accounts")
+				if err := prepare(t, dir); err != nil {
+					t.Fatal(err)
+				}
+				s := toldOnce(time.Second)
+				k := newKeeper(t, s, dir, nil, five...)
+				k.open()
+				defer k.close()
+				k.wait()
+				if len(k.said) != 1 {
+					t.Errorf("said %q", k.said)
+				}
+				// The sessions of one process share what is known all the same.
+				s.wantTogether(t, five, s.resets.Add(90*time.Second), 30*time.Second, 1)
+			})
+		})
+	}
+}
+
+// Sessions of different accounts, and those without one, do not hold each other.
+func TestOtherAccountsAreNotHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := toldOnce(time.Second)
+		k := newKeeper(t, s, t.TempDir(), func(s *Spec) {
+			switch s.Name {
+			case "two":
+				s.Account = "none"
+			case "three":
+				s.Account = "work"
+			}
+		}, "one", "two", "three", "four")
+		k.open()
+		defer k.close()
+		time.Sleep(20 * time.Minute)
+		calls := map[string]int{}
+		for _, c := range s.all() {
+			calls[c.session]++
+		}
+		if calls["one"] != 1 || calls["two"] != 6 || calls["three"] != 6 || calls["four"] != 1 {
+			t.Errorf("commands: %v", calls)
+		}
+		if st := k.status("two"); st.Account != "" || st.AccountLimit != "" || st.State != "gave-up" {
+			t.Errorf("session two is %s, account %q: %s", st.State, st.Account, st.AccountLimit)
+		}
+		for _, name := range []string{"one", "four"} {
+			if err := k.manager.Stop(t.Context(), name, "me"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTheAccountOfASession(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{Start: []string{"/usr/bin/claude", "-p", "x"}, Pack: "claude-code"}, "claude-code"},
+		{Spec{Start: []string{"claude", "-p", "x"}, Pack: "claude-code", Account: "work"}, "work"},
+		{Spec{Start: []string{"claude", "-p", "x"}, Pack: "claude-code", Account: "none"}, ""},
+		{Spec{Start: []string{"./night.sh"}, Pack: "codex"}, "codex"},
+		{Spec{Start: []string{"./night.sh"}, Pack: "mine", Rules: &detect.Spec{Extends: "codex"}}, "codex"},
+		{Spec{Start: []string{"./night.sh"}, Pack: "mine", Rules: &detect.Spec{Extends: "generic"}}, ""},
+		{Spec{Start: []string{"claude"}, Pack: "mine", Rules: &detect.Spec{}}, "claude-code"},
+		{Spec{Start: []string{"./import"}, Pack: "generic"}, ""},
+		{Spec{Start: []string{"./import"}, Pack: "generic", Account: "shop"}, "shop"},
+	} {
+		if got := tt.spec.AccountName(); got != tt.want {
+			t.Errorf("%+v: account %q, want %q", tt.spec, got, tt.want)
+		}
+	}
+}
