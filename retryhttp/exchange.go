@@ -183,7 +183,7 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 		return x.resp, nil
 	}
 	if x.resp == nil {
-		return nil, canceledAsIs(x.req, err)
+		return nil, x.t.callersError(x.req, err)
 	}
 	if e, ok := errors.AsType[*retry.Error](err); ok {
 		x.note(gaveUpKey{}, surrender{x.resp, e})

@@ -101,3 +101,32 @@ func TestACauseIsKeptWithTheAttempts(t *testing.T) {
 		}
 	})
 }
+
+// A transport that makes one attempt and does nothing else returns the very error of the
+// transport below.
+func TestOneAttemptReturnsTheErrorAsItIs(t *testing.T) {
+	below := errors.New("below")
+	for _, tt := range []struct {
+		policy string
+		same   bool
+	}{{"http attempts=1", true}, {"fixed(0s) attempts=2", false}, {"http attempts=1 attempt-timeout=1m", false}} {
+		policy, err := retry.Parse(tt.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport, err := retryhttp.New(policy, roundTripper(func(*http.Request) (*http.Response, error) { return nil, below }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = transport.RoundTrip(request(t, "GET", "http://up.example/", nil))
+		if !errors.Is(err, below) || (err == below) != tt.same { //nolint:errorlint // the very value
+			t.Errorf("%s: %T %v, want the same: %v", tt.policy, err, err, tt.same)
+		}
+		late, cancel := context.WithTimeout(t.Context(), 0)
+		_, err = transport.RoundTrip(request(t, "GET", "http://up.example/", nil).WithContext(late))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || (err == context.DeadlineExceeded) != tt.same { //nolint:errorlint // the very value
+			t.Errorf("%s: %T %v after the deadline, want the same: %v", tt.policy, err, err, tt.same)
+		}
+	}
+}

@@ -110,6 +110,8 @@ func (t *Transport) CloseIdleConnections() {
 // returns that response, and [GaveUp] says why; when it gives up on an error,
 // the error is a [*retry.Error], which is a [net.Error]. If the caller cancels the
 // request's context, without a cause of its own, the error is [context.Canceled].
+// A transport whose policy is nothing but attempts=1 returns the error of the transport
+// below as it is.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t == nil || !t.bare || req.Response != nil || !t.single && oneWay(req) || req.Context().Err() != nil {
 		return t.roundTrip(req)
@@ -173,17 +175,28 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		return x.finish(err)
 	case err != nil:
 		closeBody(req) // no attempt was made, so nobody else does
-		return nil, canceledAsIs(req, err)
+		return nil, t.callersError(req, err)
 	}
 	return resp, nil
 }
 
-// canceledAsIs returns the error of a request without an answer. That of one which its
-// caller has canceled is [context.Canceled] itself, as it is from net/http: callers
-// compare it, and need no history of what they no longer want.
-func canceledAsIs(req *http.Request, err error) error {
+// callersError returns the error that the caller of a request without an answer gets.
+//
+// If the caller has canceled the request, it is [context.Canceled] itself, as it is from
+// net/http: callers compare it, and need no history of a request that they canceled. If
+// the transport makes one attempt and has no other task, it is the error of that attempt.
+func (t *Transport) callersError(req *http.Request, err error) error {
 	if ctx := req.Context(); ctx.Err() == context.Canceled && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the very value
 		return context.Canceled
+	}
+	if !t.bare || !t.single {
+		return err
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.err
+	}
+	if cause := context.Cause(req.Context()); cause != nil { // no attempt was made
+		return cause
 	}
 	return err
 }

@@ -18,6 +18,9 @@ type Bench struct {
 	Own func(part, upstream string) Command
 
 	Caddy, Tideover string // paths of the programs; needed when they are measured
+
+	// Builds are paths of other builds of tideover, by the name of the system.
+	Builds map[string]string
 }
 
 // The systems that are measured, by name.

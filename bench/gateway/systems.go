@@ -35,6 +35,15 @@ func (b *Bench) startAll(ctx context.Context, st *stage) error {
 }
 
 func (b *Bench) startSystem(ctx context.Context, st *stage, name, upstream string) (endpoint, error) {
+	tideover, ok := b.Builds[name]
+	if name == Tideover {
+		tideover, ok = b.Tideover, true
+	}
+	if ok {
+		return b.startOther(ctx, st, name, "/p/up", fmt.Sprintf(tideoverConfig, "%s", upstream), func(file string) Command {
+			return Command{Args: []string{tideover, "gateway", "--config", file, "--data", filepath.Join(b.Dir, name+".data")}}
+		})
+	}
 	switch name {
 	case Direct:
 		return endpoint{addr: upstream}, nil
@@ -43,10 +52,6 @@ func (b *Bench) startSystem(ctx context.Context, st *stage, name, upstream strin
 	case Caddy:
 		return b.startOther(ctx, st, name, "", fmt.Sprintf(caddyConfig, "%s", upstream), func(file string) Command {
 			return Command{Args: []string{b.Caddy, file}}
-		})
-	case Tideover:
-		return b.startOther(ctx, st, name, "/p/up", fmt.Sprintf(tideoverConfig, "%s", upstream), func(file string) Command {
-			return Command{Args: []string{b.Tideover, "gateway", "--config", file}}
 		})
 	default:
 		return endpoint{}, errors.New("there is no such system")

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -160,13 +161,11 @@ func keepReserve(dir string) {
 	if n, err := fileSize(path); err != nil || n >= reserveBytes {
 		return
 	}
-	data := make([]byte, reserveBytes)
-	rand.Read(data) //nolint:errcheck // it never fails; zeros would take no room on some file systems
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return
 	}
-	_, err = f.Write(data)
+	_, err = io.CopyN(f, rand.Reader, reserveBytes) // zeros would take no room on some file systems
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		os.Remove(path) //nolint:errcheck // a part of it is better than nothing
 	}

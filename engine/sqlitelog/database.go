@@ -60,12 +60,13 @@ func connectWriter(path string, d Durability) (*sqlite.Conn, error) {
 	return connect(path, sqlite.OpenReadWrite, synchronous(d),
 		// macOS keeps a plain fsync in the drive's memory.
 		"fullfsync = ON", "checkpoint_fullfsync = ON",
+		"cache_size = -512", // KiB; it appends, and reads little again
 		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
 		fmt.Sprintf("journal_size_limit = %d", walSizeLimit))
 }
 
 func connectReader(path string) (*sqlite.Conn, error) {
-	return connect(path, sqlite.OpenReadOnly)
+	return connect(path, sqlite.OpenReadOnly, "cache_size = -256") // KiB; it reads from the first entry to the last
 }
 
 // connectAnchor opens a connection that has the write-ahead log open. The last connection

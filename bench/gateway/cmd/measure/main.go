@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,6 +38,17 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	set.IntVar(&b.Rate, "rate", 1600, "requests in a second, where latency is measured")
 	set.StringVar(&b.Caddy, "caddy", "", "`path` of the program")
 	set.StringVar(&b.Tideover, "tideover", "", "`path` of the program")
+	set.Func("build", "a system that is another build of tideover, as `name=path`; may be repeated", func(text string) error {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("want name=path")
+		}
+		if b.Builds == nil {
+			b.Builds = map[string]string{}
+		}
+		b.Builds[name] = path
+		return nil
+	})
 	part := set.String("child", "", "be a `part` of the bench")
 	upstream := set.String("upstream", "", "`address` behind that part")
 	if err := set.Parse(args); err != nil {

@@ -134,7 +134,7 @@ workflows:
   long:
     steps:
       - id: sleep
-        run: [sh, -c, 'echo begin $TIDEOVER_ATTEMPT >> $DIR/log; trap "sleep 0.3; echo end $TIDEOVER_ATTEMPT >> $DIR/log; exit 1" TERM; echo $$ > $DIR/pid; (setsid sleep 600 &) ; sleep 600 & wait']
+        run: [sh, -c, 'echo begin $TIDEOVER_ATTEMPT >> $DIR/log; trap "sleep 0.3; echo end $TIDEOVER_ATTEMPT >> $DIR/log; exit 1" TERM; (setsid sleep 600 &); sleep 600 & echo $$ > $DIR/pid; wait']
         policy: fixed(10ms) attempts=3
   limited:
     steps:

@@ -7,12 +7,12 @@
 package connlimit
 
 import (
-	"container/list"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,15 +43,14 @@ type Limiter struct {
 	// OnLimit is called when a limit is reached, at most once a minute. It must not block.
 	OnLimit func(Reason)
 
-	mu       sync.Mutex
-	open     int
-	requests int
-	from     map[netip.Prefix]int
-	fresh    list.List // connections without a complete request, the oldest first
-	idle     list.List // connections between two requests, the one that is idle for longest first
-	refused  map[Reason]uint64
-	closed   map[Reason]uint64
-	noticed  time.Time
+	requests atomic.Int64
+
+	mu      sync.Mutex
+	open    []*conn
+	from    map[netip.Prefix]int
+	refused map[Reason]uint64
+	closed  map[Reason]uint64
+	noticed time.Time
 }
 
 // Stats are what a limiter has counted.
@@ -69,7 +68,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Open = l.open
+	s.Open = len(l.open)
 	for _, r := range Reasons {
 		s.Refused[r], s.Closed[r] = l.refused[r], l.closed[r]
 	}
@@ -81,13 +80,20 @@ type conn struct {
 	net.Conn
 	limiter *Limiter
 	address netip.Prefix
+	since   time.Time // when it was accepted
 
-	// Guarded by the limiter's mutex.
-	in      *list.List // fresh, idle, or nil while the connection is in use
-	since   time.Time  // when it was accepted
-	place   *list.Element
-	removed bool
+	// idle is what the connection does: one of these, or how long after since it became idle.
+	// It changes with each request, without the limiter's mutex.
+	idle atomic.Int64
+
+	index int // in the limiter's list, and -1 when it is in it no more; guarded by its mutex
 }
+
+// What a connection does that is not idle.
+const (
+	noRequestYet = 0
+	inUse        = -1
+)
 
 // addressOf returns what connections are counted by: the address, or the network that one host of IPv6 has
 // for itself.
@@ -132,12 +138,12 @@ func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 		switch {
 		case l.PerAddress > 0 && c.address.IsValid() && l.from[c.address] >= l.PerAddress:
 			reason, victim = AddressLimit, l.unused(func(v *conn) bool { return v.address == c.address })
-		case l.Max > 0 && l.open >= l.Max:
+		case l.Max > 0 && len(l.open) >= l.Max:
 			reason, victim = ListenerLimit, l.unused(func(*conn) bool { return true })
 		default:
-			l.open++
 			l.from[c.address]++
-			c.enter(&l.fresh)
+			c.index = len(l.open)
+			l.open = append(l.open, c)
 			return victims, true
 		}
 		l.notice(reason)
@@ -151,26 +157,30 @@ func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 	}
 }
 
-// unused returns the connection that is closed first among those that are not in use: one that has had its
-// time to send a request, one that is idle, or one that was only just accepted.
+// unused returns the connection that is closed first among those that are not in use: the oldest that has had
+// its time to send a request, the one that is idle for longest, or the oldest that was only just accepted.
+// Looking at all of them takes microseconds, which a flood pays and not each request.
 func (l *Limiter) unused(wanted func(*conn) bool) *conn {
-	fresh := first(&l.fresh, wanted)
-	if fresh != nil && time.Since(fresh.since) >= requestTime {
-		return fresh
-	}
-	if idle := first(&l.idle, wanted); idle != nil {
-		return idle
-	}
-	return fresh
-}
-
-func first(in *list.List, wanted func(*conn) bool) *conn {
-	for e := in.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*conn); wanted(c) { //nolint:forcetypeassert // there is nothing else in it
-			return c
+	var fresh, idle *conn
+	var idleSince time.Time
+	for _, c := range l.open {
+		state := c.idle.Load()
+		switch {
+		case state == inUse || !wanted(c):
+		case state == noRequestYet:
+			if fresh == nil || c.since.Before(fresh.since) {
+				fresh = c
+			}
+		default:
+			if since := c.since.Add(time.Duration(state)); idle == nil || since.Before(idleSince) {
+				idle, idleSince = c, since
+			}
 		}
 	}
-	return nil
+	if fresh != nil && time.Since(fresh.since) >= requestTime || idle == nil {
+		return fresh
+	}
+	return idle
 }
 
 // notice calls OnLimit, unless it was called shortly before.
@@ -181,26 +191,17 @@ func (l *Limiter) notice(r Reason) {
 	}
 }
 
-// enter puts the connection at the end of the list, which may be nil.
-func (c *conn) enter(in *list.List) {
-	if c.in != nil {
-		c.in.Remove(c.place)
-		c.place = nil
-	}
-	if c.in = in; in != nil {
-		c.place = in.PushBack(c)
-	}
-}
-
 // remove ends the counting of the connection.
 func (c *conn) remove() {
-	if c.removed {
+	l := c.limiter
+	if c.index < 0 {
 		return
 	}
-	c.removed = true
-	c.enter(nil)
-	l := c.limiter
-	l.open--
+	last := l.open[len(l.open)-1]
+	l.open[c.index], last.index = last, c.index
+	l.open[len(l.open)-1] = nil
+	l.open = l.open[:len(l.open)-1]
+	c.index = -1
 	if l.from[c.address]--; l.from[c.address] == 0 {
 		delete(l.from, c.address)
 	}
@@ -223,14 +224,11 @@ func ConnState(c net.Conn, state http.ConnState) {
 	if !ok {
 		return
 	}
-	own.limiter.mu.Lock()
-	defer own.limiter.mu.Unlock()
-	switch {
-	case own.removed:
-	case state == http.StateIdle:
-		own.enter(&own.limiter.idle)
-	case state == http.StateActive || state == http.StateHijacked:
-		own.enter(nil)
+	switch state {
+	case http.StateIdle:
+		own.idle.Store(max(int64(time.Since(own.since)), 1))
+	case http.StateActive, http.StateHijacked:
+		own.idle.Store(inUse)
 	}
 }
 
@@ -248,22 +246,18 @@ func (l *Limiter) LimitRequests(next, refuse http.Handler) http.Handler {
 }
 
 func (l *Limiter) enterRequest() bool {
+	if l.requests.Add(1) <= int64(l.Requests) || l.Requests <= 0 {
+		return true
+	}
+	l.requests.Add(-1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.Requests > 0 && l.requests >= l.Requests {
-		if l.refused == nil {
-			l.refused = map[Reason]uint64{}
-		}
-		l.refused[RequestLimit]++
-		l.notice(RequestLimit)
-		return false
+	if l.refused == nil {
+		l.refused = map[Reason]uint64{}
 	}
-	l.requests++
-	return true
+	l.refused[RequestLimit]++
+	l.notice(RequestLimit)
+	return false
 }
 
-func (l *Limiter) leaveRequest() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.requests--
-}
+func (l *Limiter) leaveRequest() { l.requests.Add(-1) }

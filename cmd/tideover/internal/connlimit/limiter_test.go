@@ -21,6 +21,7 @@ type testServer struct {
 	address string
 	waiting chan struct{}
 	release chan struct{}
+	idle    chan struct{} // has an element for each time that a connection became idle
 }
 
 func newTestServer(t *testing.T, l *connlimit.Limiter) *testServer {
@@ -29,9 +30,15 @@ func newTestServer(t *testing.T, l *connlimit.Limiter) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &testServer{t: t, limiter: l, address: inner.Addr().String(), waiting: make(chan struct{}, 10), release: make(chan struct{})}
+	s := &testServer{t: t, limiter: l, address: inner.Addr().String(), waiting: make(chan struct{}, 10), release: make(chan struct{}), idle: make(chan struct{}, 1000)}
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	server := &http.Server{ConnState: connlimit.ConnState, Protocols: new(http.Protocols), Handler: l.LimitRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	state := func(c net.Conn, state http.ConnState) {
+		connlimit.ConnState(c, state)
+		if state == http.StateIdle {
+			s.idle <- struct{}{}
+		}
+	}
+	server := &http.Server{ConnState: state, Protocols: new(http.Protocols), Handler: l.LimitRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			s.waiting <- struct{}{}
 			<-s.release
@@ -109,6 +116,7 @@ func TestTheConnectionThatIsIdleForLongestIsClosedFirst(t *testing.T) {
 	a, b, c := s.dial("127.0.0.1"), s.dial("127.0.0.2"), s.dial("127.0.0.3")
 	for _, each := range []*client{b, a, c, b} { // a is now idle for longest
 		s.want("a request", each.get("/"), 200)
+		testwait.Receive(t, "the connection is idle", s.idle) // which it is after the answer
 	}
 	d := s.dial("127.0.0.4")
 	s.want("a new connection", d.get("/"), 200)

@@ -20,8 +20,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/tideover/tideover/bench/durable"
 )
 
 // tolerance is by how much a value may be worse.
@@ -48,6 +46,17 @@ var metrics = []metric{
 	{"waiting", "VmRSS reopened", false, true},
 	{"waiting", "live heap filled", false, true},
 	{"waiting", "disk", false, true},
+	{"get", "get/s", true, true},
+	{"get", "get µs", false, true},
+	{"post", "post/s", true, true},
+	{"post", "post µs", false, true},
+	{"steady", "steady p50", false, true},
+	{"steady", "steady p99", false, false},
+	{"stream", "stream µs", false, true},
+	{"stream", "first p50", false, true},
+	{"stream", "later p50", false, true},
+	{"memory", "VmRSS loaded", false, true},
+	{"memory", "VmHWM loaded", false, false},
 }
 
 func main() {
@@ -107,7 +116,10 @@ func parse(in io.Reader) (map[key][]float64, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		label, text, _ := strings.Cut(lines.Text(), " ")
-		var r durable.Result
+		var r struct {
+			Scenario string
+			Values   map[string]float64
+		}
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			return nil, fmt.Errorf("not a measurement: %q: %w", lines.Text(), err)
 		}
