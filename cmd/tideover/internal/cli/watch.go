@@ -36,6 +36,10 @@ A stated end spends one of the windows and no attempt; everything else spends an
 attempt. An attempt that lasts as long as the policy's reset-after clears the
 attempts, never the windows.
 
+Sessions of one account share its limit: a stated end holds all of them, and after a
+limit without one only one at a time finds out whether it is over. --account names
+the account; unless said, it is that of the assistant.
+
 The state is in a folder of its own. When watch is ended or killed, or the machine
 is, the same command in the same folder goes on: same deadline, same counters.
 "tideover sessions" shows, pauses, resumes and stops it from elsewhere.
