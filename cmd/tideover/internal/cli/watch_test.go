@@ -120,7 +120,7 @@ func TestWatchIsKilledInAWait(t *testing.T) {
 
 	cmd, again := w.until("session night goes on: waiting until", "--name", "night")
 	after := w.session()
-	if after.Next != before.Next || after.Windows != 0 || after.Commands != 2 || after.Session != before.Session || before.Next == "" {
+	if after.Next != before.Next || after.Windows != 1 || after.Commands != 2 || after.Session != before.Session || before.Next == "" {
 		t.Errorf("before %+v\n after %+v", before, after)
 	}
 	if err := cmd.Wait(); err != nil {

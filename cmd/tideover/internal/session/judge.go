@@ -52,8 +52,8 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 	return nil, engine.Keep(s.wait(stop, err), memo)
 }
 
-// shortWait is the longest stated wait that costs no window. A limit that ends so soon is
-// one of requests per minute and no quota that is used up.
+// shortWait is the longest stated wait that costs no window, unless the slack of the policy is
+// shorter. A limit that ends so soon is one of requests per minute and no quota that is used up.
 const shortWait = time.Minute
 
 // delayed is a failure after which the policy waits for at least the stated time.
@@ -75,7 +75,7 @@ func (s *Spec) wait(stop detect.Stop, err error) error {
 	if end, quiet := s.Quiet.Until(stop.Until); quiet {
 		return engine.Limited(end, err.Error()+"; then it is quiet hours, "+s.Quiet.String())
 	}
-	if left <= shortWait {
+	if left <= min(shortWait, s.storedPolicy().ServerSlack) {
 		return &delayed{err, left}
 	}
 	if relative(stop) {
