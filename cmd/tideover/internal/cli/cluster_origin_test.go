@@ -35,16 +35,16 @@ func TestSettingsThatComeTooLateAreTold(t *testing.T) {
 	wantIn(t, "the log of the first", a.out.String(), `level=WARN msg="made a new cluster, with nothing in it"`)
 	wantIn(t, "the log of the first", a.out.String(), `msg="made the cluster, and joined it"`)
 	text := f.text
-	f.text = strings.Replace(text, "lease-time: 3s", "lease-time: 4s, replicas: 1, max-bytes: 1GiB", 1)
+	f.text = strings.Replace(text, "lease-time: "+leaseTime.String(), "lease-time: 25s, replicas: 1, max-bytes: 1GiB", 1)
 	b := f.serve("b")
-	for _, want := range []string{"key=engine.lease-time wanted=4s actual=3s", "key=engine.replicas wanted=1 actual=3", `key=engine.max-bytes wanted=1073741824 actual="no limit"`, `msg="joined the cluster"`} {
+	for _, want := range []string{"key=engine.lease-time wanted=25s actual=24s", "key=engine.replicas wanted=1 actual=3", `key=engine.max-bytes wanted=1073741824 actual="no limit"`, `msg="joined the cluster"`} {
 		wantIn(t, "the log of the second", b.out.String(), want)
 	}
 	if strings.Contains(b.out.String(), "made ") {
 		t.Errorf("who joins seems to make something: %s", b.out)
 	}
 	_, found := examined(t, f.text)
-	wantIn(t, "the notes", found["note"], "engine.lease-time is 4s, and cluster")
+	wantIn(t, "the notes", found["note"], "engine.lease-time is 25s, and cluster")
 	f.text = strings.Replace(text, "shards: 4", "shards: 8", 1)
 	c := f.begin("c")
 	wantCode(t, c.end(), 125)
@@ -120,7 +120,7 @@ func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
 func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
-	f := newCrew(t, shared+strings.Replace(section(nodes, "shop", "second-place: "+t.TempDir(), "system-user: system", "system-password: '${env:SYSTEM}'"), leaseTime.String(), "12s", 1))
+	f := newCrew(t, shared+section(nodes, "shop", "second-place: "+t.TempDir(), "system-user: system", "system-password: '${env:SYSTEM}'"))
 	system := "SYSTEM=" + natstest.SystemPassword
 	f.serve("a", system).complete(1)
 	dead := func(i int) string { return strings.TrimPrefix(nodes.NodeURL(i), "nats://") + " (connection refused)" }

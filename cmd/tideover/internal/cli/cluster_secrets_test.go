@@ -29,11 +29,11 @@ func TestSecretsOfAClusterAreNowhere(t *testing.T) {
 	for _, c := range []struct{ name, access, engine, later string }{
 		{
 			"in the address", withPasswords,
-			"{nats: 'nats://me:${env:PW}@%s', shards: 2, lease-time: 2s, system-user: system, system-password: '${env:SYSTEM}'}", otherPasswords,
+			"{nats: 'nats://me:${env:PW}@%s', shards: 2, lease-time: 24s, system-user: system, system-password: '${env:SYSTEM}'}", otherPasswords,
 		},
-		{"as an address", withPasswords, "{nats: '${env:ADDRESS}', shards: 2, lease-time: 2s}", otherPasswords},
-		{"user and password", withPasswords, "{nats: 'nats://%s', shards: 2, lease-time: 2s, user: me, password: '${file:./password}'}", otherPasswords},
-		{"a token in the address", withToken, "{nats: 'nats://${env:TOKEN}@%s', shards: 2, lease-time: 2s}", otherToken},
+		{"as an address", withPasswords, "{nats: '${env:ADDRESS}', shards: 2, lease-time: 24s}", otherPasswords},
+		{"user and password", withPasswords, "{nats: 'nats://%s', shards: 2, lease-time: 24s, user: me, password: '${file:./password}'}", otherPasswords},
+		{"a token in the address", withToken, "{nats: 'nats://${env:TOKEN}@%s', shards: 2, lease-time: 24s}", otherToken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
