@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -112,7 +113,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.snapshotAfter = cmp.Or(c.snapshotAfter, snapshotAfter)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.uptime == nil {
-		c.uptime = sinceBoot
+		c.uptime = boottime.Elapsed
 	}
 	if c.Redact == nil {
 		c.Redact = func(s string) string { return s }

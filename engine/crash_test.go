@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/faultdisk"
+	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -78,7 +79,7 @@ type witness struct {
 
 func (w *witness) say(format string, args ...any) {
 	w.power.do(func() {
-		since, _ := sinceBoot()
+		since, _ := boottime.Elapsed()
 		line := fmt.Sprintf("%d ", since) + fmt.Sprintf(format, args...) + "\n"
 		if _, err := w.file.WriteString(line); err != nil {
 			panic(err)

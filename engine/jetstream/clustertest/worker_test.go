@@ -18,6 +18,7 @@ import (
 
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/boottime"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -66,7 +67,8 @@ func openWitness(dir string) (*witness, error) {
 }
 
 func (w *witness) say(format string, args ...any) {
-	line := fmt.Sprintf("%d ", sinceBoot()) + fmt.Sprintf(format, args...) + "\n"
+	since, _ := boottime.Elapsed()
+	line := fmt.Sprintf("%d ", since) + fmt.Sprintf(format, args...) + "\n"
 	if _, err := w.file.WriteString(line); err != nil {
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/internal/boottime"
 )
 
 // Folder is the name of the folder in the data folder.
@@ -103,7 +104,7 @@ type Pass struct {
 func (g *Gate) now() moment {
 	uptime := g.store.Uptime
 	if uptime == nil {
-		uptime = sinceBoot
+		uptime = boottime.Elapsed
 	}
 	m := moment{At: time.Now().Round(0)} // without a reading of the monotonic clock, which other processes can't use
 	m.Uptime, m.Boot = uptime()
