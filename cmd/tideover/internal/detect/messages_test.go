@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,8 +80,29 @@ const (
 	messagesEnd   = "<!-- messages: to here -->\n"
 )
 
+// inTable returns a message as a cell of a table.
+func inTable(message string) string {
+	return "`" + strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(clip(message, 160)) + "`"
+}
+
+// goneRows are the messages of a tool whose session does not exist.
+func goneRows(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range Names() {
+		first := slices.IndexFunc(detecttest.Messages, func(m detecttest.Message) bool { return m.Pack == name })
+		for _, gone := range builtin(t, name).Spec().Session.Gone {
+			for _, example := range gone.Examples {
+				fmt.Fprintf(&b, "| %s | %s | crashed |  | of a command that resumes: starts a new session at once, with the first prompt; gives up the second time |\n", detecttest.Messages[first].Tool, inTable(example))
+			}
+		}
+	}
+	return b.String()
+}
+
 // messageTable writes the messages as the documentation shows them.
-func messageTable() string {
+func messageTable(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString("\n| tool | message | reason | until | what follows |\n| --- | --- | --- | --- | --- |\n")
 	for i := range detecttest.Messages {
@@ -99,15 +121,14 @@ func messageTable() string {
 		if m.Zero != "" {
 			follows += "; with exit code 0: " + m.Follows(0, time.UTC)
 		}
-		text := strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(clip(m.Text, 160))
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", m.Tool, text, m.Reason, until, follows)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", m.Tool, inTable(m.Text), m.Reason, until, follows)
 	}
-	return b.String() + "\n"
+	return b.String() + goneRows(t) + "\n"
 }
 
 func TestTheDocumentationHasEveryMessage(t *testing.T) {
 	t.Parallel()
-	replaceInDocs(t, messagesBegin, messagesEnd, messageTable())
+	replaceInDocs(t, messagesBegin, messagesEnd, messageTable(t))
 }
 
 // replaceInDocs compares a generated part of the documentation, or writes it.
