@@ -19,14 +19,14 @@ const (
 	maxAnswer  = 4 << 20 // bytes
 )
 
-// Codex asks "codex app-server" for the limits of the account. The command is the path of
-// codex, which runs in the folder with the environment.
+// Codex asks "codex app-server", which is the command, for the limits of the account. It runs in
+// the folder with the environment.
 //
 // The protocol is JSON-RPC over lines: https://learn.chatgpt.com/docs/app-server, "Rate limits".
-func Codex(ctx context.Context, command, dir string, env []string) ([]Window, error) {
+func Codex(ctx context.Context, command []string, dir string, env []string) ([]Window, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %v", askTimeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, command, "app-server")
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
 	apart(cmd)
 	in, err := cmd.StdinPipe()
@@ -38,7 +38,7 @@ func Codex(ctx context.Context, command, dir string, env []string) ([]Window, er
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("ask %s app-server for the quota: %w", command, err)
+		return nil, fmt.Errorf("ask %q for the quota: %w", strings.Join(command, " "), err)
 	}
 	windows, err := askCodex(in, out)
 	cancel() // it does not end by itself
@@ -48,7 +48,7 @@ func Codex(ctx context.Context, command, dir string, env []string) ([]Window, er
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			err = cause
 		}
-		return nil, fmt.Errorf("ask %s app-server for the quota: %w", command, err)
+		return nil, fmt.Errorf("ask %q for the quota: %w", strings.Join(command, " "), err)
 	}
 	return windows, nil
 }

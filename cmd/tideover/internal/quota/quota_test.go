@@ -3,6 +3,8 @@
 package quota_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -39,7 +41,7 @@ done
 
 func TestCodexIsAskedForItsQuota(t *testing.T) {
 	t.Parallel()
-	got, err := quota.Codex(testwait.Context(t), fakeCodex(t, protocol), t.TempDir(), os.Environ())
+	got, err := quota.Codex(testwait.Context(t), []string{fakeCodex(t, protocol), "app-server"}, t.TempDir(), os.Environ())
 	want := []quota.Window{{Name: "5-hour", Used: 91, Resets: time.Unix(1794747600, 0)}, {Name: "weekly", Used: 20.5}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("Codex() = %v, %v, want %v", got, err, want)
@@ -60,12 +62,12 @@ func TestACodexThatDoesNotAnswer(t *testing.T) {
 		"while read -r line; do echo '{\"id\":1,\"result\":{}}'; echo '{\"id\":2,\"result\":{}}'; done": "the answer states no limits",
 		"head -c 5000000 /dev/zero | tr '\\0' x":                                                        "token too long",
 	} {
-		_, err := quota.Codex(testwait.Context(t), fakeCodex(t, script), t.TempDir(), os.Environ())
+		_, err := quota.Codex(testwait.Context(t), []string{fakeCodex(t, script), "app-server"}, t.TempDir(), os.Environ())
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "app-server") {
 			t.Errorf("%q: %v, want %q", script, err, want)
 		}
 	}
-	if _, err := quota.Codex(testwait.Context(t), "/no/such/codex", "", nil); err == nil {
+	if _, err := quota.Codex(testwait.Context(t), []string{"/no/such/codex", "app-server"}, "", nil); err == nil {
 		t.Error("a codex that is not there was asked")
 	}
 }
@@ -86,8 +88,11 @@ func TestTheStatusLineIsRecorded(t *testing.T) {
 		t.Error("a list was taken for a status")
 	}
 	dir := filepath.Join(t.TempDir(), "quota")
-	if none, err := quota.Load(dir, "me", time.Unix(0, 0)); err != nil || len(none) > 0 {
+	if none, err := quota.Load(dir, "me", time.Unix(0, 0)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing was recorded: %v, %v", none, err)
+	}
+	if err := quota.Save("", "me", windows); err == nil || !strings.Contains(err.Error(), "set HOME") {
+		t.Errorf("without a home folder: %v", err)
 	}
 	if err := quota.Save(dir, "me", windows); err != nil {
 		t.Fatal(err)

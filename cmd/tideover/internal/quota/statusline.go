@@ -49,6 +49,9 @@ func ParseStatusLine(text []byte) (windows []Window, err error) {
 var validAccount = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$`)
 
 func pathOf(dir, account string) (string, error) {
+	if dir == "" {
+		return "", errors.New("there is no home folder to keep the quota in: set HOME")
+	}
 	if !validAccount.MatchString(account) {
 		return "", fmt.Errorf("account: %q is not a name of letters, digits and any of . _ @ + -", account)
 	}
@@ -86,8 +89,8 @@ func Save(dir, account string, windows []Window) error {
 // maxFile is how large a file of Save is, at most.
 const maxFile = 64 << 10
 
-// Load returns what [Save] has recorded, but for windows that are over. If there is nothing, it
-// is empty.
+// Load returns what [Save] has recorded, but for windows that are over. It fails with
+// [fs.ErrNotExist] if nothing was ever recorded.
 func Load(dir, account string, now time.Time) (windows []Window, err error) {
 	path, err := pathOf(dir, account)
 	if err != nil {
@@ -95,7 +98,7 @@ func Load(dir, account string, now time.Time) (windows []Window, err error) {
 	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, err
 	}
 	if err == nil {
 		err = fileaccess.Check(path, info, 0o022)

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -19,12 +21,17 @@ const quotaRecheck = 5 * time.Minute
 // quotaPacks are the packs of the tools whose quota can be known before a limit.
 var quotaPacks = []string{"claude-code", "codex"}
 
+// quotaPack returns the built-in pack of the session's tool.
+func (s *Spec) quotaPack() string {
+	if s.Rules != nil && s.Rules.Extends != "" {
+		return s.Rules.Extends
+	}
+	return s.Pack
+}
+
 // checkPauseAt says whether the session can pause before its limit.
 func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
-	pack := s.Pack
-	if s.Rules != nil && s.Rules.Extends != "" {
-		pack = s.Rules.Extends
-	}
+	pack := s.quotaPack()
 	switch {
 	case s.PauseAt == 0:
 	case s.PauseAt < 0 || s.PauseAt > 100:
@@ -41,8 +48,8 @@ func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 		return nil
 	}
 	ask := r.askQuota
-	if r.Quota != nil {
-		ask = r.Quota
+	if r.readQuota != nil {
+		ask = r.readQuota
 	}
 	windows, err := ask(ctx, s, env)
 	if err != nil {
@@ -64,8 +71,28 @@ func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 
 // askQuota asks the tool, or reads what its status line has recorded.
 func (r *Runner) askQuota(ctx context.Context, s *Spec, env []string) ([]quota.Window, error) {
-	if filepath.Base(s.Start[0]) == "codex" {
-		return quota.Codex(ctx, s.Start[0], s.Dir, env)
+	if s.quotaPack() == "codex" {
+		return quota.Codex(ctx, appServer(s.Start), s.Dir, env)
 	}
-	return quota.Load(r.Quotas, s.Pack, time.Now())
+	account := cmp.Or(s.AccountName(), s.quotaPack())
+	windows, err := quota.Load(r.Quotas, account, time.Now())
+	if errors.Is(err, fs.ErrNotExist) {
+		flag := ""
+		if account != "claude-code" {
+			flag = " --account " + account
+		}
+		return nil, fmt.Errorf("no status line has recorded the quota of account %s: "+
+			"set statusLine in ~/.claude/settings.json to the command \"tideover sessions status-line%s\"", account, flag)
+	}
+	return windows, err
+}
+
+// appServer returns the command that answers for the account that the start command uses:
+// inside the same shell or env, which may set CODEX_HOME.
+func appServer(start []string) []string {
+	w, tool, known := unwrap(start)
+	if tool != "codex" || !known {
+		return []string{"codex", "app-server"}
+	}
+	return w.wrap([]string{w.inner[0], "app-server"})
 }

@@ -3,11 +3,14 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 )
 
@@ -20,7 +23,7 @@ func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
 		began := time.Now()
 		reset, free := began.Add(3*time.Hour), began.Add(3*time.Hour+12*time.Minute)
 		asked := 0
-		p.runner.Quota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
+		p.runner.readQuota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
 			asked++
 			if time.Now().Before(free) {
 				return []quota.Window{{Name: "weekly", Used: 3, Resets: began.Add(100 * time.Hour)}, {Name: "5-hour", Used: 91, Resets: reset}}, nil
@@ -54,7 +57,7 @@ func TestAQuotaThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlay(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
-		p.runner.Quota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
+		p.runner.readQuota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
 			return nil, errors.New("not logged in")
 		}
 		var said []string
@@ -84,5 +87,57 @@ func TestPauseAtNeedsAToolThatCanBeAsked(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s at %g%%: %v, want %q", tt.pack, tt.at, err, tt.want)
 		}
+	}
+}
+
+// The quota is that of the account that the session uses, under whatever name its pack has.
+func TestTheQuotaOfAnAccountIsRead(t *testing.T) {
+	t.Parallel()
+	r := &Runner{Quotas: t.TempDir()}
+	for account, used := range map[string]float64{"claude-code": 10, "work": 20} {
+		if err := quota.Save(r.Quotas, account, []quota.Window{{Name: "5-hour", Used: used, Resets: time.Now().Add(time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	extended := detect.Spec{Name: "mine", Extends: "claude-code"}
+	for _, tt := range []struct {
+		spec Spec
+		used float64
+		want string // in the error
+	}{
+		{Spec{Pack: "claude-code"}, 10, ""},
+		{Spec{Pack: "claude-code", Account: account.None}, 10, ""},
+		{Spec{Pack: "claude-code", Account: "work"}, 20, ""},
+		{Spec{Pack: "mine", Rules: &extended}, 10, ""},
+		{Spec{Pack: "claude-code", Account: "home"}, 0, "tideover sessions status-line --account home"},
+	} {
+		tt.spec.Start = []string{"claude", "-p", "x"}
+		got, err := r.askQuota(t.Context(), &tt.spec, nil)
+		switch {
+		case tt.want != "":
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v: %v, %v, want an error with %q", tt.spec, got, err, tt.want)
+			}
+		case err != nil || len(got) != 1 || got[0].Used != tt.used:
+			t.Errorf("%+v: %v, %v, want %g%%", tt.spec, got, err, tt.used)
+		}
+	}
+}
+
+// The app-server runs where the tool does: with its folder of settings, at its path.
+func TestTheAppServerRunsWhereTheToolDoes(t *testing.T) {
+	t.Parallel()
+	for start, want := range map[string]string{
+		"/opt/codex exec x":              "/opt/codex app-server",
+		"env CODEX_HOME=/a codex exec x": "env CODEX_HOME=/a codex app-server",
+		"./nightly.sh":                   "codex app-server",
+	} {
+		if got := strings.Join(appServer(strings.Fields(start)), " "); got != want {
+			t.Errorf("%s: %s, want %s", start, got, want)
+		}
+	}
+	got := appServer([]string{"sh", "-c", "CODEX_HOME=/a codex exec x"})
+	if want := []string{"sh", "-c", "CODEX_HOME=/a codex app-server"}; !slices.Equal(got, want) {
+		t.Errorf("inside a shell: %q, want %q", got, want)
 	}
 }

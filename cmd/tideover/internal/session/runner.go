@@ -63,9 +63,7 @@ type Runner struct {
 	// for whoever reads the events instead.
 	Stopped func(run string, s Stop)
 
-	// Quota returns how much of a session's quota is used; nil asks the tool, or reads what its
-	// status line has recorded in the folder Quotas.
-	Quota  func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
+	// Quotas is the folder in which status lines record how much of a quota is used.
 	Quotas string
 
 	// Warn reports something that stops nothing; nil means nobody is told.
@@ -78,7 +76,9 @@ type Runner struct {
 	// the end.
 	Wake func(ctx context.Context, run, by string) error
 
-	launch func(context.Context, guard.Command) (guard.Result, error) // nil means guard.Run; tests that are about time need no guard
+	// Tests that are about time replace these; nil means guard.Run and askQuota.
+	launch    func(context.Context, guard.Command) (guard.Result, error)
+	readQuota func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
 
 	ending atomic.Bool
 	places sync.Map // of sessions by name: a chan struct{} with room for one
