@@ -14,9 +14,6 @@ import (
 	"github.com/tideover/tideover/internal/boottime"
 )
 
-// Folder is the name of the folder in the data folder.
-const Folder = "accounts"
-
 // None as the name of an account means that a session has none.
 const None = "none"
 

@@ -82,6 +82,13 @@ func UserFolder(name string) string {
 	return filepath.Join(filepath.Dir(socket), name)
 }
 
+// AccountsFolder returns where the limits of accounts are kept: for all processes of the user, or
+// in the data folder if there is no home folder.
+func AccountsFolder(data string) string {
+	const name = "accounts"
+	return cmp.Or(UserFolder(name), filepath.Join(data, name))
+}
+
 // resolve returns the path of the socket, or the base of the addresses.
 func (t Target) resolve() (socket, base string, err error) {
 	if path, ok := strings.CutPrefix(t.Server, "unix:"); ok {

@@ -112,7 +112,7 @@ func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 		}
 	}
 	wantOneProbe(t, dir, len(names))
-	if info, err := os.Stat(filepath.Join(s.data, "accounts", "claude-code.json")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(stateHome(t), "tideover", "accounts", "claude-code.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file of the account: %v, %v", info, err)
 	}
 	s.signal(syscall.SIGTERM)
@@ -126,7 +126,7 @@ func TestWatchesShareAnAccount(t *testing.T) {
 	dir, assistant := newSharedAccount(t)
 	begin := func(name string) *started {
 		w := &started{t: t, dir: dir}
-		w.Cmd, w.mark = command(t, "watch", "--name", name, "--data", filepath.Join(dir, "data"), "--policy", soon, "--account-spread", "1s", "--", assistant, "-p", "x")
+		w.Cmd, w.mark = command(t, "watch", "--name", name, "--data", filepath.Join(dir, name), "--policy", soon, "--account-spread", "1s", "--", assistant, "-p", "x")
 		w.Dir = dir
 		return w
 	}

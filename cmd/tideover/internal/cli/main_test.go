@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -194,9 +195,26 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
 	// By default a program with the race detector, as the helpers are, sleeps for a
 	// second at its end.
-	cmd.Env = append(os.Environ(), mark, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), mark, "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+stateHome(t))
 	cmd.WaitDelay = time.Minute
 	return cmd, mark
+}
+
+// stateHomes are the folders for the state of the user, by the test that uses them.
+var stateHomes sync.Map
+
+// stateHome returns a folder for the state of the user, the same for all commands of a test: the
+// processes of a user share accounts.
+func stateHome(t *testing.T) string {
+	t.Helper()
+	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(os.TempDir(), "to"+strings.ToLower(crand.Text()[:10])))
+	if !known {
+		t.Cleanup(func() {
+			stateHomes.Delete(t.Name())
+			_ = os.RemoveAll(path.(string))
+		})
+	}
+	return path.(string)
 }
 
 type outcome struct {

@@ -164,7 +164,7 @@ func TestAPackThatExtendsABuiltInOne(t *testing.T) {
 		if got := tideover(t, "config", "check", filepath.Join(w.dir, "tideover.yaml")); got.code != 0 {
 			t.Fatalf("config check: %s%s", got.out, got.stderr)
 		}
-		cmd, out := w.command("--config", filepath.Join(w.dir, "tideover.yaml"), "--detect", "our-codex", "--policy", "fixed(1h) attempts=3 server-wait=8d"), new(syncBuffer)
+		cmd, out := w.command("--config", filepath.Join(w.dir, "tideover.yaml"), "--detect", "our-codex", "--account", "none", "--policy", "fixed(1h) attempts=3 server-wait=8d"), new(syncBuffer)
 		cmd.Args = append(cmd.Args[:len(cmd.Args)-3], path, "exec", "Work {{.Session}}")
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {

@@ -246,7 +246,7 @@ func (s *server) openEngine(ctx context.Context) error {
 // handlers returns what does the work of steps, messages and sessions. In a cluster
 // there are no sessions.
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
-	s.accounts = &account.Store{Dir: filepath.Join(s.cfg.Server.Data, account.Folder), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
+	s.accounts = &account.Store{Dir: api.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
 		Inherit: s.cfg.Server.Inherit, Accounts: s.accounts,
