@@ -2,11 +2,14 @@ package retryhttp
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
 // FormatBudget is for tests of what is sent.
-func FormatBudget(name string, d time.Duration) (string, bool) { return formatBudget(name, d) }
+func FormatBudget(name string, d time.Duration) (string, bool) {
+	return formatBudget(http.CanonicalHeaderKey(name), d)
+}
 
 // InboundRetries is what a transport reads.
 func InboundRetries(ctx context.Context) int { return inboundRetries(ctx) }

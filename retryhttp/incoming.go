@@ -146,7 +146,7 @@ func formatBudget(name string, d time.Duration) (string, bool) {
 		return "", false
 	}
 	ms := max(d.Milliseconds(), 1)
-	switch http.CanonicalHeaderKey(name) {
+	switch name {
 	case headerGRPCTimeout:
 		return formatGRPCTimeout(d), true
 	case headerConnectTimeout:

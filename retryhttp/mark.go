@@ -43,10 +43,10 @@ func (x *exchange) mark(req *http.Request, n int) {
 		} else {
 			req.Header.Set(attemptHeader, strconv.Itoa(n))
 		}
-		if above := req.Header.Get(layerHeader); above != "" && len(above) < maxLayers {
+		if above := firstValue(req.Header, layerHeader); above != "" && len(above) < maxLayers {
 			layer = above + ", " + layer
 		}
-		req.Header.Set(layerHeader, layer)
+		req.Header[layerHeader] = []string{layer}
 	}
 }
 
@@ -58,8 +58,9 @@ var firstAttempt = []string{"1"}
 const maxLayers = 256
 
 // markDeadline says how long the attempt may take: in the headers in which the request
-// states its deadline, or else in those that were asked for. Without a limit it says
-// nothing, and nothing is passed on: what a caller further up wrote is out of date.
+// states its deadline, or else in those that were asked for, whose names are in their
+// canonical form. Without a limit it says nothing, and nothing is passed on: what a caller
+// further up wrote is out of date.
 func markDeadline(call context.Context, req *http.Request, names []string, limit time.Duration) {
 	left, limited := limit, limit > 0
 	for _, ctx := range []context.Context{req.Context(), call} {
@@ -73,11 +74,20 @@ func markDeadline(call context.Context, req *http.Request, names []string, limit
 		return
 	}
 	for _, name := range names {
-		req.Header.Del(name)
+		delete(req.Header, name)
 		if v, ok := formatBudget(name, left); ok && limited {
-			req.Header.Set(name, v)
+			req.Header[name] = []string{v}
 		}
 	}
+}
+
+// firstValue is [http.Header.Get] for a name in its canonical form, which every request would
+// otherwise bring into that form anew.
+func firstValue(h http.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
 }
 
 // restateDeadline writes what is left into the headers that state a deadline already, and

@@ -106,11 +106,12 @@ func WithAttemptHeaders(layer string) Option {
 func WithDeadlineHeaders(names ...string) Option {
 	return func(s *settings) error {
 		for _, n := range names {
-			if _, ok := formatBudget(n, time.Second); !ok {
+			name := http.CanonicalHeaderKey(n)
+			if _, ok := formatBudget(name, time.Second); !ok {
 				return fmt.Errorf("WithDeadlineHeaders: %q is not a header that says how much time is left", n)
 			}
+			s.deadlines = append(s.deadlines, name)
 		}
-		s.deadlines = append(s.deadlines, names...)
 		return nil
 	}
 }

@@ -62,16 +62,17 @@ func (t *Transport) holds(resp *http.Response) bool {
 	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
 		return false
 	}
-	if code := resp.Header.Get("Content-Encoding"); code != "" && code != "identity" {
+	if !IsEventStream(resp.Header) {
 		return false
 	}
-	return IsEventStream(resp.Header)
+	code := resp.Header.Get("Content-Encoding")
+	return code == "" || code == "identity"
 }
 
 // IsEventStream reports whether an answer with the headers is an event stream.
 func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"
-	kind := h.Get("Content-Type")
+	kind := firstValue(h, "Content-Type")
 	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
 		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }

@@ -44,7 +44,7 @@ func (a *admission) admit(r *http.Request) *problem {
 		}
 		return nil
 	}
-	r.Header.Del(headerToken)
+	delete(r.Header, headerToken)
 	if !local && !fromLoopback(r.RemoteAddr) {
 		return unauthorized("without a token the gateway serves this machine only; set gateway.token to let others in")
 	}
@@ -70,7 +70,7 @@ func fromLoopback(remote string) bool {
 // takeToken removes the token wherever it stands, and reports whether it was there.
 func (a *admission) takeToken(h http.Header) (found bool) {
 	for _, name := range tokenHeaders {
-		v := h.Get(name)
+		v := firstValue(h, name)
 		if name == "Authorization" {
 			scheme, token, ok := strings.Cut(v, " ")
 			if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -80,25 +80,34 @@ func (a *admission) takeToken(h http.Header) (found bool) {
 		}
 		if v != "" && a.token.Equal(v) {
 			found = true
-			h.Del(name)
+			delete(h, name)
 		}
 	}
-	h.Del(headerToken) // a wrong one is not for others either
+	delete(h, headerToken) // a wrong one is not for others either
 	return found
+}
+
+// firstValue is [http.Header.Get] for a name in its canonical form, which every request would
+// otherwise bring into that form anew.
+func firstValue(h http.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
 }
 
 // foreign reports whether a browser sent the request on behalf of another site's
 // page. Unlike for a site of one's own this matters for every method: any request
 // may cost money.
 func (a *admission) foreign(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
+	switch firstValue(r.Header, "Sec-Fetch-Site") {
 	case "":
 	case "same-origin", "none":
 		return false
 	default:
 		return true
 	}
-	origin := r.Header.Get("Origin")
+	origin := firstValue(r.Header, "Origin")
 	if origin == "" {
 		return false
 	}

@@ -79,25 +79,30 @@ func (p *provider) pathThrough(u *url.URL) (string, bool) {
 	return prefix + p.spec.Name + rest + suffix.String(), true
 }
 
-// uploadURLHeaders name the headers in which Google answers with the URL for the content
-// of an upload.
-var uploadURLHeaders = []string{"X-Goog-Upload-Url", "X-Goog-Upload-Control-Url"}
+// urlHeaders are the headers of an answer with a URL of the provider. Those of Google are for the
+// content of an upload.
+var urlHeaders = []string{"Location", "X-Goog-Upload-Url", "X-Goog-Upload-Control-Url"}
 
 // rewriteURLs makes URLs of the provider in an answer lead through the gateway. A Location becomes a
 // path. The SDKs of Google take the path of the URL for an upload, and want one with a host.
 func (t *trip) rewriteURLs(h http.Header, p *provider) {
-	rewrite := func(name, origin string) {
-		if v := h[name]; len(v) == 1 {
-			if u, err := url.Parse(v[0]); err == nil {
-				if path, ok := p.pathThrough(u); ok {
-					h[name] = []string{origin + path}
-				}
-			}
+	for _, name := range urlHeaders {
+		v := h[name]
+		if len(v) != 1 {
+			continue
 		}
-	}
-	rewrite("Location", "")
-	for _, name := range uploadURLHeaders {
-		rewrite(name, t.origin())
+		u, err := url.Parse(v[0])
+		if err != nil {
+			continue
+		}
+		path, ok := p.pathThrough(u)
+		switch {
+		case !ok:
+		case name == "Location":
+			h[name] = []string{path}
+		default:
+			h[name] = []string{t.origin() + path}
+		}
 	}
 }
 

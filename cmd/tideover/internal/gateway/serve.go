@@ -106,7 +106,7 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 
 // priorityOf returns the request's priority.
 func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
-	v := r.Header.Get(headerPriority)
+	v := firstValue(r.Header, headerPriority)
 	if v == "" {
 		return p.spec.Priority, nil
 	}
