@@ -186,7 +186,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 	}
 	memo := a.memo(err)
 	if s, ok := errors.AsType[*snooze](err); ok {
-		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Error: a.sh.text(s.note), Memo: memo}
+		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Now: s.now, Error: a.sh.text(s.note), Memo: memo}
 	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrPaused) {

@@ -140,6 +140,7 @@ type snooze struct {
 	wait    time.Duration
 	until   int64 // by the calendar, instead of wait
 	limited bool
+	now     bool // the next attempt begins at once; only with limited
 	note    string
 }
 
@@ -168,6 +169,13 @@ func Limited(until time.Time, note string) error {
 // LimitedFor is Limited for a time that passes, whatever the clock is set to.
 func LimitedFor(wait time.Duration, note string) error {
 	return &snooze{wait: max(wait, time.Nanosecond), limited: true, note: note}
+}
+
+// SpendWindow is Limited for a handler that has something else to do until then. It spends a
+// window, or the step gives up, just as Limited would have it; but the next attempt begins at
+// once. That one may return [SnoozeUntil] when it is done.
+func SpendWindow(until time.Time, note string) error {
+	return &snooze{until: calendar(until), limited: true, now: true, note: note}
 }
 
 // calendar returns the time as it is stored, which is never zero.

@@ -404,3 +404,53 @@ func TestAnInputThatTheStepsCanNotRead(t *testing.T) {
 		}
 	}
 }
+
+// A handler that has something else to do until a limit ends spends a window, and is called again at once.
+func TestSpendWindowIsCalledAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls []time.Time
+		var reset time.Time
+		w := one(t, func(context.Context, int) (int, error) {
+			calls = append(calls, time.Now())
+			switch len(calls) {
+			case 1:
+				reset = time.Now().Add(5 * time.Hour)
+				return 0, Keep(SpendWindow(reset, "resets in five hours"), "memo")
+			case 2:
+				return 0, SnoozeUntil(reset, "done meanwhile")
+			}
+			return 0, nil
+		}, Policy(patient))
+		e := opened(t, Config{Workflows: []*Workflow{w}})
+		i := must(e.Wait(t.Context(), started(t, e, w, 1).ID))
+		s := i.Steps[0]
+		if i.State != "succeeded" || s.Windows != 1 || s.Spent != 0 || string(s.Progress) != `"memo"` {
+			t.Fatalf("run is %s, %d windows and %d attempts spent, progress %s: %s", i.State, s.Windows, s.Spent, s.Progress, i.Error)
+		}
+		if !calls[1].Equal(calls[0]) || !calls[2].Equal(reset) {
+			t.Errorf("the handler was called at %v, want the second time at once and the third at %v", calls, reset)
+		}
+		if a := s.Attempts[0]; a.Outcome != "limited" || a.Wait == nil || a.Wait.Delay != 0 || a.Wait.By != "server" {
+			t.Errorf("the first attempt is %+v, wait %+v", a, a.Wait)
+		}
+	})
+}
+
+// What gives up with Limited gives up with SpendWindow.
+func TestSpendWindowGivesUpLikeLimited(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		reason string
+		wait   time.Duration
+		calls  int
+	}{{"windows", time.Hour, 3}, {"server-wait", 9 * 24 * time.Hour, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := one(t, func(context.Context, int) (int, error) { return 0, SpendWindow(time.Now().Add(tt.wait), "limit") }, Policy(patient), MaxWindows(2))
+			e := opened(t, Config{Workflows: []*Workflow{w}})
+			if i := must(e.Wait(t.Context(), started(t, e, w, 1).ID)); i.State != "dead" || i.Reason != tt.reason || i.Attempts != tt.calls {
+				t.Errorf("run is %s because of %s after %d attempts, want %s after %d", i.State, i.Reason, i.Attempts, tt.reason, tt.calls)
+			}
+		})
+	}
+}

@@ -120,6 +120,7 @@ type Result struct {
 	Snooze  time.Duration // not a failure: call again then
 	Until   int64         // the same by the calendar, if it is not 0
 	Limited bool          // it was told to come back then
+	Now     bool          // with Limited: it has something else to do until then, and is called again at once
 	Release bool          // not a failure: the process ends, or the run is held
 	Memo    []byte        // for the next attempt
 }
@@ -204,6 +205,9 @@ func (m *Machine) limit(rec *Record, r *Run, c *Result, u uint64) {
 		rec.Reason = d.Stop
 	default:
 		rec.Kind, rec.Delay, rec.By, rec.Due, rec.Clock = Limited, d.Wait, d.By, later(rec.At, d.Wait), c.Until != 0
+		if c.Now {
+			rec.Delay, rec.Due, rec.Clock = 0, rec.At, false
+		}
 	}
 }
 
