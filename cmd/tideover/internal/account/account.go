@@ -83,8 +83,9 @@ type Asker struct {
 
 // Held is what keeps an asker from going on.
 type Held struct {
-	Wait time.Duration // until it asks again
-	Why  string
+	Wait   time.Duration // until it asks again
+	Why    string
+	Stated bool // the end of the limit is known
 }
 
 // Pass is the permission to use an account. Leave ends it.

@@ -148,7 +148,9 @@ func (l *limit) hold(account string, a *Asker, busy *probe, now moment) *Held {
 		case left+a.Slack <= 0:
 			return nil
 		}
-		return newHeld(left+a.Slack, a, l.describe(account, busy, now))
+		h := newHeld(left+a.Slack, a, l.describe(account, busy, now))
+		h.Stated = true
+		return h
 	}
 	if busy != nil {
 		return newHeld(ProvenAfter-busy.elapsed(now), a, l.describe(account, busy, now))

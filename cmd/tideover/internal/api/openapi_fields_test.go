@@ -27,6 +27,7 @@ var schemaTypes = map[string]reflect.Type{
 	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),
 	"ProviderFailover": reflect.TypeFor[gateway.Failover](), "ProviderQuota": reflect.TypeFor[gateway.Quota](), "ProviderBudget": reflect.TypeFor[gateway.Budget](),
 	"Session": reflect.TypeFor[session.Status](), "SessionStop": reflect.TypeFor[session.Stop](),
+	"SessionHandover": reflect.TypeFor[session.HandoverStatus](), "SessionTurn": reflect.TypeFor[session.Turn](),
 	"Run": reflect.TypeFor[engine.Info](), "RunStep": reflect.TypeFor[engine.StepInfo](), "RunAttempt": reflect.TypeFor[engine.AttemptInfo](),
 	"RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
 	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](), "RefusedStart": reflect.TypeFor[engine.RefusedStart](),

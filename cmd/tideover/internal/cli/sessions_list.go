@@ -192,6 +192,8 @@ func why(st *session.Status) string {
 	switch {
 	case st.State == "gave-up":
 		return strings.TrimPrefix(st.Reason+": "+firstLine(st.Error), ": ")
+	case st.State == "running" && st.Handover != nil:
+		return "handed over to " + st.Handover.Assistant
 	case st.State != "waiting" && st.State != "paused" && st.State != notWatched:
 		return ""
 	case st.Last == nil || st.Last.Line == "" || slices.Contains([]string{"human", "handler", "account"}, st.WaitBy):

@@ -93,11 +93,16 @@ func renderSession(st located, s *screen) string {
 	}
 	p.fact("policy", st.Policy)
 	p.fact("quiet hours", st.Quiet)
+	if h := st.Handover; h != nil {
+		p.fact("handed over", fmt.Sprintf("to %s until %s", h.Assistant, p.moment(&h.Back)))
+		p.fact("its session", h.Session)
+	}
 	p.fact("account", st.Account)
 	p.fact("its limit", st.AccountLimit)
 	if st.Last != nil {
 		p.stop(st.Last)
 	}
+	p.turns(st.Turns)
 	p.output(&st.Status)
 	return p.String()
 }
@@ -142,6 +147,26 @@ func (p *portrait) stop(s *session.Stop) {
 	}
 	p.fact("exit code", strconv.Itoa(s.Exit))
 	p.fact("at", p.moment(&s.At))
+}
+
+// turns shows who worked when.
+func (p *portrait) turns(list []session.Turn) {
+	if len(list) == 0 {
+		return
+	}
+	p.line("\n%s", p.paint("1", "who worked when"))
+	for _, t := range list {
+		text := p.stamp(t.From) + " to "
+		if t.To.IsZero() {
+			text += "now"
+		} else {
+			text += p.stamp(t.To) + ", " + t.Ended
+		}
+		if !t.Until.IsZero() {
+			text += " until " + p.stamp(t.Until)
+		}
+		p.fact(visible(t.Assistant), text)
+	}
 }
 
 // output shows the last lines of the output.

@@ -40,6 +40,9 @@ Sessions of one account share its limit: a stated end holds all of them, and aft
 limit without one only one at a time finds out whether it is over. --account names
 the account; unless said, it is that of the assistant.
 
+With --fallback codex, another assistant works in the same folder while a stated limit
+lasts longer than --fallback-after. After the reset the session goes on as usual.
+
 The state is in a folder of its own. When watch is ended or killed, or the machine
 is, the same command in the same folder goes on: same deadline, same counters.
 "tideover sessions" shows, pauses, resumes and stops it from elsewhere.
@@ -73,6 +76,9 @@ const watchExample = `  # an assistant over night; when its quota is used up, it
   # at most four windows, nothing between 23:00 and 07:00, and a message at the end
   tideover watch --windows 4 --quiet-hours 23:00-07:00 --notify phone -- claude -p "Port it to Go"
 
+  # codex works in the folder while a limit of claude lasts longer than two hours
+  tideover watch --fallback codex --fallback-after 2h -- claude -p "Work through TODO.md"
+
   # from another window
   tideover sessions ls --watch
   tideover sessions stop NAME --tonight`
@@ -92,6 +98,9 @@ type watchOptions struct {
 	pauseAt   string
 	account   string
 	spread    duration
+	fallback  []string
+	after     duration
+	prompt    string
 	on        []string
 	dir       string
 	notify    []string
@@ -133,13 +142,16 @@ func newWatch(std Streams) *cobra.Command {
 	f.BoolVar(&o.restart, "restart", false, "run the start command again, with its first prompt, instead of resuming the session")
 	f.StringVar(&o.pack, "detect", "", "`pack` of rules by which a stop is understood (default: by the command's name, or generic)")
 	f.StringArrayVar(&o.on, "on", nil, "what follows a stop, as `reason=action`; reasons are "+strings.Join(session.Reasons(), ", ")+", actions "+strings.Join(session.Actions, ", "))
-	group(f, "What to run", "resume", "resume-any", "restart", "detect", "on")
+	f.StringArrayVar(&o.fallback, "fallback", nil, "`assistant` that works in the folder while a stated limit lasts: claude, codex or gemini, or a command with {{.Prompt}}; may be given again")
+	f.StringVar(&o.prompt, "fallback-prompt", "", "`prompt` of an assistant that takes over, with {{.Task}}, {{.Assistant}} and {{.Until}}")
+	group(f, "What to run", "resume", "resume-any", "restart", "detect", "on", "fallback", "fallback-prompt")
 	f.StringVarP(&o.policy, "policy", "p", session.DefaultPolicy, "`policy` in text form, a preset with keys, or one of the configuration")
 	f.IntVar(&o.windows, "windows", session.DefaultWindows, "how many stated resets are waited for")
 	f.Var(&o.deadline, "deadline", "how long the whole session may take")
 	f.StringVar(&o.quiet, "quiet-hours", "", "`hours` in which nothing is begun, such as 23:00-07:00, with a time zone or not")
 	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, at which nothing is begun until its reset (codex and claude)")
-	group(f, "How long", "policy", "windows", "deadline", "quiet-hours", "pause-at")
+	f.Var(&o.after, "fallback-after", "how long a stated limit must last for a fallback to begin (default 1h)")
+	group(f, "How long", "policy", "windows", "deadline", "quiet-hours", "pause-at", "fallback-after")
 	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: that of the assistant)")
 	o.spread = duration(account.DefaultSpread)
 	f.Var(&o.spread, "account-spread", "time over which the sessions of an account go on after its limit")
@@ -190,6 +202,16 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		s.PauseAt, err = parsePercent(o.pauseAt)
 		flag("pause-at", err)
 	}
+	for _, text := range o.fallback {
+		words, err := session.Split(text)
+		if err == nil {
+			var f session.Fallback
+			f, err = session.ParseFallback(words)
+			s.Fallback = append(s.Fallback, f)
+		}
+		flag("fallback", err)
+	}
+	s.FallbackAfter, s.FallbackPrompt = time.Duration(o.after), o.prompt
 	for _, word := range o.on {
 		reason, action, ok := strings.Cut(word, "=")
 		if !ok {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -44,6 +45,11 @@ func startable(spec *session.Spec) error {
 	err := process.Startable(spec.Dir, name)
 	if e, ok := errors.AsType[*process.StartError](err); ok {
 		return &codedError{e, e.Code}
+	}
+	for _, f := range spec.Fallback {
+		if missing := process.Startable(spec.Dir, f.Start[0]); missing != nil && err == nil {
+			err = fmt.Errorf("--fallback: %w", missing)
+		}
 	}
 	return err
 }

@@ -102,6 +102,10 @@ func (r *watchReporter) waiting(ev retry.Event) {
 	r.mu.Lock()
 	r.waited = ev.Delay
 	r.mu.Unlock()
+	if ev.Delay < time.Millisecond { // such as a hand-over: something follows at once
+		r.say("%s", why)
+		return
+	}
 	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), short(ev.Delay))
 	if !r.draw || ev.Delay < time.Second {
 		return

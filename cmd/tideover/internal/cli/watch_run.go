@@ -106,7 +106,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 func otherSessions(cfg *config.Config, name string) []session.Command {
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), name)
 	for _, other := range cfg.Sessions {
-		list = append(list, session.Command{Args: other.Start, Dir: other.Dir})
+		list = append(list, other.Commands()...)
 	}
 	return list
 }

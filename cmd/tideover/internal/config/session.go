@@ -116,6 +116,15 @@ func (l *loader) session(name string, at place) *Session {
 	if text := d.CannotResume(); text != "" {
 		l.warn(found["start"], "resume: %s", text)
 	}
+	for _, f := range d.Fallback {
+		if f.NoResume != "" {
+			l.warn(found["fallback"], "%s is not gone on with after it was interrupted: %s", f.Name, f.NoResume)
+		}
+	}
+	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {
+		d.FallbackAfter = session.DefaultFallbackAfter
+		l.value(at.child("fallback-after", given("", "default")), "1h")
+	}
 	if _, said := found["account"]; !said {
 		l.value(at.child("account", given("", "default")), cmp.Or(d.AccountName(), account.None))
 	}

@@ -106,6 +106,26 @@ var sessionKeys = []key[Session]{
 		set: func(l *loader, at place, d *Session) { d.AccountSpread = l.duration(at) },
 	},
 	{
+		name:   "fallback",
+		doc:    "Assistants that work in the folder while a stated limit lasts, one after the other: claude, codex or gemini, or a command as a list with {{.Prompt}}. None unless said.",
+		schema: fallbackSchema,
+		set:    func(l *loader, at place, d *Session) { d.Fallback = l.sessionFallback(at) },
+	},
+	{
+		name: "fallback-after", doc: "How long a stated limit must last for another assistant to begin; an hour unless said.", schema: durationSchema,
+		set: func(l *loader, at place, d *Session) { d.FallbackAfter = l.duration(at) },
+	},
+	{
+		name: "fallback-prompt", doc: "The prompt of an assistant that takes over, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}; one that says what to do unless said.",
+		schema: scalarSchema,
+		set: func(l *loader, at place, d *Session) {
+			if s, ok := l.scalar(at); ok {
+				d.FallbackPrompt = s
+				l.value(at, s)
+			}
+		},
+	},
+	{
 		name: "on", doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		schema: func() *jsonschema.Schema { return describe(onKeys) },
 		set:    func(l *loader, at place, d *Session) { object(l, at, onKeys, d) },
@@ -129,6 +149,38 @@ func (l *loader) account(at place) string {
 	}
 	l.value(at, s)
 	return s
+}
+
+func fallbackSchema() *jsonschema.Schema {
+	name := scalarSchema()
+	name.MinLength = new(1)
+	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{name, commandSchema()}}}
+}
+
+// sessionFallback reads the assistants that a session is handed over to.
+func (l *loader) sessionFallback(at place) (list []session.Fallback) {
+	ok := l.list(at, func(at place) {
+		var words []string
+		if at.node.kind == listKind {
+			words = l.arguments(at)
+		} else if s, ok := l.scalar(at); ok {
+			words = []string{s}
+			l.value(at, s)
+		}
+		if words == nil {
+			return
+		}
+		f, err := session.ParseFallback(words)
+		if err != nil {
+			l.bad(at, "%v", err)
+			return
+		}
+		list = append(list, f)
+	})
+	if ok && len(at.node.items) == 0 {
+		l.bad(at, "there is no assistant in it; leave the key out for none")
+	}
+	return list
 }
 
 // onKeys are the reasons for which a session can be told what follows.

@@ -69,6 +69,9 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	case retry.AttemptFailed:
 		o.failed.run, o.failed.err = ev.Run, ev.Err
 	case retry.Waiting:
+		if ev.Delay < time.Millisecond { // such as a hand-over: something follows at once, which is told
+			return notify.Message{}, false
+		}
 		if len(o.waits) < maxWaits {
 			o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
 		}
@@ -85,6 +88,10 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		}
 		delete(o.waits, ev.Run)
 	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
+		if m, ok := o.handedOver(ev); ok {
+			delete(o.waits, ev.Run)
+			return m, true
+		}
 		w, waited := o.waits[ev.Run]
 		delete(o.waits, ev.Run)
 		if !waited || w.delay < worthTelling {
@@ -102,4 +109,30 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	default:
 	}
 	return notify.Compose(ev, o.place())
+}
+
+// handedOver makes the message that another assistant has taken a session over, or that the session's own one
+// goes on. It is the same message for all events of the turn.
+func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
+	memo := session.ReadMemo([]byte(ev.Note))
+	turn, h := memo.CurrentTurn(), memo.Handover
+	if turn == nil || h == nil {
+		return m, false
+	}
+	ev.Time, ev.Note, ev.Attempt, ev.Kind = turn.From, "", 0, retry.Resumed
+	if n := len(memo.Turns); !turn.Fallback {
+		if n < 2 || !memo.Turns[n-2].Fallback {
+			return m, false
+		}
+		m, ok = notify.Compose(ev, o.place())
+		m.Text = fmt.Sprintf("%s goes on after its limit; meanwhile it was handed over to %s", turn.Assistant, memo.Turns[n-2].Assistant)
+		return m, ok
+	}
+	ev.Kind, ev.Delay, ev.Until, ev.By = retry.Waiting, h.Back.Sub(turn.From), h.Back, retry.ByServer
+	if memo.Last != nil && memo.Last.Line != "" {
+		ev.Err = errors.New(memo.Last.Line)
+	}
+	m, ok = notify.Compose(ev, o.place())
+	m.Title = m.Subject + " is handed over to " + turn.Assistant
+	return m, ok
 }

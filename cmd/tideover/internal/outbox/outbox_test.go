@@ -264,3 +264,51 @@ func TestWhatASessionWaitsForIsTold(t *testing.T) {
 		t.Errorf("it goes on, and told was %+v, %v", m, ok)
 	}
 }
+
+// A hand-over is told once, though several events tell of it, and so is its end.
+func TestAHandOverIsTold(t *testing.T) {
+	t.Parallel()
+	o, err := New(load(t, ""), here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC)
+	memo := session.Memo{
+		Last:     &session.Stop{Reason: "rate-limit", Line: "usage limit reached"},
+		Handover: &session.Handover{Number: 1, Assistant: "codex", Until: now.Add(5 * time.Hour), Back: now.Add(5 * time.Hour)},
+		Turns:    []session.Turn{{Assistant: "claude", From: now.Add(-time.Hour), To: now, Ended: "rate-limit"}, {Assistant: "codex", Fallback: true, From: now}},
+	}
+	tell := func(kind retry.EventKind, note any, change func(*retry.Event)) (notify.Message, bool) {
+		t.Helper()
+		text, err := json.Marshal(note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := retry.Event{Kind: kind, Time: now.Add(time.Minute), Name: "session.shop", Run: "r", Step: "session", Attempt: 2, Note: string(text)}
+		if change != nil {
+			change(&ev)
+		}
+		return o.compose(ev)
+	}
+	if m, ok := tell(retry.Waiting, "handed over to codex", func(ev *retry.Event) { ev.By = retry.ByServer }); ok {
+		t.Errorf("that something follows at once is told: %+v", m)
+	}
+	first, ok := tell(retry.Progressed, memo, nil)
+	again, _ := tell(retry.Progressed, memo, func(ev *retry.Event) { ev.Time, ev.Attempt = now.Add(time.Hour), 3 })
+	if !ok || first.Event != notify.Waiting || first.Wait != 5*time.Hour || first.Title != "shop is handed over to codex" || !strings.Contains(first.Text, "usage limit reached") || first.ID != again.ID {
+		t.Errorf("the message is %+v, %v, and then %+v", first, ok, again)
+	}
+	memo.Handover.Over = true
+	memo.Turns[1].To = now.Add(2 * time.Hour)
+	memo.Turns = append(memo.Turns, session.Turn{Assistant: "claude", From: now.Add(5 * time.Hour)})
+	back, ok := tell(retry.Progressed, memo, nil)
+	again, _ = tell(retry.Progressed, memo, func(ev *retry.Event) { ev.Time = now.Add(9 * time.Hour) })
+	if !ok || back.Event != notify.Resumed || back.Text != "claude goes on after its limit; meanwhile it was handed over to codex" || back.ID != again.ID || back.ID == first.ID {
+		t.Errorf("the message is %+v, %v, and then %+v", back, ok, again)
+	}
+	memo.Turns[2].To = now.Add(6 * time.Hour)
+	memo.Turns = append(memo.Turns, session.Turn{Assistant: "claude", From: now.Add(7 * time.Hour)})
+	if m, ok := tell(retry.Progressed, memo, nil); ok {
+		t.Errorf("the next command of the session is told: %+v", m)
+	}
+}

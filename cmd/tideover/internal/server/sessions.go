@@ -87,7 +87,7 @@ func (s *server) otherSessions(name string) []session.Command {
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), "")
 	for other, c := range cfg.Sessions {
 		if other != name {
-			list = append(list, session.Command{Args: c.Start, Dir: c.Dir})
+			list = append(list, c.Commands()...)
 		}
 	}
 	return list

@@ -68,11 +68,16 @@ type usage struct {
 	proven *time.Timer
 }
 
-// enterAccount asks the gate of the session's account. held is what the attempt ends with if it has to wait, which spends
-// neither an attempt nor a window.
-func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held error) {
+// enterAccount asks the gate of the session's account. If the gate holds the attempt, it ends with what [usage.hold]
+// returns, which spends neither an attempt nor a window.
+func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held *account.Held) {
 	r.held.forget(t.Run)
 	_, forced := r.forced.LoadAndDelete(t.Run)
+	return r.useAccount(s, t, t.Run, forced)
+}
+
+// useAccount asks the gate of an account. The id is that of the asker.
+func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u *usage, held *account.Held) {
 	name := s.AccountName()
 	if r.Accounts == nil || name == "" {
 		return nil, nil
@@ -82,11 +87,11 @@ func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held error) {
 		return nil, nil //nolint:nilerr // it was checked when the session was made; without a gate the session goes on alone
 	}
 	u = &usage{runner: r, spec: s, task: t, policy: s.storedPolicy(), gate: gate, begun: time.Now()}
-	u.asker = s.asker(t.Run, &u.policy)
+	u.asker = s.asker(id, &u.policy)
 	u.asker.Forced = forced
 	pass, hold := gate.Enter(u.asker)
 	if hold != nil {
-		return nil, u.hold(hold.Wait, hold.Why)
+		return u, hold
 	}
 	u.pass = pass
 	if pass.Probes() || forced {
@@ -113,9 +118,23 @@ func (u *usage) leave() {
 	u.pass.Leave()
 }
 
-// record tells the others why the command stopped. held is what the attempt ends with if the limit was known already:
-// then it spends nothing, and waits with the others.
-func (u *usage) record(stop detect.Stop, memo *Memo) (held error) {
+// record tells the others why the command stopped. If the limit was known already, held is what the attempt waits for
+// with the others, and spends nothing.
+func (u *usage) record(stop detect.Stop, memo *Memo) (held *account.Held) {
+	h := u.learn(stop)
+	if h == nil {
+		return nil
+	}
+	a := u.spec.action(stop.Reason)
+	if a.Do != DoResume || a.Attempts > 0 && memo.InARow >= a.Attempts {
+		return nil
+	}
+	h.Why = failure(stop, memo.Last.Exit).Error() + "; " + h.Why
+	return h
+}
+
+// learn tells the others why the command stopped. It returns what holds all of them if the limit was known already.
+func (u *usage) learn(stop detect.Stop) *account.Held {
 	if u == nil {
 		return nil
 	}
@@ -129,12 +148,7 @@ func (u *usage) record(stop detect.Stop, memo *Memo) (held error) {
 		}
 		return nil
 	}
-	h := u.pass.Limited(resetOf(stop), stop.Line, u.probeDelay(ran))
-	a := u.spec.action(stop.Reason)
-	if h == nil || a.Do != DoResume || a.Attempts > 0 && memo.InARow >= a.Attempts {
-		return nil
-	}
-	return u.hold(h.Wait, failure(stop, memo.Last.Exit).Error()+"; "+h.Why)
+	return u.pass.Limited(resetOf(stop), stop.Line, u.probeDelay(ran))
 }
 
 // resetOf returns when the limit ends, as far as that was stated.

@@ -80,12 +80,12 @@ func (s *service) all() []call {
 
 // keeper keeps sessions, like a serve or a watch.
 type keeper struct {
-	t       *testing.T
-	store   *memlog.Store
-	specs   []*Spec
-	flows   []*engine.Workflow
-	service *service
-	said    []string // warnings of the accounts
+	t      *testing.T
+	store  *memlog.Store
+	specs  []*Spec
+	flows  []*engine.Workflow
+	launch func(context.Context, guard.Command) (guard.Result, error) // of the runner
+	said   []string                                                   // warnings of the accounts
 
 	accounts string // the folder
 	runner   *Runner
@@ -95,7 +95,10 @@ type keeper struct {
 
 func newKeeper(t *testing.T, s *service, accounts string, change func(*Spec), names ...string) *keeper {
 	t.Helper()
-	k := &keeper{t: t, store: new(memlog.Store), service: s, accounts: accounts}
+	k := &keeper{t: t, store: new(memlog.Store), accounts: accounts}
+	if s != nil {
+		k.launch = s.launch
+	}
 	for _, name := range names {
 		policy, err := retry.Parse(DefaultPolicy)
 		if err != nil {
@@ -122,7 +125,7 @@ func (k *keeper) open() {
 	k.t.Helper()
 	start := time.Now().Add(-time.Hour)
 	k.runner = &Runner{
-		Locks: k.t.TempDir(), launch: k.service.launch,
+		Locks: k.t.TempDir(), launch: k.launch,
 		Open: func(*Spec) (Streams, error) {
 			return Streams{Stdout: io.Discard, Stderr: io.Discard, Close: func() error { return nil }}, nil
 		},

@@ -24,6 +24,7 @@ type resumption struct {
 	latest []string // for when the id is not known: the latest session of the folder; nil if there is no such way
 	id     string   // that the start command itself names; "" if it names none
 	stdin  bool     // the prompt is read from standard input
+	prompt string   // the first one; "" if it is read from standard input
 	dir    string   // the folder that the command changes to, "" if it does not
 }
 
@@ -89,6 +90,7 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	var again []token
 	if len(prompts) == 1 {
 		again = replaceArgument(tokens, prompts[0], continuePrompt)
+		r.prompt = tokens[prompts[0]].value()
 	} else {
 		again = slices.Insert(slices.Clone(tokens), printing+1, argument(continuePrompt))
 		r.stdin = true
@@ -195,6 +197,9 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 		return r, errors.New("it has several prompts")
 	}
 	r.stdin = prompts == 0 || tokens[words[len(words)-1]].value() == "-"
+	if !r.stdin {
+		r.prompt = tokens[words[len(words)-1]].value()
+	}
 	var before, after []token // the word resume; images are in the session already
 	for _, t := range without(tokens, "-i", "--image", "--last", "--all", endOfFlags) {
 		switch {
@@ -246,9 +251,11 @@ func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	again := slices.Clone(tokens)
 	switch {
 	case prompt >= 0:
+		r.prompt = tokens[prompt].value()
 		again[prompt] = token{flag: tokens[prompt].flag, args: []string{tokens[prompt].flag, continuePrompt}}
 	case len(words) > 0:
 		again = replaceArgument(tokens, words[0], continuePrompt)
+		r.prompt = tokens[words[0]].value()
 	default:
 		again, r.stdin = addFlag(tokens, "-p", continuePrompt), true
 	}

@@ -15,6 +15,16 @@ type Command struct {
 	Dir  string   `json:"dir"`
 }
 
+// Commands returns the commands of a session that begin conversations: its own, and those of the
+// assistants that it may be handed over to.
+func (s *Spec) Commands() []Command {
+	list := []Command{{s.Start, s.Dir}}
+	for _, f := range s.Fallback {
+		list = append(list, Command{f.Start, s.Dir})
+	}
+	return list
+}
+
 // Watched returns the commands of the sessions whose folders are in a folder of
 // watches, also of those that have ended, but for the one of the name.
 func Watched(folder, name string) (list []Command) {

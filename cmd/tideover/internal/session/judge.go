@@ -49,6 +49,9 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 			return nil, engine.Keep(err, memo)
 		}
 	}
+	if handed := s.limitReached(&memo, stop, err); handed != nil {
+		return nil, engine.Keep(handed, memo)
+	}
 	return nil, engine.Keep(s.wait(stop, err), memo)
 }
 

@@ -16,10 +16,16 @@ type data struct {
 	Attempt int
 }
 
+// fallbackData is what the templates of a command see to which a session is handed over.
+type fallbackData struct {
+	data
+	Prompt string
+}
+
 var sample = data{"00000000-0000-4000-8000-000000000000", "sample", 1}
 
 // render writes the templates of a command out.
-func render(argv []string, d data) ([]string, error) {
+func render(argv []string, d any) ([]string, error) {
 	out := make([]string, len(argv))
 	for i, arg := range argv {
 		if !strings.Contains(arg, "{{") {
@@ -32,7 +38,11 @@ func render(argv []string, d data) ([]string, error) {
 		}
 		var b strings.Builder
 		if err := t.Execute(&b, d); err != nil {
-			return nil, fmt.Errorf("%q: %w; there are .Session, .Name and .Attempt", arg, err)
+			fields := ".Session, .Name and .Attempt"
+			if _, handedOver := d.(fallbackData); handedOver {
+				fields = ".Prompt, " + fields
+			}
+			return nil, fmt.Errorf("%q: %w; there are %s", arg, err, fields)
 		}
 		out[i] = b.String()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // command returns the command of the attempt, and whether it resumes the session:
 // the first makes the session, those that follow resume it.
 func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, err error) {
-	m.chooseID(s, t.Run)
+	m.chooseID(s, cmp.Or(s.idSeed, t.Run))
 	argv = s.Start
 	switch {
 	case !m.Started:
@@ -36,7 +37,19 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 		m.Resumes++
 	}
 	m.Started = true
-	argv, err = render(argv, data{m.Session, s.Name, t.Attempt})
+	var d any = data{m.Session, s.Name, t.Attempt}
+	if s.handedOver {
+		d = fallbackData{data{m.Session, s.Name, t.Attempt}, s.prompt}
+	}
+	argv, err = render(argv, d)
+	if h := m.Handover; resumes && err == nil && h != nil && !h.Returned && len(h.Worked) > 0 {
+		told := *h
+		told.Returned = true
+		m.Handover = &told
+		if at := slices.Index(argv, continuePrompt); at >= 0 {
+			argv[at] = returnPrompt(h.Worked)
+		}
+	}
 	return argv, resumes, err
 }
 
@@ -69,13 +82,14 @@ func (s *Spec) CannotResume() string {
 type attemptMemo struct {
 	mu     sync.Mutex
 	memo   Memo
+	whole  func(Memo) Memo // what is stored, of which the memo may be a part
 	ctx    context.Context // of the attempt; ends the saving
 	cancel context.CancelFunc
 	saving sync.WaitGroup
 }
 
-func newAttemptMemo(ctx context.Context, m Memo) *attemptMemo {
-	a := &attemptMemo{memo: m}
+func newAttemptMemo(ctx context.Context, m Memo, whole func(Memo) Memo) *attemptMemo {
+	a := &attemptMemo{memo: m, whole: whole}
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	return a
 }
@@ -89,7 +103,7 @@ func (a *attemptMemo) stated(id string) {
 		return
 	}
 	a.memo.Session, a.memo.Stated = id, true
-	m := a.memo
+	m := a.whole(a.memo)
 	a.saving.Go(func() { _ = engine.SaveProgress(a.ctx, m) }) // or the end of the attempt stores it
 }
 

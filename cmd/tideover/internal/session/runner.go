@@ -106,10 +106,6 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if err := json.Unmarshal(t.Args, s); err != nil {
 		return nil, retry.Permanent(fmt.Errorf("stored session: %w", err))
 	}
-	pack, err := s.pack()
-	if err != nil {
-		return nil, retry.Permanent(fmt.Errorf("stored session: detect: %w", err))
-	}
 	before := ReadMemo(t.Progress)
 	if t.Spent == 0 && t.Windows == 0 {
 		before.InARow = 0 // it was put back to work, or reset
@@ -122,69 +118,108 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, engine.Keep(err, before)
 	}
 	defer leave()
+	if r.isHandedOver(s, t.Run, &before) {
+		return r.handleFallback(ctx, s, t, before)
+	}
 	use, held := r.enterAccount(s, t)
 	if held != nil {
-		return nil, engine.Keep(held, before)
+		return nil, s.waitForAccount(use, before, held)
 	}
 	defer use.leave()
+	end, err := r.runCommand(ctx, s, t, before, func(m Memo) Memo { return m })
+	memo := end.memo
+	if err != nil {
+		if r.Stopped != nil && end.exit != 0 {
+			r.Stopped(t.Run, Stop{Reason: detect.Terminal.String(), Exit: end.exit, At: time.Now()})
+		}
+		return nil, engine.Keep(err, memo)
+	}
+	if r.Stopped != nil {
+		r.Stopped(t.Run, *memo.Last)
+	}
+	memo.endTurn(turnEnd(end.stop), time.Now())
+	if end.gone {
+		return nil, s.beginAnew(memo, end.resumed, failure(end.stop, end.exit))
+	}
+	memo.Ended = true
+	if held := use.record(end.stop, &memo); held != nil {
+		return nil, s.waitForAccount(use, memo, held)
+	}
+	return r.judge(ctx, s, t, memo, end.stop)
+}
+
+// commandEnd is how the command of an attempt ended.
+type commandEnd struct {
+	memo    Memo // for the next attempt
+	ran     bool // or it could not be run
+	resumed bool // it was to resume the session
+	stop    detect.Stop
+	exit    int
+	gone    bool // it was asked for a session that does not exist
+}
+
+// runCommand runs the start or the resume command of an attempt to its end. It returns an error if the command could not be
+// run, or was told to end. What is stored meanwhile is what whole returns for the memo.
+func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before Memo, whole func(Memo) Memo) (commandEnd, error) {
+	notRun := commandEnd{memo: before}
+	pack, err := s.pack()
+	if err != nil {
+		return notRun, retry.Permanent(fmt.Errorf("stored session: detect: %w", err))
+	}
 	memo := before
 	command, resumes, err := memo.command(s, t)
 	if err != nil {
-		return nil, engine.Keep(retry.Permanent(err), memo)
+		return commandEnd{memo: memo}, retry.Permanent(err)
 	}
 	if err := checkDir(s.Dir); err != nil {
-		return nil, engine.Keep(err, before)
+		return notRun, err
 	}
 	env, err := r.environment(s, t, memo)
-	if err != nil { // the command has not been run
-		return nil, engine.Keep(err, before)
+	if err != nil {
+		return notRun, err
 	}
 	if err := r.beforeLimit(ctx, s, env); err != nil {
-		return nil, engine.Keep(err, before)
+		return notRun, err
 	}
-	if err := engine.SaveProgress(ctx, memo); err != nil { // an attempt after a crash must know
-		return nil, engine.Keep(cmpCause(ctx, err), before)
+	if len(s.Fallback) > 0 {
+		memo.beginTurn(s.AssistantName(), false, time.Now())
 	}
-	running := newAttemptMemo(ctx, memo)
+	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // an attempt after a crash must know
+		return notRun, cmpCause(ctx, err)
+	}
+	running := newAttemptMemo(ctx, memo, whole)
 	options := detect.Options{}
 	if !mentions(s.Start, "Session") { // or the id is ours, whatever the output may quote
 		options.OnSessionID = running.stated
 	}
 	d := detect.New(pack, options)
 	end, err := r.run(ctx, s, env, command, resumes, d)
-	memo = running.end()
+	done := commandEnd{memo: running.end(), ran: true, resumed: resumes, exit: end.Code}
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
-		return nil, engine.Keep(engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err)), before)
+		return notRun, engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
 	case errors.Is(err, syscall.E2BIG):
-		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig)), before)
-	case err != nil: // it has not been run
-		return nil, engine.Keep(cmpCause(ctx, err), before)
+		return notRun, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
+	case err != nil:
+		return notRun, cmpCause(ctx, err)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
-		if r.Stopped != nil {
-			r.Stopped(t.Run, Stop{Reason: detect.Terminal.String(), Exit: end.Code, At: time.Now()})
-		}
-		return nil, engine.Keep(retry.Permanent(fmt.Errorf("exit code %d: %s can't be run", end.Code, command[0])), before)
+		notRun.exit = end.Code
+		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be run", end.Code, command[0]))
 	case end.Told:
-		return nil, engine.Keep(cmpCause(ctx, errors.New("told to end")), memo)
+		done.exit = 0
+		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
+		return done, cmpCause(ctx, errors.New("told to end"))
 	}
-	stop := r.why(d, end.Code)
-	if r.ending.Load() && stop.Reason == detect.UserExit {
+	done.stop = r.why(d, end.Code)
+	if r.ending.Load() && done.stop.Reason == detect.UserExit {
 		<-ctx.Done() // the signal was meant for all of us, and the engine will say so
-		return nil, engine.Keep(context.Cause(ctx), memo)
+		done.exit = 0
+		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
+		return done, context.Cause(ctx)
 	}
-	memo.note(stop, end.Code, time.Now())
-	if r.Stopped != nil {
-		r.Stopped(t.Run, *memo.Last)
-	}
-	if end.Code != 0 && d.SessionGone() {
-		return nil, s.beginAnew(memo, resumes, failure(stop, end.Code))
-	}
-	memo.Ended = true
-	if held := use.record(stop, &memo); held != nil {
-		return nil, engine.Keep(held, memo)
-	}
-	return r.judge(ctx, s, t, memo, stop)
+	done.memo.note(done.stop, end.Code, time.Now())
+	done.gone = end.Code != 0 && d.SessionGone()
+	return done, nil
 }
 
 // cmpCause returns why the context ended, or the error if it has not.
@@ -246,7 +281,7 @@ func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, resumes b
 	}
 	switch {
 	case streams.Terminal:
-	case resumes:
+	case resumes || s.handedOver:
 		c.Stdin = nil // what is piped into us is the prompt that the session has had
 	case s.Stdin != "":
 		c.Stdin = strings.NewReader(s.Stdin)
@@ -276,7 +311,7 @@ func (r *Runner) environment(s *Spec, t *engine.Task, memo Memo) ([]string, erro
 		hidden = r.Hidden()
 	}
 	env := append(guard.Environ(hidden...),
-		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+cmp.Or(memo.Session, sessionID(t.Run, memo.Generation)), "TIDEOVER_RUN_ID="+t.Run,
+		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+cmp.Or(memo.Session, sessionID(cmp.Or(s.idSeed, t.Run), memo.Generation)), "TIDEOVER_RUN_ID="+t.Run,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
 	for name, value := range s.Env {

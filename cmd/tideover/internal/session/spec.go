@@ -57,8 +57,20 @@ type Spec struct {
 
 	Stdin string `json:"stdin,omitempty"` // what the start command reads; resume commands read nothing
 
+	// Fallback are the assistants that work in the folder while a stated limit lasts longer than FallbackAfter, one after
+	// the other; none unless it is set. FallbackAfter 0 means DefaultFallbackAfter. FallbackPrompt is the template of
+	// their prompt; "" means the usual one.
+	Fallback       []Fallback    `json:"fallback,omitempty"`
+	FallbackAfter  time.Duration `json:"fallback_after_ns,omitempty"`
+	FallbackPrompt string        `json:"fallback_prompt,omitempty"`
+
 	stdinPrompt bool     // the prompt is read from standard input
 	typed       []string // the start command as it was given
+
+	// These are set for an assistant that another session was handed over to.
+	handedOver bool
+	prompt     string // of its start command
+	idSeed     string // its session's id follows from it, instead of the run
 
 	// Account is the account whose limit the session shares with others: "" means that of the tool, account.None that
 	// it has none. Those that were held go on within AccountSpread; 0 means account.DefaultSpread.
@@ -164,6 +176,7 @@ func (s *Spec) Validate() error {
 	}
 	s.checkResume(fail)
 	s.checkPauseAt(fail)
+	s.checkFallback(fail)
 	for reason, a := range s.On {
 		if _, ok := defaults[reason]; !ok {
 			fail("on", "%q is no reason that an action can be set for; want %s", reason, strings.Join(Reasons(), ", "))

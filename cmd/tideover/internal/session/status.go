@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -41,9 +42,20 @@ type Status struct {
 	Account      string `json:"account,omitempty"`       // whose limit it shares with others; "" for none
 	AccountLimit string `json:"account_limit,omitempty"` // what is known of that limit; "" while there is none
 
+	Handover *HandoverStatus `json:"handover,omitempty"` // to another assistant, while it lasts
+	Turns    []Turn          `json:"turns,omitempty"`    // who worked when, the last ones, if the session has a fallback
+
 	Log  string   `json:"log,omitempty"`  // the file that has the output
 	Tail []string `json:"tail,omitempty"` // its last lines, of one session alone
 	In   string   `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
+}
+
+// HandoverStatus says that another assistant works in the folder of a session.
+type HandoverStatus struct {
+	Assistant string    `json:"assistant"`
+	Session   string    `json:"session,omitempty"` // the id of its own session, once that is known
+	Until     time.Time `json:"until"`             // when the limit of the session's own assistant ends, as it was stated
+	Back      time.Time `json:"back"`              // when that one goes on
 }
 
 // States are the states of a session.
@@ -71,6 +83,20 @@ func statusOf(name string, i *engine.Info) Status {
 	s := &i.Steps[0]
 	memo := ReadMemo(s.Progress)
 	st.Session, st.Resumes, st.Last, st.NoResume = memo.Session, memo.Resumes, memo.Last, memo.NoResume
+	if st.Over() && i.Ended != nil { // the end of a run leaves nothing for a next attempt
+		how := turnInterrupted
+		if st.State == "completed" {
+			how = detect.Completed.String()
+		}
+		memo.endTurn(Turn{Ended: how}, *i.Ended)
+	}
+	st.Turns = memo.Turns
+	if h := memo.Handover; h != nil && !h.Over && !st.Over() {
+		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: h.Until, Back: h.Back}
+		if h.Memo != nil {
+			st.Handover.Session = h.Memo.Session
+		}
+	}
 	st.Spent, st.Windows, st.MaxWindows, st.Policy = s.Spent, s.Windows, s.MaxWindows, s.Policy
 	if p, err := retry.Parse(s.Policy); err == nil {
 		st.MaxAttempts = max(p.Attempts, 1)
@@ -79,7 +105,7 @@ func statusOf(name string, i *engine.Info) Status {
 		}
 	}
 	for _, a := range s.Attempts {
-		if a.Outcome == "snoozed" && strings.HasPrefix(a.Error, account.HeldPrefix) {
+		if a.Outcome == "snoozed" && (strings.HasPrefix(a.Error, account.HeldPrefix) || strings.Contains(a.Error, notRunNote)) {
 			st.Commands-- // none was run
 		}
 	}

@@ -127,6 +127,10 @@ func (h *handler) cleanSession(s session.Status) session.Status {
 		last.Line = h.Redact(last.Line)
 		s.Last = &last
 	}
+	s.Turns = slices.Clone(s.Turns)
+	for i := range s.Turns {
+		s.Turns[i].Line = h.Redact(s.Turns[i].Line)
+	}
 	s.Tail = slices.Clone(s.Tail)
 	for i := range s.Tail {
 		s.Tail[i] = h.Redact(s.Tail[i])

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -285,4 +286,38 @@ func TestASessionHasAPage(t *testing.T) {
 		}
 	}
 	has(t, "one that is completed", d.page("/sessions/day/resume"), "Have day begin anew?", ">Begin anew</button>")
+}
+
+// oneSession is a list of one session.
+type oneSession struct {
+	api.Sessions
+	status session.Status
+}
+
+func (o oneSession) List(context.Context) ([]session.Status, error) {
+	return []session.Status{o.status}, nil
+}
+
+func (o oneSession) Get(context.Context, string) (session.Status, error) { return o.status, nil }
+
+func TestThePageOfASessionShowsWhoWorkedWhen(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	st := session.Status{
+		Name: "shop", State: "running", MaxWindows: 10, MaxAttempts: 6,
+		Handover: &session.HandoverStatus{Assistant: "codex", Session: "0b1a", Until: now.Add(4 * time.Hour), Back: now.Add(4*time.Hour + time.Minute)},
+		Turns: []session.Turn{
+			{Assistant: "claude", From: now.Add(-2 * time.Hour), To: now.Add(-time.Hour), Ended: "rate-limit", Until: now.Add(4 * time.Hour), Line: "limit <b>reached</b>, key PLANTED"},
+			{Assistant: "codex", Fallback: true, From: now.Add(-time.Hour)},
+		},
+	}
+	b := newBed(t, func(o *Options) {
+		o.Sessions = oneSession{status: st}
+		o.Redact = func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
+	})
+	body := b.page("/sessions/shop")
+	has(t, "the page", body, "Who worked when", "Handed over to", "0b1a", `data-label="Assistant" class="text">claude<`, `data-label="Assistant" class="text">codex<`,
+		"rate limit until", "limit &lt;b&gt;reached&lt;/b&gt;, key ***", `data-label="To">now<`)
+	hasNot(t, "the page", body, "PLANTED")
+	has(t, "the list", b.page("/sessions"), `handed over to <span class="text">codex</span>`)
 }

@@ -1,0 +1,269 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// Fake assistants. Each call is a line of the file calls: the assistant, its folder, the time, and its arguments. Claude has a
+// limit until the time in the file reset. If that file is not there, the limit lasts a few seconds, twice as long each time,
+// until codex was called. Codex works while the file hold is there.
+const (
+	handoverCommon = `#!/bin/sh
+here=$(pwd)
+cd "$(dirname "$0")" || exit 9
+now=$(date +%s)
+echo "$(basename "$0") $here $now $(printf '%s ' "$@" | tr '\n' ' ')" >> calls
+`
+	handoverClaude = handoverCommon + `
+if test -f reset; then
+	test -f free && { echo "All done."; exit 0; }
+	echo "Claude AI usage limit reached|$(cat reset)"; exit 1
+fi
+test -f until && test $now -ge $(cat until) && grep -q '^codex ' calls && { echo "All done."; exit 0; }
+test -f span || echo 4 > span
+echo $((now + $(cat span))) > until
+echo $(($(cat span) * 2)) > span
+echo "Claude AI usage limit reached|$(cat until)"; exit 1
+`
+	handoverCodex = handoverCommon + `
+echo '{"type":"thread.started","thread_id":"0b1a0000-0000-4000-8000-00000000c0de"}'
+while test -f hold; do sleep 0.05; done
+echo "All done."
+`
+)
+
+// handedOver is what sessions show --json says of a session.
+type handedOver struct {
+	State    string
+	Windows  int
+	Attempts int
+	Next     *time.Time
+	Handover *struct {
+		Assistant, Session string
+		Until              time.Time
+	}
+	Turns []struct {
+		Assistant, Ended string
+		From, To         time.Time
+	}
+}
+
+// relay is a folder with the fake assistants.
+type relay struct {
+	t             *testing.T
+	dir, work     string // of the assistants, and where they work
+	claude, codex string
+}
+
+func newRelay(t *testing.T) *relay {
+	t.Helper()
+	dir := shortDir(t)
+	r := &relay{t, dir, filepath.Join(dir, "work"), filepath.Join(dir, "claude"), filepath.Join(dir, "codex")}
+	if err := os.Mkdir(r.work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{r.claude: handoverClaude, r.codex: handoverCodex} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (r *relay) touch(name, text string) {
+	r.t.Helper()
+	write(r.t, filepath.Join(r.dir, name), text)
+}
+
+func (r *relay) remove(name string) {
+	r.t.Helper()
+	if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// calls returns the calls of an assistant with the words in them.
+func (r *relay) calls(assistant, words string) (list []string) {
+	text, _ := os.ReadFile(filepath.Join(r.dir, "calls")) // or there was none
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, assistant+" ") && strings.Contains(line, words) {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list
+}
+
+// A limit of five hours is handed over to codex. The server is killed while codex works, and while it waits for the reset.
+func TestAHandOverSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	r := newRelay(t)
+	reset := time.Now().Add(5 * time.Hour).Truncate(time.Second)
+	r.touch("reset", strconv.FormatInt(reset.Unix(), 10)+"\n")
+	r.touch("hold", "")
+	file := fmt.Sprintf("version: 1\nsessions:\n  shop: {dir: %s, start: [%s, -p, Work through TODO.md], fallback: [%s]}\n", r.work, r.claude, r.codex)
+	s := serveFile(t, file, r.dir)
+	status := func() (st handedOver) {
+		o := s.ask("sessions", "show", "shop", "--json")
+		if err := json.Unmarshal([]byte(o.out), &st); err != nil {
+			t.Fatalf("%v: %+v", err, o)
+		}
+		return st
+	}
+	testwait.Until(t, "codex works, and its session is known", func() bool {
+		st := status()
+		return st.State == "running" && st.Handover != nil && st.Handover.Session != ""
+	})
+	if st := status(); st.Handover.Assistant != "codex" || !st.Handover.Until.Equal(reset) || st.Windows != 1 {
+		t.Errorf("handed over %+v, %d windows", st.Handover, st.Windows)
+	}
+	s.signal(syscall.SIGKILL)
+	s.end()
+	s = serveFile(t, file, r.dir)
+	testwait.Until(t, "codex is resumed", func() bool { return len(r.calls("codex", " resume 0b1a")) == 1 })
+	r.remove("hold")
+	testwait.Until(t, "the session waits for the reset", func() bool { st := status(); return st.State == "waiting" && st.Handover == nil })
+	st := status()
+	if late := st.Next.Sub(reset); late < 90*time.Second || late > 121*time.Second {
+		t.Errorf("the session goes on at %v, want 90s to 121s after %v", st.Next, reset)
+	}
+	s.signal(syscall.SIGKILL)
+	s.end()
+	s = serveFile(t, file, r.dir)
+	if again := status(); again.State != "waiting" || !again.Next.Equal(*st.Next) || again.Windows != 1 {
+		t.Errorf("after a kill the session is %s until %v, %d windows; want %v", again.State, again.Next, again.Windows, st.Next)
+	}
+	if starts := r.calls("codex", " exec --json --sandbox workspace-write Another assistant (claude) worked in this folder"); len(starts) != 1 ||
+		!strings.Contains(starts[0], "Work through TODO.md") || !strings.HasPrefix(starts[0], "codex "+r.work+" ") || len(r.calls("codex", "")) != 2 {
+		t.Errorf("codex was called with %q", r.calls("codex", ""))
+	}
+	if got := r.calls("claude", ""); len(got) != 1 {
+		t.Errorf("claude was called before its reset: %q", got)
+	}
+	r.touch("free", "")
+	wantCode(t, s.ask("sessions", "retry-now", "shop"), 0)
+	testwait.Until(t, "the session is over", func() bool { return slices.Contains([]string{"completed", "stopped", "gave-up"}, status().State) })
+	got := r.calls("claude", "")
+	if len(got) != 2 || !strings.HasPrefix(got[1], "claude "+r.work+" ") || !strings.Contains(got[1], "another assistant (codex) worked in this folder") || !strings.Contains(got[1], "--resume ") {
+		t.Errorf("claude was called with %q", got)
+	}
+	st = status()
+	if len(st.Turns) != 3 || st.State != "completed" || st.Windows != 1 || st.Attempts != 0 {
+		t.Errorf("session is %s after %d windows and %d attempts, turns %+v", st.State, st.Windows, st.Attempts, st.Turns)
+	}
+	shown := s.ask("sessions", "show", "shop").out
+	for _, part := range []string{"who worked when", "codex ", ", completed", ", rate-limit until "} {
+		wantIn(t, "sessions show", shown, part)
+	}
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+	wantNobody(t, s.mark)
+}
+
+// After the reset the session's own assistant goes on. The watch is killed while codex works.
+func TestWatchHandsOverAndIsBackAfterTheReset(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	r := newRelay(t)
+	r.touch("hold", "")
+	begin := func() (*started, *syncBuffer) {
+		w := &started{t: t, dir: r.dir}
+		w.Cmd, w.mark = command(t, "watch", "--name", "shop", "--dir", r.work, "--data", filepath.Join(r.dir, "data"), "--policy", "fixed(300ms) attempts=3 server-slack=1s", "--account-spread", "1s",
+			"--fallback", r.codex, "--fallback-after", "1s", "--", r.claude, "-p", "x")
+		out := new(syncBuffer)
+		w.Stdout, w.Cmd.Stderr = out, out
+		w.begin()
+		return w, out
+	}
+	w, out := begin()
+	socket := filepath.Join(r.dir, "data", "watch", "shop", "control.sock")
+	testwait.Until(t, "codex works, and its session is known", func() bool {
+		var st handedOver
+		o := inProcess(t, "sessions", "show", "shop", "--json", "--server", "unix:"+socket)
+		return json.Unmarshal([]byte(o.out), &st) == nil && st.Handover != nil && st.Handover.Session != ""
+	})
+	wantIn(t, "output", out.String(), "; handed over to codex until ")
+	w.signal(syscall.SIGKILL)
+	w.end()
+	r.remove("hold")
+	w, out = begin()
+	if got := w.end(); got.code != 0 {
+		t.Errorf("watch ended with %d: %s", got.code, out)
+	}
+	if starts := r.calls("codex", " exec --json "); len(starts) != 1 {
+		t.Errorf("codex was started as %q", starts)
+	}
+	until, err := os.ReadFile(filepath.Join(r.dir, "until"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := r.calls("claude", "")
+	last := strings.Fields(all[len(all)-1])
+	if last[2] < strings.TrimSpace(string(until)) || !strings.Contains(all[len(all)-1], "--resume ") {
+		t.Errorf("the limit ended at %s, and claude went on with %q", until, all)
+	}
+	wantNobody(t, w.mark)
+}
+
+func TestAFallbackIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--fallback", "claude", "--", "claude", "-p", "x"}, "--fallback: claude uses the account claude-code"},
+		{[]string{"--fallback", "opencode", "--", "claude", "-p", "x"}, `--fallback: how "opencode" works on a prompt is not known`},
+		{[]string{"--fallback", "codex exec x", "--", "claude", "-p", "x"}, "--fallback: the command of codex has no {{.Prompt}}"},
+		{[]string{"--fallback-after", "2h", "--", "claude", "-p", "x"}, "--fallback-after: there is no fallback"},
+		{[]string{"--fallback", "codex", "--fallback-prompt", "{{.Age}}", "--", "claude", "-p", "x"}, "--fallback-prompt: "},
+		{[]string{"--fallback", "/nowhere/codex", "--", "true"}, "--fallback: start /nowhere/codex: not found"},
+	} {
+		got := inProcess(t, append([]string{"watch"}, tt.args...)...)
+		wantCode(t, got, 125)
+		wantIn(t, "stderr", got.stderr, tt.want)
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	write(t, file, `version: 1
+sessions:
+  a: {start: [claude, -p, x], fallback: [claude]}
+  b: {start: [claude, -p, x], fallback: [opencode]}
+  c: {start: [claude, -p, x], fallback: codex}
+  d: {start: [claude, -p, x], fallback: [[codex, exec, x]]}
+  e: {start: [claude, -p, x], fallback-after: 2h}
+  f: {start: [claude, -p, x], fallback: [codex], fallback-after: 0s}
+  g: {start: [claude, -p, x], fallback: []}
+  h: {start: [codex, exec, x], fallback: [codex]}
+`)
+	got := inProcess(t, "config", "check", "--config", file)
+	wantCode(t, got, 125)
+	for _, part := range []string{
+		"x.yaml:3:41: sessions.a.fallback: claude uses the account claude-code, as the session does",
+		`x.yaml:4:42: sessions.b.fallback[0]: how "opencode" works on a prompt is not known; want one of claude, codex, gemini, or a command with {{.Prompt}}`,
+		"sessions.c.fallback: a text, where a list is expected",
+		"sessions.d.fallback[0]: the command of codex has no {{.Prompt}}",
+		"sessions.e.fallback-after: there is no fallback",
+		"sessions.f.fallback-after", "sessions.g.fallback: there is no assistant in it", "sessions.h.fallback: codex uses the account codex",
+	} {
+		wantIn(t, "config check", got.stderr+got.out, part)
+	}
+	write(t, file, `version: 1
+sessions:
+  a: {start: [claude, -p, x], fallback: [codex, [opencode, run, "{{.Prompt}}"]], fallback-after: 2h}
+`)
+	got = inProcess(t, "config", "check", "--config", file)
+	wantCode(t, got, 0)
+	wantIn(t, "config check", got.stderr+got.out, "sessions.a.fallback: opencode is not gone on with after it was interrupted: how opencode resumes a session is not known")
+}

@@ -1,0 +1,209 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+)
+
+// DefaultFallbackAfter is how long a stated wait must be for a hand-over, if a session has a
+// fallback and does not say.
+const DefaultFallbackAfter = time.Hour
+
+// promptField is the template of the prompt of a hand-over.
+const promptField = "{{.Prompt}}"
+
+// headless are the commands by which assistants work on a prompt without a person. They may
+// change files of the folder, and ask for nothing.
+var headless = map[string][]string{
+	"claude": {"-p", promptField, "--permission-mode", "acceptEdits"},
+	"codex":  {"exec", "--json", "--sandbox", "workspace-write", promptField},
+	"gemini": {"-p", promptField, "--approval-mode", "auto_edit"},
+}
+
+// Fallback is an assistant that works in the folder of a session while the session waits for the
+// end of a limit.
+type Fallback struct {
+	Name     string   `json:"name"`                 // of the assistant
+	Start    []string `json:"start"`                // templates, with the prompt
+	Resume   []string `json:"resume,omitempty"`     // templates; as in [Spec]
+	NoResume string   `json:"no_resume,omitempty"`  // as in [Spec]
+	ID       string   `json:"session_id,omitempty"` // that the start command names itself
+	Pack     string   `json:"pack"`                 // the built-in pack by which a stop is told
+}
+
+// ParseFallback reads an assistant: its name, or its path, alone; or a command with {{.Prompt}}.
+func ParseFallback(words []string) (Fallback, error) {
+	known := strings.Join(slices.Sorted(maps.Keys(headless)), ", ")
+	if len(words) == 0 || words[0] == "" {
+		return Fallback{}, fmt.Errorf("no assistant; want one of %s, or a command with %s", known, promptField)
+	}
+	f := Fallback{Name: filepath.Base(words[0]), Start: slices.Clone(words)}
+	switch args := headless[f.Name]; {
+	case len(words) > 1 && !mentions(words, "Prompt"):
+		return f, fmt.Errorf("the command of %s has no %s, so that the assistant would not know what to do; add it as an argument", f.Name, promptField)
+	case len(words) > 1 && promptInScript(words):
+		return f, fmt.Errorf(`%s stands in the script of a shell, which would run what is in the prompt; pass it on as an argument: [sh, -c, '%s "$1"', sh, "%s"]`,
+			promptField, "codex exec", promptField)
+	case len(words) > 1:
+		if _, assistant, _ := unwrap(words); assistant != "" {
+			f.Name = assistant
+		}
+	case args == nil:
+		return f, fmt.Errorf("how %q works on a prompt is not known; want one of %s, or a command with %s", words[0], known, promptField)
+	default:
+		f.Start = append(f.Start, args...)
+	}
+	planned := &Spec{Name: "fallback", Start: f.Start, Pack: CommandPack(f.Start)}
+	planned.PlanResume(false)
+	f.Start, f.Resume, f.ID, f.NoResume, f.Pack = planned.Start, planned.Resume, planned.SessionID, planned.NoResume, planned.Pack
+	if _, err := render(slices.Concat(f.Start, f.Resume), fallbackData{data: sample}); err != nil {
+		return f, err
+	}
+	return f, nil
+}
+
+func isShell(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
+
+// promptInScript reports whether the prompt would become a part of a script of a shell.
+func promptInScript(argv []string) bool {
+	for i, arg := range argv {
+		if slices.ContainsFunc(argv[:i], isShell) && shellScript.MatchString(arg) && i+1 < len(argv) {
+			return mentions(argv[i+1:i+2], "Prompt")
+		}
+	}
+	return false
+}
+
+// Account returns the account of the assistant, "" if it is not known.
+func (f *Fallback) Account() string { return (&Spec{Start: f.Start, Pack: f.Pack}).AccountName() }
+
+// spec returns the assistant as a session in the folder of another one. number tells the
+// hand-overs of a run apart.
+func (f *Fallback) spec(s *Spec, run string, number int, prompt string) *Spec {
+	return &Spec{
+		Name: s.Name, Dir: s.Dir, Env: s.Env, PolicyText: s.PolicyText, AccountSpread: s.AccountSpread,
+		Start: f.Start, Resume: f.Resume, NoResume: f.NoResume, SessionID: f.ID, Pack: f.Pack,
+		handedOver: true, prompt: prompt, idSeed: fmt.Sprintf("%s hand-over %d to %s", run, number, f.Name),
+	}
+}
+
+// AssistantName returns the name of the session's own assistant, for people.
+func (s *Spec) AssistantName() string {
+	if _, assistant, _ := unwrap(s.Start); assistant != "" {
+		return assistant
+	}
+	if len(s.Start) == 0 {
+		return ""
+	}
+	return filepath.Base(s.Start[0])
+}
+
+// checkFallback says what is wrong with the hand-over to other assistants.
+func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
+	if len(s.Fallback) == 0 {
+		if s.FallbackAfter != 0 {
+			fail("fallback-after", "there is no fallback that it could be about")
+		}
+		if s.FallbackPrompt != "" {
+			fail("fallback-prompt", "there is no fallback that it could be for")
+		}
+		return
+	}
+	if s.FallbackAfter < 0 {
+		fail("fallback-after", "%v is negative", s.FallbackAfter)
+	}
+	if _, err := s.handoverPrompt("", time.Time{}); err != nil {
+		fail("fallback-prompt", "%w", err)
+	}
+	own := s.AccountName()
+	if s.Account == account.None {
+		tool := *s
+		tool.Account = ""
+		own = tool.AccountName()
+	}
+	for i := range s.Fallback {
+		f := &s.Fallback[i]
+		if name := f.Account(); name != "" && name == own {
+			fail("fallback", "%s uses the account %s, as the session does, so that it has the same limit; name an assistant of another account", f.Name, name)
+		}
+		if slices.ContainsFunc(s.Fallback[:i], func(g Fallback) bool { return slices.Equal(g.Start, f.Start) }) {
+			fail("fallback", "%s is given already", f.Name)
+		}
+	}
+}
+
+// maxTask is how much of the first prompt the prompt of a hand-over repeats. The system does not take arguments
+// of more than 128 KiB.
+const maxTask = 64 << 10
+
+// defaultFallbackPrompt is the prompt of a hand-over.
+const defaultFallbackPrompt = `Another assistant ({{.Assistant}}) worked in this folder and was stopped by a usage limit until {{.Until}}. ` +
+	`Take over until then; afterwards {{.Assistant}} goes on with what you leave. ` +
+	`First look at what is there: git status, git log, and notes or lists of tasks. Then continue the work. ` +
+	`When you stop, leave the folder so that another assistant can go on, and write down what is left to do.
+{{if .Task}}
+The task that {{.Assistant}} was given:
+
+{{.Task}}{{else}}
+The task is not known: it is what the files and the history of the folder show to be under way.{{end}}`
+
+// promptData is what the template of a prompt sees.
+type promptData struct {
+	Assistant string // that was stopped
+	Until     string // when its limit ends
+	Task      string // its first prompt; "" if that is not known
+	Name      string // of the session
+}
+
+// handoverPrompt returns the prompt for an assistant that takes over.
+func (s *Spec) handoverPrompt(task string, until time.Time) (string, error) {
+	text := cmp.Or(s.FallbackPrompt, defaultFallbackPrompt)
+	t, err := template.New("prompt").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", err
+	}
+	if len(task) > maxTask {
+		task = strings.ToValidUTF8(task[:maxTask], "") + "… (cut)"
+	}
+	var b strings.Builder
+	err = t.Execute(&b, promptData{s.AssistantName(), until.Local().Format("Jan 2 15:04 MST"), task, s.Name})
+	if err != nil {
+		return "", fmt.Errorf("%w; there are .Assistant, .Until, .Task and .Name", err)
+	}
+	return b.String(), nil
+}
+
+// task returns the first prompt of the session, "" if it is not known.
+func (s *Spec) task(d data) string {
+	if s.Stdin != "" {
+		return s.Stdin
+	}
+	w, assistant, understood := unwrap(s.Start)
+	plan := assistants[assistant]
+	if plan == nil || !understood {
+		return ""
+	}
+	r, err := plan(w.inner, false)
+	if err != nil {
+		return ""
+	}
+	text, err := render([]string{r.prompt}, d)
+	if err != nil {
+		return ""
+	}
+	return text[0]
+}
+
+// returnPrompt is the prompt of a session that is resumed after others have worked in its folder.
+func returnPrompt(others []string) string {
+	return continuePrompt + " While your usage limit lasted, another assistant (" + strings.Join(others, ", ") +
+		") worked in this folder: look at what it changed, for example with git status and git log, before you go on."
+}
