@@ -114,7 +114,9 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	reset := time.Now().Add(5 * time.Hour).Truncate(time.Second)
 	r.touch("reset", strconv.FormatInt(reset.Unix(), 10)+"\n")
 	r.touch("hold", "")
-	file := fmt.Sprintf("version: 1\nsessions:\n  shop: {dir: %s, start: [%s, -p, Work through TODO.md], fallback: [%s]}\n", r.work, r.claude, r.codex)
+	file := fmt.Sprintf("version: 1\nsessions:\n  shop: {dir: %s, start: [%s, -p, Work through TODO.md], fallback: [%s], notify: [phone]}\n"+
+		"notify: {phone: {run: [sh, -c, 'echo \"$TIDEOVER_EVENT $TIDEOVER_TITLE\" >> \"$0\"', %s], on: [waiting>30m, resumed], dedupe: 0}}\n",
+		r.work, r.claude, r.codex, filepath.Join(r.dir, "messages"))
 	s := serveFile(t, file, r.dir)
 	status := func() (st handedOver) {
 		o := s.ask("sessions", "show", "shop", "--json")
@@ -163,6 +165,12 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	st = status()
 	if len(st.Turns) != 3 || st.State != "completed" || st.Windows != 1 || st.Attempts != 0 {
 		t.Errorf("session is %s after %d windows and %d attempts, turns %+v", st.State, st.Windows, st.Attempts, st.Turns)
+	}
+	for _, message := range []string{"waiting shop is handed over to codex\n", "waiting shop waits ", "resumed shop goes on\n"} {
+		testwait.Until(t, "the message "+message, func() bool {
+			text, _ := os.ReadFile(filepath.Join(r.dir, "messages")) // or there is none yet
+			return strings.Contains(string(text), message)
+		})
 	}
 	shown := s.ask("sessions", "show", "shop").out
 	for _, part := range []string{"who worked when", "codex ", ", completed", ", rate-limit until "} {

@@ -52,6 +52,17 @@ const notRunNote = " was not run"
 // maxTurns is how many turns are kept.
 const maxTurns = 20
 
+// maxTurnLine is how much of a line is kept of a turn.
+const maxTurnLine = 120
+
+// stored returns a time as the memo has it, which has little room.
+func stored(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Second)
+}
+
 // beginTurn notes that the assistant works from now on. One that was interrupted goes on with
 // its turn.
 func (m *Memo) beginTurn(assistant string, fallback bool, now time.Time) {
@@ -61,7 +72,7 @@ func (m *Memo) beginTurn(assistant string, fallback bool, now time.Time) {
 		}
 		m.endTurn(Turn{Ended: turnInterrupted}, now)
 	}
-	turns := append(slices.Clone(m.Turns), Turn{Assistant: assistant, Fallback: fallback, From: now.Round(0)})
+	turns := append(slices.Clone(m.Turns), Turn{Assistant: assistant, Fallback: fallback, From: stored(now)})
 	m.Turns = turns[max(0, len(turns)-maxTurns):]
 }
 
@@ -80,7 +91,7 @@ func (m *Memo) endTurn(how Turn, now time.Time) {
 	}
 	m.Turns = slices.Clone(m.Turns) // others may have it
 	t := m.CurrentTurn()
-	t.To, t.Ended, t.Until, t.Line = now.Round(0), how.Ended, how.Until, clip(how.Line)
+	t.To, t.Ended, t.Until, t.Line = stored(now), how.Ended, stored(how.Until), clipTo(how.Line, maxTurnLine)
 }
 
 // turnEnd returns how a turn ended by a stop.
@@ -102,7 +113,7 @@ func (s *Spec) handOver(m *Memo, until, back time.Time, held bool) bool {
 		}
 		number = was.Number + 1
 	}
-	m.Handover = &Handover{Number: number, Assistant: s.Fallback[0].Name, Until: until.Round(0), Back: back.Round(0), Held: held}
+	m.Handover = &Handover{Number: number, Assistant: s.Fallback[0].Name, Until: stored(until), Back: stored(back), Held: held}
 	return true
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -504,6 +505,54 @@ func TestTurnsAreBounded(t *testing.T) {
 	if last := m.Turns[maxTurns-1]; len(m.Turns) != maxTurns || last.Assistant != fmt.Sprint(3*maxTurns-1) || !last.To.IsZero() || m.Turns[0].Ended != turnInterrupted {
 		t.Errorf("%d turns: %+v", len(m.Turns), m.Turns)
 	}
+}
+
+// A memo is never larger than what the engine stores: the oldest turns are left out.
+func TestAMemoFits(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("<", 2*maxLine)
+	last := &Stop{Reason: "rate-limit", Line: clip(long)}
+	m := Memo{Session: sample.Session, Last: last, Handover: &Handover{Assistant: "codex", Memo: &Memo{Session: sample.Session, Last: last}}}
+	for n := range maxTurns {
+		m.beginTurn(fmt.Sprint(n), true, time.Now())
+		m.endTurn(Turn{Ended: "rate-limit", Until: time.Now(), Line: long}, time.Now())
+	}
+	text, err := json.Marshal(m)
+	got := ReadMemo(text)
+	if err != nil || len(text) > 4<<10 || got.Last.Line != last.Line || got.Handover.Memo.Session != sample.Session {
+		t.Errorf("%d bytes, %v: %+v", len(text), err, got)
+	}
+	m.Last, m.Handover.Memo.Last = nil, nil
+	for i := range m.Turns {
+		m.Turns[i].Line = ""
+	}
+	text, err = json.Marshal(&m)
+	if got := ReadMemo(text); err != nil || len(got.Turns) != maxTurns || !got.Turns[0].From.Equal(m.Turns[0].From) {
+		t.Errorf("%v, %d bytes, turns %+v", err, len(text), got.Turns)
+	}
+}
+
+// A session is handed over at each of many limits, with messages that are long.
+func TestManyHandOvers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		midday()
+		answers := map[string][]answer{}
+		want := ""
+		for n := range 15 {
+			answers["claude"] = append(answers["claude"], limitedFor(time.Duration(n+1)*5*time.Hour, time.Minute))
+			answers["codex"] = append(answers["codex"], answer{codexStarted + "\nsegmentation fault " + strings.Repeat("<", maxLine), 1, time.Minute})
+			want += "claude codex "
+		}
+		k, w := newHandover(t, []string{"codex"}, func(s *Spec) { s.Windows = 20 }, answers, "shop")
+		k.open()
+		defer k.close()
+		k.wait()
+		st := k.status("shop")
+		if w.names() != want+"claude" || st.Windows != 15 || len(st.Turns) < 2 || st.Turns[len(st.Turns)-1].Ended != "completed" {
+			t.Errorf("the assistants were called as %s; %d windows, turns %s", w.names(), st.Windows, turnsOf(st.Turns))
+		}
+	})
 }
 
 func TestHowAssistantsAreHandedOverTo(t *testing.T) {

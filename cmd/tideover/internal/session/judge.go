@@ -102,11 +102,14 @@ func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
 const maxLine = 500
 
 // clip cuts a line to what is kept.
-func clip(line string) string {
-	if len(line) <= maxLine {
+func clip(line string) string { return clipTo(line, maxLine) }
+
+// clipTo cuts a line to so many bytes.
+func clipTo(line string, most int) string {
+	if len(line) <= most {
 		return line
 	}
-	return strings.ToValidUTF8(line[:maxLine], "") + "…"
+	return strings.ToValidUTF8(line[:most], "") + "…"
 }
 
 // relative reports whether the time was stated as one that passes, and not as one

@@ -36,6 +36,32 @@ type Stop struct {
 	At     time.Time `json:"at"`
 }
 
+// maxMemo is the size of the largest memo. The engine stores no more than 4 KiB.
+const maxMemo = 4000
+
+// MarshalJSON writes the memo. If it is too large, the oldest turns are left out, and then what the assistant has said that a
+// session was handed over to.
+func (m Memo) MarshalJSON() ([]byte, error) {
+	type plain Memo
+	for {
+		text, err := json.Marshal(plain(m))
+		switch {
+		case err != nil || len(text) <= maxMemo:
+			return text, err
+		case len(m.Turns) > 1:
+			m.Turns = m.Turns[1:]
+		case m.Handover != nil && m.Handover.Memo != nil && m.Handover.Memo.Last != nil:
+			h, own := *m.Handover, *m.Handover.Memo
+			own.Last = nil
+			h.Memo, m.Handover = &own, &h
+		case len(m.Turns) > 0:
+			m.Turns = nil
+		default:
+			return text, nil
+		}
+	}
+}
+
 // ReadMemo reads what an attempt has left, which may be nothing.
 func ReadMemo(text json.RawMessage) (m Memo) {
 	if len(text) > 0 {

@@ -90,9 +90,12 @@ func statusOf(name string, i *engine.Info) Status {
 		}
 		memo.endTurn(Turn{Ended: how}, *i.Ended)
 	}
-	st.Turns = memo.Turns
+	for _, t := range memo.Turns {
+		t.From, t.To, t.Until = local(t.From), local(t.To), local(t.Until)
+		st.Turns = append(st.Turns, t)
+	}
 	if h := memo.Handover; h != nil && !h.Over && !st.Over() {
-		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: h.Until, Back: h.Back}
+		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: local(h.Until), Back: local(h.Back)}
 		if h.Memo != nil {
 			st.Handover.Session = h.Memo.Session
 		}
@@ -123,6 +126,14 @@ func statusOf(name string, i *engine.Info) Status {
 		}
 	}
 	return st
+}
+
+// local returns a time in the zone of the machine, as the other times are. A zero time stays zero.
+func local(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Local()
 }
 
 // postponed says who has ended a command for a while: there is no wait of its own
