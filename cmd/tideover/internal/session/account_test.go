@@ -133,7 +133,8 @@ func (k *keeper) open() {
 			Dir: k.accounts, Warn: func(text string) { k.said = append(k.said, text) },
 			Uptime: func() (time.Duration, string) { return time.Since(start), "virtual" }, // real clock: it runs in a bubble
 		},
-		Wake: func(ctx context.Context, run, by string) error { return WakeHeld(ctx, k.engine, run, by) },
+		Wake:   func(ctx context.Context, run, by string) error { return WakeHeld(ctx, k.engine, run, by) },
+		Cancel: func(ctx context.Context, run, by string) error { return k.engine.Cancel(ctx, run, by) },
 	}
 	var err error
 	k.engine, err = engine.Open(k.t.Context(), engine.Config{

@@ -410,6 +410,40 @@ func TestAHandOverKeepsTheBounds(t *testing.T) {
 	}
 }
 
+// An assistant that has taken over and runs into the timeout of an attempt is not resumed, and spends no attempt.
+func TestATimeoutEndsAHandOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reset := midday().Add(5 * time.Hour)
+		k, w := newHandover(t, []string{"codex"}, func(s *Spec) { s.Policy.AttemptTimeout = time.Hour }, map[string][]answer{
+			"claude": {limitedFor(5*time.Hour, 0)}, "codex": {{codexStarted + "\nAll done.", 0, 2 * time.Hour}},
+		}, "shop")
+		k.open()
+		defer k.close()
+		k.wait()
+		st := k.status("shop")
+		if w.names() != "claude codex claude" || st.Spent != 0 || turnsOf(st.Turns) != "claude rate-limit, codex interrupted, claude completed" {
+			t.Fatalf("the assistants were called as %v; %d attempts were spent, turns %s", w.all(), st.Spent, turnsOf(st.Turns))
+		}
+		wantBack(t, w.all()[2].at, reset)
+	})
+}
+
+// A person who ends the assistant that has taken over ends the session, as with the session's own one.
+func TestTheUserEndsAHandOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		midday()
+		k, w := newHandover(t, []string{"codex", "gemini"}, nil, map[string][]answer{"claude": {limitedFor(5*time.Hour, 0)}, "codex": {{codexStarted, 130, time.Hour}}}, "shop")
+		k.open()
+		defer k.close()
+		time.Sleep(2 * time.Hour)
+		if st := k.status("shop"); st.State != "stopped" || w.names() != "claude codex" || len(st.Turns) != 2 || st.Turns[1].To.IsZero() {
+			t.Errorf("session is %s; the assistants were called as %s, turns %+v", st.State, w.names(), st.Turns)
+		}
+	})
+}
+
 // In quiet hours no assistant begins, whoever it is.
 func TestQuietHoursOfAHandOver(t *testing.T) {
 	t.Parallel()
