@@ -233,9 +233,9 @@ func TestAFallbackIsChecked(t *testing.T) {
 		want string
 	}{
 		{[]string{"--fallback", "claude", "--", "claude", "-p", "x"}, "--fallback: claude uses the account claude-code"},
-		{[]string{"--fallback", "opencode", "--", "claude", "-p", "x"}, `--fallback: how "opencode" works on a prompt is not known`},
+		{[]string{"--fallback", "opencode", "--", "claude", "-p", "x"}, `--fallback: "opencode" is not an assistant whose command is known`},
 		{[]string{"--fallback", "codex exec x", "--", "claude", "-p", "x"}, "--fallback: the command of codex has no {{.Prompt}}"},
-		{[]string{"--fallback-after", "2h", "--", "claude", "-p", "x"}, "--fallback-after: there is no fallback"},
+		{[]string{"--fallback-after", "2h", "--", "claude", "-p", "x"}, "--fallback-after: it has no effect without fallback"},
 		{[]string{"--fallback", "codex", "--fallback-prompt", "{{.Age}}", "--", "claude", "-p", "x"}, "--fallback-prompt: "},
 		{[]string{"--fallback", "/nowhere/codex", "--", "true"}, "--fallback: start /nowhere/codex: not found"},
 	} {
@@ -259,10 +259,10 @@ sessions:
 	wantCode(t, got, 125)
 	for _, part := range []string{
 		"x.yaml:3:41: sessions.a.fallback: claude uses the account claude-code, as the session does",
-		`x.yaml:4:42: sessions.b.fallback[0]: how "opencode" works on a prompt is not known; want one of claude, codex, gemini, or a command with {{.Prompt}}`,
+		`x.yaml:4:42: sessions.b.fallback[0]: "opencode" is not an assistant whose command is known; want one of claude, codex, gemini, or a command with {{.Prompt}}`,
 		"sessions.c.fallback: a text, where a list is expected",
 		"sessions.d.fallback[0]: the command of codex has no {{.Prompt}}",
-		"sessions.e.fallback-after: there is no fallback",
+		"sessions.e.fallback-after: it has no effect without fallback",
 		"sessions.f.fallback-after", "sessions.g.fallback: there is no assistant in it", "sessions.h.fallback: codex uses the account codex",
 	} {
 		wantIn(t, "config check", got.stderr+got.out, part)
@@ -273,5 +273,5 @@ sessions:
 `)
 	got = inProcess(t, "config", "check", "--config", file)
 	wantCode(t, got, 0)
-	wantIn(t, "config check", got.stderr+got.out, "sessions.a.fallback: opencode is not gone on with after it was interrupted: how opencode resumes a session is not known")
+	wantIn(t, "config check", got.stderr+got.out, "sessions.a.fallback: opencode is not resumed if it is interrupted: how opencode resumes a session is not known")
 }

@@ -118,7 +118,7 @@ func (l *loader) session(name string, at place) *Session {
 	}
 	for _, f := range d.Fallback {
 		if f.NoResume != "" {
-			l.warn(found["fallback"], "%s is not gone on with after it was interrupted: %s", f.Name, f.NoResume)
+			l.warn(found["fallback"], "%s is not resumed if it is interrupted: %s", f.Name, f.NoResume)
 		}
 	}
 	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {

@@ -48,16 +48,16 @@ func ParseFallback(words []string) (Fallback, error) {
 	f := Fallback{Name: filepath.Base(words[0]), Start: slices.Clone(words)}
 	switch args := headless[f.Name]; {
 	case len(words) > 1 && !mentions(words, "Prompt"):
-		return f, fmt.Errorf("the command of %s has no %s, so that the assistant would not know what to do; add it as an argument", f.Name, promptField)
+		return f, fmt.Errorf("the command of %s has no %s, so the assistant would not be told what to do; add it as an argument", f.Name, promptField)
 	case len(words) > 1 && promptInScript(words):
-		return f, fmt.Errorf(`%s stands in the script of a shell, which would run what is in the prompt; pass it on as an argument: [sh, -c, '%s "$1"', sh, "%s"]`,
+		return f, fmt.Errorf(`%s is inside the script of a shell, which would run the prompt as code; pass it as an argument: [sh, -c, '%s "$1"', sh, "%s"]`,
 			promptField, "codex exec", promptField)
 	case len(words) > 1:
 		if _, assistant, _ := unwrap(words); assistant != "" {
 			f.Name = assistant
 		}
 	case args == nil:
-		return f, fmt.Errorf("how %q works on a prompt is not known; want one of %s, or a command with %s", words[0], known, promptField)
+		return f, fmt.Errorf("%q is not an assistant whose command is known; want one of %s, or a command with %s", words[0], known, promptField)
 	default:
 		f.Start = append(f.Start, args...)
 	}
@@ -110,10 +110,10 @@ func (s *Spec) AssistantName() string {
 func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
 	if len(s.Fallback) == 0 {
 		if s.FallbackAfter != 0 {
-			fail("fallback-after", "there is no fallback that it could be about")
+			fail("fallback-after", "it has no effect without fallback")
 		}
 		if s.FallbackPrompt != "" {
-			fail("fallback-prompt", "there is no fallback that it could be for")
+			fail("fallback-prompt", "it has no effect without fallback")
 		}
 		return
 	}
@@ -132,7 +132,7 @@ func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
 		if name := f.Account(); name != "" && name == own {
-			fail("fallback", "%s uses the account %s, as the session does, so that it has the same limit; name an assistant of another account", f.Name, name)
+			fail("fallback", "%s uses the account %s, as the session does, and so has the same limit; name an assistant of another account", f.Name, name)
 		}
 		if slices.ContainsFunc(s.Fallback[:i], func(g Fallback) bool { return slices.Equal(g.Start, f.Start) }) {
 			fail("fallback", "%s is given already", f.Name)

@@ -612,9 +612,9 @@ func TestHowAssistantsAreHandedOverTo(t *testing.T) {
 	}
 	for line, why := range map[string]string{
 		"":                                "no assistant; want one of claude, codex, gemini",
-		"opencode":                        `how "opencode" works on a prompt is not known`,
+		"opencode":                        `"opencode" is not an assistant whose command is known`,
 		"codex exec x":                    "the command of codex has no {{.Prompt}}",
-		"sh -c 'codex exec {{.Prompt}}'":  "stands in the script of a shell",
+		"sh -c 'codex exec {{.Prompt}}'":  "is inside the script of a shell",
 		"codex exec {{.Prompt}} {{.Age}}": "there are .Prompt, .Session, .Name and .Attempt",
 	} {
 		words, _ := Split(line)
@@ -640,9 +640,9 @@ func TestWhatIsWrongWithAFallback(t *testing.T) {
 		"fallback: claude uses the account claude-code, as the session does": {Fallback: fallback("codex", "claude")},
 		"fallback: claude uses the account claude-code":                      {Fallback: fallback("claude"), Account: "none"},
 		"fallback: codex is given already":                                   {Fallback: fallback("codex", "codex")},
-		"fallback-after: there is no fallback":                               {FallbackAfter: time.Hour},
+		"fallback-after: it has no effect without fallback":                  {FallbackAfter: time.Hour},
 		"fallback-after: -1s is negative":                                    {Fallback: fallback("codex"), FallbackAfter: -time.Second},
-		"fallback-prompt: there is no fallback":                              {FallbackPrompt: "x"},
+		"fallback-prompt: it has no effect without fallback":                 {FallbackPrompt: "x"},
 		"there are .Assistant, .Until, .Task and .Name":                      {Fallback: fallback("codex"), FallbackPrompt: "{{.Age}}"},
 		"": {Fallback: fallback("codex", "claude"), Account: "company", FallbackPrompt: "{{.Task}}, {{.Assistant}}, {{.Until}}, {{.Name}}"},
 	} {
