@@ -213,7 +213,7 @@ func (p *portrait) keys(list []gateway.KeyInfo) {
 func (p *portrait) throttles(list []gateway.Throttle) {
 	t := &table{heads: []string{"ROUTE", "MODEL", "KEY", "UNTIL", "NEXT PROBE", "REASON"}}
 	for _, x := range list {
-		t.add(plain(x.Route), plain(x.Model), plain(x.Key), cell{p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)), plain(x.Reason))
+		t.add(plain(cmp.Or(x.Route, "all")), plain(x.Model), plain(x.Key), cell{p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)), plain(x.Reason))
 	}
 	p.section("told to wait", t)
 }

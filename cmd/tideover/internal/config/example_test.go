@@ -38,7 +38,7 @@ func ExampleConfig_ProviderSpecs() {
 		Data: []byte(`version: 1
 providers:
   anthropic:
-    auth: [ "${env:FIRST}", {name: work, key: "${env:SECOND}"} ]
+    auth: [ "${env:FIRST}", {name: work, key: "${env:SECOND}", account: company} ]
     rate: {requests: 50/min, concurrent: 8}
 `),
 		Environ: []string{"HOME=/home/me", "FIRST=s3cr3t", "SECOND=s3cr3t-too"},
@@ -56,5 +56,5 @@ providers:
 		fmt.Println(s.Name, s.BaseURL, s.Rate, s.Keys)
 	}
 	// Output:
-	// anthropic https://api.anthropic.com 50/min [{key-1 ***} {work ***}]
+	// anthropic https://api.anthropic.com 50/min [{key-1 *** } {work *** company}]
 }

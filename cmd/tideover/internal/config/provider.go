@@ -15,8 +15,14 @@ import (
 // what may be secret, the keys and the headers; see [Provider.Resolve].
 type Provider struct {
 	gateway.Spec
-	Auth    []NamedSecret // the keys; none means that callers bring their own, unless it is Keyless
+	Auth    []ProviderKey // the keys; none means that callers bring their own, unless it is Keyless
 	Headers []NamedSecret // set on every request, sorted by name
+}
+
+// ProviderKey is one of the keys of a provider.
+type ProviderKey struct {
+	NamedSecret
+	Account string // whose limit it shares with sessions, steps and other keys; "" for none
 }
 
 // ProviderNames returns the names of the providers in the order of the file.
@@ -52,7 +58,7 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("provider %q: auth: %s: %w", p.Name, k.Name, err))
 		}
-		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: v})
+		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: v, Account: k.Account})
 	}
 	for _, h := range p.Headers {
 		v, err := sendable(h.Value, r)

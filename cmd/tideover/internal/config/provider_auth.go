@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
 )
 
 // noAuth is the word for no credentials at all.
@@ -26,12 +28,15 @@ func (l *loader) auth(at place, d *providerDraft) {
 			l.authKey(at.index(i), fmt.Sprintf("key-%d", i+1), d)
 		}
 	default:
-		l.addKey(at, at, "key-1", d)
+		l.addKey(at, at, "key-1", "", d)
 	}
 }
 
 // keyDraft is an item of a list of credentials while it is read.
-type keyDraft struct{ name, key place }
+type keyDraft struct {
+	name, key place
+	account   string
+}
 
 // authKey reads an item of the list.
 func (l *loader) authKey(at place, name string, d *providerDraft) {
@@ -40,7 +45,7 @@ func (l *loader) authKey(at place, name string, d *providerDraft) {
 		l.bad(at, "none stands alone, and not in a list")
 		return
 	case at.node.kind != mapKind:
-		l.addKey(at, at, name, d)
+		l.addKey(at, at, name, "", d)
 		return
 	}
 	var k keyDraft
@@ -48,7 +53,7 @@ func (l *loader) authKey(at place, name string, d *providerDraft) {
 		return
 	}
 	if k.name.node == nil {
-		l.addKey(at, k.key, name, d)
+		l.addKey(at, k.key, name, k.account, d)
 		return
 	}
 	if name, ok := l.scalar(k.name); !ok {
@@ -57,7 +62,7 @@ func (l *loader) authKey(at place, name string, d *providerDraft) {
 		l.bad(k.name, "%q is not a name for a key; %s", name, nameRule)
 	} else {
 		l.value(k.name, name)
-		l.addKey(k.name, k.key, name, d)
+		l.addKey(k.name, k.key, name, k.account, d)
 	}
 }
 
@@ -70,19 +75,27 @@ var authKeys = []key[keyDraft]{
 		name: "key", required: true, doc: "The key, as a reference: ${env:NAME} or ${file:path}.", schema: aloneSchema,
 		set: func(_ *loader, at place, k *keyDraft) { k.key = at },
 	},
+	{
+		name: "account", doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", schema: nameSchema,
+		set: func(l *loader, at place, k *keyDraft) {
+			if k.account = l.account(at); k.account == account.None {
+				k.account = ""
+			}
+		},
+	},
 }
 
 // addKey reads a key and adds it under its name, which stands at another place.
-func (l *loader) addKey(named, at place, name string, d *providerDraft) {
+func (l *loader) addKey(named, at place, name, account string, d *providerDraft) {
 	s := l.referenceAlone(at)
 	switch {
 	case s == nil:
-	case slices.ContainsFunc(d.Auth, func(k NamedSecret) bool { return k.Value.String() == s.String() }):
+	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Value.String() == s.String() }):
 		l.bad(at, "%s is given already", s)
-	case slices.ContainsFunc(d.Auth, func(k NamedSecret) bool { return k.Name == name }):
+	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Name == name }):
 		l.bad(named, "there is a key %q already", name)
 	default:
-		d.Auth = append(d.Auth, NamedSecret{name, s})
+		d.Auth = append(d.Auth, ProviderKey{NamedSecret{name, s}, account})
 	}
 }
 

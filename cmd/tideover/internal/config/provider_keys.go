@@ -45,7 +45,7 @@ var providerKeys = located("", []key[providerDraft]{
 		},
 	},
 	{
-		name: "auth", doc: "The key, as a reference: ${env:NAME} or ${file:path}; several as a list, where each may also be a map with name and key; none for no credentials at all. Callers bring their own unless said.",
+		name: "auth", doc: "The key, as a reference: ${env:NAME} or ${file:path}; several as a list, where each may also be a map with name, key and account; none for no credentials at all. Callers bring their own unless said.",
 		schema: authSchema,
 		set:    func(l *loader, at place, d *providerDraft) { l.auth(at, d) },
 	},

@@ -40,6 +40,10 @@ type Options struct {
 	// headers and the token. nil means that there are no more.
 	Redact func(string) string
 
+	// Accounts is told what is learned of the accounts that keys name; what is known
+	// of them is said with [Gateway.SetAccountLimit]. nil means that keys share nothing.
+	Accounts Accounts
+
 	// Memory is the file in which is kept what was learned of outages. Empty means
 	// that it is forgotten at the end.
 	Memory string
@@ -65,6 +69,8 @@ type Gateway struct {
 	tallies map[string]*tally
 	hands   map[string]*hand
 
+	accounts map[string]*sharedAccount // by name
+
 	traffic traffic
 }
 
@@ -72,7 +78,7 @@ type Gateway struct {
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token, hosts.New(o.Hosts)},
-		tallies: map[string]*tally{}, hands: map[string]*hand{}, base: newTransport(), h2c: newH2CTransport(),
+		tallies: map[string]*tally{}, hands: map[string]*hand{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
 	g.memory = loadMemory(o.Memory, g.log)
@@ -151,13 +157,17 @@ func (g *Gateway) take(next *table) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
+	old := g.table.Load()
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())
+		if before := old.providers[p.spec.Name]; before == nil || before.ring != p.ring {
+			p.applyAccounts()
+		}
 		if p.spec.H2C {
 			g.someH2C.Store(true)
 		}
 	}
-	next.remember(g.table.Load())
+	next.remember(old)
 	g.table.Store(next)
 	return errors.Join(errs...)
 }

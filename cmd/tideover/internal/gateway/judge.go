@@ -56,6 +56,9 @@ func (l *leg) judge(resp *http.Response, failure error, o retry.Outcome) (r resu
 		r.kind = failed
 	case r.code == http.StatusTooManyRequests && failure != nil:
 		r.kind, r.wait, r.told = throttled, cmp.Or(o.After, coolThrottled), true
+		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > r.wait {
+			r.wait = reset
+		}
 		if status != nil && status.Quota != "" {
 			r.gone, r.wait, r.told = true, cmp.Or(o.After, coolUnpaid), o.After > 0
 			r.why += " " + status.Quota

@@ -42,6 +42,9 @@ type key struct {
 	value secret.String // empty if it is none of ours
 	tally *keyTally
 
+	account *sharedAccount // whose limit it shares; nil means none
+	worked  atomic.Int64   // when it last succeeded, since 1970; only of a key with an account
+
 	shun atomic.Int64 // reading of the clock up to which it is avoided because it was refused; see ring.shunned
 
 	mu     sync.Mutex
@@ -49,10 +52,11 @@ type key struct {
 	cooled time.Time
 }
 
-func newRing(s *Spec, t *tally) (*ring, error) {
+// newRing makes the keys of a provider. account returns the account of a name.
+func newRing(s *Spec, t *tally, account func(name string) *sharedAccount) (*ring, error) {
 	r := &ring{own: s.ours()}
 	for _, k := range s.Keys {
-		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, tally: t.key(k.Name)})
+		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, tally: t.key(k.Name), account: account(k.Account)})
 	}
 	if len(r.keys) == 0 {
 		name := callersKey
@@ -77,7 +81,7 @@ func (r *ring) same(o *ring) bool {
 		return false
 	}
 	for i, k := range r.keys {
-		if other := o.keys[i]; k.name != other.name || !k.value.Equal(other.value.Reveal()) {
+		if other := o.keys[i]; k.name != other.name || k.account != other.account || !k.value.Equal(other.value.Reveal()) {
 			return false
 		}
 	}
@@ -213,6 +217,9 @@ func (r *ring) info(now time.Time) (list []KeyInfo, since time.Time) {
 			}
 		} else {
 			free = true
+		}
+		if k.account != nil {
+			one.Account = k.account.name
 		}
 		if !k.value.IsZero() {
 			list = append(list, one)

@@ -101,6 +101,9 @@ func (l *leg) report(resp *http.Response) {
 		p.quotas.read(l.key.name, resp.Header, time.Now())
 		p.tally.ttfb.observe(now - l.sent)
 		l.key.tally.by[classOf(r.code)].Add(1)
+		if a := l.key.account; a != nil {
+			l.reportAccount(a, resp)
+		}
 	}
 	if p.send != nil && r.kind != neutral {
 		p.send.Report(r.kind == throttled)

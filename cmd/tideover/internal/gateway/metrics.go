@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"slices"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/limit"
@@ -39,7 +40,7 @@ var (
 	metricAmplified  = metric("amplification", "Attempts of the provider's own requests, here or elsewhere, for each of them.")
 	metricThrottled  = metric("throttled_total", "Answers of the provider that say too many requests.")
 	metricThrottles  = metric("throttled_routes", "Routes, by model and key, that were told to wait.")
-	metricKeyCooling = metric("key_cooling", "1 while a key is avoided because it was refused.", "key")
+	metricKeyCooling = metric("key_cooling", "1 while a key is not used because it was refused, or because its account is limited.", "key")
 )
 
 var allMetrics = []*prometheus.Desc{
@@ -169,7 +170,7 @@ func (s scrape) states(st *Status) {
 	}
 	for _, k := range st.Keys {
 		cooling := 0.0
-		if k.CoolUntil != nil {
+		if k.CoolUntil != nil || slices.ContainsFunc(st.Throttles, func(x Throttle) bool { return x.Account != "" && x.Key == k.Name }) {
 			cooling = 1
 		}
 		s.gauge(metricKeyCooling, cooling, k.Name)
@@ -177,7 +178,13 @@ func (s scrape) states(st *Status) {
 }
 
 func (s scrape) gauges(p *provider, st *Status) {
-	s.gauge(metricThrottles, float64(len(st.Throttles)))
+	routes := 0
+	for _, x := range st.Throttles {
+		if x.Account == "" {
+			routes++
+		}
+	}
+	s.gauge(metricThrottles, float64(routes))
 	s.gauge(metricInFlight, float64(st.InFlight))
 	s.gauge(metricPressure, st.Pressure)
 	s.gauge(metricAmplified, st.Totals.Amplified)

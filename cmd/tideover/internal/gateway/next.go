@@ -75,7 +75,7 @@ func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
 	case r.kind == throttled && o.Class >= retry.ClassPermanent:
 		return o
 	case r.kind == throttled:
-		if l.p.ring.own && o.After > 0 {
+		if l.p.ring.own && (o.After > 0 || r.wait > coolThrottled) {
 			o.After = max(t.soonest(), 1) // which may be another key's time
 		}
 		return t.again(l, o)

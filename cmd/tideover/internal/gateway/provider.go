@@ -94,7 +94,7 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 		p.site = &site{recovery: g.memory.recovery(s.Name, shown(s.BaseURL))}
 	}
 	var err error
-	if p.ring, err = newRing(&s, p.tally); err != nil {
+	if p.ring, err = newRing(&s, p.tally, g.account); err != nil {
 		return nil, err
 	}
 	if old != nil && p.ring.same(old.ring) {

@@ -60,6 +60,7 @@ func (r *ring) reset() {
 type closure struct {
 	refused []string // of those that were refused
 	told    []string // of those whose server said how long to wait
+	account bool     // one of them waits because its account is limited
 }
 
 // closure returns why those keys are closed to requests of the scope that are.
@@ -73,6 +74,7 @@ func (r *ring) closure(s scope) (c closure) {
 			list = &c.refused
 			reason, _ = k.told()
 		}
+		c.account = c.account || r.throttles.isHeld(k)
 		if !slices.Contains(*list, reason) {
 			*list = append(*list, reason)
 		}
@@ -82,7 +84,7 @@ func (r *ring) closure(s scope) (c closure) {
 
 // throttled reports whether it is "too many requests" that closed a key.
 func (c *closure) throttled() bool {
-	return slices.ContainsFunc(c.told, func(reason string) bool { return strings.HasPrefix(reason, "429") })
+	return c.account || slices.ContainsFunc(c.told, func(reason string) bool { return strings.HasPrefix(reason, "429") })
 }
 
 // brief is the closure as the reason for a failover.

@@ -55,8 +55,9 @@ type Spec struct {
 
 // Key is one of the credentials of a provider.
 type Key struct {
-	Name  string // how it is called on pages and in metrics; never the key itself
-	Value secret.String
+	Name    string // how it is called on pages and in metrics; never the key itself
+	Value   secret.String
+	Account string // whose limit it shares with others, see Options.Accounts; "" means none
 }
 
 // Header is a header that is set on every request.

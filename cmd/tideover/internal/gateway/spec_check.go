@@ -115,6 +115,8 @@ func (c *checker) credentials(s *Spec) {
 			c.bad("auth", "key %q is empty", k.Name)
 		case !sendable(k.Value.Reveal()):
 			c.bad("auth", "key %q can't stand in a header", k.Name)
+		case k.Account != "" && !validName.MatchString(k.Account):
+			c.bad("auth", "key %q: %q is not a name for an account", k.Name, k.Account)
 		}
 		seen[k.Name] = true
 	}

@@ -44,6 +44,10 @@ func (p *provider) status() Status {
 	}
 	switch st.State {
 	case Throttled:
+		if i := slices.IndexFunc(st.Throttles, func(x Throttle) bool { return x.Account != "" }); blocked == (scope{}) && i >= 0 {
+			st.Why = "its keys wait: " + st.Throttles[i].Reason
+			break
+		}
 		why := p.ring.closure(blocked)
 		st.Why = blocked.String() + ": its keys were " + cmp.Or(why.String(), "told to wait")
 	case Refused:

@@ -79,6 +79,7 @@ type Limits struct {
 // KeyInfo is one key.
 type KeyInfo struct {
 	Name      string     `json:"name"`
+	Account   string     `json:"account,omitempty"` // whose limit it shares with others
 	InFlight  int        `json:"in_flight"`
 	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was refused; what it was told to wait for is in Throttles
 	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
@@ -88,12 +89,13 @@ type KeyInfo struct {
 }
 
 // Throttle is a wait that a provider asked for: with this key, requests of this route
-// for this model are not sent.
+// for this model are not sent. One because of an account is about all of them.
 type Throttle struct {
 	Key       string    `json:"key"`
-	Route     string    `json:"route"`
-	Model     string    `json:"model,omitempty"` // none if requests of the route name none
-	Reason    string    `json:"reason"`          // such as "429"
+	Account   string    `json:"account,omitempty"` // that is limited: no request is sent with the key
+	Route     string    `json:"route"`             // "" if all wait because of an account
+	Model     string    `json:"model,omitempty"`   // none if requests of the route name none
+	Reason    string    `json:"reason"`            // such as "429"
 	Since     time.Time `json:"since"`
 	Until     time.Time `json:"until"`      // as the provider said
 	NextProbe time.Time `json:"next_probe"` // from when one request may find out whether the wait is over; not before Until if an account states its reset

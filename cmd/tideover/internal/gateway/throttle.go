@@ -39,6 +39,7 @@ type throttles struct {
 	mu      sync.Mutex
 	byRoute map[string][]*throttle
 	count   int
+	held    map[*key]*throttle // of keys with which all requests wait, because of their accounts
 }
 
 // throttle is one of them.
@@ -46,6 +47,7 @@ type throttle struct {
 	key    *key
 	scope  scope
 	reason string        // such as "429"
+	detail string        // the reason at length, where it is known
 	since  time.Time     // when the provider first asked for it
 	until  time.Duration // reading of the clock
 	probe  time.Duration // reading of the clock from which one request may go before that
@@ -120,11 +122,13 @@ func (t *throttles) left(k *key, s scope) (wait, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := clock.Now()
-	x := t.find(k, s, now)
-	if x == nil {
-		return 0, 0
+	if x := t.find(k, s, now); x != nil {
+		wait, next = x.until-now, max(min(x.probe, x.until)-now, 0)
 	}
-	return x.until - now, max(min(x.probe, x.until)-now, 0)
+	if x := t.holdOf(k, now); x != nil {
+		wait, next = max(wait, x.until-now), max(next, x.until-now)
+	}
+	return wait, next
 }
 
 // enter reports whether a request of the scope may go with the key, and whether it is
@@ -138,6 +142,8 @@ func (t *throttles) enter(k *key, s scope) (ok, probe bool) {
 	now := clock.Now()
 	x := t.find(k, s, now)
 	switch {
+	case t.holdOf(k, now) != nil:
+		return false, false
 	case x == nil:
 		return true, false
 	case now < x.probe:
@@ -155,7 +161,11 @@ func (t *throttles) reasonOf(k *key, s scope) string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x := t.find(k, s, clock.Now()); x != nil {
+	now := clock.Now()
+	if x := t.holdOf(k, now); x != nil {
+		return x.reason
+	}
+	if x := t.find(k, s, now); x != nil {
 		return x.reason
 	}
 	return ""
@@ -223,7 +233,7 @@ func (t *throttles) open(k *key, s scope) (was bool) {
 func (t *throttles) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byRoute, t.count = nil, 0
+	t.byRoute, t.count, t.held = nil, 0, nil
 	t.latest.Store(0)
 }
 
@@ -261,7 +271,14 @@ func (r *ring) throttled(now time.Time, redact func(string) string) (list []Thro
 	}
 	r.throttles.mu.Lock()
 	at := clock.Now()
-	all := r.throttles.all(at)
+	all, held := r.throttles.all(at), map[*key]time.Time{}
+	for _, k := range r.keys {
+		if x := r.throttles.holdOf(k, at); x != nil {
+			held[k] = x.since
+			until := now.Add(x.until - at)
+			list = append(list, Throttle{Key: k.name, Account: k.account.name, Reason: redact(x.detail), Since: x.since, Until: until, NextProbe: until})
+		}
+	}
 	for _, x := range all {
 		one := Throttle{
 			Key: x.key.name, Route: redact(x.scope.route), Model: redact(x.scope.model), Reason: x.reason,
@@ -273,10 +290,22 @@ func (r *ring) throttled(now time.Time, redact func(string) string) (list []Thro
 	slices.SortFunc(list, func(a, b Throttle) int {
 		return cmp.Or(cmp.Compare(a.Route, b.Route), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Key, b.Key))
 	})
-	keys, began := map[scope]int{}, map[scope]time.Time{}
+	closed, began := map[scope][]*key{}, map[scope]time.Time{}
+	closes := func(s scope, k *key, since time.Time) {
+		if slices.Contains(closed[s], k) {
+			return
+		}
+		if closed[s] = append(closed[s], k); since.After(began[s]) {
+			began[s] = since
+		}
+	}
 	for _, x := range all {
-		if keys[x.scope]++; x.since.After(began[x.scope]) {
-			began[x.scope] = x.since
+		closes(x.scope, x.key, x.since)
+	}
+	for k, since := range held {
+		closes(scope{}, k, since)
+		for s := range closed {
+			closes(s, k, since)
 		}
 	}
 	open := 0 // keys that are not refused
@@ -285,17 +314,24 @@ func (r *ring) throttled(now time.Time, redact func(string) string) (list []Thro
 			open++
 		}
 	}
-	for s, n := range keys {
-		if n >= max(open, 1) && (since.IsZero() || began[s].Before(since) || began[s].Equal(since) && s.String() < blocked.String()) {
+	for s, list := range closed {
+		if n := len(list); n >= max(open, 1) && (since.IsZero() || began[s].Before(since) || began[s].Equal(since) && s.String() < blocked.String()) {
 			blocked, since = s, began[s]
 		}
 	}
 	return list, scope{redact(blocked.route), redact(blocked.model)}, since
 }
 
-// accountReset returns how long it is until the latest of the limits begins anew of
+// accountReset returns how long it is until the account may be used again, as the answer
+// states it; 0 if it does not.
+func accountReset(h http.Header, now time.Time) time.Duration {
+	wait, _ := subscriptionReset(h, now)
+	return max(wait, usedUpReset(h, now))
+}
+
+// usedUpReset returns how long it is until the latest of the limits begins anew of
 // which the account has nothing left, as the answer states it; 0 if it states none.
-func accountReset(h http.Header, now time.Time) (wait time.Duration) {
+func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 	for _, header := range quotaHeaders {
 		if left, ok := count(h[header.remaining]); !ok || left != 0 {
 			continue

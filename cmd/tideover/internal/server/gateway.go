@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/secret"
@@ -30,10 +32,26 @@ func (s *server) openGateway() error {
 			return err
 		}
 	}
+	s.keyAccounts = newKeyAccounts(s.Log, api.UserFolder("quota"))
 	s.gateway, err = gateway.New(specs, gateway.Options{
 		Token: token, Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
-		Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"),
+		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"),
 	})
+	s.keyAccounts.gateway = s.gateway
+	return err
+}
+
+// shareAccounts lets keys of the gateway share the limits of accounts, before the first
+// request is sent.
+func (s *server) shareAccounts() error {
+	if s.accounts == nil { // a gateway alone
+		s.accounts = &account.Store{Dir: filepath.Join(s.cfg.Server.Data, account.Folder), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
+	}
+	s.keyAccounts.store = s.accounts
+	specs, err := s.providers(s.cfg)
+	if err == nil {
+		s.keyAccounts.follow(specs)
+	}
 	return err
 }
 

@@ -137,6 +137,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	}
 	// Nothing can be wrong with the file from here on. What steps name comes before
 	// them: a run of a new workflow may begin at once.
+	s.keyAccounts.follow(providers)
 	if err := take(); err != nil {
 		return err
 	}

@@ -92,6 +92,7 @@ type server struct {
 
 	certificate *certificate // nil without TLS
 	connections connections
+	keyAccounts *keyAccounts // of the gateway
 
 	inEffect map[string]string // values that hold until the end
 
@@ -162,6 +163,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return err
 	}
 	if o.Gateway {
+		if err := s.shareAccounts(); err != nil {
+			return err
+		}
 		return s.serve(ctx, hurry)
 	}
 	if err := s.openEngine(ctx); err != nil {
@@ -210,6 +214,9 @@ func (s *server) openEngine(ctx context.Context) error {
 		Dir: s.cfg.Server.Data, Workflows: p.workflows, Handlers: s.handlers(self, locks),
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
+	}
+	if err := s.shareAccounts(); err != nil {
+		return err
 	}
 	if s.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS
@@ -344,6 +351,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	run("alarm", func() error { return s.alarm.Run(ctx) })
 	run("gateway", func() error { return s.gateway.Run(ctx) })
+	run("accounts", func() error { s.keyAccounts.run(ctx); return nil })
 	run("config", func() error { return s.watch(ctx) })
 	run("memory", func() error { tidy.Run(ctx); return nil })
 	if s.demo != nil {
@@ -364,6 +372,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	s.Log.Info("ending")
 	s.drain(hurry)
+	s.keyAccounts.turn(true) // what the last requests have learned
 	limit, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	stop := context.AfterFunc(hurry, done)

@@ -1,0 +1,356 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// keyedProvider is a provider that notes with which keys it was asked.
+type keyedProvider struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	keys   []string
+}
+
+func newKeyedProvider(t *testing.T, answer http.HandlerFunc) *keyedProvider {
+	t.Helper()
+	p := &keyedProvider{answer: answer}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		answer := p.answer
+		p.keys = append(p.keys, r.Header.Get("X-Api-Key"))
+		p.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// become changes what it answers.
+func (p *keyedProvider) become(answer http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// asked returns the keys of all requests so far.
+func (p *keyedProvider) asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.keys...)
+}
+
+func replies(text string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		fmt.Fprint(w, text)
+	}
+}
+
+// refuses answers 429 with the headers.
+func refuses(headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"type":"error","error":{"type":"rate_limit_error","message":"no more"}}`)
+	}
+}
+
+// post sends a question for a model to a provider of the server.
+func (s *served) post(provider, model string) (code int, text string) {
+	s.t.Helper()
+	body := strings.NewReader(`{"model":"` + model + `","messages":[]}`)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.address()+"p/"+provider+"/v1/messages", body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(read)
+}
+
+// session returns the status of a session.
+func (s *served) session(name string) (st session.Status) {
+	s.t.Helper()
+	o := s.ask("sessions", "show", name, "--json")
+	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
+		return session.Status{} // it is not there yet
+	}
+	return st
+}
+
+// calls returns how often a tool of fakeTool was called.
+func calls(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "calls"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "\n")
+}
+
+// restartAfterKill kills the server and starts another one with the file and the folder.
+func (s *served) restartAfterKill(text string, env ...string) *served {
+	s.t.Helper()
+	s.signal(syscall.SIGKILL)
+	s.end()
+	return serveFile(s.t, text, s.dir, env...)
+}
+
+// A provider states to a key when its limit ends. Sessions of the key's account begin nothing until then, after a kill
+// of the server, too. A success with the key ends that.
+func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	end := time.Now().Add(2 * time.Hour)
+	reset := fmt.Sprint(end.Unix())
+	for name, headers := range map[string][]string{
+		"Retry-After": {"Retry-After", "7200"},
+		"a subscription": {
+			"Anthropic-Ratelimit-Unified-Status", "rejected", "Anthropic-Ratelimit-Unified-Representative-Claim", "five_hour",
+			"Anthropic-Ratelimit-Unified-Reset", reset,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := shortDir(t)
+			tool := fakeTool(t, dir, "claude", "exit 0")
+			up := newKeyedProvider(t, refuses(headers...))
+			env := []string{"KEY=hush-hush-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+			file := fmt.Sprintf("version: 1\nproviders:\n  anthropic: {base-url: %s, auth: [{key: \"${env:KEY}\", account: claude-code}], policy: fixed(1ms) attempts=2}\n", up.URL)
+			s := serveFile(t, file, dir, env...)
+			if code, text := s.post("anthropic", "big"); code != http.StatusTooManyRequests {
+				t.Fatalf("the request: %d %s", code, text)
+			}
+			file += fmt.Sprintf("sessions:\n  todo: {start: [%s, -p, x], account-spread: 1s}\n", tool)
+			held := func(s *served) {
+				t.Helper()
+				testwait.Until(t, "the session is held, or ends", func() bool { st := s.session("todo"); return st.State == "waiting" || st.Over() })
+				st := s.session("todo")
+				if st.State != "waiting" || st.WaitBy != "account" || !strings.Contains(st.WaitFor, "said by key key-1 of provider anthropic: 429") ||
+					st.Next == nil || st.Next.Before(end.Add(-time.Minute)) || st.Spent != 0 || st.Windows != 0 {
+					t.Errorf("the session is %s by %q until %v: %q", st.State, st.WaitBy, st.Next, st.WaitFor)
+				}
+				if n := calls(t, dir); n != 0 {
+					t.Errorf("the assistant was begun %d times", n)
+				}
+			}
+			// The limit is recorded in the background.
+			testwait.Until(t, "the limit is recorded", func() bool {
+				for _, folder := range []string{filepath.Join(s.data, "accounts"), filepath.Join(dir, "home", "tideover", "accounts")} {
+					if _, err := os.Stat(filepath.Join(folder, "claude-code.json")); err == nil {
+						return true
+					}
+				}
+				return false
+			})
+			s.reload(file)
+			held(s)
+			s = s.restartAfterKill(file, env...)
+			held(s)
+			before := len(up.asked())
+			if code, text := s.post("anthropic", "small"); code != http.StatusTooManyRequests || !strings.Contains(text, "account claude-code is limited") {
+				t.Errorf("a request after the restart: %d %s", code, text)
+			}
+			if n := len(up.asked()); n != before {
+				t.Errorf("%d requests were sent with the key after the restart", n-before)
+			}
+			up.become(replies("done"))
+			if o := s.ask("providers", "reset", "anthropic"); o.code != 0 {
+				t.Fatalf("reset: %+v", o)
+			}
+			if code, text := s.post("anthropic", "small"); text != "done" {
+				t.Errorf("a request after the reset: %d %s", code, text)
+			}
+			testwait.Until(t, "the session goes on", func() bool { st := s.session("todo"); return st.Over() })
+			if st := s.session("todo"); st.State != "completed" {
+				t.Errorf("the session is %s: %s", st.State, st.Error)
+			}
+			s.signal(syscall.SIGTERM)
+			wantCode(t, s.end(), 0)
+		})
+	}
+}
+
+// A session is told when its limit ends. Keys of its account are not used until then: another key takes the requests, or
+// a fallback, and where there is neither the caller is told when to come again.
+func TestALimitOfASessionHoldsTheKeysOfItsAccount(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := shortDir(t)
+	reset := time.Now().Add(2 * time.Hour).Unix()
+	tool := fakeTool(t, dir, "claude", fmt.Sprintf("echo 'Claude AI usage limit reached|%d'; exit 1", reset))
+	up, spare := newKeyedProvider(t, replies("done")), newKeyedProvider(t, replies("spare"))
+	env := []string{"ONE=the-first-key", "TWO=the-second-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+	file := fmt.Sprintf(`version: 1
+sessions:
+  todo: {start: [%s, -p, x]}
+providers:
+  two-keys: {preset: anthropic, base-url: %[2]s, auth: [{name: shared, key: "${env:ONE}", account: claude-code}, "${env:TWO}"]}
+  with-fallback: {preset: anthropic, base-url: %[2]s, auth: [{name: shared, key: "${env:ONE}", account: claude-code}], fallback: [spare]}
+  alone: {preset: anthropic, base-url: %[2]s, auth: [{name: shared, key: "${env:ONE}", account: claude-code}]}
+  spare: {preset: anthropic, base-url: %[3]s, auth: "${env:TWO}"}
+`, tool, up.URL, spare.URL)
+	s := serveFile(t, file, dir, env...)
+	check := func(s *served) {
+		t.Helper()
+		testwait.Until(t, "the key is held", func() bool {
+			return strings.Contains(s.read("/api/v1/providers/alone"), `"account":"claude-code","route":""`)
+		})
+		for range 10 {
+			if code, text := s.post("two-keys", "m"); text != "done" {
+				t.Errorf("with another key: %d %s", code, text)
+			}
+		}
+		if code, text := s.post("with-fallback", "m"); text != "spare" {
+			t.Errorf("with a fallback: %d %s", code, text)
+		}
+		if code, text := s.post("alone", "m"); code != http.StatusTooManyRequests || !strings.Contains(text, "account claude-code is limited") {
+			t.Errorf("without either: %d %s", code, text)
+		}
+		for _, key := range up.asked() {
+			if key != "the-second-key" {
+				t.Errorf("the provider was asked with %s", key)
+			}
+		}
+		for what, text := range map[string]string{
+			"the API": s.read("/api/v1/providers/alone"), "the page": s.read("/providers/alone"), "the list": s.read("/providers"),
+			"the verb": s.ask("providers", "show", "alone").out,
+		} {
+			for _, part := range []string{"account claude-code is limited until ", "said by session todo"} {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s does not say %q:\n%s", what, part, text)
+				}
+			}
+		}
+		if st := s.provider("alone"); st.State != "throttled" {
+			t.Errorf("the provider is %s: %s", st.State, st.Why)
+		}
+		if text := s.metrics(); !strings.Contains(text, `tideover_gateway_key_cooling{key="shared",provider="alone"} 1`) {
+			t.Error("the metrics do not show that the key is not used")
+		}
+	}
+	check(s)
+	s = s.restartAfterKill(file, env...)
+	check(s)
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}
+
+// A limit of one model says nothing of the account while the key works for another one.
+func TestALimitOfAModelIsNoneOfTheAccount(t *testing.T) {
+	t.Parallel()
+	up := newKeyedProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"big"`) {
+			refuses("Retry-After", "7200")(w, r)
+			return
+		}
+		replies("done")(w, r)
+	})
+	dir := shortDir(t)
+	s := serveFile(t, fmt.Sprintf(`version: 1
+providers:
+  anthropic: {base-url: %s, auth: [{key: "${env:KEY}", account: shop}], policy: fixed(1ms) attempts=2}
+workflows:
+  held: {steps: [{id: a, run: [echo, done], account: shop}]}
+`, up.URL), dir, "KEY=hush-hush-key", "XDG_STATE_HOME="+filepath.Join(dir, "home"))
+	if code, _ := s.post("anthropic", "big"); code != http.StatusTooManyRequests {
+		t.Errorf("the first model: %d", code)
+	}
+	// The step is held, as far as can be known: the key was told to wait, and nothing else was asked.
+	run := strings.TrimSpace(s.ask("run", "held").out)
+	testwait.Until(t, "the step waits, or ends", func() bool { i := s.show(run); return i.State == "waiting" || i.Finished() })
+	testwait.Until(t, "the account is free", func() bool {
+		if code, text := s.post("anthropic", "small"); text != "done" {
+			t.Fatalf("the other model: %d %s", code, text)
+		}
+		run := strings.TrimSpace(s.ask("run", "held").out)
+		testwait.Until(t, "the step waits, or ends", func() bool { i := s.show(run); return i.State == "waiting" || i.Finished() })
+		return s.show(run).State == "succeeded"
+	})
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}
+
+// The gateway reads from the headers of answers how much of the account's quota is used. A session with pause-at begins
+// nothing.
+func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	dir := shortDir(t)
+	tool := fakeTool(t, dir, "claude", "exit 0")
+	reset := time.Now().Add(3 * time.Hour)
+	up := newKeyedProvider(t, replies("done",
+		"Anthropic-Ratelimit-Unified-5h-Utilization", "0.91", "Anthropic-Ratelimit-Unified-5h-Reset", fmt.Sprint(reset.Unix()), "Anthropic-Ratelimit-Unified-5h-Status", "allowed_warning",
+		"Anthropic-Ratelimit-Unified-7d-Utilization", "0.2", "Anthropic-Ratelimit-Unified-7d-Reset", fmt.Sprint(time.Now().Add(90*time.Hour).Unix()),
+	))
+	env := []string{"KEY=hush-hush-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+	file := fmt.Sprintf("version: 1\nproviders:\n  anthropic: {base-url: %s, auth: [{key: \"${env:KEY}\", account: claude-code}]}\n", up.URL)
+	s := serveFile(t, file, dir, env...)
+	if code, text := s.post("anthropic", "m"); text != "done" {
+		t.Fatalf("the request: %d %s", code, text)
+	}
+	testwait.Until(t, "the quota is recorded", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "home", "tideover", "quota", "claude-code.json"))
+		return err == nil
+	})
+	file += fmt.Sprintf("sessions:\n  todo: {start: [%s, -p, x], pause-at: 90%%}\n", tool)
+	s.reload(file)
+	for range 2 {
+		testwait.Until(t, "the session waits, or ends", func() bool { st := s.session("todo"); return st.State == "waiting" || st.Over() })
+		st := s.session("todo")
+		if !strings.Contains(st.WaitFor, "91% of the 5-hour quota is used, and the session pauses at 90%") || st.Next == nil || st.Next.Sub(reset).Abs() > time.Minute {
+			t.Errorf("the session is %s until %v: %q", st.State, st.Next, st.WaitFor)
+		}
+		if n := calls(t, dir); n != 0 {
+			t.Errorf("the assistant was begun %d times", n)
+		}
+		s = s.restartAfterKill(file, env...)
+	}
+	s.signal(syscall.SIGTERM)
+	wantCode(t, s.end(), 0)
+}
+
+func TestTheAccountOfAKeyIsChecked(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	check := func(account string) outcome {
+		write(t, file, "version: 1\nproviders:\n  anthropic:\n    auth:\n      - {name: a, key: \"${env:PATH}\", account: "+account+"}\n")
+		return inProcess(t, "config", "check", "--config", file)
+	}
+	got := check("../x")
+	wantCode(t, got, 125)
+	for _, part := range []string{":5:", `providers.anthropic.auth[0].account: "../x" is not a name for an account`} {
+		wantIn(t, "stderr", got.stderr+got.out, part)
+	}
+	for _, account := range []string{"company", "none"} {
+		wantCode(t, check(account), 0)
+		got := inProcess(t, "config", "show", "--config", file)
+		wantIn(t, "stdout", got.out, account)
+	}
+}

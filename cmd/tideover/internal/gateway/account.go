@@ -1,0 +1,338 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/internal/clock"
+)
+
+// Accounts is told what providers say of the accounts that keys name, so that what uses
+// the same accounts outside of the gateway knows it, too. Requests call its methods,
+// which must not wait.
+type Accounts interface {
+	// Limited is told that a provider refuses a key for more than a minute.
+	Limited(l KeyLimit)
+
+	// Worked is told that a request succeeded which was sent after the limit with the
+	// serial was known.
+	Worked(account string, serial int64)
+
+	// Used is told how much of an account's quotas is used.
+	Used(account string, windows []QuotaWindow)
+}
+
+// KeyLimit is a limit that a provider stated to a key.
+type KeyLimit struct {
+	Account       string
+	Provider, Key string
+	Route         string // a success of this route alone shows that it is over; "" means that any other does, too
+	Until         time.Time
+	Why           string // in a few words, such as "429"
+}
+
+// AccountLimit is what is known of the limit of an account.
+type AccountLimit struct {
+	Serial int64     // a later limit has a higher one
+	Until  time.Time // zero means that its end is not known: keys are used all the same
+	Why    string    // in words
+
+	// The key of this gateway that was told so, if it was one. It is not held: it waits
+	// for the routes and models that it was told of.
+	Provider, Key string
+	Route         string // see [KeyLimit]
+}
+
+// minAccountLimit is the shortest wait that is a limit of an account. A shorter one is
+// backoff, as it is for sessions.
+const minAccountLimit = time.Minute
+
+// sharedAccount is an account that keys name, of whichever provider.
+type sharedAccount struct {
+	name  string
+	limit atomic.Pointer[knownLimit] // nil means that none is known
+}
+
+// knownLimit is a limit as the gateway knows it.
+type knownLimit struct {
+	AccountLimit
+	since time.Duration // reading of the clock when it was learned
+	ended atomic.Bool   // Accounts was told that it is over
+}
+
+// account returns the account of the name, nil if that is empty. It needs the lock.
+func (g *Gateway) account(name string) *sharedAccount {
+	if name == "" || g.options.Accounts == nil {
+		return nil
+	}
+	a := g.accounts[name]
+	if a == nil {
+		a = &sharedAccount{name: name}
+		g.accounts[name] = a
+	}
+	return a
+}
+
+// SetAccountLimit makes keys of the account wait until the limit ends; nil means that it
+// has none. A limit that is known already changes nothing, so that what
+// [Gateway.Control] has reset stays so.
+func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.account(name)
+	if a == nil {
+		return
+	}
+	known := a.limit.Load()
+	if known == nil && l == nil || known != nil && l != nil && known.sameAs(l) {
+		return
+	}
+	var next *knownLimit
+	if l != nil {
+		next = &knownLimit{AccountLimit: *l, since: clock.Now()}
+		if known != nil && known.Serial == l.Serial {
+			next.since = known.since
+			next.ended.Store(known.ended.Load())
+		}
+	}
+	a.limit.Store(next)
+	t := g.table.Load()
+	for _, p := range t.providers {
+		p.applyAccount(a)
+	}
+	for _, p := range t.gone {
+		p.applyAccount(a)
+	}
+}
+
+// sameAs reports whether the limit is the same. Ends are worked out anew each time, and
+// differ by moments.
+func (k *knownLimit) sameAs(l *AccountLimit) bool {
+	return k.Serial == l.Serial && k.Until.IsZero() == l.Until.IsZero() && k.Until.Sub(l.Until).Abs() < time.Second &&
+		k.Provider == l.Provider && k.Key == l.Key
+}
+
+// applyAccount holds the keys of the account, or lets them go.
+func (p *provider) applyAccount(a *sharedAccount) {
+	l, freed := a.limit.Load(), false
+	for _, k := range p.ring.keys {
+		switch {
+		case k.account != a:
+		case l == nil || l.Until.IsZero() || l.Provider == p.spec.Name && l.Key == k.name:
+			freed = p.ring.throttles.release(k) || freed
+		default:
+			p.ring.throttles.hold(k, time.Until(l.Until), "account "+a.name+" is limited", l.Why)
+		}
+	}
+	if freed {
+		p.watchers.wake(reopened)
+	}
+}
+
+// applyAccounts holds keys whose accounts are limited.
+func (p *provider) applyAccounts() {
+	for _, k := range p.ring.keys {
+		if k.account != nil {
+			p.applyAccount(k.account)
+		}
+	}
+}
+
+// holdOf returns the wait of all requests with the key, or nil. It needs the lock.
+func (t *throttles) holdOf(k *key, now time.Duration) *throttle {
+	x := t.held[k]
+	if x != nil && now >= x.until {
+		delete(t.held, k)
+		return nil
+	}
+	return x
+}
+
+// hold makes all requests wait with the key. None is let through before that.
+func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
+	until := clock.Later(clock.Now(), wait)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.held[k]
+	if x == nil {
+		x = &throttle{key: k, since: time.Now()}
+		if t.held == nil {
+			t.held = map[*key]*throttle{}
+		}
+		t.held[k] = x
+	}
+	x.reason, x.detail, x.until, x.probe = reason, detail, until, until
+	t.latest.Store(max(t.latest.Load(), int64(until)))
+}
+
+// release ends the wait of all requests with the key.
+func (t *throttles) release(k *key) (was bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was = t.holdOf(k, clock.Now()) != nil
+	delete(t.held, k)
+	return was
+}
+
+// isHeld reports whether all requests wait with the key.
+func (t *throttles) isHeld(k *key) bool {
+	if !t.active() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.holdOf(k, clock.Now()) != nil
+}
+
+// beganBefore reports whether requests of the scope had to wait with the key already at
+// the time, which is since 1970.
+func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
+	if !t.active() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.find(k, s, clock.Now())
+	return x != nil && x.since.UnixNano() <= at
+}
+
+// reportAccount tells what the answer says of the account of the attempt's key.
+func (l *leg) reportAccount(a *sharedAccount, resp *http.Response) {
+	if windows := quotaWindows(resp.Header, time.Now()); len(windows) > 0 {
+		l.p.g.options.Accounts.Used(a.name, windows)
+	}
+	switch r := &l.result; {
+	case r.kind == fine && r.code < http.StatusBadRequest:
+		l.accountWorked(a)
+	case r.kind == throttled, r.kind == refused && r.told && (r.gone || r.code == http.StatusPaymentRequired):
+		l.accountLimited(a, resp.Header)
+	}
+}
+
+// accountWorked reports that a limit is over, if the attempt shows it.
+func (l *leg) accountWorked(a *sharedAccount) {
+	if !isCounted(l.req.Method, l.trip.path) {
+		return
+	}
+	l.key.worked.Store(time.Now().UnixNano())
+	k := a.limit.Load()
+	if k == nil || l.sent < k.since || k.Route != "" && k.Route != l.trip.route || k.ended.Swap(true) {
+		return
+	}
+	l.p.g.options.Accounts.Worked(a.name, k.Serial)
+}
+
+// isCounted reports whether a request uses something that limits are about. Lists of
+// models are there at any time, and so are counts of tokens.
+func isCounted(method, path string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions &&
+		!strings.HasSuffix(path, "/count_tokens") && !strings.HasSuffix(path, ":countTokens")
+}
+
+// accountLimited reports a limit that is one of the whole account, as far as can be
+// known. A wait without a word of the account may be about a route or a model: it counts
+// until the key has succeeded with another one.
+func (l *leg) accountLimited(a *sharedAccount, h http.Header) {
+	now := time.Now()
+	l.trip.readModel(l.req)
+	used := usedUpReset(h, now)
+	subscribed, all := subscriptionReset(h, now)
+	wait, whole := max(l.result.wait, used), l.result.gone || all || used > minAccountLimit
+	if subscribed > 0 && !all {
+		wait = used // the rest is about a model
+	}
+	switch {
+	case wait <= minAccountLimit:
+		return
+	case whole:
+	case l.p.ring.throttles.beganBefore(l.key, l.trip.scope(), l.key.worked.Load()):
+		return
+	}
+	until := now.Add(wait)
+	if k := a.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
+		return // it is known
+	}
+	limit := KeyLimit{Account: a.name, Provider: l.p.spec.Name, Key: l.key.name, Until: until, Why: l.result.why}
+	if whole {
+		limit.Route = l.trip.route
+	}
+	l.p.g.options.Accounts.Limited(limit)
+}
+
+// QuotaWindow is how much of a quota is used that is granted for a time.
+type QuotaWindow struct {
+	Name   string  // such as "5-hour", or "requests" if the length is not known
+	Used   float64 // percent
+	Resets time.Time
+	Long   bool // its length is known, and hours; otherwise it is at least as long as it is until Resets
+}
+
+// subscription are the windows of a subscription, as the answers of Anthropic's API have
+// them: names of headers in their canonical form.
+var subscription = []struct{ name, used, reset, status string }{
+	{"5-hour", "Anthropic-Ratelimit-Unified-5h-Utilization", "Anthropic-Ratelimit-Unified-5h-Reset", "Anthropic-Ratelimit-Unified-5h-Status"},
+	{"weekly", "Anthropic-Ratelimit-Unified-7d-Utilization", "Anthropic-Ratelimit-Unified-7d-Reset", "Anthropic-Ratelimit-Unified-7d-Status"},
+}
+
+// quotaWindows returns what the headers say of quotas whose reset is known.
+func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
+	for i := range subscription {
+		w := &subscription[i]
+		used, ok := fraction(h[w.used])
+		if at := reset(h, w.reset, now); ok && at != nil {
+			list = append(list, QuotaWindow{Name: w.name, Used: 100 * used, Resets: *at, Long: true})
+		}
+	}
+	for _, header := range quotaHeaders {
+		left, ok := count(h[header.remaining])
+		limit, known := count(h[header.limit])
+		if !ok || !known || limit == 0 {
+			continue
+		}
+		if at := reset(h, header.reset, now); at != nil {
+			used := 100 * float64(max(limit-left, 0)) / float64(limit)
+			list = append(list, QuotaWindow{Name: header.name, Used: used, Resets: *at})
+		}
+	}
+	return list
+}
+
+// fraction reads how much is used, of which 1 is all. More may be.
+func fraction(values []string) (float64, bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(values[0]), 64)
+	return f, err == nil && f >= 0 && f <= 100 // not NaN either
+}
+
+// rejected is the status of a window that is used up.
+const rejected = "rejected"
+
+// subscriptionReset returns how long it is until a subscription that is used up may be
+// used again, as the answer states it, 0 if it does not. whole is false if that is about
+// a model. Of several windows that are used up the latest counts.
+func subscriptionReset(h http.Header, now time.Time) (wait time.Duration, whole bool) {
+	later := func(name string) {
+		if at := reset(h, name, now); at != nil {
+			wait = max(wait, at.Sub(now))
+		}
+	}
+	for i := range subscription {
+		if h.Get(subscription[i].status) == rejected {
+			whole = true
+			later(subscription[i].reset)
+		}
+	}
+	if h.Get("Anthropic-Ratelimit-Unified-Status") == rejected {
+		switch h.Get("Anthropic-Ratelimit-Unified-Representative-Claim") {
+		case "", "five_hour", "seven_day":
+			whole = true
+		}
+		later("Anthropic-Ratelimit-Unified-Reset")
+	}
+	return wait, whole && wait > 0
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+)
+
+// newTestAccounts returns what shares the account "a" of a key, and the gate of another process.
+func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	specs := []gateway.Spec{gateway.Spec{
+		Name: "it", Preset: gateway.Generic, BaseURL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"},
+		Keys: []gateway.Key{{Name: "one", Value: secret.New("the-first-key"), Account: "a"}, {Name: "two", Value: secret.New("the-second-key"), Account: "a"}},
+	}.Fill()}
+	a := newKeyAccounts(log, dir+"/quota")
+	g, err := gateway.New(specs, gateway.Options{Accounts: a, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := func() (time.Duration, string) { return 0, "" }
+	a.gateway, a.store = g, &account.Store{Dir: dir + "/accounts", Uptime: clock}
+	a.follow(specs)
+	gate, err := (&account.Store{Dir: dir + "/accounts", Uptime: clock}).Gate("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, gate
+}
+
+// held returns the keys that are held.
+func (a *keyAccounts) held() (keys string) {
+	for _, x := range a.gateway.Status()[0].Throttles {
+		keys += x.Key + " "
+	}
+	return keys
+}
+
+// What a key is told holds the other keys of the account, and what another process records is seen within a second.
+func TestAccountsOfKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		a, gate := newTestAccounts(t, dir)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { a.run(ctx); close(done) }()
+
+		a.Limited(gateway.KeyLimit{Account: "a", Provider: "it", Key: "one", Until: time.Now().Add(2 * time.Hour), Why: "429"})
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		l := gate.Limit()
+		if l == nil || a.held() != "two " {
+			t.Fatalf("recorded %+v, held %q", l, a.held())
+		}
+		a.Worked("a", l.Serial)
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		if l := gate.Limit(); l != nil || a.held() != "" {
+			t.Errorf("after a success: %+v, held %q", l, a.held())
+		}
+		pass, _ := gate.Enter(account.Asker{ID: "s", Name: "session s"})
+		pass.Limited(account.Reset{In: time.Hour}, "limit", 0)
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		if a.held() != "one two " {
+			t.Errorf("after another process was told: held %q", a.held())
+		}
+		pass.Limited(account.Reset{In: 30 * 24 * time.Hour}, "limit", 0)
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		if a.held() != "" {
+			t.Errorf("an end that is too far away holds %q", a.held())
+		}
+		stop()
+		<-done
+
+		// After a restart the key that was told is held like the others.
+		gate.EndLimit(1 << 50)
+		a.Limited(gateway.KeyLimit{Account: "a", Provider: "it", Key: "one", Until: time.Now().Add(2 * time.Hour), Why: "429"})
+		a.turn(true)
+		next, _ := newTestAccounts(t, dir)
+		if next.held() != "one two " {
+			t.Errorf("after a restart: held %q", next.held())
+		}
+	})
+}
+
+// Quotas are recorded in the background, beside those that others have recorded.
+func TestQuotasOfKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newTestAccounts(t, t.TempDir())
+		began := time.Now()
+		if err := quota.Save(a.quotas, "a", []quota.Window{{Name: "5-hour", Used: 10, Resets: began.Add(4 * time.Hour)}, {Name: "weekly", Used: 20, Resets: began.Add(90 * time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { a.run(ctx); close(done) }()
+		want := func(when string, want map[string]float64) {
+			t.Helper()
+			list, err := quota.Load(a.quotas, "a", time.Now())
+			got := map[string]float64{}
+			for _, w := range list {
+				got[w.Name] = w.Used
+			}
+			if err != nil || len(got) != len(want) {
+				t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+				return
+			}
+			for name, used := range want {
+				if got[name] != used {
+					t.Errorf("%s: %v, want %v", when, got, want)
+				}
+			}
+		}
+		reset := began.Add(3 * time.Hour)
+		a.Used("a", []gateway.QuotaWindow{
+			{Name: "5-hour", Used: 91, Resets: reset, Long: true}, {Name: "requests", Used: 5, Resets: began.Add(2 * time.Hour)}, {Name: "tokens", Used: 99, Resets: began.Add(time.Minute)},
+		})
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		all := map[string]float64{"5-hour": 91, "weekly": 20, "requests": 5}
+		want("at first", all)
+		a.Used("a", []gateway.QuotaWindow{{Name: "5-hour", Used: 93, Resets: reset, Long: true}})
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		want("before it is time for another record", all)
+		time.Sleep(saveQuotaEvery)
+		all["5-hour"] = 93
+		want("when it is time", all)
+		time.Sleep(90 * time.Minute)
+		a.Used("a", []gateway.QuotaWindow{{Name: "requests", Used: 96, Resets: began.Add(2 * time.Hour)}})
+		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		all["requests"] = 96
+		want("a window that was long, shortly before its end", all)
+		stop()
+		<-done
+		a.Used("a", []gateway.QuotaWindow{{Name: "5-hour", Used: 97, Resets: reset, Long: true}})
+		a.turn(true)
+		all["5-hour"] = 97
+		want("at the end", all)
+	})
+}
