@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The same requests through a tuned proxy, and through the gateway.
+// The same requests through a tuned proxy, through the gateway, and with keys that name an
+// account.
 func BenchmarkProxy(b *testing.B) {
 	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -28,10 +29,15 @@ func BenchmarkProxy(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	shared, err := New([]Spec{spec(b, "it", Anthropic, u.URL, keys("one", "two"), withAccount("a"), func(s *Spec) { s.Keys[1].Account = "a" })},
+		Options{Logger: slog.New(slog.DiscardHandler), Accounts: new(accountLog)})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		handler http.Handler
-	}{{"plain", plain}, {"gateway", g}} {
+	}{{"plain", plain}, {"gateway", g}, {"account", shared}} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			b.Run(c.name+"/"+method, func(b *testing.B) {
 				s := httptest.NewServer(c.handler)
