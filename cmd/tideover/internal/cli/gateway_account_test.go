@@ -141,7 +141,7 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 			dir := shortDir(t)
 			tool := fakeTool(t, dir, "claude", "exit 0")
 			up := newKeyedProvider(t, refuses(headers...))
-			env := []string{"KEY=hush-hush-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+			env := []string{"KEY=hush-hush-key"}
 			file := fmt.Sprintf("version: 1\nproviders:\n  anthropic: {base-url: %s, auth: [{key: \"${env:KEY}\", account: claude-code}], policy: fixed(1ms) attempts=2}\n", up.URL)
 			s := serveFile(t, file, dir, env...)
 			if code, text := s.post("anthropic", "big"); code != http.StatusTooManyRequests {
@@ -162,12 +162,8 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 			}
 			// The limit is recorded in the background.
 			testwait.Until(t, "the limit is recorded", func() bool {
-				for _, folder := range []string{filepath.Join(s.data, "accounts"), filepath.Join(dir, "home", "tideover", "accounts")} {
-					if _, err := os.Stat(filepath.Join(folder, "claude-code.json")); err == nil {
-						return true
-					}
-				}
-				return false
+				_, err := os.Stat(filepath.Join(stateHome(t), "tideover", "accounts", "claude-code.json"))
+				return err == nil
 			})
 			s.reload(file)
 			held(s)
@@ -206,7 +202,7 @@ func TestALimitOfASessionHoldsTheKeysOfItsAccount(t *testing.T) {
 	reset := time.Now().Add(2 * time.Hour).Unix()
 	tool := fakeTool(t, dir, "claude", fmt.Sprintf("echo 'Claude AI usage limit reached|%d'; exit 1", reset))
 	up, spare := newKeyedProvider(t, replies("done")), newKeyedProvider(t, replies("spare"))
-	env := []string{"ONE=the-first-key", "TWO=the-second-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+	env := []string{"ONE=the-first-key", "TWO=the-second-key"}
 	file := fmt.Sprintf(`version: 1
 sessions:
   todo: {start: [%s, -p, x]}
@@ -272,13 +268,12 @@ func TestALimitOfAModelIsNoneOfTheAccount(t *testing.T) {
 		}
 		replies("done")(w, r)
 	})
-	dir := shortDir(t)
 	s := serveFile(t, fmt.Sprintf(`version: 1
 providers:
   anthropic: {base-url: %s, auth: [{key: "${env:KEY}", account: shop}], policy: fixed(1ms) attempts=2}
 workflows:
   held: {steps: [{id: a, run: [echo, done], account: shop}]}
-`, up.URL), dir, "KEY=hush-hush-key", "XDG_STATE_HOME="+filepath.Join(dir, "home"))
+`, up.URL), "", "KEY=hush-hush-key")
 	if code, _ := s.post("anthropic", "big"); code != http.StatusTooManyRequests {
 		t.Errorf("the first model: %d", code)
 	}
@@ -309,14 +304,14 @@ func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
 		"Anthropic-Ratelimit-Unified-5h-Utilization", "0.91", "Anthropic-Ratelimit-Unified-5h-Reset", fmt.Sprint(reset.Unix()), "Anthropic-Ratelimit-Unified-5h-Status", "allowed_warning",
 		"Anthropic-Ratelimit-Unified-7d-Utilization", "0.2", "Anthropic-Ratelimit-Unified-7d-Reset", fmt.Sprint(time.Now().Add(90*time.Hour).Unix()),
 	))
-	env := []string{"KEY=hush-hush-key", "XDG_STATE_HOME=" + filepath.Join(dir, "home")}
+	env := []string{"KEY=hush-hush-key"}
 	file := fmt.Sprintf("version: 1\nproviders:\n  anthropic: {base-url: %s, auth: [{key: \"${env:KEY}\", account: claude-code}]}\n", up.URL)
 	s := serveFile(t, file, dir, env...)
 	if code, text := s.post("anthropic", "m"); text != "done" {
 		t.Fatalf("the request: %d %s", code, text)
 	}
 	testwait.Until(t, "the quota is recorded", func() bool {
-		_, err := os.Stat(filepath.Join(dir, "home", "tideover", "quota", "claude-code.json"))
+		_, err := os.Stat(filepath.Join(stateHome(t), "tideover", "quota", "claude-code.json"))
 		return err == nil
 	})
 	file += fmt.Sprintf("sessions:\n  todo: {start: [%s, -p, x], pause-at: 90%%}\n", tool)
@@ -334,6 +329,33 @@ func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
 	}
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 0)
+}
+
+// A gateway alone and a watch of the same user share an account.
+func TestAGatewayAloneHoldsAWatch(t *testing.T) {
+	t.Parallel()
+	up := newKeyedProvider(t, refuses("Retry-After", "7200"))
+	s := gatewayFile(t, fmt.Sprintf("version: 1\nproviders:\n  anthropic: {base-url: %s, auth: [{key: \"${env:KEY}\", account: claude-code}], policy: fixed(1ms) attempts=1}\n", up.URL), "KEY=hush-hush-key")
+	if code, text := s.post("anthropic", "m"); code != http.StatusTooManyRequests {
+		t.Fatalf("the request: %d %s", code, text)
+	}
+	s.signal(syscall.SIGTERM) // which records what was learned
+	wantCode(t, s.end(), 0)
+	dir := shortDir(t)
+	cmd, _ := command(t, "watch", "--data", filepath.Join(dir, "state"), "--", fakeTool(t, dir, "claude", "exit 0"), "-p", "x")
+	out := new(syncBuffer)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the watch is held, or ends", func() bool {
+		return strings.Contains(out.String(), "said by key key-1 of provider anthropic: 429") || calls(t, dir) > 0
+	})
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+	if n := calls(t, dir); n != 0 {
+		t.Errorf("the assistant was begun %d times: %s", n, out.String())
+	}
 }
 
 func TestTheAccountOfAKeyIsChecked(t *testing.T) {

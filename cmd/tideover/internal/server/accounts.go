@@ -65,9 +65,9 @@ type savedQuota struct {
 	windows map[string]gateway.QuotaWindow
 }
 
-func newKeyAccounts(log *slog.Logger, quotas string) *keyAccounts {
+func newKeyAccounts(store *account.Store, quotas string, log *slog.Logger) *keyAccounts {
 	return &keyAccounts{
-		log: log, quotas: quotas, news: make(chan struct{}, 1),
+		store: store, quotas: quotas, log: log, news: make(chan struct{}, 1),
 		limited: map[string]gateway.KeyLimit{}, worked: map[string]int64{}, used: map[string]map[string]gateway.QuotaWindow{},
 		own: map[string]ownLimit{}, quota: map[string]savedQuota{},
 	}

@@ -22,13 +22,13 @@ func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 		Name: "it", Preset: gateway.Generic, BaseURL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"},
 		Keys: []gateway.Key{{Name: "one", Value: secret.New("the-first-key"), Account: "a"}, {Name: "two", Value: secret.New("the-second-key"), Account: "a"}},
 	}.Fill()}
-	a := newKeyAccounts(log, dir+"/quota")
+	clock := func() (time.Duration, string) { return 0, "" }
+	a := newKeyAccounts(&account.Store{Dir: dir + "/accounts", Uptime: clock}, dir+"/quota", log)
 	g, err := gateway.New(specs, gateway.Options{Accounts: a, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := func() (time.Duration, string) { return 0, "" }
-	a.gateway, a.store = g, &account.Store{Dir: dir + "/accounts", Uptime: clock}
+	a.gateway = g
 	a.follow(specs)
 	gate, err := (&account.Store{Dir: dir + "/accounts", Uptime: clock}).Gate("a")
 	if err != nil {

@@ -32,27 +32,18 @@ func (s *server) openGateway() error {
 			return err
 		}
 	}
-	s.keyAccounts = newKeyAccounts(s.Log, api.UserFolder("quota"))
+	s.accounts = &account.Store{Dir: api.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
+	s.keyAccounts = newKeyAccounts(s.accounts, api.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
 		Token: token, Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
 		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"),
 	})
+	if err != nil {
+		return err
+	}
 	s.keyAccounts.gateway = s.gateway
-	return err
-}
-
-// shareAccounts lets keys of the gateway share the limits of accounts, before the first
-// request is sent.
-func (s *server) shareAccounts() error {
-	if s.accounts == nil { // a gateway alone
-		s.accounts = &account.Store{Dir: filepath.Join(s.cfg.Server.Data, account.Folder), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
-	}
-	s.keyAccounts.store = s.accounts
-	specs, err := s.providers(s.cfg)
-	if err == nil {
-		s.keyAccounts.follow(specs)
-	}
-	return err
+	s.keyAccounts.follow(specs)
+	return nil
 }
 
 // providers returns those of the configuration, and of the demo.

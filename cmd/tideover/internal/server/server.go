@@ -163,9 +163,6 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return err
 	}
 	if o.Gateway {
-		if err := s.shareAccounts(); err != nil {
-			return err
-		}
 		return s.serve(ctx, hurry)
 	}
 	if err := s.openEngine(ctx); err != nil {
@@ -215,9 +212,6 @@ func (s *server) openEngine(ctx context.Context) error {
 		Concurrency: s.cfg.Server.Concurrency, Retention: s.cfg.Server.Retention, DeadRetention: s.cfg.Server.DeadRetention,
 		MaxPayload: steps.MaxPayload, Logger: s.Log, Redact: s.Source.Redactor.String, Observer: s.observe,
 	}
-	if err := s.shareAccounts(); err != nil {
-		return err
-	}
 	if s.cfg.Server.Durability == "os" {
 		ec.Durability = engine.OS
 	}
@@ -253,7 +247,6 @@ func (s *server) openEngine(ctx context.Context) error {
 // handlers returns what does the work of steps, messages and sessions. In a cluster
 // there are no sessions.
 func (s *server) handlers(self, locks string) map[string]engine.Handler {
-	s.accounts = &account.Store{Dir: api.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: s.resolver, Hidden: s.hidden, Redactor: s.Source.Redactor, Provider: s.gateway.RoundTripper,
 		Inherit: s.cfg.Server.Inherit, Accounts: s.accounts,
