@@ -169,10 +169,10 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 		answer := make(chan reply)
 		go func() { answer <- r.get("/p/alone/x") }()
 		synctest.Wait()
-		sent := u.count()
+		sent, over := u.count(), time.Now()
 		r.SetAccountLimit("a", nil)
-		if got := <-answer; got.body != "done" || u.count() != sent+1 {
-			t.Errorf("when the limit was over: %d %s", got.code, got.body)
+		if got := <-answer; got.body != "done" || u.count() != sent+1 || time.Since(over) > time.Second {
+			t.Errorf("%v after the limit was over: %d %s", time.Since(over), got.code, got.body)
 		}
 		r.SetAccountLimit("a", &AccountLimit{Serial: 8, Until: time.Now().Add(time.Hour)})
 		time.Sleep(time.Hour + time.Second)
@@ -195,6 +195,16 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 			}
 		}
 		if got := log.ended(); !reflect.DeepEqual(got, []int64{9}) {
+			t.Errorf("reported as over: %v", got)
+		}
+		// What was said of the account on one route is over when that route works.
+		r.SetAccountLimit("a", &AccountLimit{Serial: 10, Until: time.Now().Add(time.Hour), Provider: "alone", Key: "key-1", Route: "POST /v1/messages"})
+		r.ask(http.MethodPost, "/p/alone/v1/embeddings", "{}")
+		if got := log.ended(); len(got) != 1 {
+			t.Errorf("another route showed that the limit is over: %v", got)
+		}
+		r.ask(http.MethodPost, "/p/alone/v1/messages", "{}")
+		if got := log.ended(); !reflect.DeepEqual(got, []int64{9, 10}) {
 			t.Errorf("reported as over: %v", got)
 		}
 	})
