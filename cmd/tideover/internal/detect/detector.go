@@ -42,6 +42,7 @@ type Detector struct {
 	options Options
 	norm    normalizer
 	foreign bool // the pack is not that of the command: see [Detector.StopByAny]
+	wrapped int  // how many lines may have the rest of a message; 0 means maxWrapped
 	streams []*Stream
 	session sessionReader
 

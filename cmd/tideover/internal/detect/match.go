@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func (d *Detector) matchAt(kept []entry, i int) *match {
 	}
 	above := kept[max(0, i-maxAbove):i]
 	best := d.matchText(text, e, above)
-	for n := 1; n <= maxWrapped && i+n < len(kept) && kept[i+n].continues(e); n++ {
+	for n := 1; n <= cmp.Or(d.wrapped, maxWrapped) && i+n < len(kept) && kept[i+n].continues(e); n++ {
 		text += " " + string(kept[i+n].text)
 		m := d.matchText(text, e, above)
 		if m == nil || !m.completes(best) {
