@@ -125,6 +125,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "sessions/todo/resume", "", 200},
 		{"POST", "sessions/todo/retry-now", "", 200},
 		{"POST", "sessions/todo/reset", "", 200},
+		{"POST", "sessions/todo/limit", `{"reason": "rate-limit", "line": "x"}`, 409}, // it has no terminal
 		{"POST", "sessions/todo/stop", "{}", 200},
 		{"GET", "providers", "", 200},
 		{"GET", "providers/claude", "", 200},

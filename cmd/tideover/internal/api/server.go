@@ -124,6 +124,7 @@ func routes() []route {
 		{"POST", "sessions/{id}/retry-now", (*server).retrySession},
 		{"POST", "sessions/{id}/stop", (*server).stopSession},
 		{"POST", "sessions/{id}/reset", (*server).resetSession},
+		{"POST", "sessions/{id}/limit", (*server).reportSessionLimit},
 		{"GET", "providers", (*server).listProviders},
 		{"GET", "providers/{id}", (*server).showProvider},
 		{"POST", "providers/{id}/open", tellProvider(gateway.Open)},

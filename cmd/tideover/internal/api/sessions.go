@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -23,6 +25,7 @@ type Sessions interface {
 	RetryNow(ctx context.Context, name, by string) error
 	Stop(ctx context.Context, name, by string) error
 	Reset(ctx context.Context, name, by string) error
+	ReportLimit(ctx context.Context, name string, report session.LimitReport, by string) error
 }
 
 // SessionPause says for how long a session does nothing. The zero value is until
@@ -149,4 +152,20 @@ func (s *server) retrySession(w http.ResponseWriter, r *http.Request, name strin
 
 func (s *server) resetSession(w http.ResponseWriter, r *http.Request, name string) error {
 	return s.changeSession(w, r, name, s.sessions.Reset)
+}
+
+func (s *server) reportSessionLimit(w http.ResponseWriter, r *http.Request, name string) error {
+	var report session.LimitReport
+	read := func(o object) error {
+		if err := o.fields("reason", &report.Reason, "line", &report.Line); err != nil {
+			return err
+		}
+		if !slices.Contains(session.LimitReasons, report.Reason) {
+			return bad("reason", "%q is not a reason for a limit; want %s", short([]byte(report.Reason)), strings.Join(session.LimitReasons, " or "))
+		}
+		return nil
+	}
+	return s.withSession(w, r, name, read, func(ctx context.Context, by string) error {
+		return s.sessions.ReportLimit(ctx, name, report, by)
+	})
 }

@@ -62,3 +62,8 @@ func (c *Client) StopSession(ctx context.Context, name string, tonight bool) (se
 func (c *Client) ResetSession(ctx context.Context, name string) (session.Status, error) {
 	return c.change(ctx, name, "reset", nil)
 }
+
+// ReportSessionLimit reports a limit that the program of a session has run into.
+func (c *Client) ReportSessionLimit(ctx context.Context, name string, report session.LimitReport) (session.Status, error) {
+	return c.change(ctx, name, "limit", report)
+}

@@ -226,6 +226,8 @@ func TestRequestsAboutSessionsAreReadStrictly(t *testing.T) {
 		{"a field of another verb", "stop", `{"until":"2199-01-01T00:00:00Z"}`, 400, "there are tonight"},
 		{"a body for a verb that has none", "resume", `{"tonight":true}`, 400, "no such field"},
 		{"the same", "reset", `{"x":1}`, 400, "no such field"},
+		{"a limit for no reason", "limit", `{"line":"x"}`, 400, "want rate-limit or terminal"},
+		{"a limit without a screen", "limit", `{"reason":"rate-limit","line":"x"}`, 409, "no command of session"},
 		{"no JSON", "stop", `{`, 400, "not a JSON object"},
 		{"a query", "stop?tonight=true", "", 400, "tonight"},
 		{"no such verb", "explode", "", 404, "there is nothing"},

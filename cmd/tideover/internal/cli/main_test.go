@@ -41,6 +41,7 @@ var helpers = map[string]func([]string){
 	"helper:slowstop":   helpSlowStop,
 	"helper:root":       helpRoot,
 	"helper:relay":      helpRelay,
+	"helper:tui":        helpTUI,
 }
 
 func TestMain(m *testing.M) {

@@ -53,7 +53,7 @@ func newSessions(io Streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io))
+	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
 	for _, v := range sessionVerbs() {
 		cmd.AddCommand(v.command(io))
 	}

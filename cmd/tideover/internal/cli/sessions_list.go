@@ -15,7 +15,8 @@ import (
 )
 
 const sessionsListLong = `Lists sessions: where they are, when they go on, what they have spent, and the line
-of output because of which they wait.
+of output because of which they wait. An interactive session that shows a limit on its
+screen is still open, and running; NEXT is the end of the limit, if it is stated.
 
 WINDOWS are stated resets that were waited for, ATTEMPTS tries that failed
 otherwise; both with how many there may be. IN says who keeps the session: serve,
@@ -130,7 +131,7 @@ func renderSessions(list []located, s *screen) []string {
 			windows, attempts = "", ""
 		}
 		row := []cell{
-			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(st.Next), "33"}, plain(windows), plain(attempts), plain(list[i].In),
+			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(goesOn(st)), "33"}, plain(windows), plain(attempts), plain(list[i].In),
 			{reasons[i], "2"},
 		}
 		if narrow {
@@ -148,6 +149,9 @@ func renderSessions(list []located, s *screen) []string {
 // unknown reports whether nobody can say what the session has spent: its watch does
 // not run.
 func (s *located) unknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
+
+// stillOpen begins the reason of a session that a limit on its screen holds up.
+const stillOpen = "limit on its screen, still open: "
 
 // roomForWhy is how wide a terminal must be for a reason to stand beside the rest.
 const roomForWhy = 110
@@ -187,9 +191,20 @@ func (s *screen) next(t *time.Time) string {
 	return s.until(t) + " (" + at.Format(layout) + ")"
 }
 
+// goesOn returns when a session goes on, or when the limit on its screen ends; nil if
+// that is not known.
+func goesOn(st *session.Status) *time.Time {
+	if st.Next == nil && st.Limit != nil && !st.Limit.Until.IsZero() {
+		return &st.Limit.Until
+	}
+	return st.Next
+}
+
 // why says in a line what keeps a session from going on.
 func why(st *session.Status) string {
 	switch {
+	case st.Limit != nil:
+		return stillOpen + st.Limit.Line
 	case st.State == "gave-up":
 		return strings.TrimPrefix(st.Reason+": "+firstLine(st.Error), ": ")
 	case st.State == "running" && st.Handover != nil:

@@ -23,11 +23,14 @@ func exampleSessions() []located {
 	postponed.Name, postponed.Next, postponed.WaitBy, postponed.WaitFor = "tomorrow", later(20*time.Hour), "human", "postponed by cli:eve"
 	weekly := waiting
 	weekly.Name, weekly.Next = "weekly", later(8*24*time.Hour)
+	open := session.Status{Name: "open", State: "running", MaxAttempts: 6, MaxWindows: 10, Commands: 1, Policy: waiting.Policy, Started: later(-time.Hour)}
+	open.Limit = &session.ScreenLimit{Reason: "rate-limit", Line: stop.Line, Rule: stop.Rule, Until: stop.Until, At: at(-time.Minute)}
 	return []located{
 		{Status: waiting, In: inServe, At: "/state/tideover.sock"}, {Status: postponed, In: inWatch}, {Status: weekly, In: inServe},
 		{Status: session.Status{Name: "busy", State: "running", MaxAttempts: -1, MaxWindows: 10, Last: stop}, In: inServe},
 		{Status: session.Status{Name: "spent", State: "gave-up", Spent: 6, MaxAttempts: 6, MaxWindows: 10, Reason: "attempts", Error: "exit code 2: segmentation fault", Last: stop, Ended: later(-time.Hour)}, In: inServe},
 		{Status: session.Status{Name: "done", State: "completed", MaxAttempts: 6, MaxWindows: 10}, In: inServe},
+		{Status: open, In: inWatch, At: "/state/watch/open/control.sock"},
 	}
 }
 
@@ -42,6 +45,7 @@ func TestHowSessionsLook(t *testing.T) {
 		golden(t, name, strings.Join(renderSessions(list, &s), "\n")+"\n")
 	}
 	golden(t, "sessions-show.txt", renderSession(list[0], &screen{now: noon, zone: time.UTC}))
+	golden(t, "sessions-show-open.txt", renderSession(list[6], &screen{now: noon, zone: time.UTC}))
 	golden(t, "sessions-show-spent.txt", renderSession(list[4], &screen{now: noon, zone: time.UTC}))
 	if got := renderSessions(nil, &screen{}); len(got) != 1 || !strings.HasPrefix(got[0], "no sessions; ") {
 		t.Errorf("no sessions: %q", got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -77,6 +78,9 @@ func renderSession(st located, s *screen) string {
 		p.fact("next", p.moment(st.Next))
 		p.fact("set by", setBy(st.WaitBy))
 	}
+	if l := st.Limit; l != nil {
+		p.limit(l)
+	}
 	p.fact("because", st.WaitFor)
 	p.fact("gave up", st.Reason)
 	p.fact("error", other(st.Error, st.WaitFor))
@@ -134,6 +138,23 @@ func outOf(spent, limit int) string {
 		return strconv.Itoa(spent) + ", without limit"
 	}
 	return fmt.Sprintf("%d of %d", spent, limit)
+}
+
+// limit tells of a limit on the screen of a session that is still open.
+func (p *portrait) limit(l *session.ScreenLimit) {
+	text := "no end is stated"
+	switch {
+	case l.Reason == detect.Terminal.String():
+		text = "no wait helps"
+	case !l.Until.IsZero():
+		text = "until " + p.moment(&l.Until)
+	}
+	p.fact("limit", text+"; on its screen, still open")
+	p.fact("it says", l.Line)
+	p.fact("since", p.moment(&l.At))
+	if !l.Typed.IsZero() {
+		p.fact("continued", "the prompt was typed "+p.moment(&l.Typed))
+	}
 }
 
 // stop tells why the last command stopped.

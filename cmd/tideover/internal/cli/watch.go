@@ -54,9 +54,13 @@ resumed is said to be so at the start, and gives up instead of running its first
 prompt again; give --resume, or --restart. Other commands are run again as they are,
 unless --resume is given.
 
-On a terminal the command has a terminal of its own and works as usual. Otherwise
-its output is passed on, and the command that starts the session reads standard
-input; those that resume it do not.
+On a terminal the command has a terminal of its own and works as usual, Ctrl-Z
+included. If it is interactive and a limit appears on its screen, the notifiers are
+told and "tideover sessions" shows it. Nothing is typed, unless --type-at-reset or the
+configuration says so: then "Continue." and Enter are, when the stated end is over, the
+message still stands, and nobody has typed since. Off a terminal the output is passed
+on, and the command that starts the session reads standard input; those that resume it
+do not.
 
 Exit codes:
   0        the session was completed
@@ -75,6 +79,9 @@ const watchExample = `  # an assistant over night; when its quota is used up, it
 
   # at most four windows, nothing between 23:00 and 07:00, and a message at the end
   tideover watch --windows 4 --quiet-hours 23:00-07:00 --notify phone -- claude -p "Port it to Go"
+
+  # interactive; a message when it runs into a limit, and "Continue." when that is over
+  tideover watch --notify phone --type-at-reset -- claude
 
   # codex works in the folder while a limit of claude lasts longer than two hours
   tideover watch --fallback codex --fallback-after 2h -- claude -p "Work through TODO.md"
@@ -108,11 +115,14 @@ type watchOptions struct {
 	silent    bool
 	noCount   bool
 
+	typeAtReset *bool // nil means as the configuration says
+
 	given []string // the flags as they were given, for whoever watches the session again
 }
 
 func newWatch(std Streams) *cobra.Command {
 	o := &watchOptions{}
+	var typeAtReset bool
 	cmd := &cobra.Command{
 		Use:                   "watch [flags] [--] command [argument...]",
 		Short:                 "Keep a session going through its limits",
@@ -131,6 +141,9 @@ func newWatch(std Streams) *cobra.Command {
 				ctx = context.Background()
 			}
 			o.given = given(cmd.Flags())
+			if cmd.Flags().Changed("type-at-reset") {
+				o.typeAtReset = &typeAtReset
+			}
 			return runWatch(ctx, std, o, args)
 		},
 	}
@@ -163,7 +176,8 @@ func newWatch(std Streams) *cobra.Command {
 	f.StringVar(&o.source.data, "data", "", "`folder` that keeps the state")
 	f.BoolVarP(&o.silent, "quiet", "q", false, "say nothing but errors of our own")
 	f.BoolVar(&o.noCount, "no-countdown", false, "no countdown on a terminal")
-	group(f, "The session", "name", "dir", "new", "account", "account-spread", "notify", "config", "data", "quiet", "no-countdown")
+	f.BoolVar(&typeAtReset, "type-at-reset", false, "type the prompt to continue into an interactive session when a limit on its screen is over (default: watch.type-at-reset of the configuration)")
+	group(f, "The session", "name", "dir", "new", "account", "account-spread", "notify", "type-at-reset", "config", "data", "quiet", "no-countdown")
 	groupedHelp(cmd, "What to run", "How long", "The session")
 	_ = cmd.RegisterFlagCompletionFunc("detect", cobra.FixedCompletions(detect.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("dir")
@@ -248,6 +262,14 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		errs = append(errs, flagged(err)...)
 	}
 	return s, errors.Join(errs...)
+}
+
+// typesAtReset reports whether the prompt to continue is typed into an interactive session.
+func (o *watchOptions) typesAtReset(cfg *config.Config) bool {
+	if o.typeAtReset != nil {
+		return *o.typeAtReset
+	}
+	return cfg.Watch.TypeAtReset
 }
 
 // parsePercent reads a percentage such as 90%.

@@ -70,8 +70,9 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 			trail.Observe(ev)
 			rep.observe(ev)
 		},
-		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
-		Say:    rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
+		TypeAtReset: o.typesAtReset(cfg),
+		Shared:      func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
+		Say:         rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
 	if errors.Is(err, journal.ErrLocked) {
 		return fmt.Errorf("session %s is being watched already; see 'tideover sessions show %s', or give this one another --name", spec.Name, spec.Name)

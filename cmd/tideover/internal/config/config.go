@@ -17,6 +17,7 @@ type Config struct {
 	Notifiers map[string]*Notifier
 	Packs     map[string]*detect.Pack // of the file; others are built in
 	Sessions  map[string]*Session
+	Watch     WatchDefaults
 	Providers map[string]*Provider
 	Gateway   Gateway
 	NIP90     *NIP90 // nil means that no jobs are taken from relays

@@ -20,7 +20,7 @@ func TestBriefIsALine(t *testing.T) {
 	}{
 		{"one problem, without its excerpt", load("providers: {openai: {priority: urgent}}"), `tideover.yaml:2:32: providers.openai.priority: "urgent" is not one of lowest, low, normal, high, highest`, 0},
 		{"the first of three", load("providers: {openai: {priority: urgent, rate: 5, max-body: much}}"), `tideover.yaml:2:32: providers.openai.priority: "urgent" is not one of lowest, low, normal, high, highest`, 2},
-		{"in another error", fmt.Errorf("serve: %w", load("x: 1\ny: 2\n")), `tideover.yaml:2:1: key "x" is unknown; want version, policies, notify, providers, gateway, workflows, engine, server, audit, alarm, tracing, detect, sessions, nip90`, 1},
+		{"in another error", fmt.Errorf("serve: %w", load("x: 1\ny: 2\n")), `tideover.yaml:2:1: key "x" is unknown; want version, policies, notify, providers, gateway, workflows, engine, server, audit, alarm, tracing, detect, sessions, watch, nip90`, 1},
 		{"errors that were joined", errors.Join(errors.New("one\ntwo"), errors.New("three")), "one; two", 1},
 		{"any other", errors.New("gone"), "gone", 0},
 		{"nothing", nil, "", 0},

@@ -281,6 +281,15 @@ var rootKeys = []key[Config]{
 			})
 		},
 	},
+	{
+		name: "watch", doc: "What holds for every tideover watch whose flags do not say otherwise.",
+		schema: func() *jsonschema.Schema { return orNull(describe(watchKeys)) },
+		set: func(l *loader, at place, c *Config) {
+			if at.node.kind != nullKind {
+				object(l, at, watchKeys, &c.Watch)
+			}
+		},
+	},
 	{ // after the workflows, which it may name
 		name: "nip90", doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
 		schema: func() *jsonschema.Schema { return describe(nip90Keys) },

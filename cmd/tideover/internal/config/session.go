@@ -23,6 +23,11 @@ type Session struct {
 	Notify []string // notifiers that are told what it does
 }
 
+// WatchDefaults is what holds for every `tideover watch` whose flags do not say otherwise.
+type WatchDefaults struct {
+	TypeAtReset bool // the prompt to continue is typed when a limit on the screen is over
+}
+
 // CheckSessionName says what is wrong with the name of a session.
 func CheckSessionName(name string) error {
 	switch {

@@ -137,6 +137,15 @@ var sessionKeys = []key[Session]{
 	},
 }
 
+// watchKeys are the keys of watch.
+var watchKeys = []key[WatchDefaults]{
+	{
+		name: "type-at-reset", doc: "Whether `Continue.` and Enter are typed into an interactive session when a limit on its screen is over and its user has not typed since.",
+		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
+		set:    func(l *loader, at place, w *WatchDefaults) { w.TypeAtReset = l.truth(at) },
+	},
+}
+
 // account reads the name of an account.
 func (l *loader) account(at place) string {
 	s, ok := l.scalar(at)

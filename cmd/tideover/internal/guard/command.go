@@ -27,6 +27,10 @@ type Command struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Terminal       bool // the streams are a terminal, which is to be the command's own
+
+	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when it is to go on; nil has it
+	// continued at once.
+	Suspend func()
 }
 
 // Environ returns the environment of this process for a command: all of it but
@@ -90,9 +94,31 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		time.AfterFunc(2*c.Grace, func() { _ = cmd.Process.Kill() })
 	})
 	defer stop()
-	var own strings.Builder // what the guard says for itself
-	_, _ = io.Copy(&own, io.LimitReader(says, 4<<10))
-	return conclude(ctx, cmd, c.Lock, own.String())
+	if c.Suspend != nil {
+		_, _ = hold.Write([]byte{holdSuspends})
+	}
+	return conclude(ctx, cmd, c.Lock, c.listen(says, hold))
+}
+
+// listen returns what the guard says for itself, and answers when the command was stopped.
+func (c *Command) listen(says io.Reader, hold io.Writer) string {
+	for {
+		var first [1]byte
+		switch n, err := says.Read(first[:]); {
+		case n == 0 || err != nil:
+			return ""
+		case string(first[:]) == saysStopped:
+			if c.Suspend != nil {
+				c.Suspend()
+			}
+			_, _ = hold.Write([]byte{holdContinue})
+			continue
+		}
+		var own strings.Builder
+		own.Write(first[:])
+		_, _ = io.Copy(&own, io.LimitReader(says, 4<<10))
+		return own.String()
+	}
 }
 
 // conclude waits for the guard and says how the command ended.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -40,7 +41,7 @@ func Main(args []string) int {
 	runtime.LockOSThread()
 	says := os.NewFile(guardSays, "says")
 	keep(says)
-	code, told, err := guard(args)
+	code, told, err := guard(args, says)
 	if told {
 		fmt.Fprint(says, saysTold)
 	}
@@ -59,10 +60,21 @@ func Main(args []string) int {
 // enough of something.
 const saysShortage = "\x01"
 
+// saysStopped is how the guard says that the command was stopped, as by Ctrl-Z. It comes before anything else that
+// the guard says, and is answered with holdContinue.
+const saysStopped = "\x02"
+
+// What is written to a guard, on the descriptor that says for how long the command may run. Guards of earlier releases
+// read it as nothing.
+const (
+	holdSuspends = 'j' // stops of the command are answered
+	holdContinue = 'c' // the command goes on
+)
+
 // saysTold is how the guard says that it has told the command to end.
 const saysTold = "\x00"
 
-func guard(args []string) (code int, told bool, err error) {
+func guard(args []string, says *os.File) (code int, told bool, err error) {
 	if i := slices.Index(args, "--"); i != 2 || len(args) < 4 {
 		return process.CodeInternal, false, errors.New("this command is for tideover itself")
 	}
@@ -72,7 +84,8 @@ func guard(args []string) (code int, told bool, err error) {
 	}
 	cgroup := process.NewCgroup()
 	defer process.RemoveCgroup(cgroup)
-	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true, Cgroup: cgroup})
+	watch := &holder{says: says, continued: make(chan struct{}, 1), over: make(chan struct{})}
+	sup, err := process.New(process.Config{Args: args[3:], Grace: grace, Once: true, DieWithUs: true, Cgroup: cgroup, Suspend: watch.suspend})
 	if err != nil {
 		return process.CodeInternal, false, err
 	}
@@ -82,7 +95,7 @@ func guard(args []string) (code int, told bool, err error) {
 	hold := os.NewFile(guardHold, "hold")
 	keep(hold)
 	go func() {
-		_, _ = io.Copy(io.Discard, hold)
+		watch.read(hold)
 		cancel()
 	}()
 	held, err := lock(ctx, args[1])
@@ -104,6 +117,51 @@ func guard(args []string) (code int, told bool, err error) {
 		return process.CodeInternal, false, err
 	}
 	return res.Code, res.TimedOut, nil
+}
+
+// holder is whoever has asked for the command, as the guard sees it.
+type holder struct {
+	says      io.StringWriter
+	suspends  atomic.Bool   // it answers when the command was stopped
+	continued chan struct{} // has an element if it has said that the command goes on
+	over      chan struct{} // closed when it has gone
+}
+
+// read reads what the holder writes, until it has gone.
+func (h *holder) read(hold io.Reader) {
+	defer close(h.over)
+	var c [1]byte
+	for {
+		n, err := hold.Read(c[:])
+		switch {
+		case n > 0 && c[0] == holdSuspends:
+			h.suspends.Store(true)
+		case n > 0 && c[0] == holdContinue:
+			select {
+			case h.continued <- struct{}{}:
+			default:
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// suspend says that the command was stopped, and waits until it is to go on. It reports
+// whether there is somebody to say it to.
+func (h *holder) suspend() bool {
+	if !h.suspends.Load() {
+		return false
+	}
+	if _, err := h.says.WriteString(saysStopped); err != nil {
+		return false
+	}
+	select {
+	case <-h.continued:
+	case <-h.over:
+	}
+	return true
 }
 
 // identity returns the variables by which processes of this attempt are known, and those of no

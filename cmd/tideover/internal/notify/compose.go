@@ -29,6 +29,18 @@ type Place struct {
 // Compose makes a message of an event. It is false for events that nobody is
 // told of.
 func Compose(e retry.Event, p Place) (Message, bool) {
+	m := composed(e, p)
+	if !m.describe(e, p.Zone) {
+		return Message{}, false
+	}
+	if e.Step != "" && e.Step != e.Name {
+		m.Text = "step " + e.Step + ": " + m.Text
+	}
+	return m, true
+}
+
+// composed returns the message of an event without words.
+func composed(e retry.Event, p Place) Message {
 	m := Message{
 		Subject: cut(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
 		Time: e.Time, Host: p.Host, ID: identity(e),
@@ -42,13 +54,7 @@ func Compose(e retry.Event, p Place) (Message, bool) {
 	if p.Page != "" && e.Run != "" {
 		m.URL = strings.TrimSuffix(p.Page, "/") + "/runs/" + url.PathEscape(e.Run)
 	}
-	if !m.describe(e, p.Zone) {
-		return Message{}, false
-	}
-	if e.Step != "" && e.Step != e.Name {
-		m.Text = "step " + e.Step + ": " + m.Text
-	}
-	return m, true
+	return m
 }
 
 // describe says what happened, in words.
@@ -112,6 +118,41 @@ func (m *Message) gaveUp(e retry.Event) {
 	m.Text = strings.Trim(head+prefixed("; last: ", m.Line), "; ")
 }
 
+// ScreenLimit is a limit on the screen of an interactive session, which is still open.
+type ScreenLimit struct {
+	Line  string    // that says so
+	Until time.Time // zero if no end is stated
+	At    time.Time // when it appeared
+	Typed time.Time // when the prompt to continue was typed; zero if it was not
+	Final bool      // no wait helps
+}
+
+// ComposeLimit makes the message about a limit on the screen of a session: that it stands
+// there, or that the prompt to continue was typed. The message of the same limit is the
+// same, whenever it is told. The event is of the session.
+func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
+	what := "limit on the screen"
+	e.Err, e.Attempt, e.Attempts = errors.New(l.Line), 0, 0
+	m := composed(e, p)
+	if !l.Typed.IsZero() {
+		what = "continued on the screen"
+		m.Event, m.Title = Resumed, m.Subject+" goes on"
+		m.Text = lines("the prompt to continue was typed at its terminal", prefixed("it said: ", m.Line))
+	} else {
+		m.Event, m.Title = Waiting, m.Subject+" has reached a limit"
+		end := "no end is stated"
+		switch {
+		case l.Final:
+			end = "no wait helps"
+		case !l.Until.IsZero():
+			end, m.Until, m.Wait = "until "+clock(l.Until, e.Time, p.Zone), l.Until, max(l.Until.Sub(e.Time), 0)
+		}
+		m.Text = lines(end+"; the session is interactive and still open", prefixed("it says: ", m.Line))
+	}
+	m.ID = identity(retry.Event{Kind: e.Kind, Time: l.At, Name: e.Name, Run: e.Run, Step: e.Step, Note: what})
+	return m
+}
+
 // TestMessage is what somebody who tries a notifier gets.
 func TestMessage(name string, now time.Time, p Place) Message {
 	e := retry.Event{Time: now, Name: name, Note: "test"}
@@ -122,10 +163,11 @@ func TestMessage(name string, now time.Time, p Place) Message {
 }
 
 // Wants reports whether a notifier with these triggers tells of the message. A
-// test is always told.
+// test is always told. A wait whose end is not known is longer than any other.
 func Wants(on []config.Trigger, m Message) bool {
 	return m.Event == Test || slices.ContainsFunc(on, func(t config.Trigger) bool {
-		return t.Event == string(m.Event) && (t.Over == 0 || m.Wait > t.Over)
+		endless := m.Event == Waiting && m.Wait == 0 && m.Until.IsZero()
+		return t.Event == string(m.Event) && (t.Over == 0 || m.Wait > t.Over || endless)
 	})
 }
 

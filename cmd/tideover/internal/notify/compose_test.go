@@ -126,12 +126,38 @@ func TestWants(t *testing.T) {
 		{"any wait", on("waiting"), wait, true},
 		{"a wait that is not longer", on("waiting>30m"), wait, false},
 		{"a wait that is longer", on("waiting>29m"), wait, true},
+		{"a wait without an end", on("waiting>30m"), notify.Message{Event: notify.Waiting}, true},
 		{"one of two", on("waiting>1h", "waiting>1m"), wait, true},
 		{"a test", nil, notify.Message{Event: notify.Test}, true},
 	} {
 		if got := notify.Wants(c.on, c.m); got != c.want {
 			t.Errorf("%s: Wants(%v, %v) = %v", c.name, c.on, c.m.Event, got)
 		}
+	}
+}
+
+func TestALimitOnAScreenIsToldAsOneMessage(t *testing.T) {
+	e := retry.Event{Kind: retry.Progressed, Time: at, Name: "todo", Step: "todo", Run: "r", Attempt: 3, Attempts: 6}
+	limit := notify.ScreenLimit{Line: "You've hit your limit · resets 3pm", Until: at.Add(90 * time.Minute), At: at}
+	m := notify.ComposeLimit(e, limit, here)
+	if m.Event != notify.Waiting || m.Title != "todo has reached a limit" || m.Wait != 90*time.Minute || m.Line != limit.Line || m.Attempt != 0 ||
+		!strings.HasPrefix(m.Text, "until ") || !strings.HasSuffix(m.Text, "; the session is interactive and still open\nit says: "+limit.Line) {
+		t.Errorf("the message is %+v", m)
+	}
+	e.Time = at.Add(time.Minute)
+	if again := notify.ComposeLimit(e, limit, here); again.ID != m.ID {
+		t.Errorf("the message of the same limit has another id: %+v", again)
+	}
+	final, endless := limit, limit
+	final.Final, endless.Until = true, time.Time{}
+	for text, l := range map[string]notify.ScreenLimit{"no wait helps; ": final, "no end is stated; ": endless} {
+		if m := notify.ComposeLimit(e, l, here); !strings.HasPrefix(m.Text, text) || m.Wait != 0 {
+			t.Errorf("the message is %+v, want %q", m, text)
+		}
+	}
+	limit.Typed = at.Add(2 * time.Hour)
+	if typed := notify.ComposeLimit(e, limit, here); typed.Event != notify.Resumed || typed.ID == m.ID || !strings.Contains(typed.Text, "was typed") {
+		t.Errorf("the message is %+v", typed)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -88,6 +89,9 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		}
 		delete(o.waits, ev.Run)
 	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
+		if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
+			return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
+		}
 		if m, ok := o.handedOver(ev); ok {
 			delete(o.waits, ev.Run)
 			return m, true
@@ -109,6 +113,11 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	default:
 	}
 	return notify.Compose(ev, o.place())
+}
+
+// screenLimit returns a limit on the screen of a session as messages tell it.
+func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
+	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String()}
 }
 
 // handedOver makes the message that another assistant has taken a session over, or that the session's own one

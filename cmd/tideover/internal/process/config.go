@@ -40,6 +40,10 @@ type Config struct {
 	MatchStdout *regexp.Regexp
 	MatchStderr *regexp.Regexp
 
+	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when it is to be continued. If it
+	// returns false, and if it is nil, our own group is stopped, and the command continued with it.
+	Suspend func() bool
+
 	// Notice is called with what the user should know and no result tells, such
 	// as a process that may not be signalled. It may be called from any
 	// goroutine; nil drops the notices.

@@ -98,14 +98,17 @@ func (s *Supervisor) suspendWith(a *attempt) {
 }
 
 // suspend stops our own group, as the terminal would have done had we been in
-// the foreground, and once we are continued continues the attempt.
+// the foreground, and once we are continued continues the attempt. With
+// Config.Suspend, that decides when to go on.
 func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
 	s.reclaim(a, false)
 	if sig == syscall.SIGSTOP {
 		// Unlike TSTP it would stop us even if there were nobody to continue us.
 		sig = syscall.SIGTSTP
 	}
-	s.signals.stopSelf(0, sig)
+	if s.cfg.Suspend == nil || !s.cfg.Suspend() {
+		s.signals.stopSelf(0, sig)
+	}
 	if a.terminal || s.terminal.is(s.cfg.Stdin) {
 		s.lend(a)
 	}

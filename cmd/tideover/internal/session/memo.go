@@ -22,8 +22,9 @@ type Memo struct {
 	InARow     int    `json:"in_a_row,omitempty"` // stops for the reason of Last
 	Last       *Stop  `json:"last,omitempty"`     // the last one
 
-	Handover *Handover `json:"handover,omitempty"` // to other assistants; the last one, nil before the first
-	Turns    []Turn    `json:"turns,omitempty"`    // who worked when, of a session with a fallback; the last maxTurns
+	Limit    *ScreenLimit `json:"limit,omitempty"`    // that stands on the screen of the command, which still runs
+	Handover *Handover    `json:"handover,omitempty"` // to other assistants; the last one, nil before the first
+	Turns    []Turn       `json:"turns,omitempty"`    // who worked when, of a session with a fallback; the last maxTurns
 }
 
 // Stop is why an attempt ended.

@@ -82,6 +82,7 @@ func (s *Spec) CannotResume() string {
 type attemptMemo struct {
 	mu     sync.Mutex
 	memo   Memo
+	inLine sync.Mutex      // held while the memo is stored, so that the latest is stored last
 	whole  func(Memo) Memo // what is stored, of which the memo may be a part
 	ctx    context.Context // of the attempt; ends the saving
 	cancel context.CancelFunc
@@ -103,8 +104,30 @@ func (a *attemptMemo) stated(id string) {
 		return
 	}
 	a.memo.Session, a.memo.Stated = id, true
-	m := a.whole(a.memo)
-	a.saving.Go(func() { _ = engine.SaveProgress(a.ctx, m) }) // or the end of the attempt stores it
+	a.saving.Go(a.save)
+}
+
+// limited notes that a limit stands on the screen of the command, or with nil that it
+// does not any more.
+func (a *attemptMemo) limited(l *ScreenLimit) {
+	a.mu.Lock()
+	a.memo.Limit = l
+	a.mu.Unlock()
+	a.save()
+}
+
+// save stores the memo. If it can't, the end of the attempt stores it.
+func (a *attemptMemo) save() {
+	a.inLine.Lock()
+	defer a.inLine.Unlock()
+	a.mu.Lock()
+	limit := a.memo.Limit
+	part := a.memo
+	a.mu.Unlock()
+	part.Limit = nil
+	m := a.whole(part)
+	m.Limit = limit
+	_ = engine.SaveProgress(a.ctx, m)
 }
 
 // end returns the memo after the command has ended.
@@ -113,6 +136,7 @@ func (a *attemptMemo) end() Memo {
 	a.saving.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.memo.Limit = nil // of a screen that is gone
 	return a.memo
 }
 

@@ -27,6 +27,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// ControlVar is the variable of commands that has the address of the API that knows their session.
+const ControlVar = "TIDEOVER_CONTROL"
+
 // Handler is the name of the handler that does the step of a session.
 const Handler = "session"
 
@@ -69,6 +72,14 @@ type Runner struct {
 	// Warn reports something that stops nothing; nil means nobody is told.
 	Warn func(text string)
 
+	// Control is the address of the API by which programs report limits, for the variable TIDEOVER_CONTROL; "" means
+	// that there is none.
+	Control string
+
+	// TypeAtReset is for how many stated ends of limits on its screen the prompt to continue is typed into a command
+	// on a terminal; 0 means that nothing is ever typed.
+	TypeAtReset int
+
 	// Accounts has what is known of the limits of accounts; nil means that sessions share nothing.
 	Accounts *account.Store
 
@@ -80,10 +91,11 @@ type Runner struct {
 	launch    func(context.Context, guard.Command) (guard.Result, error)
 	readQuota func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
 
-	ending atomic.Bool
-	places sync.Map // of sessions by name: a chan struct{} with room for one
-	forced sync.Map // runs that go on whatever the gate of their account says
-	held   heldRuns
+	ending  atomic.Bool
+	screens sync.Map // of commands on a terminal, by the names of their sessions: *screenWatch
+	places  sync.Map // of sessions by name: a chan struct{} with room for one
+	forced  sync.Map // runs that go on whatever the gate of their account says
+	held    heldRuns
 }
 
 // Streams are what a command reads and writes. They are closed after it.
@@ -92,6 +104,7 @@ type Streams struct {
 	Stdout, Stderr io.Writer
 	Terminal       bool                    // stdin and stdout are a terminal's
 	Watch          func(watcher io.Writer) // shows what the terminal shows; nil if it is not one
+	Control        TerminalControl         // nil if it is not a terminal
 	Close          func() error
 }
 
@@ -107,6 +120,7 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, retry.Permanent(fmt.Errorf("stored session: %w", err))
 	}
 	before := ReadMemo(t.Progress)
+	before.Limit = nil // of a command that does not run any more
 	if t.Spent == 0 && t.Windows == 0 {
 		before.InARow = 0 // it was put back to work, or reset
 	}
@@ -193,7 +207,7 @@ func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before
 		options.OnSessionID = running.stated
 	}
 	d := detect.New(pack, options)
-	end, err := r.run(ctx, s, env, command, resumes, d)
+	end, err := r.run(ctx, commandRun{s, env, command, resumes, t.Total > 1, d, running.limited})
 	done := commandEnd{memo: running.end(), ran: true, resumed: resumes, exit: end.Code}
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
@@ -211,6 +225,10 @@ func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before
 		return done, cmpCause(ctx, errors.New("told to end"))
 	}
 	done.stop = r.why(d, end.Code)
+	if end.quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
+		// The limit was no last word: whoever saw it has ended the program.
+		done.stop = detect.Stop{Reason: detect.Completed}
+	}
 	if r.ending.Load() && done.stop.Reason == detect.UserExit {
 		<-ctx.Done() // the signal was meant for all of us, and the engine will say so
 		done.exit = 0
@@ -266,27 +284,53 @@ func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
 	}
 }
 
+// commandRun is what is needed to run a command.
+type commandRun struct {
+	*Spec
+	env, argv []string
+	resumes   bool // it resumes the session
+	waited    bool // something was run, or waited for, before it
+	detector  *detect.Detector
+	limited   func(*ScreenLimit) // is told of limits on its screen
+}
+
+// runEnd is how a run of a command ended.
+type runEnd struct {
+	guard.Result
+	quit bool // its user typed after a limit had appeared on its screen
+}
+
 // run runs the command and shows its output to the detector. Secrets are hidden
 // before anything is cut, or a part of one might show.
-func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, resumes bool, d *detect.Detector) (guard.Result, error) {
-	streams, err := r.Open(s)
+func (r *Runner) run(ctx context.Context, s commandRun) (runEnd, error) {
+	streams, err := r.Open(s.Spec)
 	if err != nil {
-		return guard.Result{}, err
+		return runEnd{}, err
 	}
+	d := s.detector
 	redactor := cmp.Or(r.Redactor, new(secret.Redactor))
 	out, errs := redactor.NewWriter(d.Stream()), redactor.NewWriter(d.Stream())
 	c := guard.Command{
-		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, Prefix+s.Name), Grace: Grace, Env: env,
+		Self: r.Self, Args: s.argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, Prefix+s.Name), Grace: Grace, Env: s.env,
 		Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Terminal: streams.Terminal,
 	}
 	switch {
 	case streams.Terminal:
-	case resumes || s.handedOver:
+	case s.resumes || s.handedOver:
 		c.Stdin = nil // what is piped into us is the prompt that the session has had
 	case s.Stdin != "":
 		c.Stdin = strings.NewReader(s.Stdin)
 	}
-	if streams.Watch != nil {
+	if streams.Control != nil {
+		c.Suspend = streams.Control.Suspend
+		if s.waited { // what was typed during a wait was not meant for the command
+			streams.Control.DiscardInput()
+		}
+	}
+	look := r.watchScreen(ctx, s.Spec, streams.Control, s.limited)
+	if look != nil {
+		streams.Watch(io.MultiWriter(out, look.watch))
+	} else if streams.Watch != nil {
 		streams.Watch(out)
 	} else {
 		c.Stdout = io.MultiWriter(out, c.Stdout)
@@ -299,9 +343,10 @@ func (r *Runner) run(ctx context.Context, s *Spec, env, argv []string, resumes b
 		launch = guard.Run
 	}
 	end, err := launch(ctx, c)
+	quit := look.end()
 	err = errors.Join(err, streams.Close())
 	_, _ = out.Close(), errs.Close() // to memory
-	return end, err
+	return runEnd{end, quit}, err
 }
 
 // environment returns what the command sees.
@@ -314,6 +359,9 @@ func (r *Runner) environment(s *Spec, t *engine.Task, memo Memo) ([]string, erro
 		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+cmp.Or(memo.Session, sessionID(cmp.Or(s.idSeed, t.Run), memo.Generation)), "TIDEOVER_RUN_ID="+t.Run,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
 		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
+	if r.Control != "" {
+		env = append(env, ControlVar+"="+r.Control)
+	}
 	for name, value := range s.Env {
 		if r.Expand != nil {
 			var err error

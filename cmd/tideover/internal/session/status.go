@@ -42,6 +42,7 @@ type Status struct {
 	Account      string `json:"account,omitempty"`       // whose limit it shares with others; "" for none
 	AccountLimit string `json:"account_limit,omitempty"` // what is known of that limit; "" while there is none
 
+	Limit    *ScreenLimit    `json:"limit,omitempty"`    // that stands on the screen of its command, which runs and waits for its user
 	Handover *HandoverStatus `json:"handover,omitempty"` // to another assistant, while it lasts
 	Turns    []Turn          `json:"turns,omitempty"`    // who worked when, the last ones, if the session has a fallback
 
@@ -83,6 +84,9 @@ func statusOf(name string, i *engine.Info) Status {
 	s := &i.Steps[0]
 	memo := ReadMemo(s.Progress)
 	st.Session, st.Resumes, st.Last, st.NoResume = memo.Session, memo.Resumes, memo.Last, memo.NoResume
+	if st.State == "running" {
+		st.Limit = memo.Limit
+	}
 	if st.Over() && i.Ended != nil { // the end of a run leaves nothing for a next attempt
 		how := turnInterrupted
 		if st.State == "completed" {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,9 @@ type Options struct {
 	Outbox   *outbox.Outbox                               // sends messages
 	Notify   []string                                     // notifiers that are told what happens
 	Observer func(retry.Event)
+
+	TypeAtReset bool // type the prompt to continue when a limit on the screen is over
+
 	Say      func(format string, args ...any) // tells the user something
 	Shared   func(*session.Spec) bool         // of [session.Runner]
 	Redactor *secret.Redactor
@@ -123,7 +127,7 @@ func (w *Watch) open(ctx context.Context) error {
 	}
 	w.runner = &session.Runner{
 		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready, Shared: w.Shared,
-		Quotas: api.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
+		Control: "unix:" + filepath.Join(w.Dir, Socket), Quotas: api.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
 		Cancel: func(ctx context.Context, run, by string) error {
 			w.mu.Lock()
 			w.itself = true
@@ -131,6 +135,9 @@ func (w *Watch) open(ctx context.Context) error {
 			return w.engine.Cancel(ctx, run, by)
 		},
 		Wake: func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, w.engine, run, by) },
+	}
+	if w.TypeAtReset {
+		w.runner.TypeAtReset = cmp.Or(w.Spec.Windows, session.DefaultWindows)
 	}
 	if w.Accounts != "" {
 		w.runner.Accounts = &account.Store{Dir: w.Accounts, Warn: func(text string) { w.Say("%s", text) }}

@@ -127,6 +127,11 @@ func (h *handler) cleanSession(s session.Status) session.Status {
 		last.Line = h.Redact(last.Line)
 		s.Last = &last
 	}
+	if s.Limit != nil {
+		limit := *s.Limit
+		limit.Line = h.Redact(limit.Line)
+		s.Limit = &limit
+	}
 	s.Turns = slices.Clone(s.Turns)
 	for i := range s.Turns {
 		s.Turns[i].Line = h.Redact(s.Turns[i].Line)

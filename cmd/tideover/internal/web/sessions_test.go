@@ -65,7 +65,7 @@ func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *
 		t.Fatal(err)
 	}
 	d.manager = &session.Manager{Engine: e}
-	d.serve(e, append(change, func(o *Options) { o.Sessions = d.manager })...)
+	d.serve(e, append([]func(*Options){func(o *Options) { o.Sessions = d.manager }}, change...)...)
 	if _, err := d.manager.Set(t.Context(), specs, flows); err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +243,39 @@ func TestSecretsOfSessionsAreNotShown(t *testing.T) {
 	body := d.page("/sessions")
 	hasNot(t, "/sessions", body, "hunter2")
 	has(t, "/sessions", body, "the key *** is wrong")
+}
+
+// limitedSessions has a limit on the screen of each session.
+type limitedSessions struct{ *session.Manager }
+
+func (l limitedSessions) List(ctx context.Context) ([]session.Status, error) {
+	list, err := l.Manager.List(ctx)
+	for i := range list {
+		list[i].Limit = screenLimit
+	}
+	return list, err
+}
+
+func (l limitedSessions) Get(ctx context.Context, name string) (session.Status, error) {
+	s, err := l.Manager.Get(ctx, name)
+	s.Limit = screenLimit
+	return s, err
+}
+
+var screenLimit = &session.ScreenLimit{
+	Reason: "rate-limit", Line: "hunter2 <b> · resets 3am", Until: time.Date(2126, 11, 16, 3, 0, 0, 0, time.UTC), At: time.Date(2026, 11, 15, 23, 0, 0, 0, time.UTC),
+}
+
+func TestALimitOnTheScreenOfASessionIsShown(t *testing.T) {
+	t.Parallel()
+	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	d := newDen(t, map[string]string{"s": limited}, hide, func(o *Options) { o.Sessions = limitedSessions{o.Sessions.(*session.Manager)} })
+	d.reach("s", "waiting")
+	for path, want := range map[string]string{"/sessions": "limit on its screen, still open, until ", "/sessions/s": "the session is still open"} {
+		body := d.page(path)
+		has(t, path, body, want, "*** &lt;b&gt; · resets 3am")
+		hasNot(t, path, body, "hunter2")
+	}
 }
 
 func TestSessionOffers(t *testing.T) {

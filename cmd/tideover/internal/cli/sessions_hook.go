@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+const sessionsHookLong = `Is a hook of Claude Code: reads the event that Claude Code writes to its standard
+input when an error ends a turn, and reports a limit to the 'tideover watch' that
+Claude Code runs in. The screen is read without it; the hook also reports a limit whose
+words are not known.
+
+Put it into ~/.claude/settings.json:
+
+  {"hooks": {"StopFailure": [{"hooks": [{"type": "command", "command": "tideover sessions hook"}]}]}}
+
+Outside of a watch it does nothing.`
+
+const sessionsHookExample = `  echo '{"hook_event_name":"StopFailure","error":"rate_limit"}' | tideover sessions hook`
+
+// hookTimeout is how long the watch may take to answer a hook.
+const hookTimeout = 10 * time.Second
+
+func newSessionsHook(io Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: "hook", Short: "Be a hook of Claude Code, and report limits",
+		Long: sessionsHookLong, Example: sessionsHookExample,
+		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error { return sessionsHook(cmd.Context(), io) },
+	}
+}
+
+// hookEvent is what Claude Code writes to a hook for StopFailure.
+type hookEvent struct {
+	Event   string `json:"hook_event_name"`
+	Error   string `json:"error"`
+	Message string `json:"last_assistant_message"` // what Claude Code says to its user
+}
+
+// hookReasons are the errors of a hook that are limits.
+var hookReasons = map[string]detect.Reason{"rate_limit": detect.RateLimit, "billing_error": detect.Terminal}
+
+// report returns the limit of an event; false if it is none.
+func (e *hookEvent) report() (session.LimitReport, bool) {
+	reason, limited := hookReasons[e.Error]
+	line := strings.TrimSpace(e.Message)
+	if line == "" {
+		line = e.Error
+	}
+	return session.LimitReport{Reason: reason.String(), Line: line}, limited && e.Event == "StopFailure"
+}
+
+func sessionsHook(ctx context.Context, streams Streams) error {
+	text, err := io.ReadAll(io.LimitReader(streams.In, maxStatus))
+	if err != nil {
+		return err
+	}
+	var e hookEvent
+	if err := json.Unmarshal(text, &e); err != nil {
+		return fmt.Errorf("the event on standard input: %w", err)
+	}
+	name, control := os.Getenv("TIDEOVER_SESSION"), os.Getenv(session.ControlVar)
+	report, limited := e.report()
+	if !limited || name == "" || control == "" {
+		return nil
+	}
+	client, err := api.Dial(api.Target{Server: control, By: "hook"})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
+	defer cancel()
+	_, err = client.ReportSessionLimit(ctx, name, report)
+	return err
+}

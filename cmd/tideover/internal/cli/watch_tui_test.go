@@ -1,0 +1,440 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/term"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// What the TUI of the tests draws.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+)
+
+// helpTUI is a program that draws on the whole screen, in colours, with the keys:
+// l shows a limit in a box, w one that is wrapped, d a text about limits, c what follows
+// when the program goes on, q ends it. Ctrl-Z suspends it as editors are, and it draws
+// anew when it is continued or the window changes. All other keys are shown.
+func helpTUI(args []string) {
+	fd := int(os.Stdin.Fd())
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGINT)
+	was, err := term.MakeRaw(fd)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(9)
+	}
+	defer term.Restore(fd, was)
+	keys := make(chan byte)
+	go func() {
+		var c [1]byte
+		for {
+			if _, err := os.Stdin.Read(c[:]); err != nil {
+				os.Exit(8)
+			}
+			keys <- c[0]
+		}
+	}()
+	typed, body, drawn := "", []string(nil), 0
+	draw := func() {
+		cols, rows, _ := term.GetSize(fd)
+		drawn++
+		// From the bottom to the top, to be sure that the order of the output is not that of the screen.
+		fmt.Printf("\x1b[2J\x1b[%d;1H\x1b[7m%d x %d, frame %d\x1b[0m", rows, cols, rows, drawn)
+		fmt.Printf("\x1b[%d;1H\x1b[38;5;208m> %s\x1b[0m", rows-1, typed)
+		for i := len(body) - 1; i >= 0; i-- {
+			fmt.Printf("\x1b[%d;3H\x1b[31;1m%s\x1b[0m", i+3, body[i])
+		}
+		fmt.Print("\x1b[1;1H\x1b[44mTUI\x1b[0m")
+	}
+	resets := "3am"
+	if len(args) > 0 {
+		resets = args[0]
+	}
+	fmt.Print(enterScreen)
+	draw()
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGINT { // which the terminal does not send, as it is raw
+				typed += "<interrupted>"
+			}
+		case key := <-keys:
+			switch key {
+			case 'q':
+				fmt.Print(leaveScreen + "bye\r\n")
+				term.Restore(fd, was)
+				os.Exit(0)
+			case 'l':
+				body = []string{"╭────────────────────────────────────────────────────────────────────╮", "│ You've hit your session limit · resets " + resets + strings.Repeat(" ", max(0, 28-len(resets))) + "│", "╰────────────────────────────────────────────────────────────────────╯"}
+			case 'w':
+				body = []string{"⎿ You've hit your session limit ·", "  resets " + resets}
+			case 'd':
+				body = []string{"● The tool prints a message when the quota is used up. The words are", "  5-hour limit reached ∙ resets 3am", "  and they stand at the beginning of a line."}
+			case 'c':
+				body = []string{"● Next I run the tests."}
+			case 0x1a:
+				fmt.Print(leaveScreen)
+				term.Restore(fd, was)
+				_ = syscall.Kill(0, syscall.SIGTSTP)
+				time.Sleep(20 * time.Millisecond) // real clock: the stop may come a moment later
+				_, _ = term.MakeRaw(fd)
+				fmt.Print(enterScreen)
+				typed += "<continued>"
+			default:
+				typed += strings.Trim(strconv.QuoteToASCII(string(rune(key))), `"`)
+			}
+		}
+		draw()
+	}
+}
+
+// watchTUI watches the TUI on a terminal, as the session "tui", with notifications to the
+// server and with more of a configuration. The limit that the TUI shows resets as given.
+func watchTUI(t *testing.T, in *received, file, resets string, flags ...string) (*onTTY, string) {
+	t.Helper()
+	dir := shortDir(t)
+	write(t, filepath.Join(dir, "tideover.yaml"), fmt.Sprintf("version: 1\nnotify: {hook: {webhook: %q, on: [waiting, resumed], dedupe: \"0\", timeout: 1h}}\n%s", in.URL, file))
+	args := []string{"watch", "-q", "--data", filepath.Join(dir, "state"), "--config", filepath.Join(dir, "tideover.yaml"), "--notify", "hook", "--name", "tui", "--detect", "claude-code"}
+	args = append(append(args, flags...), "--", self(t), "helper:tui", resets)
+	return onTerminal(t, args...), filepath.Join(dir, "state/watch/tui/control.sock")
+}
+
+// tuiSession returns what `sessions` says of the TUI.
+func tuiSession(t *testing.T, socket, verb string, args ...string) string {
+	t.Helper()
+	return tideover(t, append([]string{"sessions", verb, "--server", "unix:" + socket}, args...)...).out
+}
+
+// messages returns what was told.
+func (r *received) messages(t *testing.T) (list []notify.Message) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, body := range r.bodies {
+		var m notify.Message
+		if err := json.Unmarshal([]byte(body), &m); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// A program that draws on the whole screen cannot tell that it is watched: the terminal
+// gets the same bytes.
+func TestATUIIsUntouched(t *testing.T) {
+	t.Parallel()
+	play := func(s *onTTY) string {
+		s.expect("80 x 24, frame 1\x1b")
+		for i, key := range []string{"a", "\x03", "\x1b", "[", "A", "\xc3", "\xa4", "d", "\t"} {
+			s.write(key)
+			s.expect(fmt.Sprintf("frame %d\x1b", i+2))
+		}
+		if err := pty.Setsize(s.tty, &pty.Winsize{Rows: 30, Cols: 101}); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("101 x 30, frame 11\x1b")
+		s.write("q")
+		s.expect("bye\r\n")
+		if code := s.end(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		<-s.done
+		text := s.screen()
+		begin, end := strings.Index(text, enterScreen), strings.LastIndex(text, "bye\r\n")
+		if begin < 0 || end < begin {
+			t.Fatalf("the terminal shows %q", text)
+		}
+		return text[begin:end]
+	}
+	cmd, mark := command(t)
+	cmd.Path, cmd.Args = self(t), []string{self(t), "helper:tui"}
+	direct := play(startSession(t, cmd, mark))
+	s, _ := watchTUI(t, newReceived(t), "", "3am")
+	if watched := play(s); watched != direct {
+		t.Errorf("the terminal got\n%q\nwithout tideover, and\n%q\nwith it", direct, watched)
+	}
+	wantNobody(t, s.mark)
+}
+
+func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"in a box": "l", "wrapped": "w"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newReceived(t)
+			s, socket := watchTUI(t, in, "", "3am")
+			s.expect("frame 1\x1b")
+			s.write("d") // about limits, and none
+			s.expect("frame 2\x1b")
+			s.write(key)
+			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
+			m := in.messages(t)[0]
+			if m.Event != notify.Waiting || m.Subject != "tui" || m.Line != "You've hit your session limit · resets 3am" && m.Line != "You've hit your session limit resets 3am" || m.Until.IsZero() ||
+				m.Title != "tui has reached a limit" || !strings.Contains(m.Text, "the session is interactive and still open") {
+				t.Errorf("the message is %+v", m)
+			}
+			wantIn(t, "sessions ls", tuiSession(t, socket, "ls"), "limit on its screen, still open: You've hit your session limit")
+			wantIn(t, "sessions show", tuiSession(t, socket, "show", "tui"), "; on its screen, still open")
+			wantIn(t, "sessions show --json", tuiSession(t, socket, "show", "tui", "--json"), `"limit":`)
+			s.write("c") // it goes on
+			testwait.Until(t, "sessions show knows that the limit is over", func() bool {
+				return !strings.Contains(tuiSession(t, socket, "show", "tui"), "still open")
+			})
+			s.write("q")
+			s.wantCode(0)
+			if list := in.messages(t); len(list) != 1 {
+				t.Errorf("told were %+v", list)
+			}
+		})
+	}
+}
+
+// Claude Code reports by a hook that an error ended a turn.
+func TestALimitIsReportedByAHook(t *testing.T) {
+	t.Parallel()
+	in := newReceived(t)
+	s, socket := watchTUI(t, in, "", "3am")
+	s.expect("frame 1\x1b")
+	hook := func(event string, env ...string) outcome {
+		cmd, _ := command(t, "sessions", "hook")
+		cmd.Env, cmd.Stdin = append(cmd.Env, env...), strings.NewReader(event)
+		return finish(t, cmd)
+	}
+	inSession := []string{"TIDEOVER_SESSION=tui", "TIDEOVER_CONTROL=unix:" + socket}
+	const limit = `{"hook_event_name":"StopFailure","session_id":"x","error":"rate_limit","last_assistant_message":"You've hit your session limit · resets 4:20pm (UTC)"}`
+	for name, got := range map[string]outcome{
+		"outside of a watch":    hook(limit, "TIDEOVER_SESSION=", "TIDEOVER_CONTROL="),
+		"an error that is none": hook(`{"hook_event_name":"StopFailure","error":"server_error"}`, inSession...),
+		"an event that is none": hook(`{"hook_event_name":"Stop","error":"rate_limit"}`, inSession...),
+		"a limit":               hook(limit, inSession...),
+	} {
+		if got.code != 0 || got.out != "" {
+			t.Errorf("%s: the hook ended with %+v", name, got)
+		}
+	}
+	testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
+	if m := in.messages(t)[0]; m.Line != "You've hit your session limit · resets 4:20pm (UTC)" || m.Until.UTC().Format("15:04") != "16:20" {
+		t.Errorf("the message is %+v", m)
+	}
+	s.write("\r") // the user goes on
+	testwait.Until(t, "sessions show knows that the limit is over", func() bool {
+		return !strings.Contains(tuiSession(t, socket, "show", "tui"), "still open")
+	})
+	s.write("q")
+	s.wantCode(0)
+	wantCode(t, hook("no event", inSession...), 125)
+	got := hook(limit, inSession...)
+	wantCode(t, got, 125) // nobody watches
+	if list := in.messages(t); len(list) != 1 {
+		t.Errorf("told were %+v", list)
+	}
+}
+
+// A limit on the screen is not the last word of a program that its user ends.
+func TestATUIThatShowsALimitIsEndedByItsUser(t *testing.T) {
+	t.Parallel()
+	in := newReceived(t)
+	s, _ := watchTUI(t, in, "", "3am")
+	s.expect("frame 1\x1b")
+	s.write("l")
+	s.expect("frame 2\x1b")
+	testwait.Until(t, "the limit was noticed", func() bool { return len(in.messages(t)) > 0 })
+	s.write("q")
+	s.wantCode(0)
+	if list := in.messages(t); len(list) != 1 {
+		t.Errorf("told were %+v", list)
+	}
+}
+
+// Nothing is typed unless that is allowed, by a flag or by the file.
+func TestThePromptIsTypedIntoATUI(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags []string
+		file  string
+		want  bool
+	}{
+		"by the flag":             {[]string{"--type-at-reset"}, "", true},
+		"by the file":             {nil, "watch: {type-at-reset: true}\n", true},
+		"by the flag, not really": {[]string{"--type-at-reset=false"}, "watch: {type-at-reset: true}\n", false},
+		"by nobody":               {nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newReceived(t)
+			s, _ := watchTUI(t, in, test.file, "in 2s", append(test.flags, "--policy", "fixed(10ms) attempts=3 server-slack=1ms")...)
+			s.expect("frame 1\x1b")
+			s.write("l")
+			s.write("\r") // the last key is Enter, as after a prompt
+			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
+			if !test.want {
+				// The end of the limit, of which the message tells, and then the end of the TUI.
+				until := in.messages(t)[0].Until
+				testwait.Until(t, "the limit is over", func() bool { return time.Now().After(until.Add(3 * time.Second)) }) // real clock: the end of the limit is stated as one
+				if strings.Contains(s.screen(), "Continue.") {
+					t.Errorf("the prompt was typed: %q", s.screen())
+				}
+			} else {
+				s.expect("Continue.\\r")
+				testwait.Until(t, "a message that it goes on", func() bool { return len(in.messages(t)) > 1 })
+				if m := in.messages(t)[1]; m.Event != notify.Resumed || !strings.Contains(m.Text, "the prompt to continue was typed") {
+					t.Errorf("the message is %+v", m)
+				}
+			}
+			s.write("q")
+			s.wantCode(0)
+		})
+	}
+}
+
+// Ctrl-Z stops the TUI and us, the shell has the terminal in its usual modes, and fg
+// brings the TUI back.
+func TestCtrlZOfATUI(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	for name, start := range map[string]string{
+		"directly": `"$1" helper:tui`,
+		"watched":  `"$0" watch -q --data ` + shortDir(t) + ` -- "$1" helper:tui`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := underShell(t, `stty -echo; stty -a | grep -o -- '-\?icanon'; `+start+`; echo "stopped $?"; stty -a | grep -o -- '-\?icanon'; read x; echo "shell read <$x>"; fg; echo "ended $?"; stty -a | grep -o -- '-\?icanon'; echo over`)
+			s.expect("frame 1\x1b")
+			s.write("a")
+			s.expect("frame 2\x1b")
+			s.write(ctrlZ)
+			s.expect("stopped 148")
+			if err := pty.Setsize(s.tty, &pty.Winsize{Rows: 30, Cols: 101}); err != nil {
+				t.Fatal(err)
+			}
+			s.write("for the shell\n")
+			s.expect("shell read <for the shell>")
+			s.expect("101 x 30")
+			s.expect("a<continued>")
+			s.write("b")
+			s.expect("a<continued>b")
+			s.write("q")
+			s.expect("ended 0")
+			s.expect("over")
+			s.wantCode(0)
+			<-s.done
+			text := s.screen()
+			if n := strings.Count(text, "icanon"); n != 3 || strings.Contains(text, "-icanon") {
+				t.Errorf("the modes before, between and after are not the usual ones: %q", text)
+			}
+			// What the program wrote before it stopped is shown before the shell goes on.
+			if left, stopped := strings.Index(text, leaveScreen), strings.Index(text, "stopped 148"); left < 0 || left > stopped {
+				t.Errorf("the screen was left after the shell went on: %q", text)
+			}
+		})
+	}
+}
+
+// A watch that is killed while it is stopped leaves nothing behind: its command is
+// continued, and ended.
+func TestAStoppedWatchIsKilled(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := underShell(t, `"$0" watch -q --data `+shortDir(t)+` -- "$1" helper:tui; echo "stopped $?"; kill -9 %1; wait; echo "over"`)
+	s.expect("frame 1\x1b")
+	s.write(ctrlZ)
+	s.expect("stopped 148")
+	s.expect("over")
+	testwait.Until(t, "nothing of it is left", func() bool { return len(survivors(t, s.mark)) == 0 })
+}
+
+// A command that goes on in the background does so, and is not fed with what is typed for
+// the shell.
+func TestAWatchedCommandInTheBackground(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	signpost := t.TempDir() + "/go"
+	s := underShell(t, `stty -echo; export GO=`+signpost+`; "$0" watch -q --data `+shortDir(t)+` -- "$1" helper:pause; bg; echo "in the back"; read x; echo "shell read <$x>"; wait; echo "ended $?"`)
+	s.expect("ready")
+	s.write(ctrlZ)
+	s.expect("in the back")
+	s.write("for the shell\n")
+	s.expect("shell read <for the shell>")
+	if err := os.WriteFile(signpost, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("going")
+	s.expect("ended 0")
+	s.wantCode(0)
+}
+
+// What is typed during a wait is not for the command that follows.
+func TestKeysTypedDuringAWaitAreDropped(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "retry after 1s"; exit 1`, `stty -icanon -echo min 0 time 0; echo "had <$(dd bs=100 count=1 2>/dev/null)>"; stty icanon; echo "asks"; read x; echo "read <$x>"`)
+	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--policy", "fixed(10ms) attempts=3 server-slack=2s", "--", filepath.Join(w.dir, "assistant"))
+	s.expect("next at")
+	s.write("rm -rf /\nyes")
+	s.expect("asks")
+	s.write("hello\r")
+	s.expect("read <hello>")
+	if !strings.Contains(s.screen(), "had <>") {
+		t.Errorf("the resumed command was given what was typed during the wait: %q", s.screen())
+	}
+	s.wantCode(0)
+}
+
+func TestCtrlCDuringAWaitEndsTheWatch(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
+	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
+	s.expect("next in ")
+	s.write(ctrlC)
+	s.wantCode(130)
+}
+
+// Editors and pagers that are there are not disturbed either.
+func TestRealProgramsOnTheWholeScreen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		keys []string // each with what is expected after it
+	}{
+		"vim":  {[]string{"vim", "-u", "NONE", "-i", "NONE", "-n", "FILE"}, []string{"", "first line", "iX", "Xfirst line", "\x1b:q!\r", ""}},
+		"less": {[]string{"less", "FILE"}, []string{"", "first line", "q", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(name); err != nil {
+				t.Skip("needs " + name)
+			}
+			dir := shortDir(t)
+			file := filepath.Join(dir, "file")
+			write(t, file, "first line\n"+strings.Repeat("more\n", 100))
+			args := []string{"watch", "-q", "--data", filepath.Join(dir, "state"), "--"}
+			for _, arg := range test.args {
+				args = append(args, strings.ReplaceAll(arg, "FILE", file))
+			}
+			s := onTerminal(t, args...)
+			for i := 0; i < len(test.keys); i += 2 {
+				s.write(test.keys[i])
+				s.expect(test.keys[i+1])
+			}
+			s.wantCode(0)
+		})
+	}
+}
