@@ -193,7 +193,7 @@ func policyText(text string) error {
 }
 
 // flagsOfOthers are those that pages name of programs that are not ours.
-var flagsOfOthers = []string{"session-id", "resume", "fork-session", "output-format", "sandbox", "profile", "output-sync", "eval", "command"} // assistants, make, interpreters
+var flagsOfOthers = []string{"session-id", "resume", "fork-session", "output-format", "permission-mode", "sandbox", "profile", "output-sync", "eval", "command"} // assistants, make, interpreters
 
 // TestTheFlagsThatPagesNameExist looks for those that sentences name by themselves, in all
 // verbs.
