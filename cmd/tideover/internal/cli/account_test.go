@@ -207,3 +207,19 @@ workflows:
 	s.signal(syscall.SIGTERM)
 	wantCode(t, s.end(), 0)
 }
+
+// Nothing records the quota of a claude without a terminal, unless a key of the gateway names its account.
+func TestPauseAtWithoutARecordedQuotaIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const sessions = "version: 1\nsessions: {todo: {start: [claude, -p, x], pause-at: 90%}}\n"
+	const key = "providers: {a: {preset: anthropic, auth: [{name: k, key: '${env:PATH}', account: claude-code}]}}\n"
+	for text, warned := range map[string]bool{sessions: true, sessions + key: false, strings.Replace(sessions, "claude", "codex", 1): false} {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		write(t, file, text)
+		got := inProcess(t, "config", "check", "--config", file)
+		wantCode(t, got, 0)
+		if strings.Contains(got.out+got.stderr, "pause-at has no effect without either") != warned {
+			t.Errorf("%s\nconfig check: %s%s; want a warning: %v", text, got.out, got.stderr, warned)
+		}
+	}
+}

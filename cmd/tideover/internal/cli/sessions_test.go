@@ -225,6 +225,7 @@ func TestSessionsAreToldWhatToDo(t *testing.T) {
 		t.Errorf("stop --tonight: %+v", st)
 	}
 	wantIn(t, "stop", h.want("stop", "night"), "night stopped")
+	wantIn(t, "stop --tonight of one that is over", h.verb("stop", "night", "--tonight").stderr, "session night is over (stopped)")
 	h.want("resume", "night")
 	k.until("night", "waiting")
 }

@@ -101,6 +101,16 @@ var packKeys = []key[struct{}]{
 
 func ignore(*loader, place, *struct{}) {}
 
+// hasKeyOf reports whether a key of the gateway names the account.
+func (l *loader) hasKeyOf(account string) bool {
+	for _, p := range l.cfg.Providers {
+		if slices.ContainsFunc(p.Auth, func(k ProviderKey) bool { return k.Account == account && account != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // session reads a session.
 func (l *loader) session(name string, at place) *Session {
 	d := &Session{Spec: session.Spec{Name: name, Dir: l.dir, Pack: "generic", On: map[string]session.Action{}}}
@@ -129,6 +139,10 @@ func (l *loader) session(name string, at place) *Session {
 	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {
 		d.FallbackAfter = session.DefaultFallbackAfter
 		l.value(at.child("fallback-after", given("", "default")), "1h")
+	}
+	if d.PauseAt > 0 && d.NeedsStatusLine() && !l.hasKeyOf(d.AccountName()) {
+		l.warn(found["pause-at"], "Claude Code states its quota on a terminal, to the command \"tideover sessions status-line\", and to keys of the gateway with this account: "+
+			"pause-at has no effect without either")
 	}
 	if _, said := found["account"]; !said {
 		l.value(at.child("account", given("", "default")), cmp.Or(d.AccountName(), account.None))

@@ -50,6 +50,9 @@ func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, 
 		if err != nil {
 			return err
 		}
+		if st := statusOf(name, i); st.Over() {
+			return fmt.Errorf("%w: session %s is over (%s)", ErrState, name, st.State)
+		}
 		if due, waits := ownWait(i); waits && !due.Before(until) && i.State != "paused" && i.Next != nil && !i.Next.Before(until) {
 			return nil // it does nothing until then anyway
 		}

@@ -29,6 +29,9 @@ func (s *Spec) quotaPack() string {
 	return s.Pack
 }
 
+// NeedsStatusLine reports whether the quota is known only if it is recorded: the tool can't be asked.
+func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
+
 // checkPauseAt says whether the session can pause before its limit.
 func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
 	pack := s.quotaPack()
