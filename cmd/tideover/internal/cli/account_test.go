@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -43,9 +44,7 @@ func newSharedAccount(t *testing.T) (dir, assistant string) {
 	t.Helper()
 	dir = shortDir(t)
 	assistant = filepath.Join(dir, "claude")
-	if err := os.WriteFile(assistant, []byte(sharedAccount), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, assistant, sharedAccount)
 	return dir, assistant
 }
 

@@ -36,11 +36,24 @@ func (s *served) launch(workflow string, n int) (ids []string) {
 // succeed waits until all runs have succeeded.
 func (s *served) succeed(ids []string) {
 	s.t.Helper()
+	var last outcome
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the last that was shown is %+v; the server says %s", last, s.out)
+		}
+	}()
 	for _, id := range ids {
 		testwait.Until(s.t, id+" succeeds", func() bool {
 			var i engine.Info
 			o := s.ask("show", id, "--json")
-			return o.code == 0 && json.Unmarshal([]byte(o.out), &i) == nil && i.State == "succeeded"
+			last = o
+			if o.code != 0 || json.Unmarshal([]byte(o.out), &i) != nil {
+				return false
+			}
+			if i.Finished() && i.State != engine.StateSucceeded {
+				s.t.Fatalf("%s is %s: %s", id, i.State, o.out)
+			}
+			return i.State == engine.StateSucceeded
 		})
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -101,9 +102,33 @@ func get(t *testing.T, url, from string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := client.Do(req)
+	for {
+		resp, err := client.Do(req)
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			continue // during a flood, a connection may be closed for another one before the request is sent
+		}
+		if err != nil {
+			t.Fatalf("GET %s from %s: %v", url, from, err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+}
+
+// refusal connects from the address, sends nothing, and returns the status and the body of what the server answers. A client that
+// sends a request may find the connection closed before it has sent it.
+func refusal(t *testing.T, to, from string) (int, string) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := dialer.DialContext(testwait.Context(t), "tcp", to)
 	if err != nil {
-		t.Fatalf("GET %s from %s: %v", url, from, err)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("a connection to %s from %s is not answered: %v", to, from, err)
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
@@ -177,7 +202,7 @@ workflows: {w: {steps: [{id: a, run: [echo, done]}]}}
 	testwait.Until(t, "four requests are under way", func() bool {
 		return strings.Contains(s.metricsFrom("127.0.0.2"), "tideover_gateway_in_flight{provider=\"up\"} 4\n")
 	})
-	if status, text := get(t, s.address()+"healthz", "127.0.0.1"); status != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections") {
+	if status, text := refusal(t, s.tcp(), "127.0.0.1"); status != http.StatusServiceUnavailable || !strings.Contains(text, "too many connections") {
 		t.Errorf("the fifth connection of an address gets %d: %s", status, text)
 	}
 	if status, _ := get(t, s.address()+"healthz", "127.0.0.2"); status != http.StatusOK {

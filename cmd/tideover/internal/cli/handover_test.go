@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -76,9 +77,7 @@ func newRelay(t *testing.T) *relay {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{r.claude: handoverClaude, r.codex: handoverCodex} {
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.WriteScript(t, path, text)
 	}
 	return r
 }

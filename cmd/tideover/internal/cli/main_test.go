@@ -208,7 +208,7 @@ var stateHomes sync.Map
 // processes of a user share accounts.
 func stateHome(t *testing.T) string {
 	t.Helper()
-	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(os.TempDir(), "to"+strings.ToLower(crand.Text()[:10])))
+	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(shortTemp(), "to"+strings.ToLower(crand.Text()[:10])))
 	if !known {
 		t.Cleanup(func() {
 			stateHomes.Delete(t.Name())

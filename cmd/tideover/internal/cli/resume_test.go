@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -141,9 +142,7 @@ func newAssistants(t *testing.T) *assistants {
 	t.Helper()
 	a := &assistants{t, shortDir(t)}
 	for name, text := range map[string]string{"claude": fakeClaude, "codex": fakeCodex, "gemini": fakeGemini, "opencode": fakeCommon + `limit "Free usage exceeded"`} {
-		if err := os.WriteFile(filepath.Join(a.dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.WriteScript(t, filepath.Join(a.dir, name), text)
 	}
 	return a
 }

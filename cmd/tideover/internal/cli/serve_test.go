@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -68,12 +69,21 @@ func beginServeWith(t *testing.T, flags []string, text, dir string, env ...strin
 // shortDir returns a folder whose path leaves room for that of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "to")
+	dir, err := os.MkdirTemp(shortTemp(), "to")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
+}
+
+// shortTemp returns the folder for temporary files, or /tmp if its path is so long that the paths of
+// sockets in it would be too long.
+func shortTemp() string {
+	if dir := os.TempDir(); len(dir) <= 40 || runtime.GOOS == "windows" {
+		return dir
+	}
+	return "/tmp"
 }
 
 func write(t *testing.T, path, text string) {

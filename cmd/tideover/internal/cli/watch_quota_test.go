@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -19,9 +20,7 @@ func fakeTool(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	text := fmt.Sprintf("#!/bin/sh\necho \"$*\" >> %s/calls\n%s\n", dir, script)
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, path, text)
 	return path
 }
 

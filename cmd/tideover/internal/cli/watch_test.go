@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -44,9 +45,7 @@ func newWatched(t *testing.T, answers ...string) *watched {
 
 func (w *watched) write(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	commandtest.WriteScript(w.t, filepath.Join(w.dir, name), text)
 }
 
 // quickly is a policy without the slack that would take minutes.

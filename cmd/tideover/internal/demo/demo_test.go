@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -59,9 +60,7 @@ func TestTheAssistantStopsAsAssistantsDo(t *testing.T) {
 	if _, err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, filepath.Join(dir, "sleep"), "#!/bin/sh\n")
 	for _, tt := range []struct {
 		windows string
 		want    detect.Reason

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
 func TestEnvironSetsEachVariableOnce(t *testing.T) {
@@ -69,9 +71,7 @@ func TestStartErrorsSayWhatMayHelp(t *testing.T) {
 	dir := t.TempDir()
 	script, binary := filepath.Join(dir, "script"), filepath.Join(dir, "binary")
 	for path, text := range map[string]string{script: "echo hello\n", binary: "\x00\x01\x02"} {
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.WriteScript(t, path, text)
 	}
 	for name, want := range map[string]string{
 		"cd": "not found; it is a word of the shell, so use sh -c 'cd ...'", "ls | wc": "there is no shell in between", "no-such-command": "not found",
@@ -95,9 +95,7 @@ func TestStartErrorsSayWhatMayHelp(t *testing.T) {
 func TestStartable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "job"), []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, filepath.Join(dir, "job"), "#!/bin/sh\n")
 	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

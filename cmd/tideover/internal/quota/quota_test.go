@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -21,9 +22,7 @@ func fakeCodex(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "codex")
 	text := "#!/bin/sh\ntest \"$1\" = app-server || exit 9\n" + script
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, path, text)
 	return path
 }
 

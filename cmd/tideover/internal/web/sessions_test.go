@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -46,9 +47,7 @@ type den struct {
 func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *den {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
-	if err := os.WriteFile(self, []byte(guardScript), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
+	commandtest.WriteScript(t, self, guardScript)
 	d := &den{bed: &bed{T: t}}
 	runner := &session.Runner{
 		Self: self, Locks: t.TempDir(),
