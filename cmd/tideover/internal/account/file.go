@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
-	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 // maxFile is the largest file that is read.
@@ -39,7 +39,7 @@ func readState(path string) (*state, error) {
 	if err := fileaccess.Check(path, info, fileaccess.GroupOrOthers); err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|flock.NoFollow, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|lockfile.NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +127,15 @@ func makeFolder(dir string) error {
 
 // tryLock takes the lock of a file that is made if need be, or reports that it is held.
 func tryLock(path string) (unlock func(), held bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
-	if held, err = flock.Try(f); held || err != nil {
+	if held, err = lockfile.Try(f); held || err != nil {
 		return nil, held, errors.Join(err, f.Close())
 	}
 	return func() {
-		flock.Release(f)
+		lockfile.Release(f)
 		_ = f.Close()
 	}, false, nil
 }

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 // maxSocket is how long the path of a socket may be on every system.
@@ -58,11 +58,11 @@ func listenUnix(path string) (net.Listener, error) {
 // lockSocket makes sure that of several servers which start at once only one
 // takes the socket for left behind.
 func lockSocket(path string) (*os.File, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	held, err := flock.Try(lock)
+	held, err := lockfile.Try(lock)
 	if held {
 		err = errInUse
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 const sessionsRemoveLong = `Removes what a watch that does not run has left: its folder, with the history of the
@@ -105,7 +105,7 @@ func removeFolder(folder string) error {
 		return &codedError{err, codeOwn}
 	}
 	defer f.Close()
-	held, err := flock.Try(f)
+	held, err := lockfile.Try(f)
 	if err != nil {
 		return &codedError{fmt.Errorf("lock %s: %w", f.Name(), err), codeOwn}
 	}

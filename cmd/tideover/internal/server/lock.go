@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 // lockName is the file in the data folder that whoever serves from it holds: serve
@@ -20,11 +20,11 @@ const lockName = "server.lock"
 // new one while a second has the old one open.
 func lockData(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("server.data: %w", err)
 	}
-	held, err := flock.Try(f)
+	held, err := lockfile.Try(f)
 	if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("server.data: lock %s: %w", path, err)

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package flock
+package lockfile
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// NoFollow is nothing on systems without the flag.
+// NoFollow is 0: the system has no such flag.
 const NoFollow = 0
 
-// Try is for systems on which no server runs, and nothing is watched.
+// Try fails with [errors.ErrUnsupported].
 func Try(*os.File) (held bool, err error) {
 	return false, fmt.Errorf("%w on this system: serve, gateway and watch run on Linux and macOS", errors.ErrUnsupported)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package flock_test
+package lockfile_test
 
 import (
 	"os"
@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/flock"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,15 +27,15 @@ func TestALockIsForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lock")
 		first, second := open(t, path), open(t, path)
-		if held, err := flock.Try(first); held || err != nil {
+		if held, err := lockfile.Try(first); held || err != nil {
 			t.Fatalf("Try = %v, %v", held, err)
 		}
-		if held, err := flock.Try(second); !held || err != nil {
+		if held, err := lockfile.Try(second); !held || err != nil {
 			t.Errorf("Try of a lock that is held = %v, %v", held, err)
 		}
 		// As when a child that was forked a moment ago becomes another program.
 		time.AfterFunc(20*time.Millisecond, func() { _ = first.Close() })
-		if held, err := flock.Try(second); held || err != nil {
+		if held, err := lockfile.Try(second); held || err != nil {
 			t.Errorf("Try of a lock that is let go meanwhile = %v, %v", held, err)
 		}
 	})
@@ -47,7 +47,7 @@ func TestALinkIsNoLock(t *testing.T) {
 	if err := os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), link); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := os.OpenFile(link, os.O_RDWR|os.O_CREATE|flock.NoFollow, 0o600); err == nil {
+	if f, err := os.OpenFile(link, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600); err == nil {
 		_ = f.Close()
 		t.Error("a link was followed")
 	}
@@ -57,11 +57,11 @@ func TestAReleasedLockIsFree(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
-	if held, err := flock.Try(first); held || err != nil {
+	if held, err := lockfile.Try(first); held || err != nil {
 		t.Fatalf("Try = %v, %v", held, err)
 	}
-	flock.Release(first) // the file stays open
-	if held, err := flock.Try(second); held || err != nil {
+	lockfile.Release(first) // the file stays open
+	if held, err := lockfile.Try(second); held || err != nil {
 		t.Errorf("Try of a lock that was released = %v, %v", held, err)
 	}
 }
