@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/hosts"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // MetricsPath is where Prometheus reads. What is there wants the token as the API

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // cookie begins a session as a browser does, and returns its cookie.

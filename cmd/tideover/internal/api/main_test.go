@@ -20,8 +20,8 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )

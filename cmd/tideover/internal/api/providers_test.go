@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 )
 

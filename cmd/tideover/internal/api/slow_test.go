@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // TestABodyThatDoesNotComeIsNotWaitedFor sends a half of it, to those who want it and

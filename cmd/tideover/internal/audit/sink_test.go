@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )

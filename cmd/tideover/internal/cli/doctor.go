@@ -16,9 +16,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const doctorLong = `Looks for whatever makes the promise weaker that what was acknowledged is not lost,

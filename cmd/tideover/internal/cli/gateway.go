@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const gatewayLong = `Stands before remote APIs that throttle, time out and fall over, for clients in

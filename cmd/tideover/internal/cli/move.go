@@ -14,10 +14,10 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/sqlitelog"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const moveLong = `Moves everything that is kept to another place: from the folder of one server to a

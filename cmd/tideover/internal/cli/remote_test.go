@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const serveLong = `Runs everything that lives long and is in the configuration file: workflows and

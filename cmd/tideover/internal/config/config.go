@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const noAddress = "there is no address; want one like nats://host:4222"

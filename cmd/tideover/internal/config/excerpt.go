@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const excerptWidth = 120

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // Provider is a remote API that the gateway and steps use. Its Spec is without

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // EnvVar is a variable of a command.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // load reads a text in which two spaces of indent stand for the steps of a

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // What to do about a secret in the file, by where references can be used.
@@ -33,33 +33,15 @@ func (s *SecretText) Resolve(r secret.Resolver) (secret.String, error) {
 }
 
 var (
-	wordBreak = regexp.MustCompile(`[^a-zA-Z0-9]+|([a-z0-9])([A-Z])`)
-	filler    = regexp.MustCompile(`\{\{.*?\}\}`)
-	scheme    = regexp.MustCompile(`(?i)^\s*(bearer|basic|token|apikey|digest)(\s+|$)`)
+	filler = regexp.MustCompile(`\{\{.*?\}\}`)
+	scheme = regexp.MustCompile(`(?i)^\s*(bearer|basic|token|apikey|digest)(\s+|$)`)
 )
-
-// sensitive reports whether what has this name is likely to be a secret: its
-// last word says so, as in API_TOKEN, x-api-key or dbPassword.
-func sensitive(name string) bool {
-	words := strings.Fields(strings.ToLower(wordBreak.ReplaceAllString(name, "$1 $2")))
-	if len(words) == 0 {
-		return false
-	}
-	switch last := words[len(words)-1]; last {
-	case "token", "password", "passwd", "passphrase", "pwd", "secret", "apikey", "authorization", "credential", "credentials", "cookie":
-		return true
-	case "key":
-		return len(words) > 1 && strings.Contains("api access secret private auth signing encryption", words[len(words)-2])
-	default:
-		return false
-	}
-}
 
 // literalSecret returns what looks like a secret written out in a value with a
 // sensitive name: all that is left without references, templates and the name
 // of a scheme.
 func literalSecret(name, value string) (literal string, found bool) {
-	if !sensitive(name) || strings.Contains(value, "${env:") || strings.Contains(value, "${file:") {
+	if !secret.IsSetting(name) || strings.Contains(value, "${env:") || strings.Contains(value, "${file:") {
 		return "", false
 	}
 	rest := strings.TrimSpace(scheme.ReplaceAllString(filler.ReplaceAllString(value, ""), ""))

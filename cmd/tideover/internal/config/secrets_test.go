@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 func TestPasswordsOfProxiesAreSecrets(t *testing.T) {

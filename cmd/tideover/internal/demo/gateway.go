@@ -13,7 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/hosts"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/hosts"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // The headers that are between a caller and us.

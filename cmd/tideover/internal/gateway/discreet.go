@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // discreetError is an error of net/http, which quotes what it does not understand of
@@ -52,7 +52,7 @@ func discreet(err error, req *http.Request) error {
 	for pair := range strings.FieldsFuncSeq(req.URL.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
 		written, v, _ := strings.Cut(pair, "=")
 		if name := parameterName(written); !forwardedQuery[name] {
-			add(isSecretParameter(name), v, unescaped(v))
+			add(secret.IsQuery(name), v, unescaped(v))
 		}
 	}
 	said := err.Error()

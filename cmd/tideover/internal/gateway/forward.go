@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -50,19 +51,6 @@ var forwardedQuery = set(
 	"updatemask", "uploadprotocol", "uploadtype", "v", "version", "view", "$alt", "$fields", "$prettyprint", "$httpheaders[]",
 )
 
-// secretQuery are the query parameters that carry a credential of the caller, spelled
-// like those of forwardedQuery. They are left out: another provider has a key of its
-// own. What is in neither list may be part of the question.
-var secretQuery = set(
-	"accesskey", "accesskeyid", "accesstoken", "accountkey", "apikey", "apisecret", "apitoken", "appid", "appkey", "appsecret", "assertion", "auth",
-	"authentication", "authkey", "authorization", "authtoken", "awsaccesskeyid", "bearer", "bearertoken", "clientassertion", "clientid",
-	"clientsecret", "code", "consumerkey", "consumersecret", "cookie", "credential", "credentials", "csrftoken", "dpop", "functionskey",
-	"googleaccessid", "hapikey", "hmac", "idtoken", "jwt", "key", "keypairid", "login", "oauth", "oauthconsumerkey", "oauthsignature", "oauthtoken",
-	"otp", "pass", "passphrase", "passwd", "password", "pin", "privatekey", "privatetoken", "pw", "pwd", "refreshtoken", "samlresponse", "secret",
-	"secretkey", "securitytoken", "sess", "session", "sessionid", "sessiontoken", "sharedkey", "sid", "sig", "signature", "subscriptionkey", "ticket",
-	"token", "totp", "username", "usertoken", "virtualkey", "xapikey", "xauthtoken", "xsrftoken",
-)
-
 // forwardedProtocols are the WebSocket subprotocols that every provider is sent.
 // Others may be a key, which browsers can send in no other header.
 var forwardedProtocols = set("realtime", "graphql-ws", "graphql-transport-ws", "mqtt", "v10.stomp", "v11.stomp", "v12.stomp", "wamp.2.json", "openai-beta.realtime-v1")
@@ -85,11 +73,6 @@ func parameterName(escaped string) string {
 		}
 		return r
 	}, strings.ToLower(unescaped(escaped)))
-}
-
-// isSecretParameter reports whether a query parameter carries a credential.
-func isSecretParameter(name string) bool {
-	return secretQuery[name] || strings.HasPrefix(name, "xamz") || strings.HasPrefix(name, "xgoog")
 }
 
 // forwarding says what a provider is sent of requests whose callers addressed another
@@ -126,7 +109,7 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 		case part == "":
 		case f.query[name] || forwardedQuery[name]:
 			b.WriteString(part + sep)
-		case !isSecretParameter(name):
+		case !secret.IsQuery(name): // those are left out: another provider has a key of its own
 			return "", false
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // How long a key is left alone whose server did not say for how long.

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/memnet"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retryhttp"
 )

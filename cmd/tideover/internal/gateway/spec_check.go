@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -154,7 +155,7 @@ func (c *checker) forwarding(s *Spec) {
 		switch plain := parameterName(name); {
 		case plain == "" || strings.ContainsAny(name, "&;=#? "):
 			c.bad("forward-query", "%q is not the name of a query parameter", name)
-		case isSecretParameter(plain) && plain != "code" && plain != "pin":
+		case secret.IsQuery(plain) && plain != "code" && plain != "pin":
 			c.bad("forward-query", "%s carries credentials of callers, which are sent to no other provider; give the provider its own with auth or headers", name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

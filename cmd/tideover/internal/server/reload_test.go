@@ -11,8 +11,8 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // TestANewRuleOfTheAlarmIsUsed has a load that is a storm only by the rule of the

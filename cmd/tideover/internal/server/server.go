@@ -29,7 +29,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -37,6 +36,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/tidy"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // readAll reads the output after a position to its end.

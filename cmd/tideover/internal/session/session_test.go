@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // A body that is full of secrets becomes shorter than what is kept of it, and ends in

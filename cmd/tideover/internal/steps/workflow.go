@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 // The handlers of steps that are data.

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -64,9 +64,9 @@ func parts(value string) (list []string) {
 	return list
 }
 
-// isWord reports whether a part is one that nobody would keep secret: a number, or a
-// word such as "services", "my-topic" or "sendMessage". All others have digits among
-// their letters, or are long and have capitals in them.
+// isWord reports whether a part is too ordinary to be a secret: a number, or a word
+// such as "services", "my-topic" or "sendMessage". Secrets have digits among their
+// letters, or are long and have capitals in them.
 func isWord(s string) bool {
 	const long = 16
 	digits := strings.ContainsAny(s, "0123456789")

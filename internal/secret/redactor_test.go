@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 func TestRedact(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package hosts knows by which names a server goes. A page of the web that has its
-// own name lead to this machine, which is called rebinding, comes with that name.
+// Package hosts checks the Host header of a request against the names of a server. That
+// stops DNS rebinding: a web page that makes its own name lead to this machine.
 package hosts
 
 import (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/secret"
 )
 
 func TestUnquoted(t *testing.T) {

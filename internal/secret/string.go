@@ -34,8 +34,8 @@ func (s String) Reveal() string {
 // IsZero reports whether the secret is empty.
 func (s String) IsZero() bool { return s.Reveal() == "" }
 
-// Equal compares the secret with what somebody presents, in a time that tells
-// nothing but the length.
+// Equal compares the secret with the value that a client presents, in a time that
+// depends only on the length.
 func (s String) Equal(presented string) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(presented)) == 1
 }
@@ -46,7 +46,7 @@ func (String) String() string { return Mask }
 // GoString returns "***".
 func (String) GoString() string { return Mask }
 
-// Format implements [fmt.Formatter]: every verb prints "***", whatever its
+// Format implements [fmt.Formatter]: every verb prints "***", with any
 // flags and width.
 func (String) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(Mask)) }
 
