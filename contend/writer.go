@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -29,7 +29,7 @@ type Writer struct {
 func New(c Config, opts ...Option) (*Writer, error) {
 	s, err := apply(opts)
 	if err = errors.Join(c.Validate(), err); err != nil {
-		return nil, fmt.Errorf("contend.New: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil, fmt.Errorf("contend.New: %s", oneline.Error(err))
 	}
 	w := &Writer{config: c, conflicts: s.conflicts, random: s.random}
 	p := c.policy()

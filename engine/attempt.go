@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -209,11 +209,8 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 func (sh *shard) text(s string) string {
 	s = sh.cfg.Redact(s)
 	if len(s) > maxError {
-		cut := maxError
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
+		kept := textfmt.Truncate(s, maxError)
+		s = fmt.Sprintf("%s… (%d bytes more)", kept, len(s)-len(kept))
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // waitGraph is who waits for what in this process.
@@ -258,11 +259,7 @@ func counted(counts map[string]int, noun, verb, verbs string) string {
 		total += counts[name]
 		part := fmt.Sprintf("%d of %s", counts[name], name)
 		if len(parts) == 0 {
-			plural := noun + "s"
-			if counts[name] == 1 {
-				plural = noun
-			}
-			part = fmt.Sprintf("%d %s of %s", counts[name], plural, name)
+			part = textfmt.Plural(counts[name], noun) + " of " + name
 		}
 		parts = append(parts, part)
 	}

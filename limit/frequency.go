@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Frequency is a number of events in a span of time: 50 per minute. It is
@@ -39,14 +41,7 @@ func spanName(per time.Duration) string {
 			return s.name
 		}
 	}
-	s := per.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return textfmt.CompactDuration(per)
 }
 
 // ParseRate reads a frequency: a number of events, a slash and a span of time,

@@ -3,6 +3,8 @@ package nostr
 import (
 	"strings"
 	"unicode"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxText is how much of what a relay says is kept.
@@ -23,9 +25,5 @@ func printable(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "..."
-	}
-	return text
+	return textfmt.TruncateValid(strings.Join(strings.Fields(text), " "), maxText, "...")
 }

@@ -57,22 +57,6 @@ func parsePositive(s, off string) (time.Duration, error) {
 	return d, err
 }
 
-// formatDuration writes a duration in the one spelling that the text form
-// has: no zero parts, ASCII only, whole days as days.
-func formatDuration(d time.Duration) string {
-	if d != 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	s := strings.ReplaceAll(d.String(), "µ", "u")
-	if t, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = t + "m"
-	}
-	if t, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = t + "h"
-	}
-	return s
-}
-
 func parseAttempts(s string) (int, error) {
 	if s == "unlimited" {
 		return Unlimited, nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Error is what a runner returns when it gives up. It unwraps to the reason and
@@ -45,7 +47,7 @@ func (e *Error) Error() string {
 	case e.Reason == StopPermanent:
 		fmt.Fprintf(&b, "attempt %d", e.Attempts)
 	default:
-		fmt.Fprintf(&b, "gave up after %s", plural(e.Attempts, "attempt"))
+		fmt.Fprintf(&b, "gave up after %s", textfmt.Plural(e.Attempts, "attempt"))
 	}
 	if e.Elapsed >= time.Millisecond { // less is noise
 		b.WriteString(" in " + roundTime(e.Elapsed).String())
@@ -214,13 +216,6 @@ func (e *TimeoutError) Is(target error) bool { return target == context.Deadline
 
 // Timeout implements the interface of net.Error and os.IsTimeout.
 func (e *TimeoutError) Timeout() bool { return true }
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
 
 // roundTime keeps three digits or so: more is noise to a reader.
 func roundTime(d time.Duration) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/decimal"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // DefaultHedgeShare is the part of all calls that may be hedged when a policy
@@ -53,7 +54,7 @@ func (h Hedge) String() string {
 	if h == (Hedge{}) {
 		return "none"
 	}
-	s := formatDuration(h.After)
+	s := textfmt.PolicyDuration(h.After)
 	if h.Percentile != 0 {
 		s = "p" + decimal.Format(h.Percentile)
 	}

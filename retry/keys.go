@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/internal/decimal"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -75,7 +76,7 @@ func durationKey(name, off string, field func(*Policy) *time.Duration) key {
 			}
 			return err
 		},
-		get: func(p *Policy) string { return unlessZero(*field(p), formatDuration) },
+		get: func(p *Policy) string { return unlessZero(*field(p), textfmt.PolicyDuration) },
 	}
 }
 

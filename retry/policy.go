@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
@@ -118,6 +117,3 @@ func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
 	}
 	return p.Delay(s.Attempt, s.Prev, u)
 }
-
-// oneLine joins the messages of a joined error for use inside a sentence.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

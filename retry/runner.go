@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -85,7 +86,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 		err = fmt.Errorf("budget: the policy says %v, the shared one is %v", p.Budget, s.budget.Spec())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("retry.%s: %s", name, oneLine(err))
+		return nil, fmt.Errorf("retry.%s: %s", name, oneline.Error(err))
 	}
 	if s.random == nil {
 		s.random = rand.Uint64

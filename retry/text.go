@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/oneline"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxText bounds the length of a policy's text.
@@ -52,7 +54,7 @@ func parse(text string) (Policy, error) {
 		}
 	}
 	if err := p.Validate(); err != nil {
-		return Policy{}, fmt.Errorf("%s", oneLine(err))
+		return Policy{}, fmt.Errorf("%s", oneline.Error(err))
 	}
 	return p, nil
 }
@@ -146,9 +148,9 @@ func (p Policy) With(name, value string) (Policy, error) {
 // same policy from it, if it is valid. A preset is spelled out.
 func (p Policy) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v(%s", p.Kind, formatDuration(p.Base))
+	fmt.Fprintf(&b, "%v(%s", p.Kind, textfmt.PolicyDuration(p.Base))
 	if p.Cap != 0 {
-		b.WriteString(".." + formatDuration(p.Cap))
+		b.WriteString(".." + textfmt.PolicyDuration(p.Cap))
 	}
 	b.WriteByte(')')
 	for _, k := range keys[2:] { // base and cap stand in the family
@@ -163,7 +165,7 @@ func (p Policy) String() string {
 // error: it could not be read back.
 func (p Policy) MarshalText() ([]byte, error) {
 	if err := p.Validate(); err != nil {
-		return nil, fmt.Errorf("policy %q: %s", p.String(), oneLine(err))
+		return nil, fmt.Errorf("policy %q: %s", p.String(), oneline.Error(err))
 	}
 	return []byte(p.String()), nil
 }

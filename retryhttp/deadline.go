@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/oneline"
 )
 
 // DeadlineConfig bounds the time of requests.
@@ -72,7 +73,7 @@ func NewDeadline(next http.Handler, cfg DeadlineConfig) (*Deadline, error) {
 
 // refusal is the error of a constructor, in one line.
 func refusal(constructor string, err error) error {
-	return fmt.Errorf("retryhttp.%s: %s", constructor, strings.ReplaceAll(err.Error(), "\n", "; "))
+	return fmt.Errorf("retryhttp.%s: %s", constructor, oneline.Error(err))
 }
 
 // ServeHTTP implements [http.Handler].

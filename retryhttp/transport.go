@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -48,7 +48,7 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
 	if err = errors.Join(err, t.build()); err != nil {
-		return nil, fmt.Errorf("retryhttp.New: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil, fmt.Errorf("retryhttp.New: %s", oneline.Error(err))
 	}
 	return t, nil
 }

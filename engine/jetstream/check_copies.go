@@ -8,6 +8,8 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // copies is how the replicas of one stream are. The zero value is of one that can't
@@ -92,7 +94,7 @@ func (x *examiner) checkCopies(list []copies) {
 			"without any one server nothing works, and what only it has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
 	}
 	if unplaced > 0 {
-		x.add(Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", are(unplaced, "copy", "copies"))
+		x.add(Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
 	}
 	all := tallies(list)
 	var gone []string
@@ -102,7 +104,7 @@ func (x *examiner) checkCopies(list []copies) {
 			gone = append(gone, name)
 		case t.behind+t.gone > 0:
 			x.add(Weak, "wait, it catches up by itself; if it does not, look at its log", oneLess(list),
-				"server %s is behind in %s, by up to %s", name, count(t.behind+t.gone, "stream"), plural(int(t.lag), "entry", "entries"))
+				"server %s is behind in %s, by up to %s", name, textfmt.Plural(t.behind+t.gone, "stream"), textfmt.PluralOf(int(t.lag), "entry", "entries"))
 		}
 	}
 	x.addGone(gone, list)
@@ -176,19 +178,5 @@ func some(n, all int) string {
 	if n == all {
 		return "all streams"
 	}
-	return count(n, "stream")
-}
-
-func are(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one + " is"
-	}
-	return fmt.Sprintf("%d %s are", n, many)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return textfmt.Plural(n, "stream")
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // A shard that changes hands has nobody for a moment.
@@ -37,7 +39,7 @@ func (x *examiner) checkOwners(ctx context.Context) {
 		x.add(Note, "start one", "nothing is worked on", "no process is in the cluster")
 	case len(v.orphans()) > 0:
 		x.add(Broken, "see the log of the processes, and `tideover cluster`", "runs of theirs stand still", "%s nobody: %s",
-			owning(len(v.orphans())), numbers(v.orphans()))
+			textfmt.PluralOf(len(v.orphans()), "shard has", "shards have"), numbers(v.orphans()))
 	}
 }
 
@@ -49,13 +51,6 @@ func (v *view) orphans() (list []int) {
 		}
 	}
 	return list
-}
-
-func owning(n int) string {
-	if n == 1 {
-		return "1 shard has"
-	}
-	return fmt.Sprintf("%d shards have", n)
 }
 
 // numbers lists the first few.

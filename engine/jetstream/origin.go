@@ -3,6 +3,8 @@ package jetstream
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // ClusterID tells the cluster from others that have had, or will have, its name.
@@ -21,7 +23,7 @@ func (c Config) traces(second *second) string {
 		list = append(list, "this process was in one")
 	}
 	if shards := second.shards(); len(shards) > 0 {
-		list = append(list, fmt.Sprintf("the second place has snapshots of %s of one, in %s", count(len(shards), "shard"), second.dir))
+		list = append(list, fmt.Sprintf("the second place has snapshots of %s of one, in %s", textfmt.Plural(len(shards), "shard"), second.dir))
 	}
 	return strings.Join(list, ", and ")
 }
@@ -63,12 +65,4 @@ func (x *examiner) checkOrigin() {
 		x.add(Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
 			"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
 	}
-}
-
-// count returns a number with what is counted.
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -135,12 +136,7 @@ type InvalidError struct {
 
 // Error says it in one line. The value is quoted, and cut when it is long.
 func (e *InvalidError) Error() string {
-	const most = 40
-	value := e.Value
-	if runes := []rune(value); len(runes) > most {
-		value = string(runes[:most]) + "…"
-	}
-	return fmt.Sprintf("%s %q: %s", e.Tag, value, e.Want)
+	return fmt.Sprintf("%s %q: %s", e.Tag, textfmt.Clip(e.Value, 40), e.Want)
 }
 
 // PriceError says that the customer does not bid what the result costs. Such a request

@@ -4,7 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const (
@@ -55,7 +56,7 @@ func Sanitise(text string) string {
 	text = second(called, text, isOrdinary)
 	text = second(dialled, text, isNoHost)
 	text = longish.ReplaceAllStringFunc(text, longWord)
-	return shorten(strings.TrimSpace(text), maxPublic)
+	return textfmt.TruncateWithin(strings.TrimSpace(text), maxPublic, hidden)
 }
 
 // second hides the second part of what the pattern finds, unless it may stay.
@@ -124,16 +125,4 @@ func longWord(word string) string {
 		return hidden
 	}
 	return word
-}
-
-// shorten cuts a text to so many bytes, at the beginning of a character.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	cut := most - len(hidden)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + hidden
 }

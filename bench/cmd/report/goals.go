@@ -52,7 +52,7 @@ func (g goal) String() string {
 func (g goal) measured(c *scenario, s *series) string {
 	m := fmt.Sprintf("%.2f ×", c.ratio(s))
 	if g.ns > 0 {
-		m = short(median(s.cpu)) + " ns"
+		m = oneDecimal(median(s.cpu)) + " ns"
 	}
 	return m + g.allocations(s.allocs)
 }

@@ -76,14 +76,14 @@ func (r *results) tables() string {
 			if strings.HasPrefix(name, "tideover") {
 				name = "**" + name + "**"
 			}
-			fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %.0f | %.0f |\n", name, c.ratio(s), short(median(s.cpu)), short(median(s.wall)), s.bytes, s.allocs)
+			fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %.0f | %.0f |\n", name, c.ratio(s), oneDecimal(median(s.cpu)), oneDecimal(median(s.wall)), s.bytes, s.allocs)
 		}
 	}
 	return b.String()
 }
 
-// short keeps three digits or so.
-func short(v float64) string {
+// oneDecimal returns a number with one decimal place below 100, and none above.
+func oneDecimal(v float64) string {
 	if v < 100 {
 		return fmt.Sprintf("%.1f", v)
 	}

@@ -3,8 +3,9 @@ package machine
 import (
 	"fmt"
 	"iter"
-	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The history of a run is its own records, encoded one after the other. A run
@@ -27,9 +28,7 @@ func (r *Run) remember(rec *Record) {
 			short.Text = string(rec.Outputs[n]) // the origin
 		}
 	}
-	if len(short.Text) > maxText {
-		short.Text = strings.ToValidUTF8(short.Text[:maxText], "")
-	}
+	short.Text = textfmt.TruncateValid(short.Text, maxText, "")
 	r.History = short.append(r.History, r.Created)
 	if len(r.History) > maxHistory {
 		r.shorten()

@@ -30,7 +30,7 @@ func appendBody(b []byte, place int64, r *Run) []byte {
 		b = append(b, s...)
 	}
 	if spills(r) {
-		return appendBlobs(append(b, spilled), cut(r.Input), cut(r.Output), nil)
+		return appendBlobs(append(b, spilled), preview(r.Input), preview(r.Output), nil)
 	}
 	return appendBlobs(append(b, 0), r.Input, r.Output, r.Detail)
 }

@@ -51,7 +51,7 @@ func (v *View) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
 	for _, k := range keys {
 		err := each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(s *sqlite.Stmt) error {
 			r, _, _, err := v.names.scan(s)
-			r.Input, r.Output, r.Detail = slices.Clone(cut(r.Input)), slices.Clone(cut(r.Output)), nil
+			r.Input, r.Output, r.Detail = slices.Clone(preview(r.Input)), slices.Clone(preview(r.Output)), nil
 			runs = append(runs, r)
 			return err
 		}, k.place)

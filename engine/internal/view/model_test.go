@@ -30,7 +30,7 @@ func (m model) list(f Filter, found func(*Run) bool) []Run {
 		case f.Order == Soonest && r.Next.IsZero():
 		case !found(&r):
 		default:
-			r.Detail, r.Input, r.Output = nil, cut(r.Input), cut(r.Output)
+			r.Detail, r.Input, r.Output = nil, preview(r.Input), preview(r.Output)
 			runs = append(runs, r)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxPattern bounds a pattern, in bytes. Errors that differ only behind it are
@@ -34,20 +36,7 @@ func Pattern(text string) string {
 		}
 		i += n
 	}
-	return strings.TrimSpace(shorten(b.String()))
-}
-
-// shorten cuts between characters. A cut can't make a quote whole that was not,
-// nor a word volatile, as nothing behind it is looked at again.
-func shorten(s string) string {
-	if len(s) <= maxPattern {
-		return s
-	}
-	n := maxPattern
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return strings.TrimSpace(textfmt.Truncate(b.String(), maxPattern))
 }
 
 type partKind int

@@ -36,8 +36,8 @@ type Batch struct {
 	Delete []string
 }
 
-// cut shortens a payload to its preview, and not in the middle of a character.
-func cut(p []byte) []byte {
+// preview returns the beginning of a payload that lists have, cut between two characters.
+func preview(p []byte) []byte {
 	if len(p) <= Preview {
 		return p
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Bounds of what is indexed of one run. Longer words are cut, so that a piece of
@@ -58,14 +60,7 @@ func fold(word string, change bool) string {
 	if change {
 		word = strings.ToLower(word)
 	}
-	if len(word) <= maxWord {
-		return word
-	}
-	n := maxWord
-	for !utf8.RuneStart(word[n]) {
-		n--
-	}
-	return word[:n]
+	return textfmt.Truncate(word, maxWord)
 }
 
 // document returns the words of a run, each once, joined with spaces.

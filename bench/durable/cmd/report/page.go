@@ -89,7 +89,7 @@ func (r *results) goals(goals []goal) string {
 		if g.least && v < g.limit || !g.least && v > g.limit {
 			met = "**no**"
 		}
-		fmt.Fprintf(&b, "| %s | %s %g %s | %s %s | %s |\n", g.what, sign, g.limit, g.unit, short(v), g.unit, met)
+		fmt.Fprintf(&b, "| %s | %s %g %s | %s %s | %s |\n", g.what, sign, g.limit, g.unit, threeDigits(v), g.unit, met)
 	}
 	return b.String()
 }
@@ -125,13 +125,13 @@ func (r *results) cell(system string, values []string) string {
 		if !ok {
 			return "–"
 		}
-		parts = append(parts, short(v))
+		parts = append(parts, threeDigits(v))
 	}
 	return strings.Join(parts, " / ")
 }
 
-// short keeps three digits or so.
-func short(v float64) string {
+// threeDigits returns a number with about three digits.
+func threeDigits(v float64) string {
 	switch size := max(v, -v); {
 	case size >= 100 || size == 0:
 		return fmt.Sprintf("%.0f", v)

@@ -63,7 +63,7 @@ func (r *results) goals() string {
 		if g.least && v < g.limit || !g.least && v > g.limit {
 			met = "**no**"
 		}
-		fmt.Fprintf(&b, "| %s | %s %g %s | %s %s | %s |\n", g.what, sign, g.limit, g.unit, short(v), g.unit, met)
+		fmt.Fprintf(&b, "| %s | %s %g %s | %s %s | %s |\n", g.what, sign, g.limit, g.unit, threeDigits(v), g.unit, met)
 	}
 	return b.String()
 }

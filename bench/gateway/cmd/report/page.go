@@ -142,7 +142,7 @@ func (r *results) cell(system string, row row) string {
 		if !ok {
 			return "–"
 		}
-		text := short(v)
+		text := threeDigits(v)
 		if row.whole {
 			text = fmt.Sprintf("%.0f", v)
 		}
@@ -151,8 +151,8 @@ func (r *results) cell(system string, row row) string {
 	return strings.Join(parts, " / ")
 }
 
-// short keeps three digits or so.
-func short(v float64) string {
+// threeDigits returns a number with about three digits.
+func threeDigits(v float64) string {
 	switch size := max(v, -v); {
 	case size >= 100 || size == 0:
 		return fmt.Sprintf("%.0f", v)

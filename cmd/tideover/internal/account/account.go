@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/internal/boottime"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // None as the name of an account means that a session has none.
@@ -295,7 +296,7 @@ func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) 
 		case l.stated() && l.left(now) >= wait: // the later one holds
 			return changed
 		}
-		s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: clip(a.Name), Why: clip(why), Wait: wait}
+		s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: textfmt.TruncateValid(a.Name, maxText, "…"), Why: textfmt.TruncateValid(why, maxText, "…"), Wait: wait}
 		if wait == 0 {
 			s.Limit.Next = min(max(probeIn, 0), maxProbeDelay)
 		} else if r.In == 0 {
@@ -380,5 +381,5 @@ func CheckName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not a name for an account: want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit; or %s",
-		cmp.Or(clip(name), ""), None)
+		cmp.Or(textfmt.TruncateValid(name, maxText, "…"), ""), None)
 }

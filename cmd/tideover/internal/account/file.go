@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxFile is the largest file that is read.
@@ -77,10 +78,10 @@ func parseState(text []byte) (*state, error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if l := s.Limit; l != nil {
-		l.By, l.Why = clip(l.By), clip(l.Why)
+		l.By, l.Why = textfmt.TruncateValid(l.By, maxText, "…"), textfmt.TruncateValid(l.Why, maxText, "…")
 	}
 	if s.Probe != nil {
-		s.Probe.By = clip(s.Probe.By)
+		s.Probe.By = textfmt.TruncateValid(s.Probe.By, maxText, "…")
 	}
 	return s, nil
 }

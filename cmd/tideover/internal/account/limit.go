@@ -1,6 +1,10 @@
 package account
 
-import "time"
+import (
+	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
+)
 
 // sameEnd is by how much the end of a limit may be stated later than it is known and still be the same. Whoever is told
 // "in 2 hours" again and again would otherwise change the file each time.
@@ -37,7 +41,7 @@ func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded
 	g.update(func(s *state, now moment) bool {
 		l, wait := s.active(now), r.wait(now)
 		if wait > 0 && (l == nil || !l.stated() || l.left(now)+sameEnd < wait) {
-			s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: clip(a.Name), Why: clip(why), Wait: wait}
+			s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: textfmt.TruncateValid(a.Name, maxText, "…"), Why: textfmt.TruncateValid(why, maxText, "…"), Wait: wait}
 			if r.In == 0 {
 				s.Limit.Until = r.At.Round(0)
 			}

@@ -192,11 +192,3 @@ func (l *limit) describe(account string, busy *probe, now moment) string {
 	}
 	return b.String()
 }
-
-// clip cuts a text to what is kept.
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
-}

@@ -86,15 +86,15 @@ func backupProblem(err error, dir string) error {
 // be written to show when it begins.
 func (s *server) checkTarget(dir string) error {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
-		return bad("dir", "%q is not the absolute path of a folder", short([]byte(dir)))
+		return bad("dir", "%q is not the absolute path of a folder", excerpt(dir))
 	}
 	if s.data != "" && within(resolved(s.data), resolved(dir)) {
-		return bad("dir", "%q is in the data folder %s; the copy must be elsewhere", short([]byte(dir)), s.data)
+		return bad("dir", "%q is in the data folder %s; the copy must be elsewhere", excerpt(dir), s.data)
 	}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case err == nil && len(entries) > 0:
-		return bad("dir", "the folder %q is not empty: it has %q", short([]byte(dir)), entries[0].Name())
+		return bad("dir", "the folder %q is not empty: it has %q", excerpt(dir), entries[0].Name())
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return bad("dir", "%v", err)
 	}

@@ -124,7 +124,7 @@ func (o object) take(name string, v any) error {
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			err = fmt.Errorf("%s is of the wrong type", short(text))
+			err = fmt.Errorf("%s is of the wrong type", excerpt(text))
 		}
 		return bad(name, "%v", err)
 	}

@@ -50,7 +50,7 @@ func (s *server) wish(r *http.Request) (f wish, err error) {
 	f = wish{workflow: q["workflow"], follow: true, after: engine.Now}
 	if text := q["follow"]; text != "" {
 		if f.follow, err = strconv.ParseBool(text); err != nil {
-			return f, bad("follow", "%q is neither true nor false", short([]byte(text)))
+			return f, bad("follow", "%q is neither true nor false", excerpt(text))
 		}
 	}
 	for kind := range strings.SplitSeq(q["kind"], ",") {
@@ -58,7 +58,7 @@ func (s *server) wish(r *http.Request) (f wish, err error) {
 			continue
 		}
 		if !slices.Contains(Kinds(), kind) {
-			p := bad("kind", "there is no kind %q", short([]byte(kind)))
+			p := bad("kind", "there is no kind %q", excerpt(kind))
 			p.Hint = "there are " + strings.Join(Kinds(), ", ")
 			return f, p
 		}
@@ -84,7 +84,7 @@ func (s *server) place(text string, f *wish) error {
 	number, boot, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || n == engine.Now {
-		return bad("after", "%q is not the number of an event, or now", short([]byte(text)))
+		return bad("after", "%q is not the number of an event, or now", excerpt(text))
 	}
 	if f.after = n; ok && boot != s.boot {
 		f.after, f.lost = 0, true

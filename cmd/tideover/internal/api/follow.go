@@ -58,7 +58,7 @@ func readMark(text string) (m mark, err error) {
 		m.index, err = strconv.Atoi(index)
 	}
 	if err != nil || !ok {
-		return m, bad("Last-Event-ID", "%q is not the id of an event of a run", short([]byte(text)))
+		return m, bad("Last-Event-ID", "%q is not the id of an event of a run", excerpt(text))
 	}
 	return m, nil
 }

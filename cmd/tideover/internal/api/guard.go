@@ -157,7 +157,7 @@ func forbid(h http.Header) {
 func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
 	if !g.hosts.Has(r.Host) {
 		(&Problem{
-			Status: http.StatusMisdirectedRequest, Code: CodeHost, Message: "this server is not " + short([]byte(r.Host)),
+			Status: http.StatusMisdirectedRequest, Code: CodeHost, Message: "this server is not " + excerpt(r.Host),
 			Hint: "use its address, or localhost",
 		}).write(w)
 		return ctx, false

@@ -87,6 +87,6 @@ func (s *server) named(ctx context.Context, workflow string) error {
 		return err
 	}
 	return &Problem{
-		Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is no workflow " + short([]byte(workflow)), Hint: s.known(),
+		Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is no workflow " + excerpt(workflow), Hint: s.known(),
 	}
 }

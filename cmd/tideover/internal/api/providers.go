@@ -83,7 +83,7 @@ func FindProvider(p Providers, name string) (gateway.Status, error) {
 }
 
 func unknownProvider(name string, known []gateway.Status) *Problem {
-	p := &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: fmt.Sprintf("no such provider: %q", short([]byte(name))), Hint: "there are none"}
+	p := &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: fmt.Sprintf("no such provider: %q", excerpt(name)), Hint: "there are none"}
 	if len(known) > 0 {
 		names := make([]string, len(known))
 		for i := range known {

@@ -53,7 +53,7 @@ func (q query) number(name string, def, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, bad(name, "%q is not a number from 1 to %d", short([]byte(text)), most)
+		return 0, bad(name, "%q is not a number from 1 to %d", excerpt(text), most)
 	}
 	return n, nil
 }
@@ -66,7 +66,7 @@ func (q query) yes(name string) (bool, error) {
 	}
 	yes, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, bad(name, "%q is neither true nor false", short([]byte(text)))
+		return false, bad(name, "%q is neither true nor false", excerpt(text))
 	}
 	return yes, nil
 }
@@ -92,7 +92,7 @@ func ParseMoment(text string, sign int) (time.Time, error) {
 	}
 	d, err := ParseSpan(text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-15T08:00:00Z nor a duration such as 2h", short([]byte(text)))
+		return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-15T08:00:00Z nor a duration such as 2h", excerpt(text))
 	}
 	return time.Now().Add(time.Duration(sign) * d), nil
 }
@@ -165,7 +165,7 @@ func (f Filter) values() url.Values {
 func (f *Filter) check() error {
 	for _, s := range f.States {
 		if !slices.Contains(stateNames, s) {
-			p := bad("state", "there is no state %q", short([]byte(s)))
+			p := bad("state", "there is no state %q", excerpt(s))
 			p.Hint = "there are " + strings.Join(stateNames, ", ")
 			return p
 		}
@@ -176,7 +176,7 @@ func (f *Filter) check() error {
 	switch f.Order {
 	case "", "newest", "oldest", "next":
 	default:
-		return bad("order", "%q is not newest, oldest or next", short([]byte(f.Order)))
+		return bad("order", "%q is not newest, oldest or next", excerpt(f.Order))
 	}
 	return nil
 }

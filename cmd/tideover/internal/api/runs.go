@@ -38,7 +38,7 @@ func (st *Start) read(o object) error {
 	}
 	if at != nil {
 		if st.At, err = time.Parse(time.RFC3339, *at); err != nil {
-			return bad("at", "%q is not a time such as 2026-11-15T08:00:00Z", short([]byte(*at)))
+			return bad("at", "%q is not a time such as 2026-11-15T08:00:00Z", excerpt(*at))
 		}
 		if err := checkMoment(st.At); err != nil {
 			return bad("at", "%v", err)
@@ -59,7 +59,7 @@ func CheckKey(key string) error {
 	case !utf8.ValidString(key):
 		return errors.New("is not UTF-8")
 	case strings.ContainsFunc(key, unicode.IsControl):
-		return fmt.Errorf("%q has a control character in it", short([]byte(key)))
+		return fmt.Errorf("%q has a control character in it", excerpt(key))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, _ string) error {
 	}
 	flow, ok := s.engine.Workflow(st.Workflow)
 	if !ok {
-		p := bad("workflow", "there is none of the name %q", short([]byte(st.Workflow)))
+		p := bad("workflow", "there is none of the name %q", excerpt(st.Workflow))
 		p.Hint = s.known()
 		return p
 	}
@@ -173,7 +173,7 @@ func (s *server) page(ctx context.Context, f Filter) (engine.Page, error) {
 		again := f
 		again.After, again.Limit = "", 1
 		if _, err := s.engine.List(ctx, again.engine()); err == nil {
-			return page, bad("after", "%q is not from a page of the same list", short([]byte(f.After)))
+			return page, bad("after", "%q is not from a page of the same list", excerpt(f.After))
 		}
 	}
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
@@ -221,7 +221,7 @@ func (s *server) result(w http.ResponseWriter, r *http.Request, id string) error
 	if q["wait"] != "" && !info.Finished() {
 		wait, err := ParseSpan(q["wait"])
 		if err != nil || wait > maxWait {
-			return bad("wait", "%q is not a duration of at most %v", short([]byte(q["wait"])), maxWait)
+			return bad("wait", "%q is not a duration of at most %v", excerpt(q["wait"]), maxWait)
 		}
 		if info, err = s.await(w, r, info.ID, wait); err != nil {
 			return err
@@ -346,7 +346,7 @@ func hasStep(field, workflow string, steps []engine.StepInfo, name string) error
 		}
 		names = append(names, s.Name)
 	}
-	p := bad(field, "workflow %q has no step %q", workflow, short([]byte(name)))
+	p := bad(field, "workflow %q has no step %q", workflow, excerpt(name))
 	p.Hint = "there are " + strings.Join(names, ", ")
 	return p
 }

@@ -197,7 +197,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is nothing at " + short([]byte(r.URL.Path))}
+		return &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is nothing at " + excerpt(r.URL.Path)}
 	}
 	slices.Sort(allowed)
 	allow := strings.Join(slices.Compact(allowed), ", ")
@@ -245,9 +245,9 @@ func (s *server) find(ctx context.Context, text string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(ids) == 0:
-		return "", fmt.Errorf("%w: %s", engine.ErrNotFound, short([]byte(text)))
+		return "", fmt.Errorf("%w: %s", engine.ErrNotFound, excerpt(text))
 	case len(ids) > 1:
-		p := &Problem{Status: http.StatusConflict, Code: CodeAmbiguous, Message: fmt.Sprintf("%q may stand for several runs", short([]byte(text)))}
+		p := &Problem{Status: http.StatusConflict, Code: CodeAmbiguous, Message: fmt.Sprintf("%q may stand for several runs", excerpt(text))}
 		p.Candidates = ids[:min(len(ids), 10)]
 		p.Hint = "use more of the id"
 		return "", p

@@ -48,7 +48,7 @@ func (p *SessionPause) read(o object) error {
 	}
 	var err error
 	if p.Until, err = time.Parse(time.RFC3339, *until); err != nil {
-		return bad("until", "%q is not a time such as 2026-11-15T07:00:00Z", short([]byte(*until)))
+		return bad("until", "%q is not a time such as 2026-11-15T07:00:00Z", excerpt(*until))
 	}
 	if err := checkMoment(p.Until); err != nil {
 		return bad("until", "%v", err)
@@ -161,7 +161,7 @@ func (s *server) reportSessionLimit(w http.ResponseWriter, r *http.Request, name
 			return err
 		}
 		if !slices.Contains(session.LimitReasons, report.Reason) {
-			return bad("reason", "%q is not a reason for a limit; want %s", short([]byte(report.Reason)), strings.Join(session.LimitReasons, " or "))
+			return bad("reason", "%q is not a reason for a limit; want %s", excerpt(report.Reason), strings.Join(session.LimitReasons, " or "))
 		}
 		return nil
 	}

@@ -37,7 +37,7 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > int64(longest/time.Second):
 		return fmt.Errorf("%s seconds are more than 100 years", data)
 	case err != nil:
-		return fmt.Errorf("%s is neither a whole number of seconds nor a duration such as \"1m30s\"", short(data))
+		return fmt.Errorf("%s is neither a whole number of seconds nor a duration such as \"1m30s\"", excerpt(data))
 	case n <= 0:
 		return fmt.Errorf("%d is not positive", n)
 	}
@@ -51,7 +51,7 @@ func ParseSpan(text string) (time.Duration, error) {
 	p, err := retry.Policy{}.With("base", text) // the parser of the text form
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d that is longer than nothing", short([]byte(text)))
+		return 0, fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d that is longer than nothing", excerpt(text))
 	case p.Base <= 0:
 		return 0, fmt.Errorf("%q is not positive", text)
 	case p.Base > longest:
@@ -60,8 +60,8 @@ func ParseSpan(text string) (time.Duration, error) {
 	return p.Base, nil
 }
 
-// short returns the beginning of what somebody sent, for an error.
-func short(data []byte) string {
+// excerpt returns the beginning of what a client sent, for an error.
+func excerpt[T ~string | ~[]byte](data T) string {
 	if len(data) > 60 {
 		return string(data[:60]) + "…"
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxTimes is how often a step may come.
@@ -180,7 +182,7 @@ func someDuration(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return formatDuration(d)
+	return textfmt.PolicyDuration(d)
 }
 
 func someCount(n int) string {
@@ -194,5 +196,5 @@ func someSize(n int64) string {
 	if n == 0 {
 		return ""
 	}
-	return formatSize(n)
+	return textfmt.FormatSize(n)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Delay is a time that is drawn. The zero value is none.
@@ -60,7 +62,7 @@ func (d Delay) check() error {
 }
 
 func (d Delay) text() string {
-	low, high := formatDuration(d.Low), formatDuration(d.High)
+	low, high := textfmt.PolicyDuration(d.Low), textfmt.PolicyDuration(d.High)
 	switch {
 	case d.Lognormal:
 		return "p50:" + low + "..p99:" + high

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // parseOutage reads what follows the word down: "30s every 5m", with "from 10s" if
@@ -72,11 +74,11 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 
 // String returns the outage as a spec has it, without the word down.
 func (o Outage) String() string {
-	text := "from " + formatDuration(o.From) + " to " + formatDuration(o.From+o.For)
+	text := "from " + textfmt.PolicyDuration(o.From) + " to " + textfmt.PolicyDuration(o.From+o.For)
 	if o.Every != 0 {
-		text = formatDuration(o.For) + " every " + formatDuration(o.Every)
+		text = textfmt.PolicyDuration(o.For) + " every " + textfmt.PolicyDuration(o.Every)
 		if o.From != o.Every {
-			text += " from " + formatDuration(o.From)
+			text += " from " + textfmt.PolicyDuration(o.From)
 		}
 	}
 	if as := o.As.String(); !o.As.zero() && as != "503" {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -214,7 +215,7 @@ func (r *Rule) words() (list []string) {
 }
 
 // String returns the chance as a spec has it.
-func (c Chance) String() string { return c.Answer.String() + "=" + formatPercent(c.Percent) }
+func (c Chance) String() string { return c.Answer.String() + "=" + textfmt.FormatPercent(c.Percent) }
 
 // String returns the rule as a spec has it.
 func (r Rule) String() string { return r.Match.String() + ": " + strings.Join(r.words(), " ") }
@@ -242,14 +243,14 @@ func (r *Rule) problems() (list []error) {
 		check(&c.Answer, false, false)
 		total += c.Percent
 	}
-	bad(total > 100+1e-9, "the shares add up to %s", formatPercent(total))
+	bad(total > 100+1e-9, "the shares add up to %s", textfmt.FormatPercent(total))
 	for _, o := range r.Down {
 		check(&o.As, true, r.Match == Match{})
 	}
 	limited := r.Concurrent != 0 || rateText(r) != ""
 	bad(!r.Over.zero() && !limited, "over= is for requests above concurrent= or rate=, of which there is neither")
 	bad(r.Rate.Events > maxRate, "rate: %d requests are more than %d", r.Rate.Events, maxRate)
-	bad(limited && r.Rate.Per > maxDuration, "rate: the span is above %s", formatDuration(maxDuration))
+	bad(limited && r.Rate.Per > maxDuration, "rate: the span is above %s", textfmt.PolicyDuration(maxDuration))
 	if !r.Over.zero() {
 		check(&r.Over, true, false)
 	}
@@ -268,7 +269,7 @@ func oneLine(list []error) error {
 // quote quotes a text, shortened if it is long.
 func quote(text string) string {
 	if len(text) > 80 {
-		text = strings.ToValidUTF8(text[:77], "") + "..."
+		text = textfmt.TruncateValid(text, 77, "...")
 	}
 	return strconv.Quote(text)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -24,7 +25,7 @@ func parseDuration(text string) (time.Duration, error) {
 		return 0, errors.Unwrap(err)
 	}
 	if p.Base > maxDuration {
-		return 0, fmt.Errorf("%q is above %s", text, formatDuration(maxDuration))
+		return 0, fmt.Errorf("%q is above %s", text, textfmt.PolicyDuration(maxDuration))
 	}
 	return p.Base, nil
 }
@@ -38,49 +39,17 @@ func parsePositive(text string) (time.Duration, error) {
 	return d, err
 }
 
-// formatDuration writes a duration without zero parts.
-func formatDuration(d time.Duration) string {
-	if d != 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	s := strings.ReplaceAll(d.String(), "µ", "u")
-	if t, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = t + "m"
-	}
-	if t, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = t + "h"
-	}
-	return s
-}
-
 // maxSize is what a body or a header may have at most: they are made in memory.
 const maxSize = 64 << 20
 
-var sizeUnits = []struct {
-	suffix string
-	bytes  int64
-}{{"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
-
+// parseSize reads a number of bytes, in KiB or MiB or without a unit.
 func parseSize(text string) (int64, error) {
-	for _, u := range sizeUnits {
-		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
-			n, err := strconv.ParseUint(digits, 10, 32)
-			if err == nil && int64(n)*u.bytes <= maxSize {
-				return int64(n) * u.bytes, nil
-			}
-			break
-		}
+	unit := strings.TrimLeft(text, "0123456789")
+	n, ok := textfmt.ParseSize(text)
+	if !ok || n > maxSize || unit != "" && unit != "KiB" && unit != "MiB" {
+		return 0, fmt.Errorf("%q is not a number of bytes such as 500 or 64KiB, up to %s", text, textfmt.FormatSize(maxSize))
 	}
-	return 0, fmt.Errorf("%q is not a number of bytes such as 500 or 64KiB, up to %s", text, formatSize(maxSize))
-}
-
-func formatSize(n int64) string {
-	for _, u := range sizeUnits {
-		if n != 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(n, 10)
+	return n, nil
 }
 
 func parseCount(text string, most int) (int, error) {
@@ -92,15 +61,12 @@ func parseCount(text string, most int) (int, error) {
 }
 
 func parsePercent(text string) (float64, error) {
-	digits, ok := strings.CutSuffix(text, "%")
-	n, err := strconv.ParseFloat(digits, 64)
-	if !ok || err != nil || strings.Trim(digits, "0123456789.") != "" || n <= 0 || n > 100 {
+	n, ok := textfmt.ParsePercent(text)
+	if !ok {
 		return 0, fmt.Errorf("%q is not a share such as 20%% or 0.5%%, up to 100%%", text)
 	}
 	return n, nil
 }
-
-func formatPercent(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) + "%" }
 
 // parsePace reads so many bytes in so much time: 10/100ms.
 func parsePace(text string) (p Pace, err error) {
@@ -123,7 +89,7 @@ func (p Pace) String() string {
 	if p == (Pace{}) {
 		return ""
 	}
-	return formatSize(p.Bytes) + "/" + formatDuration(p.Every)
+	return textfmt.FormatSize(p.Bytes) + "/" + textfmt.PolicyDuration(p.Every)
 }
 
 // parseService reads 50ms or 50ms+10ms.
@@ -144,9 +110,9 @@ func (s Service) String() string {
 	case s == (Service{}):
 		return ""
 	case s.More == 0:
-		return formatDuration(s.Base)
+		return textfmt.PolicyDuration(s.Base)
 	}
-	return formatDuration(s.Base) + "+" + formatDuration(s.More)
+	return textfmt.PolicyDuration(s.Base) + "+" + textfmt.PolicyDuration(s.More)
 }
 
 // parsePosition reads 100, 1KiB, 50% or event:3.
@@ -180,7 +146,7 @@ func (p Position) String() string {
 	case "event":
 		return "event:" + strconv.FormatInt(p.N, 10)
 	}
-	return formatSize(p.N)
+	return textfmt.FormatSize(p.N)
 }
 
 // bodies are those that have a name and nothing else.
@@ -209,7 +175,7 @@ func (b Body) String() string {
 	case Text:
 		return strconv.QuoteToASCII(b.Text)
 	case Filler:
-		return formatSize(b.Size)
+		return textfmt.FormatSize(b.Size)
 	}
 	return b.Kind
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const backupLong = `Copies everything that the server keeps to a folder, while it goes on. The copy is
@@ -87,6 +88,6 @@ func renderBackup(b *api.Backup, s *screen) []string {
 		total += n
 	}
 	lines[0] += fmt.Sprintf(", from %d of %d shards: %s, %s, %s", b.Shards-len(b.LeftOut), b.Shards,
-		plural(total, "run", "runs"), plural(b.Keys, "key", "keys"), plural(b.Schedules, "schedule", "schedules"))
+		textfmt.Plural(total, "run"), textfmt.Plural(b.Keys, "key"), textfmt.Plural(b.Schedules, "schedule"))
 	return append(lines, renderLeftOut(b.LeftOut, s)...)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // chaosOptions is what the flags of chaos say.
@@ -351,7 +352,7 @@ func (p *chaosPrinter) end(s chaos.Stats) {
 		gone = fmt.Sprintf("; of %d nobody waited for the end", s.Gone)
 	}
 	fmt.Fprintf(p.out, "%s in %s, at most %d at once, on %s%s\n",
-		plural(s.Requests, "request", "requests"), span(time.Since(s.Since)), s.Peak, plural(s.Connections, "connection", "connections"), gone)
+		textfmt.Plural(s.Requests, "request"), textfmt.CoarseDuration(time.Since(s.Since)), s.Peak, textfmt.Plural(s.Connections, "connection"), gone)
 	t := &table{heads: []string{"RULE", "REQUESTS", "ANSWERS"}}
 	for _, r := range s.Rules {
 		match, _, _ := strings.Cut(r.Rule, ": ")

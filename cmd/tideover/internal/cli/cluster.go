@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const clusterLong = `Shows the processes that share the work, and the shards that the work has: who owns
@@ -90,7 +90,7 @@ func renderCluster(c *api.Cluster, s *screen) []string {
 		if m.ID == c.Self {
 			name += " (asked)"
 		}
-		members.add(plain(m.ID), plain(name), plain(strconv.Itoa(c.Owned(m))), plain(s.ago(m.Joined)+" ago"), plain(span(m.Silence)+" ago"))
+		members.add(plain(m.ID), plain(name), plain(strconv.Itoa(c.Owned(m))), plain(s.ago(m.Joined)+" ago"), plain(textfmt.CoarseDuration(m.Silence)+" ago"))
 	}
 	shards := &table{heads: []string{"SHARD", "OWNER", "EPOCH", "ENTRIES", "BYTES", "LAG", "RUNNING", "WAITING", "TROUBLE"}}
 	for i := range c.Shards {
@@ -99,7 +99,7 @@ func renderCluster(c *api.Cluster, s *screen) []string {
 		if slices.Contains(c.Silent, sh.Number) {
 			running, waiting = "?", "?"
 		}
-		count, room, lag := strconv.FormatUint(entries(sh), 10), bytesize.Text(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
+		count, room, lag := strconv.FormatUint(entries(sh), 10), textfmt.RoundedSize(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
 		if sh.Error != "" {
 			count, room, lag = "?", "?", "?"
 		}
@@ -179,7 +179,7 @@ func (o *clusterOptions) update(info *api.Cluster, away error) error {
 	case !s.terminal || o.json:
 		return o.changes(info, away)
 	case away != nil:
-		return o.redraw(o.io.Out, []string{cut(visible(away.Error()), s.width)})
+		return o.redraw(o.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
 	}
 	return o.redraw(o.io.Out, renderCluster(info, &s))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 func newConfig(io Streams) *cobra.Command {
@@ -75,13 +76,13 @@ Exit codes: 0 it can be used, 125 it can't.`,
 // contents counts what is in the configuration. Workflows and policies are always
 // named, the rest if there is some.
 func contents(cfg *config.Config) string {
-	parts := []string{plural(len(cfg.Workflows), "workflow", "workflows"), plural(len(cfg.Policies), "policy", "policies")}
+	parts := []string{textfmt.Plural(len(cfg.Workflows), "workflow"), textfmt.PluralOf(len(cfg.Policies), "policy", "policies")}
 	for _, p := range []struct {
 		n    int
 		word string
 	}{{len(cfg.Sessions), "session"}, {len(cfg.Providers), "provider"}, {len(cfg.Notifiers), "notifier"}, {len(cfg.Packs), "pack"}} {
 		if p.n > 0 {
-			parts = append(parts, plural(p.n, p.word, p.word+"s"))
+			parts = append(parts, textfmt.Plural(p.n, p.word))
 		}
 	}
 	if cfg.Engine.Clustered() {

@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // bulkOptions are for verbs that change one run or many.
@@ -231,7 +232,7 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 		return err
 	}
 	o.missing(page.Silent)
-	count := plural(len(page.Runs), "run", "runs")
+	count := textfmt.Plural(len(page.Runs), "run")
 	if page.Next != "" {
 		count = "more than " + count
 	}
@@ -279,7 +280,7 @@ func (o *bulkOptions) done(what string, d api.Done) error {
 		for _, f := range d.Failed {
 			o.warn("%s: %s", f.ID, f.Error)
 		}
-		err = o.say("%s %d of %s", past[what], d.Done, plural(d.Matched, "run", "runs"))
+		err = o.say("%s %d of %s", past[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	}
 	if err == nil && len(d.Failed) > 0 {
 		return exitError{Code: codeDead}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const deadLong = `Lists the dead letters: runs that have given up, and that nobody has retried or
@@ -107,10 +108,10 @@ func leftOut(st *api.Status) (lines []string) {
 		}
 	}
 	if messages > 0 {
-		lines = append(lines, plural(messages, "message", "messages")+" could not be sent: tideover dead --internal")
+		lines = append(lines, textfmt.Plural(messages, "message")+" could not be sent: tideover dead --internal")
 	}
 	if reactions > 0 {
-		lines = append(lines, plural(reactions, "run", "runs")+" of on-give-up gave up: tideover dead --internal")
+		lines = append(lines, textfmt.Plural(reactions, "run")+" of on-give-up gave up: tideover dead --internal")
 	}
 	return lines
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // detectOptions is what the flags of detect say.
@@ -315,7 +316,7 @@ func relative(d time.Duration) string {
 	if d <= 0 {
 		return "now"
 	}
-	return "in " + span(d)
+	return "in " + textfmt.CoarseDuration(d)
 }
 
 func renderFindings(list []detect.Finding, s *screen) []string {

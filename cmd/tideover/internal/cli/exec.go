@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -200,7 +201,7 @@ func (o *execOptions) resolve() error {
 		return fmt.Errorf("--policy: %q has no attempts, so that nothing would be retried: add attempts=N or attempts=unlimited", o.policyText)
 	}
 	if err := errors.Join(p.Validate(), p.Refuse("exec", execRefuses...)); err != nil {
-		return fmt.Errorf("--policy: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return fmt.Errorf("--policy: %s", oneline.Error(err))
 	}
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)

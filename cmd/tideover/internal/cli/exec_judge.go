@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // failure is an attempt that did not succeed.
@@ -40,7 +41,7 @@ func (f *failure) end() string {
 	if f == nil || f.Signal != syscall.SIGKILL {
 		return ""
 	}
-	return ", and killed after a grace of " + short(f.grace)
+	return ", and killed after a grace of " + textfmt.ReadableDuration(f.grace)
 }
 
 // Is makes an attempt that timed out a [context.DeadlineExceeded].

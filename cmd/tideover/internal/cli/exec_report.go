@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -32,11 +33,11 @@ func (r *reporter) observe(e retry.Event) {
 	case retry.AttemptStarted:
 		r.done()
 	case retry.Waiting:
-		r.say("attempt %s %s; next in %s", ordinal(e.Attempt, e.Attempts), ending(e.Err), short(e.Delay))
+		r.say("attempt %s %s; next in %s", ordinal(e.Attempt, e.Attempts), ending(e.Err), textfmt.ReadableDuration(e.Delay))
 		r.count(e)
 	case retry.Succeeded:
 		if e.Attempt > 1 {
-			r.say("attempt %s succeeded after %s", ordinal(e.Attempt, e.Attempts), short(e.Elapsed))
+			r.say("attempt %s succeeded after %s", ordinal(e.Attempt, e.Attempts), textfmt.ReadableDuration(e.Elapsed))
 		}
 	case retry.GaveUp:
 		r.done()
@@ -66,7 +67,7 @@ func (r *reporter) gaveUp(e retry.Event) {
 	case retry.StopCanceled:
 		stop, ok := errors.AsType[*process.SignalError](err.Cause)
 		if ok && stop.Signal == syscall.SIGINT {
-			r.say("interrupted after %s in %s", tries, short(err.Elapsed))
+			r.say("interrupted after %s in %s", tries, textfmt.ReadableDuration(err.Elapsed))
 			return
 		}
 		if ok {
@@ -81,7 +82,7 @@ func (r *reporter) gaveUp(e retry.Event) {
 	if err.Reason == retry.StopPermanent {
 		did = "stopped"
 	}
-	r.say("%s after %s in %s: %s", did, tries, short(err.Elapsed), why)
+	r.say("%s after %s in %s: %s", did, tries, textfmt.ReadableDuration(err.Elapsed), why)
 }
 
 // say writes a line unless we are to be quiet.
@@ -138,24 +139,12 @@ func ending(err error) string {
 	f, failed := errors.AsType[*failure](err)
 	switch {
 	case timedOut && t.Total:
-		return "total timeout of " + short(t.Limit) + " reached" + f.end()
+		return "total timeout of " + textfmt.ReadableDuration(t.Limit) + " reached" + f.end()
 	case timedOut && failed && f.final != "":
-		return "timed out after " + short(t.Limit) + f.end() + "; not retried: " + f.final
+		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.end() + "; not retried: " + f.final
 	case timedOut:
-		return "timed out after " + short(t.Limit) + f.end()
+		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.end()
 	default:
 		return err.Error()
-	}
-}
-
-// short writes a duration with as many digits as a person reads.
-func short(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
 	}
 }

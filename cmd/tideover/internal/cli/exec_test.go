@@ -191,15 +191,3 @@ func TestUnknownVerbIsRefused(t *testing.T) {
 	wantCode(t, got, 125)
 	wantIn(t, "stderr", got.stderr, `unknown command "tideover exce"; did you mean "tideover exec"?`)
 }
-
-func TestShortDurations(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", 1500 * time.Microsecond: "2ms", 350 * time.Millisecond: "350ms", 1234 * time.Millisecond: "1.2s",
-		17400 * time.Millisecond: "17s", 90 * time.Second: "1m30s", 26 * time.Hour: "26h0m0s",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("short(%v) = %q, want %q", d, got, want)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -135,38 +135,15 @@ func (d *duration) Set(s string) error {
 // size is a number of bytes: 500, 64KiB, 64MiB, 1GiB, 10MB.
 type size int64
 
-var sizeUnits = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
-}
-
-func (s *size) String() string {
-	for _, u := range slices.Backward(sizeUnits[:4]) {
-		if n := int64(*s); n != 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
-
-func (*size) Type() string { return "size" }
+func (s *size) String() string { return textfmt.FormatSize(int64(*s)) }
+func (*size) Type() string     { return "size" }
 
 // Set implements [pflag.Value].
 func (s *size) Set(text string) error {
-	for _, u := range sizeUnits {
-		digits, ok := strings.CutSuffix(text, u.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 63)
-		if err != nil || n > uint64(math.MaxInt64/u.bytes) {
-			break
-		}
-		*s = size(int64(n) * u.bytes)
-		return nil
+	n, ok := textfmt.ParseSize(text)
+	if !ok {
+		return fmt.Errorf("%q is not a size such as 500kB, 64MiB or 0", text)
 	}
-	return fmt.Errorf("%q is not a size such as 500kB, 64MiB or 0", text)
+	*s = size(n)
+	return nil
 }

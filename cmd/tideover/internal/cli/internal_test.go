@@ -92,13 +92,8 @@ func TestListsAreObjects(t *testing.T) {
 	wantIn(t, "schedules", s.want("schedules", "--json"), `{"schedules":[`)
 }
 
-func TestPlural(t *testing.T) {
+func TestAGroupOfSeveralLinesHasAnEllipsis(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{0: "0 runs", 1: "1 run", 2: "2 runs"} {
-		if got := plural(n, "run", "runs"); got != want {
-			t.Errorf("plural(%d) = %q", n, got)
-		}
-	}
 	sc := &screen{now: time.Now(), zone: time.UTC}
 	group := api.Group{Error: "panic: x\ny", Pattern: "panic: x", Count: 1}
 	if lines := renderGroups([]api.Group{group}, sc); !strings.HasSuffix(lines[1], "panic: x …") {

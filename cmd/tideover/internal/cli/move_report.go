@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // report prints what was moved.
@@ -38,7 +38,7 @@ func renderMoved(m moved, s *screen) []string {
 	if m.DryRun {
 		verb = "would move"
 	}
-	lines := []string{visible(fmt.Sprintf("%s %s from %s to %s", verb, plural(total, "run", "runs"), m.From, m.To))}
+	lines := []string{visible(fmt.Sprintf("%s %s from %s to %s", verb, textfmt.Plural(total, "run"), m.From, m.To))}
 	fact := func(n int, name, colour string) {
 		if n > 0 {
 			lines = append(lines, fmt.Sprintf("  %s  %d", s.paint(colour, fmt.Sprintf("%-13s", name)), n))
@@ -50,7 +50,7 @@ func renderMoved(m moved, s *screen) []string {
 	fact(m.Keys, "keys", "")
 	fact(m.Schedules, "schedules", "")
 	if m.Orphans > 0 {
-		lines = append(lines, plural(m.Orphans, "attempt", "attempts")+" had not ended, and will be made again")
+		lines = append(lines, textfmt.Plural(m.Orphans, "attempt")+" had not ended, and will be made again")
 	}
 	if len(m.Unreadable) > 0 {
 		lines = append(lines, s.paint("31", visible("left behind, because they can't be read: "+strings.Join(slices.Sorted(slices.Values(m.Unreadable)), ", "))))
@@ -60,6 +60,6 @@ func renderMoved(m moved, s *screen) []string {
 		return append(lines, "nothing was written")
 	}
 	return append(lines,
-		fmt.Sprintf("%s in %s; nobody could work for %s", bytesize.Text(uint64(max(m.Bytes, 0))), plural(m.ToShards, "shard", "shards"), span(m.Stood.Round(time.Millisecond))),
+		fmt.Sprintf("%s in %s; nobody could work for %s", textfmt.RoundedSize(uint64(max(m.Bytes, 0))), textfmt.Plural(m.ToShards, "shard"), textfmt.CoarseDuration(m.Stood.Round(time.Millisecond))),
 		"the old place is marked and will not be opened; nothing was removed from it")
 }

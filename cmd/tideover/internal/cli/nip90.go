@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -72,10 +73,10 @@ func readKey(ref, file string, redactor *secret.Redactor) (nostr.SecretKey, erro
 }
 
 // shortText is a text from elsewhere, for a place on a line.
-func shortText(text string) string { return cut(visible(text), shownText) }
+func shortText(text string) string { return textfmt.ClipWithin(visible(text), shownText, "…") }
 
 // shortKey is the beginning of a public key, for a place on a line.
-func shortKey(npub string) string { return cut(npub, shownPK) }
+func shortKey(npub string) string { return textfmt.ClipWithin(npub, shownPK, "…") }
 
 // completeKinds offers the kind that requests usually have.
 func completeKinds(cmd *cobra.Command) {

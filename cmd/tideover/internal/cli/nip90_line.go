@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // feedbackLine says what a provider said, on a line.
@@ -32,10 +33,10 @@ func feedbackDetails(x *nip90client.Entry) (list []string) {
 		if n := ordinal(r.Number, r.Of); !strings.Contains(x.Message, n) {
 			list = append(list, "retry "+n)
 		}
-		list = append(list, "next in "+short(milliseconds(r.Wait)))
+		list = append(list, "next in "+textfmt.ReadableDuration(milliseconds(r.Wait)))
 	}
 	if x.Progress != nil {
-		list = append(list, percentage(*x.Progress))
+		list = append(list, textfmt.FormatPercent(*x.Progress))
 	}
 	if x.ETA != nil {
 		list = append(list, "eta "+seconds(*x.ETA))
@@ -52,7 +53,7 @@ const barWidth = 20
 // progressLine is a bar for a terminal.
 func progressLine(x *nip90client.Entry) string {
 	full := int(*x.Progress * barWidth / 100)
-	text := "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "] " + percentage(*x.Progress)
+	text := "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "] " + textfmt.FormatPercent(*x.Progress)
 	if x.ETA != nil {
 		text += ", eta " + seconds(*x.ETA)
 	}
@@ -62,9 +63,9 @@ func progressLine(x *nip90client.Entry) string {
 	return text
 }
 
-func percentage(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) + "%" }
-
-func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
+func seconds(s float64) string {
+	return textfmt.CoarseDuration(time.Duration(s * float64(time.Second)))
+}
 
 // milliseconds is a duration that somebody else said; what is more than a duration
 // can be is the longest.
@@ -79,7 +80,7 @@ func failureText(f *nip90client.Failure) string {
 		text = shortText(f.Code) + ": " + text
 	}
 	if f.Retry != nil && f.Retry.AttemptNumber > 0 {
-		text += " (after " + plural(f.Retry.AttemptNumber, "retry", "retries") + ")"
+		text += " (after " + textfmt.PluralOf(f.Retry.AttemptNumber, "retry", "retries") + ")"
 	}
 	return text
 }
@@ -141,7 +142,7 @@ func offerText(x *nip90client.Entry) string {
 func resultText(x *nip90client.Entry) string {
 	text := shortText(x.Status)
 	if x.Runtime != nil {
-		text += " in " + short(milliseconds(*x.Runtime))
+		text += " in " + textfmt.ReadableDuration(milliseconds(*x.Runtime))
 	}
 	if x.Amount != "" {
 		text += ", costs " + shortText(x.Amount) + " msat"

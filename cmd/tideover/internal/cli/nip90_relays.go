@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -64,7 +65,7 @@ func (l *relayLog) Handle(_ context.Context, rec slog.Record) error {
 		case "error", "answer":
 			text += ": " + a.Value.String()
 		case "wait":
-			text += "; again in " + short(a.Value.Duration())
+			text += "; again in " + textfmt.ReadableDuration(a.Value.Duration())
 		}
 		return true
 	})

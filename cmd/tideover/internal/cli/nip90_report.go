@@ -9,6 +9,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -65,7 +66,7 @@ func (p *jobReporter) sent(e *nostr.Event, receipts []nostr.Receipt) {
 		return
 	}
 	untaken := nip90client.Untaken(receipts)
-	p.line("request %s is at %d of %s", e.ID[:shownID], len(receipts)-len(untaken), plural(len(receipts), "relay", "relays"))
+	p.line("request %s is at %d of %s", e.ID[:shownID], len(receipts)-len(untaken), textfmt.Plural(len(receipts), "relay"))
 	for _, r := range untaken {
 		p.line("not at %s: %s", r.Relay, nip90client.Describe(r))
 	}
@@ -152,7 +153,7 @@ func (p *jobReporter) progress(text string) {
 		return // the terminal is somebody else's now
 	}
 	if width := columns(p.io.Err); width > 0 {
-		text = cut(text, width-1) // one that wraps can't be rewritten
+		text = textfmt.ClipWithin(text, width-1, "…") // one that wraps can't be rewritten
 	}
 	p.shown = true
 	fmt.Fprint(p.io.Err, clearLine+text)

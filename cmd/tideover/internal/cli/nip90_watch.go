@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -113,7 +114,7 @@ func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
 	defer end()
 	client.Subscribe("nip90-watch", time.Now().Add(-time.Duration(o.since)), w.Filters()...)
 	err = w.Run(ctx, inbox, o.print, func(n int) {
-		o.warn("%s could not be shown in time", plural(n, "event", "events"))
+		o.warn("%s could not be shown in time", textfmt.Plural(n, "event"))
 	})
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (o *jobWatchOptions) print(x *nip90client.Entry) error {
 	s := screenOf(o.io.Out)
 	line := watchLine(x, s.zone)
 	if s.width > 0 {
-		line = cut(line, s.width)
+		line = textfmt.ClipWithin(line, s.width, "…")
 	}
 	return o.say("%s", line)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // get returns all providers, or the one of the name.
@@ -132,7 +133,7 @@ func latency(seconds float64) string {
 	case d < time.Millisecond:
 		return "<1ms"
 	case d >= 10*time.Second || d < time.Second:
-		return span(d)
+		return textfmt.CoarseDuration(d)
 	}
 	return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
 }
@@ -172,7 +173,7 @@ func (w *providersWatcher) show(all []gateway.Status, away error) error {
 	case !s.terminal || w.json:
 		return w.changes(all, away)
 	case away != nil:
-		return w.redraw(w.io.Out, []string{cut(visible(away.Error()), s.width)})
+		return w.redraw(w.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
 	}
 	return w.redraw(w.io.Out, renderProviders(all, &s))
 }

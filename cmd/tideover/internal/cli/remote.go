@@ -17,6 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Exit codes of the verbs that ask a server, besides codeOwn.
@@ -122,7 +123,7 @@ func (r *remote) dialTo(target api.Target) (*api.Client, error) {
 	}
 	c.OnReconnect = func(err error, wait time.Duration) {
 		if err != nil && wait > time.Second {
-			fmt.Fprintf(r.io.Err, "tideover: %s; trying again in %s\n", visible(err.Error()), short(wait))
+			fmt.Fprintf(r.io.Err, "tideover: %s; trying again in %s\n", visible(err.Error()), textfmt.ReadableDuration(wait))
 		}
 	}
 	return c, nil

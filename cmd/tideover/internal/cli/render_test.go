@@ -166,15 +166,3 @@ func TestHowTheRestLooks(t *testing.T) {
 	}
 	golden(t, "rest.txt", strings.Join(all, "\n---\n")+"\n")
 }
-
-func TestSpans(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0ms", 20 * time.Millisecond: "20ms", 1500 * time.Millisecond: "1s", 59 * time.Second: "59s", time.Minute: "1m",
-		80 * time.Second: "1m20s", 2 * time.Hour: "2h", 150 * time.Minute: "2h30m", 49 * time.Hour: "2d1h", -time.Minute: "-1m",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("span(%v) = %q, want %q", d, got, want)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxInput is how much of an input is read. The server takes less.
@@ -160,7 +161,7 @@ func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 		if text != "-" && !strings.HasPrefix(text, "@") {
 			hint = `; a text stands in quotes of its own: '"text"'`
 		}
-		return nil, fmt.Errorf("%q is not JSON%s", cut(visible(string(data)), 60), hint)
+		return nil, fmt.Errorf("%q is not JSON%s", textfmt.ClipWithin(visible(string(data)), 60, "…"), hint)
 	}
 	return data, nil
 }

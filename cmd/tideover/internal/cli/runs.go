@@ -14,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // filterFlags are the flags that say which runs are meant.
@@ -181,7 +182,7 @@ func renderRuns(page *engine.Page, s *screen) []string {
 			plain(s.ago(r.Created)), {s.until(r.Next), "33"}, {firstLine(r.Error), "2"},
 		}
 		if keyed {
-			row = slices.Insert(row, keyColumn, plain(cut(r.Key, longestKey)))
+			row = slices.Insert(row, keyColumn, plain(textfmt.ClipWithin(r.Key, longestKey, "…")))
 		}
 		t.add(row...)
 	}
@@ -234,10 +235,10 @@ func (w *watcher) show(page *engine.Page, away error) error {
 	}
 	lines := renderRuns(page, &s)
 	if text := api.Silent(page.Silent); text != "" {
-		lines = append(lines, s.paint("31", cut(text, s.width)))
+		lines = append(lines, s.paint("31", textfmt.ClipWithin(text, s.width, "…")))
 	}
 	if away != nil {
-		lines = []string{cut(visible(away.Error()), s.width)}
+		lines = []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")}
 	}
 	return w.redraw(w.io.Out, lines)
 }
@@ -296,7 +297,7 @@ func changeLine(r *engine.Info) string {
 		parts = append(parts, "next="+r.Next.Local().Format(time.RFC3339))
 	}
 	if r.Error != "" {
-		parts = append(parts, fmt.Sprintf("error=%q", cut(firstLine(r.Error), 200)))
+		parts = append(parts, fmt.Sprintf("error=%q", textfmt.ClipWithin(firstLine(r.Error), 200, "…")))
 	}
 	return strings.Join(parts, " ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const sessionsListLong = `Lists sessions: where they are, when they go on, what they have spent, and the line
@@ -162,7 +163,7 @@ func below(rows, reasons []string, s *screen) []string {
 	for i, text := range reasons {
 		lines = append(lines, rows[i+1])
 		if text != "" {
-			lines = append(lines, "  "+s.paint("2", cut(visible(text), s.width-2)))
+			lines = append(lines, "  "+s.paint("2", textfmt.ClipWithin(visible(text), s.width-2, "…")))
 		}
 	}
 	return lines

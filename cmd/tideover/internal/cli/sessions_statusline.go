@@ -14,6 +14,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const statusLineLong = `Is the status line of Claude Code: reads the status that Claude Code writes to its
@@ -70,7 +71,7 @@ func quotaLine(windows []quota.Window, now time.Time) string {
 	for _, w := range windows {
 		part := fmt.Sprintf("%s %.0f%%", w.Name, w.Used)
 		if left := w.Resets.Sub(now); left > 0 {
-			part += ", resets in " + short(left.Truncate(time.Minute))
+			part += ", resets in " + textfmt.ReadableDuration(left.Truncate(time.Minute))
 		}
 		parts = append(parts, part)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // watch keeps the list up to date. Whoever keeps sessions is looked for anew each
@@ -71,7 +72,7 @@ func (w *sessionsWatcher) draw(all []located, notes []string, s *screen) error {
 		lines = renderSessions(all, s)
 	}
 	for _, n := range notes {
-		lines = append(lines, cut(visible(n), s.width))
+		lines = append(lines, textfmt.ClipWithin(visible(n), s.width, "…"))
 	}
 	return w.redraw(w.io.Out, lines)
 }
@@ -115,7 +116,7 @@ func sessionLine(s *located) string {
 		parts = append(parts, "next="+s.Next.Local().Format(time.RFC3339))
 	}
 	if text := why(&s.Status); text != "" {
-		parts = append(parts, fmt.Sprintf("why=%q", cut(text, 200)))
+		parts = append(parts, fmt.Sprintf("why=%q", textfmt.ClipWithin(text, 200, "…")))
 	}
 	return strings.Join(parts, " ")
 }

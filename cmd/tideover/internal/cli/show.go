@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const showLong = `Shows a run: where it is, every attempt of every step, every wait between them
@@ -99,7 +100,7 @@ func (p *portrait) moment(t *time.Time) string {
 	case t == nil:
 		return ""
 	case t.After(p.now):
-		return p.stamp(*t) + " (in " + span(t.Sub(p.now)) + ")"
+		return p.stamp(*t) + " (in " + textfmt.CoarseDuration(t.Sub(p.now)) + ")"
 	default:
 		return p.stamp(*t) + " (" + p.ago(*t) + " ago)"
 	}
@@ -118,12 +119,12 @@ func (p *portrait) head() {
 	if i.Ended == nil {
 		p.fact("deadline", p.moment(i.Deadline))
 	} else {
-		p.fact("ended", p.moment(i.Ended)+", after "+span(i.Ended.Sub(i.Created)))
+		p.fact("ended", p.moment(i.Ended)+", after "+textfmt.CoarseDuration(i.Ended.Sub(i.Created)))
 	}
 	p.fact("reason", i.Reason)
 	p.fact("error", i.Error)
 	if i.Omitted > 0 {
-		p.fact("history", plural(i.Omitted, "entry", "entries")+" in its middle not kept")
+		p.fact("history", textfmt.PluralOf(i.Omitted, "entry", "entries")+" in its middle not kept")
 	}
 	p.fact("replay of", i.ReplayOf)
 	if i.Origin != i.ReplayOf {
@@ -155,21 +156,21 @@ func (p *portrait) step(s *engine.StepInfo) {
 		p.line("  progress %s", visible(string(s.Progress)))
 	}
 	if len(s.Output) > 0 && len(p.info.Steps) > 1 {
-		p.line("  returned %s", visible(cut(string(s.Output), 200)))
+		p.line("  returned %s", visible(textfmt.ClipWithin(string(s.Output), 200, "…")))
 	}
 }
 
 // omitted says that attempts are not listed here.
 func (p *portrait) omitted(n int) {
 	if n > 0 {
-		p.line("  … %s not shown: a long history keeps its beginning and its end", plural(n, "attempt", "attempts"))
+		p.line("  … %s not shown: a long history keeps its beginning and its end", textfmt.Plural(n, "attempt"))
 	}
 }
 
 func (p *portrait) attempt(a *engine.AttemptInfo) {
-	took := " for " + span(max(p.now.Sub(a.Started), 0))
+	took := " for " + textfmt.CoarseDuration(max(p.now.Sub(a.Started), 0))
 	if a.Ended != nil {
-		took = " after " + span(a.Ended.Sub(a.Started))
+		took = " after " + textfmt.CoarseDuration(a.Ended.Sub(a.Started))
 	}
 	text := fmt.Sprintf("  #%d %s %s%s", a.Number, p.clock(a.Started), p.paint(stateColours[a.Outcome], visible(a.Outcome)), took)
 	if a.Alone {
@@ -199,11 +200,11 @@ func (p *portrait) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 		if a.Ended != nil {
 			from = *a.Ended
 		}
-		return fmt.Sprintf("waited %s of %s until %s%s; ended early by %s", span(w.Until.Sub(from)), span(w.Delay), p.clock(w.Until), by, visible(w.Woken))
+		return fmt.Sprintf("waited %s of %s until %s%s; ended early by %s", textfmt.CoarseDuration(w.Until.Sub(from)), textfmt.CoarseDuration(w.Delay), p.clock(w.Until), by, visible(w.Woken))
 	case w.Until.After(p.now):
-		return fmt.Sprintf("waits %s until %s%s; %s left", span(w.Delay), p.clock(w.Until), by, span(w.Until.Sub(p.now)))
+		return fmt.Sprintf("waits %s until %s%s; %s left", textfmt.CoarseDuration(w.Delay), p.clock(w.Until), by, textfmt.CoarseDuration(w.Until.Sub(p.now)))
 	default:
-		return fmt.Sprintf("waited %s until %s%s", span(w.Delay), p.clock(w.Until), by)
+		return fmt.Sprintf("waited %s until %s%s", textfmt.CoarseDuration(w.Delay), p.clock(w.Until), by)
 	}
 }
 

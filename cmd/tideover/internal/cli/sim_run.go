@@ -16,6 +16,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -31,7 +32,7 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	})
 	done := p.end()
 	if told, ok := errors.AsType[*toldToEnd](context.Cause(ctx)); ok && err != nil {
-		return nil, &codedError{fmt.Errorf("interrupted after %d of %s; nothing was written", done, plural(total, "run", "runs")), 128 + int(told.signal)}
+		return nil, &codedError{fmt.Errorf("interrupted after %d of %s; nothing was written", done, textfmt.Plural(total, "run")), 128 + int(told.signal)}
 	}
 	if err != nil {
 		return nil, &codedError{err, codeImpossible}

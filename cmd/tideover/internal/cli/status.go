@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // newQuery returns a verb that asks for something and prints it. As JSON, what is a
@@ -57,20 +58,20 @@ func newStatus(io Streams) *cobra.Command {
 }
 
 func renderStatus(st api.Status, s *screen) []string {
-	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), span(time.Duration(st.Uptime*float64(time.Second)))))}
-	fact := plural(st.Running, "attempt running", "attempts running") + ", " + plural(st.Timers, "timer", "timers")
+	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), textfmt.CoarseDuration(time.Duration(st.Uptime*float64(time.Second)))))}
+	fact := textfmt.PluralOf(st.Running, "attempt running", "attempts running") + ", " + textfmt.Plural(st.Timers, "timer")
 	if st.Next != nil {
 		fact += ", the next in " + s.until(st.Next)
 	}
 	if st.Stuck > 0 {
-		fact += ", " + plural(int(st.Stuck), "handler stuck", "handlers stuck")
+		fact += ", " + textfmt.PluralOf(int(st.Stuck), "handler stuck", "handlers stuck")
 	}
 	lines = append(lines, fact)
 	if st.ViewBehind > 0 {
-		lines = append(lines, "lists are "+plural(st.ViewBehind, "run", "runs")+" behind")
+		lines = append(lines, "lists are "+textfmt.Plural(st.ViewBehind, "run")+" behind")
 	}
 	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
-		lines = append(lines, s.paint("35", visible(plural(st.NeedsHandler[h], "step waits", "steps wait")+" for the handler "+h)))
+		lines = append(lines, s.paint("35", visible(textfmt.PluralOf(st.NeedsHandler[h], "step waits", "steps wait")+" for the handler "+h)))
 	}
 	for _, line := range leftOut(&st) {
 		lines = append(lines, s.paint("31", line))
@@ -129,7 +130,7 @@ func renderWorkflows(list []api.Workflow, s *screen) (lines []string) {
 		}
 		head := s.paint("1", visible(w.Name))
 		if w.Timeout > 0 {
-			head += "  timeout " + span(w.Timeout)
+			head += "  timeout " + textfmt.CoarseDuration(w.Timeout)
 		}
 		if w.Next != nil {
 			head += "  next start " + s.stamp(*w.Next) + " (in " + s.until(w.Next) + ")"

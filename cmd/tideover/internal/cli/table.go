@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // screen is what the output goes to.
@@ -96,7 +97,7 @@ func (s *screen) line(row []cell, widths []int) string {
 		}
 		text := c.text
 		if s.width > 0 {
-			text = cut(text, s.width-used-pad)
+			text = textfmt.ClipWithin(text, s.width-used-pad, "…")
 		}
 		if text != "" {
 			b.WriteString(strings.Repeat(" ", pad))
@@ -106,52 +107,6 @@ func (s *screen) line(row []cell, widths []int) string {
 		pad += widths[i] - utf8.RuneCountInString(text) + 2
 	}
 	return b.String()
-}
-
-// cut shortens a text to a number of characters.
-func cut(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	if width <= 0 {
-		return ""
-	}
-	return string([]rune(text)[:width-1]) + "…"
-}
-
-// plural writes a number of things.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
-}
-
-// span writes a duration in one or two units: 3s, 5m20s, 2h, 4d3h.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
-		return "-" + span(-d)
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-	case d < time.Minute:
-		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
-	case d < time.Hour:
-		return units(d, time.Minute, time.Second, "m", "s")
-	case d < day:
-		return units(d, time.Hour, time.Minute, "h", "m")
-	default:
-		return units(d, day, time.Hour, "d", "h")
-	}
-}
-
-func units(d, big, small time.Duration, bigName, smallName string) string {
-	text := fmt.Sprintf("%d%s", d/big, bigName)
-	if rest := d % big / small; rest > 0 {
-		text += fmt.Sprintf("%d%s", rest, smallName)
-	}
-	return text
 }
 
 // ago returns how long ago a time was, in the largest unit.
@@ -174,7 +129,7 @@ func (s *screen) until(t *time.Time) string {
 		return ""
 	}
 	if d := t.Sub(s.now); d > 0 {
-		return span(d)
+		return textfmt.CoarseDuration(d)
 	}
 	return "now"
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,6 +20,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -274,9 +274,8 @@ func (o *watchOptions) typesAtReset(cfg *config.Config) bool {
 
 // parsePercent reads a percentage such as 90%.
 func parsePercent(text string) (float64, error) {
-	number, ok := strings.CutSuffix(text, "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || !(n > 0 && n <= 100) {
+	n, ok := textfmt.ParseFloatPercent(text)
+	if !ok {
 		return 0, fmt.Errorf("%q is not a percentage such as 90%%", text)
 	}
 	return n, nil

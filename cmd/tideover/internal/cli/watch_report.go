@@ -10,6 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -53,7 +54,7 @@ func (r *watchReporter) observe(ev retry.Event) {
 		r.waited = 0
 		r.mu.Unlock()
 		if waited > 0 {
-			r.say("goes on, after a wait of %s", short(waited))
+			r.say("goes on, after a wait of %s", textfmt.ReadableDuration(waited))
 		}
 	case retry.AttemptFailed:
 		r.mu.Lock()
@@ -106,7 +107,7 @@ func (r *watchReporter) waiting(ev retry.Event) {
 		r.say("%s", why)
 		return
 	}
-	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), short(ev.Delay))
+	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), textfmt.ReadableDuration(ev.Delay))
 	if !r.draw || ev.Delay < time.Second {
 		return
 	}

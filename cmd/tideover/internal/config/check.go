@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/template/parse"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // checker walks a template: it finds the fields and steps that it uses, as far
@@ -88,7 +90,7 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 // printCommand returns the call that prints the value of an action. It has the
 // action's text for its errors.
 func printCommand(n *parse.ActionNode) *parse.CommandNode {
-	written := cut(n.Pipe.String())
+	written := textfmt.Clip(n.Pipe.String(), maxQuoted)
 	args := []parse.Node{
 		parse.NewIdentifier(printCall).SetPos(n.Pos),
 		&parse.StringNode{NodeType: parse.NodeString, Pos: n.Pos, Quoted: strconv.Quote(written), Text: written},

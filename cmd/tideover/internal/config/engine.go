@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Engine is where runs are kept: in the server's folder, unless there is a
@@ -205,7 +206,7 @@ func (l *loader) clusterName(at place) string {
 func (l *loader) member(at place) string {
 	s, ok := l.scalar(at)
 	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
-		l.bad(at, "%q is not a name for a process; want 1 to %d characters", cut(s), maxMember)
+		l.bad(at, "%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, maxQuoted), maxMember)
 		return ""
 	}
 	if ok {

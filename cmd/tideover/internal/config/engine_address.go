@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -77,7 +78,7 @@ func (l *loader) natsServer(at place) *SecretText {
 	out, err := resolveAddress(s, l.cfg.secrets)
 	var wrong string
 	if err != nil {
-		wrong = oneLine(err)
+		wrong = oneline.Error(err)
 	} else if wrong = wrongAddress(out.Reveal()); wrong == "" {
 		return s
 	}
@@ -94,7 +95,7 @@ func (l *loader) natsServer(at place) *SecretText {
 // It quotes nothing of them but the scheme.
 func wrongAddress(text string) string {
 	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
-		return strings.TrimPrefix(strings.TrimPrefix(oneLine(err), "url: number 1 "), "url: ")
+		return strings.TrimPrefix(strings.TrimPrefix(oneline.Error(err), "url: number 1 "), "url: ")
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		u, err := parseAddress(part)

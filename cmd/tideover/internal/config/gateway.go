@@ -1,6 +1,10 @@
 package config
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/oneline"
+)
 
 // Gateway is how callers reach the providers.
 type Gateway struct {
@@ -34,7 +38,7 @@ func (l *loader) token(at place) *SecretText {
 	}
 	token, err := s.Resolve(l.cfg.secrets)
 	if err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return nil
 	}
 	if n := utf8.RuneCountInString(token.Reveal()); n < MinToken {

@@ -9,7 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -123,7 +125,7 @@ func (l *loader) nostrKey(at place) *SecretText {
 		return nil
 	}
 	if _, err := secretKey(s, l.cfg.secrets); err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return nil
 	}
 	return s
@@ -145,7 +147,7 @@ func (l *loader) customers(at place) (keys []string) {
 		key, err := nostr.ParsePublicKey(s)
 		switch {
 		case err != nil:
-			l.bad(at, "%q: %v", cut(s), err)
+			l.bad(at, "%q: %v", textfmt.Clip(s, maxQuoted), err)
 		case slices.Contains(keys, key):
 			l.bad(at, "%q is given already", s)
 		default:
@@ -172,7 +174,7 @@ func (l *loader) publicText(at place, most int) string {
 	}
 	switch n := utf8.RuneCountInString(s); {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		l.bad(at, "%q has a reference or a template, which can't be used here: everybody can read this text", cut(s))
+		l.bad(at, "%q has a reference or a template, which can't be used here: everybody can read this text", textfmt.Clip(s, maxQuoted))
 	case n > most:
 		l.bad(at, "the text has %d characters; at most %d", n, most)
 	}
@@ -184,7 +186,7 @@ func (l *loader) publicText(at place, most int) string {
 func (l *loader) requestAge(at place) time.Duration {
 	d := l.duration(at)
 	if d > maxRequestAge {
-		l.bad(at, "%q is too long ago; at most %s", at.node.text, formatDuration(maxRequestAge))
+		l.bad(at, "%q is too long ago; at most %s", at.node.text, textfmt.CompactDuration(maxRequestAge))
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -161,13 +162,13 @@ func (l *loader) wholeSeconds(at place) time.Duration {
 func (l *loader) jobTimes(d *stepDraft, found map[string]place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
-		l.bad(found["max-timeout"], "%q is too long; at most %s", found["max-timeout"].node.text, formatDuration(maxJobTimeout))
+		l.bad(found["max-timeout"], "%q is too long; at most %s", found["max-timeout"].node.text, textfmt.CompactDuration(maxJobTimeout))
 	}
 	if here, said := found["timeout"]; !said {
 		j.Timeout = min(defaultJobTimeout, j.MaxTimeout)
-		l.value(d.at.child("timeout", given("", "default")), formatDuration(j.Timeout))
+		l.value(d.at.child("timeout", given("", "default")), textfmt.CompactDuration(j.Timeout))
 	} else if j.Timeout > j.MaxTimeout && j.MaxTimeout > 0 {
-		l.bad(here, "%q is above max-timeout, which is %s", here.node.text, formatDuration(j.MaxTimeout))
+		l.bad(here, "%q is above max-timeout, which is %s", here.node.text, textfmt.CompactDuration(j.MaxTimeout))
 	}
 	switch here, said := found["max-total"]; {
 	case said && j.Total:
@@ -176,9 +177,9 @@ func (l *loader) jobTimes(d *stepDraft, found map[string]place) {
 		j.MaxTotal = j.MaxTimeout
 	case !said:
 		j.MaxTotal = max(defaultJobTotal, j.MaxTimeout)
-		l.value(d.at.child("max-total", given("", "default")), formatDuration(j.MaxTotal))
+		l.value(d.at.child("max-total", given("", "default")), textfmt.CompactDuration(j.MaxTotal))
 	case j.MaxTotal > 0 && j.MaxTotal < j.MaxTimeout:
-		l.bad(here, "%q is below max-timeout, which is %s, so that one attempt could not take it", here.node.text, formatDuration(j.MaxTimeout))
+		l.bad(here, "%q is below max-timeout, which is %s, so that one attempt could not take it", here.node.text, textfmt.CompactDuration(j.MaxTimeout))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -183,7 +184,7 @@ func (l *loader) notifierOf(at place, found map[string]place, n *Notifier) {
 	}
 	stated := n.Kind != NotifyEmail && n.Kind != NotifyRun // somebody there can state a delay
 	if err := n.Policy.Refuse("a notifier", refused(!stated)...); err != nil {
-		l.bad(policy, "%s", oneLine(err))
+		l.bad(policy, "%s", oneline.Error(err))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -79,7 +80,7 @@ func (l *loader) policyText(text string) (retry.Policy, error) {
 		seen[name] = true
 	}
 	if err := p.Validate(); err != nil {
-		return p, fmt.Errorf("policy %q: %s", text, oneLine(err))
+		return p, fmt.Errorf("policy %q: %s", text, oneline.Error(err))
 	}
 	return p, nil
 }
@@ -107,8 +108,6 @@ func (l *loader) unnamed(head, text string) (retry.Policy, error) {
 	return p, err
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
 // policyMap reads a policy from the keys of the text form and kind.
 func (l *loader) policyMap(at place) (p retry.Policy, ok bool) {
 	before := len(l.problems)
@@ -117,7 +116,7 @@ func (l *loader) policyMap(at place) (p retry.Policy, ok bool) {
 		return p, false
 	}
 	if err := p.Validate(); err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return p, false
 	}
 	return p, true
@@ -207,7 +206,7 @@ func (l *loader) policyOr(preset string, at place, found map[string]place, check
 		return p
 	}
 	if err := check(p); err != nil {
-		l.bad(here, "%s", oneLine(err))
+		l.bad(here, "%s", oneline.Error(err))
 		return p
 	}
 	l.value(here, p.String())

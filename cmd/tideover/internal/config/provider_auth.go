@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/internal/oneline"
 )
 
 // noAuth is the word for no credentials at all.
@@ -111,7 +112,7 @@ func (l *loader) referenceAlone(at place) *SecretText {
 		return nil
 	}
 	if _, err := sendable(s, l.cfg.secrets); err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return nil
 	}
 	return s
@@ -122,7 +123,7 @@ func (l *loader) providerHeaders(at place) []NamedSecret {
 	list := l.namedSecrets(at, providerHeaderNames())
 	for _, h := range list {
 		if _, err := sendable(h.Value, l.cfg.secrets); err != nil {
-			l.bad(at.child(h.Name, at.node.get(h.Name)), "%s", oneLine(err))
+			l.bad(at.child(h.Name, at.node.get(h.Name)), "%s", oneline.Error(err))
 		}
 	}
 	return list

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/oneline"
 )
 
 // checkProvider checks what is to be said of a provider by itself.
@@ -29,19 +30,19 @@ func (l *loader) checkProvider(d *providerDraft) {
 func (l *loader) providerProblem(d *providerDraft, err error) {
 	f, ok := errors.AsType[*gateway.FieldError](err)
 	if !ok {
-		l.bad(d.at, "%s", oneLine(err))
+		l.bad(d.at, "%s", oneline.Error(err))
 		return
 	}
 	switch here, found := d.found[f.Field]; {
 	case found && !l.wrong(here.path):
-		l.bad(here, "%s", oneLine(f.Err))
+		l.bad(here, "%s", oneline.Error(f.Err))
 	case found, f.Field == "" && !validName.MatchString(d.Name):
 	case f.Field == "":
-		l.bad(d.at, "%s", oneLine(f.Err))
+		l.bad(d.at, "%s", oneline.Error(f.Err))
 	case f.Field == "base-url":
 		l.bad(d.at, "%q is missing; the preset %s has none of its own", f.Field, d.Preset)
 	default:
-		l.bad(d.at, "%s: %s", f.Field, oneLine(f.Err))
+		l.bad(d.at, "%s: %s", f.Field, oneline.Error(f.Err))
 	}
 }
 

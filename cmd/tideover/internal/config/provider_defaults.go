@@ -1,6 +1,10 @@
 package config
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/tideover/tideover/internal/textfmt"
+)
 
 // providerDefaults records what is used for keys that are not said.
 func (l *loader) providerDefaults(d *providerDraft) {
@@ -22,30 +26,17 @@ func (l *loader) providerDefaults(d *providerDraft) {
 		{"rate.queue", true, strconv.Itoa(d.Queue)},
 		{"priority", true, d.Priority.String()},
 		{"breaker.failures", true, strconv.FormatFloat(100*b.FailureRate, 'g', 6, 64) + "%"},
-		{"breaker.window", b.WindowCalls == 0, formatDuration(b.Window)},
+		{"breaker.window", b.WindowCalls == 0, textfmt.CompactDuration(b.Window)},
 		{"breaker.of-last", b.WindowCalls == 0, strconv.Itoa(b.MinCalls)},
 		{"breaker.consecutive", true, strconv.Itoa(b.ConsecutiveFailures)},
 		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // which package breaker fills in
 		{"fallback-after", len(d.Fallback) > 0, strconv.Itoa(d.FallbackAfter)},
-		{"stream.hold", true, formatDuration(d.Hold)},
-		{"stream.idle", true, formatDuration(d.Idle)},
-		{"max-body", true, formatSize(d.MaxBody)},
+		{"stream.hold", true, textfmt.CompactDuration(d.Hold)},
+		{"stream.idle", true, textfmt.CompactDuration(d.Idle)},
+		{"max-body", true, textfmt.FormatSize(d.MaxBody)},
 	} {
 		if v.used && !d.has(v.key) {
 			l.value(d.at.child(v.key, given("", "default")), v.text)
 		}
 	}
-}
-
-// formatSize writes a number of bytes in the largest unit that it fills.
-func formatSize(n int64) string {
-	for _, u := range []struct {
-		bytes int64
-		unit  string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= u.bytes && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.unit
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/oneline"
 )
 
 // fallbacks checks the providers that take over for one, when all are known.
@@ -64,14 +65,14 @@ func (l *loader) together(at place, drafts []*providerDraft) {
 	}
 	specs, err := l.cfg.ProviderSpecs()
 	if err != nil { // the secrets have just been there
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return
 	}
 	for _, err := range joined(gateway.ValidateAll(specs)) {
 		f, _ := errors.AsType[*gateway.FieldError](err)
 		i := slices.IndexFunc(drafts, func(d *providerDraft) bool { return f != nil && d.Name == f.Provider })
 		if i < 0 {
-			l.bad(at, "%s", oneLine(err))
+			l.bad(at, "%s", oneline.Error(err))
 			continue
 		}
 		l.providerProblem(drafts[i], err)

@@ -3,13 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -90,15 +90,10 @@ func (l *loader) number(at place, least int) int {
 	return int(n)
 }
 
-var sizeUnits = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
-}
-
+// sizePattern is what [textfmt.ParseSize] reads, without 0 and terabytes.
 const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
+
+var sizeForm = regexp.MustCompile(sizePattern)
 
 // bytes reads a number of bytes above zero: 500, 64KiB, 10MB.
 func (l *loader) bytes(at place) int64 {
@@ -106,25 +101,13 @@ func (l *loader) bytes(at place) int64 {
 	if !ok {
 		return 0
 	}
-	n, ok := parseSize(s)
-	if !ok {
+	n, ok := textfmt.ParseSize(s)
+	if !ok || !sizeForm.MatchString(s) {
 		l.bad(at, "%q is not a size such as 500kB, 64KiB or 1MiB", s)
 		return 0
 	}
 	l.value(at, s)
 	return n
-}
-
-func parseSize(s string) (int64, bool) {
-	for _, u := range sizeUnits {
-		digits, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 63)
-		return int64(n) * u.bytes, err == nil && n > 0 && n <= uint64(math.MaxInt64/u.bytes)
-	}
-	return 0, false
 }
 
 // word reads one of several words.

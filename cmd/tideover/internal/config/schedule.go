@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/robfig/cron/v3"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Schedule says when a workflow starts by itself.
@@ -132,22 +134,9 @@ func (s *Schedule) every(text string) error {
 	if d%time.Second != 0 {
 		return fmt.Errorf("the interval is not a whole number of seconds")
 	}
-	s.Cron = "@every " + goDuration(d)
+	s.Cron = "@every " + textfmt.CompactDuration(d)
 	s.next = func(t time.Time) time.Time { return t.Truncate(d).Add(d) }
 	return nil
-}
-
-// goDuration returns a duration in the spelling of Go, which knows no days,
-// without zeros at the end.
-func goDuration(d time.Duration) string {
-	text := d.String()
-	if d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // scheduleSchema accepts the text and the map.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -133,7 +134,7 @@ func (l *loader) resolvable(at place, t *text) bool {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return false
 	}
 	return true

@@ -13,6 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -82,7 +83,7 @@ func (l *loader) packOf(name string, at place) {
 	}
 	p, err := detect.Parse(name, text)
 	if err != nil {
-		l.bad(at, "%s", oneLine(err))
+		l.bad(at, "%s", oneline.Error(err))
 		return
 	}
 	l.cfg.Packs[name] = p
@@ -155,7 +156,7 @@ func (l *loader) session(name string, at place) *Session {
 				here, err = p, f.Err
 			}
 		}
-		l.bad(here, "%s", oneLine(err))
+		l.bad(here, "%s", oneline.Error(err))
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -264,7 +265,7 @@ func setRun(l *loader, at place, d *stepDraft) {
 func (l *loader) commandLine(at place, read func(place) *text) (argv []*text) {
 	if at.node.kind == stringKind {
 		l.bad(at, `a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
-			cut(strings.Join(strings.Fields(maskKnown(at.node.text)), ", ")))
+			textfmt.Clip(strings.Join(strings.Fields(maskKnown(at.node.text)), ", "), maxQuoted))
 		return nil
 	}
 	ok := l.list(at, func(at place) {

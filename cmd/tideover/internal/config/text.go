@@ -9,6 +9,7 @@ import (
 	"text/template"
 
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // maxRendered bounds what one template makes.
@@ -77,7 +78,7 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 		case strings.HasPrefix(s, "{{"):
 			n := actionLen(s)
 			if strings.Contains(s[:n], "${env:") || strings.Contains(s[:n], "${file:") {
-				return "", fmt.Errorf("a reference can't stand inside {{ }}: %q", cut(s[:n]))
+				return "", fmt.Errorf("a reference can't stand inside {{ }}: %q", textfmt.Clip(s[:n], maxQuoted))
 			}
 			b.WriteString(s[:n])
 			s = s[n:]
@@ -87,7 +88,7 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 		case isRef(s), mode == withRefs && strings.HasPrefix(s, "${"):
 			word, rest, closed := strings.Cut(s, "}")
 			if !closed {
-				return "", fmt.Errorf("%q has no closing brace; write $${ for a literal ${", cut(s))
+				return "", fmt.Errorf("%q has no closing brace; write $${ for a literal ${", textfmt.Clip(s, maxQuoted))
 			}
 			ref, err := secret.ParseRef(word + "}")
 			switch {
@@ -209,11 +210,5 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// cut shortens a text for an error.
-func cut(s string) string {
-	const most = 40
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+// maxQuoted is how many characters of a value an error quotes.
+const maxQuoted = 40

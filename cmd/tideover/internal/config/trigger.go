@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // notifyEvents are the words of a notifier's `on`.
@@ -48,19 +50,7 @@ func (t Trigger) String() string {
 	if t.Over == 0 {
 		return t.Event
 	}
-	return t.Event + ">" + formatDuration(t.Over)
-}
-
-// formatDuration writes a duration without parts that are zero: 30m, not 30m0s.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if t, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = t + "m"
-	}
-	if t, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = t + "h"
-	}
-	return s
+	return t.Event + ">" + textfmt.CompactDuration(t.Over)
 }
 
 // MaxRate is the largest N of a [Rate].

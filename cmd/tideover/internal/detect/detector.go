@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Options are what a [Detector] can be told.
@@ -243,7 +245,7 @@ func (d *Detector) readMessages(event any) {
 }
 
 // shown returns a line as a verdict shows it.
-func shown(text []byte) string { return clip(graphic(text), maxShown) }
+func shown(text []byte) string { return textfmt.TruncateWithin(graphic(text), maxShown, "...") }
 
 // graphic returns a text without what could change how a terminal shows it, which
 // an event may have in it.

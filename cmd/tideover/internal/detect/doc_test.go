@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 var update = flag.Bool("update", false, "write the tables of the documentation")
@@ -33,7 +35,7 @@ func packTables(t *testing.T) string {
 		}
 		b.WriteString("\n\n| rule | by | verdict | example |\n| --- | --- | --- | --- |\n")
 		for _, r := range spec.Rules {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, kindOf(r), verdictOf(r), strings.ReplaceAll(clip(r.Examples[0], 110), "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", r.ID, kindOf(r), verdictOf(r), strings.ReplaceAll(textfmt.TruncateWithin(r.Examples[0], 110, "..."), "|", `\|`))
 		}
 		b.WriteString("\n")
 		b.WriteString(exitTable(spec))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // path leads to values of an event.
@@ -109,7 +111,7 @@ func (c condition) fails(event any) string {
 		found, held := "nothing", false
 		w.path.visit(event, func(v any) bool {
 			if text, ok := scalar(v); ok {
-				found, held = clip(text, 60), w.has(text)
+				found, held = textfmt.TruncateWithin(text, 60, "..."), w.has(text)
 			}
 			return !held
 		})

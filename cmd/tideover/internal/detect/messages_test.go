@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // stopByAny feeds a detector with the output of a command that then ends.
@@ -82,7 +83,7 @@ const (
 
 // inTable returns a message as a cell of a table.
 func inTable(message string) string {
-	return "`" + strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(clip(message, 160)) + "`"
+	return "`" + strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(textfmt.TruncateWithin(message, 160, "...")) + "`"
 }
 
 // goneRows are the messages of a tool whose session does not exist.

@@ -161,15 +161,3 @@ func appendShort(dst, line []byte) []byte {
 	}
 	return append(append(append(dst, head...), "..."...), tail...)
 }
-
-// clip cuts a text to that many bytes, between characters.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	cut := limit - len("...")
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "..."
-}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 func normalized(line string) (list []string) {
@@ -63,7 +65,7 @@ func TestLongLinesKeepBothEnds(t *testing.T) {
 	if len(got) > maxKept || !strings.HasPrefix(got, "start") || !strings.HasSuffix(got, "end") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
-	if got := clip(strings.Repeat("é", 300), 100); len(got) > 100 || !utf8.ValidString(got) {
+	if got := textfmt.TruncateWithin(strings.Repeat("é", 300), 100, "..."); len(got) > 100 || !utf8.ValidString(got) {
 		t.Errorf("clip gives %d bytes: %q", len(got), got)
 	}
 }

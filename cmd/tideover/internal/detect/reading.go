@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const (
@@ -58,7 +60,7 @@ func formNames() string {
 // read reads a text. The result is a moment between tolerance before the time of
 // writing and longest after it, or says why not.
 func read(text, as string, at time.Time, zone *time.Location) reading {
-	r := reading{stated: clip(strings.TrimSpace(text), 100), as: as}
+	r := reading{stated: textfmt.TruncateWithin(strings.TrimSpace(text), 100, "..."), as: as}
 	until, err := forms[as](r.stated, at, zone)
 	if err == nil {
 		err = bounded(until, at)

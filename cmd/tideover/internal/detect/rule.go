@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // macros are the words in braces, and what they stand for in the pattern of a
@@ -107,7 +109,7 @@ func (r *rule) checkExamples() error {
 		d.open = true
 		_, _ = d.Stream().Write([]byte(example))
 		if _, list := d.judge(1, false); len(list) == 0 {
-			errs = append(errs, fmt.Errorf("examples[%d]: the rule does not match %q", i, clip(example, maxShown)))
+			errs = append(errs, fmt.Errorf("examples[%d]: the rule does not match %q", i, textfmt.TruncateWithin(example, maxShown, "...")))
 		}
 	}
 	return errors.Join(errs...)

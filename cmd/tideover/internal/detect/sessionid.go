@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Session says how a program names its session, and how it says that a session
@@ -141,7 +143,7 @@ func (r *sessionRule) checkExamples(examples []string) error {
 		d := New(&Pack{session: []*sessionRule{r}}, Options{})
 		_, _ = d.Stream().Write([]byte(example + "\n")) // never fails
 		if d.SessionID() == "" && !d.SessionGone() {
-			return fmt.Errorf("examples[%d]: the rule does not match %q", i, clip(example, maxShown))
+			return fmt.Errorf("examples[%d]: the rule does not match %q", i, textfmt.TruncateWithin(example, maxShown, "..."))
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+const day = 24 * time.Hour
+
 // Scale maps durations to the way from 0 to 1, the same for all that is drawn
 // beside each other.
 type Scale struct {

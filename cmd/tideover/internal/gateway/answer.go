@@ -233,11 +233,3 @@ func reasonOf(e *retry.Error) retry.Reason {
 	}
 	return e.Reason
 }
-
-// short rounds a time for a sentence.
-func short(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(100 * time.Millisecond)
-}

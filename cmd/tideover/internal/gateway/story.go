@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -57,9 +58,9 @@ func (o *obstacle) String() string {
 	case cooling, shunned:
 		why := o.v.p.ring.closure(o.of)
 		if text := why.String(); text != "" {
-			text = "its keys were " + text + ", the first for " + short(o.wait).String()
+			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(o.wait).String()
 			if o.next > 0 && o.next < o.wait {
-				text += ", next probe in " + short(o.next).String()
+				text += ", next probe in " + textfmt.RoundDuration(o.next).String()
 			}
 			return text
 		}
@@ -67,17 +68,17 @@ func (o *obstacle) String() string {
 	case full:
 		return fullness(o.err)
 	default:
-		return "down, and the next look is in " + short(o.wait).String()
+		return "down, and the next look is in " + textfmt.RoundDuration(o.wait).String()
 	}
 }
 
 // fullness says what a gate or a limit did.
 func fullness(err error) string {
 	if shut, ok := errors.AsType[*health.ClosedError](err); ok {
-		return "down, and the next look is in " + short(shut.Next).String()
+		return "down, and the next look is in " + textfmt.RoundDuration(shut.Next).String()
 	}
 	if rate, ok := errors.AsType[*limit.RateError](err); ok {
-		return "its rate leaves no room for " + short(rate.Wait).String()
+		return "its rate leaves no room for " + textfmt.RoundDuration(rate.Wait).String()
 	}
 	switch {
 	case errors.Is(err, limit.ErrQueueFull):

@@ -49,7 +49,7 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	started, err := e.StartRegistered(ctx, k.flow, input, engine.Key(keyPrefix+r.ID), engine.Source("nostr "+short(r.Customer)), engine.RunTimeout(limit))
+	started, err := e.StartRegistered(ctx, k.flow, input, engine.Key(keyPrefix+r.ID), engine.Source("nostr "+shownKey(r.Customer)), engine.RunTimeout(limit))
 	if err != nil {
 		return err
 	}
@@ -118,5 +118,5 @@ func (s *Service) runOf(request string) string {
 	return s.runs[request]
 }
 
-// short returns as much of a key as people compare.
-func short(key string) string { return key[:min(len(key), 12)] }
+// shownKey returns the first 12 digits of a key, which are enough to compare keys.
+func shownKey(key string) string { return key[:min(len(key), 12)] }

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 	"github.com/tideover/tideover/retry"
@@ -150,14 +150,8 @@ func content(i *engine.Info) (text string, partial bool) {
 		all, _ := encode(said) // strings
 		text = string(all)
 	}
-	if len(text) <= nostr.MaxContent {
-		return text, partial
-	}
-	cut := nostr.MaxContent
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut], true
+	kept := textfmt.Truncate(text, nostr.MaxContent)
+	return kept, partial || len(kept) < len(text)
 }
 
 func isNeeded(i *engine.Info, step string) bool {

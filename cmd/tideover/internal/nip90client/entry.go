@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -101,14 +102,14 @@ func (x *Entry) offer(e *nostr.Event) {
 
 func (x *Entry) request(e *nostr.Event) {
 	x.Type, x.Request, x.Content = TypeRequest, e.ID, e.Content
-	x.Timeout = cutText(e.Tags.Find("timeout").Value(), maxWord)
-	x.Bid = cutText(e.Tags.Find("bid").Value(), maxWord)
+	x.Timeout = textfmt.TruncateMark(e.Tags.Find("timeout").Value(), maxWord, "…")
+	x.Bid = textfmt.TruncateMark(e.Tags.Find("bid").Value(), maxWord, "…")
 	x.Provider = person(e)
 }
 
 func (x *Entry) feedback(e *nostr.Event) {
 	status := e.Tags.Find("status")
-	x.Type, x.Status, x.Message = TypeFeedback, cutText(status.Value(), maxWord), status.At(2)
+	x.Type, x.Status, x.Message = TypeFeedback, textfmt.TruncateMark(status.Value(), maxWord, "…"), status.At(2)
 	x.Customer = person(e)
 	if x.Message == "" {
 		x.Message = e.Content
@@ -117,7 +118,7 @@ func (x *Entry) feedback(e *nostr.Event) {
 	}
 	x.Retry = readRetry(e.Tags.Find("retry"))
 	x.Progress, x.ETA = number(e.Tags.Find("progress"), 100), number(e.Tags.Find("eta"), maxETA)
-	x.Amount = cutText(e.Tags.Find("amount").Value(), maxWord)
+	x.Amount = textfmt.TruncateMark(e.Tags.Find("amount").Value(), maxWord, "…")
 }
 
 // maxETA is the longest time that a provider can mean, in seconds.
@@ -128,9 +129,9 @@ func (x *Entry) result(e *nostr.Event) {
 	// NIP-90 itself has no status in results.
 	x.Status = dvm.StatusSuccess
 	if s := e.Tags.Find("status").Value(); s != "" {
-		x.Status = cutText(s, maxWord)
+		x.Status = textfmt.TruncateMark(s, maxWord, "…")
 	}
-	x.Amount = cutText(e.Tags.Find("amount").Value(), maxWord)
+	x.Amount = textfmt.TruncateMark(e.Tags.Find("amount").Value(), maxWord, "…")
 	if n, err := strconv.ParseInt(e.Tags.Find("runtime").Value(), 10, 64); err == nil && n >= 0 {
 		x.Runtime = &n
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Input is what a job works on.
@@ -37,11 +39,11 @@ func (in Input) check() error {
 		return errors.New("it is not UTF-8")
 	case in.Type == "url":
 		if u, err := url.Parse(in.Data); err != nil || u.Scheme == "" {
-			return fmt.Errorf("%q is not an address such as https://example.com/a", cutText(in.Data, maxQuoted))
+			return fmt.Errorf("%q is not an address such as https://example.com/a", textfmt.TruncateMark(in.Data, maxQuoted, "…"))
 		}
 	case in.Type == "event" || in.Type == "job":
 		if !isID(in.Data) {
-			return fmt.Errorf("%q is not the id of an event, 64 hex digits in lower case", cutText(in.Data, maxQuoted))
+			return fmt.Errorf("%q is not the id of an event, 64 hex digits in lower case", textfmt.TruncateMark(in.Data, maxQuoted, "…"))
 		}
 	}
 	return nil
@@ -52,7 +54,7 @@ func ParseParam(text string) (Param, error) {
 	name, value, ok := strings.Cut(text, "=")
 	switch {
 	case !ok || name == "":
-		return Param{}, fmt.Errorf("%q is not like name=value", cutText(text, maxQuoted))
+		return Param{}, fmt.Errorf("%q is not like name=value", textfmt.TruncateMark(text, maxQuoted, "…"))
 	case !utf8.ValidString(text):
 		return Param{}, errors.New("it is not UTF-8")
 	}
@@ -66,14 +68,3 @@ func isID(text string) bool {
 
 // maxQuoted is how much of somebody's text an error repeats.
 const maxQuoted = 60
-
-// cutText shortens a text to a number of bytes, at the start of a character.
-func cutText(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	for size > 0 && !utf8.RuneStart(text[size]) {
-		size--
-	}
-	return text[:size] + "…"
-}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -42,14 +43,14 @@ func Compose(e retry.Event, p Place) (Message, bool) {
 // composed returns the message of an event without words.
 func composed(e retry.Event, p Place) Message {
 	m := Message{
-		Subject: cut(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
+		Subject: oneLine(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
 		Time: e.Time, Host: p.Host, ID: identity(e),
 	}
 	if last := e.Err; last != nil {
 		if whole, ok := errors.AsType[*retry.Error](last); ok && whole.Last != nil {
 			last = whole.Last // the rest of it is in the message anyway
 		}
-		m.Line = cut(last.Error(), maxLine)
+		m.Line = oneLine(last.Error(), maxLine)
 	}
 	if p.Page != "" && e.Run != "" {
 		m.URL = strings.TrimSuffix(p.Page, "/") + "/runs/" + url.PathEscape(e.Run)
@@ -64,7 +65,7 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 		m.gaveUp(e)
 	case retry.Waiting:
 		m.Event, m.Wait, m.Until = Waiting, e.Delay, e.Until
-		m.Title = m.Subject + " waits " + span(e.Delay)
+		m.Title = m.Subject + " waits " + textfmt.RoundedDuration(e.Delay)
 		m.Text = lines("until "+clock(e.Until, e.Time, zone)+by(e.By), count(e), prefixed("last: ", m.Line))
 	case retry.Resumed:
 		m.Event = Resumed
@@ -73,7 +74,7 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 	case retry.BreakerOpened:
 		m.Event, m.Wait = BreakerOpen, e.Delay
 		m.Title = m.Subject + " is failing"
-		m.Text = "the breaker is open: nothing is tried" + prefixed(" for ", span(e.Delay))
+		m.Text = "the breaker is open: nothing is tried" + prefixed(" for ", textfmt.RoundedDuration(e.Delay))
 	case retry.BreakerClosed:
 		m.Event = Recovered
 		m.Title, m.Text = m.Subject+" works again", "the breaker is closed"
@@ -93,7 +94,7 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 		}
 		m.Event = Recovered
 		m.Title = m.Subject + " works again"
-		m.Text = "attempt " + strconv.Itoa(e.Attempt) + " succeeded" + prefixed(" after ", span(e.Elapsed))
+		m.Text = "attempt " + strconv.Itoa(e.Attempt) + " succeeded" + prefixed(" after ", textfmt.RoundedDuration(e.Elapsed))
 	default:
 		return false
 	}
@@ -110,7 +111,7 @@ func (m *Message) gaveUp(e retry.Event) {
 	}
 	head := ""
 	if e.Attempt > 0 {
-		head = plural(e.Attempt, "attempt") + prefixed(" in ", span(e.Elapsed))
+		head = textfmt.Plural(e.Attempt, "attempt") + prefixed(" in ", textfmt.RoundedDuration(e.Elapsed))
 	}
 	if e.Reason != retry.StopAttempts && e.Reason != 0 || head == "" {
 		head = strings.TrimPrefix(head+"; "+e.Reason.Error(), "; ")
@@ -179,13 +180,9 @@ func identity(e retry.Event) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// cut returns the text on one line, of so many characters at most.
-func cut(s string, n int) string {
-	s = plainly(strings.ToValidUTF8(s, "\uFFFD"))
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
+// oneLine returns the text on one line, of so many characters at most.
+func oneLine(s string, n int) string {
+	return textfmt.Clip(plainly(strings.ToValidUTF8(s, "\uFFFD")), n)
 }
 
 func lines(parts ...string) string {
@@ -198,13 +195,6 @@ func prefixed(prefix, s string) string {
 		return ""
 	}
 	return prefix + s
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return strconv.Itoa(n) + " " + word + "s"
 }
 
 // count says how far the attempts are.
@@ -238,30 +228,3 @@ func clock(t, now time.Time, zone *time.Location) string {
 	}
 	return t.Format("Mon 2 Jan 15:04 MST")
 }
-
-// span writes how long something takes, as people say it: 42m, 3h20m, 2d4h.
-// Less than a millisecond is nothing.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	unit := time.Hour
-	switch {
-	case d < time.Second:
-		unit = time.Millisecond
-	case d < time.Hour:
-		unit = time.Second
-	case d < day:
-		unit = time.Minute
-	}
-	d = d.Round(unit)
-	text := ""
-	if d >= day {
-		text = strconv.Itoa(int(d/day)) + "d"
-	}
-	if d %= day; d > 0 {
-		text += zeroParts.Replace(d.String() + " ")
-	}
-	return strings.TrimSuffix(text, " ")
-}
-
-// zeroParts drops parts of a duration that say nothing.
-var zeroParts = strings.NewReplacer("h0m0s ", "h", "m0s ", "m")

@@ -3,13 +3,13 @@ package plan
 import (
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // span returns a range, or one duration if there is no more to it.
-func span(low, high time.Duration) string {
+func durationRange(low, high time.Duration) string {
 	if low == high {
-		return draw.Short(low)
+		return textfmt.ShortDuration(low)
 	}
-	return draw.Short(low) + ".." + draw.Short(high)
+	return textfmt.ShortDuration(low) + ".." + textfmt.ShortDuration(high)
 }

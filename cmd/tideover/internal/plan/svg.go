@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The drawing's measures, in pixels.
@@ -107,7 +108,7 @@ func (d *drawing) legend() {
 		if d.many() {
 			name = draw.Letter(i) + "  " + name
 		}
-		d.text("name", svgMargin+20, d.y+11, clip(name, 100))
+		d.text("name", svgMargin+20, d.y+11, textfmt.ClipASCII(name, 100))
 		d.y += lineHigh
 		text := p.Policy.String()
 		if p.Name != text {
@@ -132,7 +133,7 @@ func (d *drawing) lines(class, text string, width int) {
 func (p *Plan) summary() string {
 	s := p.waits()
 	if p.WorstCase > 0 {
-		s += fmt.Sprintf(" The worst case is %s in all.", draw.Short(p.WorstCase))
+		s += fmt.Sprintf(" The worst case is %s in all.", textfmt.ShortDuration(p.WorstCase))
 	}
 	return s
 }
@@ -149,7 +150,7 @@ func (d *drawing) delays() {
 	at := func(t time.Duration) float64 { return bottom - s.At(t)*plotHigh }
 	for _, t := range s.Ticks(6) {
 		d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, at(t), svgWidth-svgRight)
-		d.text("end", svgLeft-8, at(t)+4, draw.Short(t))
+		d.text("end", svgLeft-8, at(t)+4, textfmt.ShortDuration(t))
 	}
 	slot := plotWidth / float64(rows)
 	every := max(1, int(26/slot+0.999))
@@ -199,13 +200,13 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 
 // tip is what a reader sees who points at a retry.
 func (p *Plan) tip(r Retry) string {
-	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, draw.Short(r.Delay))
+	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, textfmt.ShortDuration(r.Delay))
 	if r.Low != r.High {
-		s += fmt.Sprintf(" (%s)", span(r.Low, r.High))
+		s += fmt.Sprintf(" (%s)", durationRange(r.Low, r.High))
 	}
-	s += fmt.Sprintf("; %s so far", span(r.Sum.Low, r.Sum.High))
+	s += fmt.Sprintf("; %s so far", durationRange(r.Sum.Low, r.Sum.High))
 	if p.Sampled {
-		s += "; sample " + draw.Short(r.Sample)
+		s += "; sample " + textfmt.ShortDuration(r.Sample)
 	}
 	if r.Never {
 		s += "; can't happen"
@@ -254,7 +255,7 @@ func (d *drawing) timeline() {
 	}
 	for _, t := range ticks {
 		d.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`+"\n", at(t), d.y, bottom)
-		d.text("mid", at(t), bottom+16, draw.Short(t))
+		d.text("mid", at(t), bottom+16, textfmt.ShortDuration(t))
 	}
 	for i := range d.plans {
 		d.lane(i, d.y+laneHigh*(float64(i)+0.5)+2, s, at)
@@ -288,6 +289,6 @@ func (d *drawing) lane(i int, y float64, s draw.Scale, at func(time.Duration) fl
 		c, at(0), y, draw.Escape(p.Name))
 	if t := p.Policy.TotalTimeout; t > 0 && t <= s.High {
 		d.printf(`<path class="limit s%d" d="M%.1f %.1fv%d"><title>total-timeout=%s</title></path>`+"\n",
-			c, at(t), y-laneHigh/2+2, laneHigh-4, draw.Short(t))
+			c, at(t), y-laneHigh/2+2, laneHigh-4, textfmt.ShortDuration(t))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Style says how text is laid out.
@@ -130,7 +131,7 @@ func (v *view) headings(line string, plans []Plan, first int) string {
 			before = len("retry") + 2 // the first group has the numbers in front
 		}
 		before = min(before, 4+len("retry"))
-		title := clip(draw.Letter(first+i)+"  "+plans[i].Name, width-before-2)
+		title := textfmt.ClipASCII(draw.Letter(first+i)+"  "+plans[i].Name, width-before-2)
 		if i > 0 {
 			b.WriteString(v.paint.Dim(v.rule))
 		}
@@ -140,17 +141,6 @@ func (v *view) headings(line string, plans []Plan, first int) string {
 		}
 	}
 	return b.String()
-}
-
-// clip shortens an ASCII text to the width.
-func clip(s string, width int) string {
-	switch {
-	case len(s) <= width:
-		return s
-	case width < 4:
-		return s[:max(width, 0)]
-	}
-	return s[:width-3] + "..."
 }
 
 // numbers returns the lines of a table of the plans, headings first.
@@ -226,13 +216,13 @@ func (p *Plan) row(n int) []string {
 		return p.columns("", "", "", "")
 	}
 	r := p.Retries[n]
-	delay := draw.Short(r.Delay)
+	delay := textfmt.ShortDuration(r.Delay)
 	if r.Never {
 		delay += "*"
 	} else if p.starred() {
 		delay += " "
 	}
-	return p.columns(delay, span(r.Low, r.High), span(r.Sum.Low, r.Sum.High), draw.Short(r.Sample))
+	return p.columns(delay, durationRange(r.Low, r.High), durationRange(r.Sum.Low, r.Sum.High), textfmt.ShortDuration(r.Sample))
 }
 
 // mostRetries returns how many retries the longest list has.
@@ -287,9 +277,9 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 	if never {
 		parts = append(parts, "* can't happen")
 	}
-	full := "full length " + draw.Short(v.scale.High)
+	full := "full length " + textfmt.ShortDuration(v.scale.High)
 	if v.scale.Log {
-		full = fmt.Sprintf("logarithmic from %s to %s", draw.Short(v.scale.Low), draw.Short(v.scale.High))
+		full = fmt.Sprintf("logarithmic from %s to %s", textfmt.ShortDuration(v.scale.Low), textfmt.ShortDuration(v.scale.High))
 	} else if v.crushed(plans, width) {
 		full += " (try --log)"
 	}

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
 )
 
 // Notes says in sentences what the numbers do not show: the sums, and what else
@@ -37,21 +36,21 @@ func (p *Plan) waits() string {
 		return p.unlisted()
 	}
 	t := p.Total
-	s := fmt.Sprintf("%s wait %s in all", count(n, "retry", "retries"), draw.Short(t.Delay))
+	s := fmt.Sprintf("%s wait %s in all", textfmt.PluralOf(n, "retry", "retries"), textfmt.ShortDuration(t.Delay))
 	if n == 1 {
-		s = "1 retry waits " + draw.Short(t.Delay)
+		s = "1 retry waits " + textfmt.ShortDuration(t.Delay)
 	}
 	switch {
 	case t.Low == t.High:
 	case t.Low == t.Delay:
-		s += fmt.Sprintf(", %s at worst", draw.Short(t.High))
+		s += fmt.Sprintf(", %s at worst", textfmt.ShortDuration(t.High))
 	case t.High == t.Delay:
-		s += fmt.Sprintf(", %s at best", draw.Short(t.Low))
+		s += fmt.Sprintf(", %s at best", textfmt.ShortDuration(t.Low))
 	default:
-		s += fmt.Sprintf(", %s at best and %s at worst", draw.Short(t.Low), draw.Short(t.High))
+		s += fmt.Sprintf(", %s at best and %s at worst", textfmt.ShortDuration(t.Low), textfmt.ShortDuration(t.High))
 	}
 	if p.Sampled && p.Whole() {
-		s += fmt.Sprintf("; %s in the sample", draw.Short(t.Sample))
+		s += fmt.Sprintf("; %s in the sample", textfmt.ShortDuration(t.Sample))
 	}
 	if !p.Whole() {
 		return s + ". " + p.unlisted()
@@ -67,13 +66,13 @@ func (p *Plan) unlisted() string {
 	case n == retry.Unlimited && p.reach.never > 0:
 		return "Nothing but the total-timeout limits the retries."
 	case n != retry.Unlimited:
-		s = fmt.Sprintf("%s not listed here", count(n-len(p.Retries), "retry", "retries"))
+		s = fmt.Sprintf("%s not listed here", textfmt.PluralOf(n-len(p.Retries), "retry", "retries"))
 		if p.Total == nil {
 			s += ", too many to add up"
 		}
 	}
 	if p.constant {
-		return s + fmt.Sprintf("; from number %d on each waits %s.", last.N, span(last.Low, last.High))
+		return s + fmt.Sprintf("; from number %d on each waits %s.", last.N, durationRange(last.Low, last.High))
 	}
 	return s + ", and their delays keep growing."
 }
@@ -89,11 +88,11 @@ func (p *Plan) longest() string {
 	case each == 0:
 		return "The attempts' own time comes on top: there is no attempt-timeout."
 	case p.WorstCase == 0:
-		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", draw.Short(each))
+		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", textfmt.ShortDuration(each))
 	case n == 1:
-		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", draw.Short(each), draw.Short(p.WorstCase))
+		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
 	}
-	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", draw.Short(each), draw.Short(p.WorstCase))
+	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
 	if t := p.Policy.TotalTimeout; t > 0 && p.WorstCase == t {
 		return s + ", where the total-timeout cuts it off."
 	}
@@ -106,7 +105,7 @@ func (p *Plan) timeout() string {
 	if total == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("total-timeout=%s ends the call with all attempts and waits", draw.Short(total))
+	s := fmt.Sprintf("total-timeout=%s ends the call with all attempts and waits", textfmt.ShortDuration(total))
 	if p.Policy.AttemptTimeout == 0 {
 		s += ", so that is the worst case"
 	}
@@ -121,7 +120,7 @@ func (p *Plan) timeout() string {
 		n = k - 1
 	}
 	if k := p.reach.slow; k > 0 && p.Policy.AttemptTimeout > 0 && (n == retry.Unlimited || k <= n) {
-		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", draw.Short(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
+		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", textfmt.ShortDuration(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
 	}
 	return s
 }
@@ -173,9 +172,9 @@ func (p *Plan) throttled() string {
 			delays = append(delays, "...")
 			break
 		}
-		delays = append(delays, draw.Short(d))
+		delays = append(delays, textfmt.ShortDuration(d))
 	}
-	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", draw.Short(base), strings.Join(delays, ", "))
+	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", textfmt.ShortDuration(base), strings.Join(delays, ", "))
 	if t.Random() {
 		s += ", before jitter"
 	}
@@ -194,9 +193,9 @@ func (p *Plan) server() string {
 		return "" // the same for all policies; the help says it
 	}
 	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
-		draw.Short(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
+		textfmt.ShortDuration(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
 	if slack := p.Policy.ServerSlack; slack > 0 {
-		s += fmt.Sprintf(", with %s of slack", draw.Short(slack))
+		s += fmt.Sprintf(", with %s of slack", textfmt.ShortDuration(slack))
 	}
 	return s + ". A longer one ends the call."
 }
@@ -231,7 +230,7 @@ func (p *Plan) hedge() string {
 	if h == (retry.Hedge{}) {
 		return ""
 	}
-	when := "has not ended after " + draw.Short(h.After)
+	when := "has not ended after " + textfmt.ShortDuration(h.After)
 	if h.Percentile > 0 {
 		when = fmt.Sprintf("is slower than %s%% of the recent successes", decimal(h.Percentile))
 	}
@@ -244,14 +243,7 @@ func (p *Plan) reset() string {
 	if p.Policy.ResetAfter == 0 {
 		return ""
 	}
-	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", draw.Short(p.Policy.ResetAfter))
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
+	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", textfmt.ShortDuration(p.Policy.ResetAfter))
 }
 
 func percent(f float64) float64 {

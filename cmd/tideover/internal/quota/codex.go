@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Bounds for a server that does not answer as it should.
@@ -131,14 +133,7 @@ func parseCodex(result []byte) (windows []Window, err error) {
 		}
 	}
 	if len(windows) == 0 {
-		return nil, errors.New("the answer states no limits: " + clip(strings.TrimSpace(string(result))))
+		return nil, errors.New("the answer states no limits: " + textfmt.TruncateValid(strings.TrimSpace(string(result)), 200, "…"))
 	}
 	return windows, nil
-}
-
-func clip(text string) string {
-	if len(text) > 200 {
-		return strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // DefaultFallbackAfter is how long a stated wait must be for a hand-over, if a session has a
@@ -170,9 +171,7 @@ func (s *Spec) handoverPrompt(task string, until time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(task) > maxTask {
-		task = strings.ToValidUTF8(task[:maxTask], "") + "… (cut)"
-	}
+	task = textfmt.TruncateValid(task, maxTask, "… (cut)")
 	var b strings.Builder
 	err = t.Execute(&b, promptData{s.AssistantName(), until.Local().Format("Jan 2 15:04 MST"), task, s.Name})
 	if err != nil {

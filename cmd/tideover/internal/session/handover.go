@@ -11,6 +11,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -91,7 +92,7 @@ func (m *Memo) endTurn(how Turn, now time.Time) {
 	}
 	m.Turns = slices.Clone(m.Turns) // others may have it
 	t := m.CurrentTurn()
-	t.To, t.Ended, t.Until, t.Line = stored(now), how.Ended, stored(how.Until), clipTo(how.Line, maxTurnLine)
+	t.To, t.Ended, t.Until, t.Line = stored(now), how.Ended, stored(how.Until), textfmt.TruncateValid(how.Line, maxTurnLine, "…")
 }
 
 // turnEnd returns how a turn ended by a stop.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // What assistants say.
@@ -545,7 +546,7 @@ func TestTurnsAreBounded(t *testing.T) {
 func TestAMemoFits(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 2*maxLine)
-	last := &Stop{Reason: "rate-limit", Line: clip(long)}
+	last := &Stop{Reason: "rate-limit", Line: textfmt.TruncateValid(long, maxLine, "…")}
 	m := Memo{Session: sample.Session, Last: last, Handover: &Handover{Assistant: "codex", Memo: &Memo{Session: sample.Session, Last: last}}}
 	for n := range maxTurns {
 		m.beginTurn(fmt.Sprint(n), true, time.Now())

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -92,7 +92,7 @@ func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
 	stop := d.StopByAny(code, false)
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
-		stop.Line = clip(tail[len(tail)-1]) // its last word
+		stop.Line = textfmt.TruncateValid(tail[len(tail)-1], maxLine, "…") // its last word
 	}
 	stop.Note = cmp.Or(stop.Note, stop.Misread(tail))
 	return stop
@@ -100,17 +100,6 @@ func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
 
 // maxLine is how much of a line is kept.
 const maxLine = 500
-
-// clip cuts a line to what is kept.
-func clip(line string) string { return clipTo(line, maxLine) }
-
-// clipTo cuts a line to so many bytes.
-func clipTo(line string, most int) string {
-	if len(line) <= most {
-		return line
-	}
-	return strings.ToValidUTF8(line[:most], "") + "…"
-}
 
 // relative reports whether the time was stated as one that passes, and not as one
 // of the calendar.

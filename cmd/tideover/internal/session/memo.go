@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Memo is what one attempt of a session leaves for the next, and for whoever looks.
@@ -74,7 +75,7 @@ func ReadMemo(text json.RawMessage) (m Memo) {
 // note adds a stop.
 func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
 	was := m.Last
-	m.Last = &Stop{Reason: stop.Reason.String(), Line: clip(stop.Line), Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
+	m.Last = &Stop{Reason: stop.Reason.String(), Line: textfmt.TruncateValid(stop.Line, maxLine, "…"), Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
 	if was == nil || was.Reason != m.Last.Reason {
 		m.InARow = 0
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/screen"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -126,7 +127,7 @@ func (w *screenWatch) look(now time.Time) time.Duration {
 	got, found := w.find(w.screen.Lines(), now)
 	var l *ScreenLimit
 	if found {
-		l = &ScreenLimit{Reason: got.Reason.String(), Line: clip(w.redact(got.Line)), Rule: got.Rule, Until: got.Until, At: now}
+		l = &ScreenLimit{Reason: got.Reason.String(), Line: textfmt.TruncateValid(w.redact(got.Line), maxLine, "…"), Rule: got.Rule, Until: got.Until, At: now}
 		if got.Terminal {
 			l.Reason = detect.Terminal.String()
 		}
@@ -378,9 +379,9 @@ func (r *Runner) reportLimit(ctx context.Context, name string, report LimitRepor
 		return false
 	}
 	w := v.(*screenWatch) //nolint:forcetypeassert // there is nothing else in it
-	l := &ScreenLimit{Reason: report.Reason, Line: clip(w.redact(report.Line)), At: time.Now()}
+	l := &ScreenLimit{Reason: report.Reason, Line: textfmt.TruncateValid(w.redact(report.Line), maxLine, "…"), At: time.Now()}
 	if got, found := w.find(strings.Split(report.Line, "\n"), l.At); found {
-		l.Rule, l.Until, l.Line = got.Rule, got.Until, clip(w.redact(got.Line))
+		l.Rule, l.Until, l.Line = got.Rule, got.Until, textfmt.TruncateValid(w.redact(got.Line), maxLine, "…")
 	}
 	select {
 	case w.hooks <- l:

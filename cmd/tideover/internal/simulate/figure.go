@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -79,7 +80,7 @@ func sampled(all [][]float64, buckets int, at func(int) time.Duration) (rows [][
 	n := min(buckets, tableRows)
 	for i := range n {
 		from, to := i*buckets/n, (i+1)*buckets/n
-		row := []string{draw.Short(at(from))}
+		row := []string{textfmt.ShortDuration(at(from))}
 		for _, values := range all {
 			row = append(row, decimals(highest(values, from, to)))
 		}
@@ -156,7 +157,7 @@ func (v *View) cdfFigure() figure {
 func quantile(points []sim.Point, q float64) string {
 	for _, p := range points {
 		if p.Share >= q {
-			return draw.Short(seconds(p.Seconds))
+			return textfmt.ShortDuration(seconds(p.Seconds))
 		}
 	}
 	return "-"

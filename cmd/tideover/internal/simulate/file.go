@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -85,7 +86,7 @@ func alone(cs []sim.Contestant) error {
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range flatten(err) {
-		text := oneLine(e.Error())
+		text := oneline.Error(e)
 		for i, c := range f.Policies {
 			if rest, ok := strings.CutPrefix(text, contestant(i)+": "); ok {
 				text = fmt.Sprintf("policy %q: %s", c.Name, rest)
@@ -117,14 +118,14 @@ func (r *reader) report(root config.Place, err error) {
 			continue
 		}
 		if !found {
-			root.Missing(path).Bad("%s", oneLine(problem))
+			root.Missing(path).Bad("%s", oneline.Text(problem))
 			continue
 		}
 		p := r.places[at]
 		if at != path && !strings.HasPrefix(path, "contestants[") {
 			p = p.Missing(path)
 		}
-		p.Bad("%s", oneLine(problem))
+		p.Bad("%s", oneline.Text(problem))
 	}
 }
 
@@ -150,5 +151,3 @@ func flatten(err error) (list []error) {
 	}
 	return list
 }
-
-func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The measures of a heat map and of bars, in pixels.
@@ -131,7 +132,7 @@ func (v *View) recoveryFigure() figure {
 // bar draws the recovery of a policy.
 func (c *canvas) bar(v *View, n int, y, top float64) {
 	e := v.Report.Results[n].Recovery
-	c.text("soft", c.left, y+12, visible(clip(v.name(n), 34))+": "+v.recovered(n))
+	c.text("soft", c.left, y+12, visible(textfmt.ClipWithin(v.name(n), 34, ".."))+": "+v.recovered(n))
 	if e.N == 0 || top == 0 {
 		return
 	}

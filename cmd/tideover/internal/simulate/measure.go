@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -77,7 +77,7 @@ func (u unit) value(f float64) string {
 	case share:
 		return decimals(100*f) + "%"
 	case second:
-		return draw.Short(seconds(f))
+		return textfmt.ShortDuration(seconds(f))
 	case ratio:
 		return decimals(f)
 	default:
@@ -91,7 +91,7 @@ func (u unit) interval(e sim.Estimate) string {
 	case share:
 		return strconv.FormatFloat(100*e.Half, 'f', places(100*e.Mean), 64)
 	case second:
-		return draw.Short(coarse(seconds(e.Half)))
+		return textfmt.ShortDuration(coarse(seconds(e.Half)))
 	case ratio:
 		return strconv.FormatFloat(e.Half, 'f', places(e.Mean), 64)
 	default:

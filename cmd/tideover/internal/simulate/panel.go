@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // panel is a place to draw in, with room for labels around it.
@@ -56,7 +57,7 @@ func (c *canvas) along(s draw.Scale, n int) {
 	for _, t := range s.Ticks(n) {
 		at := c.x(s.At(t))
 		c.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at, c.high-c.bottom, c.high-c.bottom+4)
-		c.text("mid", min(at, c.wide-c.right-8), c.high-c.bottom+17, draw.Short(t))
+		c.text("mid", min(at, c.wide-c.right-8), c.high-c.bottom+17, textfmt.ShortDuration(t))
 	}
 }
 
@@ -65,7 +66,7 @@ func (c *canvas) failures(v *View, end time.Duration) {
 	for _, f := range v.Scenario.Failures {
 		from, to := c.x(float64(f.From)/float64(end)), c.x(float64(v.until(f))/float64(end))
 		c.printf(`<rect class="fail" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, draw.Escape(short(f)))
+			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, draw.Escape(failureLabel(f)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The measures of a plot in a terminal.
@@ -168,7 +169,7 @@ func ticks(s draw.Scale, width int, column func(time.Duration) int) string {
 	line := []byte(strings.Repeat(" ", width))
 	free := 0
 	for _, t := range s.Ticks(max(width/9, 2)) {
-		text := draw.Short(t)
+		text := textfmt.ShortDuration(t)
 		at := column(t)
 		if at >= free && at+len(text) <= width {
 			copy(line[at:], text)

@@ -10,6 +10,7 @@ import (
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 )
@@ -55,7 +56,7 @@ func (r *reader) policies(p config.Place, f *File) {
 func (r *reader) policy(at config.Place, name, text string, f *File) *sim.Contestant {
 	p, err := retry.Parse(text)
 	if err != nil {
-		at.Bad("%s", oneLine(err.Error()))
+		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
 	r.places[contestant(len(f.Policies))] = at
@@ -128,7 +129,7 @@ func (k *breakerKeys) config(open config.Place) *breaker.Config {
 	p, err := retry.Parse(k.Open)
 	switch {
 	case err != nil:
-		open.Bad("%s", oneLine(err.Error()))
+		open.Bad("%s", oneline.Error(err))
 	case p != retry.Policy{Schedule: p.Schedule}:
 		open.Bad("only delays count here, as in exponential(5s..1m) jitter=50%%")
 	}

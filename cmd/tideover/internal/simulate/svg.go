@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // The drawing's measures, in pixels.
@@ -30,11 +31,11 @@ func SVG(w io.Writer, v *View) error {
 	if v.Scenario.About != "" {
 		title += ": " + visible(v.Scenario.About)
 	}
-	text("name", svgMargin, clip(title, svgChars))
+	text("name", svgMargin, textfmt.ClipWithin(title, svgChars, ".."))
 	y += 6
 	for i, r := range v.Report.Results {
 		fmt.Fprintf(&body, `<rect class="f%d" x="%d" y="%.1f" width="12" height="12" rx="3"/>`+"\n", hue(i), svgMargin, y)
-		text("head", svgMargin+20, clip(visible(r.Name), svgChars))
+		text("head", svgMargin+20, textfmt.ClipWithin(visible(r.Name), svgChars, ".."))
 		for line := range strings.SplitSeq(strings.TrimSpace(draw.Wrap(r.Policy, svgChars, "")), "\n") {
 			text("soft", svgMargin+20, line)
 		}

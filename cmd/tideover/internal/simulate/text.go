@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Style says how text is laid out.
@@ -97,15 +98,7 @@ func (p *page) head() {
 const nameWidth = 24
 
 // name returns a name that can't do anything to a terminal.
-func (p *page) name(i int) string { return clip(visible(p.v.name(i)), nameWidth) }
-
-// clip shortens a text to the width.
-func clip(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:max(width-2, 0)]) + ".."
-}
+func (p *page) name(i int) string { return textfmt.ClipWithin(visible(p.v.name(i)), nameWidth, "..") }
 
 // plots writes the load over time, policy by policy.
 func (p *page) plots() {
@@ -118,7 +111,7 @@ func (p *page) plots() {
 		p.signs.good, p.signs.load, p.v.target(), p.v.bucket())
 	var failures []string
 	for _, f := range p.v.Scenario.Failures {
-		failures = append(failures, short(f))
+		failures = append(failures, failureLabel(f))
 	}
 	if len(failures) > 0 {
 		note += fmt.Sprintf(" %s %s.", p.signs.failed, strings.Join(failures, "; "))

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -18,7 +18,7 @@ type View struct {
 }
 
 // bucket is what peaks and series are counted in.
-func (v *View) bucket() string { return draw.Short(seconds(v.Report.Bucket)) }
+func (v *View) bucket() string { return textfmt.ShortDuration(seconds(v.Report.Bucket)) }
 
 // length is how long a run is.
 func (v *View) length() time.Duration { return v.Scenario.Duration + v.Scenario.Drain }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/sim"
 )
@@ -18,9 +18,9 @@ func Describe(s sim.Scenario) []string {
 		return []string{group(g)}
 	}
 	if w := s.Writers; w != nil {
-		hop := draw.Short(w.Hop)
+		hop := textfmt.ShortDuration(w.Hop)
 		if w.Sigma > 0 {
-			hop += ", give or take " + draw.Short(w.Sigma)
+			hop += ", give or take " + textfmt.ShortDuration(w.Sigma)
 		}
 		return []string{fmt.Sprintf("%s writers change one thing at the same moment. Each reads it, writes it, and begins again when another was first; a message takes %s one way.",
 			grouped(int64(w.Count)), hop)}
@@ -37,9 +37,9 @@ func Describe(s sim.Scenario) []string {
 
 func group(g *sim.Group) string {
 	text := fmt.Sprintf("%s members each want one change of a replicated thing, of which a quorum decides one at a time; a message takes %s on average one way.",
-		grouped(int64(g.Members)), draw.Short(g.Hop))
+		grouped(int64(g.Members)), textfmt.ShortDuration(g.Hop))
 	if g.Behind > 0 {
-		text += fmt.Sprintf(" They have missed %s.", plural(g.Behind, "decision"))
+		text += fmt.Sprintf(" They have missed %s.", groupedPlural(g.Behind, "decision"))
 	}
 	return text
 }
@@ -53,9 +53,9 @@ func arrivals(s sim.Scenario) string {
 	var text string
 	switch c.Arrivals {
 	case sim.Open:
-		text = fmt.Sprintf("%s begin %s calls per second, however the earlier ones fare, for %s.", who, number(c.Rate), draw.Short(s.Duration))
+		text = fmt.Sprintf("%s begin %s calls per second, however the earlier ones fare, for %s.", who, number(c.Rate), textfmt.ShortDuration(s.Duration))
 	case sim.Closed:
-		text = fmt.Sprintf("%s call again and again for %s, with a pause of %s on average.", who, draw.Short(s.Duration), draw.Short(c.Think))
+		text = fmt.Sprintf("%s call again and again for %s, with a pause of %s on average.", who, textfmt.ShortDuration(s.Duration), textfmt.ShortDuration(c.Think))
 	default:
 		text = fmt.Sprintf("%s call once each, %s.", who, within(c))
 	}
@@ -75,10 +75,10 @@ func arrivals(s sim.Scenario) string {
 func within(c sim.Clients) string {
 	text := "all at once"
 	if c.Spread > 0 {
-		text = "all within " + draw.Short(c.Spread)
+		text = "all within " + textfmt.ShortDuration(c.Spread)
 	}
 	if c.Start > 0 {
-		text += ", from " + draw.Short(c.Start) + " on"
+		text += ", from " + textfmt.ShortDuration(c.Start) + " on"
 	}
 	return text
 }
@@ -86,10 +86,10 @@ func within(c sim.Clients) string {
 func service(v sim.Service) string {
 	text := v.Name + " takes any number of calls at once"
 	if v.Workers > 0 {
-		text = v.Name + " has " + plural(v.Workers, "worker")
+		text = v.Name + " has " + groupedPlural(v.Workers, "worker")
 		switch {
 		case v.Queue > 0:
-			text += fmt.Sprintf(" and room for %s to wait", plural(v.Queue, "call"))
+			text += fmt.Sprintf(" and room for %s to wait", groupedPlural(v.Queue, "call"))
 		default:
 			text += " and a queue without end"
 		}
@@ -101,7 +101,7 @@ func service(v sim.Service) string {
 		text += ", the most important served first"
 	default: // as everybody expects
 	}
-	text += "; a call takes it " + draw.Short(v.Latency.Mean)
+	text += "; a call takes it " + textfmt.ShortDuration(v.Latency.Mean)
 	if v.Latency.Distribution != sim.Constant {
 		text += fmt.Sprintf(" on average (%s)", v.Latency.Distribution)
 	}
@@ -130,18 +130,18 @@ func failure(f sim.Failure, s sim.Scenario) string {
 	if name == "" && len(s.Services) > 0 {
 		name = s.Services[0].Name
 	}
-	return fmt.Sprintf("%s, %s.", span(f), fmt.Sprintf(happens(f), name))
+	return fmt.Sprintf("%s, %s.", failureTime(f), fmt.Sprintf(happens(f), name))
 }
 
 // span is when a failure happens.
-func span(f sim.Failure) string {
+func failureTime(f sim.Failure) string {
 	switch {
 	case f.Until == 0 && f.From == 0:
 		return "All the time"
 	case f.Until == 0:
-		return "From " + draw.Short(f.From) + " on"
+		return "From " + textfmt.ShortDuration(f.From) + " on"
 	default:
-		return fmt.Sprintf("From %s to %s", draw.Short(f.From), draw.Short(f.Until))
+		return fmt.Sprintf("From %s to %s", textfmt.ShortDuration(f.From), textfmt.ShortDuration(f.Until))
 	}
 }
 
@@ -166,8 +166,8 @@ func happens(f sim.Failure) string {
 }
 
 // short names a failure in a legend.
-func short(f sim.Failure) string {
-	return fmt.Sprintf("%s, %s", f.Kind, strings.ToLower(span(f)[:1])+span(f)[1:])
+func failureLabel(f sim.Failure) string {
+	return fmt.Sprintf("%s, %s", f.Kind, strings.ToLower(failureTime(f)[:1])+failureTime(f)[1:])
 }
 
 // until returns when a failure ends.
@@ -178,7 +178,7 @@ func (v *View) until(f sim.Failure) time.Duration {
 	return f.Until
 }
 
-func plural(n int, one string) string {
+func groupedPlural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // YAML returns the file as YAML, which [Parse] reads back. What is zero is left
@@ -78,25 +80,13 @@ func writeList(b *strings.Builder, name string, v reflect.Value, indent string) 
 func yamlScalar(v reflect.Value) string {
 	switch {
 	case v.Type() == durationType:
-		return exact(time.Duration(v.Int()))
+		return textfmt.ASCIIDuration(time.Duration(v.Int()))
 	case v.Kind() == reflect.Float64:
 		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
 	case v.Kind() == reflect.String:
 		return yamlText(v.String())
 	}
 	return fmt.Sprint(v)
-}
-
-// exact writes a duration in the way of policies, and nothing of it is lost.
-func exact(d time.Duration) string {
-	s := strings.Replace(d.String(), "µ", "u", 1)
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // bare is what YAML takes for a text as it is.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -105,8 +106,5 @@ func excerpt(body string) string {
 	if body == "" {
 		return ""
 	}
-	if len(body) > 300 {
-		body = cut(body, 300) + "…"
-	}
-	return ": " + body
+	return ": " + textfmt.TruncateMark(body, 300, "…")
 }

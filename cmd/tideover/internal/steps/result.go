@@ -65,14 +65,6 @@ func fit(s string, size int) (string, bool) {
 	return s, false
 }
 
-// cut cuts a text between two characters.
-func cut(s string, n int) string {
-	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:min(n, len(s))]
-}
-
 // stepResult returns a kept result as templates see it.
 func stepResult(text []byte) (config.StepResult, error) {
 	var r result

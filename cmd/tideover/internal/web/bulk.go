@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const (
@@ -32,18 +33,10 @@ func (h *handler) askAll(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.pose(w, r, http.StatusOK, &question{
-		Title: fmt.Sprintf("Retry %s?", count(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
-		Text:   fmt.Sprintf("All of workflow %s that failed like this: %s", g.Workflow, h.Redact(short(g.Pattern, 200))),
+		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
+		Text:   fmt.Sprintf("All of workflow %s that failed like this: %s", g.Workflow, h.Redact(firstLine(g.Pattern, 200))),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,
 	})
-}
-
-// count returns a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func groupStatus(err error) int {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // errand is something that is done with many runs.
@@ -179,7 +180,7 @@ func (h *handler) askBulk(w http.ResponseWriter, r *http.Request) {
 	}
 	verb, what := e.words(f.States)
 	h.pose(w, r, http.StatusOK, &question{
-		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(count(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
+		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(textfmt.Plural(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
 		Text:   fmt.Sprintf("All that are %s and match: %s. Runs that begin from now on are left alone. %s", strings.Join(f.States, ", "), h.Redact(said(q, &f)), what),
 		Action: "/bulk/" + e.name, Back: back(q),
 		Fields: []fact{{"query", q.encode()}, {"until", strconv.FormatInt(now.UnixMilli(), 10)}},
@@ -196,7 +197,7 @@ func said(q query, f *engine.Filter) string {
 	}
 	add(f.Workflow != "", "workflow %s", f.Workflow)
 	add(f.Search != "", "search %q", f.Search)
-	add(f.ErrorLike != "", "error like %q", short(f.ErrorLike, 160))
+	add(f.ErrorLike != "", "error like %q", firstLine(f.ErrorLike, 160))
 	add(f.MinAttempts > 0, "at least %d attempts", f.MinAttempts)
 	add(!q.Since.IsZero(), "created after %s", stamp(q.Since))
 	add(!q.Until.IsZero(), "created before %s", stamp(q.Until))

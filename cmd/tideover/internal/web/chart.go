@@ -139,7 +139,7 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
 	t := fmt.Sprintf("attempt %d %s, %s from %s", a.Number, a.Outcome, exact(end.Sub(a.Started)), stamp(a.Started))
 	if a.Error != "" {
-		t += ": " + short(a.Error, 200)
+		t += ": " + firstLine(a.Error, 200)
 	}
 	return t
 }

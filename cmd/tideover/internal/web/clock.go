@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// span returns a duration in words, to the second. static/app.js has the same
-// function: whatever it rewrites every second is right already when it comes.
-func span(d time.Duration) string {
+// spacedDuration returns a duration with spaces between its units, to the second.
+// static/app.js has the same function, which rewrites the text every second.
+func spacedDuration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {
 	case s < 60:
@@ -35,7 +35,7 @@ func exact(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
-	return span(d)
+	return spacedDuration(d)
 }
 
 // The forms of a point in time. Browsers put them into the reader's own zone;
@@ -54,18 +54,22 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 }
 
 // ago is how long something is past.
-func ago(now, t time.Time) template.HTML { return timeElement(t, "ago", span(now.Sub(t))+" ago") }
+func ago(now, t time.Time) template.HTML {
+	return timeElement(t, "ago", spacedDuration(now.Sub(t))+" ago")
+}
 
 // in is how long something is ahead. It counts down.
 func in(now, t time.Time) template.HTML {
 	if !t.After(now) {
 		return timeElement(t, "in", "due now")
 	}
-	return timeElement(t, "in", "in "+span(t.Sub(now)))
+	return timeElement(t, "in", "in "+spacedDuration(t.Sub(now)))
 }
 
 // since is how long something lasts that goes on. It counts up.
-func since(now, t time.Time) template.HTML { return timeElement(t, "since", span(now.Sub(t))) }
+func since(now, t time.Time) template.HTML {
+	return timeElement(t, "since", spacedDuration(now.Sub(t)))
+}
 
 // at is a point in time, with the day if it is not today.
 func at(now, t time.Time) template.HTML {

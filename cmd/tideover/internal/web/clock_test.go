@@ -12,8 +12,8 @@ func TestSpan(t *testing.T) {
 		65 * time.Second: "1 min 05 s", 59*time.Minute + 59*time.Second: "59 min 59 s", 2*time.Hour + 3*time.Minute: "2 h 03 min",
 		8*24*time.Hour + time.Hour: "8 d 01 h",
 	} {
-		if got := span(d); got != want {
-			t.Errorf("span(%v) = %q, want %q", d, got, want)
+		if got := spacedDuration(d); got != want {
+			t.Errorf("spacedDuration(%v) = %q, want %q", d, got, want)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // clusterBody is who shares the work.
@@ -139,7 +139,7 @@ func (h *handler) newMemberRow(c *api.Cluster, m *journal.Member) memberRow {
 }
 
 func (h *handler) newShardRow(c *api.Cluster, s engine.ShardInfo) shardRow {
-	r := shardRow{ShardInfo: s, Size: bytesize.Text(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
+	r := shardRow{ShardInfo: s, Size: textfmt.RoundedSize(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
 	r.Name = h.Redact(cmp.Or(s.Name, s.Owner))
 	if s.Last >= s.First {
 		r.Entries = s.Last - s.First + 1

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // glyphs stand beside the names of states and outcomes, so that colour is not
@@ -23,7 +24,7 @@ func templateFuncs(a assets) template.FuncMap {
 	return template.FuncMap{
 		"asset": a.url,
 		"ago":   ago, "in": in, "since": since, "at": at,
-		"exact": exact, "stamp": stamp, "span": span,
+		"exact": exact, "stamp": stamp, "span": spacedDuration,
 		"moment": func(t time.Time) string {
 			if t.IsZero() {
 				return ""
@@ -31,12 +32,12 @@ func templateFuncs(a assets) template.FuncMap {
 			return t.Format(time.RFC3339)
 		},
 		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
-		"short":   short, "head": head, "hand": byWhom,
+		"short":   firstLine, "head": head, "hand": byWhom,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-		"count":  count,
-		"long":   func(s string, n int) bool { return short(s, n) != s },
+		"count":  textfmt.Plural,
+		"long":   func(s string, n int) bool { return firstLine(s, n) != s },
 		"list":   func(s ...string) string { return strings.Join(s, ", ") },
 		"rows":   func(s string) int { return min(max(strings.Count(s, "\n")+2, 6), 24) },
 		"millis": func(p page) int64 { return p.Now.UnixMilli() },

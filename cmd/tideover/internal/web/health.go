@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/bytesize"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // healthBody is how the server is.
@@ -134,11 +134,11 @@ func (h *handler) process(now time.Time) []fact {
 		if sample[i].Value.Kind() != metrics.KindUint64 {
 			return "unknown"
 		}
-		return bytesize.Text(sample[i].Value.Uint64() >> 20 << 20)
+		return textfmt.RoundedSize(sample[i].Value.Uint64() >> 20 << 20)
 	}
 	return []fact{
 		{"version", strings.TrimPrefix(h.Version, "tideover ")},
-		{"up for", span(now.Sub(h.began))},
+		{"up for", spacedDuration(now.Sub(h.began))},
 		{"memory in use", size(0)},
 		{"memory of the process", size(1)},
 		{"goroutines", fmt.Sprint(runtime.NumGoroutine())},
@@ -176,12 +176,12 @@ func (h *handler) disk() (list []fact) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		list = append(list, fact{name, bytesize.Text(uint64(sums[name]))})
+		list = append(list, fact{name, textfmt.RoundedSize(uint64(sums[name]))})
 	}
-	list = append(list, fact{"in all", bytesize.Text(uint64(total))})
+	list = append(list, fact{"in all", textfmt.RoundedSize(uint64(total))})
 	if c := h.config(); c != nil {
 		if free, err := doctor.Free(c.Server.Data); err == nil {
-			list = append(list, fact{"left on the disk", bytesize.Text(free >> 20 << 20)})
+			list = append(list, fact{"left on the disk", textfmt.RoundedSize(free >> 20 << 20)})
 		}
 	}
 	return list

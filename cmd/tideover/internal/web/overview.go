@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // How much of each thing the overview shows. Their own pages show all.
@@ -206,10 +206,8 @@ func (h *handler) storms(now time.Time) []Storm {
 // in its own words beside it.
 func (h *handler) alerts(b *overviewBody, now time.Time) (list []alert) {
 	add := func(n int, one, many, url string) {
-		if n == 1 {
-			list = append(list, alert{"1 " + one, url})
-		} else if n > 1 {
-			list = append(list, alert{fmt.Sprintf("%d %s", n, many), url})
+		if n > 0 {
+			list = append(list, alert{textfmt.PluralOf(n, one, many), url})
 		}
 	}
 	add(b.Totals.States["dead"], "run has given up", "runs have given up", "/dead")

@@ -6,6 +6,7 @@ import (
 
 	pen "github.com/tideover/tideover/cmd/tideover/internal/draw"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // plot shows the delay before each retry, with the band that jitter spreads it
@@ -50,7 +51,7 @@ func newPlot(p *plan.Plan, waits []used) *plot {
 	up := func(d time.Duration) float64 { return 100 - 96*s.At(d) }
 	wide := 100 / float64(columns)
 	for _, t := range s.Ticks(5) {
-		v.Ticks = append(v.Ticks, tick{percent(up(t)), pen.Short(t)})
+		v.Ticks = append(v.Ticks, tick{percent(up(t)), textfmt.ShortDuration(t)})
 	}
 	every := (columns + 9) / 10
 	for i := range p.Retries {
@@ -86,9 +87,9 @@ func scaleOf(p *plan.Plan, waits []used) pen.Scale {
 }
 
 func bandTitle(r *plan.Retry) string {
-	t := fmt.Sprintf("retry %d: %s", r.N, pen.Short(r.Delay))
+	t := fmt.Sprintf("retry %d: %s", r.N, textfmt.ShortDuration(r.Delay))
 	if r.Low != r.High {
-		t += fmt.Sprintf(", by jitter from %s to %s", pen.Short(r.Low), pen.Short(r.High))
+		t += fmt.Sprintf(", by jitter from %s to %s", textfmt.ShortDuration(r.Low), textfmt.ShortDuration(r.High))
 	}
 	if r.Never {
 		t += "; the total timeout ends it before"

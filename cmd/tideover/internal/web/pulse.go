@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -125,7 +126,7 @@ func (s *sparkline) bar(i int, b *beats, at time.Time) sparkBar {
 	const wide = 100.0 / pulseCount
 	out := sparkBar{
 		X: percent(float64(i) * wide), W: percent(wide * 0.8),
-		Title: fmt.Sprintf("%s: %d succeeded, %s failed, %d gave up", at.Format(clockLayout), b.Succeeded, count(b.Failed, "attempt"), b.Dead),
+		Title: fmt.Sprintf("%s: %d succeeded, %s failed, %d gave up", at.Format(clockLayout), b.Succeeded, textfmt.Plural(b.Failed, "attempt"), b.Dead),
 	}
 	top := 100.0
 	for _, part := range []struct {
@@ -145,5 +146,5 @@ func (s *sparkline) bar(i int, b *beats, at time.Time) sparkBar {
 // Said is the drawing in words.
 func (s sparkline) Said() string {
 	return fmt.Sprintf("in the last %d minutes %s began, %d succeeded and %d gave up; %s failed",
-		int(s.Span/time.Minute), count(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, count(s.All.Failed, "attempt"))
+		int(s.Span/time.Minute), textfmt.Plural(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, textfmt.Plural(s.All.Failed, "attempt"))
 }

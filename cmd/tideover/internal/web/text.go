@@ -75,8 +75,8 @@ func pretty(text string) string {
 	return out.String()
 }
 
-// short cuts a text to a line of at most n characters.
-func short(s string, n int) string {
+// firstLine returns the first line of a text, of at most n characters.
+func firstLine(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	line, _, more := strings.Cut(s, "\n")
 	if utf8.RuneCountInString(line) > n {
@@ -92,7 +92,7 @@ func short(s string, n int) string {
 // enough of the rest to tell runs apart.
 func head(id string) string {
 	if len(id) != 26 {
-		return short(id, 26)
+		return firstLine(id, 26)
 	}
 	return id[:14]
 }

@@ -96,8 +96,8 @@ func TestShort(t *testing.T) {
 		{"äöüß", 3, "äöü …"},
 		{"", 3, ""},
 	} {
-		if got := short(c.in, c.n); got != c.want {
-			t.Errorf("short(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
+		if got := firstLine(c.in, c.n); got != c.want {
+			t.Errorf("firstLine(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
 		}
 	}
 	if got := head(strings.Repeat("x", 26)); got != "xxxxxxxxxxxxxx" {
