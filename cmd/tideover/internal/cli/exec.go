@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 )
@@ -22,9 +23,9 @@ type execOptions struct {
 	seed           uint64
 	seeded         bool
 
-	retryOn       codes
-	stopOn        codes
-	throttleOn    codes
+	retryOn       exitcode.Flag
+	stopOn        exitcode.Flag
+	throttleOn    exitcode.Flag
 	retryStderr   pattern
 	retryTimeouts bool
 	untilOutput   pattern
@@ -206,11 +207,11 @@ func (o *execOptions) resolve() error {
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)
 	}
-	if o.retryOn.has(0) && o.untilOutput.Regexp == nil {
+	if o.retryOn.Has(0) && o.untilOutput.Regexp == nil {
 		return errors.New("--retry-on: 0 is success, which is not retried; --until-output says what else success needs")
 	}
-	if !o.throttleOn.given() {
-		o.throttleOn.add(tempFail)
+	if !o.throttleOn.Given() {
+		o.throttleOn.Add(tempFail)
 	}
 	o.policy = p
 	return nil

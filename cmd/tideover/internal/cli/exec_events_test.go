@@ -79,11 +79,3 @@ func TestACommandThatIgnoresTERMIsSaidToBeKilled(t *testing.T) {
 	got = tideover(t, "exec", "-n", "1", "--attempt-timeout", "200ms", "--", "sleep", "60")
 	wantIn(t, "stderr", got.stderr, "timed out after 200ms\n")
 }
-
-func TestCodesMayBeApart(t *testing.T) {
-	t.Parallel()
-	var c codes
-	if err := c.Set("1, 3 ,5-6"); err != nil || !c.has(1) || !c.has(3) || !c.has(6) || c.has(2) {
-		t.Errorf("%v, %+v", err, c)
-	}
-}

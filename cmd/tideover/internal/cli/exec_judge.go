@@ -71,9 +71,9 @@ func (x *execution) judge(r process.Result, unread bool) *failure {
 		f.final = "it was interrupted"
 	case unread || x.sup.ReaderGone():
 		f.final = "nobody reads its output any more"
-	case x.stopOn.has(r.Code):
+	case x.stopOn.Has(r.Code):
 		f.final = "--stop-on has the code"
-	case x.retryOn.given() && !x.retryOn.has(r.Code):
+	case x.retryOn.Given() && !x.retryOn.Has(r.Code):
 		f.final = "--retry-on does not have the code"
 	case x.retryStderr.Regexp != nil && !r.MatchedStderr:
 		f.final = "no line of its stderr matched"
@@ -93,7 +93,7 @@ func (x *execution) interruption(r process.Result) syscall.Signal {
 		return r.Signal
 	case (r.Signal == syscall.SIGHUP || r.HungUp && r.Code != 0) && !signal.Ignored(syscall.SIGHUP):
 		return syscall.SIGHUP
-	case r.Code == byInterrupt && !x.retryOn.has(byInterrupt):
+	case r.Code == byInterrupt && !x.retryOn.Has(byInterrupt):
 		return syscall.SIGINT
 	}
 	return 0

@@ -129,7 +129,7 @@ func (x *execution) run(ctx context.Context) error {
 	switch {
 	case f.final != "":
 		return retry.Permanent(f)
-	case x.throttleOn.has(r.Code):
+	case x.throttleOn.Has(r.Code):
 		return retry.Throttled(f)
 	}
 	return f

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,57 +44,6 @@ func groupedHelp(cmd *cobra.Command, headings ...string) {
 			fmt.Fprintf(out, "\n%s:\n%s", cmp.Or(heading, "Other flags"), set.FlagUsages())
 		}
 	})
-}
-
-// codes is a set of exit codes: "1,5-9".
-type codes struct {
-	text string
-	set  *[256]bool // nil means not given
-}
-
-func (c *codes) String() string { return c.text }
-func (*codes) Type() string     { return "codes" }
-
-// Set implements [pflag.Value]. Given twice, the sets add up.
-func (c *codes) Set(s string) error {
-	set := new([256]bool)
-	if c.set != nil {
-		*set = *c.set
-	}
-	if s == "none" {
-		c.text, c.set = s, set
-		return nil
-	}
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, ok := strings.Cut(strings.TrimSpace(part), "-")
-		if !ok {
-			last = first
-		}
-		lo, err1 := strconv.ParseUint(first, 10, 8)
-		hi, err2 := strconv.ParseUint(last, 10, 8)
-		if err1 != nil || err2 != nil || lo > hi {
-			return fmt.Errorf("%q is not an exit code from 0 to 255 or a range of them, such as 1,5-9", part)
-		}
-		for n := lo; n <= hi; n++ {
-			set[n] = true
-		}
-	}
-	c.set = set
-	c.text = strings.TrimPrefix(c.text+","+s, ",")
-	return nil
-}
-
-func (c *codes) add(code uint8) {
-	if c.set == nil {
-		c.set = new([256]bool)
-	}
-	c.set[code] = true
-}
-
-func (c *codes) given() bool { return c.set != nil }
-
-func (c *codes) has(code int) bool {
-	return c.set != nil && code >= 0 && code < len(c.set) && c.set[code]
 }
 
 // pattern is a regular expression.

@@ -5,27 +5,6 @@ import (
 	"time"
 )
 
-func TestCodes(t *testing.T) {
-	t.Parallel()
-	var c codes
-	for _, s := range []string{"1,5-9", "0", "255"} {
-		if err := c.Set(s); err != nil {
-			t.Fatalf("Set(%q): %v", s, err)
-		}
-	}
-	for code := -1; code <= 256; code++ {
-		want := code == 0 || code == 1 || code >= 5 && code <= 9 || code == 255
-		if c.has(code) != want {
-			t.Errorf("has(%d) = %v, want %v", code, !want, want)
-		}
-	}
-	for _, s := range []string{"", ",", "1,", "a", "-1", "1-", "9-5", "256", "1-256", "1 2"} {
-		if err := new(codes).Set(s); err == nil {
-			t.Errorf("Set(%q) accepted", s)
-		}
-	}
-}
-
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]int64{

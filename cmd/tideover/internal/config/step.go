@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -25,17 +26,17 @@ type Step struct {
 	ID            string
 	Needs         []string // ids of steps that must have succeeded before
 	Policy        retry.Policy
-	Dir           string  // working folder of a command, absolute
-	Inherit       Inherit // variables of the server that a command gets, beside those of Server.Inherit
-	RetryExit     Codes   // exit codes that are retried; nil means all but 0
-	PermanentExit Codes   // exit codes that are never retried
-	OutputLimit   int64   // bytes that are kept of stdout, and of stderr
-	Concurrency   int     // attempts of this step at once, all runs together; 0 means no limit
-	MaxLost       int     // lost attempts in a row that are made again; not stored with a run's step, the engine has it
-	Account       string  // whose limit a command shares with others; empty for none
-	Method        string  // of a request; empty for a command
-	Provider      string  // that a request goes to; empty means that its URL says where
-	Expect        Codes   // statuses of a request that are a success; nil means 200-299
+	Dir           string       // working folder of a command, absolute
+	Inherit       Inherit      // variables of the server that a command gets, beside those of Server.Inherit
+	RetryExit     exitcode.Set // exit codes that are retried; nil means all but 0
+	PermanentExit exitcode.Set // exit codes that are never retried
+	OutputLimit   int64        // bytes that are kept of stdout, and of stderr
+	Concurrency   int          // attempts of this step at once, all runs together; 0 means no limit
+	MaxLost       int          // lost attempts in a row that are made again; not stored with a run's step, the engine has it
+	Account       string       // whose limit a command shares with others; empty for none
+	Method        string       // of a request; empty for a command
+	Provider      string       // that a request goes to; empty means that its URL says where
+	Expect        exitcode.Set // statuses of a request that are a success; nil means 200-299
 
 	run     []*text
 	env     []namedText // sorted by name
@@ -117,7 +118,7 @@ func (l *loader) action(d *stepDraft, found map[string]place, env []namedText) {
 		d.Dir, d.env = "", nil
 		return
 	}
-	if code, ok := d.RetryExit.overlap(d.PermanentExit); ok {
+	if code, ok := d.RetryExit.Overlap(d.PermanentExit); ok {
 		l.bad(found["permanent-exit"], "%d is in retry-exit too", code)
 	}
 	d.env = mergeEnv(env, d.env)

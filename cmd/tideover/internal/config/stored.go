@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -26,8 +27,8 @@ type storedStep struct {
 	Env           map[string]string `json:"env,omitempty"`
 	Inherit       *Inherit          `json:"env_inherit,omitempty"` // nil for a command of an earlier release, which inherits all
 	Stdin         *string           `json:"stdin,omitempty"`
-	RetryExit     Codes             `json:"retry_exit,omitzero"` // an empty list differs from none
-	PermanentExit Codes             `json:"permanent_exit,omitzero"`
+	RetryExit     exitcode.Set      `json:"retry_exit,omitzero"` // an empty list differs from none
+	PermanentExit exitcode.Set      `json:"permanent_exit,omitzero"`
 	OutputLimit   int64             `json:"output_limit"`
 	Concurrency   int               `json:"concurrency,omitempty"`
 	Account       string            `json:"account,omitempty"`
@@ -36,7 +37,7 @@ type storedStep struct {
 	URL           *string           `json:"url,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	Body          *string           `json:"body,omitempty"`
-	Expect        Codes             `json:"expect,omitzero"`
+	Expect        exitcode.Set      `json:"expect,omitzero"`
 }
 
 // MarshalJSON writes the step in its one stored form, which is the same for

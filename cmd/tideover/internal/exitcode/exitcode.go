@@ -1,0 +1,84 @@
+// Package exitcode has sets of codes: exit codes of commands, and statuses of HTTP
+// where a configuration lists them the same way.
+package exitcode
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Max is the largest exit code of a process.
+const Max = 255
+
+// Set is a set of codes, as ranges. An empty set differs from a nil one where nil
+// means a default.
+type Set []Range
+
+// Range is the codes from First to Last.
+type Range struct{ First, Last int }
+
+// Has reports whether the code is in the set.
+func (s Set) Has(code int) bool {
+	for _, r := range s {
+		if r.First <= code && code <= r.Last {
+			return true
+		}
+	}
+	return false
+}
+
+// Overlap returns a code that is in both sets.
+func (s Set) Overlap(other Set) (code int, ok bool) {
+	for _, a := range s {
+		for _, b := range other {
+			if code := max(a.First, b.First); code <= min(a.Last, b.Last) {
+				return code, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// String returns the ranges with commas between them.
+func (s Set) String() string {
+	parts := make([]string, len(s))
+	for i, r := range s {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseRange parses a code or a range of codes: 75, 100-110.
+func ParseRange(text string) (Range, error) {
+	first, last, ok := strings.Cut(text, "-")
+	if !ok {
+		last = first
+	}
+	lo, err1 := strconv.ParseUint(first, 10, 31)
+	hi, err2 := strconv.ParseUint(last, 10, 31)
+	if err1 != nil || err2 != nil || lo > hi {
+		return Range{}, fmt.Errorf("%q is not a code or a range of them, such as 75 or 100-110", text)
+	}
+	return Range{int(lo), int(hi)}, nil
+}
+
+// String returns the range as [ParseRange] reads it.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (r Range) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (r *Range) UnmarshalText(text []byte) (err error) {
+	parsed, err := ParseRange(string(text))
+	if err == nil {
+		*r = parsed
+	}
+	return err
+}
