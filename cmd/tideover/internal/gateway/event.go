@@ -73,7 +73,7 @@ func (g *Gateway) logEvent(ev *retry.Event, also []slog.Attr) {
 		level = slog.LevelDebug
 	case retry.Waiting, retry.FailedOver:
 		var first bool
-		if first, more = g.often.first(ev); !first {
+		if first, more = g.sampleEvent(ev); !first {
 			level = slog.LevelDebug
 		}
 	default:
@@ -100,4 +100,21 @@ func (g *Gateway) logEvent(ev *retry.Event, also []slog.Attr) {
 	attrs = append(attrs, also...)
 	add(more > 0, slog.Int("suppressed", more))
 	g.log.LogAttrs(ctx, level, ev.Kind.String(), attrs...)
+}
+
+// sampleKey is what makes two events the same in the log.
+type sampleKey struct {
+	kind retry.EventKind
+	name string // whose request it is
+	why  string
+}
+
+// sampleEvent reports whether the event is the first with its key for a while, and how
+// many were not since the one before.
+func (g *Gateway) sampleEvent(ev *retry.Event) (first bool, suppressed int) {
+	key := sampleKey{ev.Kind, ev.Name, ev.Note}
+	if ev.Kind == retry.Waiting {
+		key.why = ev.By.String() // errors have ports and times in them
+	}
+	return g.sampler.Allow(key, time.Now())
 }

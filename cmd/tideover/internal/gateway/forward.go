@@ -125,7 +125,7 @@ func (t *trip) tellWithheld() {
 	if !t.withheld {
 		return
 	}
-	if first, more := t.g.often.first(&retry.Event{Kind: retry.FailedOver, Name: t.asked.title(), Note: withheldWhy}); first {
+	if first, more := t.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: t.asked.title(), Note: withheldWhy}); first {
 		t.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", t.asked.spec.Name, "request", t.g.redact(t.route), "suppressed", more)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/hosts"
+	"github.com/tideover/tideover/internal/logsample"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -54,7 +55,7 @@ type Options struct {
 type Gateway struct {
 	options   Options
 	log       *slog.Logger
-	often     often
+	sampler   logsample.Sampler[sampleKey] // of events that the log has
 	secrets   secret.Redactor
 	admission *admission
 	memory    *memory

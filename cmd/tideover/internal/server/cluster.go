@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/logsample"
 )
 
 // settle decides where runs are kept, and refuses what would leave some behind, and
@@ -44,7 +47,7 @@ func left(data string) error {
 // joinCluster makes the engine one of a cluster.
 func (s *server) joinCluster(ctx context.Context, ec *engine.Config) error {
 	data := s.cfg.Server.Data
-	ec.Logger = newSeldom(s.Log)
+	ec.Logger = sampleTrouble(s.Log)
 	log, err := cluster.Join(ctx, cluster.Options{Config: s.cfg, Dir: data, Log: ec.Logger, Redact: s.Source.Redactor.String})
 	if err != nil {
 		return err
@@ -61,4 +64,11 @@ func (s *server) takeOverCluster(p plan) error {
 	s.calendar.plan(p.schedules)
 	s.nip90.Offer(p.offer, s.engine)
 	return nil
+}
+
+// sampleTrouble returns a logger with one line in a minute for the same warning or
+// error. While NATS is away, every shard reports that again and again, and there are
+// many.
+func sampleTrouble(log *slog.Logger) *slog.Logger {
+	return slog.New(logsample.NewHandler(log.Handler(), &logsample.Sampler[string]{Every: time.Minute, Max: 4096}))
 }

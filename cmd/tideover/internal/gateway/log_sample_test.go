@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/logsample"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -28,7 +29,7 @@ func TestTheLogIsNotFlooded(t *testing.T) {
 		if n := strings.Count(b.String(), "\n"); n != 4 {
 			t.Errorf("%d lines, want one for each: %s", n, b.String())
 		}
-		time.Sleep(sayEvery)
+		time.Sleep(logsample.DefaultEvery)
 		b.Reset()
 		say(retry.FailedOver, "gateway/a", "a → b: 503", 0)
 		say(retry.FailedOver, "gateway/a", "a → b: 503", 0)
@@ -43,16 +44,4 @@ func TestTheLogIsNotFlooded(t *testing.T) {
 			t.Errorf("%d lines, want one for each request that failed", n)
 		}
 	})
-}
-
-func TestWhatWasSaidIsForgotten(t *testing.T) {
-	var o often
-	for i := range 3 * maxSaid {
-		if first, _ := o.first(&retry.Event{Kind: retry.FailedOver, Note: fmt.Sprint(i)}); !first {
-			t.Fatalf("%d was said before", i)
-		}
-	}
-	if len(o.said) > maxSaid {
-		t.Errorf("%d are remembered", len(o.said))
-	}
 }

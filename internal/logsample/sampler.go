@@ -1,0 +1,57 @@
+// Package logsample limits how often the same thing is logged. Under load, or while a
+// server is unreachable, one line in a while with a count says as much as thousands.
+package logsample
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+// The defaults of a [Sampler].
+const (
+	DefaultEvery = 10 * time.Second
+	DefaultMax   = 1000
+)
+
+// Sampler allows one line for each key in a period of time. The zero Sampler is
+// ready for use, by several goroutines at once.
+type Sampler[K comparable] struct {
+	Every time.Duration // the period; 0 means [DefaultEvery]
+	Max   int           // keys that are kept; 0 means [DefaultMax]. One more, and all are dropped
+
+	mu   sync.Mutex
+	kept map[K]*sample
+}
+
+// sample is the last line of a key.
+type sample struct {
+	at         time.Time
+	suppressed int // lines since then
+}
+
+// Allow reports whether a line with that key is to be logged at the time, and if so,
+// how many were suppressed since the last one.
+func (s *Sampler[K]) Allow(key K, now time.Time) (ok bool, suppressed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.kept[key]
+	switch {
+	case last != nil && now.Sub(last.at) < cmp.Or(s.Every, DefaultEvery):
+		last.suppressed++
+		return false, 0
+	case last != nil:
+		suppressed = last.suppressed
+	case s.kept == nil || len(s.kept) >= cmp.Or(s.Max, DefaultMax):
+		s.kept = map[K]*sample{}
+	}
+	s.kept[key] = &sample{at: now}
+	return true, suppressed
+}
+
+// Len returns the number of keys that are kept.
+func (s *Sampler[K]) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.kept)
+}
