@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -190,12 +191,12 @@ const refusedStream = 7
 func sendable(req *http.Request) bool {
 	u := req.URL
 	return u != nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") &&
-		(req.Method == "" || token(req.Method)) && validHeader(req.Header) && validHeader(req.Trailer)
+		(req.Method == "" || httpheader.IsToken(req.Method)) && validHeader(req.Header) && validHeader(req.Trailer)
 }
 
 func validHeader(h http.Header) bool {
 	for name, values := range h {
-		if !token(name) {
+		if !httpheader.IsToken(name) {
 			return false
 		}
 		for _, v := range values {
@@ -205,11 +206,4 @@ func validHeader(h http.Header) bool {
 		}
 	}
 	return true
-}
-
-// token reports whether s is a token of RFC 9110.
-func token(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	})
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/httpheader"
 )
 
 // The headers by which layers know of each other's attempts.
@@ -43,7 +45,7 @@ func (x *exchange) mark(req *http.Request, n int) {
 		} else {
 			req.Header.Set(attemptHeader, strconv.Itoa(n))
 		}
-		if above := firstValue(req.Header, layerHeader); above != "" && len(above) < maxLayers {
+		if above := httpheader.First(req.Header, layerHeader); above != "" && len(above) < maxLayers {
 			layer = above + ", " + layer
 		}
 		req.Header[layerHeader] = []string{layer}
@@ -79,15 +81,6 @@ func markDeadline(call context.Context, req *http.Request, names []string, limit
 			req.Header[name] = []string{v}
 		}
 	}
-}
-
-// firstValue is [http.Header.Get] for a name in its canonical form, which every request would
-// otherwise bring into that form anew.
-func firstValue(h http.Header, name string) string {
-	if v := h[name]; len(v) > 0 {
-		return v[0]
-	}
-	return ""
 }
 
 // restateDeadline writes what is left into the headers that state a deadline already, and

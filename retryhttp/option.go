@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -87,7 +88,7 @@ func WithIdempotencyKeys() Option {
 // X-Tideover-Layer: those before us, then the name given here.
 func WithAttemptHeaders(layer string) Option {
 	return func(s *settings) error {
-		if !token(layer) {
+		if !httpheader.IsToken(layer) {
 			return fmt.Errorf("WithAttemptHeaders: %q is not a token", layer)
 		}
 		s.layer = layer

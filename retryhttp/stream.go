@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -72,7 +73,7 @@ func (t *Transport) holds(resp *http.Response) bool {
 // IsEventStream reports whether an answer with the headers is an event stream.
 func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"
-	kind := firstValue(h, "Content-Type")
+	kind := httpheader.First(h, "Content-Type")
 	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
 		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }

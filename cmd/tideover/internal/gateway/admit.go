@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/internal/hosts"
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -70,7 +71,7 @@ func fromLoopback(remote string) bool {
 // takeToken removes the token wherever it stands, and reports whether it was there.
 func (a *admission) takeToken(h http.Header) (found bool) {
 	for _, name := range tokenHeaders {
-		v := firstValue(h, name)
+		v := httpheader.First(h, name)
 		if name == "Authorization" {
 			scheme, token, ok := strings.Cut(v, " ")
 			if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -87,27 +88,18 @@ func (a *admission) takeToken(h http.Header) (found bool) {
 	return found
 }
 
-// firstValue is [http.Header.Get] for a name in its canonical form, which every request would
-// otherwise bring into that form anew.
-func firstValue(h http.Header, name string) string {
-	if v := h[name]; len(v) > 0 {
-		return v[0]
-	}
-	return ""
-}
-
 // foreign reports whether a browser sent the request on behalf of another site's
 // page. Unlike for a site of one's own this matters for every method: any request
 // may cost money.
 func (a *admission) foreign(r *http.Request) bool {
-	switch firstValue(r.Header, "Sec-Fetch-Site") {
+	switch httpheader.First(r.Header, "Sec-Fetch-Site") {
 	case "":
 	case "same-origin", "none":
 		return false
 	default:
 		return true
 	}
-	origin := firstValue(r.Header, "Origin")
+	origin := httpheader.First(r.Header, "Origin")
 	if origin == "" {
 		return false
 	}

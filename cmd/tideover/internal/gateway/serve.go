@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retryhttp"
@@ -106,7 +107,7 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 
 // priorityOf returns the request's priority.
 func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
-	v := firstValue(r.Header, headerPriority)
+	v := httpheader.First(r.Header, headerPriority)
 	if v == "" {
 		return p.spec.Priority, nil
 	}

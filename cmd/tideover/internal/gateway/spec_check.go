@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 )
@@ -57,7 +58,6 @@ func (c *checker) add(field string, err error) {
 
 var (
 	validName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-	validHeader = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 	validMethod = regexp.MustCompile(`^[A-Z]+$`)
 )
 
@@ -121,15 +121,15 @@ func (c *checker) credentials(s *Spec) {
 		}
 		seen[k.Name] = true
 	}
-	if len(s.Keys) > 0 && !validHeader.MatchString(s.AuthHeader) {
+	if len(s.Keys) > 0 && !httpheader.IsToken(s.AuthHeader) {
 		c.bad("auth-header", "%q is not the name of a header", s.AuthHeader)
 	}
-	if s.AuthScheme != "" && !validHeader.MatchString(s.AuthScheme) {
+	if s.AuthScheme != "" && !httpheader.IsToken(s.AuthScheme) {
 		c.bad("auth-scheme", "%q is not the name of a scheme, such as Bearer", s.AuthScheme)
 	}
 	for _, h := range s.Headers {
 		switch {
-		case !validHeader.MatchString(h.Name):
+		case !httpheader.IsToken(h.Name):
 			c.bad("headers", "%q is not the name of a header", h.Name)
 		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(h.Name)):
 			c.bad("headers", "%s is set by the client itself", h.Name)
@@ -145,7 +145,7 @@ func (c *checker) credentials(s *Spec) {
 func (c *checker) forwarding(s *Spec) {
 	for _, name := range s.ForwardHeaders {
 		switch canonical := http.CanonicalHeaderKey(name); {
-		case !validHeader.MatchString(name):
+		case !httpheader.IsToken(name):
 			c.bad("forward-headers", "%q is not the name of a header", name)
 		case credential(canonical), canonical == protocolHeader, canonical == http.CanonicalHeaderKey(s.AuthHeader):
 			c.bad("forward-headers", "%s carries credentials of callers, which are sent to no other provider; give the provider its own with auth or headers", name)
