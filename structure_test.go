@@ -17,18 +17,74 @@ import (
 
 const root = "github.com/tideover/tideover"
 
-// ranks says which package may import which: only those of a lower rank. A
-// package below one of these ranks with it. Internal packages of the library
-// are below all and know only each other.
+// ranks has the rank of each folder. A package imports only packages of lower rank, in
+// its tests too. A package ranks with the longest path here that leads to it.
 var ranks = map[string]int{
-	"internal": -1,
+	"internal": -1, // known only to each other
 	"backoff":  0,
 	"breaker":  1, "limit": 1,
 	"retry": 2, "health": 2,
 	"retryhttp": 3, "contend": 3, "otel": 3, "prom": 3,
-	"engine": 4, "nostr": 4, "sim": 4,
+	"engine": 4, "nostr": 4, "sim": 4, "gateway": 4, "chaos": 4,
 	"cmd/tideover": 5,
 	"bench":        6, "examples": 6,
+}
+
+// area is a folder of ranks whose packages have ranks among themselves.
+type area struct {
+	ranks map[string]int // by paths relative to the folder; "" is the folder itself
+	tests bool           // imports of tests count, too
+}
+
+var areas = map[string]area{
+	"engine": {tests: true, ranks: map[string]int{
+		"journal": 0, "internal/disk": 0,
+		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
+		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
+		"":           5,
+		"enginetest": 6, "jetstream/clustertest": 6,
+	}},
+	"cmd/tideover": {ranks: map[string]int{
+		// Parts that become modules of their own, below the command.
+		"internal/gateway": -1, "internal/chaos": -1,
+		// Tools that know nothing of the others.
+		"internal/connlimit": 0, "internal/detect": 0, "internal/draw": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
+		"internal/initial": 0, "internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0,
+		"internal/shortage": 0,
+		// Tools of tests.
+		"internal/browsertest": 0, "internal/certtest": 0, "internal/commandtest": 0, "internal/detecttest": 0,
+
+		"internal/account": 1, "internal/audit": 1, "internal/cluster": 1, "internal/doctor": 1, "internal/guard": 1,
+		"internal/nip90client": 1, "internal/plan": 1, "internal/quota": 1, "internal/simulate": 1, "internal/storm": 1,
+		"internal/tracing": 1,
+		"internal/notify":  2, "internal/session": 2, "internal/steps": 2,
+		"internal/demo": 3, "internal/metrics": 3, "internal/nip90": 3, "internal/outbox": 3,
+		"internal/config": 4,
+		"internal/api":    5, "internal/web": 5,
+		"internal/server": 6, "internal/watch": 6,
+		"internal/cli": 7,
+		"":             8,
+	}},
+}
+
+// onlyFor lists the packages that may import another one, if not all of higher rank
+// may. Paths are relative to cmd/tideover/internal.
+var onlyFor = map[string][]string{"config": {"server", "cli"}}
+
+// exceptions are imports that break the rules above today, relative to
+// cmd/tideover/internal. An exception that is no longer needed fails the test.
+var exceptions = map[string]string{
+	"cluster -> config":   "its settings are in config",
+	"gateway -> shortage": "shortage is part of the command",
+	"nip90 -> config":     "its settings are in config",
+	"notify -> config":    "its settings are in config",
+	"outbox -> config":    "it takes notifiers from config",
+	"server -> watch":     "it serves the sessions of watch",
+	"simulate -> config":  "it reads files with the reader of config",
+	"steps -> config":     "its steps and workflows are in config",
+	"tracing -> config":   "its settings are in config",
+	"web -> api":          "both render the same operations",
+	"web -> config":       "it shows policies and notifiers from config",
 }
 
 // sourcePackage is a package of one of our modules.
@@ -105,24 +161,27 @@ func packages(t *testing.T) []sourcePackage {
 	return list
 }
 
-// room returns the entry of ranks that the import path belongs to.
-func room(path string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(path, root+"/")
-	if !ok {
-		return "", false
-	}
-	for name := range ranks {
-		if rest == name || strings.HasPrefix(rest, name+"/") {
-			return name, true
+// longestPrefix returns the longest path of the table that is the path or a folder above it.
+func longestPrefix[V any](table map[string]V, path string) (longest string, ok bool) {
+	for prefix := range table {
+		above := prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
+		if above && (!ok || len(prefix) > len(longest)) {
+			longest, ok = prefix, true
 		}
 	}
-	return rest, false
+	return longest, ok
+}
+
+// relative returns the path of one of our packages relative to the root.
+func relative(importPath string) (path string, ok bool) {
+	return strings.CutPrefix(importPath, root+"/")
 }
 
 func TestImportsPointDownwards(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		from, known := room(p.ImportPath)
+		path, _ := relative(p.ImportPath)
+		from, known := longestPrefix(ranks, path)
 		if !known {
 			if p.ImportPath != root {
 				t.Errorf("%s has no rank", p.ImportPath)
@@ -130,10 +189,88 @@ func TestImportsPointDownwards(t *testing.T) {
 			continue
 		}
 		for _, imp := range p.allImports() {
-			to, ok := room(imp)
-			if ok && to != from && ranks[to] >= ranks[from] {
+			path, ours := relative(imp)
+			to, ok := longestPrefix(ranks, path)
+			if ours && ok && to != from && ranks[to] >= ranks[from] {
 				t.Errorf("%s (rank %d) imports %s (rank %d)", p.ImportPath, ranks[from], imp, ranks[to])
 			}
+		}
+	}
+}
+
+func TestImportsPointDownwardsInsideAreas(t *testing.T) {
+	t.Parallel()
+	needed := map[string]bool{}
+	for _, p := range packages(t) {
+		path, _ := relative(p.ImportPath)
+		folder, _ := longestPrefix(ranks, path)
+		a, ok := areas[folder]
+		if !ok {
+			continue
+		}
+		for _, wrong := range a.upwardImports(p, folder) {
+			needed[wrong] = true
+			if exceptions[wrong] == "" {
+				t.Errorf("%s: the import breaks the ranks of structure_test.go", wrong)
+			}
+		}
+	}
+	for wrong, why := range exceptions {
+		if !needed[wrong] {
+			t.Errorf("%s (%s): the exception is no longer needed", wrong, why)
+		}
+	}
+}
+
+// upwardImports returns the imports of the package that break the ranks of its area, as
+// exceptions has them.
+func (a area) upwardImports(p sourcePackage, folder string) (list []string) {
+	imports := p.Imports
+	if a.tests {
+		imports = p.allImports()
+	}
+	inside := func(importPath string) string {
+		path, _ := relative(importPath)
+		return strings.TrimPrefix(strings.TrimPrefix(path, folder), "/")
+	}
+	importer := inside(p.ImportPath)
+	from, _ := longestPrefix(a.ranks, importer)
+	for _, imp := range imports {
+		if path, ours := relative(imp); !ours || path != folder && !strings.HasPrefix(path, folder+"/") {
+			continue
+		}
+		imported := inside(imp)
+		to, _ := longestPrefix(a.ranks, imported)
+		if to == from {
+			continue
+		}
+		importer, imported := strings.TrimPrefix(importer, "internal/"), strings.TrimPrefix(imported, "internal/")
+		allowed, limited := onlyFor[imported]
+		if a.ranks[to] >= a.ranks[from] || folder == "cmd/tideover" && limited && !slices.Contains(allowed, importer) {
+			list = append(list, importer+" -> "+imported)
+		}
+	}
+	return list
+}
+
+func TestPackagesOfTheCommandHaveARank(t *testing.T) {
+	t.Parallel()
+	command := areas["cmd/tideover"].ranks
+	for _, p := range packages(t) {
+		if path, ok := strings.CutPrefix(p.ImportPath, root+"/cmd/tideover/"); ok {
+			if prefix, _ := longestPrefix(command, path); prefix == "" {
+				t.Errorf("%s has no rank", p.ImportPath)
+			}
+		}
+	}
+}
+
+func TestLongestPrefix(t *testing.T) {
+	t.Parallel()
+	table := map[string]int{"a": 1, "a/b": 2, "a/b/c": 3, "ab": 4}
+	for path, want := range map[string]string{"a": "a", "a/x": "a", "a/b": "a/b", "a/bc": "a", "a/b/x": "a/b", "a/b/c/d": "a/b/c", "ab/c": "ab", "b": ""} {
+		if got, ok := longestPrefix(table, path); got != want || ok != (want != "") {
+			t.Errorf("longestPrefix(%q) = %q, %v, want %q", path, got, ok, want)
 		}
 	}
 }
