@@ -240,7 +240,7 @@ func contains(text []byte, part string) bool {
 	return false
 }
 
-// hasToken reports whether a word of the name ends in "token", as in x-auth-token
+// hasToken reports whether a part of the name ends in "token", as in x-auth-token
 // and x-accesstoken. The plural "tokens" is a unit that models count.
 func hasToken(lower []byte) bool {
 	const token = "token"

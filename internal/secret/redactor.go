@@ -2,6 +2,7 @@ package secret
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -139,3 +140,9 @@ func (t *table) match(text []byte, i int, before byte, last bool) (n int, open b
 func wordByte(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
 }
+
+var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*("|$)`)
+
+// Unquoted returns the text with "…" in place of everything that it quotes as Go does
+// by %q. It is for errors that quote what a client sent, which may be a secret.
+func Unquoted(text string) string { return quotation.ReplaceAllString(text, `"…"`) }

@@ -45,7 +45,7 @@ func TestRedact(t *testing.T) {
 		{"its query", "?a=1&key=k3yk3yk3y", "?a=1&key=***", []string{"https://example.com/in?a=1&key=k3yk3yk3y"}},
 		{"its password", "http://me:***@x and pw", "http://me:***@x and ***", []string{"http://me:pw@x/y"}},
 		{"a token behind a scheme", "got t0ken-value", "got ***", []string{"Bearer t0ken-value"}},
-		{"words of a secret that are words", "the services of my-topic, correct horse", "the services of my-topic, correct horse", []string{"https://ntfy.sh/my-topic/services", "somebody services battery"}},
+		{"words of a secret that are words", "the services of my-topic, correct horse", "the services of my-topic, correct horse", []string{"https://ntfy.sh/my-topic/services", "everyday services battery"}},
 		{"numbers and names in a URL", "run 123456789012 of sendMessage", "run 123456789012 of sendMessage", []string{"https://example.com/123456789012/sendMessage"}},
 		{"lines of a key", "  AAAABBBBCCCC\n  x", "  ***\n  x", []string{"-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDD\n-----END KEY-----"}},
 	} {
@@ -174,3 +174,31 @@ func FuzzRedactor(f *testing.F) {
 }
 
 func abs(n int) int { return max(n, -(n + 1)) }
+
+func TestUnquoted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"EOF":                           "EOF",
+		`malformed "a" and "b\"c\\" x`:  `malformed "…" and "…" x`,
+		`it does not "end`:              `it does not "…"`,
+		`nothing ""`:                    `nothing "…"`,
+		"a line \"one\ntwo\" and more":  `a line "…" and more`,
+		fmt.Sprintf("%q", `\" "quoted`): `"…"`,
+	} {
+		if got := secret.Unquoted(text); got != want {
+			t.Errorf("Unquoted(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzUnquoted(f *testing.F) {
+	f.Add("before ", `hush"\`, " after")
+	f.Fuzz(func(t *testing.T, before, hidden, after string) {
+		if strings.Contains(before+after, `"`) || len(hidden) < 4 || strings.Contains(before+after, hidden) {
+			return
+		}
+		if got := secret.Unquoted(before + fmt.Sprintf("%q", hidden) + after); got != before+`"…"`+after {
+			t.Errorf("%q, %q, %q: %q", before, hidden, after, got)
+		}
+	})
+}
