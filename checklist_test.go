@@ -1,12 +1,13 @@
 package tideover_test
 
 import (
-	"flag"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 var (
@@ -14,8 +15,6 @@ var (
 	ruleRow  = regexp.MustCompile(`(?m)^\| ([A-I][0-9]+) \|.*$`)
 	quoted   = regexp.MustCompile("`(Test\\w+)`")
 )
-
-var update = flag.Bool("update", false, "write the names of the tests into docs/http.md")
 
 // TestEveryRuleOfHTTPHasItsTests compares the table of docs/http.md with the tests
 // there are.
@@ -34,7 +33,7 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if testfile.Update() {
 		page = ruleRow.ReplaceAllFunc(page, func(row []byte) []byte {
 			cells := strings.Split(string(row), " | ")
 			var names []string

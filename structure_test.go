@@ -265,6 +265,16 @@ func TestPackagesOfTheCommandHaveARank(t *testing.T) {
 	}
 }
 
+// TestOnlyTestsImportTestfile keeps the flag -update out of the command.
+func TestOnlyTestsImportTestfile(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, root+"/internal/testfile") {
+			t.Errorf("%s imports internal/testfile outside its tests", p.ImportPath)
+		}
+	}
+}
+
 func TestLongestPrefix(t *testing.T) {
 	t.Parallel()
 	table := map[string]int{"a": 1, "a/b": 2, "a/b/c": 3, "ab": 4}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -301,7 +302,7 @@ func TestAFolderOfAnEarlierVersionOpens(t *testing.T) {
 		Step("a", func(context.Context, map[string]string) (string, error) { return "a", nil }, Policy("fixed(1s) attempts=2")),
 		Step("b", func(ctx context.Context, _ map[string]string) (string, error) { return Result[string](ctx, "a") }, After("a"))))
 	golden := filepath.Join("testdata", "format1")
-	if *updateGolden {
+	if testfile.Update() {
 		writeGolden(t, golden, w)
 	}
 	dir := t.TempDir()
@@ -323,8 +324,6 @@ func TestAFolderOfAnEarlierVersionOpens(t *testing.T) {
 		}
 	}
 }
-
-var updateGolden = flag.Bool("update", false, "rewrite the golden files")
 
 func writeGolden(t *testing.T, dir string, w *Workflow) {
 	t.Helper()

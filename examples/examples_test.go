@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 // TestPrograms runs the programs of this module as their readers would: against a
@@ -60,11 +62,7 @@ providers:
 // in its environment.
 func startGateway(t *testing.T, tideover, config string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ex") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := testfile.ShortDir(t)
 	file := filepath.Join(dir, "tideover.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

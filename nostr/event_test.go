@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/tideover/tideover/nostr"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // vectors returns events with ids that were computed by another implementation, in
 // another language. They are not ours to update.

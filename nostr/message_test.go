@@ -2,10 +2,10 @@ package nostr_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -59,20 +59,7 @@ func TestMessagesAreWrittenAndRead(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "testdata/messages.golden", text)
-}
-
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || string(got) != string(want) {
-		t.Errorf("%s: %v\ngot:\n%s\nwant:\n%s", path, err, got, want)
-	}
+	testfile.Golden(t, "testdata/messages.golden", text)
 }
 
 func TestAnswersWithoutATextAreTaken(t *testing.T) {

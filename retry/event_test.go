@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,27 +15,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/testfile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with the golden file of the name.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s:\ngot\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 // TestEventsOfACall runs calls in virtual time and compares every event, as
 // JSON, with the golden file.
@@ -62,7 +42,7 @@ func TestEventsOfACall(t *testing.T) {
 			return 1, nil
 		})
 	})
-	golden(t, "events.jsonl", out.Bytes())
+	testfile.Golden(t, "testdata/events.jsonl", out.Bytes())
 }
 
 func TestEventJSONRoundTrip(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/tideover/tideover/nostr"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
@@ -86,25 +83,6 @@ func signed(tb testing.TB, e *nostr.Event, key nostr.SecretKey) *nostr.Event {
 // tagged adds tags to a request.
 func tagged(tags ...nostr.Tag) func(*nostr.Event) {
 	return func(e *nostr.Event) { e.Tags = append(e.Tags, tags...) }
-}
-
-// golden compares a text with a file under testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s (write it with -update):\ngot\n%s\nwant\n%s", path, got, want)
-	}
 }
 
 // lines returns events one in a line, as relays have them.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -207,7 +208,7 @@ func TestInvalidRequestsAreAnswered(t *testing.T) {
 		if len(o.jobs.started) != 0 || o.Stats()[dvm.Invalid] != 8 {
 			t.Errorf("started %v; %v", o.jobs.started, o.Stats())
 		}
-		golden(t, "invalid.jsonl", lines(o.desk.events()))
+		testfile.Golden(t, "testdata/invalid.jsonl", lines(o.desk.events()))
 	})
 }
 
@@ -221,7 +222,7 @@ func TestAFloodIsToldOnce(t *testing.T) {
 		if len(o.jobs.started) != 5 {
 			t.Errorf("%d were started, want 5", len(o.jobs.started))
 		}
-		golden(t, "overloaded.jsonl", lines(o.desk.events()))
+		testfile.Golden(t, "testdata/overloaded.jsonl", lines(o.desk.events()))
 		if s := o.Stats(); s[dvm.Overloaded] != 1 || s[dvm.Limited] != 24 {
 			t.Errorf("Stats = %v", s)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 )
@@ -82,7 +83,7 @@ func TestParseReadsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "request.json", string(text)+"\n")
+	testfile.Golden(t, "testdata/request.json", string(text)+"\n")
 	var again dvm.Request
 	if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, r) {
 		t.Errorf("read back: %+v, %v; want %+v", again, err, r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 	"github.com/tideover/tideover/retry"
@@ -154,7 +155,7 @@ func TestJobs(t *testing.T) {
 				}
 				pass(time.Hour)
 				equal(t, "the events", d.told(begun), c.want)
-				golden(t, c.name+".jsonl", lines(d.events()))
+				testfile.Golden(t, "testdata/"+c.name+".jsonl", lines(d.events()))
 				for i, e := range d.events() {
 					terminal := e.Kind != dvm.KindFeedback || e.Tags.Find("status").Value() == dvm.StatusError
 					if (d.classes[i] == nostr.Result) != terminal {
@@ -190,7 +191,7 @@ func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 			"12s error TIMEOUT: Operation timed out after 2000ms and did not stop",
 			`12s error result {"error":true,"code":"TIMEOUT","message":"Operation timed out after 2000ms and did not stop","retry":{"attemptNumber":0,"maxRetries":3,"lastError":"Operation timed out after 2000ms and did not stop","backoffHistory":[]}}`,
 		})
-		golden(t, "stuck.jsonl", lines(d.events()))
+		testfile.Golden(t, "testdata/stuck.jsonl", lines(d.events()))
 		if s := runner.Stats(); s != (dvm.RunnerStats{Running: 1, Waiting: 1, Stuck: 1, Failed: 1}) || calls != 1 {
 			t.Errorf("after %d calls: %+v", calls, s)
 		}
@@ -256,7 +257,7 @@ func TestAQueuedJobCanBeCancelled(t *testing.T) {
 		if err := runner.Cancel(t.Context(), list[1].ID, customer.PublicKey()); err != nil {
 			t.Error(err)
 		}
-		golden(t, "cancelled-while-queued.jsonl", lines(d.events()[1:]))
+		testfile.Golden(t, "testdata/cancelled-while-queued.jsonl", lines(d.events()[1:]))
 		start(t, runner, list[2]) // there is room again
 		pass(time.Hour)
 		if s := runner.Stats(); s.Cancelled != 1 || s.Failed != 2 {

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
@@ -103,7 +104,7 @@ func TestSanitiseGolden(t *testing.T) {
 	for _, text := range befores {
 		b.WriteString(text + "\n\t" + dvm.Sanitise(text) + "\n")
 	}
-	golden(t, "sanitise.txt", b.String())
+	testfile.Golden(t, "testdata/sanitise.txt", b.String())
 }
 
 var (

@@ -11,22 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-)
 
-// shortDir returns a folder whose path leaves room for that of a socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "l")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
+	"github.com/tideover/tideover/internal/testfile"
+)
 
 func TestASocketIsForItsOwner(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(shortDir(t), "new", "folder", "s")
+	path := filepath.Join(testfile.ShortDir(t), "new", "folder", "s")
 	l, err := ListenUnix(path)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +47,7 @@ func TestASocketIsForItsOwner(t *testing.T) {
 
 func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 	t.Parallel()
-	dir := shortDir(t)
+	dir := testfile.ShortDir(t)
 	for _, c := range []struct {
 		name  string
 		there func(path string) func()
@@ -119,7 +110,7 @@ func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 
 func TestOfServersThatStartAtOnceOneGetsTheSocket(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(testfile.ShortDir(t), "s")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var got []net.Listener

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"flag"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
@@ -19,9 +18,8 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/testfile"
 )
-
-var update = flag.Bool("update", false, "write docs/openapi.yaml")
 
 // The parts of the file that tests read.
 type (
@@ -142,7 +140,7 @@ func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 func TestTheDescriptionInTheDocsIsTheSame(t *testing.T) {
 	t.Parallel()
 	const file = "../../../../docs/openapi.yaml"
-	if *update {
+	if testfile.Update() {
 		if err := os.WriteFile(file, []byte(openapi), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -44,7 +44,7 @@ func newSharedAccount(t *testing.T) (dir, assistant string) {
 	t.Helper()
 	dir = shortDir(t)
 	assistant = filepath.Join(dir, "claude")
-	commandtest.WriteScript(t, assistant, sharedAccount)
+	testfile.WriteScript(t, assistant, sharedAccount)
 	return dir, assistant
 }
 

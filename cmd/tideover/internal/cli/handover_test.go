@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -77,7 +77,7 @@ func newRelay(t *testing.T) *relay {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{r.claude: handoverClaude, r.codex: handoverCodex} {
-		commandtest.WriteScript(t, path, text)
+		testfile.WriteScript(t, path, text)
 	}
 	return r
 }

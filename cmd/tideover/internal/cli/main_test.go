@@ -24,6 +24,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -208,7 +209,7 @@ var stateHomes sync.Map
 // processes of a user share accounts.
 func stateHome(t *testing.T) string {
 	t.Helper()
-	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(shortTemp(), "to"+strings.ToLower(crand.Text()[:10])))
+	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(testfile.ShortTemp(), "to"+strings.ToLower(crand.Text()[:10])))
 	if !known {
 		t.Cleanup(func() {
 			stateHomes.Delete(t.Name())

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -37,11 +38,7 @@ type container struct {
 
 func newContainer(t *testing.T, dockerfile, config string) *container {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "container") // sockets have short names
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := testfile.ShortDir(t)
 	c := &container{t: t, text: dockerfile, place: strings.NewReplacer("/etc/tideover", dir+"/etc", "/data", dir+"/data")}
 	for _, name := range []string{"etc", "data"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {

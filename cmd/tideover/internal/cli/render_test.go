@@ -2,42 +2,27 @@ package cli
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testfile"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // noon is when the golden pictures were taken.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
+// golden compares a text with the file of the name under testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	testfile.Golden(t, "testdata/"+name, got)
+}
+
 func at(d time.Duration) time.Time { return noon.Add(d) }
 
 func later(d time.Duration) *time.Time { t := at(d); return &t }
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || got != string(want) {
-		t.Errorf("%s: %v; got\n%s\nwant\n%s", path, err, got, want)
-	}
-}
 
 // hostile is an error that would like to be something else.
 const hostile = "connection refused\x1b[2J\x1b]0;owned\x07\nall is well\u202e"

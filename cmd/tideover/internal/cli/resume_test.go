@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -142,7 +142,7 @@ func newAssistants(t *testing.T) *assistants {
 	t.Helper()
 	a := &assistants{t, shortDir(t)}
 	for name, text := range map[string]string{"claude": fakeClaude, "codex": fakeCodex, "gemini": fakeGemini, "opencode": fakeCommon + `limit "Free usage exceeded"`} {
-		commandtest.WriteScript(t, filepath.Join(a.dir, name), text)
+		testfile.WriteScript(t, filepath.Join(a.dir, name), text)
 	}
 	return a
 }

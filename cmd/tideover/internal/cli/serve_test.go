@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -64,26 +64,6 @@ func beginServeWith(t *testing.T, flags []string, text, dir string, env ...strin
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
 	return s
-}
-
-// shortDir returns a folder whose path leaves room for that of a socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(shortTemp(), "to")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
-// shortTemp returns the folder for temporary files, or /tmp if its path is so long that the paths of
-// sockets in it would be too long.
-func shortTemp() string {
-	if dir := os.TempDir(); len(dir) <= 40 || runtime.GOOS == "windows" {
-		return dir
-	}
-	return "/tmp"
 }
 
 func write(t *testing.T, path, text string) {
@@ -394,4 +374,9 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+func shortDir(t *testing.T) string {
+	t.Helper()
+	return testfile.ShortDir(t)
 }

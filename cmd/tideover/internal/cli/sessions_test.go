@@ -24,6 +24,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -39,11 +40,7 @@ type home struct {
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	state, err := os.MkdirTemp("", "home") // short, for the paths of sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(state) })
+	state := testfile.ShortDir(t)
 	return &home{t, state}
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -20,7 +20,7 @@ func fakeTool(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	text := fmt.Sprintf("#!/bin/sh\necho \"$*\" >> %s/calls\n%s\n", dir, script)
-	commandtest.WriteScript(t, path, text)
+	testfile.WriteScript(t, path, text)
 	return path
 }
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -45,7 +45,7 @@ func newWatched(t *testing.T, answers ...string) *watched {
 
 func (w *watched) write(name, text string) {
 	w.t.Helper()
-	commandtest.WriteScript(w.t, filepath.Join(w.dir, name), text)
+	testfile.WriteScript(w.t, filepath.Join(w.dir, name), text)
 }
 
 // quickly is a policy without the slack that would take minutes.

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 )
 
@@ -49,15 +48,4 @@ func build() (string, error) {
 		return "", fmt.Errorf("build the command: %w\n%s", err, text)
 	}
 	return path, nil
-}
-
-// WriteScript writes a file that may be run. No process is forked meanwhile: a child that
-// inherits the open file keeps it from being run ("text file busy") until the child's own exec.
-func WriteScript(t testing.TB, path, text string) {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 // samples are files that have every key between them: sessions and a cluster do not
@@ -85,7 +86,7 @@ func schema(t *testing.T) (*jsonschema.Schema, *jsonschema.Resolved) {
 }
 
 func TestTheSchemaIsTheGoldenOne(t *testing.T) {
-	golden(t, "testdata/schema.json", string(config.Schema()))
+	testfile.Golden(t, "testdata/schema.json", string(config.Schema()))
 }
 
 func TestTheSamplesAreValid(t *testing.T) {

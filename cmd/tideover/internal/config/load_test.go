@@ -2,16 +2,13 @@ package config_test
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/testfile"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // environ is what all tests load with. Every secret has PLANTED in it.
 var environ = []string{
@@ -42,23 +39,6 @@ func planted(text string) bool {
 	return strings.Contains(text, "PLANTED") || strings.Contains(lower, nostrKey) || strings.Contains(lower, nostrSecret)
 }
 
-// golden compares with a file, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("got\n%s\nwant (%s)\n%s", got, name, want)
-	}
-}
-
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 100 {
@@ -83,7 +63,7 @@ func TestBadFiles(t *testing.T) {
 					t.Errorf("line %d is reported after line %d", problems[i].Line, problems[i-1].Line)
 				}
 			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", filepath.ToSlash(err.Error())+"\n")
+			testfile.Golden(t, strings.TrimSuffix(file, ".yaml")+".txt", filepath.ToSlash(err.Error())+"\n")
 		})
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 func TestTheDemosOwnConfigurationLoads(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTheAssistantStopsAsAssistantsDo(t *testing.T) {
 	if _, err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	commandtest.WriteScript(t, filepath.Join(dir, "sleep"), "#!/bin/sh\n")
+	testfile.WriteScript(t, filepath.Join(dir, "sleep"), "#!/bin/sh\n")
 	for _, tt := range []struct {
 		windows string
 		want    detect.Reason

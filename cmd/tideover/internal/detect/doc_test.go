@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/tideover/tideover/internal/textfmt"
 )
-
-var update = flag.Bool("update", false, "write the tables of the documentation")
 
 // docs is held by a test that reads or writes the documentation.
 var docs sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -146,7 +147,7 @@ func replaceInDocs(t *testing.T, begin, end, want string) {
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no part between %q and %q", docFile, begin, end)
 	}
-	if *update {
+	if testfile.Update() {
 		if err := os.WriteFile(docFile, []byte(head+begin+want+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -5,11 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,12 +16,11 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/nostr/dvm"
 	"github.com/tideover/tideover/retry"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	ourKey      = "0000000000000000000000000000000000000000000000000000000000000001"
@@ -196,7 +192,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 				if c.then != nil {
 					c.then(t, b, r)
 				}
-				golden(t, c.name, b.told(t, <-b.answers))
+				testfile.Golden(t, goldenPath(c.name), b.told(t, <-b.answers))
 			})
 		})
 	}
@@ -213,7 +209,7 @@ func TestAJobIsCanceledInTheQueue(t *testing.T) {
 			if err := (jobs{b.Service}).Cancel(t.Context(), r.ID, "customer"); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "canceled "+r.Task, b.told(t, <-b.answers))
+			testfile.Golden(t, goldenPath("canceled "+r.Task), b.told(t, <-b.answers))
 		}
 	})
 }
@@ -258,23 +254,6 @@ func TestAJobIsStartedOnceAndOnlyAsManyAsThereIsRoomFor(t *testing.T) {
 			t.Errorf("a third job: %v, want %v", err, dvm.ErrOverloaded)
 		}
 	})
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
-	}
 }
 
 func TestAJobThatIsRetriedByHandBeforeItsAnswerIsAnsweredOnce(t *testing.T) {
@@ -347,3 +326,6 @@ func TestWhenAnAnswerIsGiven(t *testing.T) {
 		})
 	}
 }
+
+// goldenPath returns the path of the golden file of a case.
+func goldenPath(name string) string { return "testdata/" + strings.ReplaceAll(name, " ", "-") + ".txt" }

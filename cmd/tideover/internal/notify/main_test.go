@@ -2,7 +2,6 @@ package notify_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/internal/secret"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // at is when everything happens.
 var at = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)

@@ -3,7 +3,6 @@ package notify_test
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 // TestTheJSONOfAMessageIsTheGoldenOne holds what receivers rely on: fields are
@@ -24,15 +24,7 @@ func TestTheJSONOfAMessageIsTheGoldenOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	if *update {
-		if err := os.WriteFile("testdata/message.json", got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/message.json")
-	if err != nil || string(got) != string(want) {
-		t.Errorf("got\n%s\nwant\n%s (%v)", got, want, err)
-	}
+	testfile.Golden(t, "testdata/message.json", got)
 	var back notify.Message
 	if err := json.Unmarshal(got, &back); err != nil || !reflect.DeepEqual(back, m) {
 		t.Errorf("it came back as %+v, %v", back, err)

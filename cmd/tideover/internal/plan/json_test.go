@@ -3,6 +3,8 @@ package plan
 import (
 	"bytes"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 func TestJSON(t *testing.T) {
@@ -15,5 +17,5 @@ func TestJSON(t *testing.T) {
 	if err := JSON(&b, plans); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "plans.json", b.Bytes())
+	testfile.Golden(t, "testdata/plans.json", b.Bytes())
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -72,7 +73,7 @@ func TestSVGGolden(t *testing.T) {
 	if err := SVG(&b, parse(t, Options{Seed: &seed}, "http", "daemon total-timeout=5m"), false); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "two.svg", b.Bytes())
+	testfile.Golden(t, "testdata/two.svg", b.Bytes())
 }
 
 func TestSVGEscapesText(t *testing.T) {

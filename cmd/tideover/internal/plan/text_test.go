@@ -2,34 +2,13 @@ package plan
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares a text with the file of that name under testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; go test -update writes it anew\n--- got\n%s\n--- want\n%s", path, got, want)
-	}
-}
 
 // parse plans some policies.
 func parse(t *testing.T, o Options, texts ...string) (plans []Plan) {
@@ -82,7 +61,7 @@ func TestText(t *testing.T) {
 			if err := Text(&b, parse(t, tt.options, tt.policies...), tt.style); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tt.file+".txt", b.Bytes())
+			testfile.Golden(t, "testdata/"+tt.file+".txt", b.Bytes())
 		})
 	}
 }
@@ -126,5 +105,5 @@ func TestList(t *testing.T) {
 	if err := List(&b, Presets(Options{}), Style{}); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "presets.txt", b.Bytes())
+	testfile.Golden(t, "testdata/presets.txt", b.Bytes())
 }

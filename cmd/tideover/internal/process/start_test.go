@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 func TestEnvironSetsEachVariableOnce(t *testing.T) {
@@ -71,7 +71,7 @@ func TestStartErrorsSayWhatMayHelp(t *testing.T) {
 	dir := t.TempDir()
 	script, binary := filepath.Join(dir, "script"), filepath.Join(dir, "binary")
 	for path, text := range map[string]string{script: "echo hello\n", binary: "\x00\x01\x02"} {
-		commandtest.WriteScript(t, path, text)
+		testfile.WriteScript(t, path, text)
 	}
 	for name, want := range map[string]string{
 		"cd": "not found; it is a word of the shell, so use sh -c 'cd ...'", "ls | wc": "there is no shell in between", "no-such-command": "not found",
@@ -95,7 +95,7 @@ func TestStartErrorsSayWhatMayHelp(t *testing.T) {
 func TestStartable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	commandtest.WriteScript(t, filepath.Join(dir, "job"), "#!/bin/sh\n")
+	testfile.WriteScript(t, filepath.Join(dir, "job"), "#!/bin/sh\n")
 	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -22,7 +22,7 @@ func fakeCodex(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "codex")
 	text := "#!/bin/sh\ntest \"$1\" = app-server || exit 9\n" + script
-	commandtest.WriteScript(t, path, text)
+	testfile.WriteScript(t, path, text)
 	return path
 }
 

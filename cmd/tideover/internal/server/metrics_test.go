@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -20,10 +19,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 )
-
-var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
 const (
 	metricsPage = "../../../../docs/metrics.md"
@@ -106,7 +104,7 @@ func TestThePageHasAllMetrics(t *testing.T) {
 		t.Fatalf("%s has no table", metricsPage)
 	}
 	got, want := table(promised(t)), page[i+len(begin):j]
-	if *update {
+	if testfile.Update() {
 		if err := os.WriteFile(metricsPage, slices.Concat(page[:i+len(begin)], got, page[j:]), 0o644); err != nil {
 			t.Fatal(err)
 		}

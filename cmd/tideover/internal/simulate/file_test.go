@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 )
@@ -89,7 +90,7 @@ func TestProblemsHaveTheirLines(t *testing.T) {
 	if err == nil || !Impossible(err) {
 		t.Fatalf("err = %v", err)
 	}
-	golden(t, "bad.txt", []byte(err.Error()+"\n"))
+	testfile.Golden(t, "testdata/bad.txt", []byte(err.Error()+"\n"))
 }
 
 func TestWrongFiles(t *testing.T) {

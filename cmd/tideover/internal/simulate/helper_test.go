@@ -1,36 +1,12 @@
 package simulate
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares an output with the file of the name.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 // simulated runs a file and returns what there is to show.
 func simulated(t *testing.T, f File, seeds int) *View {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tideover/tideover/internal/testfile"
 )
 
 // wellFormed reads XML to its end.
@@ -39,7 +41,7 @@ func TestSVG(t *testing.T) {
 			}
 		}
 		if name == "drawn" {
-			golden(t, "drawn.svg", b.Bytes())
+			testfile.Golden(t, "testdata/drawn.svg", b.Bytes())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -247,7 +248,7 @@ func TestText(t *testing.T) {
 		if err := Text(&b, drawn(tt.policies), tt.style); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, tt.name, b.Bytes())
+		testfile.Golden(t, "testdata/"+tt.name, b.Bytes())
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > max(tt.style.Width, 50) && tt.style.Width > 0 && !tt.style.Colour {
 				t.Errorf("%s: a line has %d columns: %q", tt.name, n, line)
@@ -311,5 +312,5 @@ func TestDescribe(t *testing.T) {
 			fmt.Fprintf(&b, "  %s\n", s)
 		}
 	}
-	golden(t, "describe.txt", []byte(b.String()))
+	testfile.Golden(t, "testdata/describe.txt", []byte(b.String()))
 }

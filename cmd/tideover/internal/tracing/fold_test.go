@@ -3,17 +3,14 @@ package tracing
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 var start = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
@@ -66,16 +63,7 @@ func TestSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const path = "testdata/spans.json"
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || string(got) != string(want) {
-		t.Errorf("got\n%s\nwant\n%s\n%v", got, want, err)
-	}
+	testfile.Golden(t, "testdata/spans.json", got)
 }
 
 // TestATraceGoesOnElsewhere has another process see the rest of a run.

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -47,7 +47,7 @@ type den struct {
 func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *den {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
-	commandtest.WriteScript(t, self, guardScript)
+	testfile.WriteScript(t, self, guardScript)
 	d := &den{bed: &bed{T: t}}
 	runner := &session.Runner{
 		Self: self, Locks: t.TempDir(),
