@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/memnet"
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -24,39 +24,13 @@ import (
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
+	if code == 0 {
+		if left := testwait.Goroutines("tideover/retryhttp", "net/http.("); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+			code = 1
+		}
 	}
 	os.Exit(code)
-}
-
-// leaked returns the stacks of other goroutines that run our code or wait in net/http. It
-// waits for them as long as one of them ends in a minute.
-//
-// real clock: there is no event to wait for, and only a leak makes it wait.
-func leaked() string {
-	var left []string
-	for idle := 0; idle < 3000; idle++ {
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		before := len(left)
-		left = left[:0]
-		for _, s := range stacks[1:] {
-			if strings.Contains(s, "tideover/retryhttp") || strings.Contains(s, "net/http.(") {
-				left = append(left, s)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		if len(left) < before {
-			idle = 0
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return strings.Join(left, "\n\n")
 }
 
 // quiet is for servers whose errors are expected.

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -16,12 +15,12 @@ import (
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/journaltest"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 var oneNode = flag.Bool("conformance.onenode", false, "run the suite of a journal on one server too")
 
 func TestMain(m *testing.M) {
-	began := time.Now()
 	if url := os.Getenv(childEnv); url != "" {
 		os.Exit(childMain(url, os.Getenv(childNameEnv)))
 	}
@@ -30,32 +29,13 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	code := m.Run()
 	natstest.StopShared()
-	if left := leftOver(began); left != "" && code == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines are left after all tests:\n"+left)
-		code = 1
+	if code == 0 {
+		if left := testwait.Goroutines("engine/jetstream.", "nats%2ego.(*Conn)"); left != "" {
+			fmt.Fprintln(os.Stderr, "goroutines are left after all tests:\n"+left)
+			code = 1
+		}
 	}
 	os.Exit(code)
-}
-
-// leftOver returns the goroutines of this package, or of NATS's client, that do not
-// end although everything was closed. It waits for them until shortly before the test
-// binary's deadline.
-func leftOver(began time.Time) string {
-	limit, err := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
-	if err != nil || limit == 0 {
-		limit = 10 * time.Minute
-	}
-	var others []byte
-	// real clock: the limit is the deadline of the test binary
-	for time.Since(began) < limit-15*time.Second {
-		stacks := make([]byte, 1<<20)
-		_, others, _ = bytes.Cut(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) // the first is this one
-		if !bytes.Contains(others, []byte("engine/jetstream.")) && !bytes.Contains(others, []byte("nats%2ego.(*Conn)")) {
-			return ""
-		}
-		time.Sleep(10 * time.Millisecond) // real clock: a pause between two polls
-	}
-	return string(others)
 }
 
 // mustOpen opens a log whose leases do not end because the machine is slow, unless the

@@ -6,12 +6,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -26,37 +24,13 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
+	if code == 0 {
+		if left := testwait.Goroutines("examples/group", "os/exec"); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+			code = 1
+		}
 	}
 	os.Exit(code)
-}
-
-// leaked returns the stacks of goroutines that run our code. It waits for them as long as
-// one of them ends in a minute.
-//
-// real clock: there is no event to wait for, and only a leak makes it wait.
-func leaked() string {
-	var left []string
-	for idle := 0; idle < 3000; idle++ {
-		buf := make([]byte, 1<<20)
-		before := len(left)
-		left = left[:0]
-		for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")[1:] {
-			if strings.Contains(s, "examples/group") || strings.Contains(s, "os/exec") {
-				left = append(left, s)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		if len(left) < before {
-			idle = 0
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return strings.Join(left, "\n\n")
 }
 
 func TestTheDemonstration(t *testing.T) {

@@ -1,46 +1,26 @@
 package dvm_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 )
 
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
-	begun := time.Now()
 	code := m.Run()
 	if code == 0 {
-		if left := leaked(begun); left != "" {
+		if left := testwait.Goroutines("tideover/nostr"); left != "" {
 			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
 			code = 1
 		}
 	}
 	os.Exit(code)
-}
-
-// leaked waits until all other goroutines that run our code have ended. At the deadline
-// of the test binary it returns the stacks of those that have not.
-//
-// real clock: the deadline of the test binary is the only limit.
-func leaked(begun time.Time) string {
-	limit, _ := time.ParseDuration(flag.Lookup("test.timeout").Value.String())
-	for {
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		left := slices.DeleteFunc(stacks[1:], func(s string) bool { return !strings.Contains(s, "tideover/nostr") })
-		if len(left) == 0 || limit > 0 && time.Since(begun) > limit {
-			return strings.Join(left, "\n\n")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // The keys of the tests: a provider, two customers.

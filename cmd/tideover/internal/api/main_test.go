@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -36,31 +35,12 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if code == 0 {
-		if left := leaked(); left != "" {
+		if left := testwait.Goroutines("tideover/tideover", "net/http."); left != "" {
 			fmt.Fprintln(os.Stderr, "goroutines are left:\n"+left)
 			code = 1
 		}
 	}
 	os.Exit(code)
-}
-
-// leaked returns the stacks of goroutines of ours that do not end.
-//
-// real clock: a goroutine that ends does so within these minutes on any machine.
-func leaked() (left string) {
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		left = ""
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if (strings.Contains(g, "tideover/tideover") || strings.Contains(g, "net/http.")) && !strings.Contains(g, "TestMain") {
-				left += g + "\n\n"
-			}
-		}
-		if left == "" {
-			return ""
-		}
-	}
-	return left
 }
 
 // fixture is a server with an engine of its own, on a socket and on TCP.

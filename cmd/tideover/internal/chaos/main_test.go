@@ -11,45 +11,24 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
+	if code == 0 {
+		if left := testwait.Goroutines("internal/chaos", "net/http.("); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+			code = 1
+		}
 	}
 	os.Exit(code)
-}
-
-// leaked returns the stacks of other goroutines that run our code or wait in
-// net/http, after they have had time to end.
-//
-// real clock: a goroutine that ends does so within these minutes on any machine.
-func leaked() string {
-	var left []string
-	for range 15_000 { // five minutes
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		left = left[:0]
-		for _, s := range stacks[1:] {
-			if strings.Contains(s, "internal/chaos") && !strings.Contains(s, "testing.tRunner") || strings.Contains(s, "net/http.(") {
-				left = append(left, s)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return strings.Join(left, "\n\n")
 }
 
 // serve starts a server that ends with the test.
