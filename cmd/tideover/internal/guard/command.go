@@ -64,6 +64,11 @@ type Result struct {
 	Told bool // it was told to end, and may say anything about itself
 }
 
+// outputDelay is how long the output of a command is read after the command has ended, if a process that it has left
+// behind holds the output open. On a busy machine that is also the time for the last lines, which may say why the
+// command has ended: what is not read by then is lost.
+const outputDelay = 10 * time.Second
+
 // Run runs the command. When the context ends, the command is told to end. An error
 // is the guard's own: the command has not been run, or nobody knows how it ended.
 func Run(ctx context.Context, c Command) (Result, error) {
@@ -81,8 +86,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	cmd := exec.Command(c.Self, append([]string{Name, c.Grace.String(), c.Lock, "--"}, c.Args...)...) //nolint:noctx // see above
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = c.Dir, c.Env, []*os.File{pass, told}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	// A process that the command has left behind may hold its output open.
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputDelay
 	apart(cmd, c.Terminal)
 	err = cmd.Start()
 	_, _ = pass.Close(), told.Close()
