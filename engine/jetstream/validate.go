@@ -6,16 +6,17 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-var validName = regexp.MustCompile(`^[a-z0-9-]{1,100}$`)
+var validName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
 // Validate returns all that is wrong with the configuration, as far as it shows
 // without a connection.

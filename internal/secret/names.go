@@ -1,8 +1,9 @@
 package secret
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // use says where a name stands for a credential.
@@ -187,7 +188,7 @@ func IsQuery(name string) bool {
 	return queries[name]
 }
 
-var wordBreak = regexp.MustCompile(`[^a-zA-Z0-9]+|([a-z0-9])([A-Z])`)
+var wordBreak = lazyregexp.New(`[^a-zA-Z0-9]+|([a-z0-9])([A-Z])`)
 
 // IsSetting reports whether the value of a setting, a variable, a header or a query
 // parameter of a configuration is likely to be a secret. The last word of the name

@@ -2,11 +2,12 @@ package secret
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // Redactor replaces secrets by "***" in text. It knows each as it is, in base64
@@ -141,7 +142,7 @@ func wordByte(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
 }
 
-var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*("|$)`)
+var quotation = lazyregexp.New(`"(?:[^"\\]|\\.)*("|$)`)
 
 // Unquoted returns the text with "…" in place of everything that it quotes as Go does
 // by %q. It is for errors that quote what a client sent, which may be a secret.

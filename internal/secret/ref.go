@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // maxFile bounds the size of a file that holds a secret.
@@ -23,7 +24,7 @@ type Ref struct {
 // tells where the secret is, and not what it is.
 func (r Ref) String() string { return "${" + r.Kind + ":" + r.Name + "}" }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ParseRef reads a reference, which must be all of the text.
 func ParseRef(text string) (Ref, error) {

@@ -1,11 +1,10 @@
 package dvm
 
 import (
-	"regexp"
+	"github.com/tideover/tideover/internal/lazyregexp"
+	"github.com/tideover/tideover/internal/textfmt"
 	"strings"
 	"unicode"
-
-	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const (
@@ -18,22 +17,22 @@ const (
 var (
 	// Terminal escapes: of ECMA-48 with parameters, those that carry a string, and
 	// the short ones.
-	escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|(?:\x1b[\]P_^X]|[\x{9d}\x{90}\x{9f}\x{9e}\x{98}])[^\x07\x1b\x{9c}]*(?:\x07|\x1b\\|\x{9c})?|\x1b[ -/]*[0-~]?`)
+	escapes = lazyregexp.New(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|(?:\x1b[\]P_^X]|[\x{9d}\x{90}\x{9f}\x{9e}\x{98}])[^\x07\x1b\x{9c}]*(?:\x07|\x1b\\|\x{9c})?|\x1b[ -/]*[0-~]?`)
 
-	links = regexp.MustCompile(`[A-Za-z0-9+.\-]*://\S*`)
+	links = lazyregexp.New(`[A-Za-z0-9+.\-]*://\S*`)
 
 	// A name that promises a secret, and what it is set to; a header may have several
 	// words of it.
-	headers  = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^,;"']+)`)
-	settings = regexp.MustCompile(`(?i)([\w.\-]*(?:token|key|passw|passphrase|pwd|secret|credential|auth|cookie|session|signature|nsec)[\w.\-]*["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^\s,;&"']+)`)
-	bearers  = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[^\s,;"']+`)
-	called   = regexp.MustCompile(`(?i)([\w\-]*(?:token|key|password|passwd|passphrase|secret)\s+)([^\s,;"']+)`)
+	headers  = lazyregexp.New(`(?i)(authorization["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^,;"']+)`)
+	settings = lazyregexp.New(`(?i)([\w.\-]*(?:token|key|passw|passphrase|pwd|secret|credential|auth|cookie|session|signature|nsec)[\w.\-]*["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^\s,;&"']+)`)
+	bearers  = lazyregexp.New(`(?i)\b(bearer|basic)\s+[^\s,;"']+`)
+	called   = lazyregexp.New(`(?i)([\w\-]*(?:token|key|password|passwd|passphrase|secret)\s+)([^\s,;"']+)`)
 
 	// What is dialled is a host, however plain its name is.
-	dialled = regexp.MustCompile(`(?i)\b((?:lookup|dial|connect)\s+(?:to\s+)?(?:(?:tcp|udp|unix)[46]?\s+)?)([^\s,;"']+)`)
+	dialled = lazyregexp.New(`(?i)\b((?:lookup|dial|connect)\s+(?:to\s+)?(?:(?:tcp|udp|unix)[46]?\s+)?)([^\s,;"']+)`)
 
-	words   = regexp.MustCompile("[^\\s\"'`,;()\\[\\]{}<>|]+")
-	longish = regexp.MustCompile(`[A-Za-z0-9+/_=\-]{20,}`)
+	words   = lazyregexp.New("[^\\s\"'`,;()\\[\\]{}<>|]+")
+	longish = lazyregexp.New(`[A-Za-z0-9+/_=\-]{20,}`)
 )
 
 // Sanitise makes a text fit for the public: relays keep what they are given, for
@@ -60,7 +59,7 @@ func Sanitise(text string) string {
 }
 
 // second hides the second part of what the pattern finds, unless it may stay.
-func second(pattern *regexp.Regexp, text string, stays func(string) bool) string {
+func second(pattern *lazyregexp.Regexp, text string, stays func(string) bool) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		parts := pattern.FindStringSubmatch(found)
 		word := strings.TrimRight(parts[2], ends)

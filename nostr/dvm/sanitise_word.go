@@ -2,9 +2,10 @@ package dvm
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 const (
@@ -39,7 +40,7 @@ func ofNetwork(text string) string {
 }
 
 // lookups are those of the resolver, and not those in a table.
-var lookups = regexp.MustCompile(`lookup \S+ on \S+:|lookup \S*[.\d]\S*:`)
+var lookups = lazyregexp.New(`lookup \S+ on \S+:|lookup \S*[.\d]\S*:`)
 
 // publicWord hides a word that says where something is, or that is a key. What it is
 // set to and what stands behind it are looked at apart.
@@ -73,9 +74,9 @@ func isPlace(word string) bool {
 }
 
 var (
-	addresses = regexp.MustCompile(`(?:^|\D)\d{1,3}(?:\.\d{1,3}){3}(?:\D|$)`)
-	users     = regexp.MustCompile(`@[^@]`)
-	homes     = regexp.MustCompile(`(?:^|:)~[A-Za-z_]`)
+	addresses = lazyregexp.New(`(?:^|\D)\d{1,3}(?:\.\d{1,3}){3}(?:\D|$)`)
+	users     = lazyregexp.New(`@[^@]`)
+	homes     = lazyregexp.New(`(?:^|:)~[A-Za-z_]`)
 )
 
 // isFraction reports whether slashes stand between numbers, short words or the parts
@@ -124,7 +125,7 @@ func isKey(word string) bool {
 		len(word) >= 16 && strings.ContainsAny(word, digits) && strings.ContainsAny(word, letters) && strings.Trim(word, letters[len(small):]+digits) == ""
 }
 
-var prefixed = regexp.MustCompile(`^[A-Za-z]{2,8}[-_][A-Za-z0-9_\-]+$`)
+var prefixed = lazyregexp.New(`^[A-Za-z]{2,8}[-_][A-Za-z0-9_\-]+$`)
 
 // isOrdinary reports whether a word that follows "token" is one of a sentence.
 func isOrdinary(word string) bool { return strings.Trim(word, small+hidden+":=") == "" }

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/internal/boottime"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // None as the name of an account means that a session has none.
 const None = "none"
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // Store has what is known of accounts, in a folder.
 type Store struct {

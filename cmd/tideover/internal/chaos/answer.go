@@ -3,12 +3,12 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -16,7 +16,7 @@ import (
 const maxTimes = 1_000_000
 
 // stepForm is a name or status, arguments in parentheses, and a number of times.
-var stepForm = regexp.MustCompile(`^([0-9]+|[a-z]+?)(?:\(((?s:.*))\))?(?:x([0-9]+))?$`)
+var stepForm = lazyregexp.New(`^([0-9]+|[a-z]+?)(?:\(((?s:.*))\))?(?:x([0-9]+))?$`)
 
 // parseStep reads a step of a script: 503, 429(retry-after=2)x3, reset.
 func parseStep(word string) (s Step, err error) {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
 )
@@ -53,7 +53,7 @@ func overText(r *Rule) string {
 	return r.Over.String()
 }
 
-var headerForm = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+var headerForm = lazyregexp.New(`^[a-z0-9-]{1,64}$`)
 
 func setPer(r *Rule, v string) error {
 	if r.Per = strings.ToLower(v); !headerForm.MatchString(r.Per) {

@@ -3,13 +3,14 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // ParseYAML reads a spec from YAML: seed, and rules, each either its text or the
@@ -194,7 +195,7 @@ func scalar(n ast.Node) (string, error) {
 }
 
 // bare is what YAML takes for a text, or for a number that reads the same.
-var bare = regexp.MustCompile(`^[a-zA-Z0-9/][a-zA-Z0-9/=%()+. _-]*$`)
+var bare = lazyregexp.New(`^[a-zA-Z0-9/][a-zA-Z0-9/=%()+. _-]*$`)
 
 func yamlText(text string) string {
 	if bare.MatchString(text) && strings.TrimSpace(text) == text {

@@ -3,10 +3,10 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"regexp"
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 const (
@@ -77,7 +77,7 @@ func (r *reporter) report(ctx context.Context) {
 }
 
 // numbers differ from time to time when all else is the same.
-var numbers = regexp.MustCompile(`[0-9]+`)
+var numbers = lazyregexp.New(`[0-9]+`)
 
 func (r *reporter) tell(f jetstream.Finding) {
 	attrs := []any{"what", f.What, "why", f.Why, "do", f.Do}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -189,7 +189,7 @@ const (
 	maxMember   = 100
 )
 
-var clusterName = regexp.MustCompile(`^[a-z0-9-]{1,100}$`)
+var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
 func (l *loader) clusterName(at place) string {
 	s, ok := l.scalar(at)

@@ -3,12 +3,12 @@ package config
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -156,7 +156,7 @@ func (l *loader) hide(at place) {
 }
 
 // plainAddress is one in which there is certainly no password.
-var plainAddress = regexp.MustCompile(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
+var plainAddress = lazyregexp.New(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
 
 // addressSecret returns a secret that stands in an address: a password, or what
 // stands alone before the host, which to NATS is a token.

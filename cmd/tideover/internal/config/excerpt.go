@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -53,15 +53,15 @@ func excerpt(lines []string, line, col int) string {
 }
 
 var (
-	authPair   = regexp.MustCompile(`(?:^|[\s{,])["']?(?:auth|key)["']?:\s*(\S.*)$`)
-	authItem   = regexp.MustCompile(`^\s*-\s+(\S.*)$`)
-	authHead   = regexp.MustCompile(`^\s*["']?auth["']?:\s*$`)
-	notSecret  = regexp.MustCompile(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
-	secretPair = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
-	userInfo   = regexp.MustCompile(`://[^\s:/@]*:[^\s"']+@`)
-	linkUser   = regexp.MustCompile(`(nats["']?:\s*|wss?://)(\S.*@)`) // the key, or the scheme of an item or a relay
-	queryKey   = regexp.MustCompile(`(?i)[?&]key=[^\s&#"']+`)
-	keyLike    = regexp.MustCompile(`[A-Za-z0-9_+=-]{20,}`)
+	authPair   = lazyregexp.New(`(?:^|[\s{,])["']?(?:auth|key)["']?:\s*(\S.*)$`)
+	authItem   = lazyregexp.New(`^\s*-\s+(\S.*)$`)
+	authHead   = lazyregexp.New(`^\s*["']?auth["']?:\s*$`)
+	notSecret  = lazyregexp.New(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
+	secretPair = lazyregexp.New(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
+	userInfo   = lazyregexp.New(`://[^\s:/@]*:[^\s"']+@`)
+	linkUser   = lazyregexp.New(`(nats["']?:\s*|wss?://)(\S.*@)`) // the key, or the scheme of an item or a relay
+	queryKey   = lazyregexp.New(`(?i)[?&]key=[^\s&#"']+`)
+	keyLike    = lazyregexp.New(`[A-Za-z0-9_+=-]{20,}`)
 )
 
 // maskLine takes what may be a secret out of a line that is quoted in an error.
@@ -88,7 +88,7 @@ func maskLine(line string) string {
 
 // maskAuth takes out what is no reference where a provider's keys are expected,
 // which the pattern finds.
-func maskAuth(line string, pattern *regexp.Regexp) string {
+func maskAuth(line string, pattern *lazyregexp.Regexp) string {
 	m := pattern.FindStringSubmatchIndex(line)
 	if m == nil {
 		return line

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 var methods = []string{"get", "post", "put", "patch", "delete", "head"}
@@ -153,7 +154,7 @@ func badStart(s string) string {
 	return ""
 }
 
-var fullURL = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+var fullURL = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // badURL says what is wrong with a URL. It does not repeat the URL, which may
 // hold a secret.
@@ -170,7 +171,7 @@ func badURL(s string) string {
 	return ""
 }
 
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+var headerName = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // clientHeaders are those that the client sets itself.
 var clientHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection"}

@@ -3,11 +3,12 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // Inherit is which variables of the server's environment a command gets, in addition to those that every
@@ -50,7 +51,7 @@ func (i Inherit) MarshalJSON() ([]byte, error) {
 
 const inheritPattern = `^[A-Za-z_][A-Za-z0-9_]*\*?$`
 
-var inheritName = regexp.MustCompile(inheritPattern)
+var inheritName = lazyregexp.New(inheritPattern)
 
 const inheritDoc = "Variables of the server's environment that the command gets: a list of names, such as SSH_AUTH_SOCK or AWS_*, or all. "
 
@@ -158,7 +159,7 @@ func (l *loader) warnScript(c command) {
 }
 
 // scriptFlag is the option of a shell that is followed by a script.
-var scriptFlag = regexp.MustCompile(`^-[a-zA-Z]*c$`)
+var scriptFlag = lazyregexp.New(`^-[a-zA-Z]*c$`)
 
 // warnUnseen warns of variables that the command uses and does not get.
 func (l *loader) warnUnseen(c command) {
@@ -191,9 +192,9 @@ var shellVariables = Inherit{
 }
 
 var (
-	templateAction = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
-	usedVariable   = regexp.MustCompile(`\\.|\$(?:\{#?)?([A-Za-z_][A-Za-z0-9_]*)`)
-	setVariable    = regexp.MustCompile(`(?:^|[^A-Za-z0-9_$])([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|read|local|declare|export|getopts|readonly)((?:\s+[A-Za-z_-][A-Za-z0-9_-]*)+)`)
+	templateAction = lazyregexp.New(`(?s)\{\{.*?\}\}`)
+	usedVariable   = lazyregexp.New(`\\.|\$(?:\{#?)?([A-Za-z_][A-Za-z0-9_]*)`)
+	setVariable    = lazyregexp.New(`(?:^|[^A-Za-z0-9_$])([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|read|local|declare|export|getopts|readonly)((?:\s+[A-Za-z_-][A-Za-z0-9_-]*)+)`)
 )
 
 // variablesOf returns the names of the variables that a script uses and does not set, sorted. It reads no

@@ -1,36 +1,36 @@
 package config
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 )
 
 // knownForms are secrets that can be told by themselves, whatever the name of what
 // they stand in.
 var knownForms = []knownForm{
-	{"sk-", regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},
-	{"k_", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])([sr]k_(?:live|test)_[A-Za-z0-9]{16,})`), nil},
-	{"xox", regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])(xox[a-z]-[A-Za-z0-9-]{16,})`), nil},
-	{"xapp-", regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])(xapp-[A-Za-z0-9-]{16,})`), nil},
-	{"gh", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(gh[pousr]_[A-Za-z0-9_]{16,})`), nil},
-	{"github_pat_", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(github_pat_[A-Za-z0-9_]{16,})`), nil},
-	{"glpat-", regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])(glpat-[A-Za-z0-9_-]{16,})`), nil},
-	{"tk_", regexp.MustCompile(`(?:^|[^A-Za-z0-9_])(tk_[A-Za-z0-9]{16,})`), digit}, // of ntfy; tk_focusFollowsMouse is none
-	{"nsec1", regexp.MustCompile(`(?i)(?:^|[^a-z0-9])(nsec1[02-9ac-hj-np-z]{58})(?:$|[^a-z0-9])`), nil},
-	{"ia", regexp.MustCompile(`(?:^|[^A-Za-z0-9])(A[KS]IA[A-Z0-9]{16})(?:$|[^A-Za-z0-9])`), nil},
-	{"bearer", regexp.MustCompile(`(?i)\bbearer\s+([a-z0-9._~+/=-]{20,})`), nil},
-	{"discord", regexp.MustCompile(`(?i)\bdiscord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]+/([a-z0-9_-]{8,})`), nil},
-	{"api.telegram.org", regexp.MustCompile(`(?i)\bapi\.telegram\.org/(?:file/)?bot([0-9]+:[a-z0-9_-]{8,})`), nil},
-	{"hooks.slack.com", regexp.MustCompile(`(?i)\bhooks\.slack\.com/(?:(?:services|triggers)/(?:[^/\s$]+/){2}|workflows/(?:[^/\s$]+/){3})([a-z0-9]{8,})`), nil},
+	{"sk-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},
+	{"k_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])([sr]k_(?:live|test)_[A-Za-z0-9]{16,})`), nil},
+	{"xox", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(xox[a-z]-[A-Za-z0-9-]{16,})`), nil},
+	{"xapp-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(xapp-[A-Za-z0-9-]{16,})`), nil},
+	{"gh", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(gh[pousr]_[A-Za-z0-9_]{16,})`), nil},
+	{"github_pat_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(github_pat_[A-Za-z0-9_]{16,})`), nil},
+	{"glpat-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(glpat-[A-Za-z0-9_-]{16,})`), nil},
+	{"tk_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(tk_[A-Za-z0-9]{16,})`), digit}, // of ntfy; tk_focusFollowsMouse is none
+	{"nsec1", lazyregexp.New(`(?i)(?:^|[^a-z0-9])(nsec1[02-9ac-hj-np-z]{58})(?:$|[^a-z0-9])`), nil},
+	{"ia", lazyregexp.New(`(?:^|[^A-Za-z0-9])(A[KS]IA[A-Z0-9]{16})(?:$|[^A-Za-z0-9])`), nil},
+	{"bearer", lazyregexp.New(`(?i)\bbearer\s+([a-z0-9._~+/=-]{20,})`), nil},
+	{"discord", lazyregexp.New(`(?i)\bdiscord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]+/([a-z0-9_-]{8,})`), nil},
+	{"api.telegram.org", lazyregexp.New(`(?i)\bapi\.telegram\.org/(?:file/)?bot([0-9]+:[a-z0-9_-]{8,})`), nil},
+	{"hooks.slack.com", lazyregexp.New(`(?i)\bhooks\.slack\.com/(?:(?:services|triggers)/(?:[^/\s$]+/){2}|workflows/(?:[^/\s$]+/){3})([a-z0-9]{8,})`), nil},
 }
 
 // knownForm is how some secrets look.
 type knownForm struct {
-	part   string            // is in all of them, in any case; it saves most texts the rest
-	form   *regexp.Regexp    // its first group is what is to be hidden
-	random func(string) bool // tells it from words and paths; nil means that the form is enough
+	part   string             // is in all of them, in any case; it saves most texts the rest
+	form   *lazyregexp.Regexp // its first group is what is to be hidden
+	random func(string) bool  // tells it from words and paths; nil means that the form is enough
 }
 
 // in returns where the secrets stand in the text, of which lower is the same in
@@ -48,7 +48,7 @@ func (k *knownForm) in(text, lower string) (found [][]int) {
 }
 
 // longWord tells the random part of a key from words with hyphens between them.
-var longWord = regexp.MustCompile(`[A-Za-z0-9]{12}`)
+var longWord = lazyregexp.New(`[A-Za-z0-9]{12}`)
 
 func digit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 func upper(s string) bool { return strings.ToLower(s) != s }

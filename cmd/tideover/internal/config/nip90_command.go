@@ -2,9 +2,10 @@ package config
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // readsIt stands for the index of an argument where what the command reads is meant.
@@ -57,7 +58,7 @@ func (c *commandLine) name(i int) string { return path.Base(c.run[i].literal()) 
 var (
 	shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "rbash", "pwsh", "powershell"}
 	// interpreter is a program whose first argument is a script, or the path of one.
-	interpreter = regexp.MustCompile(`^(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|osascript|Rscript|groovy|awk|gawk|mawk|nawk|sed|gsed)[0-9.]*$`)
+	interpreter = lazyregexp.New(`^(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|osascript|Rscript|groovy|awk|gawk|mawk|nawk|sed|gsed)[0-9.]*$`)
 	// wrappers run the program that their arguments name.
 	wrappers = []string{
 		"env", "timeout", "gtimeout", "nice", "ionice", "nohup", "setsid", "sudo", "doas", "time", "stdbuf", "taskset", "chroot", "busybox", "toybox", "xargs",
@@ -66,8 +67,8 @@ var (
 	// remote are programs that have a shell read their arguments, all of them as one text.
 	remote = []string{"ssh", "rsh", "mosh", "watch", "parallel", "eval"}
 
-	assignment = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=`)
-	withWord   = regexp.MustCompile(`^-[ugskndpUCGPILE]$`) // of wrappers: a user, a number, a signal
+	assignment = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)=`)
+	withWord   = lazyregexp.New(`^-[ugskndpUCGPILE]$`) // of wrappers: a user, a number, a signal
 )
 
 // programs refuses a template for what runs: the command itself, or what env and the
@@ -137,10 +138,10 @@ func (c *commandLine) joined(k int) {
 
 // evalFlag is an option whose argument is a script, of so many programs that it is
 // taken for one of all.
-var evalFlag = regexp.MustCompile(`^(-[cCeE]|-[lix]{1,2}c|-ec|-[npl]{1,3}e|-(exec|execdir|ok|okdir)|/[cCkK]|--?(eval|command|exec|execute|expression|init-command|split-string)|-[cC]ommand)$`)
+var evalFlag = lazyregexp.New(`^(-[cCeE]|-[lix]{1,2}c|-ec|-[npl]{1,3}e|-(exec|execdir|ok|okdir)|/[cCkK]|--?(eval|command|exec|execute|expression|init-command|split-string)|-[cC]ommand)$`)
 
 // attachedFlag is the same with a template for its argument.
-var attachedFlag = regexp.MustCompile(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|expression|init-command|split-string)=)`)
+var attachedFlag = lazyregexp.New(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|expression|init-command|split-string)=)`)
 
 // evaluated refuses templates that an option says are a script.
 func (c *commandLine) evaluated() {

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -48,7 +48,7 @@ var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params",
 // JobFields returns what templates of jobs see in .input, sorted.
 func JobFields() []string { return slices.Clone(jobFields) }
 
-var jobKindForm = regexp.MustCompile(kindPattern)
+var jobKindForm = lazyregexp.New(kindPattern)
 
 // jobKinds reads what is offered.
 func (l *loader) jobKinds(at place) (kinds []*JobKind) {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -199,7 +199,7 @@ var classes = func() (names []string) {
 	return names
 }()
 
-var routeForm = regexp.MustCompile(`^([A-Z]+) (/[^\s?#]*)$`)
+var routeForm = lazyregexp.New(`^([A-Z]+) (/[^\s?#]*)$`)
 
 // routes reads a list of methods and paths.
 func (l *loader) routes(at place) (list []gateway.Route) {
@@ -227,10 +227,10 @@ func (l *loader) routes(at place) (list []gateway.Route) {
 
 // parameterForm is the name of a query parameter, as it is written in an address
 // after decoding.
-var parameterForm = regexp.MustCompile(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
+var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
 // forwarded reads a list of names of headers or query parameters.
-func (l *loader) forwarded(at place, form *regexp.Regexp, what string) (list []string) {
+func (l *loader) forwarded(at place, form *lazyregexp.Regexp, what string) (list []string) {
 	ok := l.list(at, func(at place) {
 		s, ok := l.scalar(at)
 		switch {

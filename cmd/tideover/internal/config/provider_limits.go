@@ -1,13 +1,13 @@
 package config
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -139,7 +139,7 @@ func (l *loader) bytesOrNone(at place) int64 {
 	return l.bytes(at)
 }
 
-var percentForm = regexp.MustCompile(`^0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)%$`)
+var percentForm = lazyregexp.New(`^0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)%$`)
 
 func percentSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: percentForm.String(), AllOf: []*jsonschema.Schema{{Pattern: abovePattern}}}

@@ -3,12 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -18,7 +18,7 @@ const (
 	nameRule    = "want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit"
 )
 
-var validName = regexp.MustCompile(namePattern)
+var validName = lazyregexp.New(namePattern)
 
 // scalar returns a text, or a number or a truth value as it is written.
 func (l *loader) scalar(at place) (string, bool) {
@@ -93,7 +93,7 @@ func (l *loader) number(at place, least int) int {
 // sizePattern is what [textfmt.ParseSize] reads, without 0 and terabytes.
 const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
 
-var sizeForm = regexp.MustCompile(sizePattern)
+var sizeForm = lazyregexp.New(sizePattern)
 
 // bytes reads a number of bytes above zero: 500, 64KiB, 10MB.
 func (l *loader) bytes(at place) int64 {

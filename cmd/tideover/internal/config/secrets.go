@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -34,8 +34,8 @@ func (s *SecretText) Resolve(r secret.Resolver) (secret.String, error) {
 }
 
 var (
-	filler = regexp.MustCompile(`\{\{.*?\}\}`)
-	scheme = regexp.MustCompile(`(?i)^\s*(bearer|basic|token|apikey|digest)(\s+|$)`)
+	filler = lazyregexp.New(`\{\{.*?\}\}`)
+	scheme = lazyregexp.New(`(?i)^\s*(bearer|basic|token|apikey|digest)(\s+|$)`)
 )
 
 // literalSecret returns what looks like a secret written out in a value with a
@@ -53,7 +53,7 @@ func literalSecret(name, value string) (literal string, found bool) {
 // file there are no such characters.
 const refMark, fillMark = "\x01", "\x02"
 
-var reference = regexp.MustCompile(`\$\{(env|file):[^}]*\}`)
+var reference = lazyregexp.New(`\$\{(env|file):[^}]*\}`)
 
 // urlSecret returns a secret that stands in a URL: a password, or a parameter with
 // a sensitive name. The URL need not be one yet: references may be any part of it.

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -298,7 +298,7 @@ func (l *loader) used(at place, name string, mode refMode, d *stepDraft) *text {
 	return t
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // envMap reads the map of an environment. d is nil for a workflow's.
 func (l *loader) envMap(at place, fields roots, d *stepDraft) []namedText {

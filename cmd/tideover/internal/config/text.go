@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"text/template"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -112,7 +112,7 @@ func isRef(s string) bool {
 	return strings.HasPrefix(s, "${env:") || strings.HasPrefix(s, "${file:")
 }
 
-var comment = regexp.MustCompile(`(?s)^\{\{(- )?/\*.*?\*/( -)?\}\}`)
+var comment = lazyregexp.New(`(?s)^\{\{(- )?/\*.*?\*/( -)?\}\}`)
 
 // actionLen returns the length of the action at the start of the text. Braces in
 // its strings do not end it.
@@ -166,8 +166,8 @@ func (t *text) literal() string {
 func (t *text) constant() bool { return t.tmpl == nil }
 
 var (
-	templateNoise = regexp.MustCompile(`^template: t:(\d+)(:\d+)?: (executing "t" at )?`)
-	ownCall       = regexp.MustCompile(`(?s)^<(` + printCall + `|` + refCall + `)\b.*?>: error calling (` + printCall + `|` + refCall + `): `)
+	templateNoise = lazyregexp.New(`^template: t:(\d+)(:\d+)?: (executing "t" at )?`)
+	ownCall       = lazyregexp.New(`(?s)^<(` + printCall + `|` + refCall + `)\b.*?>: error calling (` + printCall + `|` + refCall + `): `)
 )
 
 // plainError drops what a template's error says about names that are ours.

@@ -3,18 +3,19 @@ package detect
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // durationPart is a number and its unit. It is what {duration} in a pack repeats.
 const durationPart = `\d+(?:\.\d+)? ?(?:weeks?|w|days?|d|hours?|hrs?|h|milliseconds?|millis|ms|minutes?|mins?|m|seconds?|secs?|s)`
 
 var (
-	partOf = regexp.MustCompile(`^(?i:(\d+(?:\.\d+)?) ?([a-z]+)(?:, and |, | and | |)?)`)
-	number = regexp.MustCompile(`^\d+(?:\.\d+)?$`)
+	partOf = lazyregexp.New(`^(?i:(\d+(?:\.\d+)?) ?([a-z]+)(?:, and |, | and | |)?)`)
+	number = lazyregexp.New(`^\d+(?:\.\d+)?$`)
 )
 
 // readDuration reads 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5

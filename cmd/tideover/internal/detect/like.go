@@ -1,12 +1,13 @@
 package detect
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // limitWords are those of a limit, in whatever order a program has them.
-var limitWords = regexp.MustCompile(`(?i)\b(?:rate|usage|request|token)s?[ _-]?limit|\bquota\b|\btoo many requests\b|\blimit (?:is |was |has been )?(?:reached|exceeded|hit)\b|\b(?:try again|retry) (?:at|in|after)\b|\bresets? (?:at|in)\b`)
+var limitWords = lazyregexp.New(`(?i)\b(?:rate|usage|request|token)s?[ _-]?limit|\bquota\b|\btoo many requests\b|\blimit (?:is |was |has been )?(?:reached|exceeded|hit)\b|\b(?:try again|retry) (?:at|in|after)\b|\bresets? (?:at|in)\b`)
 
 // NotUnderstood is what there is to say of a stop that no rule explains, and whose
 // words are those of a limit.

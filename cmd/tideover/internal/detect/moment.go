@@ -2,11 +2,12 @@ package detect
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 const (
@@ -27,8 +28,8 @@ const dateText = `\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d\d-\d\d`
 // The forms of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul
 // 15:04; tomorrow at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
 var (
-	isoMoment = regexp.MustCompile(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
-	moment    = regexp.MustCompile(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
+	isoMoment = lazyregexp.New(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
+	moment    = lazyregexp.New(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
 		`(?:(?:(?P<month>` + monthText + `)[a-z]*\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?|(?P<day2>\d{1,2}) (?P<month2>` + monthText + `)[a-z]*\.?)` +
 		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\b\.?)?` + zoneAtEnd + `)`)
 )

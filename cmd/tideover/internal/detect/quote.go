@@ -2,17 +2,18 @@ package detect
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // codeFence is how a block of code begins and ends in Markdown.
 var codeFence = []byte("```")
 
 // errorHead is a line that only says that an error follows.
-var errorHead = regexp.MustCompile(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
+var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 
 // quoted reports whether a line that matches stands in a block of code, is announced
 // by the line above it, or is followed by prose. Then it may be a part of an answer. So

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -30,7 +31,7 @@ var macros = []string{
 
 // braced finds what looks like a word in braces. \p{Greek} and \x{1F600} are for
 // the expression, and \{ is a brace.
-var braced = regexp.MustCompile(`(\\[pPx]?)?\{([A-Za-z][\w-]*)\}`)
+var braced = lazyregexp.New(`(\\[pPx]?)?\{([A-Za-z][\w-]*)\}`)
 
 // expand writes out the words in braces.
 func expand(pattern string) (string, error) {

@@ -2,11 +2,12 @@ package detect
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 const (
@@ -145,7 +146,7 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 
 // toolCall is a row that says which tool is called with what. The rows below are what
 // the tool said.
-var toolCall = regexp.MustCompile(`^[A-Z][\w.:-]*\(`)
+var toolCall = lazyregexp.New(`^[A-Z][\w.:-]*\(`)
 
 // quotedOnScreen reports whether a message is a part of a text or of the output of a
 // tool.
@@ -227,7 +228,7 @@ func lastRow(rows []screenRow, is func(*screenRow) bool) int {
 }
 
 // choice is a row of a list of which the user is to choose one.
-var choice = regexp.MustCompile(`^(?:[>›❯»] ?)?1[.)] \S`)
+var choice = lazyregexp.New(`^(?:[>›❯»] ?)?1[.)] \S`)
 
 // asksBelow reports whether the program asks its user to choose.
 func asksBelow(rows []screenRow) bool {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -63,7 +64,7 @@ const maxIDLine = 50
 
 // plausibleID is what an id looks like. It is given to a command as an argument:
 // it must not look like a flag.
-var plausibleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{3,127}$`)
+var plausibleID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:-]{3,127}$`)
 
 // addSession adds the rules of a pack about its session.
 func (p *Pack) addSession(s Session) (errs []error) {

@@ -2,11 +2,12 @@ package detect
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // programs name zones, and not every machine has the database
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // zoneText is what may stand for a zone after a time.
@@ -26,7 +27,7 @@ var abbreviations = map[string]int{
 // places are the short names that Americans use for a zone and not an offset.
 var places = map[string]string{"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
 
-var offset = regexp.MustCompile(`^(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?$`)
+var offset = lazyregexp.New(`^(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?$`)
 
 // readZone reads a zone: a name of the database, an abbreviation or an offset.
 func readZone(text string) (*time.Location, error) {

@@ -6,10 +6,11 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // maxModelBody is how much of a request's body is read to find its model. As much
@@ -125,7 +126,7 @@ func (b *recordedBody) beginning() []byte {
 }
 
 // modelName is what names of models look like. Others are not told apart.
-var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
+var modelName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
 
 // modelInQuery returns the model that a query names, or "".
 func modelInQuery(query string) string {

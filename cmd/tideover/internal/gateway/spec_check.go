@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/httpheader"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 )
@@ -57,8 +57,8 @@ func (c *checker) add(field string, err error) {
 }
 
 var (
-	validName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-	validMethod = regexp.MustCompile(`^[A-Z]+$`)
+	validName   = lazyregexp.New(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+	validMethod = lazyregexp.New(`^[A-Z]+$`)
 )
 
 // Validate reports everything that is wrong with the spec by itself, each problem

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // ParseStatusLine reads what Claude Code gives to the command of its status line. Before the
@@ -46,7 +46,7 @@ func ParseStatusLine(text []byte) (windows []Window, err error) {
 }
 
 // validAccount is what the name of a file may be made of.
-var validAccount = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$`)
+var validAccount = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$`)
 
 func pathOf(dir, account string) (string, error) {
 	if dir == "" {

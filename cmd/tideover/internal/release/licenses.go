@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // own is the path of our modules, whose licence stands beside the binary.
@@ -25,7 +26,7 @@ func platforms() []string {
 
 // licenseName is what a file with terms in it is called, here and in packages that
 // took theirs from somebody else.
-var licenseName = regexp.MustCompile(`(?i)^(\w+-)?(un)?(licen[sc]es?|copying|notice|copyright)([-._].*)?$`)
+var licenseName = lazyregexp.New(`(?i)^(\w+-)?(un)?(licen[sc]es?|copying|notice|copyright)([-._].*)?$`)
 
 // pkg is what go list says of a package that is linked.
 type pkg struct {

@@ -2,8 +2,9 @@ package session
 
 import (
 	"errors"
-	"regexp"
 	"slices"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // continuePrompt is the prompt of a session that is resumed.
@@ -230,7 +231,7 @@ var geminiFlags = newFlagTable(
 
 var (
 	geminiCommands = []string{"mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"}
-	geminiIndex    = regexp.MustCompile(`^[0-9]+$`)
+	geminiIndex    = lazyregexp.New(`^[0-9]+$`)
 )
 
 // resumeGemini chooses the id of the session with --session-id, which Gemini CLI

@@ -2,9 +2,10 @@ package session
 
 import (
 	"bytes"
-	"regexp"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // keyLog remembers when the user typed last.
@@ -16,7 +17,7 @@ type keyLog struct {
 
 // terminalReport is what a terminal says by itself, on the same way as keys: where the
 // cursor is, that the window has the focus, where the mouse is, what it can do.
-var terminalReport = regexp.MustCompile(`\x1b\[(?:[IO]|[0-9;]+[Rnt]|[?>=][0-9;]*[cnuy$]+|<[0-9;]+[Mm]|M(?s:...))|\x1b[\]P_][^\x07\x1b]*(?:\x07|\x1b\\)`)
+var terminalReport = lazyregexp.New(`\x1b\[(?:[IO]|[0-9;]+[Rnt]|[?>=][0-9;]*[cnuy$]+|<[0-9;]+[Mm]|M(?s:...))|\x1b[\]P_][^\x07\x1b]*(?:\x07|\x1b\\)`)
 
 // typed notes what was typed.
 func (k *keyLog) typed(text []byte, now time.Time) {

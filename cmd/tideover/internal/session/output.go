@@ -7,11 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // maxOutput is how much of the output is read at once.
@@ -124,7 +125,7 @@ func parsePosition(text string) (id uint64, offset int64, err error) {
 }
 
 // escapeSequence is one by which programs colour their output and move the cursor.
-var escapeSequence = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])`)
+var escapeSequence = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])`)
 
 // PlainText returns the text of what a program has written: without escape sequences, and
 // without characters that could change how a terminal shows the rest.

@@ -2,9 +2,10 @@ package session
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // shells are the shells whose -c is looked into.
@@ -12,10 +13,10 @@ var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
 // shellScript is the flag of a shell that is followed by a script, alone or with
 // flags that do not change what the script means.
-var shellScript = regexp.MustCompile(`^-[leux]*c$`)
+var shellScript = lazyregexp.New(`^-[leux]*c$`)
 
 // assignment is a variable that is set for one command.
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
 // wrapped is a command inside another one: in a script of a shell, or after env.
 type wrapped struct {
@@ -157,7 +158,7 @@ func quoteWords(words []string) string {
 }
 
 // plainWord is a word that means itself to a shell.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-]+$`)
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+:,./-]+$`)
 
 // quoteWord writes a word for a shell. An id in a template has no quotes in it.
 func quoteWord(w string) string {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/sim"
@@ -137,7 +137,7 @@ func (k *breakerKeys) config(open config.Place) *breaker.Config {
 	return c
 }
 
-var flagName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+var flagName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
 // ParsePolicy reads a policy as it stands on the command line: its text form or
 // the name of a preset, and before it, if it is to have another name, that name

@@ -3,11 +3,11 @@ package simulate
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -90,10 +90,10 @@ func yamlScalar(v reflect.Value) string {
 }
 
 // bare is what YAML takes for a text as it is.
-var bare = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9=()+%/. _-]*$`)
+var bare = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9=()+%/. _-]*$`)
 
 // words are what it takes for something else.
-var words = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
+var words = lazyregexp.New(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 
 func yamlText(text string) string {
 	if bare.MatchString(text) && !words.MatchString(text) && strings.TrimSpace(text) == text {
