@@ -46,6 +46,28 @@ func TestMessagesOfTodaysAssistants(t *testing.T) {
 	}
 }
 
+// Messages are read at any time of the year, in any zone, and so are those of detecttest.MessagesAt.
+func TestMessagesAtAnyTime(t *testing.T) {
+	t.Parallel()
+	zones := []*time.Location{time.UTC, time.FixedZone("", 14*60*60), time.FixedZone("", -12*60*60)}
+	for n := range 40 {
+		now := detecttest.Now.Add(time.Duration(n) * (9*24*time.Hour + 7*time.Hour + 13*time.Minute + 17*time.Second))
+		messages, zone := detecttest.MessagesAt(now), zones[n%len(zones)]
+		for i := range messages {
+			m := &messages[i]
+			d := New(builtin(t, m.Pack), Options{Location: zone, At: now})
+			_, _ = d.Stream().Write([]byte(m.Text + "\n"))
+			got, until := d.StopByAny(1, false), m.UntilFrom(now, 1, zone)
+			if got.Reason.String() != m.Reason || !got.Until.Equal(until) || !until.IsZero() && !until.After(now) {
+				t.Errorf("at %v in %v: %q\n got %+v\nwant %s until %v", now, zone, m.Text, got, m.Reason, until)
+			}
+			if zone == time.UTC && m.FollowsFrom(now, 1, zone) != detecttest.Messages[i].Follows(1, zone) {
+				t.Errorf("at %v: %q %s, want as always: %s", now, m.Text, m.FollowsFrom(now, 1, zone), detecttest.Messages[i].Follows(1, zone))
+			}
+		}
+	}
+}
+
 // A shell that runs an assistant has no pack of its own.
 func TestMessagesOfAnAssistantThatAShellRuns(t *testing.T) {
 	t.Parallel()

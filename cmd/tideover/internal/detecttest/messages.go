@@ -3,11 +3,14 @@
 package detecttest
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 )
 
-// Now is when the messages were written.
+// Now is when the messages of [Messages] were written.
 var Now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
 // Message is what an assistant prints before it ends.
@@ -15,11 +18,15 @@ type Message struct {
 	Tool   string // that prints it
 	Pack   string // of the tool
 	Text   string
-	Reason string                              // why the tool stopped, with exit code 1
-	Zero   string                              // the same with exit code 0; "" means Reason
-	Final  bool                                // no wait helps
-	Until  func(zone *time.Location) time.Time // when the limit ends; nil if that is not stated
+	Reason string // why the tool stopped, with exit code 1
+	Zero   string // the same with exit code 0; "" means Reason
+	Final  bool   // no wait helps
+	Until  until  // when the limit ends; nil if that is not stated
 }
+
+// until returns when the limit of a message ends that is printed at a time, on a machine in a zone. It is zero if the
+// message states nothing at that time.
+type until func(at time.Time, zone *time.Location) time.Time
 
 // ReasonAt returns why the tool stopped, given its exit code.
 func (m *Message) ReasonAt(code int) string {
@@ -29,13 +36,18 @@ func (m *Message) ReasonAt(code int) string {
 	return m.Reason
 }
 
-// UntilAt returns when the limit ends, given the exit code and the zone of the machine.
-// It is zero if that is not stated, or if the tool did not stop because of it.
+// UntilAt returns when the limit ends, given the exit code, the zone of the machine, and that the message is printed at
+// [Now]. It is zero if that is not stated, or if the tool did not stop because of it.
 func (m *Message) UntilAt(code int, zone *time.Location) time.Time {
+	return m.UntilFrom(Now, code, zone)
+}
+
+// UntilFrom is [Message.UntilAt] of a message that is printed at a time.
+func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Time {
 	if m.Until == nil || m.ReasonAt(code) != "rate-limit" {
 		return time.Time{}
 	}
-	return m.Until(zone)
+	return m.Until(at, zone)
 }
 
 // What a session does after a stop.
@@ -49,9 +61,14 @@ const (
 	StartsAnew    = "waits as the policy says; starts a new session"
 )
 
-// Follows returns what a session with the default policy does.
+// Follows returns what a session with the default policy does if the message is printed at [Now].
 func (m *Message) Follows(code int, zone *time.Location) string {
-	left := m.UntilAt(code, zone).Sub(Now)
+	return m.FollowsFrom(Now, code, zone)
+}
+
+// FollowsFrom is [Message.Follows] of a message that is printed at a time.
+func (m *Message) FollowsFrom(at time.Time, code int, zone *time.Location) string {
+	left := m.UntilFrom(at, code, zone).Sub(at)
 	switch {
 	case m.ReasonAt(code) == "completed":
 		return Completes
@@ -71,128 +88,192 @@ func (m *Message) Follows(code int, zone *time.Location) string {
 }
 
 // in returns a time that passes.
-func in(d time.Duration) func(*time.Location) time.Time {
-	return func(*time.Location) time.Time { return Now.Add(d) }
+func in(d time.Duration) until {
+	return func(at time.Time, _ *time.Location) time.Time { return at.Add(d) }
 }
 
-// utc returns a time of the calendar.
-func utc(month time.Month, day, hour, minute, second int) func(*time.Location) time.Time {
-	return func(*time.Location) time.Time { return time.Date(2026, month, day, hour, minute, second, 0, time.UTC) }
+// calendar has the dates and the times of day of messages that are written at a time: those that they have at [Now], and
+// so many whole days later, or hours.
+type calendar struct{ days, hours int }
+
+func calendarAt(now time.Time) calendar {
+	later := now.Sub(Now)
+	return calendar{int(math.Ceil(later.Hours() / 24)), int(math.Ceil(later.Hours()))}
 }
 
-// local returns a time of the calendar in the zone of the machine.
-func local(month time.Month, day, hour, minute, second int) func(*time.Location) time.Time {
-	return func(zone *time.Location) time.Time { return time.Date(2026, month, day, hour, minute, second, 0, zone) }
+// stated is what a message says of the end of its limit.
+type stated struct {
+	time.Time // whose clock and date the message shows
+	until
 }
 
-// nextLocal returns the next time of day in the zone of the machine. A time that has
-// passed within the hour is past, and states nothing.
-func nextLocal(hour, minute int) func(*time.Location) time.Time {
-	return func(zone *time.Location) time.Time {
-		now := Now.In(zone)
-		t := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, zone)
-		switch passed := now.Sub(t); {
-		case passed <= 0:
-			return t
-		case passed <= time.Hour:
-			return time.Time{}
-		default:
-			return t.AddDate(0, 0, 1)
-		}
+// utc returns a date in UTC.
+func (c calendar) utc(month time.Month, day, hour, minute, second int) stated {
+	t := time.Date(2026, month, day+c.days, hour, minute, second, 0, time.UTC)
+	return stated{t, func(time.Time, *time.Location) time.Time { return t }}
+}
+
+// local returns a date in the zone of the machine.
+func (c calendar) local(month time.Month, day, hour, minute, second int) stated {
+	return stated{time.Date(2026, month, day+c.days, hour, minute, second, 0, time.UTC), func(_ time.Time, zone *time.Location) time.Time {
+		return time.Date(2026, month, day+c.days, hour, minute, second, 0, zone)
+	}}
+}
+
+// daily returns a time of day in a zone, nil for that of the machine, of which the next one is meant. A time that has passed
+// within the hour is past, and states nothing.
+func (c calendar) daily(hour, minute int, where *time.Location) stated {
+	hour = ((hour+c.hours)%24 + 24) % 24
+	return stated{time.Date(2026, 11, 15, hour, minute, 0, 0, time.UTC), func(at time.Time, zone *time.Location) time.Time {
+		return nextDaily(at.In(cmp.Or(where, zone)), hour, minute, time.Hour)
+	}}
+}
+
+// nextDaily returns the next such time of day after a time, in its zone; zero if the last one is that recent.
+func nextDaily(at time.Time, hour, minute int, recent time.Duration) time.Time {
+	t := time.Date(at.Year(), at.Month(), at.Day(), hour, minute, 0, 0, at.Location())
+	switch passed := at.Sub(t); {
+	case passed <= 0:
+		return t
+	case passed <= recent:
+		return time.Time{}
+	default:
+		return time.Date(at.Year(), at.Month(), at.Day()+1, hour, minute, 0, 0, at.Location())
 	}
 }
 
-const (
-	copilotLimit = "Sorry, you've hit a rate limit that restricts the number of Copilot model requests you can make within a specific time period. "
-	epoch        = 1794747600 // 2026-11-15 13:00:00 UTC
-)
+// midnightInCalifornia is when the quota of a day begins anew.
+func midnightInCalifornia(at time.Time, _ *time.Location) time.Time {
+	return nextDaily(at.In(place("America/Los_Angeles")), 0, 0, 0)
+}
 
-// Messages are those that are known, in the order of the documentation.
-var Messages = []Message{
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 13, 0, 0),
-		Text: fmt.Sprintf(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":%d}}`, epoch)},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 13, 0, 0), Text: fmt.Sprintf("Claude AI usage limit reached|%d", epoch)},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: nextLocal(3, 0), Text: "5-hour limit reached ∙ resets 3am"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 12, 20, 0), Text: "You've hit your session limit · resets 4:20pm (Asia/Tbilisi)"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: local(11, 20, 19, 0, 0), Text: "You've hit your weekly limit · resets Nov 20 at 7pm"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 16, 0, 0), Text: "Your limit will reset at 4 PM (UTC)."},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 16, 0, 0), Text: "drawn on the whole screen\x1b[?1049lYour limit will reset at 4 PM (UTC)."},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: "You've reached your Fable 5 limit. Run /usage-credits to continue or switch models with /model"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: "API Error: Rate limit reached"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: "API Error: Server is temporarily limiting requests (not your usage limit)"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: `API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: "529 Overloaded"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Zero: "completed", Text: "529 Overloaded · Retrying in 4s · attempt 6/10"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Credit balance is too low"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Invalid API key"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Invalid API key · Fix external API key"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "context-full", Text: "Prompt is too long"},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: utc(11, 15, 12, 20, 0),
-		Text: `{"type":"result","subtype":"success","is_error":true,"result":"You've hit your session limit · resets 4:20pm (Asia/Tbilisi)"}`},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: `{"type":"result","subtype":"success","is_error":true,"terminal_reason":"blocking_limit","result":"Stopped."}`},
-	{Tool: "Claude Code", Pack: "claude-code", Reason: "crashed", Text: `{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["Something broke."]}`},
+// place returns the zone of that name.
+func place(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return zone
+}
 
-	{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: utc(11, 15, 13, 0, 0),
-		Text: fmt.Sprintf(`{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_at":%d,"resets_in_seconds":3600}}`, epoch)},
-	{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: in(65*time.Hour + 14*time.Minute),
-		Text: "You've hit your usage limit. Upgrade to Pro (https://openai.com/chatgpt/pricing) or try again in 2 days 17 hours 14 minutes."},
-	{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: nextLocal(15, 7), Text: "You've hit your usage limit. Upgrade to Pro or try again at 3:07 PM."},
-	{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: local(11, 20, 11, 52, 0), Text: "You've hit your usage limit. Try again at Nov 20th, 2026 11:52 AM."},
-	{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Text: "You've hit your usage limit. Try again later."},
-	{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "Your workspace is out of credits. Ask your workspace owner to refill."},
-	{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "You've hit your spend cap. Increase it to continue."},
-	{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "You hit your spend cap set in your workspace. Increase your spend cap to continue."},
-	{Tool: "Codex", Pack: "codex", Reason: "overloaded", Text: "exceeded retry limit, last status: 429 Too Many Requests, request id: 9a2f31c07b1d4e55-FRA"},
-	{Tool: "Codex", Pack: "codex", Reason: "crashed", Zero: "completed", Text: `{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}`},
-	{Tool: "Codex", Pack: "codex", Reason: "crashed", Text: `{"type":"turn.failed","error":{"message":"Something broke."}}`},
+// ordinal returns the day of the month with its ending, such as 20th.
+func ordinal(day int) string {
+	ending := "th"
+	if day/10 != 1 && day%10 >= 1 && day%10 <= 3 {
+		ending = []string{"st", "nd", "rd"}[day%10-1]
+	}
+	return strconv.Itoa(day) + ending
+}
 
-	{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(11054 * time.Millisecond), Text: "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 11.054s."},
-	{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(28 * time.Millisecond), Text: "Please try again in 28ms"},
-	{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(35 * time.Second), Text: "Please try again in 35 seconds"},
+const copilotLimit = "Sorry, you've hit a rate limit that restricts the number of Copilot model requests you can make within a specific time period. "
 
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34070 * time.Millisecond), Text: "Please retry in 34.07s"},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34 * time.Second), Text: `"retryDelay": "34s"`},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34 * time.Second), Text: `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}`},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(19*time.Hour + 14*time.Minute + 47*time.Second), Text: "[API Error: You have exhausted your capacity on this model. Your quota will reset after 19h14m47s.]"},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: utc(11, 15, 22, 14, 0), Text: "Access resets at 3:14 PM PDT."},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: utc(11, 16, 8, 0, 0), Text: "[API Error: You have exhausted your daily quota on this model.]"}, // midnight in California
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "overloaded", Text: `[API Error: {"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}]`},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Final: true, Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}`},
-	{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(time.Minute), Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`},
+// Messages are those that are known, in the order of the documentation, written at [Now].
+var Messages = MessagesAt(Now)
 
-	{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(108*time.Hour + 48*time.Minute),
-		Text: `{ "error": { "code": 429, "message": "Individual quota reached. Contact your administrator. Resets in 108h48m9s.", "status": "RESOURCE_EXHAUSTED", "details": [{ "retryDelay": "391680s" }] } }`},
-	{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(143*time.Hour + 32*time.Minute + 18*time.Second),
-		Text: "Individual quota reached. Contact your administrator to enable overages. Resets in 143h32m18s."},
+// MessagesAt returns the messages as they are written at a time. A date or a time of day in them is after that time: it is
+// as far away as in [Messages], and less than a day more, or less than an hour.
+func MessagesAt(now time.Time) []Message {
+	c := calendarAt(now)
+	var (
+		reset     = c.utc(11, 15, 13, 0, 0)
+		night     = c.daily(3, 0, nil)
+		tbilisi   = c.daily(16, 20, place("Asia/Tbilisi"))
+		inUTC     = c.daily(16, 0, time.UTC)
+		pacific   = c.daily(15, 14, time.FixedZone("PDT", -7*60*60))
+		afternoon = c.daily(15, 7, nil)
+		weekly    = c.local(11, 20, 19, 0, 0)
+		noon      = c.local(11, 20, 11, 52, 0)
+		early     = c.local(11, 20, 2, 0, 0)
+		monthly   = c.local(11, 20, 0, 0, 0)
+		tooFar    = c.local(12, 2, 0, 0, 0)
+		tomorrow  = c.local(11, 16, 20, 30, 24)
+	)
+	return []Message{
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: reset.until,
+			Text: fmt.Sprintf(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":%d}}`, reset.Unix())},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: reset.until, Text: fmt.Sprintf("Claude AI usage limit reached|%d", reset.Unix())},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: night.until, Text: "5-hour limit reached ∙ resets " + night.Format("3pm")},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: tbilisi.until, Text: "You've hit your session limit · resets " + tbilisi.Format("3:04pm") + " (Asia/Tbilisi)"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: weekly.until, Text: "You've hit your weekly limit · resets " + weekly.Format("Jan 2 at 3pm")},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: inUTC.until, Text: "Your limit will reset at " + inUTC.Format("3 PM (UTC).")},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: inUTC.until, Text: "drawn on the whole screen\x1b[?1049lYour limit will reset at " + inUTC.Format("3 PM (UTC).")},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: "You've reached your Fable 5 limit. Run /usage-credits to continue or switch models with /model"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: "API Error: Rate limit reached"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: "API Error: Server is temporarily limiting requests (not your usage limit)"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: `API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Text: "529 Overloaded"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "overloaded", Zero: "completed", Text: "529 Overloaded · Retrying in 4s · attempt 6/10"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Credit balance is too low"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Invalid API key"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "terminal", Final: true, Text: "Invalid API key · Fix external API key"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "context-full", Text: "Prompt is too long"},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Until: tbilisi.until,
+			Text: `{"type":"result","subtype":"success","is_error":true,"result":"You've hit your session limit · resets ` + tbilisi.Format("3:04pm") + ` (Asia/Tbilisi)"}`},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "rate-limit", Text: `{"type":"result","subtype":"success","is_error":true,"terminal_reason":"blocking_limit","result":"Stopped."}`},
+		{Tool: "Claude Code", Pack: "claude-code", Reason: "crashed", Text: `{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["Something broke."]}`},
 
-	{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: in(58 * time.Hour), Text: copilotLimit + "Please try again in 58 hours. Please review our Terms of Service."},
-	{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: local(11, 20, 2, 0, 0),
-		Text: "You've reached your weekly rate limit. Please wait for your limit to reset on November 20, 2026 at 2:00 AM or switch to auto model to continue."},
-	{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Text: `{"type":"session.error","data":{"errorType":"rate_limit","message":"Slow down."}}`},
-	{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: in(2733 * time.Second), Text: "Sorry, you've exceeded your 5 hour session limits. Please retry after 2733 seconds. (user_global_rate_limited:pro)"},
+		{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: reset.until,
+			Text: fmt.Sprintf(`{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_at":%d,"resets_in_seconds":3600}}`, reset.Unix())},
+		{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: in(65*time.Hour + 14*time.Minute),
+			Text: "You've hit your usage limit. Upgrade to Pro (https://openai.com/chatgpt/pricing) or try again in 2 days 17 hours 14 minutes."},
+		{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: afternoon.until, Text: "You've hit your usage limit. Upgrade to Pro or try again at " + afternoon.Format("3:04 PM.")},
+		{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Until: noon.until, Text: "You've hit your usage limit. Try again at " + noon.Format("Jan ") + ordinal(noon.Day()) + noon.Format(", 2006 3:04 PM.")},
+		{Tool: "Codex", Pack: "codex", Reason: "rate-limit", Text: "You've hit your usage limit. Try again later."},
+		{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "Your workspace is out of credits. Ask your workspace owner to refill."},
+		{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "You've hit your spend cap. Increase it to continue."},
+		{Tool: "Codex", Pack: "codex", Reason: "terminal", Final: true, Text: "You hit your spend cap set in your workspace. Increase your spend cap to continue."},
+		{Tool: "Codex", Pack: "codex", Reason: "overloaded", Text: "exceeded retry limit, last status: 429 Too Many Requests, request id: 9a2f31c07b1d4e55-FRA"},
+		{Tool: "Codex", Pack: "codex", Reason: "crashed", Zero: "completed", Text: `{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}`},
+		{Tool: "Codex", Pack: "codex", Reason: "crashed", Text: `{"type":"turn.failed","error":{"message":"Something broke."}}`},
 
-	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: local(11, 20, 0, 0, 0),
-		Text: "Error: You've hit your usage limit. Get Cursor Pro for more Agent usage. Your usage limits will reset when your monthly cycle ends on 11/20/2026"},
-	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: local(12, 2, 0, 0, 0),
-		Text: "Error: You've hit your usage limit. Get Cursor Pro for more Agent usage. Your usage limits will reset when your monthly cycle ends on 12/2/2026"},
-	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Text: "Error: You've hit your usage limit"},
+		{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(11054 * time.Millisecond), Text: "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 11.054s."},
+		{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(28 * time.Millisecond), Text: "Please try again in 28ms"},
+		{Tool: "OpenAI API", Pack: "codex", Reason: "rate-limit", Until: in(35 * time.Second), Text: "Please try again in 35 seconds"},
 
-	{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: local(11, 20, 0, 0, 0),
-		Text: "Error: You've hit your usage limit\n  Get Cursor Pro for more Agent usage, unlimited Tab, and more.\nspendLimitHit: false\n" +
-			"chatMessage: *You've hit your free requests limit. [Upgrade to\nPro](https://cursor.com) for more usage,\nand more. Your usage limits will reset when your monthly cycle ends on 11/20/2026.*\nspendLimits: [50,100,200]"},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34070 * time.Millisecond), Text: "Please retry in 34.07s"},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34 * time.Second), Text: `"retryDelay": "34s"`},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(34 * time.Second), Text: `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}`},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(19*time.Hour + 14*time.Minute + 47*time.Second), Text: "[API Error: You have exhausted your capacity on this model. Your quota will reset after 19h14m47s.]"},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: pacific.until, Text: "Access resets at " + pacific.Format("3:04 PM") + " PDT."},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: midnightInCalifornia, Text: "[API Error: You have exhausted your daily quota on this model.]"},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "overloaded", Text: `[API Error: {"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}]`},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Final: true, Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}`},
+		{Tool: "Gemini CLI", Pack: "gemini", Reason: "rate-limit", Until: in(time.Minute), Text: `{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`},
 
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Zero: "completed", Text: "[retrying in 2m 22s attempt #8]"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 16, 20, 30, 24), Text: "Usage limit reached for 5 hour. Your limit will reset at 2026-11-16 20:30:24"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: local(11, 16, 20, 30, 24), Text: "Your limit will reset at 2026-11-16 20:30:24 [retrying in 2m 22s #8]"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: in(51 * time.Hour), Text: "Weekly usage limit reached. It will reset in 2 days 3 hours"},
-	{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Text: "Free usage exceeded"},
+		{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(108*time.Hour + 48*time.Minute),
+			Text: `{ "error": { "code": 429, "message": "Individual quota reached. Contact your administrator. Resets in 108h48m9s.", "status": "RESOURCE_EXHAUSTED", "details": [{ "retryDelay": "391680s" }] } }`},
+		{Tool: "Antigravity CLI", Pack: "agy", Reason: "rate-limit", Until: in(143*time.Hour + 32*time.Minute + 18*time.Second),
+			Text: "Individual quota reached. Contact your administrator to enable overages. Resets in 143h32m18s."},
 
-	{Tool: "aider", Pack: "aider", Reason: "rate-limit", Text: "litellm.RateLimitError"},
-	{Tool: "aider", Pack: "aider", Reason: "rate-limit", Zero: "completed", Text: "litellm.RateLimitError: RateLimitError: OpenAIException\nRetrying in 0.2 seconds..."},
+		{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: in(58 * time.Hour), Text: copilotLimit + "Please try again in 58 hours. Please review our Terms of Service."},
+		{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: early.until,
+			Text: "You've reached your weekly rate limit. Please wait for your limit to reset on " + early.Format("January 2, 2006 at 3:04 PM") + " or switch to auto model to continue."},
+		{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Text: `{"type":"session.error","data":{"errorType":"rate_limit","message":"Slow down."}}`},
+		{Tool: "Copilot CLI", Pack: "copilot-cli", Reason: "rate-limit", Until: in(2733 * time.Second), Text: "Sorry, you've exceeded your 5 hour session limits. Please retry after 2733 seconds. (user_global_rate_limited:pro)"},
 
-	{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Until: in(time.Hour), Text: "retry after 3600s"},
-	{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Until: in(2 * time.Minute), Text: "Retry-After: 120"},
-	{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Text: "429 Too Many Requests"},
+		{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: monthly.until,
+			Text: "Error: You've hit your usage limit. Get Cursor Pro for more Agent usage. Your usage limits will reset when your monthly cycle ends on " + monthly.Format("1/2/2006")},
+		{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: tooFar.until,
+			Text: "Error: You've hit your usage limit. Get Cursor Pro for more Agent usage. Your usage limits will reset when your monthly cycle ends on " + tooFar.Format("1/2/2006")},
+		{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Text: "Error: You've hit your usage limit"},
+
+		{Tool: "Cursor", Pack: "cursor-agent", Reason: "rate-limit", Until: monthly.until,
+			Text: "Error: You've hit your usage limit\n  Get Cursor Pro for more Agent usage, unlimited Tab, and more.\nspendLimitHit: false\n" +
+				"chatMessage: *You've hit your free requests limit. [Upgrade to\nPro](https://cursor.com) for more usage,\nand more. Your usage limits will reset when your monthly cycle ends on " + monthly.Format("1/2/2006") + ".*\nspendLimits: [50,100,200]"},
+
+		{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Zero: "completed", Text: "[retrying in 2m 22s attempt #8]"},
+		{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: tomorrow.until, Text: "Usage limit reached for 5 hour. Your limit will reset at " + tomorrow.Format(time.DateTime)},
+		{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: tomorrow.until, Text: "Your limit will reset at " + tomorrow.Format(time.DateTime) + " [retrying in 2m 22s #8]"},
+		{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Until: in(51 * time.Hour), Text: "Weekly usage limit reached. It will reset in 2 days 3 hours"},
+		{Tool: "opencode", Pack: "opencode", Reason: "rate-limit", Text: "Free usage exceeded"},
+
+		{Tool: "aider", Pack: "aider", Reason: "rate-limit", Text: "litellm.RateLimitError"},
+		{Tool: "aider", Pack: "aider", Reason: "rate-limit", Zero: "completed", Text: "litellm.RateLimitError: RateLimitError: OpenAIException\nRetrying in 0.2 seconds..."},
+
+		{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Until: in(time.Hour), Text: "retry after 3600s"},
+		{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Until: in(2 * time.Minute), Text: "Retry-After: 120"},
+		{Tool: "any program", Pack: "generic", Reason: "rate-limit", Zero: "completed", Text: "429 Too Many Requests"},
+	}
 }
 
 // Decoy is output that has the words of a message and is none.

@@ -1,0 +1,309 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testwait"
+)
+
+// printer is an assistant whose first call does what is in the file of its session, and whose other calls succeed. It
+// notes the arguments of its calls.
+const printer = `#!/bin/sh
+file=${0%/*}/$TIDEOVER_SESSION
+first=yes
+test -e "$file.calls" && first=no
+echo "$*" >> "$file.calls"
+test $first = no && exit 0
+. "$file.sh"
+`
+
+// printerThread is the id of the session that codex states.
+const printerThread = "0199a213-81c0-7800-8aa1-bbab2a035a53"
+
+// printerPolicy is the default policy of sessions with a wait that no test takes: a session goes on when the test says so.
+const printerPolicy = "fixed(1h) attempts=6 server-wait=8d server-slack=90s reset-after=10m"
+
+// printerProgram is how a tool is called.
+type printerProgram struct {
+	name          string
+	start, resume []string // without a resume command, that of the assistant is known
+}
+
+// printerPrograms are the tools, by their packs.
+var printerPrograms = func() map[string]printerProgram {
+	start, resume := []string{"start", "{{.Session}}"}, []string{"resume", "{{.Session}}"}
+	programs := map[string]printerProgram{
+		"claude-code": {name: "claude", start: []string{"-p", "Work"}},
+		"codex":       {name: "codex", start: []string{"exec", "Work"}},
+		"gemini":      {name: "gemini", start: []string{"-p", "Work"}},
+	}
+	for pack, name := range map[string]string{"agy": "agy", "copilot-cli": "copilot", "cursor-agent": "cursor-agent", "opencode": "opencode", "aider": "aider", "generic": "job"} {
+		programs[pack] = printerProgram{name, start, resume}
+	}
+	return programs
+}()
+
+// printers are sessions of assistants that print a text and exit, kept by one server.
+type printers struct {
+	t      *testing.T
+	dir    string
+	config strings.Builder
+	served *served
+	client *api.Client
+}
+
+func newPrinters(t *testing.T) *printers {
+	t.Helper()
+	p := &printers{t: t, dir: shortDir(t)}
+	for _, program := range printerPrograms {
+		if err := os.WriteFile(filepath.Join(p.dir, program.name), []byte(printer), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A few at once: the machine has other work.
+	fmt.Fprintf(&p.config, "version: 1\nserver: {concurrency: 4}\nsessions:\n")
+	return p
+}
+
+// add adds a session of the tool that prints the text and exits with the code.
+func (p *printers) add(name, pack, text string, code int) {
+	p.t.Helper()
+	program := printerPrograms[pack]
+	command := func(key string, args []string) {
+		if args == nil {
+			return
+		}
+		words, err := json.Marshal(slices.Concat([]string{filepath.Join(p.dir, program.name)}, args))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		fmt.Fprintf(&p.config, "    %s: %s\n", key, words)
+	}
+	fmt.Fprintf(&p.config, "  %s:\n    account: none\n    policy: %s\n", name, printerPolicy)
+	command("start", program.start)
+	command("resume", program.resume)
+	if pack == "codex" {
+		text = "session id: " + printerThread + "\n" + text
+	}
+	write(p.t, filepath.Join(p.dir, name+".sh"), fmt.Sprintf("printf '%%s\\n' '%s'\nexit %d\n", strings.ReplaceAll(text, "'", `'\''`), code))
+}
+
+// serve starts the server.
+func (p *printers) serve() {
+	p.t.Helper()
+	p.served = serveFile(p.t, p.config.String(), p.dir, "TZ=UTC")
+	var err error
+	if p.client, err = api.Dial(api.Target{Server: "unix:" + filepath.Join(p.served.data, "tideover.sock")}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(p.client.Close)
+}
+
+// stop ends the server.
+func (p *printers) stop() {
+	p.t.Helper()
+	p.served.signal(syscall.SIGTERM)
+	wantCode(p.t, p.served.end(), 0)
+	wantNobody(p.t, p.served.mark)
+}
+
+// stopped waits until the first command of a session has ended and something follows from it. It returns where the session
+// is, and its run.
+func (p *printers) stopped(name string) (st session.Status, run *engine.Info) {
+	p.t.Helper()
+	testwait.Until(p.t, name+" waits, or is over", func() bool {
+		var err error
+		if st, err = p.client.Session(testwait.Context(p.t), name); err != nil {
+			p.t.Fatal(err)
+		}
+		return st.State == "waiting" || st.Over()
+	})
+	run, err := p.client.Get(testwait.Context(p.t), st.Run)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(run.Steps) != 1 || len(run.Steps[0].Attempts) != 1 || run.Steps[0].Attempts[0].Ended == nil {
+		p.t.Fatalf("%s has the steps %+v, want one attempt that has ended", name, run.Steps)
+	}
+	return st, run
+}
+
+// calls returns the arguments of the commands of a session.
+func (p *printers) calls(name string) []string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, name+".calls"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+// printedMessage is a message that is printed by the first command of a session.
+type printedMessage struct {
+	*detecttest.Message
+	session string
+	code    int
+	run     string // once the wait was ended
+	anew    bool   // another session is begun
+}
+
+// One server keeps a session for every message and exit code. Each stops for the right reason, waits until the right time,
+// and runs the right command.
+func TestServeReadsEveryMessage(t *testing.T) {
+	t.Parallel()
+	p := newPrinters(t)
+	// Dates and times of day are hours away, so that none passes while the test runs.
+	messages := detecttest.MessagesAt(time.Now().Add(6 * time.Hour))
+	var printed []*printedMessage
+	for i := range messages {
+		for _, code := range []int{0, 1} {
+			m := &printedMessage{Message: &messages[i], session: fmt.Sprintf("m%02d-exit-%d", i, code), code: code}
+			p.add(m.session, m.Pack, m.Text, code)
+			printed = append(printed, m)
+		}
+	}
+	p.serve()
+	for _, m := range printed {
+		st, run := p.stopped(m.session)
+		m.checkStop(t, st, run)
+		if st.State == "waiting" {
+			if _, err := p.client.RetrySession(testwait.Context(t), m.session); err != nil {
+				t.Fatalf("%s: %v", m.session, err)
+			}
+			m.run = st.Run
+		}
+	}
+	for _, m := range printed {
+		if m.run != "" {
+			if _, err := p.client.Result(testwait.Context(t), m.run); err != nil {
+				t.Errorf("%s: %q: the session is not completed: %v", m.session, m.Text, err)
+			}
+		}
+		m.checkCalls(t, p.calls(m.session))
+	}
+	p.stop()
+}
+
+// checkStop compares why the first command stopped, and what follows, with the message.
+func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.Info) {
+	t.Helper()
+	step := &run.Steps[0]
+	a := step.Attempts[0]
+	from, to := a.Started, *a.Ended
+	follows := m.FollowsFrom(from, m.code, time.UTC)
+	if follows == detecttest.Completes {
+		if st.State != "completed" {
+			t.Errorf("%s: %q: the session is %s: %s", m.session, m.Text, st.State, st.Error)
+		}
+		return
+	}
+	// The message was printed at some time of the attempt.
+	least, most := m.UntilFrom(from, m.code, time.UTC), m.UntilFrom(to, m.code, time.UTC)
+	if st.Last == nil || st.Last.Reason != m.ReasonAt(m.code) || st.Last.Exit != m.code || st.Last.Until.Before(least) || st.Last.Until.After(most) {
+		t.Errorf("%s: %q: stopped because of %+v, want %s from %v to %v; the session is %s", m.session, m.Text, st.Last, m.ReasonAt(m.code), least, most, st.State)
+		return
+	}
+	if later := most.Sub(least); later != 0 && later != to.Sub(from) || follows != m.FollowsFrom(to, m.code, time.UTC) {
+		return // the time of day that the message is about has passed in the attempt, or it was a minute away
+	}
+	state, reason, windows := "waiting", "", 0
+	switch follows {
+	case detecttest.GivesUp:
+		state, reason = "gave-up", "permanent"
+	case detecttest.GivesUpTooFar:
+		state, reason = "gave-up", "server-wait"
+	case detecttest.WaitsUntil:
+		windows = 1
+		least, most = least.Add(90*time.Second), most.Add(90*time.Second+30*time.Second)
+	default:
+		m.anew = follows == detecttest.StartsAnew
+		least, most = to.Add(time.Hour), to.Add(time.Hour)
+	}
+	if st.State != state || st.Reason != reason || st.Windows != windows || st.Commands != 1 {
+		t.Errorf("%s: %q: the session is %s (%s) after %d windows and %d commands, want %s (%s) after %d and 1", m.session, m.Text, st.State, st.Reason, st.Windows, st.Commands, state, reason, windows)
+		return
+	}
+	if state == "waiting" && (st.Spent != 1-windows || st.Next == nil || st.Next.Before(least) || st.Next.After(most)) {
+		t.Errorf("%s: %q: the session waits until %v after %d attempts that count, want from %v to %v, and %d", m.session, m.Text, st.Next, st.Spent, least, most, 1-windows)
+	}
+}
+
+// checkCalls compares the commands of a session with those of its assistant.
+func (m *printedMessage) checkCalls(t *testing.T, calls []string) {
+	t.Helper()
+	first := strings.Fields(calls[0])
+	id := first[len(first)-1]
+	var want []string
+	switch m.Pack {
+	case "claude-code", "gemini":
+		want = []string{"-p Work --session-id " + id, "-p Continue. --resume " + id}
+	case "codex":
+		want = []string{"exec Work", "exec resume " + printerThread + " Continue."}
+	default:
+		want = []string{"start " + id, "resume " + id}
+	}
+	switch {
+	case m.run == "":
+		want = want[:1]
+	case m.anew && len(calls) == 2 && calls[1] != calls[0]:
+		want[1] = strings.TrimSuffix(calls[0], id) + strings.TrimPrefix(calls[1], strings.TrimSuffix(calls[0], id))
+	}
+	if !slices.Equal(calls, want) {
+		t.Errorf("%s: %q: the commands were %q, want %q", m.session, m.Text, calls, want)
+	}
+}
+
+// Output that has the words of a message and is none completes the session, or is a crash.
+func TestServeLeavesDecoysAlone(t *testing.T) {
+	t.Parallel()
+	p := newPrinters(t)
+	name := func(n, code int) string { return fmt.Sprintf("d%02d-exit-%d", n, code) }
+	for n, decoy := range detecttest.Decoys {
+		for _, code := range []int{0, 1} {
+			p.add(name(n, code), decoy.Pack, decoy.Text, code)
+		}
+	}
+	p.serve()
+	for n, decoy := range detecttest.Decoys {
+		if st, _ := p.stopped(name(n, 0)); st.State != "completed" {
+			t.Errorf("exit code 0: %q is taken for %+v; the session is %s", decoy.Text, st.Last, st.State)
+		}
+		want := "crashed"
+		if decoy.Zero { // with exit code 1 it may be a message
+			want = detectedReason(t, decoy.Pack, decoy.Text, 1)
+		}
+		if st, _ := p.stopped(name(n, 1)); st.Last == nil || st.Last.Reason != want || want == "crashed" && (st.State != "waiting" || st.Windows != 0) {
+			t.Errorf("exit code 1: %q is taken for %+v, want %s; the session is %s", decoy.Text, st.Last, want, st.State)
+		}
+	}
+	p.stop()
+}
+
+// detectedReason returns why a command stopped that prints the text, in the words of its pack.
+func detectedReason(t *testing.T, pack, text string, code int) string {
+	t.Helper()
+	rules, err := detect.Builtin(pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := detect.New(rules, detect.Options{Location: time.UTC})
+	if _, err := d.Stream().Write([]byte(text + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	return d.StopByAny(code, false).Reason.String()
+}
