@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,55 @@ func (o *Outbox) Observe(ev retry.Event) {
 		// the engine says loudly of itself.
 		_, _ = e.StartRegistered(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
 	}
+}
+
+// recoverable is how long ago a wait may have begun of which [Outbox.Recover] tells. The engine must still know the message
+// that was told then, so as not to tell it twice.
+const recoverable = 24 * time.Hour
+
+// Recover reads the wait of a session from its run, when a process goes on with what another one has left. That one may have
+// been killed after the wait was stored and before its message was. A message that is stored is not sent again.
+func (o *Outbox) Recover(run *engine.Info) {
+	ev, ok := waitingEvent(run)
+	if !ok {
+		return
+	}
+	if time.Since(ev.Time) < recoverable {
+		o.Observe(ev)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, _ = o.compose(ev) // its end is told
+}
+
+// waitingEvent returns the event of the wait that the run of a session is in. It is false if there is none, or if someone has
+// changed it.
+func waitingEvent(run *engine.Info) (ev retry.Event, ok bool) {
+	if run.State != engine.StateWaiting || len(run.Steps) != 1 || len(run.Steps[0].Attempts) == 0 {
+		return ev, false
+	}
+	step := &run.Steps[0]
+	last := &step.Attempts[len(step.Attempts)-1]
+	if last.Ended == nil || last.Wait == nil || last.Wait.Moved != "" || last.Wait.Woken != "" {
+		return ev, false
+	}
+	ev = retry.Event{
+		Kind: retry.Waiting, Time: *last.Ended, Name: run.Workflow, Run: run.ID, Step: step.Name, Attempt: last.Number,
+		Delay: last.Wait.Delay, Until: last.Wait.Until,
+	}
+	if p, err := retry.Parse(step.Policy); err == nil {
+		ev.Attempts = cmp.Or(p.Attempts, 1)
+	}
+	if last.Wait.By == retry.ByServer.String() {
+		ev.By = retry.ByServer
+	}
+	if last.Outcome == "failed" {
+		ev.Err = errors.New(last.Error)
+	} else {
+		ev.Note = last.Error
+	}
+	return ev, true
 }
 
 // compose makes the message of an event.

@@ -184,6 +184,85 @@ func TestASessionIsFollowed(t *testing.T) {
 	})
 }
 
+// A process may be killed after the wait of a session was stored, and before its message was. The next process reads the wait
+// from the run, and makes the same message of it.
+func TestAWaitIsToldByTheNextProcess(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{
+		"a limit":   engine.LimitedFor(time.Hour, "limit"),
+		"a failure": errors.New("oops"),
+		"a snooze":  engine.Snooze(time.Hour, "held"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cfg := load(t, `notify: {hook: {run: ["true"], on: [waiting], dedupe: 0}}`)
+				policy, err := retry.Parse("fixed(1h) attempts=2 server-wait=1d")
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := &session.Spec{Name: "night", Start: []string{"x"}, Pack: "generic", Policy: policy}
+				flow, err := spec.Workflow(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var store memlog.Store
+				open := func() (*Outbox, *engine.Engine) {
+					o, err := New(cfg, here)
+					if err == nil {
+						_, err = o.Listen(spec, []string{"hook"})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					return o, opened(t, &store, o, map[string]engine.Handler{session.Handler: func(context.Context, *engine.Task) ([]byte, error) { return nil, failure }}, flow)
+				}
+				messages := func(e *engine.Engine) []engine.Info {
+					synctest.Wait()
+					page, err := e.List(t.Context(), engine.Filter{Workflow: prefix + "hook"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return page.Runs
+				}
+				start := func(e *engine.Engine) *engine.Info {
+					started, err := e.Start(t.Context(), flow, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					i, err := e.Get(t.Context(), started.ID)
+					if err != nil || i.State != engine.StateWaiting {
+						t.Fatalf("the session is %+v, %v", i, err)
+					}
+					return i
+				}
+				o, e := open()
+				told := start(e)
+				o.Attach(nil) // as if the process were killed before it stored a message
+				untold := start(e)
+				if list := messages(e); len(list) != 1 {
+					t.Fatalf("the messages are %+v, want that of the first session", list)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					o, e = open()
+					o.Recover(told)
+					o.Recover(untold)
+					if list := messages(e); len(list) != 2 {
+						t.Errorf("the messages are %+v, want one of each session", list)
+					}
+					if err := e.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestAMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)

@@ -168,6 +168,24 @@ func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
 	return err
 }
 
+// Runs returns the latest runs of the sessions, as far as they are kept.
+func (m *Manager) Runs(ctx context.Context) (runs []*engine.Info) {
+	m.mu.Lock()
+	var ids []string
+	for _, g := range m.sessions {
+		if g.run != "" {
+			ids = append(ids, g.run)
+		}
+	}
+	m.mu.Unlock()
+	for _, id := range ids {
+		if i, err := m.Engine.Get(ctx, id); err == nil {
+			runs = append(runs, i)
+		}
+	}
+	return runs
+}
+
 // Names returns the names of the sessions.
 func (m *Manager) Names() []string {
 	m.mu.Lock()
