@@ -106,6 +106,9 @@ func helpTUI(args []string) {
 	}
 }
 
+// hoursAway is a time of day that is hours away. One that has passed within the hour states nothing.
+func hoursAway() time.Time { return time.Now().Add(12 * time.Hour).Truncate(time.Hour) }
+
 // watchTUI watches the TUI on a terminal, as the session "tui", with notifications to the
 // server and with more of a configuration. The limit that the TUI shows resets as given.
 func watchTUI(t *testing.T, in *received, file, resets string, flags ...string) (*onTTY, string) {
@@ -181,14 +184,15 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := newReceived(t)
-			s, socket := watchTUI(t, in, "", "3am")
+			resets := hoursAway().Format("3pm")
+			s, socket := watchTUI(t, in, "", resets)
 			s.expect("frame 1\x1b")
 			s.write("d") // about limits, and none
 			s.expect("frame 2\x1b")
 			s.write(key)
 			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
 			m := in.messages(t)[0]
-			if m.Event != notify.Waiting || m.Subject != "tui" || m.Line != "You've hit your session limit · resets 3am" && m.Line != "You've hit your session limit resets 3am" || m.Until.IsZero() ||
+			if m.Event != notify.Waiting || m.Subject != "tui" || m.Line != "You've hit your session limit · resets "+resets && m.Line != "You've hit your session limit resets "+resets || m.Until.IsZero() ||
 				m.Title != "tui has reached a limit" || !strings.Contains(m.Text, "the session is interactive and still open") {
 				t.Errorf("the message is %+v", m)
 			}
@@ -220,7 +224,9 @@ func TestALimitIsReportedByAHook(t *testing.T) {
 		return finish(t, cmd)
 	}
 	inSession := []string{"TIDEOVER_SESSION=tui", "TIDEOVER_CONTROL=unix:" + socket}
-	const limit = `{"hook_event_name":"StopFailure","session_id":"x","error":"rate_limit","last_assistant_message":"You've hit your session limit · resets 4:20pm (UTC)"}`
+	until := hoursAway().UTC().Add(20 * time.Minute)
+	line := "You've hit your session limit · resets " + until.Format("3:04pm (UTC)")
+	limit := `{"hook_event_name":"StopFailure","session_id":"x","error":"rate_limit","last_assistant_message":"` + line + `"}`
 	for name, got := range map[string]outcome{
 		"outside of a watch":    hook(limit, "TIDEOVER_SESSION=", "TIDEOVER_CONTROL="),
 		"an error that is none": hook(`{"hook_event_name":"StopFailure","error":"server_error"}`, inSession...),
@@ -232,7 +238,7 @@ func TestALimitIsReportedByAHook(t *testing.T) {
 		}
 	}
 	testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
-	if m := in.messages(t)[0]; m.Line != "You've hit your session limit · resets 4:20pm (UTC)" || m.Until.UTC().Format("15:04") != "16:20" {
+	if m := in.messages(t)[0]; m.Line != line || !m.Until.Equal(until) {
 		t.Errorf("the message is %+v", m)
 	}
 	s.write("\r") // the user goes on
