@@ -18,6 +18,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -71,9 +72,7 @@ func newPrinters(t *testing.T) *printers {
 	t.Helper()
 	p := &printers{t: t, dir: shortDir(t)}
 	for _, program := range printerPrograms {
-		if err := os.WriteFile(filepath.Join(p.dir, program.name), []byte(printer), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testfile.WriteScript(t, filepath.Join(p.dir, program.name), printer)
 	}
 	// A few at once: the machine has other work.
 	fmt.Fprintf(&p.config, "version: 1\nserver: {concurrency: 4}\nsessions:\n")
