@@ -92,19 +92,19 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 	case "spans":
 		if w.hear(kind, string(body)) == 1 {
-			reply(rw, "HTTP/1.1 503 "+oneLine(w.some(3))+"\r\nContent-Length: 0\r\n\r\n")
+			reply(rw, "HTTP/1.1 503 "+firstLineOf(w.some(3))+"\r\nContent-Length: 0\r\n\r\n")
 		}
 	case "own": // what callers of the gateway bring themselves is nobody's but theirs
 		own := fmt.Sprint(r.Header.Get("Authorization"), " ", r.URL.Query().Get("key"), " ", r.Header.Get("Cookie"))
 		misbehave(rw, r, own, own)
 	default:
 		n := w.hear(kind, "")
-		misbehave(rw, r, w.some(n), oneLine(w.plain[n%len(w.plain)]))
+		misbehave(rw, r, w.some(n), firstLineOf(w.plain[n%len(w.plain)]))
 	}
 }
 
-// oneLine returns the first line of a text.
-func oneLine(text string) string {
+// firstLineOf returns the first line of a text.
+func firstLineOf(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
@@ -115,7 +115,7 @@ var modes = []string{"ok", "fail", "refuse", "quota", "redirect", "reason", "non
 // misbehave answers with the secrets, in the way that the request asks for. plain is
 // one that nobody has encoded yet.
 func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
-	line := oneLine(text)
+	line := firstLineOf(text)
 	switch r.URL.Query().Get("mode") {
 	case "ok":
 		w.Header().Set("X-Ratelimit-Remaining-Requests", line)

@@ -43,14 +43,14 @@ func Compose(e retry.Event, p Place) (Message, bool) {
 // composed returns the message of an event without words.
 func composed(e retry.Event, p Place) Message {
 	m := Message{
-		Subject: oneLine(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
+		Subject: clippedLine(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
 		Time: e.Time, Host: p.Host, ID: identity(e),
 	}
 	if last := e.Err; last != nil {
 		if whole, ok := errors.AsType[*retry.Error](last); ok && whole.Last != nil {
 			last = whole.Last // the rest of it is in the message anyway
 		}
-		m.Line = oneLine(last.Error(), maxLine)
+		m.Line = clippedLine(last.Error(), maxLine)
 	}
 	if p.Page != "" && e.Run != "" {
 		m.URL = strings.TrimSuffix(p.Page, "/") + "/runs/" + url.PathEscape(e.Run)
@@ -180,8 +180,8 @@ func identity(e retry.Event) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// oneLine returns the text on one line, of so many characters at most.
-func oneLine(s string, n int) string {
+// clippedLine returns the text on one line, of so many characters at most.
+func clippedLine(s string, n int) string {
 	return textfmt.Clip(plainly(strings.ToValidUTF8(s, "\uFFFD")), n)
 }
 

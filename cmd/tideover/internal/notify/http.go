@@ -154,7 +154,7 @@ func (s *Sender) answer(resp *http.Response, k *mask) error {
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
 		return nil
 	}
-	said := prefixed(": ", oneLine(k.text(string(text)), maxExcerpt))
+	said := prefixed(": ", clippedLine(k.text(string(text)), maxExcerpt))
 	if resp.StatusCode == http.StatusNetworkAuthenticationRequired {
 		return fmt.Errorf("status %s%s", resp.Status, said) // of a portal, which somebody will pass
 	}
