@@ -54,8 +54,8 @@ func New(c Config, opts ...Option) (*Breaker, error) {
 	return b, nil
 }
 
-// Must is like [New] but panics if the configuration is not valid. It is for
-// breakers in package variables.
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return.
 func Must(c Config, opts ...Option) *Breaker {
 	b, err := New(c, opts...)
 	if err != nil {

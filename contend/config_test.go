@@ -21,6 +21,19 @@ func parse(t *testing.T, text string) retry.Policy {
 	return p
 }
 
+func TestMustTakesAConfigOrItsText(t *testing.T) {
+	a, b := contend.Must("contention attempts=2"), contend.Must(contend.Config{Policy: parse(t, "contention attempts=2")})
+	if a.Policy() != b.Policy() {
+		t.Errorf("Must of the text has %v, of the config %v", a.Policy(), b.Policy())
+	}
+	defer func() {
+		if err, _ := recover().(error); err == nil {
+			t.Error("Must of a config that is not valid did not panic with an error")
+		}
+	}()
+	contend.Must(contend.Config{Scale: -1})
+}
+
 func TestAConfigIsRefusedWithAllItsProblems(t *testing.T) {
 	bad := parse(t, "contention")
 	bad.Base = -1

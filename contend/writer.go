@@ -29,7 +29,7 @@ type Writer struct {
 func New(c Config, opts ...Option) (*Writer, error) {
 	s, err := apply(opts)
 	if err = errors.Join(c.Validate(), err); err != nil {
-		return nil, fmt.Errorf("contend.New: %s", oneline.Error(err))
+		return nil, fmt.Errorf("contend.New: %w", oneline.Error(err))
 	}
 	w := &Writer{config: c, conflicts: s.conflicts, random: s.random}
 	p := c.policy()
@@ -44,18 +44,29 @@ func New(c Config, opts ...Option) (*Writer, error) {
 	return w, nil
 }
 
-// Must is New for a policy in its text form, without scaling. It panics on an
-// error, and so is for variables of packages and for tests.
-func Must(policy string, opts ...Option) *Writer {
-	p, err := retry.Parse(policy)
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return. It accepts a config, or a policy in the text form that [retry.Parse]
+// reads.
+func Must[C Config | string](config C, opts ...Option) *Writer {
+	c, err := configOf(config)
 	if err != nil {
-		panic("contend.Must: " + err.Error())
+		panic(fmt.Errorf("contend.Must: %w", err))
 	}
-	w, err := New(Config{Policy: p}, opts...)
+	w, err := New(c, opts...)
 	if err != nil {
-		panic(err.Error())
+		panic(err)
 	}
 	return w
+}
+
+// configOf returns a config that is given as such or as the text of its policy.
+func configOf(config any) (c Config, err error) {
+	text, ok := config.(string)
+	if !ok {
+		return config.(Config), nil
+	}
+	c.Policy, err = retry.Parse(text)
+	return c, err
 }
 
 // Policy returns the policy that the next wait follows.

@@ -63,11 +63,12 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Must is [New] for a program that can't go on without. It panics on an error.
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return.
 func Must(r prometheus.Registerer) *Metrics {
 	m, err := New(r)
 	if err != nil {
-		panic(err.Error())
+		panic(err)
 	}
 	return m
 }

@@ -2,7 +2,6 @@ package retry
 
 import (
 	"context"
-	"errors"
 	"iter"
 )
 
@@ -31,20 +30,16 @@ func (a Attempt) Number() int { return a.number }
 //
 // Each turn starts with *err nil. Assign to that very variable: with := in the
 // body a new one hides it, and every turn looks like a success. Leaving the loop
-// early is allowed and leaves *err as it is. A nil err is a mistake, for which there is
-// nobody to tell: there is one turn then, whose context has ended and says so.
+// early is allowed and leaves *err as it is. A nil err panics: without it the loop
+// could neither learn of a failure nor report one.
 func (r *Runner) Attempts(ctx context.Context, err *error) iter.Seq[Attempt] {
+	if err == nil {
+		panic("retry: Attempts: err is nil; pass the address of the error that the loop assigns to")
+	}
 	return func(yield func(Attempt) bool) { r.each(ctx, err, yield) }
 }
 
 func (r *Runner) each(ctx context.Context, err *error, yield func(Attempt) bool) {
-	if err == nil {
-		// There is no other way to say it than to the first user of the context.
-		dead, cancel := context.WithCancelCause(context.Background())
-		cancel(errors.New("retry: Attempts: err: nil"))
-		yield(Attempt{dead, 1})
-		return
-	}
 	*err = nil
 	if r != nil && r.direct && ctx != nil && ctx.Err() == nil {
 		if !yield(Attempt{ctx, 1}) || *err == nil {

@@ -13,9 +13,10 @@ import (
 
 const day = 24 * time.Hour
 
-// parseDuration reads a duration as Go writes it, with d for days of 24 hours
-// in front: 90s, 1m30s, 8d, 1d12h. Negative ones are refused.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads a duration as the text form of a policy spells it: the units
+// of [time.ParseDuration], and d in front of them for days of 24 hours, as in 90s,
+// 1m30s, 8d or 1d12h. A sign is an error; zero is not.
+func ParseDuration(s string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is not a duration such as 500ms, 30s, 1m30s or 2d", s)
 	if s == "" || strings.HasPrefix(s, "+") || strings.HasPrefix(s, "-") {
 		return 0, bad
@@ -47,7 +48,7 @@ func parsePositive(s, off string) (time.Duration, error) {
 	if off != "" && s == off {
 		return 0, nil
 	}
-	d, err := parseDuration(s)
+	d, err := ParseDuration(s)
 	if err == nil && d == 0 {
 		err = fmt.Errorf("%q: must be above zero", s)
 		if off != "" {

@@ -100,6 +100,31 @@ func ExampleRunner_Resume() {
 	// Output: true 2 3
 }
 
+func ExampleParseDuration() {
+	d, err := retry.ParseDuration("1d12h")
+	fmt.Println(d, err)
+
+	_, err = retry.ParseDuration("90")
+	fmt.Println(err)
+	// Output:
+	// 36h0m0s <nil>
+	// "90" is not a duration such as 500ms, 30s, 1m30s or 2d
+}
+
+func ExampleParseWith() {
+	own := map[string]retry.Policy{"nightly": retry.Must("http-batch attempts=8").Policy()}
+	lookup := func(name string) (retry.Policy, bool) {
+		if p, ok := own[name]; ok {
+			return p, true
+		}
+		return retry.Preset(name)
+	}
+
+	p, err := retry.ParseWith("nightly cap=5m", lookup)
+	fmt.Println(p, err)
+	// Output: exponential(2s..5m) jitter=20% attempts=8 <nil>
+}
+
 func ExampleParse() {
 	for _, text := range []string{
 		"exponential(1s..32s) jitter=20% attempts=4",

@@ -76,7 +76,7 @@ func parseHedge(s string) (Hedge, error) {
 	if pct, ok := strings.CutPrefix(delay, "p"); ok {
 		h.Percentile, err = decimal.Parse(pct)
 	} else {
-		h.After, err = parseDuration(delay)
+		h.After, err = ParseDuration(delay)
 	}
 	if err != nil {
 		return Hedge{}, fmt.Errorf("hedge %q: want none, a delay such as 200ms, or p95; with /5%% for a share of all calls", s)

@@ -70,7 +70,7 @@ func durationKey(name, off string, field func(*Policy) *time.Duration) key {
 		name: name,
 		set: func(p *Policy, s string) (err error) {
 			if name == "base" && p.Kind == backoff.Fixed {
-				*field(p), err = parseDuration(s) // fixed(0s) retries at once
+				*field(p), err = ParseDuration(s) // fixed(0s) retries at once
 			} else {
 				*field(p), err = parsePositive(s, off)
 			}

@@ -60,18 +60,26 @@ func New(p Policy, opts ...Option) (*Runner, error) {
 	return build("New", p, s, err)
 }
 
-// Must is New for a policy in its text form. It panics on an error, and so is
-// for variables of packages and for tests.
-func Must(text string, opts ...Option) *Runner {
-	p, err := Parse(text)
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return. It accepts a policy or the text form of one, as [Parse] reads it.
+func Must[P Policy | string](policy P, opts ...Option) *Runner {
+	p, err := policyOf(policy)
 	if err != nil {
-		panic("retry.Must: " + err.Error())
+		panic(fmt.Errorf("retry.Must: %w", err))
 	}
 	r, err := New(p, opts...)
 	if err != nil {
-		panic(err.Error())
+		panic(err)
 	}
 	return r
+}
+
+// policyOf returns a policy that is given as such or as text.
+func policyOf(policy any) (Policy, error) {
+	if text, ok := policy.(string); ok {
+		return Parse(text)
+	}
+	return policy.(Policy), nil
 }
 
 // build makes a runner for the named constructor, unless there is an error
@@ -86,7 +94,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 		err = fmt.Errorf("budget: the policy says %v, the shared one is %v", p.Budget, s.budget.Spec())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("retry.%s: %s", name, oneline.Error(err))
+		return nil, fmt.Errorf("retry.%s: %w", name, oneline.Error(err))
 	}
 	if s.random == nil {
 		s.random = rand.Uint64

@@ -718,11 +718,12 @@ func TestWrongUseIsAnError(t *testing.T) {
 			t.Errorf("%s: %v, want %q in it", tt.name, tt.err, tt.want)
 		}
 	}
-	for a := range r.Attempts(ctx, nil) {
-		if context.Cause(a.Context()) == nil {
-			t.Error("Attempts without an error: the attempt's context does not say so")
+	defer func() {
+		if text, _ := recover().(string); !strings.Contains(text, "Attempts: err is nil") {
+			t.Errorf("Attempts(ctx, nil) panicked with %q, want the name of the argument in it", text)
 		}
-	}
+	}()
+	r.Attempts(ctx, nil)
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -758,6 +759,21 @@ func TestNewRefuses(t *testing.T) {
 			}()
 			Must(text)
 		}()
+	}
+}
+
+func TestMustTakesAPolicyOrItsText(t *testing.T) {
+	const text = "fixed(1s) attempts=2"
+	if a, b := Must(text).Policy(), Must(mustParse(t, text)).Policy(); a != b {
+		t.Errorf("Must of the text has %v, of the policy %v", a, b)
+	}
+}
+
+func TestTheErrorOfNewUnwraps(t *testing.T) {
+	option := func(*settings) error { return errFlaky }
+	_, err := New(Policy{Attempts: -2}, option)
+	if !errors.Is(err, errFlaky) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("New = %q, want one line that unwraps to the option's error", err)
 	}
 }
 

@@ -20,15 +20,24 @@ const maxText = 1000
 //	fixed(2s) attempts=3
 //
 // An error quotes the word that is wrong. A policy that Parse returns is valid.
-func Parse(text string) (Policy, error) {
-	p, err := parse(text)
+func Parse(text string) (Policy, error) { return ParseWith(text, Preset) }
+
+// ParseWith is [Parse] for a program with named policies of its own: a first word
+// that is not a family is passed to lookup. Parse passes it to [Preset]; a lookup
+// that should know the presets too calls Preset for the names that it does not have.
+// A nil lookup means Preset.
+func ParseWith(text string, lookup func(name string) (Policy, bool)) (Policy, error) {
+	if lookup == nil {
+		lookup = Preset
+	}
+	p, err := parse(text, lookup)
 	if err != nil {
 		return Policy{}, fmt.Errorf("policy %s: %w", quote(text), err)
 	}
 	return p, nil
 }
 
-func parse(text string) (Policy, error) {
+func parse(text string, lookup func(string) (Policy, bool)) (Policy, error) {
 	if err := checkText(text); err != nil {
 		return Policy{}, err
 	}
@@ -36,25 +45,25 @@ func parse(text string) (Policy, error) {
 	if len(words) == 0 {
 		return Policy{}, fmt.Errorf("empty; want a family such as exponential(1s..30s) or a preset: %s", presetList())
 	}
-	p, seen, err := parseHead(words[0])
+	p, seen, err := parseHead(words[0], lookup)
 	if err != nil {
 		return Policy{}, err
 	}
 	for _, w := range words[1:] {
 		name, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return Policy{}, fmt.Errorf("%q is not of the form key=value; there is one family or preset, and it comes first", w)
+			return Policy{}, notKeyValue(w, lookup)
 		}
-		if where := seen[name]; where != "" {
-			return Policy{}, fmt.Errorf("key %q is given already, in %s", name, where)
+		if where, given := seen[name]; given {
+			return Policy{}, fmt.Errorf("key %q is given already%s", name, where)
 		}
-		seen[name] = w
+		seen[name] = ""
 		if p, err = p.With(name, value); err != nil {
 			return Policy{}, err
 		}
 	}
 	if err := p.Validate(); err != nil {
-		return Policy{}, fmt.Errorf("%s", oneline.Error(err))
+		return Policy{}, oneline.Error(err)
 	}
 	return p, nil
 }
@@ -72,15 +81,23 @@ func checkText(text string) error {
 	return nil
 }
 
-// parseHead reads the first word: a family with its delays, or a preset. seen
-// has the keys that the word has set, each with the word, and a later one may
-// not repeat.
-func parseHead(w string) (p Policy, seen map[string]string, err error) {
+// notKeyValue returns the error about a word after the first that has no equals sign.
+func notKeyValue(w string, lookup func(string) (Policy, bool)) error {
+	err := fmt.Errorf("%q is not of the form key=value", w)
+	if _, named := lookup(w); named || strings.Contains(w, "(") {
+		return fmt.Errorf("%w; there is one family or preset, and it comes first", err)
+	}
+	return err
+}
+
+// parseHead reads the first word: a family with its delays, or a name that lookup
+// knows. seen has the keys that the word has set, which later words must not repeat,
+// each with the end of the sentence that says where.
+func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map[string]string, err error) {
 	seen = map[string]string{}
 	name, args, ok := strings.Cut(w, "(")
 	if !ok {
-		p, ok = Preset(w)
-		if !ok {
+		if p, ok = lookup(w); !ok {
 			return p, nil, badHead(w)
 		}
 		return p, seen, nil
@@ -96,12 +113,12 @@ func parseHead(w string) (p Policy, seen map[string]string, err error) {
 		return p, nil, fmt.Errorf("%q follows the parenthesis of %q; words are separated by spaces", rest, w)
 	}
 	base, limit, capped := strings.Cut(args, "..")
-	seen["base"] = w
+	seen["base"] = ", in " + w
 	if p, err = p.With("base", base); err != nil {
 		return p, nil, err
 	}
 	if capped {
-		seen["cap"] = w
+		seen["cap"] = ", in " + w
 		p, err = p.With("cap", limit)
 	}
 	return p, seen, err
@@ -165,7 +182,7 @@ func (p Policy) String() string {
 // error: it could not be read back.
 func (p Policy) MarshalText() ([]byte, error) {
 	if err := p.Validate(); err != nil {
-		return nil, fmt.Errorf("policy %q: %s", p.String(), oneline.Error(err))
+		return nil, fmt.Errorf("policy %q: %w", p.String(), oneline.Error(err))
 	}
 	return []byte(p.String()), nil
 }

@@ -73,7 +73,7 @@ func NewDeadline(next http.Handler, cfg DeadlineConfig) (*Deadline, error) {
 
 // refusal is the error of a constructor, in one line.
 func refusal(constructor string, err error) error {
-	return fmt.Errorf("retryhttp.%s: %s", constructor, oneline.Error(err))
+	return fmt.Errorf("retryhttp.%s: %w", constructor, oneline.Error(err))
 }
 
 // ServeHTTP implements [http.Handler].

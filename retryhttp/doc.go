@@ -1,9 +1,7 @@
 // Package retryhttp retries HTTP requests: a [Transport] is an
 // [http.RoundTripper] around any other.
 //
-//	policy, err := retry.Parse("http attempt-timeout=10s")
-//	transport, err := retryhttp.New(policy, nil)
-//	client := &http.Client{Transport: transport}
+//	client := &http.Client{Transport: retryhttp.Must("http attempt-timeout=10s", nil)}
 //
 // Under a policy without timeouts, a first attempt that succeeds costs nothing:
 // the request goes out as it came.

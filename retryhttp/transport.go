@@ -3,11 +3,9 @@ package retryhttp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -48,9 +46,31 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
 	if err = errors.Join(err, t.build()); err != nil {
-		return nil, fmt.Errorf("retryhttp.New: %s", oneline.Error(err))
+		return nil, refusal("New", err)
 	}
 	return t, nil
+}
+
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return. It accepts a policy or the text form of one, as [retry.Parse] reads it.
+func Must[P retry.Policy | string](policy P, next http.RoundTripper, opts ...Option) *Transport {
+	p, err := policyOf(policy)
+	if err != nil {
+		panic(refusal("Must", err))
+	}
+	t, err := New(p, next, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// policyOf returns a policy that is given as such or as text.
+func policyOf(policy any) (retry.Policy, error) {
+	if text, ok := policy.(string); ok {
+		return retry.Parse(text)
+	}
+	return policy.(retry.Policy), nil
 }
 
 // build makes the lanes.

@@ -10,6 +10,19 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
+func TestMustTakesAPolicyOrItsText(t *testing.T) {
+	p := retry.Must(quick).Policy()
+	if a, b := retryhttp.Must(quick, nil).Policy(), retryhttp.Must(p, nil).Policy(); a != b {
+		t.Errorf("Must of the text has %v, of the policy %v", a, b)
+	}
+	defer func() {
+		if err, _ := recover().(error); err == nil {
+			t.Error("Must of a policy that is not valid did not panic with an error")
+		}
+	}()
+	retryhttp.Must("nonsense", nil)
+}
+
 func TestNewRefusesWhatItCantHonour(t *testing.T) {
 	for _, tt := range []struct {
 		policy string

@@ -1,27 +1,36 @@
-package oneline_test
+package oneline
 
 import (
 	"errors"
+	"io"
+	"io/fs"
 	"testing"
-
-	"github.com/tideover/tideover/internal/oneline"
 )
 
-func TestError(t *testing.T) {
+func TestErrorJoinsTheLinesAndKeepsTheProblems(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		err  error
-		want string
-	}{
-		{errors.New("one"), "one"},
-		{errors.Join(errors.New("one"), errors.New("two"), errors.New("three")), "one; two; three"},
-		{errors.New("ends\n"), "ends; "},
-	} {
-		if got := oneline.Error(c.err); got != c.want {
-			t.Errorf("Error(%q) = %q, want %q", c.err, got, c.want)
-		}
-		if got := oneline.Text(c.err.Error()); got != c.want {
-			t.Errorf("Text(%q) = %q, want %q", c.err, got, c.want)
-		}
+	err := Error(errors.Join(io.EOF, fs.ErrExist))
+	if got, want := err.Error(), "EOF; file already exists"; got != want {
+		t.Errorf("Error() = %q, want %q", got, want)
+	}
+	if !errors.Is(err, io.EOF) || !errors.Is(err, fs.ErrExist) {
+		t.Errorf("%v does not unwrap to both problems", err)
+	}
+}
+
+func TestErrorLeavesOneLineAlone(t *testing.T) {
+	t.Parallel()
+	if err := Error(io.EOF); err != io.EOF {
+		t.Errorf("Error(io.EOF) = %#v", err)
+	}
+	if err := Error(nil); err != nil {
+		t.Errorf("Error(nil) = %v", err)
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	if got := Text("one\ntwo\n"); got != "one; two; " {
+		t.Errorf("Text() = %q", got)
 	}
 }

@@ -48,16 +48,16 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 // ParseSpan reads a duration that is longer than nothing, in the spelling of the
 // policies: Go's, and d for days.
 func ParseSpan(text string) (time.Duration, error) {
-	p, err := retry.Policy{}.With("base", text) // the parser of the text form
+	d, err := retry.ParseDuration(text)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d that is longer than nothing", excerpt(text))
-	case p.Base <= 0:
+	case d <= 0:
 		return 0, fmt.Errorf("%q is not positive", text)
-	case p.Base > longest:
+	case d > longest:
 		return 0, fmt.Errorf("%q is more than 100 years", text)
 	}
-	return p.Base, nil
+	return d, nil
 }
 
 // excerpt returns the beginning of what a client sent, for an error.

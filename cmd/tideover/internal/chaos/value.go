@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,14 +19,11 @@ const maxDuration = 366 * day
 
 // parseDuration reads a duration as policies have it.
 func parseDuration(text string) (time.Duration, error) {
-	p, err := retry.Policy{}.With("base", text) // of a fixed schedule, which may be 0
-	if err != nil {
-		return 0, errors.Unwrap(err)
-	}
-	if p.Base > maxDuration {
+	d, err := retry.ParseDuration(text)
+	if err == nil && d > maxDuration {
 		return 0, fmt.Errorf("%q is above %s", text, textfmt.PolicyDuration(maxDuration))
 	}
-	return p.Base, nil
+	return d, err
 }
 
 // parsePositive reads a duration above zero.

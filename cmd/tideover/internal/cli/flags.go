@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -72,12 +71,11 @@ func (*duration) Type() string     { return "duration" }
 
 // Set implements [pflag.Value].
 func (d *duration) Set(s string) error {
-	p, err := retry.Policy{}.With("base", s) // of a fixed schedule, which may be 0
-	if err != nil {
-		return errors.Unwrap(err)
+	v, err := retry.ParseDuration(s)
+	if err == nil {
+		*d = duration(v)
 	}
-	*d = duration(p.Base)
-	return nil
+	return err
 }
 
 // size is a number of bytes: 500, 64KiB, 64MiB, 1GiB, 10MB.

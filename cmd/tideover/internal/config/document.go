@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strconv"
 	"time"
+
+	"github.com/tideover/tideover/retry"
 )
 
 // Document is a YAML file that is not the configuration, read as strictly: every
@@ -102,7 +104,7 @@ func (p Place) Duration() (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	d, err := parseDuration(s)
+	d, err := retry.ParseDuration(s)
 	if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {
 		err = fmt.Errorf("%q has no unit; write %ss for seconds", s, s)
 	}

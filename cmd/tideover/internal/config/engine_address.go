@@ -78,7 +78,7 @@ func (l *loader) natsServer(at place) *SecretText {
 	out, err := resolveAddress(s, l.cfg.secrets)
 	var wrong string
 	if err != nil {
-		wrong = oneline.Error(err)
+		wrong = oneline.Text(err.Error())
 	} else if wrong = wrongAddress(out.Reveal()); wrong == "" {
 		return s
 	}
@@ -95,7 +95,7 @@ func (l *loader) natsServer(at place) *SecretText {
 // It quotes nothing of them but the scheme.
 func wrongAddress(text string) string {
 	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
-		return strings.TrimPrefix(strings.TrimPrefix(oneline.Error(err), "url: number 1 "), "url: ")
+		return strings.TrimPrefix(strings.TrimPrefix(oneline.Text(err.Error()), "url: number 1 "), "url: ")
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		u, err := parseAddress(part)

@@ -46,7 +46,7 @@ func (l *loader) fit(at place, set func(*jetstream.Config, string)) string {
 
 // misfit tells what is wrong with a path, as it is written.
 func (l *loader) misfit(at place, path string, err error) {
-	_, text, _ := strings.Cut(oneline.Error(err), ": ") // the name of the field is said already
+	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // the name of the field is said already
 	l.bad(at, "%s", strings.ReplaceAll(text, path, at.node.text))
 }
 

@@ -81,13 +81,13 @@ func Brief(err error) (first string, more int) {
 	if ps, ok := errors.AsType[FieldErrors](err); ok && len(ps) > 0 {
 		p := *ps[0]
 		p.Excerpt = ""
-		return oneline.Error(&p), len(ps) - 1
+		return oneline.Text(p.Error()), len(ps) - 1
 	}
 	list := joined(err)
 	if len(list) == 0 {
 		return "", 0
 	}
-	return oneline.Error(list[0]), len(list) - 1
+	return oneline.Text(list[0].Error()), len(list) - 1
 }
 
 // bad records a problem at a place.

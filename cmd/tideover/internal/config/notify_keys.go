@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/retry"
 )
 
 var notifyKinds = []string{NotifyNtfy, NotifySlack, NotifyWebhook, NotifyEmail, NotifyRun}
@@ -131,7 +133,7 @@ var notifyLimits = []key[Notifier]{
 			}
 		},
 		set: func(l *loader, at place, n *Notifier) {
-			if d, err := parseDuration(at.node.text); at.node.scalar() && err == nil && d == 0 {
+			if d, err := retry.ParseDuration(at.node.text); at.node.scalar() && err == nil && d == 0 {
 				l.value(at, at.node.text)
 				return
 			}

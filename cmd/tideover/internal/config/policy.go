@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,61 +52,37 @@ func (l *loader) policy(at place) (p retry.Policy, ok bool) {
 	}
 }
 
-// policyText is [retry.Parse] with the names of the file in front of the
-// presets.
+// policyText reads a policy that may begin with a name of the file or with a preset.
 func (l *loader) policyText(text string) (retry.Policy, error) {
-	words := strings.Fields(text)
-	if len(words) == 0 {
-		return retry.Parse(text)
-	}
-	p, ok := l.cfg.Policies[words[0]]
-	if !ok {
-		return l.unnamed(words[0], text)
-	}
-	seen := map[string]bool{}
-	for _, w := range words[1:] {
-		name, value, ok := strings.Cut(w, "=")
-		var err error
-		switch {
-		case !ok:
-			err = fmt.Errorf("%q is not of the form key=value", w)
-		case seen[name]:
-			err = fmt.Errorf("key %q is given already", name)
-		default:
-			p, err = p.With(name, value)
-		}
-		if err != nil {
-			return p, fmt.Errorf("policy %q: %w", text, err)
-		}
-		seen[name] = true
-	}
-	if err := p.Validate(); err != nil {
-		return p, fmt.Errorf("policy %q: %s", text, oneline.Error(err))
-	}
-	return p, nil
-}
-
-// unnamed reads a policy whose first word is no name of the file.
-func (l *loader) unnamed(head, text string) (retry.Policy, error) {
-	p, err := retry.Parse(text)
-	if err == nil || strings.ContainsAny(head, "(=") {
-		return p, err
-	}
-	if l.later[head] {
-		return p, fmt.Errorf("policy %q is defined further down; a policy is made from one above it", head)
-	}
-	if _, preset := retry.Preset(head); preset {
-		return p, err
-	}
-	names := make([]string, 0, len(l.cfg.Policies))
-	for name := range l.cfg.Policies {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if near := nearest(head, names); near != "" {
-		return p, fmt.Errorf("policy %q is unknown; did you mean %q?", head, near)
+	p, err := retry.ParseWith(text, l.policyNamed)
+	if words := strings.Fields(text); err != nil && len(words) > 0 {
+		err = l.explainUnknown(words[0], err)
 	}
 	return p, err
+}
+
+// policyNamed returns the policy of a name of the file, or of a preset.
+func (l *loader) policyNamed(name string) (retry.Policy, bool) {
+	if p, ok := l.cfg.Policies[name]; ok {
+		return p, true
+	}
+	return retry.Preset(name)
+}
+
+// explainUnknown returns the error about a policy that begins with the word. If the
+// word is a name that is defined further down, or that resembles another, the error
+// says so; otherwise it is err.
+func (l *loader) explainUnknown(name string, err error) error {
+	if _, known := l.policyNamed(name); known || strings.ContainsAny(name, "(=") {
+		return err
+	}
+	if l.later[name] {
+		return fmt.Errorf("policy %q is defined further down; a policy is made from one above it", name)
+	}
+	if near := nearest(name, slices.Sorted(maps.Keys(l.cfg.Policies))); near != "" {
+		return fmt.Errorf("policy %q is unknown; did you mean %q?", name, near)
+	}
+	return err
 }
 
 // policyMap reads a policy from the keys of the text form and kind.

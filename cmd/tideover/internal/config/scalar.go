@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,7 +50,7 @@ func (l *loader) duration(at place) (d time.Duration) {
 	if !ok {
 		return 0
 	}
-	d, err := parseDuration(s)
+	d, err := retry.ParseDuration(s)
 	if _, num := strconv.ParseFloat(s, 64); err != nil && num == nil {
 		err = fmt.Errorf("%q has no unit; write %ss for seconds", s, s)
 	}
@@ -64,15 +63,6 @@ func (l *loader) duration(at place) (d time.Duration) {
 	}
 	l.value(at, s)
 	return d
-}
-
-// parseDuration reads a duration in the spelling that policies have.
-func parseDuration(s string) (time.Duration, error) {
-	p, err := retry.Policy{}.With("base", s) // of a fixed schedule, which may be 0
-	if err != nil {
-		return 0, errors.Unwrap(err)
-	}
-	return p.Base, nil
 }
 
 // number reads a whole number.

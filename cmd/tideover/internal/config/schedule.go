@@ -9,6 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/retry"
 )
 
 // Schedule says when a workflow starts by itself.
@@ -124,7 +125,7 @@ func (s *Schedule) parse(text string) error {
 // every is for intervals. They start at round times, so that a restart does not
 // shift them.
 func (s *Schedule) every(text string) error {
-	d, err := parseDuration(text)
+	d, err := retry.ParseDuration(text)
 	if err != nil {
 		return err
 	}

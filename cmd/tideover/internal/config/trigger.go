@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/retry"
 )
 
 // notifyEvents are the words of a notifier's `on`.
@@ -36,7 +37,7 @@ func ParseTrigger(s string) (Trigger, error) {
 		return Trigger{}, fmt.Errorf("%q: only waiting has a length", s)
 	}
 	var err error
-	if t.Over, err = parseDuration(strings.TrimSpace(length)); err != nil {
+	if t.Over, err = retry.ParseDuration(strings.TrimSpace(length)); err != nil {
 		return Trigger{}, err
 	}
 	if t.Over == 0 {

@@ -86,7 +86,7 @@ func alone(cs []sim.Contestant) error {
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range flatten(err) {
-		text := oneline.Error(e)
+		text := oneline.Text(e.Error())
 		for i, c := range f.Policies {
 			if rest, ok := strings.CutPrefix(text, contestant(i)+": "); ok {
 				text = fmt.Sprintf("policy %q: %s", c.Name, rest)
