@@ -215,11 +215,18 @@ func (sh *shard) again(ctx context.Context, id string, input json.RawMessage, by
 	})
 }
 
-// Rerun starts a new run in the place of one that has ended, which begins with
-// the step: what the steps before it returned is taken over. It follows the
-// definition of that run; [Engine.RetryLatest] follows the current one.
-func (e *Engine) Rerun(ctx context.Context, id, step, by string) (Started, error) {
-	return e.started(e.of(ctx, id, &call{Op: opRerun, Step: step, By: by}))
+// RerunRequest is what [Engine.Rerun] starts anew.
+type RerunRequest struct {
+	Run  string // id of a run that has ended
+	Step string // first step of the new run
+	By   string // who asks for it; shown as the source of the new run
+}
+
+// Rerun starts a new run in the place of one that has ended. The new run begins with
+// the step of the request and keeps the results of the steps before it. It follows the
+// definition of the old run; [Engine.RetryLatest] follows the current one.
+func (e *Engine) Rerun(ctx context.Context, r RerunRequest) (Started, error) {
+	return e.started(e.of(ctx, r.Run, &call{Op: opRerun, Step: r.Step, By: r.By}))
 }
 
 func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, error) {

@@ -177,11 +177,11 @@ func TestARerunThatIsTooLargeSaysWhatToDo(t *testing.T) {
 		w := must(NewWorkflow("large", parts...))
 		e := opened(t, Config{})
 		run := waited(t, started(t, e, w, ""))
-		_, err := e.Rerun(t.Context(), run.ID, "s4", "test")
+		_, err := e.Rerun(t.Context(), RerunRequest{Run: run.ID, Step: "s4", By: "test"})
 		if !errors.Is(err, ErrTooLarge) || !strings.Contains(fmt.Sprint(err), "rerun an earlier step") {
 			t.Errorf("Rerun() = %v; want ErrTooLarge, and what to do", err)
 		}
-		if i := waited(t, must(e.Rerun(t.Context(), run.ID, "s3", "test"))); i.State != "succeeded" {
+		if i := waited(t, must(e.Rerun(t.Context(), RerunRequest{Run: run.ID, Step: "s3", By: "test"}))); i.State != "succeeded" {
 			t.Errorf("a rerun from an earlier step: %s", i.State)
 		}
 	})

@@ -123,8 +123,17 @@ func summary(r *view.Run) Info {
 	return i
 }
 
-// Group is dead runs that failed alike.
-type Group = view.Group
+// Group is dead runs that failed alike: with the same pattern of error, in the same
+// step of the same workflow.
+type Group struct {
+	Error    string // of the newest run
+	Pattern  string // for Filter.ErrorLike
+	Workflow string
+	Step     string
+	Count    int
+	First    time.Time // Created of the oldest run
+	Last     time.Time // Created of the newest run
+}
 
 // Groups are the dead runs, grouped by how they failed.
 type Groups struct {
@@ -138,7 +147,12 @@ func (sh *shard) groups(ctx context.Context, limit int, exclude []string) ([]Gro
 	if v == nil {
 		return nil, fmt.Errorf("groups: %w", sh.errNoView())
 	}
-	return v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
+	found, err := v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
+	groups := make([]Group, len(found))
+	for i, g := range found {
+		groups[i] = Group(g)
+	}
+	return groups, err
 }
 
 // find returns the ids of the runs that begin with the text, or have it as key.
@@ -175,11 +189,17 @@ type Stats struct {
 	Silent    []int           `json:"silent,omitempty"`   // shards that did not answer: they are not counted
 }
 
+// Totals counts what happened since the log began.
+type Totals struct {
+	Started, Succeeded, Dead, Canceled uint64 // runs
+	Attempts, Failures, Lost           uint64 // attempts
+}
+
 // WorkflowStats is where the runs of a workflow are.
 type WorkflowStats struct {
 	Name   string         `json:"name"`
 	States map[string]int `json:"states"` // runs that are not finished, and dead ones
-	Totals machine.Totals `json:"totals"` // since the log began
+	Totals Totals         `json:"totals"` // since the log began
 }
 
 // finished are the states of runs that leave the memory.
@@ -192,7 +212,7 @@ func (sh *shard) stats(ctx context.Context) (*Stats, error) {
 		names := slices.Sorted(maps.Keys(sh.m.Workflows()))
 		for _, name := range names {
 			w := sh.m.Workflows()[name]
-			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: w.Totals}
+			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals)}
 			for state, n := range w.Counts {
 				if n > 0 && !finished[machine.State(state)] {
 					ws.States[machine.State(state).String()] = n

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
@@ -264,7 +265,9 @@ func (w *WorkflowStats) add(other WorkflowStats) {
 	for state, n := range other.States {
 		w.States[state] += n
 	}
-	w.Totals.Add(other.Totals)
+	sum := machine.Totals(w.Totals)
+	sum.Add(machine.Totals(other.Totals))
+	w.Totals = Totals(sum)
 }
 
 func earlier(a, b *time.Time) *time.Time {

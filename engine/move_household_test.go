@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -24,7 +23,7 @@ type household struct {
 	soon  []string          // they wait for a little
 	lost  []string          // an attempt was being made when the process ended
 	state map[string]int
-	total map[string]machine.Totals
+	total map[string]Totals
 }
 
 // rarely is a schedule that is not due while a test runs, but on a leap day at three.
@@ -34,7 +33,7 @@ var rarely = Schedule{Name: "rarely", Workflow: "quick", Cron: "0 3 29 2 *", Inp
 // they are very many, some wait for a handler, which takes a while.
 func furnish(t *testing.T, n int) *household {
 	t.Helper()
-	h := &household{dir: t.TempDir(), infos: map[string]string{}, keys: map[string]string{}, state: map[string]int{}, total: map[string]machine.Totals{}}
+	h := &household{dir: t.TempDir(), infos: map[string]string{}, keys: map[string]string{}, state: map[string]int{}, total: map[string]Totals{}}
 	h.flows = housework()
 	e := must(Open(context.Background(), Config{
 		Dir: h.dir, Durability: OS, Logger: quiet(), Concurrency: 64, snapshotAfter: 10_000,

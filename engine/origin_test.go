@@ -95,9 +95,9 @@ func originSurvives(t *testing.T, snapshotAfter int64) {
 	for n, repeat := range []func() (Started, error){
 		func() (Started, error) { return e.Replay(t.Context(), last, nil, "me") },
 		func() (Started, error) { return e.Replay(t.Context(), last, json.RawMessage("false "), "me") },
-		func() (Started, error) { return e.Rerun(t.Context(), last, "pay", "me") },
+		func() (Started, error) { return e.Rerun(t.Context(), RerunRequest{Run: last, Step: "pay", By: "me"}) },
 		func() (Started, error) { return e.Replay(t.Context(), last, json.RawMessage("true"), "me") },
-		func() (Started, error) { return e.Rerun(t.Context(), last, "pay", "me") }, // of one that has succeeded
+		func() (Started, error) { return e.Rerun(t.Context(), RerunRequest{Run: last, Step: "pay", By: "me"}) }, // of one that has succeeded
 	} {
 		restart()
 		next := must(repeat())
@@ -179,7 +179,7 @@ func TestTheOriginSurvivesInACluster(t *testing.T) {
 			must(b.Wait(t.Context(), first.ID))
 			second := must(b.Replay(t.Context(), first.ID, nil, "me"))
 			must(a.Wait(t.Context(), second.ID))
-			third := must(a.Rerun(t.Context(), second.ID, "pay", "me"))
+			third := must(a.Rerun(t.Context(), RerunRequest{Run: second.ID, Step: "pay", By: "me"}))
 			if i := must(b.Wait(t.Context(), third.ID)); i.Origin != first.ID || i.OriginKey != key {
 				t.Errorf("the origin is %s %q, want %s %q", i.Origin, i.OriginKey, first.ID, key)
 			}

@@ -19,31 +19,39 @@ import (
 var ErrInput = errors.New("input")
 
 // StartOption says how a run is started.
-type StartOption func(*machine.Start) error
+type StartOption func(*startSettings) error
+
+// startSettings is what options set.
+type startSettings struct {
+	key     string
+	source  string
+	at      int64 // Unix time in nanoseconds; 0 means now
+	timeout time.Duration
+}
 
 // Key makes the start one that can be repeated: a second start with the key, for
 // as long as the run is kept, returns the first one's run. [Started.Existing] says
 // so, and [Started.InputDiffers] that the second start had another input.
 func Key(key string) StartOption {
-	return func(s *machine.Start) error {
+	return func(s *startSettings) error {
 		if len(key) > 512 {
 			return fmt.Errorf("key: %d bytes, at most 512", len(key))
 		}
 		if !utf8.ValidString(key) {
 			return fmt.Errorf("key: %q is not UTF-8", key)
 		}
-		s.Key = key
+		s.key = key
 		return nil
 	}
 }
 
 // At starts the run at a time.
 func At(t time.Time) StartOption {
-	return func(s *machine.Start) error {
+	return func(s *startSettings) error {
 		if t.After(farthest) {
 			return fmt.Errorf("start: %v is too far ahead, at most %d", t, farthest.Year())
 		}
-		s.At = t.UnixNano()
+		s.at = t.UnixNano()
 		return nil
 	}
 }
@@ -57,18 +65,18 @@ func In(d time.Duration) StartOption { return At(time.Now().Add(d)) }
 // RunTimeout ends the run when it takes longer, instead of the workflow's
 // Timeout.
 func RunTimeout(d time.Duration) StartOption {
-	return func(s *machine.Start) error {
+	return func(s *startSettings) error {
 		if d <= 0 {
 			return fmt.Errorf("timeout: %v is not positive", d)
 		}
-		s.Timeout = d
+		s.timeout = d
 		return nil
 	}
 }
 
 // Source says who starts the run.
 func Source(who string) StartOption {
-	return func(s *machine.Start) error { s.Source = name(who); return nil }
+	return func(s *startSettings) error { s.source = name(who); return nil }
 }
 
 // name cuts what somebody calls himself to a length that can be shown.
@@ -122,13 +130,13 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	if err := w.accepts(input, text); err != nil {
 		return Started{}, fmt.Errorf("start %s: %w: %w", w.Name(), ErrInput, err)
 	}
-	s := &machine.Start{Input: text}
+	var s startSettings
 	for _, opt := range opts {
-		if err := opt(s); err != nil {
+		if err := opt(&s); err != nil {
 			return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 		}
 	}
-	return e.startAt(ctx, w, s)
+	return e.startAt(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout})
 }
 
 // StartRegistered starts a run of the workflow that is registered under the name of w:

@@ -312,7 +312,7 @@ func (s *server) replay(w http.ResponseWriter, r *http.Request, id string) error
 func (s *server) rerun(w http.ResponseWriter, r *http.Request, id string) error {
 	var step string
 	return s.repeat(w, r, id, func(ctx context.Context, id, by string) (engine.Started, error) {
-		return s.engine.Rerun(ctx, id, step, by)
+		return s.engine.Rerun(ctx, engine.RerunRequest{Run: id, Step: step, By: by})
 	}, func(info *engine.Info) error { return hasStep("step", info.Workflow, info.Steps, step) }, "step", &step)
 }
 

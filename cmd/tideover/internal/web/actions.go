@@ -229,7 +229,7 @@ func (h *handler) rerun(r *http.Request, id, by string) (engine.Started, error) 
 	if err != nil || n < 0 || n >= len(i.Steps) {
 		return engine.Started{}, &inputError{"there is no such step", ""}
 	}
-	return h.Engine.Rerun(r.Context(), id, i.Steps[n].Name, by)
+	return h.Engine.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: i.Steps[n].Name, By: by})
 }
 
 // retryLatest continues a run with the current definition, from the step that was
