@@ -79,15 +79,6 @@ func (b *Breaker) Allow() (Permit, error) {
 
 func (b *Breaker) allowNow() (Permit, error) { return b.AllowAt(clock.Now()) }
 
-// AllowAt is [Breaker.Allow] at the time now. The permit's result is to be
-// reported with [Permit.DoneAt].
-func (b *Breaker) AllowAt(now time.Duration) (Permit, error) {
-	if w := b.closed.Load(); w != nil {
-		return Permit{breaker: b, window: w, start: now}, nil
-	}
-	return b.admit(now)
-}
-
 // OpenFor returns how long calls will still be refused: 0 when one could pass
 // now, and [math.MaxInt64] when the breaker is forced open.
 //
@@ -100,31 +91,14 @@ func (b *Breaker) OpenFor() time.Duration {
 	return b.OpenForAt(clock.Now())
 }
 
-// OpenForAt is [Breaker.OpenFor] at the time now.
-func (b *Breaker) OpenForAt(now time.Duration) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.wait(now)
-}
-
 // ShutFor returns how long calls will be refused for certain. It is
 // [Breaker.OpenFor] but for a half-open breaker, for which it is 0: its probes
-// may come back at any moment. Whoever waits before the next attempt asks it.
+// may come back at any moment. A runner asks it before it waits for the next attempt.
 func (b *Breaker) ShutFor() time.Duration {
 	if b.closed.Load() != nil {
 		return 0
 	}
 	return b.ShutForAt(clock.Now())
-}
-
-// ShutForAt is [Breaker.ShutFor] at the time now.
-func (b *Breaker) ShutForAt(now time.Duration) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.state == HalfOpen {
-		return 0
-	}
-	return b.wait(now)
 }
 
 // State returns the state as a call would find it now. It changes nothing: when
@@ -137,51 +111,14 @@ func (b *Breaker) State() State {
 	return b.StateAt(0) // these states do not end with time
 }
 
-// StateAt is [Breaker.State] at the time now.
-func (b *Breaker) StateAt(now time.Duration) State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.elapsed(now) {
-		return HalfOpen
-	}
-	return b.state
-}
-
 // Counts returns the results that count at this moment.
 func (b *Breaker) Counts() Counts { return b.CountsAt(clock.Now()) }
-
-// CountsAt is [Breaker.Counts] at the time now.
-func (b *Breaker) CountsAt(now time.Duration) Counts {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.counts(now)
-}
 
 // Force holds the breaker in the state ForcedOpen or ForcedClosed until
 // [Breaker.Reset]. No other state can be forced.
 func (b *Breaker) Force(s State) error { return b.ForceAt(clock.Now(), s) }
 
-// ForceAt is [Breaker.Force] at the time now.
-func (b *Breaker) ForceAt(now time.Duration, s State) error {
-	if s != ForcedOpen && s != ForcedClosed {
-		return fmt.Errorf("%s: cannot force %v, only %v and %v", title(b.name), s, ForcedOpen, ForcedClosed)
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	if b.state != s {
-		b.enter(s, now, CauseForced)
-	}
-	return nil
-}
-
-// Reset makes the breaker as good as new: closed and under its rules, whatever
-// state it was in, with nothing counted. Unless it was closed already, there
+// Reset makes the breaker as good as new from any state: closed and under its rules,
+// with nothing counted. Unless it was closed already, there
 // is an event.
 func (b *Breaker) Reset() { b.ResetAt(clock.Now()) }
-
-// ResetAt is [Breaker.Reset] at the time now.
-func (b *Breaker) ResetAt(now time.Duration) {
-	b.mu.Lock()
-	defer b.unlock()
-	b.enter(Closed, now, CauseReset)
-}

@@ -108,7 +108,7 @@ func TestValidateNamesTheField(t *testing.T) {
 				t.Errorf("Validate()\n got %v\nwant %v", err, tt.want)
 			}
 			if _, err := breaker.New(tt.config); err == nil {
-				t.Error("New took it all the same")
+				t.Error("New accepted it")
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func TestDoTellsFailureFromCancellation(t *testing.T) {
 		{"no error is a success", t.Context(), nil, breaker.Counts{Calls: 1}},
 		{"an error is a failure", t.Context(), errDown, failed},
 		{"an error after the caller canceled is neither", canceled, context.Canceled, breaker.Counts{}},
-		{"whatever the error, if the caller canceled", canceled, errDown, breaker.Counts{}},
+		{"any error, if the caller canceled", canceled, errDown, breaker.Counts{}},
 		{"a success counts although the caller canceled", canceled, nil, breaker.Counts{Calls: 1}},
 		{"a deadline that passed is a failure", late, context.DeadlineExceeded, failed},
 		{"a cancellation the caller has no part in is a failure", t.Context(), context.Canceled, failed},

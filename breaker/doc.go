@@ -11,8 +11,8 @@
 //	}
 //
 // The zero [Config] is the default that measurements support: it opens when
-// 80 % of at least 20 calls within 10 s fail. One breaker guards one
-// destination, whatever its calls return, and is shared by all goroutines.
+// 80 % of at least 20 calls within 10 s fail. One breaker guards one destination,
+// for calls with any kind of result, and is shared by all goroutines.
 //
 // # States
 //
@@ -30,10 +30,10 @@
 //
 // # Results
 //
-// [Do] is the short form. Whoever can't use a function asks [Breaker.Allow]
-// for a [Permit] and reports with [Permit.Done] what became of the call. A call
-// that its own caller canceled says nothing about the destination and is
-// reported as [Canceled], which counts nothing. A result counts only in the
+// [Do] is the short form. A caller that can't use a function gets a [Permit]
+// from [Breaker.Allow] and reports with [Permit.Done] what became of the call.
+// A call that its own caller canceled says nothing about the destination and
+// is reported as [Canceled], which counts nothing. A result counts only in the
 // state in which its call began: one that comes in after the breaker opened
 // and closed again is not held against the new state.
 //
@@ -50,7 +50,7 @@
 // whole: a call counts for at least nine tenths of the window and at most all
 // of it. A time window costs one clock read for each result, and
 // Config.SlowCall one more when the call begins. In both windows the counts
-// are exact at any moment, whatever the number of goroutines, and rates are
+// are exact at any moment, with any number of goroutines, and rates are
 // compared without rounding.
 //
 // # Events
@@ -61,12 +61,14 @@
 //
 // # Time
 //
-// Methods whose name ends in At take the current time as an argument, as a
-// duration since any fixed origin, never negative. They read no clock, which is
-// how a simulator runs the same code in virtual time. The others read the
-// process's monotonic clock, Allow and Done only when the state or the
-// configuration needs it. Use one kind or the other for one breaker: their
-// origins differ. No method starts a goroutine or waits.
+// Methods whose name ends in At are for simulators, and for state machines
+// that keep a clock of their own, as package health does. They take the
+// current time as an argument, as a duration since any fixed origin, never
+// negative. They read no clock, which is how a simulator runs the same code in
+// virtual time. The others read the process's monotonic clock, Allow and Done
+// only when the state or the configuration needs it. Use one kind or the other
+// for one breaker: their origins differ. No method starts a goroutine or
+// waits.
 //
 // # What it is not for
 //

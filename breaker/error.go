@@ -41,7 +41,7 @@ func title(name string) string {
 	return fmt.Sprintf("breaker %q", name)
 }
 
-// readable cuts the digits nobody reads, and never makes zero of a time to wait.
+// readable rounds a duration for a message, and never to zero.
 func readable(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:

@@ -26,7 +26,7 @@ type probe struct {
 // also lose memory.
 const remembered = 64
 
-// clear ends all probes: whatever they report will not count.
+// clear ends all probes: their reports will not count.
 func (p *probes) clear() {
 	p.pending = p.pending[:0]
 	p.counts = Counts{}

@@ -8,7 +8,7 @@ import (
 
 // window counts the results of one closed period. Each period gets a window of
 // its own and a [Permit] points to that of its call, so a result that comes in
-// late adds to a window nobody reads any more, without a check on the way.
+// late adds to a window that is no longer read, without a check on the way.
 //
 // A plain success adds one to n and writes nothing else. Failures and slow
 // calls also take their number from n, under the breaker's lock, so the order

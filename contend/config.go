@@ -58,8 +58,8 @@ func (c Config) policy() retry.Policy {
 }
 
 // For returns the policy for attempts that take so long, as a [Pace] measures
-// them; 0 means that nobody knows yet. It is a pure function: what decides by
-// [retry.Decide] instead of through a [Writer] asks it for the policy.
+// them; 0 means that none was measured. It is a pure function, for programs that call
+// [retry.Decide] instead of a [Writer].
 //
 // Without Scale it is the policy as it stands. With it, base and cap grow by
 // one factor, so that the base is Scale attempts. They never shrink, and never

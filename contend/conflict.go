@@ -29,8 +29,8 @@ func (e *ConflictError) Error() string {
 // Unwrap returns what the store said.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// RetryOutcome makes a conflict a reason to try again, whatever the store's
-// error says of itself. A delay that it states is kept.
+// RetryOutcome makes a conflict a reason to try again, also if the store's error
+// calls itself permanent. A delay that it states is kept.
 func (e *ConflictError) RetryOutcome() retry.Outcome {
 	return retry.Outcome{After: retry.OutcomeOf(e.Err).After}
 }

@@ -27,7 +27,7 @@
 // policy, and is waited for by it: [retry.Decide] says how long, as everywhere.
 // The preset contention makes 7 attempts with 0.63 to 0.945 s of waits.
 //
-// An error that somebody has marked by package retry follows the mark:
+// An error with a mark of package retry follows the mark:
 // [retry.After] and [retry.Throttled] are tried again, [retry.Permanent] is not.
 // Every other error, also one whose type knows whether it may pass, ends the proposal at once. That is the opposite of package retry's rule,
 // because here a failure that says nothing may have been a write.
@@ -43,7 +43,7 @@
 //
 // A proposal that ends while this is open has the error [ErrUnsure] besides its
 // reason. So a success is reported once; as a plain failure only where the
-// operation returned one without a word of this, which [Update] never does.
+// operation returned one that does not unwrap to ErrUnsure, which [Update] never does.
 //
 // # When it ends
 //

@@ -12,7 +12,7 @@ var (
 	ErrRetries = errors.New("max proposal retries exceeded")
 	// ErrTimeout says that the proposal's time was over.
 	ErrTimeout = errors.New("proposal timed out")
-	// ErrUnsure says that the value may have been written all the same.
+	// ErrUnsure says that the value may have been written nevertheless.
 	ErrUnsure = errors.New("outcome unknown")
 )
 
@@ -20,11 +20,11 @@ var (
 // errors above, and to the last conflict or failure.
 type Error struct {
 	Err    *retry.Error // why, after how many attempts, and the failures
-	Unsure bool         // the value may have been written all the same
+	Unsure bool         // the value may have been written nevertheless
 }
 
 // Exceeded returns the error of a proposal whose attempts ended for the reason,
-// for whatever decides by [retry.Decide] instead of through a [Writer]. last is
+// for programs that call [retry.Decide] instead of a [Writer]. last is
 // its last failure.
 func Exceeded(why retry.Reason, attempts int, last error) *Error {
 	return &Error{Err: &retry.Error{Reason: why, Attempts: attempts, Last: last}, Unsure: errors.Is(last, ErrUnsure)}

@@ -66,7 +66,7 @@ func (m *meeting) drive(d *device, step func()) {
 			m.committed++
 		case paxos.Lost:
 			m.lost(d)
-		case paxos.Learned, paxos.Forgotten: // rebasing is the proposer's, and nobody forgets
+		case paxos.Learned, paxos.Forgotten: // the proposer rebases, and this test forgets nothing
 		}
 	}
 }

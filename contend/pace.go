@@ -9,8 +9,8 @@ type Pace struct {
 	smoothed time.Duration
 }
 
-// Observe adds how long an attempt took that was answered. Attempts that were
-// not say how long somebody waited, not how far away the other side is.
+// Observe adds how long an attempt took that was answered. An attempt
+// that was not answered measures the caller's timeout, not the distance.
 func (p *Pace) Observe(took time.Duration) {
 	switch took = max(took, 1); p.smoothed {
 	case 0:

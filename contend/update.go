@@ -12,7 +12,7 @@ import (
 // are what every optimistic write consists of. It gets ambiguous answers right
 // by itself.
 type Update[S, T any] struct {
-	// Read returns the state as it is, with whatever Write needs to make its
+	// Read returns the state as it is, with what Write needs to make its
 	// write depend on it: a version, a sequence, an epoch.
 	Read func(context.Context) (S, error)
 
@@ -72,8 +72,8 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 	return v, Unsure(err)
 }
 
-// says reports whether somebody states what became of the attempt: by a mark of
-// package retry, or of this one. That an error has a type which knows whether it
+// says reports whether the error states what became of the attempt, by a mark of
+// package retry or of this one. That an error has a type which knows whether it
 // may pass, as that of a response with a status, says nothing of the kind.
 func says(err error) bool {
 	if retry.Marked(err) || errors.Is(err, ErrUnsure) {

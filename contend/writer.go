@@ -161,8 +161,7 @@ func (p *proposal) attempt(ctx context.Context) error {
 		p.try.Lost = lost
 		return lost
 	}
-	// Whoever was interrupted, and does not say more, does not know how far the
-	// write got.
+	// An attempt that was interrupted, and says nothing more, may have written.
 	p.try.Unsure = p.try.Unsure || ctx.Err() != nil && !says(err)
 	return err
 }

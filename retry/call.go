@@ -226,7 +226,7 @@ func (r *Runner) closedDoor() error {
 	return nil
 }
 
-// wait tells everybody and waits. It reports whether the wait was completed.
+// wait notifies hooks and observers, then waits. It reports whether the wait was completed.
 func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	r := c.r
 	left := d.Wait
@@ -295,7 +295,7 @@ func (c *call) event(k EventKind, err error) Event {
 	}
 }
 
-// emit is small enough to be inlined: nobody observing costs nothing.
+// emit is small enough to be inlined: without an observer it costs nothing.
 func (c *call) emit(k EventKind, err error) {
 	if c.r.observed {
 		c.show(k, err)

@@ -97,9 +97,9 @@ func mark(err error, change func(*Outcome)) error {
 	return m
 }
 
-// Marked reports whether the outcome that [OutcomeOf] returns was stated by
-// somebody who marked the error with [Permanent], [Throttled] or [After], and not
-// by a type that states one for every error it wraps.
+// Marked reports whether the outcome that [OutcomeOf] returns comes from
+// a mark by [Permanent], [Throttled] or [After], and not from an error type that
+// states one for every error it wraps.
 func Marked(err error) bool {
 	c, _ := speaker(err)
 	_, ok := c.(*marked)

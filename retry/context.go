@@ -11,8 +11,8 @@ import (
 )
 
 // attemptContext is the context of one attempt. It ends when the attempt does,
-// or at its deadline. A context of the standard library costs a timer whether
-// or not somebody listens; this one makes it when Done is first asked for.
+// or at its deadline. A context of the standard library starts a timer
+// at once; this one starts it when Done is called for the first time.
 type attemptContext struct {
 	context.Context               // the caller's
 	deadline        time.Duration // the clock's reading at our limit; 0 means that we have none

@@ -21,7 +21,7 @@ type State struct {
 // Gates are open.
 type Gates struct {
 	OverBudget bool          // the retry budget has nothing left
-	OpenFor    time.Duration // the breaker lets nobody through for so long
+	OpenFor    time.Duration // how long the breaker still rejects calls
 }
 
 // Decision is the answer to a failed attempt: wait, or stop and why.
@@ -41,7 +41,7 @@ const (
 	ByServer                 // a delay stated by the server
 	BySchedule               // a schedule of the runner's own, see WithSchedule
 	ByHandler                // the work itself, which asked to be called later
-	ByHuman                  // somebody, by hand
+	ByHuman                  // an operator, by hand
 	ByEngine                 // the engine, because the process died in the attempt
 )
 
@@ -60,7 +60,7 @@ func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 
 // DecideWithin is [Decide] for a call with a budget, as a [Runner] decides: the
 // account is asked for the retry, and pays for it, only when the policy and the
-// breaker would go on. openFor is how long the breaker lets nobody through. The
+// breaker would go on. openFor is how long the breaker still rejects calls. The
 // zero account has no budget.
 func DecideWithin(p Policy, s State, o Outcome, openFor time.Duration, account *limit.Call, u uint64) Decision {
 	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, u)

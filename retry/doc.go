@@ -39,7 +39,7 @@
 // A [Runner] is a policy with what can't be written in a file: breaker, shared
 // budget, limits, classifier, hooks, observers. It never changes and is shared.
 // Its order is fixed: total timeout around a loop of budget, limits, breaker,
-// attempt timeout, operation. Whoever wants another order nests two runners.
+// attempt timeout, operation. For another order, nest two runners.
 //
 // A runner never starts a wait that must outlive the context's deadline or the
 // total timeout, and never waits towards a breaker that will still be open: it
@@ -73,8 +73,14 @@
 // # Decide
 //
 // [Decide] is the decision itself, as a pure function. The runner is one of its
-// callers; whatever waits in another way, such as a stored task or a simulator,
-// calls it too. [State] is all it needs to go on after a restart.
+// callers; a stored task and a simulator, which wait in another way, call it too.
+// [State] is all it needs to go on after a restart.
+//
+// # For simulators
+//
+// [DecideWithin], [HedgeRule] and [NewHedgeRule] are the parts of a runner and of a
+// hedger that read no clock and start no goroutine. Package sim runs them in virtual
+// time. Programs that make calls do not need them.
 //
 // # What it is not for
 //

@@ -80,7 +80,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// Is makes a cancellation a [context.Canceled] whatever its cause, and a call
+// Is makes every cancellation a [context.Canceled], also one with a cause, and a call
 // that ran out of time a [context.DeadlineExceeded].
 func (e *Error) Is(target error) bool {
 	switch e.Reason {

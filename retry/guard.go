@@ -115,7 +115,7 @@ func resultOf(ctx context.Context, o Outcome) breaker.Result {
 func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	r := g.r
 	if r.breaker != nil && r.queued {
-		// Nobody waits for a limit in order to find the door closed.
+		// Check the breaker first: a wait for a limit is wasted if it is open.
 		if err := r.closedDoor(); err != nil {
 			return StopBreaker, err
 		}

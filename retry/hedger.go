@@ -166,7 +166,7 @@ func (x *race[T]) settle(done <-chan struct{}, v T, err error) (T, error) {
 		}
 	}
 	if x.panicked != nil && err == nil {
-		x.tell(AttemptFailed, x.err) // the first has succeeded all the same
+		x.tell(AttemptFailed, x.err) // the first attempt has succeeded
 	} else if x.panicked != nil {
 		panic(x.panicked)
 	}

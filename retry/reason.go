@@ -17,10 +17,10 @@ const (
 	StopLimit                          // the concurrency or rate limit refused the attempt
 	StopServerWait                     // the server asked for a longer wait than the policy grants
 	StopCanceled                       // the caller canceled
-	StopStuck                          // an attempt did not end when it was told to
+	StopStuck                          // an attempt did not end when its context did
 	StopLost                           // the process ended in the attempt too often
 	StopTimeout                        // the run's own time is over
-	StopWindows                        // it was told to come back later too often
+	StopWindows                        // the number of limits that were waited for is used up
 )
 
 var reasonNames = [...]string{

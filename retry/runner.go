@@ -19,13 +19,13 @@ type Runner struct {
 	direct   bool // nothing stands before an attempt, and no clock is needed before the first failure
 	bare     bool // nothing stands before an attempt
 	timed    bool // the elapsed time is needed before the end
-	observed bool // somebody observes
+	observed bool // there is an observer
 	draws    bool // the policy's delays need a random number
 	confined bool // attempts have a context of their own
 	queued   bool // attempts wait for limits
 	policy   Policy
 	settings
-	calls *atomic.Uint64 // numbers the calls, when somebody observes
+	calls *atomic.Uint64 // numbers the calls for observers
 }
 
 // settings is what options set.
@@ -133,7 +133,7 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 // Continue is [Runner.Do] for a call whose first attempt was made already, and
 // failed. A caller that tries by itself first pays nothing for a runner while
 // all goes well. The attempt that was made stood behind no breaker, limit or
-// timeout of the runner, which counts it all the same; it is meant for runners
+// timeout of the runner, which counts it nevertheless; it is meant for runners
 // that have none.
 func (r *Runner) Continue(ctx context.Context, failed error, op func(context.Context) error) error {
 	if failed == nil {

@@ -372,7 +372,7 @@ func TestOnRetry(t *testing.T) {
 			t.Errorf("took %v, want 7s", time.Since(start))
 		}
 		if len(told) != 3 || told[2].Kind != Waiting || told[2].Delay != 4*time.Second || !errors.Is(told[2].Err, errFlaky) {
-			t.Errorf("the hook was told %+v", told)
+			t.Errorf("the hook received %+v", told)
 		}
 		var failed []string
 		for _, e := range events {
@@ -435,7 +435,7 @@ func TestAPanicOfAnObserverOrClassifierChangesNothing(t *testing.T) {
 		t.Errorf("%d attempts, %v", len(*at), err)
 	}
 	if !strings.Contains(strings.Join(kinds, " "), "hook-failed") {
-		t.Errorf("the other observer was told %v", kinds)
+		t.Errorf("the other observer received %v", kinds)
 	}
 }
 
@@ -804,7 +804,7 @@ func TestContinueCountsTheAttemptThatWasMade(t *testing.T) {
 		opts []Option
 	}{
 		{"nothing stands before an attempt", nil},
-		{"somebody observes", []Option{WithObserver(func(Event) {})}},
+		{"an observer", []Option{WithObserver(func(Event) {})}},
 	} {
 		r := Must("fixed(0s) attempts=3", tt.opts...)
 		made := 0
