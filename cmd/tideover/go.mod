@@ -17,6 +17,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	github.com/tideover/tideover v0.0.0
+	github.com/tideover/tideover/chaos v0.0.0
 	github.com/tideover/tideover/engine v0.0.0
 	github.com/tideover/tideover/nostr v0.0.0
 	golang.org/x/sys v0.49.0
@@ -56,6 +57,8 @@ require (
 )
 
 replace github.com/tideover/tideover => ../..
+
+replace github.com/tideover/tideover/chaos => ../../chaos
 
 replace github.com/tideover/tideover/engine => ../../engine
 

@@ -20,7 +20,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/chaos"
+	"github.com/tideover/tideover/cmd/tideover/internal/chaosfile"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -202,7 +203,7 @@ func readChaos(name string) (spec chaos.Spec, err error) {
 	}
 	parse := func() (chaos.Spec, error) { return chaos.Parse(string(text)) }
 	if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))) {
-		parse = func() (chaos.Spec, error) { return chaos.ParseYAML(text) }
+		parse = func() (chaos.Spec, error) { return chaosfile.Parse(text) }
 	}
 	if spec, err = parse(); err != nil {
 		return spec, fmt.Errorf("%s: %w", name, err)
@@ -213,7 +214,7 @@ func readChaos(name string) (spec chaos.Spec, err error) {
 // run serves until a signal.
 func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) error {
 	p := &chaosPrinter{out: io.Out, json: o.json, screen: screenOf(io.Out), several: len(spec.Rules) > 1}
-	options := []chaos.Option{}
+	options := []chaos.Option{chaos.WithSpecParser(chaosfile.ParseAs)}
 	if !o.quiet {
 		options = append(options, chaos.WithObserver(p.request))
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/chaos"
 	"github.com/tideover/tideover/internal/testwait"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/chaos"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/contend"
 	"github.com/tideover/tideover/engine"

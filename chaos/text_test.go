@@ -47,10 +47,6 @@ func TestTheTextHasOneSpelling(t *testing.T) {
 		if err := s.Validate(); err != nil {
 			t.Errorf("Parse(%q) is not valid: %v", text, err)
 		}
-		again, err := ParseYAML(s.YAML())
-		if err != nil || !reflect.DeepEqual(again, s) {
-			t.Errorf("Parse(%q) as YAML is %v, %v\n%s", text, again, err, s.YAML())
-		}
 	}
 }
 
@@ -182,51 +178,6 @@ func TestASpecThatIsDataIsChecked(t *testing.T) {
 	}
 }
 
-func TestYAML(t *testing.T) {
-	const text = `
-seed: 7
-rules:
-  - match: POST /v1/messages
-    script: [429(retry-after=2)x2, 200]
-    random: [fail=20%, reset=1%]
-    delay: 50ms..200ms
-    concurrent: 4
-    over: 429
-    down: 30s every 5m as 503
-  - match: /v1
-    script: 503,200
-    cycle: true
-  - "/a: 503"
-  - script: 404
-`
-	s, err := ParseYAML([]byte(text))
-	want := "seed=7; POST /v1/messages: 429(retry-after=2)x2,200 delay=50ms..200ms concurrent=4 over=429 fail=20% reset=1% down 30s every 5m; /v1: 503,200 cycle; /a: 503; *: 404"
-	if err != nil || s.String() != want {
-		t.Errorf("ParseYAML = %q, %v, want %q", s, err, want)
-	}
-	for text, want := range map[string]string{
-		"":                               "want one document",
-		"- 503":                          "want keys and values",
-		"rule: 503":                      `line 1: key "rule" is unknown; want seed or rules`,
-		"rules: [{scrpt: 503}]":          `rule 1: line 1: key "scrpt" is unknown; want match, script`,
-		"rules: [{script: 5O3}]":         `"5O3" is no answer`,
-		"rules: [{cycle: maybe}]":        `"maybe" is not true or false`,
-		"rules: [{delay: {a: b}}]":       "is not a text",
-		"rules: [{delay: [1s, 2s]}]":     "delay: want one value",
-		"rules: [{random: [fail]}]":      `"fail" is not an answer with its share`,
-		"rules: [{down: 1s every 2s x}]": `"x" is too much`,
-		"seed: -1\nrules: [200]":         `seed: "-1" is not a whole number`,
-		"rules: [200]\nrules: [503]":     "already defined",
-		"rules: [200, 503]":              "no request gets here",
-		"rules:\n  - match: *\n":         "chaos:",
-		"rules: []":                      "there is no rule",
-	} {
-		if _, err := ParseYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseYAML(%q) = %v, want %q in it", text, err, want)
-		}
-	}
-}
-
 func TestPresets(t *testing.T) {
 	n := 0
 	for name, use := range Presets {
@@ -249,7 +200,7 @@ func TestPresets(t *testing.T) {
 
 // TestThePageHasEveryFault keeps docs/chaos.md and the code together.
 func TestThePageHasEveryFault(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "chaos.md"))
+	data, err := os.ReadFile(filepath.Join("..", "docs", "chaos.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,25 +244,6 @@ func FuzzParse(f *testing.F) {
 		again, err := Parse(s.String())
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Fatalf("Parse(%q) prints %q, which is %v, %v", text, s, again, err)
-		}
-		yaml, err := ParseYAML(s.YAML())
-		if err != nil || !reflect.DeepEqual(yaml, s) {
-			t.Fatalf("Parse(%q) is, as YAML, %v, %v\n%s", text, yaml, err, s.YAML())
-		}
-	})
-}
-
-func FuzzParseYAML(f *testing.F) {
-	for _, text := range specs {
-		f.Add(string(MustParse(text).YAML()))
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ParseYAML([]byte(text))
-		if err != nil {
-			return
-		}
-		if again, err := Parse(s.String()); err != nil || !reflect.DeepEqual(again, s) {
-			t.Fatalf("ParseYAML(%q) prints %q, which is %v, %v", text, s, again, err)
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxText bounds the length of a spec.
-const maxText = 64 << 10
+// MaxText is the longest text of a spec that is read, in bytes.
+const MaxText = 64 << 10
 
 // maxRules bounds the number of rules.
 const maxRules = 200
@@ -22,8 +22,8 @@ const maxRules = 200
 //
 // An error quotes the word that is wrong. A spec that Parse returns is valid.
 func Parse(text string) (s Spec, err error) {
-	if len(text) > maxText {
-		return s, fmt.Errorf("chaos: the spec has %d bytes; at most %d are read", len(text), maxText)
+	if len(text) > MaxText {
+		return s, fmt.Errorf("chaos: the spec has %d bytes; at most %d are read", len(text), MaxText)
 	}
 	clauses, err := split(text, at(";\n"))
 	if err != nil {
@@ -45,7 +45,7 @@ func Parse(text string) (s Spec, err error) {
 			}
 			continue
 		}
-		r, err := parseRule(clause)
+		r, err := ParseRule(clause)
 		if err != nil {
 			return Spec{}, fmt.Errorf("chaos: rule %d %s: %w", len(s.Rules)+1, quote(clause), err)
 		}
@@ -68,7 +68,8 @@ func parseSeed(digits string) (uint64, error) {
 	return n, nil
 }
 
-// MustParse is [Parse] for specs that stand in the source. It panics on an error.
+// MustParse is [Parse] for package variables and tests: it panics with the error that
+// Parse would return.
 func MustParse(text string) Spec {
 	s, err := Parse(text)
 	if err != nil {

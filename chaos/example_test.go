@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/chaos"
+	"github.com/tideover/tideover/chaos"
 )
 
 // A server that fails twice, and then does not.
@@ -56,14 +56,6 @@ func ExampleServer_Set() {
 		panic(err)
 	}
 	fmt.Println(server.Spec())
-	fmt.Printf("%s", server.Spec().YAML())
 	// Output:
 	// POST /v1: concurrent=4 reset=1%
-	// rules:
-	//   - match: POST /v1
-	//     script:
-	//       - 200
-	//     concurrent: 4
-	//     random:
-	//       - reset=1%
 }

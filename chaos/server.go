@@ -45,6 +45,7 @@ type options struct {
 	tls      bool
 	remote   bool
 	observer func(Arrival)
+	parse    func(contentType string, body []byte) (Spec, error)
 }
 
 // Option is how a server runs.
@@ -61,11 +62,25 @@ func WithRemote() Option { return func(o *options) { o.remote = true } }
 // done with it; calls do not overlap, and must not call the server.
 func WithObserver(f func(Arrival)) Option { return func(o *options) { o.observer = f } }
 
+// WithSpecParser sets the function that reads the body of POST /_chaos/spec, by its
+// Content-Type. Without the option it is [Parse] for every type. A server that accepts
+// another format, such as YAML, parses that here and calls Parse for the rest.
+func WithSpecParser(parse func(contentType string, body []byte) (Spec, error)) Option {
+	return func(o *options) { o.parse = parse }
+}
+
 // New returns a server that is not started yet.
 func New(spec Spec, opts ...Option) (*Server, error) {
 	s := &Server{changed: make(chan struct{}, 1), conns: map[net.Conn]struct{}{}}
+	s.options.parse = func(_ string, body []byte) (Spec, error) { return Parse(string(body)) }
 	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("chaos: option: nil")
+		}
 		o(&s.options)
+	}
+	if s.options.parse == nil {
+		return nil, errors.New("chaos: WithSpecParser: nil")
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.idle = sync.NewCond(&s.mu)

@@ -62,8 +62,9 @@ func setPer(r *Rule, v string) error {
 	return nil
 }
 
-// parseRule reads a rule: [MATCH:] words.
-func parseRule(text string) (r Rule, err error) {
+// ParseRule reads one rule of a spec: [MATCH:] and words. An error quotes the word that
+// is wrong.
+func ParseRule(text string) (r Rule, err error) {
 	parts, err := split(text, func(rest string) bool {
 		return rest[0] == ':' && (len(rest) == 1 || strings.IndexByte(" \t\r\n", rest[1]) >= 0)
 	})
@@ -117,6 +118,59 @@ func (r *Rule) take(list []string, seen map[string]bool) ([]string, error) {
 	}
 	seen[name] = true
 	return list[1:], r.set(name, cmp.Or(value, word))
+}
+
+// RuleKeys returns the names of everything that a rule consists of, as [Rule.With] takes
+// them.
+func RuleKeys() []string {
+	return slices.Concat([]string{"match", "script", "cycle"}, keyNames(), []string{"random", "down"})
+}
+
+// With returns the rule with one key set from its text: a file with a rule as a map is
+// read key by key. An answer by chance (random) and an outage (down) are added to those
+// that the rule has. With does not validate the rule as a whole; [Spec.Validate] does.
+func (r Rule) With(key, value string) (_ Rule, err error) {
+	switch {
+	case key == "match":
+		r.Match, err = parseMatch(value)
+	case key == "cycle":
+		if r.Cycle, err = strconv.ParseBool(value); err != nil {
+			err = fmt.Errorf("cycle: %q is not true or false", value)
+		}
+	case key == "random":
+		answer, share, ok := cutWord(value)
+		if !ok {
+			return r, fmt.Errorf("random: %q is not an answer with its share, such as fail=20%%", value)
+		}
+		r.Random = slices.Clone(r.Random)
+		err = r.chance(answer, share, value)
+	case key == "down":
+		err = r.addOutage(value)
+	case key == "script" || slices.Contains(keyNames(), key):
+		err = r.set(key, value)
+	default:
+		names := RuleKeys()
+		last := len(names) - 1
+		err = fmt.Errorf("key %q is unknown; want %s or %s", key, strings.Join(names[:last], ", "), names[last])
+	}
+	return r, err
+}
+
+// addOutage adds the outage that the text describes.
+func (r *Rule) addOutage(text string) error {
+	list, err := words(text)
+	if err != nil {
+		return err
+	}
+	o, rest, err := parseOutage(list)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("down: %q is too much", rest[0])
+	}
+	r.Down = append(slices.Clip(r.Down), o)
+	return nil
 }
 
 // set sets a key. The script and cycle are two of them here.

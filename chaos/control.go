@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 )
 
 // controlPath is where a server is asked about itself.
@@ -36,19 +35,14 @@ func (s *Server) newControl() http.Handler {
 	})
 }
 
-// setSpec replaces the rules by those in the body: text, or YAML if its type says
-// so.
+// setSpec replaces the rules by those in the body.
 func (s *Server) setSpec(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxText))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxText))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
-	parse := func() (Spec, error) { return Parse(string(text)) }
-	if kind := r.Header.Get("Content-Type"); strings.Contains(kind, "yaml") || strings.Contains(kind, "json") {
-		parse = func() (Spec, error) { return ParseYAML(text) }
-	}
-	spec, err := parse()
+	spec, err := s.options.parse(r.Header.Get("Content-Type"), text)
 	if err == nil {
 		err = s.Set(spec)
 	}

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
-		if left := testwait.Goroutines("internal/chaos", "net/http.("); left != "" {
+		if left := testwait.Goroutines("tideover/chaos.", "net/http.("); left != "" {
 			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
 			code = 1
 		}

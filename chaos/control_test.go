@@ -10,7 +10,13 @@ import (
 
 func TestControl(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "/a: 503,200; /b: reset")
+	words := func(contentType string, body []byte) (Spec, error) {
+		if contentType == "text/words" {
+			return Parse("504,200")
+		}
+		return Parse(string(body))
+	}
+	s := serve(t, "/a: 503,200; /b: reset", WithSpecParser(words))
 	c := client(t, s, http1)
 	get(t, s, "/a")
 	get(t, s, "/a")
@@ -53,8 +59,8 @@ func TestControl(t *testing.T) {
 	if status, text := ask(http.MethodPost, "/_chaos/spec", "502x2,200"); status != 200 || text != "*: 502x2,200\n" || stats().Requests != 0 {
 		t.Errorf("a spec as text: %d %q", status, text)
 	}
-	if status, text := ask(http.MethodPost, "/_chaos/spec", "seed: 3\nrules: [{script: [504, 200]}]", "Content-Type", "application/yaml"); status != 200 || text != "seed=3; *: 504,200\n" {
-		t.Errorf("a spec as YAML: %d %q", status, text)
+	if status, text := ask(http.MethodPost, "/_chaos/spec", "five-oh-four", "Content-Type", "text/words"); status != 200 || text != "*: 504,200\n" {
+		t.Errorf("a spec for the parser of the option: %d %q", status, text)
 	}
 	if status, text := ask(http.MethodPost, "/_chaos/spec", "5O4"); status != 400 || !strings.Contains(text, `\"5O4\" is no answer`) {
 		t.Errorf("a bad spec: %d %q", status, text)
@@ -67,7 +73,7 @@ func TestControl(t *testing.T) {
 			t.Errorf("GET %s = %d %q", path, status, text)
 		}
 	}
-	if status, _ := ask(http.MethodPost, "/_chaos/spec", strings.Repeat("x", maxText+1)); status != 413 {
+	if status, _ := ask(http.MethodPost, "/_chaos/spec", strings.Repeat("x", MaxText+1)); status != 413 {
 		t.Errorf("a spec that is too long: %d", status)
 	}
 	if status, _ := ask(http.MethodPost, "/_chaos/reset", "", "Sec-Fetch-Site", "cross-site"); status != 403 {
