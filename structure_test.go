@@ -46,7 +46,7 @@ var areas = map[string]area{
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Parts that become modules of their own, below the command.
-		"internal/gateway": -1, "internal/chaos": -1,
+		"internal/gateway": -1,
 		// Tools that know nothing of the others.
 		"internal/connlimit": 0, "internal/detect": 0, "internal/draw": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
 		"internal/initial": 0, "internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0,
@@ -54,7 +54,7 @@ var areas = map[string]area{
 		// Tools of tests.
 		"internal/browsertest": 0, "internal/certtest": 0, "internal/commandtest": 0, "internal/detecttest": 0,
 
-		"internal/account": 1, "internal/audit": 1, "internal/cluster": 1, "internal/doctor": 1, "internal/guard": 1,
+		"internal/account": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/cluster": 1, "internal/doctor": 1, "internal/guard": 1,
 		"internal/nip90client": 1, "internal/plan": 1, "internal/quota": 1, "internal/simulate": 1, "internal/storm": 1,
 		"internal/tracing": 1,
 		"internal/notify":  2, "internal/session": 2, "internal/steps": 2,

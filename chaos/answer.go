@@ -62,7 +62,7 @@ func parseAnswer(word string) (Answer, error) {
 
 // parseHead reads a status or the name of an act.
 func parseHead(name, word string) (status int, act string, err error) {
-	if slices.Contains(Acts, name) {
+	if slices.Contains(acts, name) {
 		return 0, name, nil
 	}
 	status, err = strconv.Atoi(name)
@@ -73,7 +73,7 @@ func parseHead(name, word string) (status int, act string, err error) {
 }
 
 func badAnswer(word string) error {
-	return fmt.Errorf("%q is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of %s", word, strings.Join(Acts, ", "))
+	return fmt.Errorf("%q is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of %s", word, strings.Join(acts, ", "))
 }
 
 // set sets one argument.

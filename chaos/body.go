@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// occasion is everything that a body may depend on.
-type occasion struct {
+// bodyContext is everything that the body of an answer may depend on.
+type bodyContext struct {
 	verdict verdict
 	request *http.Request
 	upload  *upload
-	ask     asked // what the upload says
+	ask     modelRequest // what the upload says
 	now     time.Time
 }
 
-// page is a body that is ready to be sent.
-type page struct {
+// payload is the body of an answer, ready to be sent.
+type payload struct {
 	kind   string // Content-Type
 	chunks []chunk
 	stream bool
@@ -34,42 +34,42 @@ type chunk struct {
 }
 
 // compose makes the body of an answer.
-func (o *occasion) compose() page {
+func (o *bodyContext) compose() payload {
 	a := &o.verdict.answer
 	form := o.form()
 	switch {
 	case a.Stream.Form != "":
 		return o.events(form, a.Stream)
 	case a.RetryInfo != 0:
-		return jsonPage(o.googleError())
+		return jsonPayload(o.googleError())
 	}
 	body := cmp.Or(a.Body, o.verdict.body)
 	switch body.Kind {
 	case Empty:
-		return page{}
+		return payload{}
 	case Text:
-		return page{kind: "text/plain; charset=utf-8", chunks: []chunk{{data: []byte(body.Text)}}}
+		return payload{kind: "text/plain; charset=utf-8", chunks: []chunk{{data: []byte(body.Text)}}}
 	case Filler:
-		return page{kind: "application/octet-stream", chunks: []chunk{{data: filler(body.Size)}}}
+		return payload{kind: "application/octet-stream", chunks: []chunk{{data: filler(body.Size)}}}
 	case Echo:
-		return jsonPage(o.echo())
+		return jsonPayload(o.echo())
 	}
 	switch {
 	case a.Status >= 400:
-		return jsonPage(o.failure(form))
+		return jsonPayload(o.failure(form))
 	case a.Status >= 300:
-		return page{}
+		return payload{}
 	case form == "":
-		return jsonPage(o.echo())
+		return jsonPayload(o.echo())
 	case o.ask.stream:
 		return o.events(form, Stream{Form: form})
 	}
-	return jsonPage(o.completion(form))
+	return jsonPayload(o.completion(form))
 }
 
-// form returns the API whose language is spoken: the one that the spec names, or
+// form returns the API whose format is used: the one that the spec names, or
 // the one at the path, "" for none that is known.
-func (o *occasion) form() string {
+func (o *bodyContext) form() string {
 	a := &o.verdict.answer
 	for _, kind := range []string{a.Stream.Form, a.Body.Kind, o.verdict.body.Kind} {
 		switch kind {
@@ -90,8 +90,8 @@ func (o *occasion) form() string {
 	return ""
 }
 
-func jsonPage(v any) page {
-	return page{kind: "application/json", chunks: []chunk{{data: encode(v)}}}
+func jsonPayload(v any) payload {
+	return payload{kind: "application/json", chunks: []chunk{{data: encode(v)}}}
 }
 
 // encode writes JSON with a line end. Everything that is given to it has a form.
@@ -109,7 +109,7 @@ func filler(size int64) []byte {
 	return bytes.Repeat([]byte(text), int(size)/len(text)+1)[:size]
 }
 
-// echoed is what was asked.
+// echoed describes the request.
 type echoed struct {
 	Number  int                 `json:"number"` // of all requests
 	Rule    int                 `json:"rule"`
@@ -127,24 +127,24 @@ type echoedBody struct {
 	SHA256 string `json:"sha256"`
 }
 
-func (o *occasion) echo() echoed {
+func (o *bodyContext) echo() echoed {
 	r, v := o.request, &o.verdict
 	return echoed{
-		Number: v.number, Rule: v.rule + 1, Nth: v.nth, Method: r.Method, Path: r.URL.Path, Query: maskedQuery(r.URL.RawQuery), Proto: r.Proto,
-		Headers: masked(r.Header), Body: echoedBody{o.upload.bytes, o.upload.hash()},
+		Number: v.number, Rule: v.rule + 1, Nth: v.nth, Method: r.Method, Path: r.URL.Path, Query: redactQuery(r.URL.RawQuery), Proto: r.Proto,
+		Headers: redactHeaders(r.Header), Body: echoedBody{o.upload.bytes, o.upload.hash()},
 	}
 }
 
 // length returns how many bytes it has.
-func (p *page) length() (n int64) {
+func (p *payload) length() (n int64) {
 	for _, c := range p.chunks {
 		n += int64(len(c.data))
 	}
 	return n
 }
 
-// offset returns where a place is. One behind the end is the end.
-func (p *page) offset(at Position) (n int64) {
+// offset returns the number of bytes before a position, at most all.
+func (p *payload) offset(at Position) (n int64) {
 	total := p.length()
 	switch at.Unit {
 	case "%":
@@ -169,7 +169,7 @@ func (p *page) offset(at Position) (n int64) {
 }
 
 // cut leaves out everything from an offset on.
-func (p *page) cut(at int64) {
+func (p *payload) cut(at int64) {
 	for i := range p.chunks {
 		data := p.chunks[i].data
 		if int64(len(data)) >= at {
@@ -181,8 +181,8 @@ func (p *page) cut(at int64) {
 	}
 }
 
-// dribble makes it as slow as the pace.
-func (p *page) dribble(pace Pace) {
+// dribble splits the body to send it at the pace.
+func (p *payload) dribble(pace Pace) {
 	if pace == (Pace{}) {
 		return
 	}

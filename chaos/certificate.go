@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// selfSigned returns a certificate for loopback and the host, which nobody trusts
+// selfSigned returns a certificate for loopback and the host, which no client trusts
 // unless told to.
 func selfSigned(host string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

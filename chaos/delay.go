@@ -24,7 +24,7 @@ func (d Delay) pick(u, z float64) time.Duration {
 		return d.Low + time.Duration(u*float64(d.High-d.Low))
 	}
 	spread := math.Log(float64(d.High)/float64(d.Low)) / z99
-	// The tail has no end; nobody gains from a delay of days.
+	// The tail is unbounded; a delay of days is of no use.
 	return time.Duration(min(float64(d.Low)*math.Exp(spread*z), 10*float64(d.High)))
 }
 

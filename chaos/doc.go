@@ -1,19 +1,44 @@
-// Package chaos is an upstream that fails on purpose, on real sockets, for tests
-// and for the demo: it speaks HTTP/1.1 and HTTP/2, and does to each request what
-// a [Spec] says, from "503 twice, then 200" to a connection that is reset in the
-// middle of an event stream.
+// Package chaos is an HTTP server that fails on purpose, for tests of clients: it speaks
+// HTTP/1.1 and HTTP/2 on real sockets, and does to each request what a [Spec] says, from
+// "503 twice, then 200" to a connection that is reset in the middle of an event stream.
 //
-//	server, err := chaos.New(chaos.MustParse("/v1/messages: 429(retry-after=2)x2,200; *: fail=20%"))
-//	err = server.Start("")          // a free port on loopback
-//	defer server.Close()
-//	... server.URL() ...
-//	... server.Stats().Requests ... // exactly two retries
+//	func TestClientRetriesTwice(t *testing.T) {
+//		server := chaos.StartTest(t, "503,503,200")
+//		if _, err := myclient.New(server.URL()).Prices(t.Context()); err != nil {
+//			t.Fatal(err)
+//		}
+//		if n := server.Stats().Requests; n != 3 {
+//			t.Errorf("%d requests, want 3", n)
+//		}
+//	}
 //
-// Every fault is a real one: a reset is a RST, a truncated body a connection that
-// ends too early, a refusal a port that nobody listens on. Whatever is drawn is
-// drawn from the seed and the number of the request, so that the same requests
-// meet the same faults.
+// # Specs
 //
-// docs/chaos.md has every fault with its spelling. It is not a load generator and
-// not a proxy: nothing is behind it.
+// A spec is a list of rules; the first that matches a request decides. A rule has a
+// script of answers, chances, delays, limits and outages:
+//
+//	503,503,200
+//	/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms
+//	seed=7; POST /v1: concurrent=4 over=429(retry-after=due) down 30s every 5m
+//
+// [Parse] reads the text form, which is the same as that of the command tideover chaos.
+// docs/chaos.md lists every fault with its spelling.
+//
+// # Faults
+//
+// Every fault is a real one: a reset is a TCP RST, a truncated body a connection that
+// ends too early, a refusal a closed port. Random faults and delays are drawn from the
+// seed and the number of the request, so that the same requests meet the same faults,
+// in any order of goroutines.
+//
+// # Control endpoint
+//
+// Below /_chaos/ a server reports its statistics and accepts other rules, for programs
+// in other processes. Only requests from this machine are accepted. In the same process,
+// use [Server.Stats], [Server.Set] and [Server.Reset].
+//
+// # What it is not for
+//
+// It is neither a load generator nor a proxy: there is no server behind it. To test a
+// client without a network, use net/http/httptest.
 package chaos

@@ -24,20 +24,20 @@ func TestFaultsOnTheWire(t *testing.T) {
 		never string
 		err   error // nil is a proper end of the connection
 	}{
-		"a reset before the headers":        {"reset", "", "", syscall.ECONNRESET},
-		"a reset in the body":               {`200(body="0123456789" reset=4)`, "...Content-Length: 10\r\n...\r\n\r\n0123", "4567", syscall.ECONNRESET},
-		"a reset before the body":           {`200(body="0123456789" reset=0)`, "...Content-Length: 10\r\n...", "0123", syscall.ECONNRESET},
-		"a connection without an answer":    {"close", "", "", nil},
-		"a malformed status line":           {"malformed", "HTTP/1.1 banana\r\n...", "", nil},
-		"a body shorter than announced":     {`200(body="0123456789" cut=50%)`, "...Content-Length: 10\r\n...\r\n\r\n01234", "012345", nil},
-		"a body of nothing, cut":            {`200(body=none cut=50%)`, "...Content-Length: 1\r\n...\r\n\r\n", "", nil},
-		"a chunked body without its end":    {`200(body="0123456789" chunked cut=50%)`, "...Transfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n", "0\r\n\r\n", nil},
-		"a stream without its end":          {"200(stream=openai events=3 cut=event:2)", "...Transfer-Encoding: chunked\r\n...data: {...", "[DONE]", nil},
-		"a chunked body that is whole":      {`200(body="0123456789" chunked connection=close)`, "...Transfer-Encoding: chunked\r\n...0123456789\r\n0\r\n\r\n", "", nil},
-		"a body that is whole":              {`200(body="0123456789" connection=close)`, "...Content-Length: 10\r\n...\r\n\r\n0123456789", "", nil},
-		"a chunked body that is reset":      {`200(body="0123456789" chunked reset=70%)`, "...\r\n\r\n7\r\n0123456\r\n", "789", syscall.ECONNRESET},
-		"an answer without a body":          {"204(connection=close)", "HTTP/1.1 204 No Content\r\n...", "Content-Length", nil},
-		"a status that nobody has heard of": {"529(connection=close)", "HTTP/1.1 529 ...", "", nil},
+		"a reset before the headers":     {"reset", "", "", syscall.ECONNRESET},
+		"a reset in the body":            {`200(body="0123456789" reset=4)`, "...Content-Length: 10\r\n...\r\n\r\n0123", "4567", syscall.ECONNRESET},
+		"a reset before the body":        {`200(body="0123456789" reset=0)`, "...Content-Length: 10\r\n...", "0123", syscall.ECONNRESET},
+		"a connection without an answer": {"close", "", "", nil},
+		"a malformed status line":        {"malformed", "HTTP/1.1 banana\r\n...", "", nil},
+		"a body shorter than announced":  {`200(body="0123456789" cut=50%)`, "...Content-Length: 10\r\n...\r\n\r\n01234", "012345", nil},
+		"a body of nothing, cut":         {`200(body=none cut=50%)`, "...Content-Length: 1\r\n...\r\n\r\n", "", nil},
+		"a chunked body without its end": {`200(body="0123456789" chunked cut=50%)`, "...Transfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n", "0\r\n\r\n", nil},
+		"a stream without its end":       {"200(stream=openai events=3 cut=event:2)", "...Transfer-Encoding: chunked\r\n...data: {...", "[DONE]", nil},
+		"a chunked body that is whole":   {`200(body="0123456789" chunked connection=close)`, "...Transfer-Encoding: chunked\r\n...0123456789\r\n0\r\n\r\n", "", nil},
+		"a body that is whole":           {`200(body="0123456789" connection=close)`, "...Content-Length: 10\r\n...\r\n\r\n0123456789", "", nil},
+		"a chunked body that is reset":   {`200(body="0123456789" chunked reset=70%)`, "...\r\n\r\n7\r\n0123456\r\n", "789", syscall.ECONNRESET},
+		"an answer without a body":       {"204(connection=close)", "HTTP/1.1 204 No Content\r\n...", "Content-Length", nil},
+		"an unknown status":              {"529(connection=close)", "HTTP/1.1 529 ...", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -304,7 +304,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-// TestARefusal has the door closed and opened again.
+// TestARefusal has the listener closed and opened again.
 func TestARefusal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "200")
@@ -335,7 +335,7 @@ func TestARefusal(t *testing.T) {
 	if err := s.Set(MustParse("200")); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "the door is open again", func() bool {
+	testwait.Until(t, "the listener is open again", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
@@ -379,7 +379,7 @@ func TestAPortThatSomebodyElseHas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := doWith(ctx, t, c, http.MethodGet, s.URL(), ""); err == nil {
-		t.Error("it answers on a port of somebody else")
+		t.Error("it answers on a port of another program")
 	}
 	_ = other.Close()
 	testwait.Until(t, "it has its port again", func() bool {

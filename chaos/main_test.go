@@ -73,8 +73,8 @@ func client(t *testing.T, s *Server, proto string) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// spy is a connection that remembers how it failed. One error is told once, to
-// whoever reads or writes first.
+// spy is a connection that remembers how it failed. One error is returned once, to
+// the first reader or writer.
 type spy struct {
 	net.Conn
 	failed func(error)

@@ -12,7 +12,7 @@ var presets = []struct{ name, use, text string }{
 		`*: delay=p50:150ms..p99:4s 429(retry-after=2)=6% 429(retry-after-ms=700)=4% 529=5% fail=4% reset=1% close=1% 200(cut=60%)=2% hang=0.5%`,
 	},
 	{
-		"outage", "works, but for 15 s of every minute nobody listens, and for a moment before that it answers 503",
+		"outage", "works, but for 15 s of every minute its port is closed, and for a moment before that it answers 503",
 		`*: delay=20ms..60ms down 5s every 1m from 15s as 503(retry-after=due) down 15s every 1m from 20s as refuse`,
 	},
 	{

@@ -19,8 +19,8 @@ const (
 	maxRate       = 100_000
 )
 
-// key is something of a rule that has a value. They are written in the order of
-// the table.
+// key is a part of a rule that has a name and a value. [Rule.String] writes them in the
+// order of the table.
 type key struct {
 	name string
 	set  func(r *Rule, value string) error
@@ -84,7 +84,7 @@ func ParseRule(text string) (r Rule, err error) {
 	}
 	seen := map[string]bool{}
 	for len(list) > 0 {
-		if list, err = r.take(list, seen); err != nil {
+		if list, err = r.readWord(list, seen); err != nil {
 			return r, err
 		}
 	}
@@ -92,15 +92,15 @@ func ParseRule(text string) (r Rule, err error) {
 	return r, nil
 }
 
-// fill spells out what a rule leaves unsaid.
+// fill sets the defaults of a rule.
 func (r *Rule) fill() {
 	if len(r.Script) == 0 {
 		r.Script = []Step{{Answer{Status: 200}, 1}}
 	}
 }
 
-// take reads what the first of the words begins, and returns the others.
-func (r *Rule) take(list []string, seen map[string]bool) ([]string, error) {
+// readWord reads the first word, with those that belong to it, and returns the others.
+func (r *Rule) readWord(list []string, seen map[string]bool) ([]string, error) {
 	word := list[0]
 	name, value, valued := cutWord(word)
 	switch {
@@ -287,7 +287,7 @@ func (r *Rule) problems() (list []error) {
 			list = append(list, fmt.Errorf("%q: %w", a.String(), err))
 		}
 		bad(!room && a.usesDue(), "%q: due is known to over= and down, where something is waited for; here, state a time", a.String())
-		bad(!whole && a.Act == Refuse, "%q: refuse is for down, in a rule for all requests: it closes the door to everybody; for some, use reset", a.String())
+		bad(!whole && a.Act == Refuse, "%q: refuse is for down, in a rule for all requests: it closes the port for all requests; for some, use reset", a.String())
 	}
 	for _, s := range r.Script {
 		check(&s.Answer, false, false)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How a visit ends that has no proper end.
+// Why an exchange ends without a complete answer.
 var (
 	errGone  = errors.New("the client is gone")
 	errEnd   = errors.New("the server ends")
@@ -21,21 +21,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.control.ServeHTTP(w, r)
 		return
 	}
-	v := s.arrive(w, r)
+	v := s.begin(w, r)
 	err := errEnd
-	defer func() { s.depart(v, err) }()
+	defer func() { s.finish(v, err) }()
 	if err = v.handle(); err != nil {
 		// Anything else would have the server add an end to what must not have one.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// arrive decides what is done with a request.
-func (s *Server) arrive(w http.ResponseWriter, r *http.Request) *visit {
+// begin decides what is done with a request.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	v := &visit{server: s, state: s.state, verdict: s.state.decide(r.Method, r.URL.Path, r.Header, now), w: w, r: r, upload: newUpload()}
+	v := &exchange{server: s, state: s.state, verdict: s.state.decide(r.Method, r.URL.Path, r.Header, now), w: w, r: r, upload: newUpload()}
 	a := Arrival{
 		Number: v.number, At: now.Sub(s.state.born), Method: r.Method, Path: r.URL.Path, Proto: r.Proto,
 		Rule: v.rule + 1, Nth: v.nth, Answer: v.text, Status: v.answer.Status, By: v.by,
@@ -50,21 +50,21 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request) *visit {
 	return v
 }
 
-// leave makes room for others. It is called before the client can see the end of
-// the answer: whoever asks one after the other is never in progress twice.
-func (s *Server) leave(v *visit) {
+// release frees the place of the request. It is called before the client can see the end
+// of the answer, so that a client with one request at a time is never counted twice.
+func (s *Server) release(v *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !v.left {
 		v.left = true
-		v.state.leave(v.verdict)
+		v.state.release(v.verdict)
 		s.active--
 	}
 }
 
-// depart is the end of a visit.
-func (s *Server) depart(v *visit, err error) {
-	s.leave(v)
+// finish ends an exchange.
+func (s *Server) finish(v *exchange, err error) {
+	s.release(v)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(err, errGone) && s.state == v.state {
@@ -74,7 +74,7 @@ func (s *Server) depart(v *visit, err error) {
 	s.idle.Broadcast()
 }
 
-// pause waits, unless the client goes or the server ends.
+// pause waits until the time is over, the client goes or the server is closed.
 func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -91,7 +91,7 @@ func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hang waits until the client goes or the server ends.
+// hang waits until the client goes or the server is closed.
 func (s *Server) hang(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -101,8 +101,8 @@ func (s *Server) hang(ctx context.Context) error {
 	}
 }
 
-// lost tells why a connection does not work.
-func (s *Server) lost(err error) error {
+// connectionError returns why reading or writing failed.
+func (s *Server) connectionError(err error) error {
 	switch {
 	case err == nil:
 		return nil

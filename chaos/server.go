@@ -23,7 +23,7 @@ type Server struct {
 
 	ctx     context.Context // ends with Close
 	end     context.CancelFunc
-	changed chan struct{} // the timetable may be another now
+	changed chan struct{} // the times of the outages may have changed
 	running sync.WaitGroup
 
 	mu       sync.Mutex
@@ -33,12 +33,13 @@ type Server struct {
 	active   int // requests in progress
 	handlers int // goroutines that deal with one
 	conns    map[net.Conn]struct{}
-	door     *door
+	listener *listener
 	cert     *x509.Certificate
 	closed   bool
 }
 
-// ErrRemote is why a server without [WithRemote] does not start.
+// ErrRemote is the error of [Server.Start] for an address that other machines can reach,
+// unless the server was made [WithRemote].
 var ErrRemote = errors.New("other machines can reach that address, which must be wanted")
 
 type options struct {
@@ -48,18 +49,19 @@ type options struct {
 	parse    func(contentType string, body []byte) (Spec, error)
 }
 
-// Option is how a server runs.
+// Option sets how a server runs.
 type Option func(*options)
 
-// WithTLS makes the server speak TLS, with a certificate of its own making.
+// WithTLS makes the server speak TLS, with a self-signed certificate; see
+// [Server.Certificate].
 func WithTLS() Option { return func(o *options) { o.tls = true } }
 
-// WithRemote lets the server listen where other machines can reach it. The control
-// endpoint stays for this one.
+// WithRemote lets the server listen on addresses that other machines can reach. The
+// control endpoint still accepts only requests from this machine.
 func WithRemote() Option { return func(o *options) { o.remote = true } }
 
-// WithObserver calls the function for each request, when it is decided what is
-// done with it; calls do not overlap, and must not call the server.
+// WithObserver calls the function for each request, when its answer is chosen. Calls do
+// not overlap. The function must not call the server.
 func WithObserver(f func(Arrival)) Option { return func(o *options) { o.observer = f } }
 
 // WithSpecParser sets the function that reads the body of POST /_chaos/spec, by its
@@ -99,8 +101,56 @@ func New(spec Spec, opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// Start listens on the address, 127.0.0.1:0 if it is "", and returns. Where others
-// could reach it, it listens only [WithRemote].
+// Must is [New] for package variables and tests: it panics with the error that New
+// would return. It accepts a spec or the text form of one, as [Parse] reads it.
+func Must[S Spec | string](spec S, opts ...Option) *Server {
+	parsed, err := specOf(spec)
+	if err != nil {
+		panic(err)
+	}
+	s, err := New(parsed, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// specOf returns a spec that is given as such or as text.
+func specOf(spec any) (Spec, error) {
+	if text, ok := spec.(string); ok {
+		return Parse(text)
+	}
+	return spec.(Spec), nil
+}
+
+// TB is the part of [testing.TB] that [StartTest] needs; a *testing.T has it.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
+// StartTest starts a server with the spec on a free port of loopback, and closes it when
+// the test ends. A spec that is not valid fails the test.
+func StartTest(t TB, spec string, opts ...Option) *Server {
+	t.Helper()
+	parsed, err := Parse(spec)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	s, err := New(parsed, opts...)
+	if err == nil {
+		err = s.Start("")
+	}
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Start listens on the address, 127.0.0.1:0 if it is "", and returns. A server starts
+// once. An address that other machines can reach needs [WithRemote].
 func (s *Server) Start(address string) error {
 	address = cmp.Or(address, "127.0.0.1:0")
 	if !loopback(address) && !s.options.remote {
@@ -108,10 +158,10 @@ func (s *Server) Start(address string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.door != nil {
+	if s.closed || s.listener != nil {
 		return errors.New("chaos: a server starts once")
 	}
-	d, err := newDoor(address)
+	d, err := newListener(address)
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
@@ -127,10 +177,10 @@ func (s *Server) Start(address string) error {
 		s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
-	s.door = d
+	s.listener = d
 	s.restart(s.state.spec)
 	s.running.Go(func() { _ = serve(d) })
-	s.running.Go(s.keepDoor)
+	s.running.Go(s.followTimetable)
 	return nil
 }
 
@@ -138,26 +188,26 @@ func (s *Server) Start(address string) error {
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // which is for the listener to complain about
+		return true // Listen reports it
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// URL returns where the server is, without a slash at the end; "" before Start.
+// URL returns the base URL of the server, without a slash at the end; "" before Start.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.door == nil:
+	case s.listener == nil:
 		return ""
 	case s.options.tls:
-		return "https://" + s.door.address
+		return "https://" + s.listener.address
 	}
-	return "http://" + s.door.address
+	return "http://" + s.listener.address
 }
 
-// Certificate returns the one that clients are to trust; nil without TLS, and
+// Certificate returns the certificate that clients have to trust; nil without TLS, and
 // before Start.
 func (s *Server) Certificate() *x509.Certificate {
 	s.mu.Lock()
@@ -165,9 +215,9 @@ func (s *Server) Certificate() *x509.Certificate {
 	return s.cert
 }
 
-// Set replaces the rules and begins anew: requests are counted from 1, scripts
-// start with their first answer, the timetable with now. Requests in progress go
-// on as they began.
+// Set replaces the rules and starts over: requests are counted from 1, scripts start
+// with their first answer, the times of outages count from now. Requests in progress
+// end as they began.
 func (s *Server) Set(spec Spec) error {
 	spec, err := Parse(spec.String())
 	if err != nil {
@@ -179,21 +229,21 @@ func (s *Server) Set(spec Spec) error {
 	return nil
 }
 
-// Reset begins anew with the same rules.
+// Reset starts over with the same rules.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restart(s.state.spec)
 }
 
-// restart begins anew. The caller holds the lock.
+// restart starts over. The caller holds the lock.
 func (s *Server) restart(spec Spec) {
 	now := time.Now()
 	s.state, s.stats = newState(spec, now), newStats(spec, now)
 	s.stats.Peak = s.active
 	select {
 	case s.changed <- struct{}{}:
-	default: // it is on its way to look
+	default: // it is notified already
 	}
 }
 
@@ -204,7 +254,8 @@ func (s *Server) Spec() Spec {
 	return s.state.spec
 }
 
-// Stats returns what has happened so far.
+// Stats returns counts and the latest requests since the start, or since the last Set or
+// Reset.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,11 +264,12 @@ func (s *Server) Stats() Stats {
 	return c
 }
 
-// Close ends everything, requests in progress too, and waits for it.
+// Close ends the server with all connections and requests in progress, and waits for
+// its goroutines. The error is always nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	d := s.door
+	d := s.listener
 	s.mu.Unlock()
 	s.end()
 	if d == nil {
@@ -228,7 +280,7 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.conns { // one may have come in too late for the server to know it
+	for c := range s.conns { // the server may have missed the latest
 		_ = raw(c).Close()
 	}
 	for s.handlers > 0 || len(s.conns) > 0 {
@@ -252,19 +304,19 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// reopen is how soon a door is tried again that somebody else holds.
+// reopen is how soon a port is tried again that another program holds.
 const reopen = 20 * time.Millisecond
 
-// keepDoor closes and opens the door by the timetable.
-func (s *Server) keepDoor() {
+// followTimetable closes and opens the port at the times of the outages.
+func (s *Server) followTimetable() {
 	for {
 		s.mu.Lock()
 		closed, next := s.state.refusing(time.Now())
 		s.mu.Unlock()
 		if closed {
-			s.door.shut()
+			s.listener.shut()
 			s.killAll()
-		} else if s.door.open() != nil {
+		} else if s.listener.open() != nil {
 			next = reopen
 		}
 		var timer <-chan time.Time // none if nothing changes by itself

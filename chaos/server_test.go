@@ -335,3 +335,44 @@ func TestOneAfterTheOther(t *testing.T) {
 		}
 	}
 }
+
+func TestMustPanicsOnABadSpec(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if err, _ := recover().(error); err == nil {
+			t.Error("Must did not panic with an error")
+		}
+	}()
+	Must("5O3")
+}
+
+func TestNewRefusesNilOptions(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Option{"option: nil": nil, "WithSpecParser: nil": WithSpecParser(nil)} {
+		if _, err := New(MustParse("200"), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("New = %v, want %q in it", err, name)
+		}
+	}
+}
+
+// failedTest records why a test failed.
+type failedTest struct {
+	testing.TB
+	why string
+}
+
+func (f *failedTest) Fatalf(format string, args ...any) {
+	f.why = fmt.Sprintf(format, args...)
+	panic(f)
+}
+
+func TestStartTestFailsTheTestOnABadSpec(t *testing.T) {
+	t.Parallel()
+	f := &failedTest{TB: t}
+	defer func() {
+		if recover() != f || !strings.Contains(f.why, `"5O3" is no answer`) {
+			t.Errorf("StartTest failed the test with %q", f.why)
+		}
+	}()
+	StartTest(f, "5O3")
+}

@@ -6,15 +6,15 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Spec says what a server does with its requests. It is plain data, with one text
-// form, which [Parse] reads and [Spec.String] writes, and the same as YAML.
+// Spec says what a server does with its requests. It is plain data with one text form,
+// which [Parse] reads and [Spec.String] writes.
 type Spec struct {
 	Seed  uint64 // of everything that is drawn
 	Rules []Rule // the first that matches counts; a request that none matches is answered with 404
 }
 
-// Rule is what happens to the requests that it matches. What is asked first: is
-// it down, is there room, does chance want a fault, what is next in the script.
+// Rule is what happens to the requests that it matches. The first of these decides: an
+// outage, a limit, a chance, the next answer of the script.
 type Rule struct {
 	Match Match
 
@@ -22,7 +22,7 @@ type Rule struct {
 	Cycle  bool   // the script begins again after its last step, which is repeated otherwise
 	Per    string // a header: each of its values has a script and chances of its own
 
-	Delay  Delay    // before the answer, whatever that is
+	Delay  Delay    // before the answer, also one by chance
 	Body   Body     // of answers that say nothing else
 	Random []Chance // instead of the script's next step, which stays next
 
@@ -48,15 +48,15 @@ type Step struct {
 	Times int // how often it comes before the next; at least 1
 }
 
-// Chance is an answer that comes now and then.
+// Chance is an answer that comes at random.
 type Chance struct {
 	Answer
 	Percent float64
 }
 
 // Service is how long the work of a request takes: the more are in progress, the
-// longer. It goes on to its end, and takes its place among those at once, though
-// nobody may wait for it any more; that is what makes a retry storm hurt.
+// longer. It goes on to its end, and counts as in progress, also when the client has
+// gone: that is what makes a retry storm hurt.
 type Service struct {
 	Base time.Duration // of a request alone
 	More time.Duration // for each other that is in progress when it begins
@@ -74,7 +74,7 @@ type Outage struct {
 // or one of the acts, which have no status.
 type Answer struct {
 	Status int
-	Act    string // one of Acts, if there is no status
+	Act    string // one of the acts below, if there is no status
 
 	Delay   Delay    // before the headers; zero means that of the rule
 	Headers []Header // in this order
@@ -100,11 +100,11 @@ const (
 	Close     = "close"     // the connection ends without an answer
 	Malformed = "malformed" // what is not HTTP
 	Fail      = "fail"      // 500, 502, 503 or 504, drawn
-	Refuse    = "refuse"    // nobody listens; only of an outage of the whole server
+	Refuse    = "refuse"    // the port is closed; only for an outage of the whole server
 )
 
-// Acts are all of them.
-var Acts = []string{Hang, Reset, Close, Malformed, Fail, Refuse}
+// acts are all of them.
+var acts = []string{Hang, Reset, Close, Malformed, Fail, Refuse}
 
 // Header is a header of an answer.
 type Header struct {
@@ -165,5 +165,5 @@ type Position struct {
 	Unit string // "" for bytes, "%" for a part of the whole, "event" for events of a stream
 }
 
-// zero reports whether nothing is said.
+// zero reports whether there is no answer.
 func (a *Answer) zero() bool { return a.Status == 0 && a.Act == "" }

@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"cmp"
+	"hash/fnv"
+	"math/rand/v2"
 	"net/http"
 	"time"
 )
@@ -25,9 +27,9 @@ type verdict struct {
 	answer Answer // fail is a status here
 	body   Body   // if the answer has none
 
-	delay time.Duration // before the answer, while somebody waits
-	work  time.Duration // before that, whether or not somebody waits
-	due   time.Duration // until there is room again, if there is none
+	delay time.Duration // before the answer; ends when the client goes
+	work  time.Duration // before that; goes on when the client has gone
+	due   time.Duration // until the limit or the outage is over, if there is one
 }
 
 // state is what the rules remember. It reads no clock: now is an argument.
@@ -39,23 +41,22 @@ type state struct {
 }
 
 type ruleState struct {
-	rule  *Rule
-	seen  int
-	turns turns
-	room  room
+	rule     *Rule
+	seen     int
+	cursors  cursors
+	capacity capacity
 }
 
 func newState(spec Spec, now time.Time) *state {
 	s := &state{spec: spec, born: now, rules: make([]ruleState, len(spec.Rules))}
 	for i := range spec.Rules {
 		r := &spec.Rules[i]
-		s.rules[i] = ruleState{rule: r, room: room{concurrent: r.Concurrent, rate: r.Rate, service: r.Service}}
+		s.rules[i] = ruleState{rule: r, capacity: capacity{concurrent: r.Concurrent, rate: r.Rate, service: r.Service}}
 	}
 	return s
 }
 
-// decide says what is done with a request. Whoever asks calls leave at the end of
-// it.
+// decide says what is done with a request. The caller calls release at its end.
 func (s *state) decide(method, path string, header http.Header, now time.Time) verdict {
 	s.number++
 	v := verdict{number: s.number, rule: -1, by: Unmatched, answer: Answer{Status: http.StatusNotFound}}
@@ -70,7 +71,7 @@ func (s *state) decide(method, path string, header http.Header, now time.Time) v
 		r := &s.rules[v.rule]
 		r.seen++
 		v.nth = r.seen
-		luck = s.judge(r, &v, header, now)
+		luck = s.choose(r, &v, header, now)
 	}
 	v.text = v.answer.String()
 	if v.answer.Act == Fail {
@@ -79,34 +80,34 @@ func (s *state) decide(method, path string, header http.Header, now time.Time) v
 	return v
 }
 
-// judge asks in order: is it down, is there room, does chance want a fault, what
-// is next in the script.
-func (s *state) judge(r *ruleState, v *verdict, header http.Header, now time.Time) draw {
+// choose sets the answer: that of an outage, of a limit, of a chance, or the next of the
+// script, in this order.
+func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Time) draw {
 	key := r.key(header)
-	turn := r.turns.of(key)
-	turn.seen++
-	luck := drawn(s.spec.Seed, v.rule, key, turn.seen)
-	if refusing, left := s.refusing(now); refusing { // it came in while the door was closing
+	cursor := r.cursors.get(key)
+	cursor.seen++
+	luck := drawn(s.spec.Seed, v.rule, key, cursor.seen)
+	if refusing, left := s.refusing(now); refusing { // it was accepted before the port closed
 		v.by, v.answer, v.due = ByOutage, Answer{Act: Refuse}, left
 	} else if o, left := s.down(r.rule, now); o != nil {
 		v.by, v.answer, v.due = ByOutage, o.As, left
-	} else if left, full := r.room.full(now); full {
+	} else if left, full := r.capacity.full(now); full {
 		v.by, v.answer, v.due = ByLimit, r.rule.over(), left
 	}
-	if v.by != Unmatched { // turned away at the door
+	if v.by != Unmatched { // rejected by an outage or a limit
 		v.delay = v.answer.Delay.pick(luck.delay, luck.normal)
 		return luck
 	}
-	v.work = r.room.take(v.number, now)
+	v.work = r.capacity.admit(v.number, now)
 	v.by = ByChance
 	if a, hit := luck.pick(r.rule.Random); hit {
 		v.answer = a
 	} else {
-		v.by, v.answer = ByScript, turn.advance(r.rule)
+		v.by, v.answer = ByScript, cursor.advance(r.rule)
 	}
 	v.delay = cmp.Or(v.answer.Delay, r.rule.Delay).pick(luck.delay, luck.normal)
 	if v.answer.Act != Hang && v.answer.End.Kind != Stall {
-		r.room.expect(v.number, now.Add(v.work+v.delay))
+		r.capacity.expect(v.number, now.Add(v.work+v.delay))
 	}
 	if v.answer.Status < 300 && v.answer.Stream.Form == "" {
 		v.body = r.rule.Body
@@ -114,18 +115,18 @@ func (s *state) judge(r *ruleState, v *verdict, header http.Header, now time.Tim
 	return luck
 }
 
-// leave ends a request.
-func (s *state) leave(v verdict) {
+// release ends a request.
+func (s *state) release(v verdict) {
 	if v.rule >= 0 {
-		s.rules[v.rule].room.leave(v.number)
+		s.rules[v.rule].capacity.release(v.number)
 	}
 }
 
-// down returns the outage of a rule that there is now, and how long it lasts.
+// down returns the outage of a rule at this time, and how long it still lasts.
 func (s *state) down(r *Rule, now time.Time) (*Outage, time.Duration) {
 	for i := range r.Down {
 		if r.Down[i].As.Act == Refuse {
-			continue // the door is closed
+			continue // the port is closed
 		}
 		if down, left := r.Down[i].when(now.Sub(s.born)); down {
 			return &r.Down[i], left
@@ -134,7 +135,7 @@ func (s *state) down(r *Rule, now time.Time) (*Outage, time.Duration) {
 	return nil, 0
 }
 
-// refusing reports whether the door is to be closed, and how long until that may
+// refusing reports whether the port is to be closed, and how long until that may
 // change; 0 means that it does not.
 func (s *state) refusing(now time.Time) (closed bool, next time.Duration) {
 	for _, r := range s.spec.Rules {
@@ -159,10 +160,43 @@ func (r *Rule) over() Answer {
 	return r.Over
 }
 
-// key returns whose script it is.
+// key returns the value of the header that selects the script.
 func (r *ruleState) key(header http.Header) string {
 	if r.rule.Per == "" {
 		return ""
 	}
 	return header.Get(r.rule.Per)
+}
+
+// draw is the randomness of one request. It depends only on the seed, the rule, the
+// value of the rule's header and the number of the request with that value, so that
+// other requests and the order of goroutines change nothing. All parts are drawn, also
+// unused ones: a change in one part of a rule does not change the draws of another.
+type draw struct {
+	fault  float64 // which chance, if any
+	fail   int     // which of the statuses of fail
+	delay  float64
+	normal float64 // the same for a lognormal delay
+}
+
+// failures are the statuses of fail.
+var failures = []int{500, 502, 503, 504}
+
+func drawn(seed uint64, rule int, key string, n int) draw {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	r := rand.New(rand.NewPCG(seed^uint64(rule+1)*0x9e3779b97f4a7c15, h.Sum64()^uint64(n)*0xd1342543de82ef95))
+	return draw{fault: r.Float64(), fail: r.IntN(len(failures)), delay: r.Float64(), normal: r.NormFloat64()}
+}
+
+// pick returns the chance that the draw has met.
+func (d draw) pick(list []Chance) (Answer, bool) {
+	u := d.fault * 100
+	for _, c := range list {
+		if u < c.Percent {
+			return c.Answer, true
+		}
+		u -= c.Percent
+	}
+	return Answer{}, false
 }

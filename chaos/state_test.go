@@ -25,7 +25,7 @@ func answers(s *state, n int, headers ...string) (list []string) {
 	for range n {
 		v := ask(s, "/", t0, headers...)
 		list = append(list, v.text)
-		s.leave(v)
+		s.release(v)
 	}
 	return list
 }
@@ -93,13 +93,13 @@ func TestEachValueOfAHeaderHasAScript(t *testing.T) {
 func TestValuesOfAHeaderAreForgotten(t *testing.T) {
 	s := newState(MustParse("503,200 per=x-call"), t0)
 	answers(s, 1, "x-call", "first")
-	for i := range maxTurns {
+	for i := range maxCursors {
 		answers(s, 1, "x-call", fmt.Sprint(i))
 	}
-	if got := answers(s, 1, "x-call", "first")[0]; got != "503" || len(s.rules[0].turns.by) != maxTurns {
-		t.Errorf("got %s with %d values known, want 503 with %d", got, len(s.rules[0].turns.by), maxTurns)
+	if got := answers(s, 1, "x-call", "first")[0]; got != "503" || len(s.rules[0].cursors.by) != maxCursors {
+		t.Errorf("got %s with %d values known, want 503 with %d", got, len(s.rules[0].cursors.by), maxCursors)
 	}
-	if got := answers(s, 1, "x-call", fmt.Sprint(maxTurns-1))[0]; got != "200" {
+	if got := answers(s, 1, "x-call", fmt.Sprint(maxCursors-1))[0]; got != "200" {
 		t.Errorf("the last got %s, want 200", got)
 	}
 }
@@ -140,7 +140,7 @@ func TestTheSequenceOfASeedStays(t *testing.T) {
 	for range 12 {
 		v := ask(s, "/", t0)
 		got = append(got, fmt.Sprintf("%s/%d/%v", v.text, v.answer.Status, v.delay.Round(time.Millisecond)))
-		s.leave(v)
+		s.release(v)
 	}
 	want := "fail/500/1.12s fail/502/1.882s fail/503/716ms 200/200/93ms 200/200/1.842s 200/200/1.561s fail/503/346ms 200/200/1.814s 200/200/719ms 200/200/1.789s 200/200/1.23s 200/200/364ms"
 	if strings.Join(got, " ") != want {
@@ -254,11 +254,11 @@ func TestRoomForSoManyAtOnce(t *testing.T) {
 	if third.by != ByLimit || third.text != "503(retry-after=due)" || third.due != 1500*time.Millisecond {
 		t.Errorf("the third got %s by %s, due in %v", third.text, third.by, third.due)
 	}
-	s.leave(third) // took no room
+	s.release(third) // took no room
 	if v := ask(s, "/", t0.Add(time.Second)); v.by != ByLimit {
 		t.Errorf("the fourth got %s by %s", v.text, v.by)
 	}
-	s.leave(first)
+	s.release(first)
 	if v := ask(s, "/", t0.Add(2*time.Second)); v.by != ByScript {
 		t.Errorf("after one left: %s by %s", v.text, v.by)
 	}
@@ -267,19 +267,19 @@ func TestRoomForSoManyAtOnce(t *testing.T) {
 func TestRoomOfUnknownEnd(t *testing.T) {
 	s := newState(MustParse("hang concurrent=1 over=429(retry-after=due)"), t0)
 	ask(s, "/", t0)
-	if v := ask(s, "/", t0); v.due != unknownRoom {
-		t.Errorf("due in %v, want %v", v.due, unknownRoom)
+	if v := ask(s, "/", t0); v.due != unknownWait {
+		t.Errorf("due in %v, want %v", v.due, unknownWait)
 	}
 }
 
-// TestRate has, in any span, no more than it says, and lets in whoever comes when
-// it was told to.
+// TestRate admits, in any span, no more than the rate says, and every request that comes
+// at the stated time.
 func TestRate(t *testing.T) {
 	s := newState(MustParse("rate=5/s over=429(retry-after-ms=due)"), t0)
 	var admitted []time.Duration
 	for at := time.Duration(0); at < 5*time.Second; at += 37 * time.Millisecond {
 		v := ask(s, "/", t0.Add(at))
-		s.leave(v)
+		s.release(v)
 		if v.by == ByScript {
 			admitted = append(admitted, at)
 			continue

@@ -13,16 +13,16 @@ import (
 // defaultEvents is how many events a stream has if nothing is said.
 const defaultEvents = 10
 
-// sheet collects the events of a stream.
-type sheet struct {
-	o     *occasion
+// eventList collects the events of a stream.
+type eventList struct {
+	o     *bodyContext
 	every time.Duration
 	list  []chunk
 	seq   int // of the responses API
 }
 
 // add adds an event. One with content comes after a pause, unless it is the first.
-func (s *sheet) add(name string, data any, content bool) {
+func (s *eventList) add(name string, data any, content bool) {
 	var b bytes.Buffer
 	if name != "" {
 		fmt.Fprintf(&b, "event: %s\n", name)
@@ -40,31 +40,31 @@ func (s *sheet) add(name string, data any, content bool) {
 }
 
 // typed adds an event of the responses API, which has its name and number in it.
-func (s *sheet) typed(name string, data object, content bool) {
+func (s *eventList) typed(name string, data object, content bool) {
 	data["type"], data["sequence_number"] = name, s.seq
 	s.seq++
 	s.add(name, data, content)
 }
 
-// script is a stream in the language of an API.
-type script struct {
+// streamFormat writes the parts of a stream in the format of an API.
+type streamFormat struct {
 	start  func() // the events that begin it
 	piece  func(n int, text string)
-	finish func() // what comes after the content, the words that say so included
+	finish func() // what comes after the content, the event that says so included
 	fail   func() // an error
 }
 
 // events makes a stream.
-func (o *occasion) events(form string, want Stream) page {
-	s := &sheet{o: o, every: want.Every}
-	pieces := cutText(o.said(), cmp.Or(want.Events, defaultEvents))
-	p := s.script(form, pieces)
-	s.play(p, want, pieces)
-	return page{kind: "text/event-stream", chunks: s.list, stream: true}
+func (o *bodyContext) events(form string, want Stream) payload {
+	s := &eventList{o: o, every: want.Every}
+	pieces := cutText(o.completionText(), cmp.Or(want.Events, defaultEvents))
+	p := s.streamFormat(form, pieces)
+	s.write(p, want, pieces)
+	return payload{kind: "text/event-stream", chunks: s.list, stream: true}
 }
 
-// play writes the stream, and the error where it is wanted.
-func (s *sheet) play(p script, want Stream, pieces []string) {
+// write writes the stream, and the error where it is wanted.
+func (s *eventList) write(p streamFormat, want Stream, pieces []string) {
 	if want.Error == "first" {
 		p.fail()
 		return
@@ -100,7 +100,7 @@ func cutText(text string, n int) []string {
 	return pieces
 }
 
-func (s *sheet) script(form string, pieces []string) script {
+func (s *eventList) streamFormat(form string, pieces []string) streamFormat {
 	switch form {
 	case OpenAI:
 		return s.openai()
@@ -109,24 +109,24 @@ func (s *sheet) script(form string, pieces []string) script {
 	case Anthropic:
 		return s.anthropic()
 	}
-	return script{
+	return streamFormat{
 		start:  func() {},
 		piece:  func(n int, _ string) { s.add("", fmt.Sprintf("event %d of %d", n+1, len(pieces)), true) },
 		finish: func() {},
 		fail: func() {
-			s.add("error", object{"error": object{"code": cmp.Or(s.o.verdict.answer.Error, "server_error"), "message": s.o.excuse()}}, false)
+			s.add("error", object{"error": object{"code": cmp.Or(s.o.verdict.answer.Error, "server_error"), "message": s.o.errorMessage()}}, false)
 		},
 	}
 }
 
-func (s *sheet) openai() script {
+func (s *eventList) openai() streamFormat {
 	part := func(delta object, reason any) object {
 		return object{
 			"id": s.o.id("chatcmpl-"), "object": "chat.completion.chunk", "created": s.o.now.Unix(), "model": cmp.Or(s.o.ask.model, "chaos"),
 			"choices": []object{{"index": 0, "delta": delta, "logprobs": nil, "finish_reason": reason}},
 		}
 	}
-	return script{
+	return streamFormat{
 		start: func() { s.add("", part(object{"role": "assistant", "content": ""}, nil), false) },
 		piece: func(_ int, text string) { s.add("", part(object{"content": text}, nil), true) },
 		finish: func() {
@@ -134,15 +134,15 @@ func (s *sheet) openai() script {
 			s.add("", "[DONE]", false)
 		},
 		fail: func() {
-			s.add("", object{"error": openaiError(500, cmp.Or(s.o.verdict.answer.Error, "server_error"), s.o.excuse())}, false)
+			s.add("", object{"error": openaiError(500, cmp.Or(s.o.verdict.answer.Error, "server_error"), s.o.errorMessage())}, false)
 		},
 	}
 }
 
-func (s *sheet) anthropic() script {
+func (s *eventList) anthropic() streamFormat {
 	model, prompt := cmp.Or(s.o.ask.model, "chaos"), s.o.ask.prompt
 	written := 0
-	return script{
+	return streamFormat{
 		start: func() {
 			s.add("message_start", object{"type": "message_start", "message": object{
 				"id": s.o.id("msg_"), "type": "message", "role": "assistant", "model": model, "content": []object{}, "stop_reason": nil, "stop_sequence": nil,
@@ -163,19 +163,19 @@ func (s *sheet) anthropic() script {
 			s.add("message_stop", object{"type": "message_stop"}, false)
 		},
 		fail: func() {
-			s.add("error", object{"type": "error", "error": object{"type": cmp.Or(s.o.verdict.answer.Error, "overloaded_error"), "message": s.o.excuse()}}, false)
+			s.add("error", object{"type": "error", "error": object{"type": cmp.Or(s.o.verdict.answer.Error, "overloaded_error"), "message": s.o.errorMessage()}}, false)
 		},
 	}
 }
 
-func (s *sheet) responses(pieces []string) script {
+func (s *eventList) responses(pieces []string) streamFormat {
 	o := s.o
 	at := func(more object) object {
 		maps.Copy(more, object{"item_id": o.id("msg_"), "output_index": 0, "content_index": 0})
 		return more
 	}
 	text := strings.Join(pieces, "")
-	return script{
+	return streamFormat{
 		start: func() {
 			s.typed("response.created", object{"response": o.response("in_progress", []object{}, 0, 0)}, false)
 		},
@@ -194,7 +194,7 @@ func (s *sheet) responses(pieces []string) script {
 			s.typed("response.completed", object{"response": o.response("completed", []object{o.outputItem("completed", text)}, tokens(o.ask.prompt), tokens(text))}, false)
 		},
 		fail: func() {
-			s.typed("error", object{"code": cmp.Or(o.verdict.answer.Error, "server_error"), "message": o.excuse(), "param": nil}, false)
+			s.typed("error", object{"code": cmp.Or(o.verdict.answer.Error, "server_error"), "message": o.errorMessage(), "param": nil}, false)
 		},
 	}
 }

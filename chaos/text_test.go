@@ -134,7 +134,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"over=429":                         "over= is for requests above concurrent= or rate=",
 		"429(retry-after=due)":             "due is known to over= and down",
 		"refuse":                           "refuse is for down",
-		"/a: down 1s every 2s as refuse":   "it closes the door to everybody",
+		"/a: down 1s every 2s as refuse":   "it closes the port for all requests",
 		"down 5m every 30s":                "it begins again before it ends",
 		"down 5m":                          `"" where there should be every`,
 		"down from 5s until 10s":           `"until" where there should be to; want down from 10s to 25s`,
@@ -207,7 +207,7 @@ func TestThePageHasEveryFault(t *testing.T) {
 	page := string(data)
 	var want []string
 	want = append(append(want, argumentNames()...), keyNames()...)
-	want = append(append(append(want, Acts...), bodies...), streamForms...)
+	want = append(append(append(want, acts...), bodies...), streamForms...)
 	for _, f := range waitForms {
 		want = append(want, f.name+":")
 	}

@@ -29,15 +29,15 @@ func (u *upload) Write(p []byte) (int, error) {
 
 func (u *upload) hash() string { return hex.EncodeToString(u.sum.Sum(nil)) }
 
-// asked is what a request to an API of a model wants.
-type asked struct {
+// modelRequest is what a request to an API of a model wants.
+type modelRequest struct {
 	model  string
 	prompt string
 	stream bool
 }
 
-// asked reads the request, as far as it is one.
-func (u *upload) asked() (a asked) {
+// modelRequest reads the request, as far as it is one.
+func (u *upload) modelRequest() (a modelRequest) {
 	var body struct {
 		Model    string `json:"model"`
 		Stream   bool   `json:"stream"`
@@ -49,18 +49,18 @@ func (u *upload) asked() (a asked) {
 	}
 	_ = json.Unmarshal(u.head, &body) // what does not fit stays empty
 	a.model, a.stream = body.Model, body.Stream
-	a.prompt = spoken(body.Input, 2)
+	a.prompt = lastText(body.Input, 2)
 	for _, m := range body.Messages {
 		if m.Role == "user" {
-			a.prompt = spoken(m.Content, 1)
+			a.prompt = lastText(m.Content, 1)
 		}
 	}
 	return a
 }
 
-// spoken returns the text of a message: a text, a list of parts with texts, or a
+// lastText returns the text of a message: a text, a list of parts with texts, or a
 // list of messages, of which the last counts. Lists may nest so deep.
-func spoken(raw json.RawMessage, depth int) string {
+func lastText(raw json.RawMessage, depth int) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
@@ -77,7 +77,7 @@ func spoken(raw json.RawMessage, depth int) string {
 	for _, p := range parts {
 		if p.Text != "" {
 			texts = append(texts, p.Text)
-		} else if last := spoken(p.Content, depth-1); last != "" {
+		} else if last := lastText(p.Content, depth-1); last != "" {
 			texts = []string{last}
 		}
 	}

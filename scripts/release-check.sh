@@ -101,8 +101,36 @@ func main() {
 }
 GO
 
+program chaos "$root/chaos" <<'GO'
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/tideover/tideover/chaos"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+func main() {
+	server := chaos.Must("503,503,200")
+	defer server.Close()
+	if err := server.Start(""); err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: retryhttp.Must("fixed(1ms) attempts=3", nil)}
+	resp, err := client.Get(server.URL())
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	fmt.Printf("chaos: %s after %d requests\n", resp.Status, server.Stats().Requests)
+}
+GO
+[ "$(go -C "$work/chaos" list -m all | wc -l)" = 3 ] || fail "chaos brings other modules than the library"
+
 # Adapters, if there are any: each package of theirs builds.
-for module in $(grep -vxE "$root(/engine|/nostr|/cmd/tideover)?" "$work/modules"); do
+for module in $(grep -vxE "$root(/engine|/nostr|/chaos|/cmd/tideover)?" "$work/modules"); do
 	mkdir -p "$work/adapter"
 	(
 		rm -f "$work/adapter/go.mod" "$work/adapter/go.sum"

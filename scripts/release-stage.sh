@@ -68,6 +68,7 @@ release() {
 		printf '%s %s %s\n%s %s/go.mod %s\n' "$(path "$need")" "$version" "$(field Sum <<<"$sums")" \
 			"$(path "$need")" "$version" "$(field GoModSum <<<"$sums")" >>"$1/go.sum"
 	done
+	[ ! -e "$1/go.sum" ] || git add "$1/go.sum" # a module that requires only ours gets its first one here
 	if grep -q '^replace' "$1/go.mod"; then
 		echo "release-stage: $1/go.mod still replaces something" >&2
 		exit 1

@@ -11,17 +11,19 @@ import (
 // object is JSON as it is written; keys come in alphabetical order.
 type object map[string]any
 
-// said is the answer of a model that listens and has nothing to add.
-func (o *occasion) said() string { return "You said: " + o.ask.prompt }
+// completionText is the answer to a prompt: it repeats the prompt.
+func (o *bodyContext) completionText() string { return "You said: " + o.ask.prompt }
 
 // tokens is what a text costs, roughly.
 func tokens(text string) int { return len(strings.Fields(text)) }
 
-func (o *occasion) id(prefix string) string { return prefix + "chaos" + strconv.Itoa(o.verdict.number) }
+func (o *bodyContext) id(prefix string) string {
+	return prefix + "chaos" + strconv.Itoa(o.verdict.number)
+}
 
-// completion is the answer to a prompt, in the language of an API.
-func (o *occasion) completion(form string) any {
-	ask, text := o.ask, o.said()
+// completion is the answer to a prompt, in the format of an API.
+func (o *bodyContext) completion(form string) any {
+	ask, text := o.ask, o.completionText()
 	model, in, out := cmp.Or(ask.model, "chaos"), tokens(ask.prompt), tokens(text)
 	switch form {
 	case Anthropic:
@@ -40,7 +42,7 @@ func (o *occasion) completion(form string) any {
 }
 
 // response is the object of the responses API.
-func (o *occasion) response(status string, output []object, in, out int) object {
+func (o *bodyContext) response(status string, output []object, in, out int) object {
 	r := object{
 		"id": o.id("resp_"), "object": "response", "created_at": o.now.Unix(), "status": status, "model": cmp.Or(o.ask.model, "chaos"),
 		"output": output, "error": nil, "incomplete_details": nil, "instructions": nil, "metadata": object{},
@@ -55,7 +57,7 @@ func (o *occasion) response(status string, output []object, in, out int) object 
 	return r
 }
 
-func (o *occasion) outputItem(status, text string) object {
+func (o *bodyContext) outputItem(status, text string) object {
 	content := []object{}
 	if status == "completed" {
 		content = append(content, outputText(text))
@@ -76,10 +78,10 @@ var anthropicErrors = map[int]string{
 // openaiErrors are the codes of errors, by status.
 var openaiErrors = map[int]string{401: "invalid_api_key", 402: "billing_not_active", 429: "rate_limit_exceeded"}
 
-// failure is the body of an error, in the language of an API.
-func (o *occasion) failure(form string) any {
+// failure is the body of an error, in the format of an API.
+func (o *bodyContext) failure(form string) any {
 	status, code := o.verdict.answer.Status, o.verdict.answer.Error
-	text := o.excuse()
+	text := o.errorMessage()
 	switch form {
 	case Anthropic:
 		fallback := "api_error"
@@ -111,17 +113,17 @@ func openaiError(status int, code, text string) object {
 }
 
 // googleError states a delay in the body.
-func (o *occasion) googleError() any {
+func (o *bodyContext) googleError() any {
 	a := &o.verdict.answer
 	names := map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 	return object{"error": object{
-		"code": a.Status, "message": o.excuse(), "status": cmp.Or(a.Error, names[a.Status], "UNKNOWN"),
+		"code": a.Status, "message": o.errorMessage(), "status": cmp.Or(a.Error, names[a.Status], "UNKNOWN"),
 		"details": []object{{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": strconv.FormatFloat(a.RetryInfo.Seconds(), 'f', -1, 64) + "s"}},
 	}}
 }
 
-// excuse says who is to blame.
-func (o *occasion) excuse() string {
+// errorMessage says which rule caused the error.
+func (o *bodyContext) errorMessage() string {
 	v := &o.verdict
 	if v.rule < 0 {
 		return fmt.Sprintf("chaos: no rule is for %s %s", o.request.Method, o.request.URL.Path)

@@ -6,9 +6,9 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// room is how much a rule can take at once and in a span of time. It reads no
-// clock.
-type room struct {
+// capacity is how many requests a rule accepts at once and in a span of time. It reads
+// no clock.
+type capacity struct {
 	concurrent int
 	rate       limit.Frequency
 	service    Service
@@ -18,11 +18,11 @@ type room struct {
 	next     int
 }
 
-// unknownRoom is what is said if nobody knows when there is room.
-const unknownRoom = time.Second
+// unknownWait is the stated wait when no request in progress has a known end.
+const unknownWait = time.Second
 
-// full reports whether there is no room for another, and when there is again.
-func (m *room) full(now time.Time) (left time.Duration, full bool) {
+// full reports whether another request is above the limits, and for how long.
+func (m *capacity) full(now time.Time) (left time.Duration, full bool) {
 	if m.concurrent > 0 && len(m.ends) >= m.concurrent {
 		left, full = m.soonest(now), true
 	}
@@ -36,7 +36,7 @@ func (m *room) full(now time.Time) (left time.Duration, full bool) {
 }
 
 // soonest returns when the first of those in progress is done.
-func (m *room) soonest(now time.Time) time.Duration {
+func (m *capacity) soonest(now time.Time) time.Duration {
 	least := time.Duration(-1)
 	for _, end := range m.ends {
 		if left := end.Sub(now); left > 0 && (least < 0 || left < least) {
@@ -44,13 +44,13 @@ func (m *room) soonest(now time.Time) time.Duration {
 		}
 	}
 	if least < 0 {
-		return unknownRoom
+		return unknownWait
 	}
 	return least
 }
 
-// take admits a request, and returns how long its work takes.
-func (m *room) take(number int, now time.Time) (work time.Duration) {
+// admit counts a request, and returns how long its work takes.
+func (m *capacity) admit(number int, now time.Time) (work time.Duration) {
 	work = m.service.Base + time.Duration(len(m.ends))*m.service.More
 	if m.ends == nil {
 		m.ends = map[int]time.Time{}
@@ -67,8 +67,8 @@ func (m *room) take(number int, now time.Time) (work time.Duration) {
 	return work
 }
 
-// expect notes when a request is likely to be done.
-func (m *room) expect(number int, end time.Time) { m.ends[number] = end }
+// expect records when a request is likely to be done.
+func (m *capacity) expect(number int, end time.Time) { m.ends[number] = end }
 
-// leave ends a request.
-func (m *room) leave(number int) { delete(m.ends, number) }
+// release ends a request.
+func (m *capacity) release(number int) { delete(m.ends, number) }

@@ -7,34 +7,34 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// hidden stands for a credential.
-const hidden = "***"
+// redacted replaces a credential.
+const redacted = "***"
 
-// masked returns the headers without credentials.
-func masked(h http.Header) map[string][]string {
+// redactHeaders returns the headers without credentials.
+func redactHeaders(h http.Header) map[string][]string {
 	out := make(map[string][]string, len(h))
 	for name, values := range h {
 		if secret.MaybeName(name) {
-			values = []string{hidden}
+			values = []string{redacted}
 		}
 		out[name] = values
 	}
 	return out
 }
 
-// maskedQuery returns the parameters without credentials. What can't be read is
+// redactQuery returns the parameters without credentials. What can't be read is
 // left out as a whole.
-func maskedQuery(query string) string {
+func redactQuery(query string) string {
 	if query == "" {
 		return ""
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return hidden
+		return redacted
 	}
 	for name := range values {
 		if secret.MaybeName(name) {
-			values[name] = []string{hidden}
+			values[name] = []string{redacted}
 		}
 	}
 	return values.Encode()

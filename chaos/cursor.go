@@ -1,40 +1,40 @@
 package chaos
 
-// maxTurns is how many values of a header are told apart at a time.
-const maxTurns = 10_000
+// maxCursors is how many values of a header are distinguished at a time.
+const maxCursors = 10_000
 
-// turns are those who go through a script: one for each value of a header, or
-// just one. The one that came first is forgotten when there are too many.
-type turns struct {
-	by    map[string]*turn
+// cursors are the positions in a script: one for each value of a header, or just one.
+// The oldest is dropped when there are too many.
+type cursors struct {
+	by    map[string]*cursor
 	order []string
 }
 
-func (t *turns) of(key string) *turn {
+func (t *cursors) get(key string) *cursor {
 	if at := t.by[key]; at != nil {
 		return at
 	}
 	if t.by == nil {
-		t.by = map[string]*turn{}
+		t.by = map[string]*cursor{}
 	}
-	if len(t.order) == maxTurns {
+	if len(t.order) == maxCursors {
 		delete(t.by, t.order[0])
 		t.order = t.order[1:]
 	}
-	at := new(turn)
+	at := new(cursor)
 	t.by[key], t.order = at, append(t.order, key)
 	return at
 }
 
-// turn is how far somebody is.
-type turn struct {
-	seen int // requests
+// cursor is a position in a script.
+type cursor struct {
+	seen int // requests so far
 	step int // of the script
 	done int // times that the step came
 }
 
 // advance returns the next answer of the script.
-func (t *turn) advance(r *Rule) Answer {
+func (t *cursor) advance(r *Rule) Answer {
 	s := r.Script[t.step]
 	switch t.done++; {
 	case t.done < s.Times:

@@ -7,30 +7,30 @@ import (
 	"sync"
 )
 
-// door is a listener that can be closed and opened again, on the same port, while
-// a server goes on accepting from it.
-type door struct {
+// listener can be closed and opened again, on the same port, while a server goes on
+// accepting from it.
+type listener struct {
 	address string
 
 	mu     sync.Mutex
 	moved  *sync.Cond
-	inner  net.Listener // nil while it is shut
+	inner  net.Listener // nil while the port is closed
 	closed bool
 }
 
-// newDoor opens a door. The port 0 is any that is free, and stays the same.
-func newDoor(address string) (*door, error) {
+// newListener listens on the address. Port 0 is any that is free, and stays the same.
+func newListener(address string) (*listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{address: l.Addr().String(), inner: l}
+	d := &listener{address: l.Addr().String(), inner: l}
 	d.moved = sync.NewCond(&d.mu)
 	return d, nil
 }
 
-// Accept implements [net.Listener]. While the door is shut it waits.
-func (d *door) Accept() (net.Conn, error) {
+// Accept implements [net.Listener]. While the port is closed it waits.
+func (d *listener) Accept() (net.Conn, error) {
 	for {
 		l := d.wait()
 		if l == nil {
@@ -43,9 +43,8 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-// wait returns the listener, when there is one; nil once the door is closed for
-// good.
-func (d *door) wait() net.Listener {
+// wait waits until the port is open and returns the listener below; nil after Close.
+func (d *listener) wait() net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for d.inner == nil && !d.closed {
@@ -54,15 +53,15 @@ func (d *door) wait() net.Listener {
 	return d.inner
 }
 
-// is reports whether the listener is still the one that counts.
-func (d *door) is(l net.Listener) bool {
+// is reports whether the listener below is still the current one.
+func (d *listener) is(l net.Listener) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.inner == l
 }
 
-// shut closes the port: whoever knocks is refused.
-func (d *door) shut() {
+// shut closes the port: new connections are refused.
+func (d *listener) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inner != nil {
@@ -71,8 +70,8 @@ func (d *door) shut() {
 	}
 }
 
-// open opens the port again. Somebody else may have it now.
-func (d *door) open() error {
+// open opens the port again. It fails if another program has taken the port.
+func (d *listener) open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inner != nil || d.closed {
@@ -88,7 +87,7 @@ func (d *door) open() error {
 }
 
 // Close implements [net.Listener].
-func (d *door) Close() error {
+func (d *listener) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inner != nil {
@@ -101,9 +100,9 @@ func (d *door) Close() error {
 }
 
 // Addr implements [net.Listener].
-func (d *door) Addr() net.Addr { return named(d.address) }
+func (d *listener) Addr() net.Addr { return named(d.address) }
 
-// named is an address.
+// named is the address of a listener.
 type named string
 
 // Network implements [net.Addr].
@@ -128,7 +127,7 @@ func kill(c net.Conn) {
 	_ = c.Close()
 }
 
-// closeWrite ends what we say on a connection.
+// closeWrite ends our direction of a connection.
 func closeWrite(c net.Conn) {
 	for _, c := range []net.Conn{c, raw(c)} { // TLS says so itself first
 		if h, ok := c.(interface{ CloseWrite() error }); ok {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// visit is a request that is being dealt with.
-type visit struct {
+// exchange is one request and its answer.
+type exchange struct {
 	verdict
 	server *Server
 	state  *state
@@ -22,15 +22,14 @@ type visit struct {
 	left   bool // guarded by the server's lock
 }
 
-// handle does what the verdict says. An error means that there is no proper end
-// to the answer.
-func (v *visit) handle() error {
+// handle does what the verdict says. An error means that the answer is not complete.
+func (v *exchange) handle() error {
 	if !v.answer.Early {
 		if err := v.receive(); err != nil {
 			return err
 		}
 	}
-	if err := v.server.pause(context.Background(), v.work); err != nil { // work goes on, whoever waits
+	if err := v.server.pause(context.Background(), v.work); err != nil { // work goes on when the client has gone
 		return err
 	}
 	if err := v.server.pause(v.r.Context(), v.delay); err != nil {
@@ -42,23 +41,23 @@ func (v *visit) handle() error {
 	case Hang:
 		return v.server.hang(v.r.Context())
 	}
-	v.server.leave(v)
+	v.server.release(v)
 	switch v.answer.Act {
 	case Malformed:
 		_, _ = io.WriteString(connOf(v.r.Context()), malformed(v.r.ProtoMajor))
 		v.hangUp()
 	case Close:
 		v.hangUp()
-	default: // Reset, and Refuse for who slipped in
+	default: // Reset, and Refuse for a connection that was accepted before the port closed
 		kill(connOf(v.r.Context()))
 	}
 	return errFault
 }
 
-// hangUp says to the client that nothing more comes. On HTTP/2 the client may be
+// hangUp ends our direction of the connection. On HTTP/2 the client may be
 // sending something just now; closing both directions at once would be answered
-// with a RST, which is another fault, so it is given time to close its own.
-func (v *visit) hangUp() {
+// with a RST, which is another fault, so the client gets time to close its own.
+func (v *exchange) hangUp() {
 	closeWrite(connOf(v.r.Context()))
 	if v.r.ProtoMajor == 2 {
 		_ = v.server.pause(v.r.Context(), 5*time.Second)
@@ -75,11 +74,11 @@ func malformed(major int) string {
 }
 
 // receive reads the body of the request at its pace.
-func (v *visit) receive() error {
+func (v *exchange) receive() error {
 	pace := v.answer.Read
 	if pace == (Pace{}) {
 		_, err := io.Copy(v.upload, v.r.Body)
-		return v.server.lost(err)
+		return v.server.connectionError(err)
 	}
 	for {
 		_, err := io.CopyN(v.upload, v.r.Body, pace.Bytes)
@@ -87,7 +86,7 @@ func (v *visit) receive() error {
 			return nil
 		}
 		if err != nil {
-			return v.server.lost(err)
+			return v.server.connectionError(err)
 		}
 		// A client that goes while it uploads is noticed by the next read.
 		if err := v.server.pause(context.Background(), pace.Every); err != nil {
@@ -97,9 +96,9 @@ func (v *visit) receive() error {
 }
 
 // respond writes an answer that has a status.
-func (v *visit) respond() error {
+func (v *exchange) respond() error {
 	a := &v.answer
-	o := &occasion{verdict: v.verdict, request: v.r, upload: v.upload, ask: v.upload.asked(), now: time.Now()}
+	o := &bodyContext{verdict: v.verdict, request: v.r, upload: v.upload, ask: v.upload.modelRequest(), now: time.Now()}
 	p := o.compose()
 	total := p.length()
 	if a.End.Kind != "" {
@@ -132,7 +131,7 @@ func bodyAllowed(status int) bool {
 }
 
 // head sets the headers.
-func (o *occasion) head(h http.Header, p *page) {
+func (o *bodyContext) head(h http.Header, p *payload) {
 	if p.kind != "" {
 		h.Set("Content-Type", p.kind)
 	}
@@ -156,14 +155,14 @@ func padding(size int64) (list []string) {
 }
 
 // write sends the headers and the body; whole is one that is sent at once.
-func (v *visit) write(p page, whole bool) error {
+func (v *exchange) write(p payload, whole bool) error {
 	rc := http.NewResponseController(v.w)
 	if v.answer.Early {
 		_ = rc.EnableFullDuplex() // HTTP/2 has it anyway
 	}
 	last := func(rest int) {
 		if rest == 0 && !v.answer.Early && v.answer.End.Kind != Stall {
-			v.server.leave(v)
+			v.server.release(v)
 		}
 	}
 	last(len(p.chunks))
@@ -177,29 +176,29 @@ func (v *visit) write(p page, whole bool) error {
 		}
 		last(len(p.chunks) - 1 - i)
 		if _, err := v.w.Write(c.data); err != nil {
-			return v.server.lost(err)
+			return v.server.connectionError(err)
 		}
 		if whole && !v.answer.Early {
 			continue
 		}
 		if err := rc.Flush(); err != nil {
-			return v.server.lost(err)
+			return v.server.connectionError(err)
 		}
 	}
 	return nil
 }
 
-// settle is how long HTTP/2 may take to send what it has.
-const settle = 20 * time.Millisecond
+// flushTime is how long HTTP/2 may take to send what it has.
+const flushTime = 20 * time.Millisecond
 
 // finish ends an answer as it is to end.
-func (v *visit) finish(counted bool) error {
+func (v *exchange) finish(counted bool) error {
 	switch v.answer.End.Kind {
 	case Stall:
 		return v.server.hang(v.r.Context())
 	case Reset:
 		if v.r.ProtoMajor == 2 { // whose frames are sent a moment later than Flush says
-			_ = v.server.pause(v.r.Context(), settle)
+			_ = v.server.pause(v.r.Context(), flushTime)
 		}
 		kill(connOf(v.r.Context()))
 		return errFault
