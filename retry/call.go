@@ -162,9 +162,9 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 	}
 	h.add(c.state.Attempt, err)
 	c.emit(AttemptFailed, err)
-	d := c.decide()
+	d := c.decide(ctx, err)
 	if d.Stop != 0 {
-		return c.giveUp(ctx, d.Stop, c.explain(d.Stop), h)
+		return c.giveUp(ctx, d.Stop, c.explain(d), h)
 	}
 	c.state.Prev = d.Prev
 	h.waited(d)
@@ -177,32 +177,41 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 
 // decide asks the policy, and the gates only when the policy would go on: a
 // retry that will not happen costs no budget.
-func (c *call) decide() Decision {
+func (c *call) decide(ctx context.Context, err error) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
-	if r.timed {
-		s.Elapsed = c.elapsed()
-	}
-	if !c.deadline.IsZero() {
-		if s.Left = time.Until(c.deadline); s.Left == 0 {
-			s.Left = -1
-		}
-	}
+	c.readClocks()
 	if r.schedule != nil && o.After == 0 && o.Class < ClassPermanent {
 		c.safely("schedule", func() { o.Delay = max(r.schedule(*s, *o), 0) })
 	}
 	var u uint64
-	if r.draws || o.After > 0 {
+	if r.draws || o.After > 0 || r.review != nil {
 		u = r.random()
+	}
+	if r.review != nil {
+		return c.reviewed(ctx, err, u)
 	}
 	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, u)
 }
 
-// explain returns what a reason does not say by itself.
-func (c *call) explain(why Reason) error {
-	switch why {
+// readClocks brings the times of the state up to date.
+func (c *call) readClocks() {
+	if c.r.timed {
+		c.state.Elapsed = c.elapsed()
+	}
+	if c.deadline.IsZero() {
+		return
+	}
+	if c.state.Left = time.Until(c.deadline); c.state.Left == 0 {
+		c.state.Left = -1
+	}
+}
+
+// explain returns what the reason of a stop does not say by itself.
+func (c *call) explain(d Decision) error {
+	switch d.Stop {
 	case StopServerWait:
-		p := &c.r.policy
-		return fmt.Errorf("asked for %v, granted are %v", roundTime(c.outcome.After), cmp.Or(p.ServerWait, DefaultServerWait))
+		asked := cmp.Or(d.Wait, c.outcome.After) // a review may decide for another wait than the server's
+		return fmt.Errorf("asked for %v, granted are %v", roundTime(asked), cmp.Or(c.r.policy.ServerWait, DefaultServerWait))
 	case StopBreaker:
 		return c.r.closedDoor()
 	default:

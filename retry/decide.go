@@ -88,20 +88,25 @@ func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {
 		return Decision{Stop: why, Prev: s.Prev}
 	}
 	d := p.wait(s, o, u)
-
-	// A wait that can't lead to an attempt is not begun: what is known now is
-	// worth more to the caller than the same answer later.
-	switch {
-	case p.TotalTimeout > 0 && d.Wait >= p.TotalTimeout-s.Elapsed:
-		d.Stop = StopTotalTimeout
-	case s.Left != 0 && d.Wait >= s.Left:
-		d.Stop = StopDeadline
-	case g.OpenFor > d.Wait:
-		d.Stop = StopBreaker
-	case g.OverBudget:
-		d.Stop = StopBudget
-	}
+	d.Stop = p.exceeded(s, g, d.Wait)
 	return d
+}
+
+// exceeded returns the limit that does not allow an attempt after the wait, or 0. A wait
+// that can't lead to an attempt is not begun: what is known now is worth more to the
+// caller than the same answer later.
+func (p *Policy) exceeded(s *State, g Gates, wait time.Duration) Reason {
+	switch {
+	case p.TotalTimeout > 0 && wait >= p.TotalTimeout-s.Elapsed:
+		return StopTotalTimeout
+	case s.Left != 0 && wait >= s.Left:
+		return StopDeadline
+	case g.OpenFor > wait:
+		return StopBreaker
+	case g.OverBudget:
+		return StopBudget
+	}
+	return 0
 }
 
 // spent says whether a call that goes on from the state may not.

@@ -492,3 +492,27 @@ func ExampleHedged() {
 	fmt.Println(answer, err)
 	// Output: from the second attempt <nil>
 }
+
+// A client with two servers asks the other one at once, instead of waiting for the
+// first.
+func ExampleWithReview() {
+	servers, at := []string{"first", "second"}, 0
+	r := retry.Must("fixed(1h) attempts=3", retry.WithReview(func(_ context.Context, r retry.Review) retry.Decision {
+		if at+1 == len(servers) {
+			return r.Decision
+		}
+		at++
+		return retry.Decision{By: retry.BySchedule, Prev: r.State.Prev}
+	}))
+	err := r.Do(context.Background(), func(context.Context) error {
+		if servers[at] == "first" {
+			return errors.New("unavailable")
+		}
+		fmt.Println("answered by", servers[at])
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// answered by second
+	// <nil>
+}

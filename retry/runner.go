@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type settings struct {
 	rate        *limit.Rate
 	classify    func(error) Outcome
 	schedule    func(State, Outcome) time.Duration
+	review      func(context.Context, Review) Decision
 	onRetry     []func(context.Context, Event) error
 	observers   []func(Event)
 	chatty      bool // one of them wants to see everything
@@ -99,13 +101,20 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	if s.random == nil {
 		s.random = rand.Uint64
 	}
-	r := &Runner{policy: p, settings: s, calls: new(atomic.Uint64), observed: len(s.observers) > 0, draws: p.Random()}
+	r := &Runner{policy: p, settings: s, calls: new(atomic.Uint64)}
+	r.prepare()
+	return r, nil
+}
+
+// prepare sets what follows from the policy and the settings.
+func (r *Runner) prepare() {
+	p, s := &r.policy, &r.settings
+	r.observed, r.draws = len(s.observers) > 0, p.Random()
 	r.confined = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || s.hedging
 	r.queued = s.concurrency != nil || s.adaptive != nil || s.rate != nil
 	r.bare = s.breaker == nil && !r.queued && !r.observed && !r.confined
 	r.direct = r.bare && s.budget == nil
-	r.timed = p.TotalTimeout > 0 || r.observed || len(s.onRetry) > 0 || s.schedule != nil
-	return r, nil
+	r.timed = p.TotalTimeout > 0 || r.observed || len(s.onRetry) > 0 || s.schedule != nil || s.review != nil
 }
 
 // Policy returns the runner's policy.
@@ -152,6 +161,22 @@ func (r *Runner) WithAttempts(n int) *Runner {
 	own := *r
 	own.policy.Attempts = max(n, 1)
 	return &own
+}
+
+// WithHedge returns a hedger that shares everything else with this runner: budget,
+// breaker, limits, observers, the numbers of calls. What it learns of the latency of
+// calls is its own. A hedge that is zero or not valid is an error; nothing else is
+// validated anew.
+func (r *Runner) WithHedge(h Hedge) (*Hedger, error) {
+	rule, err := NewHedgeRule(h)
+	if err != nil {
+		return nil, fmt.Errorf("retry.WithHedge: %w", err)
+	}
+	own := *r
+	own.policy.Hedge = h
+	own.hedging, own.grace = true, cmp.Or(r.grace, defaultGrace)
+	own.prepare()
+	return &Hedger{r: &own, rule: rule}, nil
 }
 
 // Value is [Runner.Do] for an operation with a result. The result must not
