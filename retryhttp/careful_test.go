@@ -139,18 +139,21 @@ type spy struct {
 	closed   int
 }
 
-func (s *spy) Route(req *http.Request, _ int) (retryhttp.Leg, error) {
+func (s *spy) Route(req *http.Request, _ int) (retryhttp.Attempt, error) {
 	if s.host != "" {
 		req.URL.Scheme, req.URL.Host = "http", s.host
 	}
 	return s, nil
 }
 
-func (s *spy) Judged(_ *http.Response, failure error, o retry.Outcome) retry.Outcome {
+func (*spy) Next(_ context.Context, f retryhttp.Failure) retry.Decision { return f.Decision }
+
+func (*spy) Rejected(*http.Response) bool { return false }
+
+func (s *spy) Done(_ *http.Response, failure error, o retry.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outcomes, s.failures = append(s.outcomes, o), append(s.failures, failure)
-	return o
 }
 
 func (s *spy) Closed(error) {

@@ -16,7 +16,7 @@ const (
 	transient
 	throttled
 	onlyOnce  // one retry may help
-	requested // the server asks for a retry
+	requested // the server asks for a retry, or the router has another target
 )
 
 func (v verdict) class() retry.Class {
@@ -93,13 +93,13 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 
 // status returns the failure that the response is, or nil. The error is that of
 // a stream which broke off before it had begun.
-func (x *exchange) status(resp *http.Response, req *http.Request) (failed, broken error) {
+func (x *exchange) status(resp *http.Response, req *http.Request, a Attempt) (failed, broken error) {
 	var e *StatusError
 	var err error
 	if resp.StatusCode < http.StatusBadRequest {
 		e, err = x.opening(resp)
 	} else {
-		e = x.refusal(resp)
+		e = x.refusal(resp, a)
 	}
 	if e == nil {
 		return nil, err
@@ -109,9 +109,13 @@ func (x *exchange) status(resp *http.Response, req *http.Request) (failed, broke
 }
 
 // refusal returns the failure that a status from 400 on is, or nil.
-func (x *exchange) refusal(resp *http.Response) *StatusError {
+func (x *exchange) refusal(resp *http.Response, a Attempt) *StatusError {
 	v := x.t.verdict(resp)
-	if v == answer {
+	rejected := v == answer && a != nil && a.Rejected(resp)
+	switch {
+	case rejected:
+		v = requested
+	case v == answer:
 		return nil
 	}
 	e := &StatusError{Code: resp.StatusCode, class: v.class()}
@@ -128,7 +132,7 @@ func (x *exchange) refusal(resp *http.Response) *StatusError {
 	}
 	if head := x.readAhead(resp, e); head != nil {
 		p := parseProblem(head)
-		if e.Quota = p.quota(); e.Quota != "" && resp.Header.Get(shouldRetry) != "true" {
+		if e.Quota = p.quota(); e.Quota != "" && !rejected && resp.Header.Get(shouldRetry) != "true" {
 			e.class = retry.ClassPermanent
 		}
 		if !stated {

@@ -102,8 +102,10 @@
 // # Destinations
 //
 // One transport has one breaker, budget and limit for everything it sends;
-// [PerHost] keeps a transport for each host. A [Router] says where each attempt
-// goes, which is how one request finds its way among several keys or providers.
+// [PerHost] keeps a transport for each host. A [Router] picks the target of each
+// attempt, among several keys or providers, and decides what follows a failure.
+// [Transport.WithAttempts] and [Transport.WithHedge] derive transports that share
+// everything else.
 //
 // # For servers
 //

@@ -21,7 +21,7 @@ type exchange struct {
 	before     retry.State
 	began      time.Time // only with a total timeout
 
-	retries int            // that its lane allows
+	retries int            // that its runner allows
 	rounds  atomic.Int32   // attempts of the runner
 	sent    atomic.Int32   // requests, hedges included
 	over    bool           // finish was called
@@ -32,8 +32,8 @@ type exchange struct {
 
 // newExchange returns the exchange of a request of which the state tells what
 // was done for it before, when it follows a redirect.
-func newExchange(t *Transport, l *lane, req *http.Request, before retry.State) *exchange {
-	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, retries: l.runner.Policy().Retries()}
+func newExchange(t *Transport, r *runnerSet, req *http.Request, before retry.State) *exchange {
+	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, retries: r.runner.Policy().Retries()}
 	if t.keys && !x.idempotent {
 		x.key, x.idempotent = newKey(), true
 	}
@@ -50,7 +50,7 @@ func newExchange(t *Transport, l *lane, req *http.Request, before retry.State) *
 func (x *exchange) first(resp *http.Response, err error) error {
 	x.sent.Store(1)
 	x.rounds.Store(1)
-	x.resp, x.err = x.judge(resp, err, x.req, nil)
+	x.resp, x.err = x.judge(resp, err, x.req, nil, nil)
 	return x.err
 }
 
@@ -73,10 +73,10 @@ func (x *exchange) attempt(ctx context.Context) error {
 
 // send makes the n-th attempt. It returns the answer beside the failure that the
 // answer is.
-func (x *exchange) send(req *http.Request, s *span, n int) (resp *http.Response, err error) {
-	var leg Leg
+func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.Response, err error) {
+	var a Attempt
 	if x.t.router != nil {
-		if leg, err = x.t.router.Route(req, n); err != nil {
+		if a, err = x.t.router.Route(req, n); err != nil {
 			closeBody(req)
 			return nil, x.unrouted(err, s)
 		}
@@ -85,23 +85,23 @@ func (x *exchange) send(req *http.Request, s *span, n int) (resp *http.Response,
 	defer func() {
 		if !returned { // the transport below panicked, and the panic goes on
 			s.drop()
-			if leg != nil {
-				_ = told(leg, nil, errPanic)
+			if a != nil {
+				_ = x.done(a, nil, errPanic)
 			}
 		}
 	}()
-	s.begin(req, x.t, leg)
+	s.begin(req, x.t, a)
 	resp, err = x.t.next.RoundTrip(req)
 	if resp, err = s.answered(resp, err); resp != nil {
 		resp.Request = x.req
 	}
-	resp, err = x.judge(resp, err, req, s)
+	resp, err = x.judge(resp, err, req, s, a)
 	if late := s.close(resp); late != nil {
 		resp, err = nil, x.failure(late, req, s)
 	}
 	returned = true
-	if leg != nil {
-		err = told(leg, resp, err)
+	if a != nil {
+		err = x.done(a, resp, err)
 	}
 	return resp, err
 }
@@ -111,12 +111,12 @@ var errPanic = errors.New("the transport panicked")
 // prepare returns the request of the n-th attempt: the caller's own where that
 // will do, otherwise a shallow copy, which shares the trailers that are still
 // to come.
-func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, error) {
+func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *attemptTimer, error) {
 	body, getBody, same, err := x.nextBody(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, own := newSpan(ctx, x)
+	s, own := newAttemptTimer(ctx, x)
 	if same && s == nil && !x.marked() {
 		return x.req, nil, nil
 	}
@@ -134,11 +134,12 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *span, er
 }
 
 // judge says how the attempt went: without an error it is a success, and an
-// answer that no retry would change is one too.
-func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *span) (*http.Response, error) {
+// answer that no retry would change is one too. The attempt is the router's, if there is
+// one.
+func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *attemptTimer, a Attempt) (*http.Response, error) {
 	if err == nil && resp != nil {
 		var e error
-		if e, err = x.status(resp, req); e != nil {
+		if e, err = x.status(resp, req, a); e != nil {
 			return resp, e
 		}
 	}

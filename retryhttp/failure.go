@@ -89,7 +89,7 @@ func (f *failure) RetryOutcome() retry.Outcome { return f.outcome }
 
 // failure returns the error of an attempt, with what it means. The request is the
 // attempt's own.
-func (x *exchange) failure(err error, req *http.Request, s *span) error {
+func (x *exchange) failure(err error, req *http.Request, s *attemptTimer) error {
 	f := &failure{err: err, late: s.isLate(), of: requestOf(req)}
 	switch {
 	case canceled(x.req) || x.req.Context().Err() != nil || s != nil && s.lost:
@@ -101,7 +101,7 @@ func (x *exchange) failure(err error, req *http.Request, s *span) error {
 	}
 	if f.outcome.Class < retry.ClassPermanent {
 		f.why = x.forbidden(s.unsent() || unprocessed(err))
-		f.outcome.Final = f.why != nil
+		f.outcome.Final = f.outcome.Final || f.why != nil
 	}
 	return f
 }

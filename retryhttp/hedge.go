@@ -22,10 +22,10 @@ type race struct {
 }
 
 // hedged makes the request with a hedger.
-func (t *Transport) hedged(l *lane, req *http.Request) (*http.Response, error) {
-	r := &race{exchange: newExchange(t, l, req, retry.State{})}
+func (t *Transport) hedged(runners *runnerSet, req *http.Request) (*http.Response, error) {
+	r := &race{exchange: newExchange(t, runners, req, retry.State{})}
 	defer r.abandon()
-	won, err := retry.Hedged(req.Context(), l.hedger, r.run)
+	won, err := retry.Hedged(req.Context(), runners.hedger, r.run)
 	r.settle(won)
 	r.resp = won
 	return r.finish(err)

@@ -130,9 +130,10 @@ func WithStreams(st Streams) Option {
 	}
 }
 
-// WithRouter lets the router say where each attempt goes. With it, the policy's
-// attempt-timeout starts when the router has let the attempt go, and the time in which
-// the request's body is awaited from its source does not count.
+// WithRouter lets the router pick the target of each attempt, and decide what follows a
+// failure. With it, the policy's attempt-timeout starts when the router has routed the
+// attempt, and the time in which the request's body is awaited from its source does not
+// count. A router takes the place of [retry.WithReview].
 func WithRouter(r Router) Option {
 	return func(s *settings) error {
 		if r == nil {

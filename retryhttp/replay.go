@@ -23,10 +23,10 @@ type replay struct {
 	reading sync.Mutex // held while the store is read, for as long as the source blocks
 
 	mu    sync.Mutex
-	span  *span // of the attempt; nil means that it has no limits
-	epoch int   // of the readers that count
-	open  int   // readers of this epoch, and the exchange itself
-	err   error // how the source failed
+	timer *attemptTimer // of the attempt; nil means that it has no limits
+	epoch int           // of the readers that count
+	open  int           // readers of this epoch, and the exchange itself
+	err   error         // how the source failed
 }
 
 // store gives access to the bytes of a body by their offset.
@@ -60,11 +60,11 @@ func (r *replay) next() io.ReadCloser {
 
 // time gives the body of the attempt, and those that its transport gets, the attempt's
 // time.
-func (r *replay) time(body io.ReadCloser, s *span) {
+func (r *replay) time(body io.ReadCloser, s *attemptTimer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.span = s; s != nil {
-		body.(*reader).span = s
+	if r.timer = s; s != nil {
+		body.(*reader).timer = s
 	}
 }
 
@@ -79,7 +79,7 @@ func (r *replay) get() (io.ReadCloser, error) {
 		return nil, http.ErrBodyReadAfterClose
 	}
 	r.open++
-	return &reader{r: r, epoch: r.epoch, span: r.span}, nil
+	return &reader{r: r, epoch: r.epoch, timer: r.timer}, nil
 }
 
 // failed returns how the source failed, if it did.
@@ -116,15 +116,15 @@ func (r *replay) close() {
 // reader reads a replay from its start.
 type reader struct {
 	r      *replay
-	span   *span // of the attempt; nil means that it has no limits
+	timer  *attemptTimer // of the attempt; nil means that it has no limits
 	epoch  int
 	off    int64
 	closed bool
 }
 
 func (b *reader) Read(p []byte) (int, error) {
-	b.span.await(true)
-	defer b.span.await(false)
+	b.timer.await(true)
+	defer b.timer.await(false)
 	b.r.reading.Lock()
 	defer b.r.reading.Unlock()
 	if b.ended() {

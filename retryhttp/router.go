@@ -1,7 +1,9 @@
 package retryhttp
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -10,9 +12,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Router says where each attempt of a request goes, and learns what became of
-// it. It is what a client with several keys, or a gateway before several
-// providers, adds to the one retry loop; see [WithRouter].
+// Router picks the target of each attempt of a request, and is told how the attempt
+// went. A client with several keys, or a gateway in front of several providers, needs no
+// retry loop of its own; see [WithRouter].
 type Router interface {
 	// Route is called before each attempt, which is the n-th of its request. The
 	// request is the attempt's own: its URL, Host and Header may be changed. Route
@@ -20,73 +22,112 @@ type Router interface {
 	// has the deadline of the whole call, and attempt-timeout counts from when
 	// Route returns. Its error is the attempt's failure: nothing was sent, and it
 	// is transient unless it says otherwise (see [retry.Classified]).
-	Route(req *http.Request, n int) (Leg, error)
+	Route(req *http.Request, n int) (Attempt, error)
+
+	// Next returns what follows a failed round. It is called once for each, after Done
+	// of its attempts: a round has two attempts if the policy hedges. A round that
+	// Route has refused is not shown. Usually Next returns f.Decision, or a wait of 0
+	// by [retry.BySchedule] if another target can be asked at once. The limits of
+	// [retry.WithReview] hold for its decision.
+	Next(ctx context.Context, f Failure) retry.Decision
 }
 
-// Leg is an attempt that a [Router] has let go. Its methods are called by one
+// Attempt is an attempt that a [Router] has routed. Its methods are called by one
 // goroutine after the other.
-type Leg interface {
-	// Judged is called when the headers of an answer are there, or when there will
-	// be none. resp is nil without an answer; failure is nil when no retry is
-	// wanted, and has a [*StatusError] when the answer is a failure. o is what the
-	// failure means; Judged returns it, or what it means here: a failure after
-	// which another destination can be asked at once, say. A failure that must not
-	// be repeated (o.Final) stays final.
-	Judged(resp *http.Response, failure error, o retry.Outcome) retry.Outcome
+type Attempt interface {
+	// Rejected is called with a response that no retry would change, such as 401. It
+	// reports whether the target has rejected the credentials of the attempt and there
+	// is another target: the response is then a failure that is worth a retry.
+	Rejected(resp *http.Response) bool
 
-	// Closed is called once, after Judged, when the answer's body has been read to
+	// Done is called when the head of a response is there, or when there will be none.
+	// resp is nil without a response; failure is nil when no retry is wanted, and has a
+	// [*StatusError] when the response is a failure. o is what the failure means.
+	Done(resp *http.Response, failure error, o retry.Outcome)
+
+	// Closed is called once, after Done, when the response's body has been read to
 	// its end or closed, or when there is none. err is how reading it failed, nil
-	// if it did not.
+	// if it did not. If Next keeps the response, that may be later than Next.
 	Closed(err error)
 }
 
-// Interruptible is a [Leg] whose request has a body that may be slow to read. The
+// Failure is a failed round, as [Router].Next sees it: the decision about it, and its
+// attempt. Of a hedged round, it is the one that started first.
+type Failure struct {
+	retry.Review
+	Attempt Attempt
+
+	// Response is nil without a response. Next may keep it: if the body is replaced,
+	// the transport closes the new one.
+	Response *http.Response
+}
+
+// Interruptible is an [Attempt] whose request has a body that may be slow to read. The
 // transport of net/http does not give up an attempt while it reads the body. Interrupt is
 // called when the policy's total-timeout has passed, and makes a Read that is under way
 // return, and those that follow.
 type Interruptible interface {
-	Leg
+	Attempt
 	Interrupt()
 }
 
-// routed is a failure whose meaning the router has changed.
-type routed struct {
+// routedError is the failure of an attempt that was routed. It takes the attempt to the
+// review of the decision, and forgets it there: errors live longer than requests.
+type routedError struct {
 	error
-	outcome retry.Outcome
+	x       *exchange
+	attempt Attempt // nil after the review
+	resp    *http.Response
 }
 
-func (e *routed) Unwrap() error { return e.error }
+func (e *routedError) Unwrap() error { return e.error }
 
-// RetryOutcome implements [retry.Classified].
-func (e *routed) RetryOutcome() retry.Outcome { return e.outcome }
+// review asks the router what follows a failed round.
+func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
+	e, ok := errors.AsType[*routedError](r.Err)
+	if !ok || e.attempt == nil {
+		return r.Decision
+	}
+	f := Failure{Review: r, Attempt: e.attempt, Response: e.resp}
+	lost := e.x.replayable() != nil
+	if lost {
+		f.Outcome.Final, f.Decision = true, retry.Decision{Stop: cmp.Or(r.Decision.Stop, retry.StopPermanent), Prev: r.State.Prev}
+	}
+	e.x, e.attempt, e.resp = nil, nil, nil
+	d := t.router.Next(ctx, f)
+	if lost && d.Stop == 0 {
+		return f.Decision // there is no body for another attempt
+	}
+	return d
+}
 
-// told tells the leg how the attempt went, and returns the failure with what the
-// router makes of it.
-func told(leg Leg, resp *http.Response, err error) error {
-	var is retry.Outcome
+// done reports the attempt's end to it, and later that of its body. It returns the
+// failure.
+func (x *exchange) done(a Attempt, resp *http.Response, err error) error {
+	var o retry.Outcome
 	if err != nil {
-		is = retry.OutcomeOf(err)
+		o = retry.OutcomeOf(err)
 	}
-	means := leg.Judged(resp, err, is)
-	if err != nil && means != is {
-		means.Final = means.Final || is.Final
-		err = &routed{err, means}
+	a.Done(resp, err, o)
+	switch {
+	case resp == nil || resp.Body == nil || resp.Body == http.NoBody:
+		a.Closed(nil)
+	default:
+		b := &attemptBody{ReadCloser: resp.Body, attempt: a}
+		if w, ok := resp.Body.(io.Writer); ok {
+			resp.Body = &attemptConn{b, w}
+		} else {
+			resp.Body = b
+		}
 	}
-	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
-		leg.Closed(nil)
-		return err
+	if err == nil {
+		return nil
 	}
-	t := &toldBody{ReadCloser: resp.Body, leg: leg}
-	if w, ok := resp.Body.(io.Writer); ok {
-		resp.Body = &toldConn{t, w}
-	} else {
-		resp.Body = t
-	}
-	return err
+	return &routedError{err, x, a, resp}
 }
 
 // unrouted returns the failure of an attempt that was not sent.
-func (x *exchange) unrouted(err error, s *span) error {
+func (x *exchange) unrouted(err error, s *attemptTimer) error {
 	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
 	if s != nil && s.cancel != nil && s.end(err) != nil {
 		f.late = s.late
@@ -98,47 +139,47 @@ func (x *exchange) unrouted(err error, s *span) error {
 	return f
 }
 
-// toldBody is the body of an answer, of whose end a leg is told.
-type toldBody struct {
+// attemptBody is the body of a response, whose end is reported to the attempt.
+type attemptBody struct {
 	io.ReadCloser
-	leg  Leg
-	told atomic.Bool
+	attempt  Attempt
+	reported atomic.Bool
 }
 
-func (t *toldBody) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
+func (b *attemptBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		t.tell(err)
+		b.report(err)
 	}
 	return n, err
 }
 
-func (t *toldBody) Close() error {
-	err := t.ReadCloser.Close()
-	t.tell(io.EOF)
+func (b *attemptBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.report(io.EOF)
 	return err
 }
 
-func (t *toldBody) tell(err error) {
-	if !t.told.CompareAndSwap(false, true) {
+func (b *attemptBody) report(err error) {
+	if !b.reported.CompareAndSwap(false, true) {
 		return
 	}
 	if err == io.EOF { //nolint:errorlint // the end of a body is never wrapped
 		err = nil
 	}
-	t.leg.Closed(err)
+	b.attempt.Closed(err)
 }
 
-// toldConn is the connection after a 101. Its end of input is not its end.
-type toldConn struct {
-	*toldBody
+// attemptConn is the connection after a 101. Its end of input is not its end.
+type attemptConn struct {
+	*attemptBody
 	io.Writer
 }
 
-func (t *toldConn) Read(p []byte) (int, error) { return t.ReadCloser.Read(p) }
+func (c *attemptConn) Read(p []byte) (int, error) { return c.ReadCloser.Read(p) }
 
 // CloseWrite closes the connection's other half, as the body of net/http does.
-func (t *toldConn) CloseWrite() error { return closeWrite(t.Writer) }
+func (c *attemptConn) CloseWrite() error { return closeWrite(c.Writer) }
 
 func closeWrite(w io.Writer) error {
 	if c, ok := w.(interface{ CloseWrite() error }); ok {

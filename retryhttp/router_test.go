@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,8 @@ type to struct {
 	wait    time.Duration // before an attempt is let go
 	refuse  error         // instead of letting it go
 	atOnce  bool          // a failure means that the next place can be asked at once
+	reject  int           // a status that means that the next place can be asked
+	asked   atomic.Int32  // calls of Next
 	mu      sync.Mutex
 	story   []string
 	dueDate []time.Time
@@ -32,7 +35,7 @@ type to struct {
 // Route sends the attempt to its place.
 //
 // real clock: a router that waits runs in a bubble.
-func (r *to) Route(req *http.Request, n int) (retryhttp.Leg, error) {
+func (r *to) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 	due, _ := req.Context().Deadline()
 	r.mu.Lock()
 	r.dueDate = append(r.dueDate, due)
@@ -55,7 +58,7 @@ func (r *to) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 		req.URL, req.Host = u, u.Host
 		req.Header.Set("Authorization", fmt.Sprintf("key-%d", n))
 	}
-	return &leg{r, n}, nil
+	return &attempt{r, n}, nil
 }
 
 func (r *to) note(format string, args ...any) {
@@ -70,24 +73,35 @@ func (r *to) told() string {
 	return strings.Join(r.story, ", ")
 }
 
-type leg struct {
+// Next implements [retryhttp.Router].
+func (r *to) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
+	r.asked.Add(1)
+	if r.atOnce {
+		return retry.Decision{By: retry.BySchedule, Prev: f.State.Prev}
+	}
+	return f.Decision
+}
+
+// attempt is an attempt of a router.
+type attempt struct {
 	r *to
 	n int
 }
 
-func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.Outcome {
+// Rejected implements [retryhttp.Attempt].
+func (a *attempt) Rejected(resp *http.Response) bool { return resp.StatusCode == a.r.reject }
+
+// Done implements [retryhttp.Attempt].
+func (a *attempt) Done(resp *http.Response, failure error, _ retry.Outcome) {
 	status := 0
 	if resp != nil {
 		status = resp.StatusCode
 	}
-	l.r.note("%d: %d %v", l.n, status, failure != nil)
-	if l.r.atOnce {
-		o.After, o.Delay = 0, 1
-	}
-	return o
+	a.r.note("%d: %d %v", a.n, status, failure != nil)
 }
 
-func (l *leg) Closed(err error) { l.r.note("%d closed %v", l.n, err) }
+// Closed implements [retryhttp.Attempt].
+func (a *attempt) Closed(err error) { a.r.note("%d closed %v", a.n, err) }
 
 func TestRouterSendsEachAttemptSomewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +125,7 @@ func TestRouterSendsEachAttemptSomewhere(t *testing.T) {
 		if want := "1: 503 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; r.told() != want {
 			t.Errorf("the router was told %q, want %q", r.told(), want)
 		}
-		if w := g.waits(); len(w) != 1 || w[0] > time.Millisecond {
+		if w := g.waits(); len(w) != 1 || w[0] != 0 {
 			t.Errorf("waits %v, want one that is over at once", w)
 		}
 	})
@@ -210,6 +224,126 @@ func TestE12TotalTimeoutEndsTheWaitForARouter(t *testing.T) {
 		g = newRig(t, "fixed(0s) attempts=5 total-timeout=1h", retryhttp.WithRouter(&to{wait: time.Hour}))
 		if _, err := g.RoundTrip(requestWith(t, ctx, "GET", "http://nowhere.invalid", nil)); !errors.Is(err, context.Canceled) {
 			t.Errorf("RoundTrip = %v, want the cancellation", err)
+		}
+	})
+}
+
+// What a router decides is applied as [retry.WithReview] says.
+func TestRouterDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, answer{503, "Retry-After: 10", "no"})
+		var seen []retryhttp.Failure
+		stop := &decides{func(f retryhttp.Failure) retry.Decision {
+			seen = append(seen, f)
+			if len(seen) == 2 {
+				return retry.Decision{Stop: retry.StopBudget}
+			}
+			return retry.Decision{Wait: f.PolicyWait}
+		}}
+		g := newRig(t, "fixed(1s) jitter=none attempts=5", retryhttp.WithRouter(stop))
+		resp, body := g.send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 503, s, 2)
+		wantReason(t, resp, retry.StopBudget)
+		if w := g.waits(); body != "no" || len(w) != 1 || w[0] != time.Second {
+			t.Errorf("body %q, waits %v", body, w)
+		}
+		first := seen[0]
+		if first.Attempt == nil || first.Response == nil || first.Outcome.After != 10*time.Second || first.Decision.By != retry.ByServer || first.State.Attempt != 1 {
+			t.Errorf("the router saw %+v", first)
+		}
+	})
+}
+
+// decides is a router that leaves attempts as they are.
+type decides struct {
+	next func(retryhttp.Failure) retry.Decision
+}
+
+func (*decides) Route(*http.Request, int) (retryhttp.Attempt, error) { return quietAttempt{}, nil }
+
+func (d *decides) Next(_ context.Context, f retryhttp.Failure) retry.Decision { return d.next(f) }
+
+// quietAttempt is an attempt that reports nothing.
+type quietAttempt struct{}
+
+func (quietAttempt) Rejected(*http.Response) bool { return false }
+
+func (quietAttempt) Done(*http.Response, error, retry.Outcome) {}
+
+func (quietAttempt) Closed(error) {}
+
+// A transport below that sends a copy of the request, and drops the link to it, changes
+// nothing for the router.
+func TestRouterOverAForeignTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newSite(t, answer{401, "X-Should-Retry: false", "no"})
+		second := newSite(t, answer{200, "", "yes"})
+		transport := newNetTransport(t)
+		foreign := roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := transport.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
+			if resp != nil {
+				resp.Request = nil
+			}
+			return resp, err
+		})
+		r := &to{places: []string{first.URL, second.URL}, atOnce: true, reject: 401}
+		g := newRigOver(t, "fixed(1h) attempts=3", foreign, retryhttp.WithRouter(r))
+		resp, body := g.send(t, request(t, "GET", "http://nowhere.invalid", nil))
+		wantStatus(t, resp, 200, second, 1)
+		if want := "1: 401 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; body != "yes" || r.told() != want {
+			t.Errorf("body %q, the router was told %q, want %q", body, r.told(), want)
+		}
+	})
+}
+
+// A rejection is a failure only while there is another target.
+func TestRouterWithoutAnotherTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(401)...)
+		r := &to{places: []string{s.URL}}
+		resp, _ := newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", s.URL, nil))
+		wantStatus(t, resp, 401, s, 1)
+		if _, gaveUp := retryhttp.GaveUp(resp); gaveUp || r.asked.Load() != 0 {
+			t.Errorf("gave up %v, Next was called %d times, want the response as it is", gaveUp, r.asked.Load())
+		}
+	})
+}
+
+// A body that can't be sent again leaves the router no choice, and it is asked once:
+// whether the failure says so, or a classifier hides it.
+func TestRouterIsAskedOnceAboutALostBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, opts := range [][]retryhttp.Option{
+			nil,
+			{retryhttp.WithRetry(retry.WithClassifier(func(error) retry.Outcome { return retry.Outcome{} }))},
+		} {
+			s := newSite(t, statuses(503)...)
+			r := &to{places: []string{s.URL}, atOnce: true}
+			g := newRig(t, "fixed(1s) attempts=4", append(opts, retryhttp.WithRouter(r))...)
+			long := io.MultiReader(strings.NewReader(strings.Repeat("x", retryhttp.KeptInAll+1)))
+			resp, _ := g.send(t, request(t, "PUT", s.URL, long))
+			wantStatus(t, resp, 503, s, 1)
+			wantReason(t, resp, retry.StopPermanent)
+			if n := r.asked.Load(); n != 1 {
+				t.Errorf("Next was called %d times, want once", n)
+			}
+		}
+	})
+}
+
+// Both attempts of a hedged round are done before the router is asked, once, about the
+// first.
+func TestRouterIsAskedOnceAboutAHedgedRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(time.Second)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		r := &to{places: []string{s.URL, s.URL + "/second"}}
+		g := newRig(t, "fixed(0s) attempts=1 hedge=20ms/100%", retryhttp.WithRouter(r))
+		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
+		if told := r.told(); resp.StatusCode != 503 || r.asked.Load() != 1 || !strings.Contains(told, "1: 503 true") || !strings.Contains(told, "2: 503 true") {
+			t.Errorf("%s, Next was called %d times, told %q", resp.Status, r.asked.Load(), told)
 		}
 	})
 }

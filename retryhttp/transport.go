@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/limit"
@@ -16,8 +17,8 @@ import (
 type Transport struct {
 	next    http.RoundTripper
 	policy  retry.Policy
-	whole   lane          // for a request of which this is the first try
-	half    lane          // for one that somebody before us is retrying
+	whole   runnerSet     // for a request of which this is the first try
+	half    runnerSet     // for one that a caller before us is retrying
 	limit   time.Duration // of an attempt, where the runner does not keep it
 	timed   bool          // an attempt has a limit of its own
 	bare    bool          // nothing stands before an attempt
@@ -26,8 +27,8 @@ type Transport struct {
 	settings
 }
 
-// lane is what makes the attempts.
-type lane struct {
+// runnerSet makes the attempts of a request.
+type runnerSet struct {
 	runner *retry.Runner
 	hedger *retry.Hedger // nil without hedging
 }
@@ -41,10 +42,8 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	t := &Transport{next: next, policy: policy, settings: s, single: policy.Retries() == 0}
-	t.timed = policy.AttemptTimeout > 0 || policy.TotalTimeout > 0 || policy.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
-	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
-	t.bare = !t.managed && policy.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
+	t := &Transport{next: next, policy: policy, settings: s}
+	t.prepare()
 	if err = errors.Join(err, t.build()); err != nil {
 		return nil, refusal("New", err)
 	}
@@ -73,43 +72,85 @@ func policyOf(policy any) (retry.Policy, error) {
 	return policy.(retry.Policy), nil
 }
 
-// build makes the lanes.
+// prepare sets what follows from the policy and the settings.
+func (t *Transport) prepare() {
+	p, s := &t.policy, &t.settings
+	t.single = p.Retries() == 0
+	t.timed = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || p.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
+	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
+	t.bare = !t.managed && p.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
+}
+
+// build makes the runners.
 func (t *Transport) build() error {
 	p, opts := t.policy, t.retry
 	refused := p.Refuse("an HTTP transport", "reset-after")
 	p.ResetAfter = 0 // said once
 	if t.router != nil {
 		t.limit, p.AttemptTimeout = p.AttemptTimeout, 0
+		opts = append(slices.Clip(opts), retry.WithReview(t.review))
 	}
 	err := t.whole.make(p, opts)
 	if err != nil || refused != nil {
 		return errors.Join(refused, err)
 	}
-	t.half = t.whole
-	if p.Attempts > 1 {
-		t.half = t.whole.withAttempts((p.Attempts + 1) / 2)
-	}
+	t.halve()
 	return nil
 }
 
-// make makes the lane.
-func (l *lane) make(p retry.Policy, opts []retry.Option) (err error) {
+// halve makes the runners for requests that a caller before us is retrying.
+func (t *Transport) halve() {
+	t.half = t.whole
+	if n := t.policy.Attempts; n > 1 {
+		t.half = t.whole.withAttempts((n + 1) / 2)
+	}
+}
+
+// WithAttempts returns a transport that makes so many attempts and shares everything
+// else with this one, as [retry.Runner.WithAttempts] does. Less than 1 makes one attempt.
+func (t *Transport) WithAttempts(n int) *Transport {
+	own := *t
+	own.policy.Attempts = max(n, 1)
+	own.whole = t.whole.withAttempts(n)
+	own.prepare()
+	own.halve()
+	return &own
+}
+
+// WithHedge returns a transport that hedges and shares everything else with this one.
+// What it learns of the latency of requests is its own. A hedge that is zero or not
+// valid is an error; nothing else is validated anew.
+func (t *Transport) WithHedge(h retry.Hedge) (*Transport, error) {
+	hedger, err := t.whole.runner.WithHedge(h)
+	if err != nil {
+		return nil, err
+	}
+	own := *t
+	own.policy.Hedge = h
+	own.whole = runnerSet{hedger.Runner(), hedger}
+	own.prepare()
+	own.halve()
+	return &own, nil
+}
+
+// make makes the runners.
+func (r *runnerSet) make(p retry.Policy, opts []retry.Option) (err error) {
 	if p.Hedge == (retry.Hedge{}) {
-		l.runner, err = retry.New(p, opts...)
+		r.runner, err = retry.New(p, opts...)
 		return err
 	}
-	if l.hedger, err = retry.NewHedger(p, opts...); err == nil {
-		l.runner = l.hedger.Runner()
+	if r.hedger, err = retry.NewHedger(p, opts...); err == nil {
+		r.runner = r.hedger.Runner()
 	}
 	return err
 }
 
-func (l lane) withAttempts(n int) lane {
-	if l.hedger == nil {
-		return lane{runner: l.runner.WithAttempts(n)}
+func (r runnerSet) withAttempts(n int) runnerSet {
+	if r.hedger == nil {
+		return runnerSet{runner: r.runner.WithAttempts(n)}
 	}
-	h := l.hedger.WithAttempts(n)
-	return lane{h.Runner(), h}
+	h := r.hedger.WithAttempts(n)
+	return runnerSet{h.Runner(), h}
 }
 
 // Policy returns the transport's policy.
@@ -150,15 +191,15 @@ func (t *Transport) after(req *http.Request, resp *http.Response, err error) (*h
 	if err == nil && t.plain(resp) {
 		return resp, nil
 	}
-	l := t.lane(req)
-	x := newExchange(t, l, req, retry.State{})
+	r := t.runners(req)
+	x := newExchange(t, r, req, retry.State{})
 	failed := x.first(resp, err)
 	defer x.abandon()
-	return x.finish(l.runner.Continue(req.Context(), failed, x.attempt))
+	return x.finish(r.runner.Continue(req.Context(), failed, x.attempt))
 }
 
-// lane returns the lane for the request.
-func (t *Transport) lane(req *http.Request) *lane {
+// runners returns the runners for the request.
+func (t *Transport) runners(req *http.Request) *runnerSet {
 	if inboundRetries(req.Context()) > 0 {
 		return &t.half
 	}
@@ -172,14 +213,14 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errors.New("retryhttp: the Transport was not made by New")
 	}
-	l := t.lane(req)
+	r := t.runners(req)
 	if t.managed || req.Response != nil || !t.single && oneWay(req) {
-		return t.exchange(l, req)
+		return t.exchange(r, req)
 	}
 	// While x is nil the request goes out as it came, which allocates nothing.
 	var x *exchange
 	var resp *http.Response
-	err := l.runner.Do(req.Context(), func(ctx context.Context) (err error) {
+	err := r.runner.Do(req.Context(), func(ctx context.Context) (err error) {
 		if x != nil {
 			return x.attempt(ctx)
 		}
@@ -187,7 +228,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil && t.plain(resp) {
 			return nil
 		}
-		x = newExchange(t, l, req, retry.State{})
+		x = newExchange(t, r, req, retry.State{})
 		return x.first(resp, err)
 	})
 	switch {
@@ -222,14 +263,14 @@ func (t *Transport) callersError(req *http.Request, err error) error {
 }
 
 // exchange makes a request of which more is to be done than to send it.
-func (t *Transport) exchange(l *lane, req *http.Request) (*http.Response, error) {
+func (t *Transport) exchange(r *runnerSet, req *http.Request) (*http.Response, error) {
 	before := spentBefore(req)
-	if l.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
-		return t.hedged(l, req)
+	if r.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
+		return t.hedged(r, req)
 	}
-	x := newExchange(t, l, req, before)
+	x := newExchange(t, r, req, before)
 	defer x.abandon()
-	return x.finish(l.runner.Resume(req.Context(), before, x.attempt))
+	return x.finish(r.runner.Resume(req.Context(), before, x.attempt))
 }
 
 // plain reports whether the response of a first attempt is one that nobody needs

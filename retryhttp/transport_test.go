@@ -2,9 +2,12 @@ package retryhttp_test
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -83,3 +86,63 @@ func TestFirstAttemptGoesOutAsItCame(t *testing.T) {
 }
 
 var ok200 = &http.Response{StatusCode: 200, Body: http.NoBody}
+
+func TestDerivedTransports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, statuses(503)...)
+		g := newRig(t, "fixed(1s) attempts=2")
+		more, one := g.WithAttempts(4), g.WithAttempts(0)
+		for _, tt := range []struct {
+			transport *retryhttp.Transport
+			want      int
+		}{{g.Transport, 2}, {more, 4}, {one, 1}, {more.WithAttempts(3), 3}} {
+			before := s.asked()
+			resp, err := tt.transport.RoundTrip(request(t, "PUT", s.URL, io.MultiReader(strings.NewReader("x"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if n := s.asked() - before; n != tt.want || tt.transport.Policy().Attempts != tt.want {
+				t.Errorf("%d attempts of a policy with %d, want %d", n, tt.transport.Policy().Attempts, tt.want)
+			}
+		}
+		before := s.asked()
+		resp, err := more.RoundTrip(requestWith(t, retryhttp.WithPriorRetries(t.Context(), 1), "GET", s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if n := s.asked() - before; n != 2 {
+			t.Errorf("%d attempts for a caller that retries, want half of 4", n)
+		}
+		calls := map[uint64]bool{}
+		for _, e := range g.events {
+			calls[e.Call] = true
+		}
+		if len(calls) != 5 {
+			t.Errorf("five calls have %d numbers", len(calls))
+		}
+	})
+}
+
+func TestDerivedHedge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowFirst(t)
+		g := newRig(t, "fixed(1s) attempts=2")
+		h, err := g.WithHedge(retry.Hedge{After: 20 * time.Millisecond, Share: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := h.RoundTrip(request(t, "GET", s.URL, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, resp)
+		if g.count(retry.HedgeStarted) != 1 || h.Policy().Hedge.After != 20*time.Millisecond || g.Policy().Hedge != (retry.Hedge{}) {
+			t.Errorf("%d hedges, policies %v and %v", g.count(retry.HedgeStarted), h.Policy(), g.Policy())
+		}
+		if _, err := g.WithHedge(retry.Hedge{After: -1}); err == nil {
+			t.Error("a hedge that is not valid was taken")
+		}
+	})
+}

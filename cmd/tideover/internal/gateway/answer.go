@@ -17,6 +17,10 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
+// shouldRetry is the header that says whether a response is worth a retry, whatever its
+// status.
+const shouldRetry = "X-Should-Retry"
+
 // The codes of our own answers. They are only ever added to.
 const (
 	codeHost        = "unknown_host"
@@ -177,7 +181,7 @@ func (t *trip) problemOf(err error) *problem {
 	p := &problem{provider: t.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: t.g.clean(err)}
 	gave, _ := errors.AsType[*retry.Error](err)
 	if gave != nil {
-		p.reason = reasonOf(gave).String()
+		p.reason = gave.Reason.String()
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
 		}
@@ -218,18 +222,4 @@ func (t *trip) unread() error {
 		return *err
 	}
 	return nil
-}
-
-// reasonOf returns why the transport gave up.
-func reasonOf(e *retry.Error) retry.Reason {
-	if e.Reason == retry.StopPermanent {
-		mark := retry.OutcomeOf(e.Last).Delay
-		if mark == overBudget {
-			return retry.StopBudget
-		}
-		if mark == leftToCaller {
-			return retry.StopAttempts
-		}
-	}
-	return e.Reason
 }

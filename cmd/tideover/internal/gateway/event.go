@@ -25,7 +25,7 @@ func (p *provider) observe(ev retry.Event) {
 			return // what goes right at once is no news
 		}
 	case retry.Waiting:
-		if ev.Delay == atOnce.Delay && ev.By == retry.BySchedule {
+		if ev.Delay == 0 && ev.By == retry.BySchedule {
 			p.tally.retries.add("at-once", 1)
 			return // no wait; that another provider takes over is told by itself
 		}
@@ -33,13 +33,6 @@ func (p *provider) observe(ev retry.Event) {
 		p.tally.waits.add(ev.By.String(), ev.Delay.Seconds())
 	case retry.HedgeStarted:
 		p.tally.hedges.Add(1)
-	case retry.GaveUp:
-		if e, ok := errors.AsType[*retry.Error](ev.Err); ok {
-			if why := reasonOf(e); why != ev.Reason {
-				told := *e
-				told.Reason, ev.Reason, ev.Err = why, why, &told
-			}
-		}
 	default:
 	}
 	p.g.emit(ev)

@@ -61,8 +61,8 @@ type Gateway struct {
 	memory    *memory
 	base      *http.Transport
 	h2c       *http.Transport // to providers with Spec.H2C
-	someH2C   atomic.Bool     // there has been such a provider
-	wire      wire
+	hasH2C    atomic.Bool     // there has been such a provider
+	upstreams upstreamTransport
 	proxy     *httputil.ReverseProxy
 	table     atomic.Pointer[table]
 
@@ -83,7 +83,7 @@ func New(specs []Spec, o Options) (*Gateway, error) {
 	}
 	g.secrets.Add(o.Token.Reveal())
 	g.memory = loadMemory(o.Memory, g.log)
-	g.wire = wire{g.base, g.h2c, &g.someH2C}
+	g.upstreams = upstreamTransport{g.base, g.h2c, &g.hasH2C}
 	g.proxy = g.newProxy()
 	g.table.Store(&table{})
 	if err := g.Become(specs); err != nil {
@@ -165,7 +165,7 @@ func (g *Gateway) take(next *table) error {
 			p.applyAccounts()
 		}
 		if p.spec.H2C {
-			g.someH2C.Store(true)
+			g.hasH2C.Store(true)
 		}
 	}
 	next.remember(old)
@@ -226,6 +226,6 @@ func (g *Gateway) Drain(ctx context.Context) error {
 			err = fmt.Errorf("gateway: requests are still under way, %d of them: %w", n, context.Cause(ctx))
 		}
 	}
-	g.wire.CloseIdleConnections()
+	g.upstreams.CloseIdleConnections()
 	return errors.Join(err, g.memory.save())
 }

@@ -34,6 +34,8 @@ func once(first, then func(int, http.ResponseWriter, *http.Request)) func(int, h
 
 // TestDecisionsGolden records what users see of the decisions after failed attempts: the
 // response, the events in JSON and the metrics, of one gateway for each scenario.
+//
+// real clock: the handlers that wait run in a bubble.
 func TestDecisionsGolden(t *testing.T) {
 	const fixed = "fixed(10ms) jitter=none attempts=4 attempt-timeout=2s total-timeout=20s"
 	type handler = func(int, http.ResponseWriter, *http.Request)

@@ -124,7 +124,7 @@ func (e *unanswered) RetryOutcome() retry.Outcome { return e.means }
 func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
 	t.mu.Lock()
 	if gave, ok := retryhttp.GaveUp(resp); ok {
-		t.gaveUp = reasonOf(gave).String()
+		t.gaveUp = gave.Reason.String()
 	}
 	t.answered = true
 	t.advise(resp.Header)

@@ -89,10 +89,10 @@ func whyGivenUp(resp *http.Response, err error) string {
 		return p.code
 	}
 	if e, ok := errors.AsType[*retry.Error](err); ok {
-		return reasonOf(e).String()
+		return e.Reason.String()
 	}
 	if e, ok := retryhttp.GaveUp(resp); ok {
-		return reasonOf(e).String()
+		return e.Reason.String()
 	}
 	return retry.StopPermanent.String()
 }

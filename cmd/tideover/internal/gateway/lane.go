@@ -23,11 +23,10 @@ func (p *provider) makeTransports() (err error) {
 	if p.plain, err = p.transport(policy); err != nil {
 		return err
 	}
-	policy.Attempts = p.targets()
-	if p.single, err = p.transport(policy); err != nil || hedge == (retry.Hedge{}) {
-		return err
+	p.single = p.plain.WithAttempts(p.targets())
+	if hedge != (retry.Hedge{}) {
+		_, err = p.plain.WithHedge(hedge)
 	}
-	_, err = p.transport(p.spec.Policy)
 	return err
 }
 
@@ -64,7 +63,7 @@ func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) 
 	if p.spec.Keyed {
 		opts = append(opts, retryhttp.WithIdempotencyKeys())
 	}
-	return retryhttp.New(policy, p.g.wire, opts...)
+	return retryhttp.New(policy, p.g.upstreams, opts...)
 }
 
 // streams returns how answers are read. An answer whose length is known is no stream, and
@@ -92,9 +91,9 @@ func (p *provider) lane(method, route string) *retryhttp.Transport {
 	if t := p.hedged[route]; t != nil {
 		return t
 	}
-	t, err := p.transport(p.spec.Policy)
+	t, err := p.plain.WithHedge(p.spec.Policy.Hedge)
 	if err != nil {
-		return p.plain // has been made before
+		return p.plain // makeTransports has checked it
 	}
 	if p.hedged == nil {
 		p.hedged = map[string]*retryhttp.Transport{}

@@ -43,9 +43,6 @@ func (l *leg) slowUpload() bool {
 	return t.upload.writer != nil && !t.upload.ended.Load() && 2*l.uploadTime() > clock.Now()-l.sent
 }
 
-// h2c reports whether the leg leads to a provider that speaks HTTP/2 without TLS.
-func (l *leg) h2c() bool { return l != nil && l.p.spec.H2C }
-
 // release gives back the leg's place among those that are under way.
 func (l *leg) release() {
 	if l.slot {
@@ -57,27 +54,29 @@ func (l *leg) release() {
 	}
 }
 
-// Judged implements [retryhttp.Leg].
-func (l *leg) Judged(resp *http.Response, failure error, o retry.Outcome) retry.Outcome {
+// Rejected implements [retryhttp.Attempt]. A response that rejects one of our keys is none
+// for the caller while there is another key, or another provider.
+func (l *leg) Rejected(resp *http.Response) bool {
+	return l.key.refusable(resp.StatusCode) && l.trip.other(l)
+}
+
+// Done implements [retryhttp.Attempt].
+func (l *leg) Done(resp *http.Response, failure error, o retry.Outcome) {
 	l.result = l.judge(resp, failure, o)
 	l.report(resp)
 	if failure == nil {
 		l.final = true
 		l.trip.arrived(l)
-		return o
+		return
 	}
 	l.release() // during the wait, others may use its place
-	o = l.trip.next(l, failure, o)
-	if o == atOnce && l.p == l.trip.asked && resp != nil {
-		l.trip.keep(l, resp)
-	}
-	return o
+	l.trip.recordFailure(l, failure, o)
 }
 
 // Interrupt implements [retryhttp.Interruptible].
 func (l *leg) Interrupt() { l.trip.upload.stop() }
 
-// Closed implements [retryhttp.Leg].
+// Closed implements [retryhttp.Attempt].
 func (l *leg) Closed(err error) {
 	l.release()
 	if l.result.kind != fine {

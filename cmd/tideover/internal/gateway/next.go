@@ -1,95 +1,114 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
-	"math/rand/v2"
+	"math"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// atOnce is a failure after which somebody else can be asked without delay.
-var atOnce = retry.Outcome{Class: retry.ClassTransient, Delay: 1}
+// tryNow is the decision to ask another key or provider without a wait.
+func tryNow(f *retryhttp.Failure) retry.Decision {
+	return retry.Decision{By: retry.BySchedule, Prev: f.State.Prev}
+}
 
-// The delays of outcomes that are final for a reason of ours. The policy does not
-// look at the delay of what is final.
-const (
-	overBudget   time.Duration = -1 // there is nothing left for retries
-	leftToCaller time.Duration = -2 // who retries by himself waits by himself
-)
+// stop is the decision to make no further attempt.
+func stop(why retry.Reason) retry.Decision { return retry.Decision{Stop: why} }
 
-// next says what follows a failed attempt: the same provider again by the policy's
-// delay, another of its keys at once, or another provider at once.
-func (t *trip) next(l *leg, failure error, o retry.Outcome) retry.Outcome {
+// recordFailure notes how the attempt failed.
+func (t *trip) recordFailure(l *leg, failure error, o retry.Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, r := l.visit, &l.result
+	v := l.visit
 	if errors.Is(failure, retryhttp.ErrBody) && t.notKept.CompareAndSwap(false, true) {
 		t.asked.tally.notKept.Add(1)
 	}
-	if l.result.kind == neutral && shortage.Is(failure) {
-		o.Final = true // the caller is told to try again later, when this machine has room
-	} else if v.began {
+	if v.began && !(l.result.kind == neutral && shortage.Is(failure)) {
 		v.account.Fail()
 	}
 	v.failure, t.means = failure, o
 	if !t.won {
 		t.last = l
 	}
-	if r.kind == neutral || o.Final {
-		return o
+	if !o.Final {
+		t.deny(l)
+	}
+}
+
+// other reports whether there is another target for the leg's request: now or, for a
+// caller that waits here, later.
+func (t *trip) other(l *leg) bool {
+	if l.p.ring.another(&l.call, t.scope()) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.elsewhere(l.visit) {
+		return true
+	}
+	return !t.once && (t.hope(l.visit, l.key) || l.p != t.asked && t.hope(&t.visits[0], nil))
+}
+
+// next decides what follows a failed round: the same provider again by the policy's
+// delay, another of its keys at once, or another provider at once.
+func (t *trip) next(l *leg, f *retryhttp.Failure) retry.Decision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := &l.result
+	if r.kind == neutral || f.Outcome.Final || f.Outcome.Class >= retry.ClassCanceled {
+		return f.Decision
 	}
 	t.why = r.why
 	switch r.kind {
 	case throttled, refused:
-		return t.afterRefusal(l, o)
+		return t.afterRefusal(l, f)
 	case failed:
-		return t.afterFailure(l, failure, o)
+		return t.afterFailure(l, f)
 	default:
-		return t.again(l, o)
+		return t.again(l, f, f.Outcome)
 	}
 }
 
-// afterRefusal goes on after a key was not let in.
-func (t *trip) afterRefusal(l *leg, o retry.Outcome) retry.Outcome {
-	v, r := l.visit, &l.result
-	t.deny(l)
+// afterRefusal decides after the provider did not accept the key.
+func (t *trip) afterRefusal(l *leg, f *retryhttp.Failure) retry.Decision {
+	v, r, o := l.visit, &l.result, f.Outcome
 	v.refused = &l.call
 	if l.p.ring.another(&l.call, t.scope()) && t.ready(v) {
 		v.made-- // it was the key's chance, not the provider's
-		return atOnce
+		return tryNow(f)
 	}
 	if len(l.p.ring.keys) > 1 {
 		t.why += " on all keys"
 	}
 	if t.elsewhere(v) {
 		v.left = true
-		return atOnce
+		return tryNow(f)
 	}
 	v.refused = nil
 	switch {
 	case r.kind == throttled && o.Class >= retry.ClassPermanent:
-		return o
+		return f.Decision
 	case r.kind == throttled:
 		if l.p.ring.own && (o.After > 0 || r.wait > coolThrottled) {
 			o.After = max(t.soonest(), 1) // which may be another key's time
 		}
-		return t.again(l, o)
+		return t.again(l, f, o)
 	case r.gone && o.Class < retry.ClassPermanent:
-		return t.again(l, o) // the server knows better
+		return t.again(l, f, o) // the server knows better
 	case t.hope(v, nil): // another key of it was told to wait
-		return t.again(l, retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonest(), 1)})
+		return t.again(l, f, retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonest(), 1)})
 	case l.p != t.asked && t.hope(&t.visits[0], nil):
 		// A fallback with a bad key must not make a failure final that would be tried
 		// again without the fallback.
 		v.left = true
-		return t.again(l, retry.Outcome{})
+		return t.again(l, f, retry.Outcome{})
 	}
-	return retry.Outcome{Class: retry.ClassPermanent}
+	return stop(retry.StopPermanent)
 }
 
 // deny notes that the leg's key was refused. It needs the lock.
@@ -104,57 +123,47 @@ func (t *trip) deny(l *leg) {
 	}
 }
 
-// afterFailure goes on after the provider did not do its job.
-func (t *trip) afterFailure(l *leg, failure error, o retry.Outcome) retry.Outcome {
+// afterFailure decides after the provider did not do its job.
+func (t *trip) afterFailure(l *leg, f *retryhttp.Failure) retry.Decision {
 	v := l.visit
-	if o.Class >= retry.ClassPermanent {
+	if f.Outcome.Class >= retry.ClassPermanent {
 		// What will not pass here may be no trouble elsewhere; but only what was not
 		// sent may be sent elsewhere without asking.
-		if unreachable(failure) && t.elsewhere(v) {
+		if unreachable(f.Err) && t.elsewhere(v) {
 			v.left = true
-			return atOnce
+			return tryNow(f)
 		}
-		return o
+		return f.Decision
 	}
-	if t.hadEnough(l, o) && t.elsewhere(v) {
+	if t.exhausted(l, f) && t.elsewhere(v) {
 		v.left = true
-		return atOnce
+		return tryNow(f)
 	}
-	return t.again(l, o)
+	return t.again(l, f, f.Outcome)
 }
 
-// hadEnough reports whether it is time for another provider: this one has had its
-// chances, or took too long for another one, or is not to be asked now.
-func (t *trip) hadEnough(l *leg, o retry.Outcome) bool {
+// exhausted reports whether it is time for another provider: this one has had its
+// attempts, or took too long for another one, or is down, or asks for a longer wait than
+// the policy would make.
+func (t *trip) exhausted(l *leg, f *retryhttp.Failure) bool {
 	if l.visit.made >= t.allowed() || l.result.why == whyTimeout {
 		return true
 	}
 	found, _ := l.p.door.look()
-	return found == closed || t.toldToWait(l, o)
+	return found == closed || f.Outcome.After > 0 && f.Outcome.After > f.PolicyWait
 }
 
-// toldToWait reports whether the server asks for a longer wait than the policy
-// would make.
-func (t *trip) toldToWait(l *leg, o retry.Outcome) bool {
-	if o.After == 0 {
-		return false
-	}
-	after := o.After
-	o.After = 0
-	return after > retry.Decide(t.asked.spec.Policy, retry.State{Attempt: l.n, Prev: t.prev}, o, retry.Gates{}, rand.Uint64()).Wait
-}
-
-// again stays with the provider, if there is something left in its budget, and
-// waits longer the more of what it is sent is in vain.
-func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
-	v, policy := l.visit, &t.asked.spec.Policy
-	if t.once {
+// again stays with the provider, if there is something left in its budget, and waits
+// longer the more of its requests fail.
+func (t *trip) again(l *leg, f *retryhttp.Failure, o retry.Outcome) retry.Decision {
+	v := l.visit
+	if t.once { // the caller retries, and waits
 		t.means = o
-		return retry.Outcome{Class: o.Class, Final: true, After: o.After, Delay: leftToCaller}
+		return stop(retry.StopAttempts)
 	}
-	d := retry.Decide(*policy, retry.State{Attempt: l.n, Prev: t.prev}, o, retry.Gates{}, rand.Uint64())
+	d := f.Decide(o)
 	if d.Stop != 0 {
-		return o
+		return d
 	}
 	ask := v.account.Retry
 	if o.Class == retry.ClassThrottled {
@@ -163,15 +172,16 @@ func (t *trip) again(l *leg, o retry.Outcome) retry.Outcome {
 	if !ask() {
 		if t.elsewhere(v) {
 			v.left = true
-			return atOnce
+			return tryNow(f)
 		}
-		return retry.Outcome{Class: retry.ClassPermanent, Delay: overBudget}
+		return stop(retry.StopBudget)
 	}
 	v.granted = true
-	if d.By == retry.ByPolicy && l.p.errors.Pressure() > 0 {
-		o.Delay, t.prev = l.p.errors.Stretch(d.Wait), d.Prev
+	if d.By == retry.ByPolicy && d.Wait > 0 && l.p.errors.Pressure() > 0 {
+		longest := cmp.Or(t.asked.spec.Policy.Cap, math.MaxInt64)
+		d.Wait, d.By = max(min(l.p.errors.Stretch(d.Wait), longest), d.Wait), retry.BySchedule
 	}
-	return o
+	return d
 }
 
 // arrived notes that the attempt brought an answer that no retry would change.

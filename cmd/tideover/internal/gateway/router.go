@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 type router struct{}
 
 // Route implements [retryhttp.Router].
-func (router) Route(req *http.Request, n int) (retryhttp.Leg, error) {
+func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 	t := tripOf(req.Context())
 	if t == nil {
 		return nil, retry.Permanent(errors.New("gateway: the request does not belong to a trip"))
@@ -31,6 +32,16 @@ func (router) Route(req *http.Request, n int) (retryhttp.Leg, error) {
 	l.p.dress(req, t, l.key)
 	l.sent, l.upload = clock.Now(), t.upload.waited()
 	return l, nil
+}
+
+// Next implements [retryhttp.Router].
+func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
+	l := f.Attempt.(*leg)
+	d := l.trip.next(l, &f)
+	if d == tryNow(&f) && l.p == l.trip.asked && f.Response != nil {
+		l.trip.keep(l, f.Response)
+	}
+	return d
 }
 
 // board notes that the leg begins.
@@ -51,7 +62,9 @@ func (t *trip) board(l *leg) {
 	v.granted = false
 	t.at, t.why = v, ""
 	l.flying.Store(true)
-	t.legs = append(slices.DeleteFunc(t.legs, func(l *leg) bool { return !l.flying.Load() }), l)
+	if p.spec.H2C {
+		t.h2c = append(slices.DeleteFunc(t.h2c, func(l *leg) bool { return !l.flying.Load() }), l)
+	}
 	t.mu.Unlock()
 
 	p.inFlight.Add(1)

@@ -177,7 +177,7 @@ func (t *trip) passOn(resp *http.Response) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if gaveUp {
-		t.gaveUp = reasonOf(gave).String()
+		t.gaveUp = gave.Reason.String()
 	}
 	if t.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !t.asked.callerMayRepeat(resp.Request) {
 		resp.Header[shouldRetry] = doNotRetry

@@ -42,12 +42,11 @@ type trip struct {
 	mu     sync.Mutex
 	visits []visit // one for each of asked.order that can be sent the request
 	room   [2]visit
-	at     *visit // where the last attempt went; nil before the first
-	why    string // why the next one goes elsewhere
-	legs   []*leg // under way, or the last
-	last   *leg   // the one that was judged last, or brought the answer
-	won    bool   // one of them brought the answer
-	prev   time.Duration
+	at     *visit        // where the last attempt went; nil before the first
+	why    string        // why the next one goes elsewhere
+	h2c    []*leg        // under way to providers with Spec.H2C
+	last   *leg          // the one that was judged last, or brought the answer
+	won    bool          // one of them brought the answer
 	means  retry.Outcome // the last failure to one who retries by himself
 
 	left atomic.Pointer[answer] // of the provider that was asked for, when it was left
@@ -214,16 +213,11 @@ func (t *trip) gone() bool {
 	return err != nil && !(t.upload.stopped.Load() && errors.Is(err, context.Canceled))
 }
 
-// legOf returns the leg that the request belongs to.
-func (t *trip) legOf(req *http.Request) *leg {
+// usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
+func (t *trip) usesH2C(req *http.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, l := range t.legs {
-		if l.req == req {
-			return l
-		}
-	}
-	return nil
+	return slices.ContainsFunc(t.h2c, func(l *leg) bool { return l.req == req })
 }
 
 // end closes the accounts.

@@ -16,23 +16,23 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// span is the time of one attempt: up to the beginning of its answer the limits of
-// the policy hold, then the one on silences. One context and one timer do for both.
-// A nil span has no limit and knows nothing.
-type span struct {
+// attemptTimer keeps the time limits of one attempt: until its response begins, those of
+// the policy; then the one on silences. One context and one timer do for both. A nil
+// attemptTimer has no limit and knows nothing.
+type attemptTimer struct {
 	caller context.Context
 	call   context.Context         // the runner's attempt
 	own    dated                   // the request's
 	cancel context.CancelCauseFunc // of own; nil where there is no limit
 	stop   func() bool             // ends the watch over call; false when it has ended before; nil without one
 
-	total time.Time     // when the whole call ends, if that is before the caller's deadline
-	limit time.Duration // of this attempt, where the runner has none; 0 means none
-	idle  time.Duration // the longest silence in a body; 0 means any
-	sized time.Duration // the same for a body whose length is known; 0 means idle
-	timer *time.Timer   // nil if there is no limit at all
-	body  pausingBody   // the request's, if the time in which it is awaited does not count
-	leg   Leg           // that the router has let go, if there is a router
+	total   time.Time     // when the whole call ends, if that is before the caller's deadline
+	limit   time.Duration // of this attempt, where the runner has none; 0 means none
+	idle    time.Duration // the longest silence in a body; 0 means any
+	sized   time.Duration // the same for a body whose length is known; 0 means idle
+	timer   *time.Timer   // nil if there is no limit at all
+	body    pausingBody   // the request's, if the time in which it is awaited does not count
+	attempt Attempt       // of the router, if there is one
 
 	mu        sync.Mutex    // held while it is decided what the timer is for
 	mine      bool          // it is for limit
@@ -51,17 +51,17 @@ type span struct {
 	sent      *sent
 }
 
-// newSpan returns the span of an attempt and the context of its request, which
+// newAttemptTimer returns the timer of an attempt and the context of its request, which
 // outlives the attempt's by the time that the body is read.
-func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
+func newAttemptTimer(attempt context.Context, x *exchange) (*attemptTimer, context.Context) {
 	caller := x.req.Context()
 	if !x.t.timed && x.idempotent {
 		return nil, caller
 	}
-	s := &span{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle, sized: x.t.streams.Sized}
+	s := &attemptTimer{caller: caller, call: attempt, limit: x.t.limit, idle: x.t.streams.Idle, sized: x.t.streams.Sized}
 	own := caller
 	if x.t.timed {
-		s.own.Context, s.cancel = context.WithCancelCause(caller) //nolint:fatcontext // the span is made for it
+		s.own.Context, s.cancel = context.WithCancelCause(caller) //nolint:fatcontext // the timer is made for it
 		own = s.watch(attempt, x.t)
 	}
 	if !x.idempotent {
@@ -74,7 +74,7 @@ func newSpan(attempt context.Context, x *exchange) (*span, context.Context) {
 // watch makes the limits of the runner's attempt those of the request. Its context
 // is not asked for Done, which would cost another context and another timer, unless
 // it may end for another reason than its time.
-func (s *span) watch(attempt context.Context, t *Transport) context.Context {
+func (s *attemptTimer) watch(attempt context.Context, t *Transport) context.Context {
 	at, ok := attempt.Deadline()
 	if theirs, has := s.caller.Deadline(); attempt == s.caller || has && !at.Before(theirs) {
 		ok = false // the caller's comes first
@@ -97,7 +97,7 @@ func (s *span) watch(attempt context.Context, t *Transport) context.Context {
 }
 
 // begin starts the attempt's own time: it goes out now.
-func (s *span) begin(req *http.Request, t *Transport, leg Leg) {
+func (s *attemptTimer) begin(req *http.Request, t *Transport, a Attempt) {
 	if len(t.deadlines) > 0 {
 		call := req.Context()
 		if s != nil {
@@ -110,7 +110,7 @@ func (s *span) begin(req *http.Request, t *Transport, leg Leg) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leg = leg
+	s.attempt = a
 	if at, ok := s.call.Deadline(); ok && time.Until(at) <= s.limit {
 		return // the whole call has less
 	}
@@ -125,7 +125,7 @@ func (s *span) begin(req *http.Request, t *Transport, leg Leg) {
 const never = math.MaxInt64
 
 // fire is what the timer does.
-func (s *span) fire() {
+func (s *attemptTimer) fire() {
 	s.mu.Lock()
 	switch {
 	case s.stale:
@@ -136,21 +136,21 @@ func (s *span) fire() {
 		s.fired = !s.prolong()
 	}
 	over, last := s.silent || s.fired, s.fired && !s.mine
-	leg, ok := s.leg.(Interruptible)
+	a, ok := s.attempt.(Interruptible)
 	s.mu.Unlock()
 	if !over {
 		return
 	}
 	s.cancel(nil)
 	if ok && last {
-		leg.Interrupt()
+		a.Interrupt()
 	}
 }
 
 // prolong sets the timer anew by the time in which the request's body was awaited, and
 // reports whether the attempt has time left. While the body is awaited only the limit of
 // the whole call holds. It needs the lock.
-func (s *span) prolong() bool {
+func (s *attemptTimer) prolong() bool {
 	if !s.mine {
 		return false
 	}
@@ -175,7 +175,7 @@ func (s *span) prolong() bool {
 }
 
 // await says that the request's body is awaited from now on, or no longer.
-func (s *span) await(begins bool) {
+func (s *attemptTimer) await(begins bool) {
 	if s == nil || s.limit == 0 {
 		return
 	}
@@ -200,11 +200,11 @@ func (s *span) await(begins bool) {
 // awaited is no part of the attempt's.
 type pausingBody struct {
 	io.ReadCloser
-	s *span
+	s *attemptTimer
 }
 
 // pausing returns the body whose reads stop the attempt's time.
-func (s *span) pausing(body io.ReadCloser) io.ReadCloser {
+func (s *attemptTimer) pausing(body io.ReadCloser) io.ReadCloser {
 	if s == nil || s.limit == 0 || body == nil || body == http.NoBody {
 		return body
 	}
@@ -220,7 +220,7 @@ func (b *pausingBody) Read(p []byte) (int, error) {
 }
 
 // listen makes the timer one for silences. A read may have begun before.
-func (s *span) listen() {
+func (s *attemptTimer) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listening = true; s.reading && s.idle > 0 {
@@ -230,7 +230,7 @@ func (s *span) listen() {
 
 // read says that somebody reads from now on, or no longer. It returns whether the
 // silence was too long.
-func (s *span) read(begins bool) bool {
+func (s *attemptTimer) read(begins bool) bool {
 	if s.idle == 0 {
 		return false
 	}
@@ -246,7 +246,7 @@ func (s *span) read(begins bool) bool {
 
 // answered takes the answer. Its context ends when the body has been read or
 // closed; the limits hold until it is clear how the body begins.
-func (s *span) answered(resp *http.Response, err error) (*http.Response, error) {
+func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response, error) {
 	if s == nil || s.cancel == nil {
 		return resp, err
 	}
@@ -276,7 +276,7 @@ func (s *span) answered(resp *http.Response, err error) (*http.Response, error) 
 
 // close ends the limits of an answer. If one was reached, the answer's context has
 // ended and the answer is of no use.
-func (s *span) close(resp *http.Response) error {
+func (s *attemptTimer) close(resp *http.Response) error {
 	if s == nil || !s.held {
 		return nil
 	}
@@ -294,7 +294,7 @@ func (s *span) close(resp *http.Response) error {
 
 // end ends the limits, and returns the error of an attempt that has reached one:
 // what it met, if that says more.
-func (s *span) end(err error) error {
+func (s *attemptTimer) end(err error) error {
 	s.mu.Lock()
 	fired, mine := s.fired, s.mine
 	s.ended = true
@@ -320,7 +320,7 @@ func (s *span) end(err error) error {
 }
 
 // drop ends everything.
-func (s *span) drop() {
+func (s *attemptTimer) drop() {
 	if s == nil || s.cancel == nil {
 		return
 	}
@@ -333,11 +333,11 @@ func (s *span) drop() {
 	s.cancel(nil)
 }
 
-func (s *span) isLate() bool { return s != nil && s.late }
+func (s *attemptTimer) isLate() bool { return s != nil && s.late }
 
 // unsent reports whether it is known that nothing was sent. A transport that
 // does not trace leaves it open.
-func (s *span) unsent() bool {
+func (s *attemptTimer) unsent() bool {
 	return s != nil && s.sent != nil && s.sent.asked.Load() && !s.sent.got.Load()
 }
 
@@ -356,7 +356,7 @@ func (s *sent) trace() *httptrace.ClientTrace {
 // held is a response body with the context that it needs.
 type held struct {
 	io.ReadCloser
-	s *span
+	s *attemptTimer
 }
 
 // Read ends with the silence that is too long. It counts only while somebody
