@@ -200,26 +200,26 @@ func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
 }
 
 // reportAccount tells what the answer says of the account of the attempt's key.
-func (l *leg) reportAccount(a *sharedAccount, resp *http.Response) {
+func (l *attempt) reportAccount(a *sharedAccount, resp *http.Response) {
 	if windows := quotaWindows(resp.Header, time.Now()); len(windows) > 0 {
 		l.p.g.options.Accounts.Used(a.name, windows)
 	}
 	switch r := &l.result; {
-	case r.kind == fine && r.code < http.StatusBadRequest:
+	case r.kind == succeeded && r.code < http.StatusBadRequest:
 		l.accountWorked(a)
-	case r.kind == throttled, r.kind == refused && r.told && (r.gone || r.code == http.StatusPaymentRequired):
+	case r.kind == keyThrottled, r.kind == keyRejected && r.serverSaid && (r.quotaGone || r.code == http.StatusPaymentRequired):
 		l.accountLimited(a, resp.Header)
 	}
 }
 
 // accountWorked reports that a limit is over, if the attempt shows it.
-func (l *leg) accountWorked(a *sharedAccount) {
-	if !isCounted(l.req.Method, l.trip.path) {
+func (l *attempt) accountWorked(a *sharedAccount) {
+	if !isCounted(l.req.Method, l.request.path) {
 		return
 	}
 	l.key.worked.Store(time.Now().UnixNano())
 	k := a.limit.Load()
-	if k == nil || l.sent < k.since || k.Route != "" && k.Route != l.trip.route || k.ended.Swap(true) {
+	if k == nil || l.sent < k.since || k.Route != "" && k.Route != l.request.route || k.ended.Swap(true) {
 		return
 	}
 	l.p.g.options.Accounts.Worked(a.name, k.Serial)
@@ -235,12 +235,12 @@ func isCounted(method, path string) bool {
 // accountLimited reports a limit that is one of the whole account, as far as can be
 // known. A wait without a word of the account may be about a route or a model: it counts
 // until the key has succeeded with another one.
-func (l *leg) accountLimited(a *sharedAccount, h http.Header) {
+func (l *attempt) accountLimited(a *sharedAccount, h http.Header) {
 	now := time.Now()
-	l.trip.readModel(l.req)
+	l.request.readModel(l.req)
 	used := usedUpReset(h, now)
 	subscribed, all := subscriptionReset(h, now)
-	wait, whole := max(l.result.wait, used), l.result.gone || all || used > minAccountLimit
+	wait, whole := max(l.result.wait, used), l.result.quotaGone || all || used > minAccountLimit
 	if subscribed > 0 && !all {
 		wait = used // the rest is about a model
 	}
@@ -248,7 +248,7 @@ func (l *leg) accountLimited(a *sharedAccount, h http.Header) {
 	case wait <= minAccountLimit:
 		return
 	case whole:
-	case l.p.ring.throttles.beganBefore(l.key, l.trip.scope(), l.key.worked.Load()):
+	case l.p.ring.throttles.beganBefore(l.key, l.request.scope(), l.key.worked.Load()):
 		return
 	}
 	until := now.Add(wait)
@@ -257,7 +257,7 @@ func (l *leg) accountLimited(a *sharedAccount, h http.Header) {
 	}
 	limit := KeyLimit{Account: a.name, Provider: l.p.spec.Name, Key: l.key.name, Until: until, Why: l.result.why}
 	if whole {
-		limit.Route = l.trip.route
+		limit.Route = l.request.route
 	}
 	l.p.g.options.Accounts.Limited(limit)
 }

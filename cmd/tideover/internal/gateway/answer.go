@@ -94,7 +94,7 @@ func (p *problem) write(w http.ResponseWriter) {
 
 // refuse returns the problem of a request that is not sent. Trying again at once
 // is no use; whoever retries by himself is told when it is.
-func (t *trip) refuse(status int, code string, after time.Duration, message string) *problem {
+func (t *request) refuse(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
 		status: status, code: code, provider: t.asked.spec.Name, after: after, message: message,
 		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
@@ -106,14 +106,14 @@ func (t *trip) refuse(status int, code string, after time.Duration, message stri
 }
 
 // tooLong returns the problem of a provider that will not be back in time.
-func (t *trip) tooLong(o *obstacle, met []obstacle) *problem {
+func (t *request) tooLong(o *blocker, met []blocker) *problem {
 	if !inTime(t.caller, o.wait) {
 		t.asked.tally.late.Add(1)
 	}
 	status, code, after := http.StatusServiceUnavailable, codeDown, o.wait
 	if o.kind != down {
 		code, after = codeCooling, o.next
-		if why := o.v.p.ring.closure(o.of); why.throttled() {
+		if why := o.target.p.ring.closure(o.of); why.throttled() {
 			status = http.StatusTooManyRequests
 		}
 	}
@@ -127,14 +127,14 @@ func (t *trip) tooLong(o *obstacle, met []obstacle) *problem {
 const byHandFor = 5 * time.Second
 
 // hopeless returns the problem of a request that nobody takes, whatever it waits.
-func (t *trip) hopeless(met []obstacle) error {
+func (t *request) hopeless(met []blocker) error {
 	for i := range met {
 		if met[i].err != nil {
 			return t.turnedAway(&met[i], met)
 		}
 	}
 	for _, o := range met {
-		if o.kind == forbidden && o.v.p == t.asked {
+		if o.kind == forbidden && o.target.p == t.asked {
 			code := codeDraining
 			if o.mode == openedByHand {
 				code = codeOpened
@@ -147,14 +147,14 @@ func (t *trip) hopeless(met []obstacle) error {
 
 // turnedAway returns the problem of a request that a gate or a limit did not let
 // wait.
-func (t *trip) turnedAway(o *obstacle, met []obstacle) error {
+func (t *request) turnedAway(o *blocker, met []blocker) error {
 	shut, _ := errors.AsType[*health.ClosedError](o.err)
 	rate, _ := errors.AsType[*limit.RateError](o.err)
 	switch {
 	case shut != nil:
 		t.asked.tally.late.Add(1)
 		after := shut.Next
-		if o.v.p.door.learned() > 0 {
+		if o.target.p.door.learned() > 0 {
 			after = max(after, shut.Expected)
 		}
 		return t.refuse(http.StatusServiceUnavailable, codeDown, after, t.story(met))
@@ -170,7 +170,7 @@ func (t *trip) turnedAway(o *obstacle, met []obstacle) error {
 }
 
 // problemOf returns how an error of the transport is told.
-func (t *trip) problemOf(err error) *problem {
+func (t *request) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		p.reason = p.code
 		if p.final = t.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
@@ -185,7 +185,7 @@ func (t *trip) problemOf(err error) *problem {
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
 		}
-		if story := t.story(nil); len(t.visits) > 1 && story != "" && !t.gone() {
+		if story := t.story(nil); len(t.targets) > 1 && story != "" && !t.callerGone() {
 			told := *gave
 			told.Last = errors.New(story)
 			p.message = t.g.clean(&told)
@@ -217,7 +217,7 @@ func (t *trip) problemOf(err error) *problem {
 }
 
 // unread returns how reading the request's body failed.
-func (t *trip) unread() error {
+func (t *request) unread() error {
 	if err := t.body.Load(); err != nil {
 		return *err
 	}

@@ -121,7 +121,7 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 const withheldWhy = "the query has a parameter that is not in its forward-query"
 
 // tellWithheld logs that a request failed for which a fallback was not asked.
-func (t *trip) tellWithheld() {
+func (t *request) tellWithheld() {
 	if !t.withheld {
 		return
 	}

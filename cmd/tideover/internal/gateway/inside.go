@@ -66,8 +66,8 @@ func (i *inside) send(req *http.Request) (*http.Response, error) {
 	if given := limit.PriorityFrom(req.Context()); given != limit.Normal {
 		class = given
 	}
-	t := i.g.newTrip(req.Context(), p, req.Method, path, req.URL.RawQuery, class)
-	t.once = true
+	t := i.g.newRequest(req.Context(), p, req.Method, path, req.URL.RawQuery, class)
+	t.callerRetries = true
 	own := req.WithContext(t.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
 	resp, err := t.best(p.single.RoundTrip(own))
@@ -78,9 +78,9 @@ func (i *inside) send(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// over ends a trip without an answer. It returns what the last attempt met, which
-// knows more than that there was no other.
-func (i *inside) over(t *trip, err error) error {
+// over ends a request without a response. It returns the failure of the last attempt,
+// which says more than that there was no other.
+func (i *inside) over(t *request, err error) error {
 	if !errors.Is(t.caller.Err(), context.Canceled) {
 		t.gaveUp = t.problemOf(err).reason
 	}
@@ -98,7 +98,7 @@ func (i *inside) over(t *trip, err error) error {
 		return e.Last
 	}
 	t.mu.Lock()
-	means := t.means
+	means := t.lastOutcome
 	t.mu.Unlock()
 	return &unanswered{e.Last, cmp.Or(t.story(nil), i.g.clean(e.Last)), means}
 }
@@ -120,8 +120,8 @@ func (e *unanswered) Unwrap() error { return e.error }
 // RetryOutcome implements [retry.Classified].
 func (e *unanswered) RetryOutcome() retry.Outcome { return e.means }
 
-// arrive lets the trip end with the body of its answer.
-func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
+// arrive ends the request with the body of its response.
+func (i *inside) arrive(t *request, req *http.Request, resp *http.Response) {
 	t.mu.Lock()
 	if gave, ok := retryhttp.GaveUp(resp); ok {
 		t.gaveUp = gave.Reason.String()
@@ -145,13 +145,13 @@ func (i *inside) arrive(t *trip, req *http.Request, resp *http.Response) {
 
 // advise makes an answer say when to come again, and whether, by what is known of
 // all keys. It needs the lock.
-func (t *trip) advise(h http.Header) {
+func (t *request) advise(h http.Header) {
 	kind := t.last.result.kind
-	if kind != refused && kind != throttled || !t.last.p.ring.own {
+	if kind != keyRejected && kind != keyThrottled || !t.last.p.ring.own {
 		return
 	}
 	wait, ok := t.later()
-	if kind == refused {
+	if kind == keyRejected {
 		h.Set(shouldRetry, strconv.FormatBool(ok))
 	}
 	if !ok {
@@ -167,10 +167,10 @@ func (t *trip) advise(h http.Header) {
 
 // later returns how long it will be until a provider takes the request that may: 0
 // if one would now, false if none ever will. It needs the lock.
-func (t *trip) later() (wait time.Duration, ok bool) {
-	for i := range t.visits {
-		v := &t.visits[i]
-		if !t.hope(v, nil) {
+func (t *request) later() (wait time.Duration, ok bool) {
+	for i := range t.targets {
+		v := &t.targets[i]
+		if !t.hasUsableKey(v, nil) {
 			continue
 		}
 		w, _ := v.p.ring.left(t.scope())

@@ -13,20 +13,20 @@ import (
 // went elsewhere: to another key, or to another provider. If that comes to nothing
 // it tells the caller more than what was found there.
 type answer struct {
-	leg  *leg
+	leg  *attempt
 	resp http.Response
 }
 
 // keep keeps an answer that is about to be discarded. Nothing of its body is read;
 // nearly always all of it has been, and the connection is free.
-func (t *trip) keep(l *leg, resp *http.Response) {
+func (t *request) keep(l *attempt, resp *http.Response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.left.Load()
 	switch {
-	case t.over || t.won || resp.Body == nil: // nobody would close it
+	case t.over || t.hasResponse || resp.Body == nil: // nobody would close it
 		return
-	case old != nil && l.result.kind == refused && old.leg.result.kind != refused:
+	case old != nil && l.result.kind == keyRejected && old.leg.result.kind != keyRejected:
 		return // that a key is not wanted is our trouble
 	}
 	t.left.Store(&answer{leg: l, resp: *resp})
@@ -48,7 +48,7 @@ func (unclosed) Close() error { return nil }
 // best returns what the caller gets: what came last, or what the provider that was
 // asked for said when it was left, if that is more telling. It is, before an answer
 // of our own, a fallback that can't be reached, and one that does not want our key.
-func (t *trip) best(resp *http.Response, err error) (*http.Response, error) {
+func (t *request) best(resp *http.Response, err error) (*http.Response, error) {
 	a := t.left.Load()
 	if a == nil {
 		return resp, err
@@ -69,14 +69,14 @@ func (t *trip) best(resp *http.Response, err error) (*http.Response, error) {
 
 // tells reports whether the answer tells more than what came last. It needs the
 // lock.
-func (t *trip) tells(a *answer, err error) bool {
+func (t *request) tells(a *answer, err error) bool {
 	l := t.last
 	switch {
 	case err == nil && l == a.leg:
 		return false // it is that very one
 	case err == nil:
-		return l.result.kind == refused && (l.p != t.asked || a.leg.result.kind != refused)
-	case t.gone() || t.unread() != nil:
+		return l.result.kind == keyRejected && (l.p != t.asked || a.leg.result.kind != keyRejected)
+	case t.callerGone() || t.unread() != nil:
 		return false
 	}
 	_, ours := errors.AsType[*problem](err)

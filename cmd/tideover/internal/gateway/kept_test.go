@@ -150,7 +150,7 @@ func TestEveryAnswerNamesItsProvider(t *testing.T) {
 	})
 }
 
-// An answer that is kept is closed in the end, whatever becomes of the trip.
+// An answer that is kept is closed in the end, however the request ends.
 func TestKeptAnswersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})

@@ -41,7 +41,7 @@ func (p *provider) targets() (n int) {
 // transport returns one that keeps the policy.
 func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) {
 	// A retry at the same provider costs what its budget says, and one elsewhere
-	// nothing: the trip keeps the account.
+	// nothing: the request keeps the account.
 	policy.Budget = limit.BudgetSpec{}
 	known := presets[p.spec.Preset]
 	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
@@ -108,7 +108,7 @@ func (p *provider) repeatable(req *http.Request) bool {
 	if p.spec.Posts == PostsUnanswered && req.Method == http.MethodPost {
 		return true
 	}
-	t := tripOf(req.Context())
+	t := requestFrom(req.Context())
 	if t == nil {
 		return false
 	}

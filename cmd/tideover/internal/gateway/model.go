@@ -19,12 +19,12 @@ const maxModelBody = 256 << 10
 
 // needsModel reports whether a provider treats models of the request's route
 // differently now.
-func (t *trip) needsModel() bool {
+func (t *request) needsModel() bool {
 	if t.model.Load() != nil {
 		return false
 	}
-	for i := range t.visits {
-		if t.visits[i].p.ring.throttles.hasRoute(t.route) {
+	for i := range t.targets {
+		if t.targets[i].p.ring.throttles.hasRoute(t.route) {
 			return true
 		}
 	}
@@ -33,7 +33,7 @@ func (t *trip) needsModel() bool {
 
 // readModel finds out which model the request is for: a field of its JSON body, of
 // which a bounded part is read, or a parameter of its query.
-func (t *trip) readModel(req *http.Request) {
+func (t *request) readModel(req *http.Request) {
 	if t.model.Load() != nil {
 		return
 	}

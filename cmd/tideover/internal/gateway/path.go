@@ -85,7 +85,7 @@ var urlHeaders = []string{"Location", "X-Goog-Upload-Url", "X-Goog-Upload-Contro
 
 // rewriteURLs makes URLs of the provider in an answer lead through the gateway. A Location becomes a
 // path. The SDKs of Google take the path of the URL for an upload, and want one with a host.
-func (t *trip) rewriteURLs(h http.Header, p *provider) {
+func (t *request) rewriteURLs(h http.Header, p *provider) {
 	for _, name := range urlHeaders {
 		v := h[name]
 		if len(v) != 1 {
@@ -107,7 +107,7 @@ func (t *trip) rewriteURLs(h http.Header, p *provider) {
 }
 
 // origin returns the address at which the caller reached the gateway.
-func (t *trip) origin() string {
+func (t *request) origin() string {
 	if t.secure {
 		return "https://" + t.host
 	}

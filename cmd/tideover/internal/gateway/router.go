@@ -13,44 +13,45 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// router is the [retryhttp.Router] of all providers. What it needs to know is in
-// the trip that the request's context holds.
+// router is the [retryhttp.Router] of all providers. Its state is in the request that
+// the context holds.
 type router struct{}
 
 // Route implements [retryhttp.Router].
 func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
-	t := tripOf(req.Context())
+	t := requestFrom(req.Context())
 	if t == nil {
-		return nil, retry.Permanent(errors.New("gateway: the request does not belong to a trip"))
+		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
 	}
-	l, err := t.depart(req.Context(), req)
+	l, err := t.pickTarget(req.Context(), req)
 	if err != nil {
 		return nil, err
 	}
 	l.n, l.req = n, req
-	t.board(l)
-	l.p.dress(req, t, l.key)
+	t.begin(l)
+	l.p.setTarget(req, t, l.key)
 	l.sent, l.upload = clock.Now(), t.upload.waited()
 	return l, nil
 }
 
 // Next implements [retryhttp.Router].
 func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
-	l := f.Attempt.(*leg)
-	d := l.trip.next(l, &f)
-	if d == tryNow(&f) && l.p == l.trip.asked && f.Response != nil {
-		l.trip.keep(l, f.Response)
+	l := f.Attempt.(*attempt)
+	d := l.request.decide(l, &f)
+	if d == tryNow(&f) && l.p == l.request.asked && f.Response != nil {
+		l.request.keep(l, f.Response)
 	}
 	return d
 }
 
-// board notes that the leg begins.
-func (t *trip) board(l *leg) {
-	v, p := l.visit, l.p
+// begin counts the attempt, and opens the request's account with the retry budget of the
+// provider.
+func (t *request) begin(l *attempt) {
+	v, p := l.target, l.p
 	t.mu.Lock()
 	from, why := t.at, t.why
 	if from == nil && p != t.asked {
-		from, why = &t.visits[0], t.asked.trouble(t.began, t.scope())
+		from, why = &t.targets[0], t.asked.blockedBecause(t.began, t.scope())
 	}
 	v.made++
 	if !v.began {
@@ -63,7 +64,7 @@ func (t *trip) board(l *leg) {
 	t.at, t.why = v, ""
 	l.flying.Store(true)
 	if p.spec.H2C {
-		t.h2c = append(slices.DeleteFunc(t.h2c, func(l *leg) bool { return !l.flying.Load() }), l)
+		t.h2c = append(slices.DeleteFunc(t.h2c, func(l *attempt) bool { return !l.flying.Load() }), l)
 	}
 	t.mu.Unlock()
 
@@ -75,12 +76,12 @@ func (t *trip) board(l *leg) {
 		p.tally.probes.Add(1)
 	}
 	if from != nil && from != v {
-		t.failedOver(from.p, p, why)
+		t.recordFailover(from.p, p, why)
 	}
 }
 
-// trouble says in a word why requests are not let in.
-func (p *provider) trouble(began time.Time, s scope) string {
+// blockedBecause returns in a few words why requests are not sent to the provider.
+func (p *provider) blockedBecause(began time.Time, s scope) string {
 	switch {
 	case p.hand.get() == openedByHand:
 		return "opened by hand"
@@ -94,9 +95,9 @@ func (p *provider) trouble(began time.Time, s scope) string {
 	return "down"
 }
 
-// failedOver tells that another provider takes the request over. It is the
-// provider that was asked for whose request moves, whichever it leaves.
-func (t *trip) failedOver(from, to *provider, why string) {
+// recordFailover records that another provider takes the request over. It counts for the
+// provider that was asked for, whichever the request leaves.
+func (t *request) recordFailover(from, to *provider, why string) {
 	now := time.Now()
 	own := t.asked
 	own.tally.moved(from.spec.Name, to.spec.Name)
@@ -110,9 +111,9 @@ func (t *trip) failedOver(from, to *provider, why string) {
 	}, slog.String("request", t.g.redact(t.route)))
 }
 
-// dress gives the request the address of the provider, and the credentials that it
-// may see there: ours, or those of a caller who asked for this very provider.
-func (p *provider) dress(req *http.Request, t *trip, k *key) {
+// setTarget gives the request the address of the provider and the credentials that the
+// provider may see: ours, or those of a caller that asked for this provider.
+func (p *provider) setTarget(req *http.Request, t *request, k *key) {
 	query := t.query
 	switch {
 	case p != t.asked:

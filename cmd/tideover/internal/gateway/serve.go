@@ -51,7 +51,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		ctx = limited
 	}
-	t := g.newTrip(ctx, p, r.Method, path, r.URL.RawQuery, class)
+	t := g.newRequest(ctx, p, r.Method, path, r.URL.RawQuery, class)
 	t.deadline = limited
 	t.host, t.secure = r.Host, r.TLS != nil
 	defer t.finish()
@@ -77,7 +77,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
 // least the head. A client that sees nothing of an answer takes it for a connection that
 // failed, and sends the request again: a POST would be done, and billed, twice.
-func (t *trip) abort(w http.ResponseWriter) {
+func (t *request) abort(w http.ResponseWriter) {
 	switch reason := recover(); reason {
 	case nil:
 	case http.ErrAbortHandler:
@@ -125,7 +125,7 @@ func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			t := tripOf(r.In.Context())
+			t := requestFrom(r.In.Context())
 			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
 			r.Out.Host = ""
 			r.Out.Trailer = r.In.Trailer // the same map, into which the server writes them behind the body
@@ -138,8 +138,8 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 		// case. For the rest a flush of its own would be a second write for every answer.
 		FlushInterval:  flushAfter,
 		BufferPool:     &buffers{},
-		ModifyResponse: func(resp *http.Response) error { return tripOf(resp.Request.Context()).passOn(resp) },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r.Context()).failed(w, err) },
+		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).passOn(resp) },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { requestFrom(r.Context()).failed(w, err) },
 		ErrorLog:       log.New(&quiet{g}, "", 0),
 	}
 }
@@ -155,7 +155,7 @@ type outbound struct{}
 
 // RoundTrip implements [http.RoundTripper].
 func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
-	t := tripOf(req.Context())
+	t := requestFrom(req.Context())
 	return t.best(t.asked.lane(req.Method, t.route).RoundTrip(req))
 }
 
@@ -166,7 +166,7 @@ var doNotRetry = []string{"false"}
 // passOn looks at the answer that the caller will get. After the success of a request
 // that may not be sent twice the caller is told not to repeat it: the body may be cut
 // after the head was sent, and some SDKs repeat a request whose answer they can't read.
-func (t *trip) passOn(resp *http.Response) error {
+func (t *request) passOn(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
 	if retryhttp.IsEventStream(resp.Header) {
 		t.deadline.streamBegins()
@@ -194,8 +194,8 @@ func (t *trip) passOn(resp *http.Response) error {
 }
 
 // failed answers a request that brought no answer.
-func (t *trip) failed(w http.ResponseWriter, err error) {
-	if t.gone() && errors.Is(t.caller.Err(), context.Canceled) {
+func (t *request) failed(w http.ResponseWriter, err error) {
+	if t.callerGone() && errors.Is(t.caller.Err(), context.Canceled) {
 		w.WriteHeader(statusGone) // which nobody sees
 		return
 	}
@@ -210,7 +210,7 @@ func (t *trip) failed(w http.ResponseWriter, err error) {
 const statusGone = 499
 
 // answer sends one of our own answers.
-func (t *trip) answer(w http.ResponseWriter, p *problem) {
+func (t *request) answer(w http.ResponseWriter, p *problem) {
 	t.mu.Lock()
 	if t.gaveUp = p.reason; t.gaveUp == "" {
 		t.gaveUp = p.code
@@ -219,9 +219,9 @@ func (t *trip) answer(w http.ResponseWriter, p *problem) {
 	p.write(w)
 }
 
-// finish counts what became of the trip.
-func (t *trip) finish() {
-	t.end()
+// finish counts how the request ended.
+func (t *request) finish() {
+	t.closeAccounts()
 	t.mu.Lock()
 	answered, why := t.answered, t.gaveUp
 	t.mu.Unlock()
@@ -243,7 +243,7 @@ func (t *trip) finish() {
 
 // watchBody limits the request's body, and notes if it can't be read: that is no
 // fault of the provider's.
-func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
+func (t *request) watchBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
@@ -259,7 +259,7 @@ func (t *trip) watchBody(w http.ResponseWriter, r *http.Request) {
 
 type watchedBody struct {
 	io.ReadCloser
-	t *trip
+	t *request
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

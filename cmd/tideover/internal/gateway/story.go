@@ -12,21 +12,21 @@ import (
 
 // story says what kept the request from each of the providers that it may go to:
 // how they have failed, and what was met before them.
-func (t *trip) story(met []obstacle) string {
+func (t *request) story(met []blocker) string {
 	t.mu.Lock()
-	failures := make([]error, len(t.visits))
-	for i := range t.visits {
-		failures[i] = t.visits[i].failure
+	failures := make([]error, len(t.targets))
+	for i := range t.targets {
+		failures[i] = t.targets[i].failure
 	}
 	t.mu.Unlock()
 	var list []string
-	for i := range t.visits {
-		v, parts := &t.visits[i], []string(nil)
+	for i := range t.targets {
+		v, parts := &t.targets[i], []string(nil)
 		if failures[i] != nil {
 			parts = append(parts, t.g.clean(failures[i]))
 		}
 		for j := range met {
-			if met[j].v == v {
+			if met[j].target == v {
 				parts = append(parts, met[j].String())
 			}
 		}
@@ -46,7 +46,7 @@ func (t *trip) story(met []obstacle) string {
 }
 
 // String says what is in the way, behind the name of the provider.
-func (o *obstacle) String() string {
+func (o *blocker) String() string {
 	switch o.kind {
 	case forbidden:
 		if o.mode == openedByHand {
@@ -56,7 +56,7 @@ func (o *obstacle) String() string {
 	case noOther:
 		return "none of its keys was let in"
 	case cooling, shunned:
-		why := o.v.p.ring.closure(o.of)
+		why := o.target.p.ring.closure(o.of)
 		if text := why.String(); text != "" {
 			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(o.wait).String()
 			if o.next > 0 && o.next < o.wait {

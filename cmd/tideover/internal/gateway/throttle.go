@@ -344,17 +344,17 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 }
 
 // throttleScope makes requests of the attempt's route and model wait with its key.
-func (l *leg) throttleScope(resp *http.Response) {
+func (l *attempt) throttleScope(resp *http.Response) {
 	account := l.result.wait
-	if !l.result.gone {
+	if !l.result.quotaGone {
 		account = accountReset(resp.Header, time.Now())
 	}
-	l.trip.readModel(l.req)
-	l.p.ring.throttles.close(l.key, l.trip.scope(), l.result.wait, account, l.result.why, l.probe)
+	l.request.readModel(l.req)
+	l.p.ring.throttles.close(l.key, l.request.scope(), l.result.wait, account, l.result.why, l.probe)
 }
 
 // scope returns what a wait would be about that the request is told of.
-func (t *trip) scope() scope {
+func (t *request) scope() scope {
 	s := scope{route: t.route}
 	if model := t.model.Load(); model != nil {
 		s.model = *model

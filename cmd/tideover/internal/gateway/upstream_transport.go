@@ -23,7 +23,7 @@ type upstreamTransport struct {
 func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	next := u.base
 	if u.hasH2C.Load() {
-		if t := tripOf(req.Context()); t != nil && t.usesH2C(req) {
+		if t := requestFrom(req.Context()); t != nil && t.usesH2C(req) {
 			next = u.h2c
 		}
 	}

@@ -14,24 +14,24 @@ import (
 // errWake is why a wait ends early: something changed.
 var errWake = errors.New("something changed")
 
-// turned returns the obstacle that an error of a gate is.
-func turned(v *visit, err error) *obstacle {
+// blockerOf returns the blocker that an error of a gate is.
+func blockerOf(v *requestTarget, err error) *blocker {
 	if errors.Is(err, errWake) {
-		return &obstacle{v: v, kind: changed}
+		return &blocker{target: v, kind: changed}
 	}
-	return &obstacle{v: v, kind: full, err: err}
+	return &blocker{target: v, kind: full, err: err}
 }
 
-// await waits until the first of the obstacles goes away. It returns a leg if
-// that was a gate; without an error or a leg it is time to look again. All who have
-// chances left have been asked with the keys that are avoided, too; of the others,
-// what the keys of the provider that was asked for are told now is worth more to the
-// caller than a wait for another one.
-func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
-	if l := t.resort(ctx, met, func(o *obstacle) bool { return o.v.p == t.asked }); l != nil {
+// waitForTarget waits until the first of the blockers goes away. It returns an attempt
+// if that was a gate; without an error or an attempt it is time to try all targets
+// again. Providers with attempts left have been tried with their rejected keys, too. Of
+// the others, the provider that was asked for is tried with its rejected keys before the
+// wait: its response is worth more to the caller than a wait for another provider.
+func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, error) {
+	if l := t.tryRejectedKeys(ctx, met, func(o *blocker) bool { return o.target.p == t.asked }); l != nil {
 		return l, nil
 	}
-	var first *obstacle
+	var first *blocker
 	for i := range met {
 		switch o := &met[i]; {
 		case o.kind == changed:
@@ -42,9 +42,9 @@ func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
 			first = o
 		}
 	}
-	tooLong := first != nil && (first.wait > first.v.p.serverWait() || !inTime(ctx, first.wait))
+	tooLong := first != nil && (first.wait > first.target.p.serverWait() || !inTime(ctx, first.wait))
 	if first == nil || tooLong {
-		if l := t.resort(ctx, met, anyOf); l != nil {
+		if l := t.tryRejectedKeys(ctx, met, anyOf); l != nil {
 			return l, nil
 		}
 	}
@@ -56,29 +56,29 @@ func (t *trip) await(ctx context.Context, met []obstacle) (*leg, error) {
 	case first.kind == cooling:
 		return nil, t.sleep(ctx, first, met)
 	}
-	pass, err := t.queue(ctx, first.v, met)
+	pass, err := t.queue(ctx, first.target, met)
 	if err != nil {
-		return nil, t.after(turned(first.v, err), met)
+		return nil, t.after(blockerOf(first.target, err), met)
 	}
-	if !first.v.p.hand.lets(t.began) {
-		first.v.p.door.done(pass, health.Canceled)
+	if !first.target.p.hand.lets(t.began) {
+		first.target.p.door.done(pass, health.Canceled)
 		return nil, nil
 	}
-	l, behind := t.enter(ctx, first.v, pass)
+	l, behind := t.acquire(ctx, first.target, pass)
 	if l == nil {
 		return nil, t.after(behind, met)
 	}
 	return l, nil
 }
 
-// resort returns the leg on which the request goes out with a refused key, to one of
-// the providers that may be, or nil. What is met instead replaces the obstacle.
-func (t *trip) resort(ctx context.Context, met []obstacle, may func(*obstacle) bool) *leg {
+// tryRejectedKeys returns an attempt with a key that was rejected before, at one of the
+// allowed providers, or nil. A new blocker replaces the old one.
+func (t *request) tryRejectedKeys(ctx context.Context, met []blocker, may func(*blocker) bool) *attempt {
 	for i := range met {
 		if met[i].kind != shunned || !may(&met[i]) {
 			continue
 		}
-		l, o := t.try(ctx, met[i].v, true)
+		l, o := t.tryTarget(ctx, met[i].target, true)
 		if l != nil {
 			return l
 		}
@@ -87,17 +87,17 @@ func (t *trip) resort(ctx context.Context, met []obstacle, may func(*obstacle) b
 	return nil
 }
 
-// anyOf is all of them.
-func anyOf(*obstacle) bool { return true }
+// anyOf allows all providers.
+func anyOf(*blocker) bool { return true }
 
-// after returns what an obstacle means that was met after waiting: an error only if
-// looking again would not help.
-func (t *trip) after(o *obstacle, met []obstacle) error {
+// after returns the error of a blocker that was met after a wait; nil if it is time to
+// try all targets again.
+func (t *request) after(o *blocker, met []blocker) error {
 	if o.kind != full {
 		return nil
 	}
 	for i := range met {
-		if met[i].v == o.v {
+		if met[i].target == o.target {
 			met[i] = *o
 		}
 	}
@@ -110,15 +110,15 @@ func inTime(ctx context.Context, wait time.Duration) bool {
 	return !ok || wait < time.Until(at)
 }
 
-// watched returns a context that also ends when something changes at one of the
+// watchTargets returns a context that also ends when something changes at one of the
 // providers that the request may go to. at is the one it waits for.
-func (t *trip) watched(ctx context.Context, at *visit) (own context.Context, wake, stop func()) {
+func (t *request) watchTargets(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	wake = func() { cancel(errWake) }
 	var remove []func()
-	for i := range t.visits {
-		v := &t.visits[i]
-		w := &watcher{here: v == at, choices: len(t.visits) > 1, wake: wake}
+	for i := range t.targets {
+		v := &t.targets[i]
+		w := &watcher{here: v == at, choices: len(t.targets) > 1, wake: wake}
 		remove = append(remove, v.p.watchers.add(w))
 	}
 	return own, wake, func() {
@@ -131,15 +131,15 @@ func (t *trip) watched(ctx context.Context, at *visit) (own context.Context, wak
 
 // queue waits at the gate of a provider, unless another one is back before, or
 // has a key again. The error is then errWake.
-func (t *trip) queue(ctx context.Context, v *visit, met []obstacle) (health.Pass, error) {
+func (t *request) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
 	began := clock.Now()
-	ctx, wake, stop := t.watched(ctx, v)
+	ctx, wake, stop := t.watchTargets(ctx, v)
 	defer stop()
 	for _, o := range met {
-		if o.v == v {
+		if o.target == v {
 			continue
 		}
-		if t.ready(o.v) && o.kind != noOther && o.kind != full {
+		if t.ready(o.target) && o.kind != noOther && o.kind != full {
 			return health.Pass{}, errWake // while we began to watch
 		}
 		if o.kind == cooling {
@@ -157,14 +157,14 @@ func (t *trip) queue(ctx context.Context, v *visit, met []obstacle) (health.Pass
 
 // sleep waits until a key may be used again, and a little longer: all who were
 // told the same moment would come at it. It ends early when it is time for a probe.
-func (t *trip) sleep(ctx context.Context, o *obstacle, met []obstacle) error {
-	p := o.v.p
+func (t *request) sleep(ctx context.Context, o *blocker, met []blocker) error {
+	p := o.target.p
 	if p.queued() >= p.spec.Queue {
 		o.kind, o.err = full, limit.ErrQueueFull
 		return t.turnedAway(o, met)
 	}
 	began := clock.Now()
-	ctx, _, stop := t.watched(ctx, nil)
+	ctx, _, stop := t.watchTargets(ctx, nil)
 	defer stop()
 	if _, next := p.ring.left(o.of); next == 0 || !p.hand.lets(t.began) {
 		return nil // while we began to watch

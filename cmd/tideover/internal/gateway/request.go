@@ -1,0 +1,237 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+)
+
+// request is a request under way: the providers that it was sent to, and why it left
+// them.
+type request struct {
+	g             *Gateway
+	asked         *provider
+	path          string // below the provider, as it was written
+	query         string
+	route         string
+	callerRetries bool // the caller retries, so that the gateway does not wait
+	class         limit.Priority
+	began         time.Time
+	caller        context.Context
+	deadline      *until // the caller's; nil means none
+	host          string // the address that the caller used
+	secure        bool   // the caller uses TLS
+	withheld      bool   // a fallback is not asked, because of the query
+
+	upload  upload
+	model   atomic.Pointer[string] // which the request is for; nil means that it was not read
+	body    atomic.Pointer[error]  // how reading the request's body failed
+	sent    atomic.Int32           // attempts
+	cut     atomic.Bool            // the answer broke off after the caller had seen some of it
+	notKept atomic.Bool            // the body was too long to be sent again
+
+	mu          sync.Mutex
+	targets     []requestTarget // one for each of asked.order that can be sent the request
+	room        [2]requestTarget
+	at          *requestTarget // where the last attempt went; nil before the first
+	why         string         // why the next one goes elsewhere
+	h2c         []*attempt     // under way to providers with Spec.H2C
+	last        *attempt       // the one that was judged last, or brought the answer
+	hasResponse bool           // one of them brought the answer
+	lastOutcome retry.Outcome  // of the last failure, for a caller that retries
+
+	left atomic.Pointer[answer] // of the provider that was asked for, when it was left
+
+	// What became of it.
+	answered bool   // the caller gets an answer of the provider's
+	whole    bool   // and got all of it
+	over     bool   // nothing more will come of it
+	gaveUp   string // why it does not get a better one; "" means that it is the best
+}
+
+// requestTarget is the state of a request at one provider. The request's lock guards it.
+type requestTarget struct {
+	p             *provider
+	made          int          // attempts, without those after which another key is asked at once
+	left          bool         // another one took over
+	failure       error        // how the last attempt failed
+	rejectedCall  *health.Call // the last call, if its key was rejected or throttled
+	rejectedKeys  []*key       // by this request
+	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
+	began         bool         // account is open
+	granted       bool         // it has paid for a retry that has not started
+	account       limit.Call   // of retries
+	success       bool         // the caller's response came from here
+}
+
+type requestKey struct{}
+
+// requestFrom returns the request that the context belongs to, or nil.
+func requestFrom(ctx context.Context) *request {
+	t, _ := ctx.Value(requestKey{}).(*request)
+	return t
+}
+
+// newRequest begins a request.
+func (g *Gateway) newRequest(ctx context.Context, p *provider, method, path, query string, class limit.Priority) *request {
+	t := &request{
+		g: g, asked: p, path: path, query: query, class: class,
+		route: routeOf(method, path), began: time.Now(), caller: ctx,
+	}
+	if t.targets = t.room[:]; len(p.order) > len(t.room) {
+		t.targets = make([]requestTarget, len(p.order))
+	}
+	n := 0
+	for _, o := range p.order {
+		if o != p && query != "" {
+			if _, ok := o.forward.queryFor(query); !ok {
+				t.withheld = true
+				continue
+			}
+		}
+		t.targets[n].p = o
+		n++
+	}
+	t.targets = t.targets[:n]
+	p.tally.requests.Add(1)
+	return t
+}
+
+// context returns the context under which the request's attempts are made.
+func (t *request) context() context.Context {
+	ctx := t.caller
+	if t.class != limit.Normal {
+		ctx = limit.WithPriority(ctx, t.class)
+	}
+	return context.WithValue(ctx, requestKey{}, t)
+}
+
+// rankedTargets returns the targets of the next attempt, the best first: providers in
+// the order of the configuration, then those that have had their attempts, the least
+// asked first. The first of them have attempts left; fresh is their number. nil means
+// the order of the configuration, as long as nothing has been sent.
+func (t *request) rankedTargets() (list []*requestTarget, fresh int) {
+	if t.sent.Load() == 0 {
+		return nil, len(t.targets)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list = make([]*requestTarget, len(t.targets))
+	for i := range t.targets {
+		if list[i] = &t.targets[i]; t.attemptsUsed(list[i]) == 0 {
+			fresh++
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *requestTarget) int { return t.attemptsUsed(a) - t.attemptsUsed(b) })
+	return list, fresh
+}
+
+// attemptsUsed returns the number of attempts if the provider has had all of them, else
+// 0.
+func (t *request) attemptsUsed(v *requestTarget) int {
+	if v.left || v.made >= t.attemptsPerProvider() {
+		return max(v.made, 1)
+	}
+	return 0
+}
+
+// attemptsPerProvider returns how many attempts a provider has before another one takes
+// over. If the caller retries, it is 1: the gateway does not wait between attempts then.
+func (t *request) attemptsPerProvider() int {
+	if t.callerRetries {
+		return 1
+	}
+	return t.asked.spec.FallbackAfter
+}
+
+// hasUsableKey reports whether the provider has a key, other than that one, that may
+// take the request now or later: one that was not rejected. It needs the lock.
+func (t *request) hasUsableKey(v *requestTarget, but *key) bool {
+	return v.p.hand.lets(t.began) && slices.ContainsFunc(v.p.ring.keys, func(k *key) bool {
+		return k != but && !k.shunned() && !slices.Contains(v.rejectedKeys, k)
+	})
+}
+
+// ready reports whether the provider would take the request at once.
+func (t *request) ready(v *requestTarget) bool {
+	_, next := v.p.ring.left(t.scope())
+	return next == 0 && t.isOpen(v)
+}
+
+// readyWithRejectedKey reports whether the provider would take the request at once with
+// a key that was rejected before, but not for this request. It needs the lock.
+func (t *request) readyWithRejectedKey(v *requestTarget) bool {
+	return len(v.rejectedKeys) == 0 && v.p.ring.onlyShunned(t.scope()) && t.isOpen(v)
+}
+
+// isOpen reports whether neither an operator's override nor the gate keeps the request
+// from the provider.
+func (t *request) isOpen(v *requestTarget) bool {
+	if !v.p.hand.lets(t.began) {
+		return false
+	}
+	found, _ := v.p.door.look()
+	return found != closed
+}
+
+// otherProviderReady reports whether another provider, one that has attempts left, would
+// take the request at once. It needs the lock.
+func (t *request) otherProviderReady(v *requestTarget) bool {
+	for i := range t.targets {
+		if o := &t.targets[i]; o != v && t.attemptsUsed(o) == 0 && (t.ready(o) || t.readyWithRejectedKey(o)) {
+			return true
+		}
+	}
+	return false
+}
+
+// soonestKey returns how long it is until a key of any provider need not wait any more.
+func (t *request) soonestKey() time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	for i := range t.targets {
+		if v := &t.targets[i]; v.p.hand.lets(t.began) {
+			left, _ := v.p.ring.left(t.scope())
+			wait = min(wait, left)
+		}
+	}
+	return wait
+}
+
+// callerGone reports whether the caller has disconnected, or has no time left.
+func (t *request) callerGone() bool {
+	err := t.caller.Err()
+	return err != nil && !(t.upload.stopped.Load() && errors.Is(err, context.Canceled))
+}
+
+// usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
+func (t *request) usesH2C(req *http.Request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.h2c, func(l *attempt) bool { return l.req == req })
+}
+
+// closeAccounts ends the accounts with the retry budgets.
+func (t *request) closeAccounts() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	t.left.Load().close()
+	for i := range t.targets {
+		v := &t.targets[i]
+		if v.granted {
+			v.account.Cancel()
+		}
+		if v.began {
+			v.account.End(v.success && t.answered)
+		}
+	}
+}
