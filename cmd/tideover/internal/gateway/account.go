@@ -118,13 +118,13 @@ func (k *knownLimit) sameAs(l *AccountLimit) bool {
 // applyAccount holds the keys of the account, or lets them go.
 func (p *provider) applyAccount(a *sharedAccount) {
 	l, freed := a.limit.Load(), false
-	for _, k := range p.ring.keys {
+	for _, k := range p.keys.keys {
 		switch {
 		case k.account != a:
 		case l == nil || l.Until.IsZero() || l.Provider == p.spec.Name && l.Key == k.name:
-			freed = p.ring.throttles.release(k) || freed
+			freed = p.keys.throttles.release(k) || freed
 		default:
-			p.ring.throttles.hold(k, time.Until(l.Until), "account "+a.name+" is limited", l.Why)
+			p.keys.throttles.hold(k, time.Until(l.Until), "account "+a.name+" is limited", l.Why)
 		}
 	}
 	if freed {
@@ -134,7 +134,7 @@ func (p *provider) applyAccount(a *sharedAccount) {
 
 // applyAccounts holds keys whose accounts are limited.
 func (p *provider) applyAccounts() {
-	for _, k := range p.ring.keys {
+	for _, k := range p.keys.keys {
 		if k.account != nil {
 			p.applyAccount(k.account)
 		}
@@ -248,7 +248,7 @@ func (l *attempt) accountLimited(a *sharedAccount, h http.Header) {
 	case wait <= minAccountLimit:
 		return
 	case whole:
-	case l.p.ring.throttles.beganBefore(l.key, l.request.scope(), l.key.worked.Load()):
+	case l.p.keys.throttles.beganBefore(l.key, l.request.scope(), l.key.worked.Load()):
 		return
 	}
 	until := now.Add(wait)

@@ -113,7 +113,7 @@ func (t *request) tooLong(o *blocker, met []blocker) *problem {
 	status, code, after := http.StatusServiceUnavailable, codeDown, o.wait
 	if o.kind != down {
 		code, after = codeCooling, o.next
-		if why := o.target.p.ring.closure(o.of); why.throttled() {
+		if why := o.target.p.keys.blockReasons(o.of); why.throttled() {
 			status = http.StatusTooManyRequests
 		}
 	}

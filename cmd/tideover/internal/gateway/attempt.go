@@ -116,7 +116,7 @@ func (l *attempt) report(resp *http.Response) {
 	if p.send != nil && r.kind != neutral {
 		p.send.Report(r.kind == keyThrottled)
 	}
-	if (r.kind == succeeded || r.kind == keyThrottled) && p.ring.welcome(l.key) {
+	if (r.kind == succeeded || r.kind == keyThrottled) && p.keys.readmit(l.key) {
 		p.watchers.wake(reopened)
 	}
 	if l.probe {
@@ -157,7 +157,7 @@ func (l *attempt) report(resp *http.Response) {
 		case r.serverSaid:
 			l.throttleScope(resp)
 		default:
-			l.p.ring.cool(l.key, r.wait, r.why)
+			l.p.keys.avoid(l.key, r.wait, r.why)
 		}
 		l.reportHealth(breaker.Canceled, health.Succeeded) // the server is there
 	}
@@ -168,7 +168,7 @@ func (l *attempt) report(resp *http.Response) {
 // neither the breaker nor the gate counts it as a failure.
 func (l *attempt) reportThrottled(resp *http.Response) {
 	switch {
-	case l.p.ring.own:
+	case l.p.keys.own:
 		l.p.errors.Add(false)
 		l.throttleScope(resp)
 		l.reportHealth(breaker.Canceled, health.Succeeded)
@@ -182,7 +182,7 @@ func (l *attempt) reportThrottled(resp *http.Response) {
 // reportProbe reports the result of an attempt that was sent before its key's wait was
 // over. Another 429 is reported like the first.
 func (l *attempt) reportProbe() {
-	t, s := &l.p.ring.throttles, l.request.scope()
+	t, s := &l.p.keys.throttles, l.request.scope()
 	switch {
 	case l.result.kind == neutral:
 		t.giveBack(l.key, s)
@@ -250,21 +250,21 @@ func (l *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	case resp == nil:
 		r.kind = failed
 	case r.code == http.StatusTooManyRequests && failure != nil:
-		r.kind, r.wait, r.serverSaid = keyThrottled, cmp.Or(o.After, coolThrottled), true
+		r.kind, r.wait, r.serverSaid = keyThrottled, cmp.Or(o.After, defaultThrottle), true
 		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > r.wait {
 			r.wait = reset
 		}
 		if status != nil && status.Quota != "" {
-			r.quotaGone, r.wait, r.serverSaid = true, cmp.Or(o.After, coolUnpaid), o.After > 0
+			r.quotaGone, r.wait, r.serverSaid = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
 			r.why += " " + status.Quota
-			if l.p.ring.own {
+			if l.p.keys.own {
 				r.kind = keyRejected // to come more slowly is no help
 			}
 		}
 	case l.key.rejectedBy(r.code):
-		r.kind, r.wait = keyRejected, coolRefused
+		r.kind, r.wait = keyRejected, avoidRejected
 		if r.code == http.StatusPaymentRequired {
-			r.wait = coolUnpaid
+			r.wait = avoidUnpaid
 		}
 		if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
 			r.wait, r.serverSaid = told, true

@@ -118,7 +118,7 @@ func (g *Gateway) Control(name, action string) error {
 		p.recovered()
 	}
 	if m == heldByHand || m == automatic {
-		p.ring.reset()
+		p.keys.reset()
 	}
 	if m == automatic {
 		p.door.probeNow()

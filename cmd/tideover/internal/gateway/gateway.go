@@ -161,7 +161,7 @@ func (g *Gateway) take(next *table) error {
 	old := g.table.Load()
 	for _, p := range next.providers {
 		errs = append(errs, p.takeOver())
-		if before := old.providers[p.spec.Name]; before == nil || before.ring != p.ring {
+		if before := old.providers[p.spec.Name]; before == nil || before.keys != p.keys {
 			p.applyAccounts()
 		}
 		if p.spec.H2C {

@@ -147,7 +147,7 @@ func (i *inside) arrive(t *request, req *http.Request, resp *http.Response) {
 // all keys. It needs the lock.
 func (t *request) advise(h http.Header) {
 	kind := t.last.result.kind
-	if kind != keyRejected && kind != keyThrottled || !t.last.p.ring.own {
+	if kind != keyRejected && kind != keyThrottled || !t.last.p.keys.own {
 		return
 	}
 	wait, ok := t.later()
@@ -173,7 +173,7 @@ func (t *request) later() (wait time.Duration, ok bool) {
 		if !t.hasUsableKey(v, nil) {
 			continue
 		}
-		w, _ := v.p.ring.left(t.scope())
+		w, _ := v.p.keys.left(t.scope())
 		if found, next := v.p.door.look(); found == closed {
 			w = max(w, next)
 		}

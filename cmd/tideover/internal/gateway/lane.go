@@ -33,7 +33,7 @@ func (p *provider) makeTransports() (err error) {
 // targets returns how many keys there are for its requests, at all providers.
 func (p *provider) targets() (n int) {
 	for _, o := range p.order {
-		n += len(o.ring.keys)
+		n += len(o.keys.keys)
 	}
 	return n
 }

@@ -144,7 +144,7 @@ func (s scrape) counts(t *tally) {
 
 func (s scrape) labelled(p *provider) {
 	t := p.tally
-	for _, k := range p.ring.keys {
+	for _, k := range p.keys.keys {
 		for i := range k.tally.by {
 			if n := k.tally.by[i].Load(); n > 0 {
 				s.counter(metricAttempts, float64(n), k.name, classes[i])

@@ -24,7 +24,7 @@ func (t *request) needsModel() bool {
 		return false
 	}
 	for i := range t.targets {
-		if t.targets[i].p.ring.throttles.hasRoute(t.route) {
+		if t.targets[i].p.keys.throttles.hasRoute(t.route) {
 			return true
 		}
 	}

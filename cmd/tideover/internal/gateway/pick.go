@@ -24,17 +24,17 @@ type blocker struct {
 type kind uint8
 
 const (
-	forbidden kind = iota // by an operator's override
-	noOther               // the request has been to all its keys
-	cooling               // all its keys were told to wait
-	shunned               // all its keys were rejected: for when no other provider is ready
-	down                  // its gate is closed
-	full                  // a gate or a limit turns the request away
-	changed               // none any more: it is time to look again
+	forbidden     kind = iota // by an operator's override
+	noOther                   // the request has been to all its keys
+	keysThrottled             // all its keys were told to wait
+	keysRejected              // all its keys were rejected: for when no other provider is ready
+	down                      // its gate is closed
+	full                      // a gate or a limit turns the request away
+	changed                   // none any more: it is time to look again
 )
 
 // passing reports whether the blocker goes away by itself.
-func (o *blocker) passing() bool { return o.kind == cooling || o.kind == down }
+func (o *blocker) passing() bool { return o.kind == keysThrottled || o.kind == down }
 
 // pickTarget returns the attempt that the request may make. It waits while no provider
 // would take the request.
@@ -84,9 +84,9 @@ func (t *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*
 	if !p.hand.lets(t.began) {
 		return nil, t.forbidden(v)
 	}
-	if wait, after := p.ring.left(t.scope()); after > 0 && !last {
+	if wait, after := p.keys.left(t.scope()); after > 0 && !last {
 		o := t.keyless(v, wait, after)
-		if found, next := p.door.look(); o.kind == shunned && found == closed {
+		if found, next := p.door.look(); o.kind == keysRejected && found == closed {
 			o.kind, o.wait = down, next // its gate lets no request pass, with any key
 		}
 		return nil, o
@@ -113,12 +113,12 @@ func (t *request) forbidden(v *requestTarget) *blocker {
 // keyless returns the blocker of a provider whose keys are all closed. If the request
 // was rejected there before, rejected keys are no resort any more.
 func (t *request) keyless(v *requestTarget, wait, next time.Duration) *blocker {
-	o := &blocker{target: v, kind: cooling, wait: wait, next: next, of: t.scope()}
+	o := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: t.scope()}
 	t.mu.Lock()
 	fresh := len(v.rejectedKeys) == 0
 	t.mu.Unlock()
-	if fresh && v.p.ring.onlyShunned(o.of) {
-		o.kind = shunned
+	if fresh && v.p.keys.onlyRejected(o.of) {
+		o.kind = keysRejected
 	}
 	return o
 }
@@ -167,7 +167,7 @@ func (t *request) acquire(ctx context.Context, v *requestTarget, pass health.Pas
 
 // pickKey chooses the attempt's key, or returns what blocks it.
 func (l *attempt) pickKey(refused *health.Call) *blocker {
-	ring, s := l.p.ring, l.request.scope()
+	ring, s := l.p.keys, l.request.scope()
 	var ok bool
 	if l.call, l.key, l.probe, ok = ring.pick(refused, false, s); ok {
 		return nil
@@ -177,11 +177,11 @@ func (l *attempt) pickKey(refused *health.Call) *blocker {
 		return &blocker{target: l.target, kind: noOther}
 	}
 	o := l.request.keyless(l.target, wait, next)
-	if o.kind == shunned {
+	if o.kind == keysRejected {
 		if l.call, l.key, l.probe, ok = ring.pick(nil, true, s); ok {
 			return nil
 		}
-		o.kind = cooling
+		o.kind = keysThrottled
 	}
 	return o
 }
@@ -238,7 +238,7 @@ func (l *attempt) waitForLimits(ctx context.Context) (waited bool, err error) {
 // cancel gives back what the attempt has acquired: it is not made.
 func (l *attempt) cancel() {
 	if l.probe {
-		l.p.ring.throttles.giveBack(l.key, l.request.scope())
+		l.p.keys.throttles.giveBack(l.key, l.request.scope())
 	}
 	l.p.door.done(l.pass, health.Canceled)
 	l.call.Done(health.Canceled)

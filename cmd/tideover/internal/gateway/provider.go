@@ -36,7 +36,7 @@ type provider struct {
 	// it is made from.
 	*site
 	door    *door
-	ring    *ring
+	keys    *keyPool
 	slots   *limit.Concurrency // nil means no limit
 	rate    *limit.RateQueue   // the same
 	send    *health.SendRate   // the same
@@ -94,13 +94,13 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 		p.site = &site{recovery: g.memory.recovery(s.Name, shown(s.BaseURL))}
 	}
 	var err error
-	if p.ring, err = newRing(&s, p.tally, g.account); err != nil {
+	if p.keys, err = newKeyPool(&s, p.tally, g.account); err != nil {
 		return nil, err
 	}
-	if old != nil && p.ring.same(old.ring) {
-		p.ring = old.ring
+	if old != nil && p.keys.same(old.keys) {
+		p.keys = old.keys
 	} else if old != nil {
-		p.ring.inherit(old.ring)
+		p.keys.inherit(old.keys)
 	}
 	if err := p.makeDoor(old); err != nil {
 		return nil, err

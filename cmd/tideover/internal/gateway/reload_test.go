@@ -100,17 +100,17 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 				r := newRig(t, base(u.URL))
 				r.get("/p/it/x")
 				old := r.table.Load().providers["it"]
-				old.ring.cool(old.ring.keys[0], time.Hour, "402")
+				old.keys.avoid(old.keys.keys[0], time.Hour, "402")
 				if err := r.Control("it", Close); err != nil {
 					t.Fatal(err)
 				}
-				old.ring.cool(old.ring.keys[0], time.Hour, "402")
+				old.keys.avoid(old.keys.keys[0], time.Hour, "402")
 				if err := r.Become(base(u.URL, tt.change)); err != nil {
 					t.Fatal(err)
 				}
 				p := r.table.Load().providers["it"]
 				for part, same := range map[string]bool{
-					"door": p.door == old.door, "ring": p.ring == old.ring, "site": p.site == old.site, "rate": p.rate == old.rate,
+					"door": p.door == old.door, "ring": p.keys == old.keys, "site": p.site == old.site, "rate": p.rate == old.rate,
 					"slots": p.slots == old.slots, "send": p.send == old.send, "budgets": p.budgets == old.budgets,
 				} {
 					if lost := strings.Contains(tt.lost, part); lost == same {

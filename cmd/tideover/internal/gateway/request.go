@@ -156,21 +156,21 @@ func (t *request) attemptsPerProvider() int {
 // hasUsableKey reports whether the provider has a key, other than that one, that may
 // take the request now or later: one that was not rejected. It needs the lock.
 func (t *request) hasUsableKey(v *requestTarget, but *key) bool {
-	return v.p.hand.lets(t.began) && slices.ContainsFunc(v.p.ring.keys, func(k *key) bool {
-		return k != but && !k.shunned() && !slices.Contains(v.rejectedKeys, k)
+	return v.p.hand.lets(t.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
+		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
 	})
 }
 
 // ready reports whether the provider would take the request at once.
 func (t *request) ready(v *requestTarget) bool {
-	_, next := v.p.ring.left(t.scope())
+	_, next := v.p.keys.left(t.scope())
 	return next == 0 && t.isOpen(v)
 }
 
 // readyWithRejectedKey reports whether the provider would take the request at once with
 // a key that was rejected before, but not for this request. It needs the lock.
 func (t *request) readyWithRejectedKey(v *requestTarget) bool {
-	return len(v.rejectedKeys) == 0 && v.p.ring.onlyShunned(t.scope()) && t.isOpen(v)
+	return len(v.rejectedKeys) == 0 && v.p.keys.onlyRejected(t.scope()) && t.isOpen(v)
 }
 
 // isOpen reports whether neither an operator's override nor the gate keeps the request
@@ -199,7 +199,7 @@ func (t *request) soonestKey() time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	for i := range t.targets {
 		if v := &t.targets[i]; v.p.hand.lets(t.began) {
-			left, _ := v.p.ring.left(t.scope())
+			left, _ := v.p.keys.left(t.scope())
 			wait = min(wait, left)
 		}
 	}

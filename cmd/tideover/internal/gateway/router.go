@@ -88,8 +88,8 @@ func (p *provider) blockedBecause(began time.Time, s scope) string {
 	case !p.hand.lets(began):
 		return "draining"
 	}
-	if _, next := p.ring.left(s); next > 0 {
-		why := p.ring.closure(s)
+	if _, next := p.keys.left(s); next > 0 {
+		why := p.keys.blockReasons(s)
 		return why.brief()
 	}
 	return "down"
@@ -121,7 +121,7 @@ func (p *provider) setTarget(req *http.Request, t *request, k *key) {
 		req.Header.Del(t.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
 		query, _ = p.forward.queryFor(query) // newTrip has left out providers to which it can't be sent
-	case p.ring.own:
+	case p.keys.own:
 		for name := range req.Header {
 			if credential(name) && !session(name) {
 				delete(req.Header, name)

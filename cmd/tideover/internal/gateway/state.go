@@ -30,13 +30,13 @@ func (p *provider) status() Status {
 		InFlight: int(p.inFlight.Load()),
 		Totals:   p.tally.totals(),
 		TTFB:     p.pace.mean(), Pressure: p.errors.Pressure(),
-		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.ring.keys), Budgets: p.budgets.list(),
+		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = p.history.lists()
 	var refused, throttled time.Time
 	var blocked scope
-	st.Keys, refused = p.ring.info(now)
-	st.Throttles, blocked, throttled = p.ring.throttled(now, p.g.redact)
+	st.Keys, refused = p.keys.info(now)
+	st.Throttles, blocked, throttled = p.keys.throttled(now, p.g.redact)
 	st.Waiting, st.ByClass = p.waitingNow(&gate)
 	var since time.Time
 	if st.State, since = p.state(&gate, refused, throttled, now); !since.IsZero() {
@@ -48,10 +48,10 @@ func (p *provider) status() Status {
 			st.Why = "its keys wait: " + st.Throttles[i].Reason
 			break
 		}
-		why := p.ring.closure(blocked)
+		why := p.keys.blockReasons(blocked)
 		st.Why = blocked.String() + ": its keys were " + cmp.Or(why.String(), "told to wait")
 	case Refused:
-		if why := p.ring.closure(scope{}); len(why.refused) > 0 {
+		if why := p.keys.blockReasons(scope{}); len(why.rejected) > 0 {
 			st.Why = "its keys were " + why.String()
 		}
 	}

@@ -55,8 +55,8 @@ func (o *blocker) String() string {
 		return "draining"
 	case noOther:
 		return "none of its keys was let in"
-	case cooling, shunned:
-		why := o.target.p.ring.closure(o.of)
+	case keysThrottled, keysRejected:
+		why := o.target.p.keys.blockReasons(o.of)
 		if text := why.String(); text != "" {
 			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(o.wait).String()
 			if o.next > 0 && o.next < o.wait {

@@ -264,7 +264,7 @@ func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 // throttled returns the waits as they are shown, those of the same scope together, and
 // the scope for which all keys have been waiting longest, with the time since when: zero
 // if there is none.
-func (r *ring) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
+func (r *keyPool) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
 	list = []Throttle{}
 	if !r.throttles.active() {
 		return list, scope{}, time.Time{}
@@ -310,7 +310,7 @@ func (r *ring) throttled(now time.Time, redact func(string) string) (list []Thro
 	}
 	open := 0 // keys that are not refused
 	for _, k := range r.keys {
-		if !k.shunned() {
+		if !k.isRejected() {
 			open++
 		}
 	}
@@ -350,7 +350,7 @@ func (l *attempt) throttleScope(resp *http.Response) {
 		account = accountReset(resp.Header, time.Now())
 	}
 	l.request.readModel(l.req)
-	l.p.ring.throttles.close(l.key, l.request.scope(), l.result.wait, account, l.result.why, l.probe)
+	l.p.keys.throttles.close(l.key, l.request.scope(), l.result.wait, account, l.result.why, l.probe)
 }
 
 // scope returns what a wait would be about that the request is told of.

@@ -274,7 +274,7 @@ func TestThrottlesAreBounded(t *testing.T) {
 			t.Errorf("got %d %q", got.code, got.body)
 		}
 		kept := 0
-		for _, list := range r.table.Load().providers["it"].ring.throttles.byRoute {
+		for _, list := range r.table.Load().providers["it"].keys.throttles.byRoute {
 			kept += len(list)
 		}
 		if kept != maxThrottles {

@@ -43,7 +43,7 @@ func (t *request) recordFailure(l *attempt, failure error, o retry.Outcome) {
 // hasOtherTarget reports whether there is another target for the request of the attempt:
 // now or, if the gateway waits for the caller, later.
 func (t *request) hasOtherTarget(l *attempt) bool {
-	if l.p.ring.another(&l.call, t.scope()) {
+	if l.p.keys.another(&l.call, t.scope()) {
 		return true
 	}
 	t.mu.Lock()
@@ -78,11 +78,11 @@ func (t *request) decide(l *attempt, f *retryhttp.Failure) retry.Decision {
 func (t *request) afterRefusal(l *attempt, f *retryhttp.Failure) retry.Decision {
 	v, r, o := l.target, &l.result, f.Outcome
 	v.rejectedCall = &l.call
-	if l.p.ring.another(&l.call, t.scope()) && t.ready(v) {
+	if l.p.keys.another(&l.call, t.scope()) && t.ready(v) {
 		v.made-- // it was the key's chance, not the provider's
 		return tryNow(f)
 	}
-	if len(l.p.ring.keys) > 1 {
+	if len(l.p.keys.keys) > 1 {
 		t.why += " on all keys"
 	}
 	if t.otherProviderReady(v) {
@@ -94,7 +94,7 @@ func (t *request) afterRefusal(l *attempt, f *retryhttp.Failure) retry.Decision 
 	case r.kind == keyThrottled && o.Class >= retry.ClassPermanent:
 		return f.Decision
 	case r.kind == keyThrottled:
-		if l.p.ring.own && (o.After > 0 || r.wait > coolThrottled) {
+		if l.p.keys.own && (o.After > 0 || r.wait > defaultThrottle) {
 			o.After = max(t.soonestKey(), 1) // which may be another key's time
 		}
 		return t.retrySameProvider(l, f, o)
@@ -199,7 +199,7 @@ func (t *request) recordSuccess(l *attempt) {
 	// Another key was let in, so it was the keys that were at fault before.
 	for _, k := range l.target.forbiddenKeys {
 		if k != l.key {
-			l.p.ring.cool(k, coolRefused, "403")
+			l.p.keys.avoid(k, avoidRejected, "403")
 		}
 	}
 	l.target.forbiddenKeys = nil

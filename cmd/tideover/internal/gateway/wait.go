@@ -53,7 +53,7 @@ func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, e
 		return nil, t.hopeless(met)
 	case tooLong:
 		return nil, t.tooLong(first, met)
-	case first.kind == cooling:
+	case first.kind == keysThrottled:
 		return nil, t.sleep(ctx, first, met)
 	}
 	pass, err := t.queue(ctx, first.target, met)
@@ -75,7 +75,7 @@ func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, e
 // allowed providers, or nil. A new blocker replaces the old one.
 func (t *request) tryRejectedKeys(ctx context.Context, met []blocker, may func(*blocker) bool) *attempt {
 	for i := range met {
-		if met[i].kind != shunned || !may(&met[i]) {
+		if met[i].kind != keysRejected || !may(&met[i]) {
 			continue
 		}
 		l, o := t.tryTarget(ctx, met[i].target, true)
@@ -142,7 +142,7 @@ func (t *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 		if t.ready(o.target) && o.kind != noOther && o.kind != full {
 			return health.Pass{}, errWake // while we began to watch
 		}
-		if o.kind == cooling {
+		if o.kind == keysThrottled {
 			timer := time.AfterFunc(o.wait, wake)
 			defer timer.Stop()
 		}
@@ -166,7 +166,7 @@ func (t *request) sleep(ctx context.Context, o *blocker, met []blocker) error {
 	began := clock.Now()
 	ctx, _, stop := t.watchTargets(ctx, nil)
 	defer stop()
-	if _, next := p.ring.left(o.of); next == 0 || !p.hand.lets(t.began) {
+	if _, next := p.keys.left(o.of); next == 0 || !p.hand.lets(t.began) {
 		return nil // while we began to watch
 	}
 	p.waiting[t.class.Class()].Add(1)

@@ -182,13 +182,13 @@ func TestAFallbackWithABadKeyIsNoEnd(t *testing.T) {
 
 func TestWhyKeysAreClosed(t *testing.T) {
 	for _, tt := range []struct {
-		c           closure
+		c           blockReasons
 		text, brief string
 	}{
-		{closure{}, "", "no key is let in"},
-		{closure{refused: []string{"401"}}, "refused (401)", "401 on all keys"},
-		{closure{told: []string{"429"}}, "told to wait (429)", "429 on all keys"},
-		{closure{refused: []string{"401", "402"}, told: []string{"429"}}, "refused (401, 402) or told to wait (429)", "401, 402, 429 on all keys"},
+		{blockReasons{}, "", "no key is let in"},
+		{blockReasons{rejected: []string{"401"}}, "refused (401)", "401 on all keys"},
+		{blockReasons{throttles: []string{"429"}}, "told to wait (429)", "429 on all keys"},
+		{blockReasons{rejected: []string{"401", "402"}, throttles: []string{"429"}}, "refused (401, 402) or told to wait (429)", "401, 402, 429 on all keys"},
 	} {
 		if text, brief := tt.c.String(), tt.c.brief(); text != tt.text || brief != tt.brief {
 			t.Errorf("%+v: %q and %q, want %q and %q", tt.c, text, brief, tt.text, tt.brief)

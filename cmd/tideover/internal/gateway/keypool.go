@@ -1,0 +1,334 @@
+package gateway
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/secret"
+)
+
+// How long a key is avoided if its server does not say.
+const (
+	defaultThrottle = time.Second      // 429: the policy's delays do the rest
+	avoidRejected   = 5 * time.Minute  // 401, 403: an operator has to replace it
+	avoidUnpaid     = 10 * time.Minute // 402, and quota that is gone
+)
+
+// What a target is called that is none of our keys.
+const (
+	callersKey = "caller" // each caller brings its own
+	noKey      = "none"
+)
+
+// keyPool holds the keys of a provider. All requests to the provider share it, and what
+// is known of its keys: those that asked for the provider, and those for which it is a
+// fallback.
+type keyPool struct {
+	keys       []*key
+	own        bool // the keys are ours, and not those of callers
+	pool       *health.Pool
+	avoidUntil atomic.Int64 // reading of the clock up to which a key is avoided
+
+	throttles throttles  // what its server asked to wait for
+	mu        sync.Mutex // held while keys are closed, or let in again
+}
+
+// key is one key of a provider, or stands for the keys of its callers.
+type key struct {
+	name  string
+	value secret.String // empty if it is none of ours
+	tally *keyTally
+
+	account *sharedAccount // whose limit it shares; nil means none
+	worked  atomic.Int64   // when it last succeeded, since 1970; only of a key with an account
+
+	rejectedUntil atomic.Int64 // reading of the clock up to which it is avoided because it was rejected
+
+	mu     sync.Mutex
+	reason string // what closed it last
+	cooled time.Time
+}
+
+// newKeyPool makes the keys of a provider. account returns the account of a name.
+func newKeyPool(s *Spec, t *tally, account func(name string) *sharedAccount) (*keyPool, error) {
+	r := &keyPool{own: s.ours()}
+	for _, k := range s.Keys {
+		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, tally: t.key(k.Name), account: account(k.Account)})
+	}
+	if len(r.keys) == 0 {
+		name := callersKey
+		if s.Keyless {
+			name = noKey
+		}
+		r.keys = append(r.keys, &key{name: name, tally: t.key(name)})
+	}
+	targets := make([]health.Target, len(r.keys))
+	for i, k := range r.keys {
+		targets[i] = health.Target{Name: k.name, Provider: "it"}
+	}
+	// Failures of the server eject no key: the provider's gate knows better.
+	var err error
+	r.pool, err = health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
+	return r, err
+}
+
+// same reports whether the other pool has the same keys.
+func (r *keyPool) same(o *keyPool) bool {
+	if r.own != o.own || len(r.keys) != len(o.keys) {
+		return false
+	}
+	for i, k := range r.keys {
+		if other := o.keys[i]; k.name != other.name || k.account != other.account || !k.value.Equal(other.value.Reveal()) {
+			return false
+		}
+	}
+	return true
+}
+
+// inherit takes over what is known of keys that are in the old pool, too.
+func (r *keyPool) inherit(old *keyPool) {
+	for i, st := range old.pool.Status() {
+		was := old.keys[i]
+		if k := r.successor(was); k != nil && st.Closed > 0 {
+			reason, _ := was.lastReason()
+			r.avoid(k, st.Closed, reason)
+		}
+	}
+	r.throttles.inherit(&old.throttles, r.successor)
+}
+
+// successor returns the same key as one of another pool, or nil.
+func (r *keyPool) successor(was *key) *key {
+	if k := r.named(was.name); k != nil && k.value.Equal(was.value.Reveal()) {
+		return k
+	}
+	return nil
+}
+
+func (r *keyPool) named(name string) *key {
+	for _, k := range r.keys {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// avoid makes the key be avoided for so long, because it was rejected.
+func (r *keyPool) avoid(k *key, wait time.Duration, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.mu.Lock()
+	k.reason, k.cooled = reason, time.Now()
+	k.mu.Unlock()
+	until := int64(clock.Later(clock.Now(), wait))
+	k.rejectedUntil.Store(max(k.rejectedUntil.Load(), until))
+	r.pool.Cool(k.name, wait)
+	r.avoidUntil.Store(max(r.avoidUntil.Load(), until))
+}
+
+// lastReason returns what closed the key last, and when.
+func (k *key) lastReason() (reason string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reason, k.cooled
+}
+
+// pick chooses a key for a request of the scope. After a call whose key was refused it
+// is one that the same request has not been to; ok is false if there is none. As a last
+// resort a key that is avoided is chosen all the same. probe says that the key still has
+// to wait, and that this request finds out whether it must.
+func (r *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
+	if refused != nil {
+		if call, ok = r.pool.Next(refused); !ok {
+			return call, nil, false, false
+		}
+	} else if call = r.pool.Pick(); call.Wait() > 0 && !last {
+		return call, nil, false, false
+	}
+	for {
+		k = r.named(call.Target().Name)
+		if ok, probe = r.throttles.enter(k, s); ok {
+			return call, k, probe, true
+		}
+		if call, ok = r.following(&call); !ok {
+			return call, nil, false, false
+		}
+	}
+}
+
+// following ends a call that was not made, and chooses another key instead.
+func (r *keyPool) following(call *health.Call) (health.Call, bool) {
+	next, ok := r.pool.Next(call)
+	call.Done(health.Canceled)
+	return next, ok
+}
+
+// another reports whether there is a key to which the call's request has not been, and
+// which takes requests of the scope.
+func (r *keyPool) another(call *health.Call, s scope) bool {
+	next, ok := r.pool.Next(call)
+	for ok {
+		if _, wait := r.throttles.left(r.named(next.Target().Name), s); wait == 0 {
+			next.Done(health.Canceled)
+			return true
+		}
+		next, ok = r.following(&next)
+	}
+	return false
+}
+
+// left returns how long requests of the scope have to wait until a key takes them, and
+// how long it is until one of them may go all the same: both 0 if a key takes them now.
+func (r *keyPool) left(s scope) (wait, next time.Duration) {
+	now := clock.Now()
+	if int64(now) >= r.avoidUntil.Load() && !r.throttles.active() {
+		return 0, 0
+	}
+	wait, next = math.MaxInt64, math.MaxInt64
+	for _, k := range r.keys {
+		avoided := max(time.Duration(k.rejectedUntil.Load())-now, 0)
+		w, n := r.throttles.left(k, s)
+		wait, next = min(wait, max(w, avoided)), min(next, max(n, avoided))
+	}
+	if next == 0 {
+		return 0, 0
+	}
+	return wait, next
+}
+
+// info returns the keys as they are shown, and since when all are closed: zero if
+// they are not. Callers' own are not shown.
+func (r *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
+	list = []KeyInfo{}
+	free := false
+	for i, st := range r.pool.Status() {
+		k := r.keys[i]
+		one := KeyInfo{Name: k.name, InFlight: st.InFlight, Failures: st.Failures, Score: st.Cost}
+		if st.Closed > 0 {
+			until := now.Add(st.Closed)
+			reason, at := k.lastReason()
+			one.CoolUntil, one.Reason, one.Refused = &until, reason, k.isRejected()
+			if at.After(since) {
+				since = at
+			}
+		} else {
+			free = true
+		}
+		if k.account != nil {
+			one.Account = k.account.name
+		}
+		if !k.value.IsZero() {
+			list = append(list, one)
+		}
+	}
+	if free {
+		since = time.Time{}
+	}
+	return list, since
+}
+
+// A key that is rejected without a Retry-After is deprioritised, not disabled: another key
+// or another provider takes the request if it can. If none can, the request is sent with
+// the rejected key, once. The caller then sees what the provider says, and a key that is
+// accepted again is noticed by the next request. Without that, one path that answers 401
+// would take a fallback away from all requests.
+
+// isRejected reports whether the key is avoided because it was rejected.
+func (k *key) isRejected() bool {
+	until := k.rejectedUntil.Load()
+	return until != 0 && int64(clock.Now()) < until
+}
+
+// allRejected reports whether all keys are avoided because they were rejected.
+func (r *keyPool) allRejected() bool {
+	return !slices.ContainsFunc(r.keys, func(k *key) bool { return !k.isRejected() })
+}
+
+// onlyRejected reports whether all keys are avoided because they were rejected, and one
+// of them need not wait with requests of the scope.
+func (r *keyPool) onlyRejected(s scope) bool {
+	return r.allRejected() && slices.ContainsFunc(r.keys, func(k *key) bool {
+		_, next := r.throttles.left(k, s)
+		return next == 0
+	})
+}
+
+// readmit forgets that the key was rejected: it was accepted.
+func (r *keyPool) readmit(k *key) (was bool) {
+	if k.rejectedUntil.Load() == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return k.rejectedUntil.Swap(0) != 0 && r.pool.Readmit(k.name)
+}
+
+// reset forgets all that is known of the keys.
+func (r *keyPool) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.keys {
+		k.rejectedUntil.Store(0)
+		r.pool.Readmit(k.name)
+	}
+	r.throttles.clear()
+}
+
+// blockReasons is why keys are closed: the reasons, each once.
+type blockReasons struct {
+	rejected  []string // of those that were rejected
+	throttles []string // of those whose server said how long to wait
+	account   bool     // one of them waits because its account is limited
+}
+
+// blockReasons returns why keys are closed to requests of the scope.
+func (r *keyPool) blockReasons(s scope) (c blockReasons) {
+	for _, k := range r.keys {
+		list, reason := &c.throttles, r.throttles.reasonOf(k, s)
+		if reason == "" {
+			if !k.isRejected() {
+				continue
+			}
+			list = &c.rejected
+			reason, _ = k.lastReason()
+		}
+		c.account = c.account || r.throttles.isHeld(k)
+		if !slices.Contains(*list, reason) {
+			*list = append(*list, reason)
+		}
+	}
+	return c
+}
+
+// throttled reports whether a 429 has closed a key.
+func (c *blockReasons) throttled() bool {
+	return c.account || slices.ContainsFunc(c.throttles, func(reason string) bool { return strings.HasPrefix(reason, "429") })
+}
+
+// brief returns the reason for a failover in a few words.
+func (c *blockReasons) brief() string {
+	all := append(slices.Clone(c.rejected), c.throttles...)
+	if len(all) == 0 {
+		return "no key is let in"
+	}
+	return strings.Join(all, ", ") + " on all keys"
+}
+
+// String returns the reasons in words that follow "its keys were".
+func (c *blockReasons) String() string {
+	var parts []string
+	if len(c.rejected) > 0 {
+		parts = append(parts, "refused ("+strings.Join(c.rejected, ", ")+")")
+	}
+	if len(c.throttles) > 0 {
+		parts = append(parts, "told to wait ("+strings.Join(c.throttles, ", ")+")")
+	}
+	return strings.Join(parts, " or ")
+}
