@@ -128,7 +128,7 @@ func (p *provider) applyAccount(a *sharedAccount) {
 		}
 	}
 	if freed {
-		p.watchers.wake(reopened)
+		p.subscribers.wake(reopened)
 	}
 }
 

@@ -108,7 +108,7 @@ func (t *request) refuse(status int, code string, after time.Duration, message s
 // tooLong returns the problem of a provider that will not be back in time.
 func (t *request) tooLong(o *blocker, met []blocker) *problem {
 	if !inTime(t.caller, o.wait) {
-		t.asked.tally.late.Add(1)
+		t.asked.stats.late.Add(1)
 	}
 	status, code, after := http.StatusServiceUnavailable, codeDown, o.wait
 	if o.kind != down {
@@ -152,14 +152,14 @@ func (t *request) turnedAway(o *blocker, met []blocker) error {
 	rate, _ := errors.AsType[*limit.RateError](o.err)
 	switch {
 	case shut != nil:
-		t.asked.tally.late.Add(1)
+		t.asked.stats.late.Add(1)
 		after := shut.Next
-		if o.target.p.door.learned() > 0 {
+		if o.target.p.gate.learned() > 0 {
 			after = max(after, shut.Expected)
 		}
 		return t.refuse(http.StatusServiceUnavailable, codeDown, after, t.story(met))
 	case rate != nil && !inTime(t.caller, rate.Wait):
-		t.asked.tally.late.Add(1)
+		t.asked.stats.late.Add(1)
 		return t.refuse(http.StatusGatewayTimeout, codeDeadline, rate.Wait, t.story(met)+", and the caller can't wait so long")
 	case rate != nil:
 		return t.refuse(http.StatusServiceUnavailable, codeRate, rate.Wait, t.story(met))
@@ -199,7 +199,7 @@ func (t *request) problemOf(err error) *problem {
 		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
 	case errors.Is(t.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
 		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
-		t.asked.tally.late.Add(1)
+		t.asked.stats.late.Add(1)
 	case t.upload.stopped.Load():
 		p.status, p.code, p.reason = http.StatusGatewayTimeout, codeTimeout, retry.StopTotalTimeout.String()
 		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", t.asked.spec.Policy.TotalTimeout)

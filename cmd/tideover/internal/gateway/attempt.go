@@ -107,8 +107,8 @@ func (l *attempt) report(resp *http.Response) {
 	now := clock.Now() - l.uploadTime()
 	if resp != nil {
 		p.quotas.read(l.key.name, resp.Header, time.Now())
-		p.tally.ttfb.observe(now - l.sent)
-		l.key.tally.by[classOf(r.code)].Add(1)
+		p.stats.ttfb.observe(now - l.sent)
+		l.key.stats.by[classOf(r.code)].Add(1)
 		if a := l.key.account; a != nil {
 			l.reportAccount(a, resp)
 		}
@@ -117,14 +117,14 @@ func (l *attempt) report(resp *http.Response) {
 		p.send.Report(r.kind == keyThrottled)
 	}
 	if (r.kind == succeeded || r.kind == keyThrottled) && p.keys.readmit(l.key) {
-		p.watchers.wake(reopened)
+		p.subscribers.wake(reopened)
 	}
 	if l.probe {
 		l.reportProbe()
 	}
 	switch r.kind {
 	case neutral:
-		l.key.tally.by[classCanceled].Add(1)
+		l.key.stats.by[classCanceled].Add(1)
 		l.reportHealth(breaker.Canceled, health.Canceled)
 		l.call.Done(health.Canceled)
 	case succeeded:
@@ -134,22 +134,22 @@ func (l *attempt) report(resp *http.Response) {
 		l.reportHealth(breaker.Success, health.Succeeded)
 	case failed:
 		if resp == nil {
-			l.key.tally.by[classError].Add(1)
+			l.key.stats.by[classError].Add(1)
 		}
 		p.errors.Add(false)
 		// A provider that is down is looked at once a minute at least, whatever one of its
 		// paths asks for.
 		wait := min(r.wait, probeEvery)
-		p.door.askedFor(wait)
+		p.gate.askedFor(wait)
 		l.call.Done(health.Failed)
 		l.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
-		p.tally.throttled.Add(1)
+		p.stats.throttled.Add(1)
 		l.call.Done(health.RefusedFor(0))
 		l.reportThrottled(resp)
 	case keyRejected:
 		if r.code == http.StatusTooManyRequests {
-			p.tally.throttled.Add(1)
+			p.stats.throttled.Add(1)
 		}
 		l.call.Done(health.RefusedFor(0))
 		switch {
@@ -188,7 +188,7 @@ func (l *attempt) reportProbe() {
 		t.giveBack(l.key, s)
 	case l.result.kind == succeeded && l.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
 		if t.open(l.key, s) {
-			l.p.watchers.wake(reopened)
+			l.p.subscribers.wake(reopened)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (l *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 	if back {
 		l.p.forgive() // before the gate opens, or those who waited would find it open
 	}
-	l.p.door.done(l.pass, o)
+	l.p.gate.done(l.pass, o)
 	if d := l.uploadTime(); d > 0 && l.p.spec.Breaker.SlowCall > 0 {
 		l.permit.DoneAt(clock.Now()-d, b)
 	} else {

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// until is a context that ends at the deadline of the caller.
-type until struct {
+// callerDeadline is a context that ends at the deadline of the caller.
+type callerDeadline struct {
 	context.Context
 	at    time.Time     // of the first of the deadlines
 	total time.Duration // after at, how long an event stream may take; below 0 means any time
@@ -22,7 +22,7 @@ type until struct {
 
 // withCallersDeadline returns a context that ends at the deadline that the headers of a
 // request state, and nil if they state none. cancel frees what it holds.
-func withCallersDeadline(parent context.Context, h http.Header) (u *until, cancel func()) {
+func withCallersDeadline(parent context.Context, h http.Header) (u *callerDeadline, cancel func()) {
 	left, ok := retryhttp.TimeLeft(h)
 	if !ok {
 		return nil, nil
@@ -37,9 +37,9 @@ func withCallersDeadline(parent context.Context, h http.Header) (u *until, cance
 
 // withDeadline returns a context that ends after so long. cancel frees what it
 // holds.
-func withDeadline(parent context.Context, left time.Duration) (u *until, cancel func()) {
+func withDeadline(parent context.Context, left time.Duration) (u *callerDeadline, cancel func()) {
 	ctx, end := context.WithCancelCause(parent)
-	u = &until{Context: ctx, at: time.Now().Add(left)}
+	u = &callerDeadline{Context: ctx, at: time.Now().Add(left)}
 	if left <= 0 {
 		end(context.DeadlineExceeded)
 	}
@@ -55,7 +55,7 @@ func withDeadline(parent context.Context, left time.Duration) (u *until, cancel 
 
 // streamBegins lets an event stream go on after a deadline that is for the beginning of
 // the answer. A deadline for all of it stays.
-func (u *until) streamBegins() {
+func (u *callerDeadline) streamBegins() {
 	if u == nil || u.total == 0 || !u.timer.Stop() {
 		return
 	}
@@ -65,7 +65,7 @@ func (u *until) streamBegins() {
 }
 
 // Deadline implements [context.Context].
-func (u *until) Deadline() (time.Time, bool) {
+func (u *callerDeadline) Deadline() (time.Time, bool) {
 	if at, ok := u.Context.Deadline(); ok && at.Before(u.at) {
 		return at, true
 	}
@@ -73,7 +73,7 @@ func (u *until) Deadline() (time.Time, bool) {
 }
 
 // Err implements [context.Context].
-func (u *until) Err() error {
+func (u *callerDeadline) Err() error {
 	err := u.Context.Err()
 	if err != nil && errors.Is(context.Cause(u.Context), context.DeadlineExceeded) {
 		return context.DeadlineExceeded

@@ -26,13 +26,13 @@ func (p *provider) observe(ev retry.Event) {
 		}
 	case retry.Waiting:
 		if ev.Delay == 0 && ev.By == retry.BySchedule {
-			p.tally.retries.add("at-once", 1)
+			p.stats.retries.add("at-once", 1)
 			return // no wait; that another provider takes over is told by itself
 		}
-		p.tally.retries.add(ev.By.String(), 1)
-		p.tally.waits.add(ev.By.String(), ev.Delay.Seconds())
+		p.stats.retries.add(ev.By.String(), 1)
+		p.stats.waits.add(ev.By.String(), ev.Delay.Seconds())
 	case retry.HedgeStarted:
-		p.tally.hedges.Add(1)
+		p.stats.hedges.Add(1)
 	default:
 	}
 	p.g.emit(ev)

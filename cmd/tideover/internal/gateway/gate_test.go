@@ -37,7 +37,7 @@ func newSick(t testing.TB, code int) *sick {
 // takeDown makes the provider's breaker open, as five failures in a row do.
 func takeDown(r *rig, name string) {
 	r.t.Helper()
-	b := r.table.Load().providers[name].door.breaker
+	b := r.table.Load().providers[name].gate.breaker
 	for range 5 {
 		if permit, err := b.Allow(); err == nil {
 			permit.Done(breaker.Failure)

@@ -58,7 +58,7 @@ type Gateway struct {
 	sampler   logsample.Sampler[sampleKey] // of events that the log has
 	secrets   secret.Redactor
 	admission *admission
-	memory    *memory
+	recovery  *recoveryStore
 	base      *http.Transport
 	h2c       *http.Transport // to providers with Spec.H2C
 	hasH2C    atomic.Bool     // there has been such a provider
@@ -66,9 +66,9 @@ type Gateway struct {
 	proxy     *httputil.ReverseProxy
 	table     atomic.Pointer[table]
 
-	mu      sync.Mutex // held by reloads
-	tallies map[string]*tally
-	hands   map[string]*hand
+	mu        sync.Mutex // held by reloads
+	stats     map[string]*stats
+	overrides map[string]*override
 
 	accounts map[string]*sharedAccount // by name
 
@@ -79,10 +79,10 @@ type Gateway struct {
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token, hosts.New(o.Hosts)},
-		tallies: map[string]*tally{}, hands: map[string]*hand{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
+		stats: map[string]*stats{}, overrides: map[string]*override{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
-	g.memory = loadMemory(o.Memory, g.log)
+	g.recovery = loadRecoveryStore(o.Memory, g.log)
 	g.upstreams = upstreamTransport{g.base, g.h2c, &g.hasH2C}
 	g.proxy = g.newProxy()
 	g.table.Store(&table{})
@@ -205,11 +205,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			if err := g.memory.save(); err != nil {
+			if err := g.recovery.save(); err != nil {
 				g.log.Warn(err.Error())
 			}
 		case <-ctx.Done():
-			return g.memory.save()
+			return g.recovery.save()
 		}
 	}
 }
@@ -227,5 +227,5 @@ func (g *Gateway) Drain(ctx context.Context) error {
 		}
 	}
 	g.upstreams.CloseIdleConnections()
-	return errors.Join(err, g.memory.save())
+	return errors.Join(err, g.recovery.save())
 }

@@ -174,7 +174,7 @@ func (t *request) later() (wait time.Duration, ok bool) {
 			continue
 		}
 		w, _ := v.p.keys.left(t.scope())
-		if found, next := v.p.door.look(); found == closed {
+		if found, next := v.p.gate.state(); found == gateClosed {
 			w = max(w, next)
 		}
 		if !ok || w < wait {

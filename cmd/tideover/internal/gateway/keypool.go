@@ -43,7 +43,7 @@ type keyPool struct {
 type key struct {
 	name  string
 	value secret.String // empty if it is none of ours
-	tally *keyTally
+	stats *keyStats
 
 	account *sharedAccount // whose limit it shares; nil means none
 	worked  atomic.Int64   // when it last succeeded, since 1970; only of a key with an account
@@ -56,17 +56,17 @@ type key struct {
 }
 
 // newKeyPool makes the keys of a provider. account returns the account of a name.
-func newKeyPool(s *Spec, t *tally, account func(name string) *sharedAccount) (*keyPool, error) {
+func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*keyPool, error) {
 	r := &keyPool{own: s.ours()}
 	for _, k := range s.Keys {
-		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, tally: t.key(k.Name), account: account(k.Account)})
+		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, stats: t.key(k.Name), account: account(k.Account)})
 	}
 	if len(r.keys) == 0 {
 		name := callersKey
 		if s.Keyless {
 			name = noKey
 		}
-		r.keys = append(r.keys, &key{name: name, tally: t.key(name)})
+		r.keys = append(r.keys, &key{name: name, stats: t.key(name)})
 	}
 	targets := make([]health.Target, len(r.keys))
 	for i, k := range r.keys {

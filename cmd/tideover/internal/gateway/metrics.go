@@ -70,7 +70,7 @@ func (g *Gateway) Loads() map[string]Load {
 	t := g.table.Load()
 	loads := make(map[string]Load, len(t.names))
 	for name, p := range t.providers {
-		loads[name] = Load{p.tally.requests.Load(), p.tally.sent.Load()}
+		loads[name] = Load{p.stats.requests.Load(), p.stats.sent.Load()}
 	}
 	return loads
 }
@@ -94,7 +94,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		s := scrape{ch, name}
 		p := t.providers[name]
 		st := p.status()
-		s.counts(p.tally)
+		s.counts(p.stats)
 		s.labelled(p)
 		s.states(&st)
 		s.gauges(p, &st)
@@ -126,7 +126,7 @@ func (s scrape) oneOf(d *prometheus.Desc, all []string, holds string) {
 	}
 }
 
-func (s scrape) counts(t *tally) {
+func (s scrape) counts(t *stats) {
 	s.counter(metricRequests, float64(t.succeeded.Load()), "succeeded")
 	s.counter(metricRequests, float64(t.failed.Load()), "failed")
 	s.counter(metricRequests, float64(t.canceled.Load()), "canceled")
@@ -143,10 +143,10 @@ func (s scrape) counts(t *tally) {
 }
 
 func (s scrape) labelled(p *provider) {
-	t := p.tally
+	t := p.stats
 	for _, k := range p.keys.keys {
-		for i := range k.tally.by {
-			if n := k.tally.by[i].Load(); n > 0 {
+		for i := range k.stats.by {
+			if n := k.stats.by[i].Load(); n > 0 {
 				s.counter(metricAttempts, float64(n), k.name, classes[i])
 			}
 		}

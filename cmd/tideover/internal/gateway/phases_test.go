@@ -148,7 +148,7 @@ func TestASlowUploadIsNoFaultOfTheProvider(t *testing.T) {
 				}
 				st := r.settled("it")
 				p := r.table.Load().providers["it"]
-				if c := p.door.breaker.Counts(); st.Breaker != "closed" || c.Failures != 0 || c.Slow != 0 {
+				if c := p.gate.breaker.Counts(); st.Breaker != "closed" || c.Failures != 0 || c.Slow != 0 {
 					t.Errorf("the breaker is %s and has counted %+v, want no failure and no slow call", st.Breaker, c)
 				}
 				if mean := p.pace.mean(); mean > 0.1 {
@@ -169,7 +169,7 @@ func TestAnAttemptTimesOutAfterASlowUpload(t *testing.T) {
 		if d := time.Since(began).Round(time.Second); got.code != 504 || got.errorCode(t) != codeTimeout || d != 8*time.Second {
 			t.Errorf("got %d %q, %v after %v, want a timeout after 5s for the upload and 3s for the attempt", got.code, got.body, got.err, d)
 		}
-		if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 1 {
+		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 1 {
 			t.Errorf("the breaker has counted %+v, want a failure", c)
 		}
 	})
@@ -195,7 +195,7 @@ func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 				if d := time.Since(began).Round(500 * time.Millisecond); got.code != 504 || got.errorCode(t) != tt.code || d != tt.after {
 					t.Errorf("got %d %q, %v after %v, want %s after %v", got.code, got.body, got.err, d, tt.code, tt.after)
 				}
-				if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
+				if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
 					t.Errorf("the breaker has counted %+v, want no failure", c)
 				}
 			})
@@ -231,7 +231,7 @@ func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 		if n := r.settled("it").Totals; n.Succeeded != 1 || n.CutShort != 0 {
 			t.Errorf("totals: %+v", n)
 		}
-		if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
+		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
 			t.Errorf("the breaker has counted %+v, want no failure", c)
 		}
 	})

@@ -81,33 +81,33 @@ func (t *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, 
 // takes a key that was rejected.
 func (t *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
 	p := v.p
-	if !p.hand.lets(t.began) {
+	if !p.override.isOpenTo(t.began) {
 		return nil, t.forbidden(v)
 	}
 	if wait, after := p.keys.left(t.scope()); after > 0 && !last {
 		o := t.keyless(v, wait, after)
-		if found, next := p.door.look(); o.kind == keysRejected && found == closed {
+		if found, next := p.gate.state(); o.kind == keysRejected && found == gateClosed {
 			o.kind, o.wait = down, next // its gate lets no request pass, with any key
 		}
 		return nil, o
 	}
-	pass, found, next := p.door.try(ctx)
+	pass, found, next := p.gate.try(ctx)
 	switch found {
-	case closed:
+	case gateClosed:
 		return nil, &blocker{target: v, kind: down, wait: next}
-	case filing:
+	case gateReleasing:
 		var err error
 		if pass, err = t.queue(ctx, v, nil); err != nil {
 			return nil, blockerOf(v, err)
 		}
-	case passes:
+	case gateOpen:
 	}
 	return t.acquire(ctx, v, pass)
 }
 
 // forbidden returns the blocker of a provider that an operator has closed.
 func (t *request) forbidden(v *requestTarget) *blocker {
-	return &blocker{target: v, kind: forbidden, mode: v.p.hand.get()}
+	return &blocker{target: v, kind: forbidden, mode: v.p.override.get()}
 }
 
 // keyless returns the blocker of a provider whose keys are all closed. If the request
@@ -139,8 +139,8 @@ func (t *request) acquire(ctx context.Context, v *requestTarget, pass health.Pas
 	if waited && !pass.Probe() {
 		// The gate may have closed meanwhile. What was won by waiting is lost then,
 		// as it is for everybody.
-		again, found, next := p.door.try(ctx)
-		if l.pass = again; found != passes {
+		again, found, next := p.gate.try(ctx)
+		if l.pass = again; found != gateOpen {
 			l.cancel()
 			return nil, &blocker{target: v, kind: down, wait: next}
 		}
@@ -153,12 +153,12 @@ func (t *request) acquire(ctx context.Context, v *requestTarget, pass health.Pas
 		return nil, o
 	}
 	if !l.pass.Probe() {
-		if l.permit, err = p.door.breaker.Allow(); err != nil {
+		if l.permit, err = p.gate.breaker.Allow(); err != nil {
 			l.cancel()
-			if !p.hand.lets(t.began) {
+			if !p.override.isOpenTo(t.began) {
 				return nil, t.forbidden(v)
 			}
-			p.door.shut("breaker") // it has opened just now
+			p.gate.shut("breaker") // it has opened just now
 			return nil, &blocker{target: v, kind: down}
 		}
 	}
@@ -189,7 +189,7 @@ func (l *attempt) pickKey(refused *health.Call) *blocker {
 // waited counts the time since then as a wait of the kind.
 func (t *request) waited(what string, since time.Duration) {
 	if d := clock.Now() - since; d > time.Millisecond {
-		t.asked.tally.waits.add(what, d.Seconds())
+		t.asked.stats.waits.add(what, d.Seconds())
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *attempt) cancel() {
 	if l.probe {
 		l.p.keys.throttles.giveBack(l.key, l.request.scope())
 	}
-	l.p.door.done(l.pass, health.Canceled)
+	l.p.gate.done(l.pass, health.Canceled)
 	l.call.Done(health.Canceled)
 	l.release()
 }

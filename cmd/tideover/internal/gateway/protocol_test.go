@@ -216,7 +216,7 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 		<-gone
 		eventually(t, "it is counted", func() bool { return r.status("it").Totals.Canceled == 1 })
 		st := r.status("it")
-		counts := r.table.Load().providers["it"].door.breaker.Counts()
+		counts := r.table.Load().providers["it"].gate.breaker.Counts()
 		if st.Totals.Failed != 0 || counts.Failures != 0 || st.InFlight != 0 || u.count() != 1 {
 			t.Errorf("%+v, %+v", st, counts)
 		}
@@ -327,7 +327,7 @@ func TestE13Deadlines(t *testing.T) {
 						t.Errorf("told %v, want %s alone", list[0].header, tt.header)
 					}
 				}
-				if c := r.table.Load().providers[tt.provider].door.breaker.Counts(); c.Failures != tt.failures {
+				if c := r.table.Load().providers[tt.provider].gate.breaker.Counts(); c.Failures != tt.failures {
 					t.Errorf("the breaker has counted %+v, want %d failures", c, tt.failures)
 				}
 			})
@@ -392,7 +392,7 @@ func TestI5Hedging(t *testing.T) {
 			t.Errorf("totals: %+v", st.Totals)
 		}
 		eventually(t, "the one that lost is gone", func() bool { return r.status("it").InFlight == 0 })
-		if c := r.table.Load().providers["it"].door.breaker.Counts(); c.Failures != 0 {
+		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
 			t.Errorf("the one that lost counts as %+v", c)
 		}
 		// What costs money is not done twice.

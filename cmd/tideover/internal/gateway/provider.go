@@ -22,20 +22,20 @@ import (
 type provider struct {
 	spec  Spec
 	g     *Gateway
-	order []*provider // itself, then those who take over
+	order []*provider // itself, then its fallbacks
 
-	forward *forwarding // what it is sent when it takes over for another
+	forward *forwarding // what it is sent as a fallback
 
-	named []string // its name as the value of a header, which nobody changes
+	named []string // its name as the value of a header; never changed
 
 	// What belongs to the name.
-	tally *tally
-	hand  *hand
+	stats    *stats
+	override *override
 
 	// What belongs to the destination, and to the parts of the configuration that
 	// it is made from.
-	*site
-	door    *door
+	*upstreamState
+	gate    *healthGate
 	keys    *keyPool
 	slots   *limit.Concurrency // nil means no limit
 	rate    *limit.RateQueue   // the same
@@ -43,22 +43,22 @@ type provider struct {
 	budgets *budgets
 
 	plain  *retryhttp.Transport // by the policy, without hedging
-	single *retryhttp.Transport // one attempt at each target, without a wait, for those who retry by themselves
+	single *retryhttp.Transport // one attempt at each target, without a wait, for callers that retry
 
 	mu     sync.Mutex
 	hedged map[string]*retryhttp.Transport // by route
 }
 
-// site is what is known of a destination, whatever else is configured.
-type site struct {
-	recovery *health.Recovery
-	history  history
-	quotas   quotas
-	errors   health.ErrorRate
-	watchers watchers
-	pace     pace
-	inFlight atomic.Int64
-	waiting  [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
+// upstreamState is what is known of a destination, however the provider is configured.
+type upstreamState struct {
+	recovery    *health.Recovery
+	history     history
+	quotas      quotas
+	errors      health.ErrorRate
+	subscribers subscribers
+	pace        pace
+	inFlight    atomic.Int64
+	waiting     [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
 }
 
 // pace is how long answers take to begin.
@@ -82,19 +82,19 @@ func (p *pace) mean() float64 {
 // newProvider makes a provider, with all parts of the old one that are still
 // right. old may be nil. Nothing of the old one is changed.
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
-	p := &provider{spec: s, g: g, named: []string{s.Name}, tally: g.tallies[s.Name], hand: g.hands[s.Name]}
-	p.tally, p.hand = cmp.Or(p.tally, new(tally)), cmp.Or(p.hand, new(hand))
+	p := &provider{spec: s, g: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
+	p.stats, p.override = cmp.Or(p.stats, new(stats)), cmp.Or(p.override, new(override))
 	p.forward = newForwarding(&s)
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
 		old = nil // another destination, of which nothing is known
 	}
 	if old != nil {
-		p.site = old.site
+		p.upstreamState = old.upstreamState
 	} else {
-		p.site = &site{recovery: g.memory.recovery(s.Name, shown(s.BaseURL))}
+		p.upstreamState = &upstreamState{recovery: g.recovery.recovery(s.Name, shown(s.BaseURL))}
 	}
 	var err error
-	if p.keys, err = newKeyPool(&s, p.tally, g.account); err != nil {
+	if p.keys, err = newKeyPool(&s, p.stats, g.account); err != nil {
 		return nil, err
 	}
 	if old != nil && p.keys.same(old.keys) {
@@ -102,21 +102,21 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	} else if old != nil {
 		p.keys.inherit(old.keys)
 	}
-	if err := p.makeDoor(old); err != nil {
+	if err := p.makeGate(old); err != nil {
 		return nil, err
 	}
 	return p, p.makeLimits(old)
 }
 
-func (p *provider) makeDoor(old *provider) (err error) {
+func (p *provider) makeGate(old *provider) (err error) {
 	s := &p.spec
 	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
-		p.door = old.door
+		p.gate = old.gate
 		return nil
 	}
-	p.door, err = newDoor(s, p.title(), p.recovery, &p.history, &p.watchers, p.breakerChanged)
+	p.gate, err = newHealthGate(s, p.title(), p.recovery, &p.history, &p.subscribers, p.breakerChanged)
 	if err == nil {
-		err = p.hand.apply(p.door.breaker)
+		err = p.override.apply(p.gate.breaker)
 	}
 	return err
 }
@@ -172,8 +172,8 @@ func (p *provider) serverWait() time.Duration {
 // takeOver does what could not be done before it was clear that the whole
 // configuration is right.
 func (p *provider) takeOver() error {
-	p.g.tallies[p.spec.Name], p.g.hands[p.spec.Name] = p.tally, p.hand
-	if p.door.gate.Stats().State == health.GateOpen {
+	p.g.stats[p.spec.Name], p.g.overrides[p.spec.Name] = p.stats, p.override
+	if p.gate.gate.Stats().State == health.GateOpen {
 		p.history.ended(time.Now()) // of a door that is no longer there
 	}
 	if p.slots != nil {
@@ -223,16 +223,16 @@ func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.For
 
 // forgive makes the breaker forget what it has counted.
 func (p *provider) forgive() {
-	if m := p.hand.get(); m == automatic || m == draining {
-		p.door.breaker.Reset()
+	if m := p.override.get(); m == automatic || m == draining {
+		p.gate.breaker.Reset()
 	}
 }
 
 // recovered does what follows when the gate is open again.
 func (p *provider) recovered() {
-	if o, was := p.door.reopened(); was {
-		p.tally.outages.Add(1)
-		p.g.memory.touch()
+	if o, was := p.gate.reopened(); was {
+		p.stats.outages.Add(1)
+		p.g.recovery.touch()
 		after := fmt.Sprintf("%.1fs", o.Seconds)
 		if o.AtLeast {
 			after = "at least " + after

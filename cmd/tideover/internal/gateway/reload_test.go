@@ -110,7 +110,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 				}
 				p := r.table.Load().providers["it"]
 				for part, same := range map[string]bool{
-					"door": p.door == old.door, "ring": p.keys == old.keys, "site": p.site == old.site, "rate": p.rate == old.rate,
+					"door": p.gate == old.gate, "ring": p.keys == old.keys, "site": p.upstreamState == old.upstreamState, "rate": p.rate == old.rate,
 					"slots": p.slots == old.slots, "send": p.send == old.send, "budgets": p.budgets == old.budgets,
 				} {
 					if lost := strings.Contains(tt.lost, part); lost == same {

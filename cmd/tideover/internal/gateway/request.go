@@ -27,10 +27,10 @@ type request struct {
 	class         limit.Priority
 	began         time.Time
 	caller        context.Context
-	deadline      *until // the caller's; nil means none
-	host          string // the address that the caller used
-	secure        bool   // the caller uses TLS
-	withheld      bool   // a fallback is not asked, because of the query
+	deadline      *callerDeadline // the caller's; nil means none
+	host          string          // the address that the caller used
+	secure        bool            // the caller uses TLS
+	withheld      bool            // a fallback is not asked, because of the query
 
 	upload  upload
 	model   atomic.Pointer[string] // which the request is for; nil means that it was not read
@@ -102,7 +102,7 @@ func (g *Gateway) newRequest(ctx context.Context, p *provider, method, path, que
 		n++
 	}
 	t.targets = t.targets[:n]
-	p.tally.requests.Add(1)
+	p.stats.requests.Add(1)
 	return t
 }
 
@@ -156,7 +156,7 @@ func (t *request) attemptsPerProvider() int {
 // hasUsableKey reports whether the provider has a key, other than that one, that may
 // take the request now or later: one that was not rejected. It needs the lock.
 func (t *request) hasUsableKey(v *requestTarget, but *key) bool {
-	return v.p.hand.lets(t.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
+	return v.p.override.isOpenTo(t.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
 		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
 	})
 }
@@ -176,11 +176,11 @@ func (t *request) readyWithRejectedKey(v *requestTarget) bool {
 // isOpen reports whether neither an operator's override nor the gate keeps the request
 // from the provider.
 func (t *request) isOpen(v *requestTarget) bool {
-	if !v.p.hand.lets(t.began) {
+	if !v.p.override.isOpenTo(t.began) {
 		return false
 	}
-	found, _ := v.p.door.look()
-	return found != closed
+	found, _ := v.p.gate.state()
+	return found != gateClosed
 }
 
 // otherProviderReady reports whether another provider, one that has attempts left, would
@@ -198,7 +198,7 @@ func (t *request) otherProviderReady(v *requestTarget) bool {
 func (t *request) soonestKey() time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	for i := range t.targets {
-		if v := &t.targets[i]; v.p.hand.lets(t.began) {
+		if v := &t.targets[i]; v.p.override.isOpenTo(t.began) {
 			left, _ := v.p.keys.left(t.scope())
 			wait = min(wait, left)
 		}

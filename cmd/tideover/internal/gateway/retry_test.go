@@ -158,7 +158,7 @@ func TestI1Budget(t *testing.T) {
 }
 
 func giveUps(r *rig, name string) map[string]float64 {
-	return r.table.Load().providers[name].tally.giveUps.all()
+	return r.table.Load().providers[name].stats.giveUps.all()
 }
 
 func TestI3PressureStretchesDelays(t *testing.T) {

@@ -69,11 +69,11 @@ func (t *request) begin(l *attempt) {
 	t.mu.Unlock()
 
 	p.inFlight.Add(1)
-	p.tally.attempts.Add(1)
-	t.asked.tally.sent.Add(1)
+	p.stats.attempts.Add(1)
+	t.asked.stats.sent.Add(1)
 	t.sent.Add(1)
 	if l.pass.Probe() {
-		p.tally.probes.Add(1)
+		p.stats.probes.Add(1)
 	}
 	if from != nil && from != v {
 		t.recordFailover(from.p, p, why)
@@ -83,9 +83,9 @@ func (t *request) begin(l *attempt) {
 // blockedBecause returns in a few words why requests are not sent to the provider.
 func (p *provider) blockedBecause(began time.Time, s scope) string {
 	switch {
-	case p.hand.get() == openedByHand:
+	case p.override.get() == openedByHand:
 		return "opened by hand"
-	case !p.hand.lets(began):
+	case !p.override.isOpenTo(began):
 		return "draining"
 	}
 	if _, next := p.keys.left(s); next > 0 {
@@ -100,9 +100,9 @@ func (p *provider) blockedBecause(began time.Time, s scope) string {
 func (t *request) recordFailover(from, to *provider, why string) {
 	now := time.Now()
 	own := t.asked
-	own.tally.moved(from.spec.Name, to.spec.Name)
+	own.stats.moved(from.spec.Name, to.spec.Name)
 	if to != own { // it may be back where it began
-		own.tally.failovers.Add(1)
+		own.stats.failovers.Add(1)
 	}
 	own.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
 	t.g.emit(retry.Event{

@@ -60,7 +60,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
-		t.asked.tally.late.Add(1)
+		t.asked.stats.late.Add(1)
 		bad := t.refuse(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
 		bad.final = true
 		t.answer(w, bad)
@@ -225,7 +225,7 @@ func (t *request) finish() {
 	t.mu.Lock()
 	answered, why := t.answered, t.gaveUp
 	t.mu.Unlock()
-	n := t.asked.tally
+	n := t.asked.stats
 	switch {
 	case why != "":
 		n.failed.Add(1)

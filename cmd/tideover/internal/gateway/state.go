@@ -22,13 +22,13 @@ func (g *Gateway) Status() []Status {
 // status returns where the provider is.
 func (p *provider) status() Status {
 	now := time.Now()
-	gate := p.door.gate.Stats()
+	gate := p.gate.gate.Stats()
 	st := Status{
 		Name: p.spec.Name, Preset: p.spec.Preset, Format: p.spec.Format, BaseURL: shown(p.spec.BaseURL),
 		Policy: p.spec.Policy.String(), Fallback: append([]string{}, p.spec.Fallback...),
-		Breaker:  p.door.breaker.State().String(),
+		Breaker:  p.gate.breaker.State().String(),
 		InFlight: int(p.inFlight.Load()),
-		Totals:   p.tally.totals(),
+		Totals:   p.stats.totals(),
 		TTFB:     p.pace.mean(), Pressure: p.errors.Pressure(),
 		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
@@ -55,7 +55,7 @@ func (p *provider) status() Status {
 			st.Why = "its keys were " + why.String()
 		}
 	}
-	st.Held = p.hand.get() == heldByHand
+	st.Held = p.override.get() == heldByHand
 	if gate.State == health.GateClosed {
 		st.Recovery = p.expected(&gate, now)
 	}
@@ -64,7 +64,7 @@ func (p *provider) status() Status {
 
 // state returns the worst that can be said, and since when it is so.
 func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Time) (string, time.Time) {
-	switch m, since := p.hand.said(); m {
+	switch m, since := p.override.current(); m {
 	case openedByHand:
 		return Opened, since
 	case draining:
@@ -91,18 +91,18 @@ func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Ti
 
 // expected returns what is expected of the outage.
 func (p *provider) expected(gate *health.GateStats, now time.Time) *Recovery {
-	r := &Recovery{Probes: gate.Failed, Outages: p.door.learned()}
+	r := &Recovery{Probes: gate.Failed, Outages: p.gate.learned()}
 	if o, ok := p.history.now(); ok {
 		r.Predicted = o.Predicted
 	}
 	if !gate.Probing {
 		at := now.Add(gate.Next)
-		if r.Due = gate.Next <= 0 || p.door.hurry.Load(); r.Due {
+		if r.Due = gate.Next <= 0 || p.gate.probeRequested.Load(); r.Due {
 			at = now
 		}
 		r.Next = &at
 	}
-	if left := p.door.expected(gate); left > 0 {
+	if left := p.gate.expected(gate); left > 0 {
 		at := now.Add(left)
 		r.Expected = &at
 	}
@@ -148,7 +148,7 @@ func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 	return sum, byClass
 }
 
-func (t *tally) totals() Totals {
+func (t *stats) totals() Totals {
 	n := Totals{
 		Requests: t.requests.Load(), Attempts: t.attempts.Load(), Sent: t.sent.Load(), Retries: uint64(t.retries.total()),
 		Succeeded: t.succeeded.Load(), Failed: t.failed.Load(), Canceled: t.canceled.Load(), Throttled: t.throttled.Load(),

@@ -65,11 +65,11 @@ func (t *table) failovers() map[pair]float64 {
 		for _, to := range p.spec.Fallback {
 			sums[pair{name, to}] += 0
 		}
-		p.tally.mu.Lock()
-		for moved, n := range p.tally.moves {
+		p.stats.mu.Lock()
+		for moved, n := range p.stats.moves {
 			sums[moved] += float64(n)
 		}
-		p.tally.mu.Unlock()
+		p.stats.mu.Unlock()
 	}
 	return sums
 }

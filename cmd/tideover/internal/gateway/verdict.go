@@ -26,7 +26,7 @@ func (t *request) recordFailure(l *attempt, failure error, o retry.Outcome) {
 	defer t.mu.Unlock()
 	v := l.target
 	if errors.Is(failure, retryhttp.ErrBody) && t.notKept.CompareAndSwap(false, true) {
-		t.asked.tally.notKept.Add(1)
+		t.asked.stats.notKept.Add(1)
 	}
 	if v.began && !(l.result.kind == neutral && shortage.Is(failure)) {
 		v.account.Fail()
@@ -149,8 +149,8 @@ func (t *request) exhausted(l *attempt, f *retryhttp.Failure) bool {
 	if l.target.made >= t.attemptsPerProvider() || l.result.why == whyTimeout {
 		return true
 	}
-	found, _ := l.p.door.look()
-	return found == closed || f.Outcome.After > 0 && f.Outcome.After > f.PolicyWait
+	found, _ := l.p.gate.state()
+	return found == gateClosed || f.Outcome.After > 0 && f.Outcome.After > f.PolicyWait
 }
 
 // retrySameProvider stays with the provider if its retry budget allows it, and waits

@@ -60,8 +60,8 @@ func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, e
 	if err != nil {
 		return nil, t.after(blockerOf(first.target, err), met)
 	}
-	if !first.target.p.hand.lets(t.began) {
-		first.target.p.door.done(pass, health.Canceled)
+	if !first.target.p.override.isOpenTo(t.began) {
+		first.target.p.gate.done(pass, health.Canceled)
 		return nil, nil
 	}
 	l, behind := t.acquire(ctx, first.target, pass)
@@ -118,8 +118,8 @@ func (t *request) watchTargets(ctx context.Context, at *requestTarget) (own cont
 	var remove []func()
 	for i := range t.targets {
 		v := &t.targets[i]
-		w := &watcher{here: v == at, choices: len(t.targets) > 1, wake: wake}
-		remove = append(remove, v.p.watchers.add(w))
+		w := &subscriber{here: v == at, choices: len(t.targets) > 1, wake: wake}
+		remove = append(remove, v.p.subscribers.add(w))
 	}
 	return own, wake, func() {
 		cancel(nil)
@@ -147,7 +147,7 @@ func (t *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 			defer timer.Stop()
 		}
 	}
-	pass, err := v.p.door.wait(ctx)
+	pass, err := v.p.gate.wait(ctx)
 	t.waited("gate", began)
 	if err != nil && errors.Is(context.Cause(ctx), errWake) {
 		return pass, errWake
@@ -166,7 +166,7 @@ func (t *request) sleep(ctx context.Context, o *blocker, met []blocker) error {
 	began := clock.Now()
 	ctx, _, stop := t.watchTargets(ctx, nil)
 	defer stop()
-	if _, next := p.keys.left(o.of); next == 0 || !p.hand.lets(t.began) {
+	if _, next := p.keys.left(o.of); next == 0 || !p.override.isOpenTo(t.began) {
 		return nil // while we began to watch
 	}
 	p.waiting[t.class.Class()].Add(1)

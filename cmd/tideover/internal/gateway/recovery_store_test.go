@@ -17,7 +17,7 @@ func TestI10WhatWasLearnedIsKept(t *testing.T) {
 		u := newUpstream(t, says("ok"))
 		specs := []Spec{spec(t, "it", Anthropic, u.URL), spec(t, "other", Anthropic, u.URL)}
 		r := newRig(t, specs, keep)
-		if err := r.memory.save(); err != nil {
+		if err := r.recovery.save(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -77,14 +77,14 @@ func TestRunKeepsWhatWasLearned(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- g.Run(ctx) }()
-		g.memory.touch()
+		g.recovery.touch()
 		time.Sleep(saveEvery + time.Second)
 		synctest.Wait()
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("not kept: %v", err)
 		}
 		_ = os.Remove(path)
-		g.memory.touch()
+		g.recovery.touch()
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run = %v", err)

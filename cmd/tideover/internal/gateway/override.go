@@ -19,7 +19,7 @@ var (
 
 // What a provider can be told.
 const (
-	Open  = "open"  // nobody passes until told otherwise
+	Open  = "open"  // no request passes until another action
 	Close = "close" // it counts as up whatever happens
 	Drain = "drain" // requests under way are finished, new ones go elsewhere or are refused
 	Reset = "reset" // back to its rules, and what was told of its keys is forgotten; if it is down, the next request looks whether it still is
@@ -28,7 +28,7 @@ const (
 // Actions are all of them.
 var Actions = []string{Open, Close, Drain, Reset}
 
-// mode is what somebody said of a provider.
+// mode is what an operator has set for a provider.
 type mode uint8
 
 const (
@@ -40,41 +40,41 @@ const (
 
 var modes = map[string]mode{Open: openedByHand, Close: heldByHand, Drain: draining, Reset: automatic}
 
-// hand is what somebody said of a provider, and when. It belongs to the provider's
-// name, and so outlives every reload.
-type hand struct {
-	spoken atomic.Bool // somebody said something: nearly all callers need to know no more
-	mu     sync.Mutex
-	mode   mode
-	since  time.Time
+// override is what an operator has set for a provider, and when. It belongs to the
+// provider's name, and so outlives every reload.
+type override struct {
+	isSet atomic.Bool // the mode is not automatic: nearly all requests need to know no more
+	mu    sync.Mutex
+	mode  mode
+	since time.Time
 }
 
-func (h *hand) get() mode {
-	m, _ := h.said()
+func (h *override) get() mode {
+	m, _ := h.current()
 	return m
 }
 
-func (h *hand) said() (mode, time.Time) {
+func (h *override) current() (mode, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mode, h.since
 }
 
-func (h *hand) set(m mode, now time.Time) {
+func (h *override) set(m mode, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mode != m {
 		h.mode, h.since = m, now
-		h.spoken.Store(m != automatic)
+		h.isSet.Store(m != automatic)
 	}
 }
 
-// lets reports whether a request may go to the provider that came in at the time.
-func (h *hand) lets(began time.Time) bool {
-	if !h.spoken.Load() {
+// isOpenTo reports whether a request that came in at the time may go to the provider.
+func (h *override) isOpenTo(began time.Time) bool {
+	if !h.isSet.Load() {
 		return true
 	}
-	switch m, since := h.said(); m {
+	switch m, since := h.current(); m {
 	case openedByHand:
 		return false
 	case draining:
@@ -84,8 +84,8 @@ func (h *hand) lets(began time.Time) bool {
 	}
 }
 
-// apply makes a breaker do as the hand says.
-func (h *hand) apply(b *breaker.Breaker) error {
+// apply forces the breaker to do as the operator has set.
+func (h *override) apply(b *breaker.Breaker) error {
 	switch h.get() {
 	case openedByHand:
 		return b.Force(breaker.ForcedOpen)
@@ -111,20 +111,20 @@ func (g *Gateway) Control(name, action string) error {
 	if !ok {
 		return fmt.Errorf("%w: %q; there are %s", ErrUnknownAction, action, strings.Join(Actions, ", "))
 	}
-	p.hand.set(m, time.Now())
-	err := p.hand.apply(p.door.breaker)
+	p.override.set(m, time.Now())
+	err := p.override.apply(p.gate.breaker)
 	if m == heldByHand {
-		p.door.gate.Open()
+		p.gate.gate.Open()
 		p.recovered()
 	}
 	if m == heldByHand || m == automatic {
 		p.keys.reset()
 	}
 	if m == automatic {
-		p.door.probeNow()
-		p.watchers.wake(reopened) // not those at its own gate, one of whom looks now
+		p.gate.probeNow()
+		p.subscribers.wake(reopened) // not those at its own gate, one of whom looks now
 		return err
 	}
-	p.watchers.wake(byHand)
+	p.subscribers.wake(overridden)
 	return err
 }

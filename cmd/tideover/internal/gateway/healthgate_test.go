@@ -11,10 +11,10 @@ import (
 	"github.com/tideover/tideover/health"
 )
 
-func newTestDoor(t *testing.T) *door {
+func newTestDoor(t *testing.T) *healthGate {
 	t.Helper()
 	s := spec(t, "it", Generic, nobody)
-	d, err := newDoor(&s, "it", new(health.Recovery), new(history), new(watchers), func(breaker.Event, health.GateStats) {})
+	d, err := newHealthGate(&s, "it", new(health.Recovery), new(history), new(subscribers), func(breaker.Event, health.GateStats) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 			callers.Go(func() {
 				for !over.Load() {
 					pass, found, _ := d.try(context.Background())
-					if found == passes {
+					if found == gateOpen {
 						pass.Done(health.Canceled)
 					}
 				}
@@ -40,7 +40,7 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 		}
 		for range 200 {
 			d.shut("test")
-			if found, next := d.look(); found != closed || next <= 0 {
+			if found, next := d.state(); found != gateClosed || next <= 0 {
 				t.Errorf("a gate that was shut is %v for %v", found, next)
 			}
 			d.gate.Open()
@@ -58,23 +58,23 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 func TestTheProbeIsForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDoor(t)
-		if pass, found, _ := d.try(context.Background()); found != passes || pass.Probe() {
+		if pass, found, _ := d.try(context.Background()); found != gateOpen || pass.Probe() {
 			t.Fatalf("an open gate: %v", found)
 		}
 		d.shut("test")
-		eventually(t, "a probe is due", func() bool { found, _ := d.look(); return found == passes })
+		eventually(t, "a probe is due", func() bool { found, _ := d.state(); return found == gateOpen })
 		pass, found, _ := d.try(context.Background())
-		if found != passes || !pass.Probe() {
+		if found != gateOpen || !pass.Probe() {
 			t.Fatalf("when a probe is due: %v, probe %v", found, pass.Probe())
 		}
-		if _, found, _ := d.try(context.Background()); found != closed {
+		if _, found, _ := d.try(context.Background()); found != gateClosed {
 			t.Errorf("while one probes the next finds %v", found)
 		}
 		pass.Done(health.Succeeded)
 		if _, was := d.reopened(); !was {
 			t.Error("the outage did not end")
 		}
-		if pass, found, _ := d.try(context.Background()); found == closed || pass.Probe() {
+		if pass, found, _ := d.try(context.Background()); found == gateClosed || pass.Probe() {
 			t.Errorf("after the probe: %v", found)
 		}
 	})

@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/health"
 )
 
-// memory is what was learned of the outages of all destinations. It is kept in a
+// recoveryStore is what was learned of the outages of all destinations. It is kept in a
 // file, so that a restart forgets nothing.
-type memory struct {
+type recoveryStore struct {
 	path string // "" means that it is not kept
 	log  *slog.Logger
 
@@ -42,10 +42,9 @@ const (
 	maxStored     = 16 << 20
 )
 
-// loadMemory reads the file. What can't be read is as good as nothing: it is only
-// what was learned.
-func loadMemory(path string, log *slog.Logger) *memory {
-	m := &memory{path: path, log: log, known: map[string]*learned{}}
+// loadRecoveryStore reads the file. A file that can't be read counts as empty.
+func loadRecoveryStore(path string, log *slog.Logger) *recoveryStore {
+	m := &recoveryStore{path: path, log: log, known: map[string]*learned{}}
 	if path == "" {
 		return m
 	}
@@ -84,7 +83,7 @@ func readCapped(path string) ([]byte, error) {
 }
 
 // recovery returns what is known of a destination, which the caller adds to.
-func (m *memory) recovery(name, base string) *health.Recovery {
+func (m *recoveryStore) recovery(name, base string) *health.Recovery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.known[name]; l != nil && l.BaseURL == base {
@@ -96,10 +95,10 @@ func (m *memory) recovery(name, base string) *health.Recovery {
 }
 
 // touch notes that there is something to save.
-func (m *memory) touch() { m.dirty.Store(true) }
+func (m *recoveryStore) touch() { m.dirty.Store(true) }
 
 // save writes the file, if something was learned since the last time.
-func (m *memory) save() error {
+func (m *recoveryStore) save() error {
 	if m.path == "" || !m.dirty.CompareAndSwap(true, false) {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// tally counts what happened to a provider since the start. It belongs to the
-// provider's name, and so outlives every reload.
-type tally struct {
+// stats counts the requests of a provider since the start. It belongs to the provider's
+// name, and so outlives every reload.
+type stats struct {
 	requests, succeeded, failed, canceled, cutShort atomic.Uint64
 	attempts                                        atomic.Uint64 // sent to it, for itself or for another
 	sent                                            atomic.Uint64 // sent anywhere for its callers
@@ -23,12 +23,12 @@ type tally struct {
 	ttfb    histogram
 
 	mu    sync.Mutex
-	keys  map[string]*keyTally
+	keys  map[string]*keyStats
 	moves map[pair]uint64 // of its own requests, from one provider to another
 }
 
 // moved counts a move of one of its requests.
-func (t *tally) moved(from, to string) {
+func (t *stats) moved(from, to string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.moves == nil {
@@ -38,22 +38,22 @@ func (t *tally) moved(from, to string) {
 }
 
 // key returns the counts of a key.
-func (t *tally) key(name string) *keyTally {
+func (t *stats) key(name string) *keyStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.keys[name]
 	if k == nil {
-		k = new(keyTally)
+		k = new(keyStats)
 		if t.keys == nil {
-			t.keys = map[string]*keyTally{}
+			t.keys = map[string]*keyStats{}
 		}
 		t.keys[name] = k
 	}
 	return k
 }
 
-// keyTally counts the attempts with one key, by what they brought.
-type keyTally struct{ by [len(classes)]atomic.Uint64 }
+// keyStats counts the attempts with one key, by their result.
+type keyStats struct{ by [len(classes)]atomic.Uint64 }
 
 // classes are what attempts bring: classes of statuses, and what is none.
 var classes = [...]string{"1xx", "2xx", "3xx", "4xx", "429", "5xx", "error", "canceled"}
