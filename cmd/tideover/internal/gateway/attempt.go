@@ -241,7 +241,7 @@ func (l *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	}
 	r.why = l.reason(failure, r.code)
 	switch {
-	case resp == nil && (l.request.callerGone() || l.request.unread() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
+	case resp == nil && (l.request.callerGone() || l.request.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
 		r.kind = neutral
 	case resp == nil && shortage.Is(failure): // of this machine, of which the provider knows nothing
 		r.kind = neutral

@@ -53,7 +53,7 @@ type provider struct {
 type upstreamState struct {
 	recovery    *health.Recovery
 	history     history
-	quotas      quotas
+	quotas      rateLimits
 	errors      health.ErrorRate
 	subscribers subscribers
 	pace        pace

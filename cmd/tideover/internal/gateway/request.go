@@ -49,7 +49,7 @@ type request struct {
 	hasResponse bool           // one of them brought the answer
 	lastOutcome retry.Outcome  // of the last failure, for a caller that retries
 
-	left atomic.Pointer[answer] // of the provider that was asked for, when it was left
+	keptResponse atomic.Pointer[keptResponse] // of the provider that was asked for, when it was left
 
 	// What became of it.
 	answered bool   // the caller gets an answer of the provider's
@@ -224,7 +224,7 @@ func (t *request) closeAccounts() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	t.left.Load().close()
+	t.keptResponse.Load().close()
 	for i := range t.targets {
 		v := &t.targets[i]
 		if v.granted {

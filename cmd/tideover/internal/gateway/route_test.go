@@ -95,7 +95,7 @@ func TestWithoutKey(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
-	var q quotas
+	var q rateLimits
 	keys := []*key{{name: "key-1"}, {name: "key-2"}}
 	q.read("key-1", http.Header{
 		"X-Ratelimit-Limit-Requests": {"500"}, "X-Ratelimit-Remaining-Requests": {"499"}, "X-Ratelimit-Reset-Requests": {"1m30s"},

@@ -39,7 +39,7 @@ func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	l := f.Attempt.(*attempt)
 	d := l.request.decide(l, &f)
 	if d == tryNow(&f) && l.p == l.request.asked && f.Response != nil {
-		l.request.keep(l, f.Response)
+		l.request.keepResponse(l, f.Response)
 	}
 	return d
 }

@@ -12,7 +12,7 @@ import (
 
 // story says what kept the request from each of the providers that it may go to:
 // how they have failed, and what was met before them.
-func (t *request) story(met []blocker) string {
+func (t *request) describe(met []blocker) string {
 	t.mu.Lock()
 	failures := make([]error, len(t.targets))
 	for i := range t.targets {

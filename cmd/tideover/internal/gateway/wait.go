@@ -37,7 +37,7 @@ func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, e
 		case o.kind == changed:
 			return nil, nil
 		case o.kind == full && i == 0:
-			return nil, t.hopeless(met) // it is up, and there are too many already
+			return nil, t.unavailableProblem(met) // it is up, and there are too many already
 		case o.passing() && (first == nil || o.wait < first.wait):
 			first = o
 		}
@@ -50,9 +50,9 @@ func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, e
 	}
 	switch {
 	case first == nil:
-		return nil, t.hopeless(met)
+		return nil, t.unavailableProblem(met)
 	case tooLong:
-		return nil, t.tooLong(first, met)
+		return nil, t.waitTooLongProblem(first, met)
 	case first.kind == keysThrottled:
 		return nil, t.sleep(ctx, first, met)
 	}
@@ -101,7 +101,7 @@ func (t *request) after(o *blocker, met []blocker) error {
 			met[i] = *o
 		}
 	}
-	return t.turnedAway(o, met)
+	return t.rejectedProblem(o, met)
 }
 
 // inTime reports whether the wait ends before the context does.
@@ -161,7 +161,7 @@ func (t *request) sleep(ctx context.Context, o *blocker, met []blocker) error {
 	p := o.target.p
 	if p.queued() >= p.spec.Queue {
 		o.kind, o.err = full, limit.ErrQueueFull
-		return t.turnedAway(o, met)
+		return t.rejectedProblem(o, met)
 	}
 	began := clock.Now()
 	ctx, _, stop := t.watchTargets(ctx, nil)

@@ -12,17 +12,17 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// quotas are the limits as the answers of a provider tell them.
-type quotas struct {
+// rateLimits are the rate limits that the responses of a provider state.
+type rateLimits struct {
 	mu    sync.Mutex
 	known map[[2]string]Quota // by key and name
 }
 
 // quotaHeader is a limit that an API tells with its answers: names of headers in
 // their canonical form.
-type quotaHeader struct{ name, limit, remaining, reset string }
+type rateLimitHeader struct{ name, limit, remaining, reset string }
 
-var quotaHeaders = []quotaHeader{
+var quotaHeaders = []rateLimitHeader{
 	{"requests", "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
 	{"tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
 	{"input-tokens", "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
@@ -33,8 +33,8 @@ var quotaHeaders = []quotaHeader{
 	{"requests", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
 }
 
-// read takes over what the headers of an answer say of the key's limits.
-func (q *quotas) read(key string, h http.Header, now time.Time) {
+// read records what the headers of a response say of the key's limits.
+func (q *rateLimits) read(key string, h http.Header, now time.Time) {
 	for _, header := range quotaHeaders {
 		remaining, ok := count(h[header.remaining])
 		if !ok {
@@ -78,7 +78,7 @@ func reset(h http.Header, name string, now time.Time) *time.Time {
 
 // list returns what is known of the keys. A limit that has begun anew says nothing
 // any more, nor does that of a key which is gone.
-func (q *quotas) list(now time.Time, keys []*key) []Quota {
+func (q *rateLimits) list(now time.Time, keys []*key) []Quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := []Quota{}

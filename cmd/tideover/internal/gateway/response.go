@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -46,16 +47,16 @@ const (
 	codeGaveUp      = "gave_up"
 )
 
-// problem is an answer of our own, and the error that it tells of.
+// problem is a response of the gateway itself, and the error behind it.
 type problem struct {
 	status   int
 	code     string
 	provider string
 	message  string
-	after    time.Duration // when to come again; 0 means that nobody knows
-	final    bool          // we have given up: coming again at once is no use
-	outcome  retry.Outcome // to the loop that makes the attempts: it is over
-	later    retry.Outcome // to one who retries by himself
+	after    time.Duration // when to try again; 0 means that it is not known
+	final    bool          // the gateway has given up: trying again at once is no use
+	outcome  retry.Outcome // for the loop that makes the attempts: it is over
+	later    retry.Outcome // for a caller that retries
 	reason   string        // for the metrics; "" means the code
 }
 
@@ -92,9 +93,9 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// refuse returns the problem of a request that is not sent. Trying again at once
-// is no use; whoever retries by himself is told when it is.
-func (t *request) refuse(status int, code string, after time.Duration, message string) *problem {
+// newProblem returns the problem of a request that is not sent. Trying again at once is
+// no use; a caller that retries learns when it is.
+func (t *request) newProblem(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
 		status: status, code: code, provider: t.asked.spec.Name, after: after, message: message,
 		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
@@ -105,8 +106,8 @@ func (t *request) refuse(status int, code string, after time.Duration, message s
 	return p
 }
 
-// tooLong returns the problem of a provider that will not be back in time.
-func (t *request) tooLong(o *blocker, met []blocker) *problem {
+// waitTooLongProblem returns the problem of a provider that will not be back in time.
+func (t *request) waitTooLongProblem(o *blocker, met []blocker) *problem {
 	if !inTime(t.caller, o.wait) {
 		t.asked.stats.late.Add(1)
 	}
@@ -117,8 +118,8 @@ func (t *request) tooLong(o *blocker, met []blocker) *problem {
 			status = http.StatusTooManyRequests
 		}
 	}
-	p := t.refuse(status, code, after, t.story(met))
-	p.later.After = o.wait // whoever retries by himself has only so many attempts
+	p := t.newProblem(status, code, after, t.describe(met))
+	p.later.After = o.wait // a caller that retries has only so many attempts
 	return p
 }
 
@@ -126,11 +127,12 @@ func (t *request) tooLong(o *blocker, met []blocker) *problem {
 // knows, but it is soon enough.
 const byHandFor = 5 * time.Second
 
-// hopeless returns the problem of a request that nobody takes, whatever it waits.
-func (t *request) hopeless(met []blocker) error {
+// unavailableProblem returns the problem of a request that no provider takes, however
+// long it waits.
+func (t *request) unavailableProblem(met []blocker) error {
 	for i := range met {
 		if met[i].err != nil {
-			return t.turnedAway(&met[i], met)
+			return t.rejectedProblem(&met[i], met)
 		}
 	}
 	for _, o := range met {
@@ -139,15 +141,15 @@ func (t *request) hopeless(met []blocker) error {
 			if o.mode == openedByHand {
 				code = codeOpened
 			}
-			return t.refuse(http.StatusServiceUnavailable, code, byHandFor, t.story(met))
+			return t.newProblem(http.StatusServiceUnavailable, code, byHandFor, t.describe(met))
 		}
 	}
-	return t.refuse(http.StatusServiceUnavailable, codeCooling, 0, t.story(met))
+	return t.newProblem(http.StatusServiceUnavailable, codeCooling, 0, t.describe(met))
 }
 
-// turnedAway returns the problem of a request that a gate or a limit did not let
+// rejectedProblem returns the problem of a request that a gate or a limit did not let
 // wait.
-func (t *request) turnedAway(o *blocker, met []blocker) error {
+func (t *request) rejectedProblem(o *blocker, met []blocker) error {
 	shut, _ := errors.AsType[*health.ClosedError](o.err)
 	rate, _ := errors.AsType[*limit.RateError](o.err)
 	switch {
@@ -157,19 +159,19 @@ func (t *request) turnedAway(o *blocker, met []blocker) error {
 		if o.target.p.gate.learned() > 0 {
 			after = max(after, shut.Expected)
 		}
-		return t.refuse(http.StatusServiceUnavailable, codeDown, after, t.story(met))
+		return t.newProblem(http.StatusServiceUnavailable, codeDown, after, t.describe(met))
 	case rate != nil && !inTime(t.caller, rate.Wait):
 		t.asked.stats.late.Add(1)
-		return t.refuse(http.StatusGatewayTimeout, codeDeadline, rate.Wait, t.story(met)+", and the caller can't wait so long")
+		return t.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, t.describe(met)+", and the caller can't wait so long")
 	case rate != nil:
-		return t.refuse(http.StatusServiceUnavailable, codeRate, rate.Wait, t.story(met))
+		return t.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, t.describe(met))
 	case errors.Is(o.err, limit.ErrQueueFull), errors.Is(o.err, limit.ErrShed):
-		return t.refuse(http.StatusServiceUnavailable, codeQueue, time.Second, t.story(met))
+		return t.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, t.describe(met))
 	}
 	return o.err // the context's own
 }
 
-// problemOf returns how an error of the transport is told.
+// problemOf returns the problem for an error of the transport.
 func (t *request) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		p.reason = p.code
@@ -185,17 +187,17 @@ func (t *request) problemOf(err error) *problem {
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
 		}
-		if story := t.story(nil); len(t.targets) > 1 && story != "" && !t.callerGone() {
+		if story := t.describe(nil); len(t.targets) > 1 && story != "" && !t.callerGone() {
 			told := *gave
 			told.Last = errors.New(story)
 			p.message = t.g.clean(&told)
 		}
 	}
-	tooBig, _ := errors.AsType[*http.MaxBytesError](t.unread())
+	tooBig, _ := errors.AsType[*http.MaxBytesError](t.bodyError())
 	switch {
 	case tooBig != nil:
 		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
-	case t.unread() != nil:
+	case t.bodyError() != nil:
 		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
 	case errors.Is(t.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
 		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
@@ -216,10 +218,98 @@ func (t *request) problemOf(err error) *problem {
 	return p
 }
 
-// unread returns how reading the request's body failed.
-func (t *request) unread() error {
+// bodyError returns how reading the request's body failed.
+func (t *request) bodyError() error {
 	if err := t.body.Load(); err != nil {
 		return *err
 	}
 	return nil
+}
+
+// keptResponse is a response of the provider that was asked for, after which the request
+// went to another key or another provider. If those fail too, it tells the caller more
+// than their responses.
+type keptResponse struct {
+	leg  *attempt
+	resp http.Response
+}
+
+// keepResponse keeps a response that is about to be discarded. Nothing of its body is
+// read; nearly always all of it has been, and the connection is free.
+func (t *request) keepResponse(l *attempt, resp *http.Response) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.keptResponse.Load()
+	switch {
+	case t.over || t.hasResponse || resp.Body == nil: // nobody would close it
+		return
+	case old != nil && l.result.kind == keyRejected && old.leg.result.kind != keyRejected:
+		return // that a key is not wanted is our trouble
+	}
+	t.keptResponse.Store(&keptResponse{leg: l, resp: *resp})
+	resp.Body = unclosed{resp.Body}
+	old.close()
+}
+
+func (a *keptResponse) close() {
+	if a != nil {
+		_ = a.resp.Body.Close()
+	}
+}
+
+// unclosed is a body that is closed by another owner.
+type unclosed struct{ io.Reader }
+
+func (unclosed) Close() error { return nil }
+
+// bestResponse returns what the caller gets: the last response, or the kept one if that
+// tells more. It tells more than a problem of the gateway, a fallback that can't be
+// reached, and a fallback that rejects our key.
+func (t *request) bestResponse(resp *http.Response, err error) (*http.Response, error) {
+	a := t.keptResponse.Load()
+	if a == nil {
+		return resp, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.tellsMore(a, err) {
+		return resp, err
+	}
+	t.gaveUp = whyGivenUp(resp, err)
+	t.last = a.leg
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	own := a.resp
+	return &own, nil
+}
+
+// tellsMore reports whether the kept response tells more than the last one. It needs the
+// lock.
+func (t *request) tellsMore(a *keptResponse, err error) bool {
+	l := t.last
+	switch {
+	case err == nil && l == a.leg:
+		return false // it is that very one
+	case err == nil:
+		return l.result.kind == keyRejected && (l.p != t.asked || a.leg.result.kind != keyRejected)
+	case t.callerGone() || t.bodyError() != nil:
+		return false
+	}
+	_, ours := errors.AsType[*problem](err)
+	return ours || l.p != t.asked
+}
+
+// whyGivenUp returns why there is no better answer.
+func whyGivenUp(resp *http.Response, err error) string {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p.code
+	}
+	if e, ok := errors.AsType[*retry.Error](err); ok {
+		return e.Reason.String()
+	}
+	if e, ok := retryhttp.GaveUp(resp); ok {
+		return e.Reason.String()
+	}
+	return retry.StopPermanent.String()
 }

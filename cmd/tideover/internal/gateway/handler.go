@@ -54,16 +54,16 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := g.newRequest(ctx, p, r.Method, path, r.URL.RawQuery, class)
 	t.deadline = limited
 	t.host, t.secure = r.Host, r.TLS != nil
-	defer t.finish()
+	defer t.recordEnd()
 	if most := p.spec.MaxBody; most > 0 && r.ContentLength > most {
-		t.answer(w, t.refuse(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", r.ContentLength, most)))
+		t.writeProblem(w, t.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", r.ContentLength, most)))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
 		t.asked.stats.late.Add(1)
-		bad := t.refuse(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
+		bad := t.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
 		bad.final = true
-		t.answer(w, bad)
+		t.writeProblem(w, bad)
 		return
 	}
 	r = r.WithContext(t.context())
@@ -133,13 +133,13 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 				delete(r.Out.Header, name)
 			}
 		},
-		Transport: outbound{},
+		Transport: providerTransport{},
 		// Event streams, and all that has no length, are flushed piece by piece in any
 		// case. For the rest a flush of its own would be a second write for every answer.
 		FlushInterval:  flushAfter,
 		BufferPool:     &buffers{},
-		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).passOn(resp) },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { requestFrom(r.Context()).failed(w, err) },
+		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).modifyResponse(resp) },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { requestFrom(r.Context()).writeError(w, err) },
 		ErrorLog:       log.New(&quiet{g}, "", 0),
 	}
 }
@@ -150,23 +150,24 @@ const flushAfter = 100 * time.Millisecond
 // betweenUs are the headers that are for us, in their canonical form.
 var betweenUs = []string{headerPriority, headerToken}
 
-// outbound sends the request by the policy of the provider that was asked for.
-type outbound struct{}
+// providerTransport sends the request by the policy of the provider that was asked for.
+type providerTransport struct{}
 
 // RoundTrip implements [http.RoundTripper].
-func (outbound) RoundTrip(req *http.Request) (*http.Response, error) {
+func (providerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := requestFrom(req.Context())
-	return t.best(t.asked.lane(req.Method, t.route).RoundTrip(req))
+	return t.bestResponse(t.asked.transportFor(req.Method, t.route).RoundTrip(req))
 }
 
 // doNotRetry is the value of shouldRetry on answers after which the caller should not
 // repeat the request. It is never changed.
 var doNotRetry = []string{"false"}
 
-// passOn looks at the answer that the caller will get. After the success of a request
-// that may not be sent twice the caller is told not to repeat it: the body may be cut
-// after the head was sent, and some SDKs repeat a request whose answer they can't read.
-func (t *request) passOn(resp *http.Response) error {
+// modifyResponse changes the headers of the response that the caller will get. After the
+// success of a request that may not be sent twice, they tell the caller not to repeat
+// it: the body may be cut after the head was sent, and some SDKs repeat a request whose
+// response they can't read.
+func (t *request) modifyResponse(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
 	if retryhttp.IsEventStream(resp.Header) {
 		t.deadline.streamBegins()
@@ -193,8 +194,8 @@ func (t *request) passOn(resp *http.Response) error {
 	return nil
 }
 
-// failed answers a request that brought no answer.
-func (t *request) failed(w http.ResponseWriter, err error) {
+// writeError answers a request that got no response.
+func (t *request) writeError(w http.ResponseWriter, err error) {
 	if t.callerGone() && errors.Is(t.caller.Err(), context.Canceled) {
 		w.WriteHeader(statusGone) // which nobody sees
 		return
@@ -203,14 +204,14 @@ func (t *request) failed(w http.ResponseWriter, err error) {
 	if p.status == http.StatusGatewayTimeout {
 		t.upload.stop()
 	}
-	t.answer(w, p)
+	t.writeProblem(w, p)
 }
 
 // statusGone is nginx's for a caller that went away.
 const statusGone = 499
 
-// answer sends one of our own answers.
-func (t *request) answer(w http.ResponseWriter, p *problem) {
+// writeProblem sends a response of the gateway itself.
+func (t *request) writeProblem(w http.ResponseWriter, p *problem) {
 	t.mu.Lock()
 	if t.gaveUp = p.reason; t.gaveUp == "" {
 		t.gaveUp = p.code
@@ -219,8 +220,8 @@ func (t *request) answer(w http.ResponseWriter, p *problem) {
 	p.write(w)
 }
 
-// finish counts how the request ended.
-func (t *request) finish() {
+// recordEnd counts how the request ended.
+func (t *request) recordEnd() {
 	t.closeAccounts()
 	t.mu.Lock()
 	answered, why := t.answered, t.gaveUp
@@ -241,8 +242,8 @@ func (t *request) finish() {
 	}
 }
 
-// watchBody limits the request's body, and notes if it can't be read: that is no
-// fault of the provider's.
+// watchBody limits the request's body, and records if it can't be read: that is no fault
+// of the provider.
 func (t *request) watchBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -293,7 +294,7 @@ func (b *buffers) Get() []byte {
 // Put implements [httputil.BufferPool].
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// quiet takes what the proxy says by itself: callers that went away, answers that
+// quiet logs the messages of the proxy itself: callers that disconnected, responses that
 // broke off. Both are counted elsewhere.
 type quiet struct{ g *Gateway }
 

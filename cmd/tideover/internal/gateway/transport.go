@@ -2,25 +2,29 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/andybalholm/brotli"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// makeTransports makes what sends requests, and shows that the policy can be kept.
-// It needs to know who takes over.
+// makeTransports makes the transports of the provider, and shows that its policy can be
+// honoured. It needs the fallbacks.
 func (p *provider) makeTransports() (err error) {
 	policy := p.spec.Policy
 	hedge := policy.Hedge
 	policy.Hedge = retry.Hedge{}
-	if p.plain, err = p.transport(policy); err != nil {
+	if p.plain, err = p.newTransport(policy); err != nil {
 		return err
 	}
 	p.single = p.plain.WithAttempts(p.targets())
@@ -30,7 +34,7 @@ func (p *provider) makeTransports() (err error) {
 	return err
 }
 
-// targets returns how many keys there are for its requests, at all providers.
+// targets returns the number of keys for its requests, at all providers.
 func (p *provider) targets() (n int) {
 	for _, o := range p.order {
 		n += len(o.keys.keys)
@@ -38,8 +42,8 @@ func (p *provider) targets() (n int) {
 	return n
 }
 
-// transport returns one that keeps the policy.
-func (p *provider) transport(policy retry.Policy) (*retryhttp.Transport, error) {
+// newTransport returns a transport that follows the policy.
+func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, error) {
 	// A retry at the same provider costs what its budget says, and one elsewhere
 	// nothing: the request keeps the account.
 	policy.Budget = limit.BudgetSpec{}
@@ -76,9 +80,10 @@ func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
 	return s
 }
 
-// lane returns the transport for a request. Hedging wants to know how long a route
-// takes, so that each has a transport of its own. What costs money is not hedged.
-func (p *provider) lane(method, route string) *retryhttp.Transport {
+// transportFor returns the transport for a request. A hedge depends on the latency of
+// the route, so that each route has a transport of its own. Requests that cost money are
+// not hedged.
+func (p *provider) transportFor(method, route string) *retryhttp.Transport {
 	costs := p.spec.Preset != Generic && method != http.MethodGet && method != http.MethodHead
 	if p.spec.Policy.Hedge == (retry.Hedge{}) || costs {
 		return p.plain
@@ -130,4 +135,77 @@ func (p *provider) callerMayRepeat(req *http.Request) bool {
 		return true
 	}
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
+}
+
+// upstreamTransport sends attempts to providers, by the protocol that the provider
+// speaks.
+type upstreamTransport struct {
+	base   http.RoundTripper
+	h2c    *http.Transport // of providers with Spec.H2C
+	hasH2C *atomic.Bool    // there are such providers
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	next := u.base
+	if u.hasH2C.Load() {
+		if t := requestFrom(req.Context()); t != nil && t.usesH2C(req) {
+			next = u.h2c
+		}
+	}
+	resp, err := next.RoundTrip(req)
+	if err == nil {
+		return resp, nil
+	}
+	if err = discreet(err, req); shortage.Is(err) {
+		err = &shortageError{err}
+	}
+	return nil, err
+}
+
+// shortageError is a failure of this machine, of which the provider knows nothing. It is
+// not repeated: the caller is asked to try again when this machine has room.
+type shortageError struct{ error }
+
+// Unwrap returns the failure.
+func (e *shortageError) Unwrap() error { return e.error }
+
+// RetryOutcome implements [retry.Classified].
+func (*shortageError) RetryOutcome() retry.Outcome { return retry.Outcome{Final: true} }
+
+// CloseIdleConnections lets a transport above close them.
+func (u upstreamTransport) CloseIdleConnections() {
+	if c, ok := u.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+	u.h2c.CloseIdleConnections()
+}
+
+// newTransport returns the transport to all providers.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, addr)
+		},
+		Protocols:             protocols,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // what the caller did not ask for is not undone
+	}
+}
+
+// newH2CTransport returns the transport to providers that speak HTTP/2 without TLS.
+func newH2CTransport() *http.Transport {
+	t := newTransport()
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
 }

@@ -18,30 +18,30 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// RoundTripper returns a transport to the provider for use inside of this process,
-// for those who retry by themselves: the same gates, keys and limits, and the same
-// fallbacks, but only the attempts that need no wait between them. A key that is not
-// let in makes way for another one, and a provider that fails for the next one that
-// is ready, each at most once; waiting is up to the caller.
+// RoundTripper returns a transport to the provider for use inside of this process, for
+// callers that retry: the same gates, keys and limits, and the same fallbacks, but only
+// the attempts that need no wait between them. After a key that is not accepted another
+// key is tried, and after a provider that fails the next one that is ready, each at most
+// once; waiting is up to the caller.
 //
-// Its errors are what the last attempt met, and know when to come again (see
-// [retry.OutcomeOf]). So do its answers, to whoever reads them as
-// [retryhttp.Check] does: Retry-After is the soonest time of any key, and what keys
-// were refused for is permanent only if no key is left.
+// Its errors are those of the last attempt, and state when to try again (see
+// [retry.OutcomeOf]). So do its responses, if they are read as [retryhttp.Check] does:
+// Retry-After is the soonest time of any key, and a rejection of keys is permanent only
+// if no key is left.
 //
 // The URL of a request is the provider's: one below its base URL, or one without a
 // host, whose path is then below the base URL. The name is looked up with each
 // request, so that a reload holds for it too. A provider that a reload took away is
 // still there for this, as it was: work that names it goes on to its end.
-func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inside{g, name} }
+func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inProcessTransport{g, name} }
 
-type inside struct {
+type inProcessTransport struct {
 	g    *Gateway
 	name string
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (i *inside) RoundTrip(req *http.Request) (*http.Response, error) {
+func (i *inProcessTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := i.send(req)
 	if err != nil && req.Body != nil {
 		_ = req.Body.Close() // a second time, perhaps, which does no harm
@@ -49,7 +49,7 @@ func (i *inside) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (i *inside) send(req *http.Request) (*http.Response, error) {
+func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	table := i.g.table.Load()
 	p := table.known(i.name)
 	if p == nil {
@@ -70,21 +70,21 @@ func (i *inside) send(req *http.Request) (*http.Response, error) {
 	t.callerRetries = true
 	own := req.WithContext(t.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
-	resp, err := t.best(p.single.RoundTrip(own))
+	resp, err := t.bestResponse(p.single.RoundTrip(own))
 	if err != nil {
-		return nil, i.over(t, err)
+		return nil, i.fail(t, err)
 	}
-	i.arrive(t, req, resp)
+	i.succeed(t, req, resp)
 	return resp, nil
 }
 
-// over ends a request without a response. It returns the failure of the last attempt,
+// fail ends a request without a response. It returns the failure of the last attempt,
 // which says more than that there was no other.
-func (i *inside) over(t *request, err error) error {
+func (i *inProcessTransport) fail(t *request, err error) error {
 	if !errors.Is(t.caller.Err(), context.Canceled) {
 		t.gaveUp = t.problemOf(err).reason
 	}
-	t.finish()
+	t.recordEnd()
 	i.g.traffic.leave()
 	if own, ok := errors.AsType[*problem](err); ok {
 		own.outcome = own.later
@@ -100,57 +100,57 @@ func (i *inside) over(t *request, err error) error {
 	t.mu.Lock()
 	means := t.lastOutcome
 	t.mu.Unlock()
-	return &unanswered{e.Last, cmp.Or(t.story(nil), i.g.clean(e.Last)), means}
+	return &attemptsError{e.Last, cmp.Or(t.describe(nil), i.g.clean(e.Last)), means}
 }
 
-// unanswered is how the last attempt failed, with what that means to one who
-// retries by himself.
-type unanswered struct {
+// attemptsError is the failure of the last attempt, with its outcome for a caller that
+// retries.
+type attemptsError struct {
 	error
 	text  string // with all that was tried
 	means retry.Outcome
 }
 
 // Error says what was tried.
-func (e *unanswered) Error() string { return e.text }
+func (e *attemptsError) Error() string { return e.text }
 
 // Unwrap returns the failure.
-func (e *unanswered) Unwrap() error { return e.error }
+func (e *attemptsError) Unwrap() error { return e.error }
 
 // RetryOutcome implements [retry.Classified].
-func (e *unanswered) RetryOutcome() retry.Outcome { return e.means }
+func (e *attemptsError) RetryOutcome() retry.Outcome { return e.means }
 
-// arrive ends the request with the body of its response.
-func (i *inside) arrive(t *request, req *http.Request, resp *http.Response) {
+// succeed ends the request with the body of its response.
+func (i *inProcessTransport) succeed(t *request, req *http.Request, resp *http.Response) {
 	t.mu.Lock()
 	if gave, ok := retryhttp.GaveUp(resp); ok {
 		t.gaveUp = gave.Reason.String()
 	}
 	t.answered = true
-	t.advise(resp.Header)
+	t.setRetryAdvice(resp.Header)
 	resp.Header[headerProvider] = t.last.p.named
 	t.mu.Unlock()
 	resp.Request = req
-	end := &ending{ReadCloser: resp.Body, end: func() {
+	end := &closingBody{ReadCloser: resp.Body, end: func() {
 		t.whole = true
-		t.finish()
+		t.recordEnd()
 		i.g.traffic.leave()
 	}}
 	if w, ok := resp.Body.(io.Writer); ok {
-		resp.Body = &endingConn{end, w}
+		resp.Body = &closingConn{end, w}
 	} else {
 		resp.Body = end
 	}
 }
 
-// advise makes an answer say when to come again, and whether, by what is known of
+// setRetryAdvice makes a response say whether and when to try again, by what is known of
 // all keys. It needs the lock.
-func (t *request) advise(h http.Header) {
+func (t *request) setRetryAdvice(h http.Header) {
 	kind := t.last.result.kind
 	if kind != keyRejected && kind != keyThrottled || !t.last.p.keys.own {
 		return
 	}
-	wait, ok := t.later()
+	wait, ok := t.nextOpening()
 	if kind == keyRejected {
 		h.Set(shouldRetry, strconv.FormatBool(ok))
 	}
@@ -165,9 +165,9 @@ func (t *request) advise(h http.Header) {
 	}
 }
 
-// later returns how long it will be until a provider takes the request that may: 0
-// if one would now, false if none ever will. It needs the lock.
-func (t *request) later() (wait time.Duration, ok bool) {
+// nextOpening returns how long it is until a provider takes the request: 0 if one would
+// now, false if none ever will. It needs the lock.
+func (t *request) nextOpening() (wait time.Duration, ok bool) {
 	for i := range t.targets {
 		v := &t.targets[i]
 		if !t.hasUsableKey(v, nil) {
@@ -206,14 +206,14 @@ func pathBelow(base, u *url.URL) (string, error) {
 	return path, nil
 }
 
-// ending is a body whose end somebody wants to know of.
-type ending struct {
+// closingBody is a body that calls a function at its end.
+type closingBody struct {
 	io.ReadCloser
 	end  func()
 	over atomic.Bool
 }
 
-func (e *ending) Read(p []byte) (int, error) {
+func (e *closingBody) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
 	if err != nil {
 		e.once()
@@ -221,21 +221,21 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (e *ending) Close() error {
+func (e *closingBody) Close() error {
 	defer e.once()
 	return e.ReadCloser.Close()
 }
 
-func (e *ending) once() {
+func (e *closingBody) once() {
 	if e.over.CompareAndSwap(false, true) {
 		e.end()
 	}
 }
 
-// endingConn is the connection after a 101. Its end of input is not its end.
-type endingConn struct {
-	*ending
+// closingConn is the connection after a 101. Its end of input is not its end.
+type closingConn struct {
+	*closingBody
 	io.Writer
 }
 
-func (e *endingConn) Read(p []byte) (int, error) { return e.ReadCloser.Read(p) }
+func (e *closingConn) Read(p []byte) (int, error) { return e.ReadCloser.Read(p) }
