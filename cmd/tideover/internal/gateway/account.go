@@ -116,15 +116,15 @@ func (k *knownLimit) sameAs(l *AccountLimit) bool {
 }
 
 // applyAccount holds the keys of the account, or lets them go.
-func (p *provider) applyAccount(a *sharedAccount) {
-	l, freed := a.limit.Load(), false
+func (p *provider) applyAccount(account *sharedAccount) {
+	l, freed := account.limit.Load(), false
 	for _, k := range p.keys.keys {
 		switch {
-		case k.account != a:
+		case k.account != account:
 		case l == nil || l.Until.IsZero() || l.Provider == p.spec.Name && l.Key == k.name:
 			freed = p.keys.throttles.release(k) || freed
 		default:
-			p.keys.throttles.hold(k, time.Until(l.Until), "account "+a.name+" is limited", l.Why)
+			p.keys.throttles.hold(k, time.Until(l.Until), "account "+account.name+" is limited", l.Why)
 		}
 	}
 	if freed {
@@ -200,29 +200,29 @@ func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
 }
 
 // reportAccount tells what the answer says of the account of the attempt's key.
-func (l *attempt) reportAccount(a *sharedAccount, resp *http.Response) {
+func (a *attempt) reportAccount(account *sharedAccount, resp *http.Response) {
 	if windows := quotaWindows(resp.Header, time.Now()); len(windows) > 0 {
-		l.p.g.options.Accounts.Used(a.name, windows)
+		a.p.gateway.options.Accounts.Used(account.name, windows)
 	}
-	switch r := &l.result; {
-	case r.kind == succeeded && r.code < http.StatusBadRequest:
-		l.accountWorked(a)
-	case r.kind == keyThrottled, r.kind == keyRejected && r.serverSaid && (r.quotaGone || r.code == http.StatusPaymentRequired):
-		l.accountLimited(a, resp.Header)
+	switch res := &a.result; {
+	case res.kind == succeeded && res.code < http.StatusBadRequest:
+		a.accountWorked(account)
+	case res.kind == keyThrottled, res.kind == keyRejected && res.serverSaid && (res.quotaGone || res.code == http.StatusPaymentRequired):
+		a.accountLimited(account, resp.Header)
 	}
 }
 
 // accountWorked reports that a limit is over, if the attempt shows it.
-func (l *attempt) accountWorked(a *sharedAccount) {
-	if !isCounted(l.req.Method, l.request.path) {
+func (a *attempt) accountWorked(account *sharedAccount) {
+	if !isCounted(a.req.Method, a.request.path) {
 		return
 	}
-	l.key.worked.Store(time.Now().UnixNano())
-	k := a.limit.Load()
-	if k == nil || l.sent < k.since || k.Route != "" && k.Route != l.request.route || k.ended.Swap(true) {
+	a.key.worked.Store(time.Now().UnixNano())
+	k := account.limit.Load()
+	if k == nil || a.sent < k.since || k.Route != "" && k.Route != a.request.route || k.ended.Swap(true) {
 		return
 	}
-	l.p.g.options.Accounts.Worked(a.name, k.Serial)
+	a.p.gateway.options.Accounts.Worked(account.name, k.Serial)
 }
 
 // isCounted reports whether a request uses something that limits are about. Lists of
@@ -235,12 +235,12 @@ func isCounted(method, path string) bool {
 // accountLimited reports a limit that is one of the whole account, as far as can be
 // known. A wait without a word of the account may be about a route or a model: it counts
 // until the key has succeeded with another one.
-func (l *attempt) accountLimited(a *sharedAccount, h http.Header) {
+func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	now := time.Now()
-	l.request.readModel(l.req)
+	a.request.readModel(a.req)
 	used := usedUpReset(h, now)
 	subscribed, all := subscriptionReset(h, now)
-	wait, whole := max(l.result.wait, used), l.result.quotaGone || all || used > minAccountLimit
+	wait, whole := max(a.result.wait, used), a.result.quotaGone || all || used > minAccountLimit
 	if subscribed > 0 && !all {
 		wait = used // the rest is about a model
 	}
@@ -248,18 +248,18 @@ func (l *attempt) accountLimited(a *sharedAccount, h http.Header) {
 	case wait <= minAccountLimit:
 		return
 	case whole:
-	case l.p.keys.throttles.beganBefore(l.key, l.request.scope(), l.key.worked.Load()):
+	case a.p.keys.throttles.beganBefore(a.key, a.request.scope(), a.key.worked.Load()):
 		return
 	}
 	until := now.Add(wait)
-	if k := a.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
+	if k := account.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
 		return // it is known
 	}
-	limit := KeyLimit{Account: a.name, Provider: l.p.spec.Name, Key: l.key.name, Until: until, Why: l.result.why}
+	limit := KeyLimit{Account: account.name, Provider: a.p.spec.Name, Key: a.key.name, Until: until, Why: a.result.why}
 	if whole {
-		limit.Route = l.request.route
+		limit.Route = a.request.route
 	}
-	l.p.g.options.Accounts.Limited(limit)
+	a.p.gateway.options.Accounts.Limited(limit)
 }
 
 // QuotaWindow is how much of a quota is used that is granted for a time.

@@ -42,171 +42,171 @@ type attempt struct {
 }
 
 // uploadTime returns how long the attempt has waited for the caller's body.
-func (l *attempt) uploadTime() time.Duration { return l.request.upload.waited() - l.upload }
+func (a *attempt) uploadTime() time.Duration { return a.request.upload.waited() - a.upload }
 
 // slowUpload reports whether the attempt has waited for the caller's body for most of
 // its time, and the body is still incomplete.
-func (l *attempt) slowUpload() bool {
-	t := l.request
-	return t.upload.writer != nil && !t.upload.ended.Load() && 2*l.uploadTime() > clock.Now()-l.sent
+func (a *attempt) slowUpload() bool {
+	r := a.request
+	return r.upload.writer != nil && !r.upload.ended.Load() && 2*a.uploadTime() > clock.Now()-a.sent
 }
 
 // release gives back the attempt's slot, and counts it as in flight no longer.
-func (l *attempt) release() {
-	if l.slot {
-		l.slot = false
-		l.p.slots.Release()
+func (a *attempt) release() {
+	if a.slot {
+		a.slot = false
+		a.p.slots.Release()
 	}
-	if l.flying.CompareAndSwap(true, false) {
-		l.p.inFlight.Add(-1)
+	if a.flying.CompareAndSwap(true, false) {
+		a.p.inFlight.Add(-1)
 	}
 }
 
 // Rejected implements [retryhttp.Attempt]. A response that rejects one of our keys is none
 // for the caller while there is another key, or another provider.
-func (l *attempt) Rejected(resp *http.Response) bool {
-	return l.key.rejectedBy(resp.StatusCode) && l.request.hasOtherTarget(l)
+func (a *attempt) Rejected(resp *http.Response) bool {
+	return a.key.rejectedBy(resp.StatusCode) && a.request.hasOtherTarget(a)
 }
 
 // Done implements [retryhttp.Attempt].
-func (l *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
-	l.result = l.classify(resp, failure, o)
-	l.report(resp)
+func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
+	a.result = a.classify(resp, failure, o)
+	a.report(resp)
 	if failure == nil {
-		l.final = true
-		l.request.recordSuccess(l)
+		a.final = true
+		a.request.recordSuccess(a)
 		return
 	}
-	l.release() // during the wait, others may use its place
-	l.request.recordFailure(l, failure, o)
+	a.release() // during the wait, others may use its place
+	a.request.recordFailure(a, failure, o)
 }
 
 // Interrupt implements [retryhttp.Interruptible].
-func (l *attempt) Interrupt() { l.request.upload.stop() }
+func (a *attempt) Interrupt() { a.request.upload.stop() }
 
 // Closed implements [retryhttp.Attempt].
-func (l *attempt) Closed(err error) {
-	l.release()
-	if l.result.kind != succeeded {
+func (a *attempt) Closed(err error) {
+	a.release()
+	if a.result.kind != succeeded {
 		return
 	}
-	if err == nil || !l.final || l.request.callerGone() {
-		l.call.Done(health.Succeeded)
+	if err == nil || !a.final || a.request.callerGone() {
+		a.call.Done(health.Succeeded)
 		return
 	}
-	l.request.cut.Store(true)
-	l.call.Done(health.Failed)
-	l.p.errors.Add(false)
-	l.permit.Done(breaker.Failure) // beside the success that its beginning was
+	a.request.cut.Store(true)
+	a.call.Done(health.Failed)
+	a.p.errors.Add(false)
+	a.permit.Done(breaker.Failure) // beside the success that its beginning was
 }
 
 // report reports the result to the key, the limits, the breaker and the gate of the
 // provider.
-func (l *attempt) report(resp *http.Response) {
-	p, r := l.p, &l.result
-	now := clock.Now() - l.uploadTime()
+func (a *attempt) report(resp *http.Response) {
+	p, res := a.p, &a.result
+	now := clock.Now() - a.uploadTime()
 	if resp != nil {
-		p.quotas.read(l.key.name, resp.Header, time.Now())
-		p.stats.ttfb.observe(now - l.sent)
-		l.key.stats.by[classOf(r.code)].Add(1)
-		if a := l.key.account; a != nil {
-			l.reportAccount(a, resp)
+		p.quotas.read(a.key.name, resp.Header, time.Now())
+		p.stats.ttfb.observe(now - a.sent)
+		a.key.stats.by[classOf(res.code)].Add(1)
+		if account := a.key.account; account != nil {
+			a.reportAccount(account, resp)
 		}
 	}
-	if p.send != nil && r.kind != neutral {
-		p.send.Report(r.kind == keyThrottled)
+	if p.send != nil && res.kind != neutral {
+		p.send.Report(res.kind == keyThrottled)
 	}
-	if (r.kind == succeeded || r.kind == keyThrottled) && p.keys.readmit(l.key) {
+	if (res.kind == succeeded || res.kind == keyThrottled) && p.keys.readmit(a.key) {
 		p.subscribers.wake(reopened)
 	}
-	if l.probe {
-		l.reportProbe()
+	if a.probe {
+		a.reportProbe()
 	}
-	switch r.kind {
+	switch res.kind {
 	case neutral:
-		l.key.stats.by[classCanceled].Add(1)
-		l.reportHealth(breaker.Canceled, health.Canceled)
-		l.call.Done(health.Canceled)
+		a.key.stats.by[classCanceled].Add(1)
+		a.reportHealth(breaker.Canceled, health.Canceled)
+		a.call.Done(health.Canceled)
 	case succeeded:
 		p.errors.Add(true)
-		p.pace.observe(now - l.sent)
-		l.call.FirstByteAt(now)
-		l.reportHealth(breaker.Success, health.Succeeded)
+		p.pace.observe(now - a.sent)
+		a.call.FirstByteAt(now)
+		a.reportHealth(breaker.Success, health.Succeeded)
 	case failed:
 		if resp == nil {
-			l.key.stats.by[classError].Add(1)
+			a.key.stats.by[classError].Add(1)
 		}
 		p.errors.Add(false)
 		// A provider that is down is looked at once a minute at least, whatever one of its
 		// paths asks for.
-		wait := min(r.wait, probeEvery)
+		wait := min(res.wait, probeEvery)
 		p.gate.askedFor(wait)
-		l.call.Done(health.Failed)
-		l.reportHealth(breaker.Failure, health.FailedFor(wait))
+		a.call.Done(health.Failed)
+		a.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
 		p.stats.throttled.Add(1)
-		l.call.Done(health.RefusedFor(0))
-		l.reportThrottled(resp)
+		a.call.Done(health.RefusedFor(0))
+		a.reportThrottled(resp)
 	case keyRejected:
-		if r.code == http.StatusTooManyRequests {
+		if res.code == http.StatusTooManyRequests {
 			p.stats.throttled.Add(1)
 		}
-		l.call.Done(health.RefusedFor(0))
+		a.call.Done(health.RefusedFor(0))
 		switch {
-		case r.code == http.StatusForbidden: // perhaps it is about what was asked for
-		case r.serverSaid:
-			l.throttleScope(resp)
+		case res.code == http.StatusForbidden: // perhaps it is about what was asked for
+		case res.serverSaid:
+			a.throttleScope(resp)
 		default:
-			l.p.keys.avoid(l.key, r.wait, r.why)
+			a.p.keys.avoid(a.key, res.wait, res.why)
 		}
-		l.reportHealth(breaker.Canceled, health.Succeeded) // the server is there
+		a.reportHealth(breaker.Canceled, health.Succeeded) // the server is there
 	}
 }
 
 // reportThrottled reports that the key has sent too many requests. What a provider says
 // about a caller's own key concerns that caller only. A provider that throttles is up:
 // neither the breaker nor the gate counts it as a failure.
-func (l *attempt) reportThrottled(resp *http.Response) {
+func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
-	case l.p.keys.own:
-		l.p.errors.Add(false)
-		l.throttleScope(resp)
-		l.reportHealth(breaker.Canceled, health.Succeeded)
-	case l.pass.Probe(): // a probe that is throttled was not accepted
-		l.reportHealth(breaker.Canceled, health.FailedFor(min(l.result.wait, probeEvery)))
+	case a.p.keys.own:
+		a.p.errors.Add(false)
+		a.throttleScope(resp)
+		a.reportHealth(breaker.Canceled, health.Succeeded)
+	case a.pass.Probe(): // a probe that is throttled was not accepted
+		a.reportHealth(breaker.Canceled, health.FailedFor(min(a.result.wait, probeEvery)))
 	default:
-		l.reportHealth(breaker.Canceled, health.Canceled)
+		a.reportHealth(breaker.Canceled, health.Canceled)
 	}
 }
 
 // reportProbe reports the result of an attempt that was sent before its key's wait was
 // over. Another 429 is reported like the first.
-func (l *attempt) reportProbe() {
-	t, s := &l.p.keys.throttles, l.request.scope()
+func (a *attempt) reportProbe() {
+	t, s := &a.p.keys.throttles, a.request.scope()
 	switch {
-	case l.result.kind == neutral:
-		t.giveBack(l.key, s)
-	case l.result.kind == succeeded && l.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
-		if t.open(l.key, s) {
-			l.p.subscribers.wake(reopened)
+	case a.result.kind == neutral:
+		t.giveBack(a.key, s)
+	case a.result.kind == succeeded && a.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
+		if t.open(a.key, s) {
+			a.p.subscribers.wake(reopened)
 		}
 	}
 }
 
 // reportHealth reports the result to the breaker and the gate.
-func (l *attempt) reportHealth(b breaker.Result, o health.Outcome) {
-	back := l.pass.Probe() && o == health.Succeeded
+func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
+	back := a.pass.Probe() && o == health.Succeeded
 	if back {
-		l.p.forgive() // before the gate opens, or those who waited would find it open
+		a.p.forgive() // before the gate opens, or those who waited would find it open
 	}
-	l.p.gate.done(l.pass, o)
-	if d := l.uploadTime(); d > 0 && l.p.spec.Breaker.SlowCall > 0 {
-		l.permit.DoneAt(clock.Now()-d, b)
+	a.p.gate.done(a.pass, o)
+	if d := a.uploadTime(); d > 0 && a.p.spec.Breaker.SlowCall > 0 {
+		a.permit.DoneAt(clock.Now()-d, b)
 	} else {
-		l.permit.Done(b)
+		a.permit.Done(b)
 	}
 	if back {
-		l.p.recovered()
+		a.p.recovered()
 	}
 }
 
@@ -231,49 +231,49 @@ const (
 )
 
 // classify returns the result of the attempt.
-func (l *attempt) classify(resp *http.Response, failure error, o retry.Outcome) (r result) {
+func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) (res result) {
 	status, _ := errors.AsType[*retryhttp.StatusError](failure)
 	switch {
 	case status != nil:
-		r.code = status.Code
+		res.code = status.Code
 	case resp != nil:
-		r.code = resp.StatusCode
+		res.code = resp.StatusCode
 	}
-	r.why = l.reason(failure, r.code)
+	res.why = a.reason(failure, res.code)
 	switch {
-	case resp == nil && (l.request.callerGone() || l.request.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
-		r.kind = neutral
+	case resp == nil && (a.request.callerGone() || a.request.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
+		res.kind = neutral
 	case resp == nil && shortage.Is(failure): // of this machine, of which the provider knows nothing
-		r.kind = neutral
-	case resp == nil && r.why == whyTimeout && l.slowUpload():
-		r.kind = neutral
+		res.kind = neutral
+	case resp == nil && res.why == whyTimeout && a.slowUpload():
+		res.kind = neutral
 	case resp == nil:
-		r.kind = failed
-	case r.code == http.StatusTooManyRequests && failure != nil:
-		r.kind, r.wait, r.serverSaid = keyThrottled, cmp.Or(o.After, defaultThrottle), true
-		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > r.wait {
-			r.wait = reset
+		res.kind = failed
+	case res.code == http.StatusTooManyRequests && failure != nil:
+		res.kind, res.wait, res.serverSaid = keyThrottled, cmp.Or(o.After, defaultThrottle), true
+		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > res.wait {
+			res.wait = reset
 		}
 		if status != nil && status.Quota != "" {
-			r.quotaGone, r.wait, r.serverSaid = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
-			r.why += " " + status.Quota
-			if l.p.keys.own {
-				r.kind = keyRejected // to come more slowly is no help
+			res.quotaGone, res.wait, res.serverSaid = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
+			res.why += " " + status.Quota
+			if a.p.keys.own {
+				res.kind = keyRejected // to come more slowly is no help
 			}
 		}
-	case l.key.rejectedBy(r.code):
-		r.kind, r.wait = keyRejected, avoidRejected
-		if r.code == http.StatusPaymentRequired {
-			r.wait = avoidUnpaid
+	case a.key.rejectedBy(res.code):
+		res.kind, res.wait = keyRejected, avoidRejected
+		if res.code == http.StatusPaymentRequired {
+			res.wait = avoidUnpaid
 		}
 		if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
-			r.wait, r.serverSaid = told, true
+			res.wait, res.serverSaid = told, true
 		}
-	case failure != nil && r.code != http.StatusNotImplemented && r.code != http.StatusHTTPVersionNotSupported &&
-		r.code != http.StatusTooEarly && r.code != http.StatusMisdirectedRequest && r.code != http.StatusConflict:
-		r.kind, r.wait = failed, o.After
+	case failure != nil && res.code != http.StatusNotImplemented && res.code != http.StatusHTTPVersionNotSupported &&
+		res.code != http.StatusTooEarly && res.code != http.StatusMisdirectedRequest && res.code != http.StatusConflict:
+		res.kind, res.wait = failed, o.After
 	}
-	return r
+	return res
 }
 
 // refusable reports whether the status says that the key is not wanted, and the
@@ -291,7 +291,7 @@ const whyTimeout = "timeout"
 
 // reason returns in a few words why an attempt failed. They are shown, and have
 // nothing of the request in them.
-func (l *attempt) reason(failure error, code int) string {
+func (a *attempt) reason(failure error, code int) string {
 	switch {
 	case code != 0:
 		return fmt.Sprint(code)

@@ -22,60 +22,60 @@ type callerDeadline struct {
 
 // withCallersDeadline returns a context that ends at the deadline that the headers of a
 // request state, and nil if they state none. cancel frees what it holds.
-func withCallersDeadline(parent context.Context, h http.Header) (u *callerDeadline, cancel func()) {
+func withCallersDeadline(parent context.Context, h http.Header) (d *callerDeadline, cancel func()) {
 	left, ok := retryhttp.TimeLeft(h)
 	if !ok {
 		return nil, nil
 	}
-	u, cancel = withDeadline(parent, left)
-	u.total = -1
+	d, cancel = withDeadline(parent, left)
+	d.total = -1
 	if total, ok := retryhttp.TotalTimeLeft(h); ok {
-		u.total = total - left
+		d.total = total - left
 	}
-	return u, cancel
+	return d, cancel
 }
 
 // withDeadline returns a context that ends after so long. cancel frees what it
 // holds.
-func withDeadline(parent context.Context, left time.Duration) (u *callerDeadline, cancel func()) {
+func withDeadline(parent context.Context, left time.Duration) (d *callerDeadline, cancel func()) {
 	ctx, end := context.WithCancelCause(parent)
-	u = &callerDeadline{Context: ctx, at: time.Now().Add(left)}
+	d = &callerDeadline{Context: ctx, at: time.Now().Add(left)}
 	if left <= 0 {
 		end(context.DeadlineExceeded)
 	}
-	u.timer = time.AfterFunc(left, func() {
+	d.timer = time.AfterFunc(left, func() {
 		end(context.DeadlineExceeded)
-		u.upload.Load().stop()
+		d.upload.Load().stop()
 	})
-	return u, func() {
-		u.timer.Stop()
+	return d, func() {
+		d.timer.Stop()
 		end(nil)
 	}
 }
 
 // streamBegins lets an event stream go on after a deadline that is for the beginning of
 // the answer. A deadline for all of it stays.
-func (u *callerDeadline) streamBegins() {
-	if u == nil || u.total == 0 || !u.timer.Stop() {
+func (d *callerDeadline) streamBegins() {
+	if d == nil || d.total == 0 || !d.timer.Stop() {
 		return
 	}
-	if u.total > 0 {
-		u.timer.Reset(time.Until(u.at) + u.total)
+	if d.total > 0 {
+		d.timer.Reset(time.Until(d.at) + d.total)
 	}
 }
 
 // Deadline implements [context.Context].
-func (u *callerDeadline) Deadline() (time.Time, bool) {
-	if at, ok := u.Context.Deadline(); ok && at.Before(u.at) {
+func (d *callerDeadline) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.at) {
 		return at, true
 	}
-	return u.at, true
+	return d.at, true
 }
 
 // Err implements [context.Context].
-func (u *callerDeadline) Err() error {
-	err := u.Context.Err()
-	if err != nil && errors.Is(context.Cause(u.Context), context.DeadlineExceeded) {
+func (d *callerDeadline) Err() error {
+	err := d.Context.Err()
+	if err != nil && errors.Is(context.Cause(d.Context), context.DeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
 	return err

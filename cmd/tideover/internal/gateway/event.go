@@ -35,7 +35,7 @@ func (p *provider) observe(ev retry.Event) {
 		p.stats.hedges.Add(1)
 	default:
 	}
-	p.g.emit(ev)
+	p.gateway.emit(ev)
 }
 
 // emit logs the event, with what else the line may say, and shows it to the observer,

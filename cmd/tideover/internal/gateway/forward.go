@@ -121,12 +121,12 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 const withheldWhy = "the query has a parameter that is not in its forward-query"
 
 // tellWithheld logs that a request failed for which a fallback was not asked.
-func (t *request) tellWithheld() {
-	if !t.withheld {
+func (r *request) tellWithheld() {
+	if !r.withheld {
 		return
 	}
-	if first, more := t.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: t.asked.title(), Note: withheldWhy}); first {
-		t.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", t.asked.spec.Name, "request", t.g.redact(t.route), "suppressed", more)
+	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
+		r.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
 	}
 }
 

@@ -77,7 +77,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
 // least the head. A client that sees nothing of an answer takes it for a connection that
 // failed, and sends the request again: a POST would be done, and billed, twice.
-func (t *request) abort(w http.ResponseWriter) {
+func (r *request) abort(w http.ResponseWriter) {
 	switch reason := recover(); reason {
 	case nil:
 	case http.ErrAbortHandler:
@@ -155,8 +155,8 @@ type providerTransport struct{}
 
 // RoundTrip implements [http.RoundTripper].
 func (providerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	t := requestFrom(req.Context())
-	return t.bestResponse(t.asked.transportFor(req.Method, t.route).RoundTrip(req))
+	r := requestFrom(req.Context())
+	return r.bestResponse(r.asked.transportFor(req.Method, r.route).RoundTrip(req))
 }
 
 // doNotRetry is the value of shouldRetry on answers after which the caller should not
@@ -167,25 +167,25 @@ var doNotRetry = []string{"false"}
 // success of a request that may not be sent twice, they tell the caller not to repeat
 // it: the body may be cut after the head was sent, and some SDKs repeat a request whose
 // response they can't read.
-func (t *request) modifyResponse(resp *http.Response) error {
+func (r *request) modifyResponse(resp *http.Response) error {
 	gave, gaveUp := retryhttp.GaveUp(resp)
 	if retryhttp.IsEventStream(resp.Header) {
-		t.deadline.streamBegins()
+		r.deadline.streamBegins()
 		if resp.StatusCode == http.StatusOK && len(resp.Header["Content-Encoding"]) == 0 {
-			resp.Body = &eventBody{ReadCloser: resp.Body, provider: t.asked.spec.Name, line: true, blank: true}
+			resp.Body = &eventBody{ReadCloser: resp.Body, provider: r.asked.spec.Name, line: true, blank: true}
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if gaveUp {
-		t.gaveUp = gave.Reason.String()
+		r.gaveUp = gave.Reason.String()
 	}
-	if t.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !t.asked.callerMayRepeat(resp.Request) {
+	if r.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !r.asked.callerMayRepeat(resp.Request) {
 		resp.Header[shouldRetry] = doNotRetry
 	}
-	resp.Header[headerProvider] = t.last.p.named
-	t.rewriteURLs(resp.Header, t.last.p)
-	t.answered = true
+	resp.Header[headerProvider] = r.last.p.named
+	r.rewriteURLs(resp.Header, r.last.p)
+	r.answered = true
 	if len(resp.Trailer) > 0 {
 		// HTTP/1 has trailers only behind bodies of unknown length.
 		resp.Header.Del("Content-Length")
@@ -195,47 +195,47 @@ func (t *request) modifyResponse(resp *http.Response) error {
 }
 
 // writeError answers a request that got no response.
-func (t *request) writeError(w http.ResponseWriter, err error) {
-	if t.callerGone() && errors.Is(t.caller.Err(), context.Canceled) {
+func (r *request) writeError(w http.ResponseWriter, err error) {
+	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
 		w.WriteHeader(statusGone) // which nobody sees
 		return
 	}
-	p := t.problemOf(err)
+	p := r.problemOf(err)
 	if p.status == http.StatusGatewayTimeout {
-		t.upload.stop()
+		r.upload.stop()
 	}
-	t.writeProblem(w, p)
+	r.writeProblem(w, p)
 }
 
 // statusGone is nginx's for a caller that went away.
 const statusGone = 499
 
 // writeProblem sends a response of the gateway itself.
-func (t *request) writeProblem(w http.ResponseWriter, p *problem) {
-	t.mu.Lock()
-	if t.gaveUp = p.reason; t.gaveUp == "" {
-		t.gaveUp = p.code
+func (r *request) writeProblem(w http.ResponseWriter, p *problem) {
+	r.mu.Lock()
+	if r.gaveUp = p.reason; r.gaveUp == "" {
+		r.gaveUp = p.code
 	}
-	t.mu.Unlock()
+	r.mu.Unlock()
 	p.write(w)
 }
 
 // recordEnd counts how the request ended.
-func (t *request) recordEnd() {
-	t.closeAccounts()
-	t.mu.Lock()
-	answered, why := t.answered, t.gaveUp
-	t.mu.Unlock()
-	n := t.asked.stats
+func (r *request) recordEnd() {
+	r.closeAccounts()
+	r.mu.Lock()
+	answered, why := r.answered, r.gaveUp
+	r.mu.Unlock()
+	n := r.asked.stats
 	switch {
 	case why != "":
 		n.failed.Add(1)
 		n.giveUps.add(why, 1)
-		t.tellWithheld()
-	case t.cut.Load():
+		r.tellWithheld()
+	case r.cut.Load():
 		n.cutShort.Add(1)
-		t.g.log.Warn("an answer broke off", "provider", t.asked.spec.Name, "route", t.route)
-	case answered && t.whole: // even if the caller is gone by now
+		r.g.log.Warn("an answer broke off", "provider", r.asked.spec.Name, "route", r.route)
+	case answered && r.whole: // even if the caller is gone by now
 		n.succeeded.Add(1)
 	default:
 		n.canceled.Add(1)
@@ -244,17 +244,17 @@ func (t *request) recordEnd() {
 
 // watchBody limits the request's body, and records if it can't be read: that is no fault
 // of the provider.
-func (t *request) watchBody(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
+func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
+	if req.Body == nil || req.Body == http.NoBody {
 		return
 	}
-	if most := t.asked.spec.MaxBody; most > 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, most)
+	if most := r.asked.spec.MaxBody; most > 0 {
+		req.Body = http.MaxBytesReader(w, req.Body, most)
 	}
-	r.Body = &watchedBody{r.Body, t}
-	t.upload.writer = w
-	if t.deadline != nil {
-		t.deadline.upload.Store(&t.upload)
+	req.Body = &watchedBody{req.Body, r}
+	r.upload.writer = w
+	if r.deadline != nil {
+		r.deadline.upload.Store(&r.upload)
 	}
 }
 

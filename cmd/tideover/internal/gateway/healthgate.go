@@ -32,89 +32,89 @@ type healthGate struct {
 }
 
 func newHealthGate(s *Spec, name string, r *health.Recovery, h *history, w *subscribers, changed func(breaker.Event, health.GateStats)) (*healthGate, error) {
-	d := &healthGate{recovery: r, openFor: s.OpenFor, history: h, subscribers: w, changed: changed}
+	g := &healthGate{recovery: r, openFor: s.OpenFor, history: h, subscribers: w, changed: changed}
 	var err error
 	// Only the breaker closes it.
-	if d.gate, err = health.NewGate(health.GateConfig{Failures: math.MaxInt, Queue: s.Queue}, health.WithRecovery(r)); err != nil {
+	if g.gate, err = health.NewGate(health.GateConfig{Failures: math.MaxInt, Queue: s.Queue}, health.WithRecovery(r)); err != nil {
 		return nil, err
 	}
-	d.breaker, err = breaker.New(s.Breaker, breaker.WithName(name), breaker.WithObserver(d.observe))
-	return d, err
+	g.breaker, err = breaker.New(s.Breaker, breaker.WithName(name), breaker.WithObserver(g.observe))
+	return g, err
 }
 
-func (d *healthGate) observe(e breaker.Event) {
+func (g *healthGate) observe(e breaker.Event) {
 	if e.To == breaker.Open {
-		d.shut(string(e.Cause))
+		g.shut(string(e.Cause))
 	}
-	d.changed(e, d.gate.Stats())
+	g.changed(e, g.gate.Stats())
 }
 
 // askedFor records that the server asks for no requests for so long.
-func (d *healthGate) askedFor(wait time.Duration) {
+func (g *healthGate) askedFor(wait time.Duration) {
 	if wait > 0 {
-		d.askedUntil.Store(int64(clock.Later(clock.Now(), wait)))
+		g.askedUntil.Store(int64(clock.Later(clock.Now(), wait)))
 	}
 }
 
 // shut closes the gate.
-func (d *healthGate) shut(cause string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.gate.Stats()
+func (g *healthGate) shut(cause string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.gate.Stats()
 	if before.State == health.GateClosed {
 		return
 	}
-	d.isOpen.Store(false)
-	d.probeRequested.Store(false)
-	d.gate.Shut(max(d.openFor, time.Duration(d.askedUntil.Load())-clock.Now()))
-	s := d.gate.Stats()
-	d.history.began(time.Now(), cause, d.expected(&s), s.Next)
-	d.subscribers.wake(closedAgain)
+	g.isOpen.Store(false)
+	g.probeRequested.Store(false)
+	g.gate.Shut(max(g.openFor, time.Duration(g.askedUntil.Load())-clock.Now()))
+	s := g.gate.Stats()
+	g.history.began(time.Now(), cause, g.expected(&s), s.Next)
+	g.subscribers.wake(closedAgain)
 }
 
 // expected returns the predicted time until recovery; 0 if no outage was seen before.
-func (d *healthGate) expected(s *health.GateStats) time.Duration {
-	if d.learned() == 0 {
+func (g *healthGate) expected(s *health.GateStats) time.Duration {
+	if g.learned() == 0 {
 		return 0
 	}
 	return s.Expected
 }
 
 // learned returns how many outages the prediction is based on.
-func (d *healthGate) learned() float64 { return d.recovery.Predict(0).Outages }
+func (g *healthGate) learned() float64 { return g.recovery.Predict(0).Outages }
 
 // done reports how a call ended.
-func (d *healthGate) done(pass health.Pass, o health.Outcome) {
+func (g *healthGate) done(pass health.Pass, o health.Outcome) {
 	pass.Done(o)
 	if !pass.Probe() || o == health.Succeeded {
 		return
 	}
-	d.history.reported(time.Now(), o.Result == breaker.Failure, d.gate.Stats().Next)
+	g.history.reported(time.Now(), o.Result == breaker.Failure, g.gate.Stats().Next)
 }
 
 // probeNow lets one request probe the destination at once: the most urgent of those that
 // wait, or the next one.
-func (d *healthGate) probeNow() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.gate.Stats()
+func (g *healthGate) probeNow() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.gate.Stats()
 	if s.State != health.GateClosed || s.Probing {
 		return
 	}
-	d.gate.AdvanceAt(clock.Later(clock.Now(), s.Next)) // to the gate it is as late as it has to be
-	d.probeRequested.Store(!d.gate.Stats().Probing)
+	g.gate.AdvanceAt(clock.Later(clock.Now(), s.Next)) // to the gate it is as late as it has to be
+	g.probeRequested.Store(!g.gate.Stats().Probing)
 }
 
 // reopened records that the destination is back.
-func (d *healthGate) reopened() (Outage, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.gate.Stats().State == health.GateClosed {
+func (g *healthGate) reopened() (Outage, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gate.Stats().State == health.GateClosed {
 		return Outage{}, false
 	}
-	o, was := d.history.ended(time.Now())
+	o, was := g.history.ended(time.Now())
 	if was {
-		d.subscribers.wake(reopened)
+		g.subscribers.wake(reopened)
 	}
 	return o, was
 }
@@ -131,18 +131,18 @@ const (
 // state returns the gate as a new request would find it, and if it is closed, for how
 // long: a probe that is due lets the request pass. 0 means that a probe is under way,
 // which may end any moment.
-func (d *healthGate) state() (gateState, time.Duration) {
-	if d.isOpen.Load() {
+func (g *healthGate) state() (gateState, time.Duration) {
+	if g.isOpen.Load() {
 		return gateOpen, 0
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.gate.Stats()
-	d.isOpen.Store(s.State == health.GateOpen) // only we close it, with the lock held
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.gate.Stats()
+	g.isOpen.Store(s.State == health.GateOpen) // only we close it, with the lock held
 	switch {
 	case s.State == health.GateReleasing:
 		return gateReleasing, 0
-	case s.State == health.GateClosed && (s.Probing || s.Next > 0 && !d.probeRequested.Load()):
+	case s.State == health.GateClosed && (s.Probing || s.Next > 0 && !g.probeRequested.Load()):
 		return gateClosed, s.Next
 	}
 	return gateOpen, 0
@@ -150,33 +150,33 @@ func (d *healthGate) state() (gateState, time.Duration) {
 
 // try passes if that needs no wait: the gate is open, or a probe is due, which is then
 // this request.
-func (d *healthGate) try(ctx context.Context) (pass health.Pass, found gateState, next time.Duration) {
-	if d.isOpen.Load() {
-		if pass, err := d.gate.Enter(noWait{}); err == nil {
+func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState, next time.Duration) {
+	if g.isOpen.Load() {
+		if pass, err := g.gate.Enter(noWait{}); err == nil {
 			return pass, gateOpen, 0
 		}
 	}
-	if found, next = d.state(); found != gateOpen {
+	if found, next = g.state(); found != gateOpen {
 		return pass, found, next
 	}
 	early := time.Duration(0)
-	if d.probeRequested.CompareAndSwap(true, false) {
-		early = d.gate.Stats().Next
+	if g.probeRequested.CompareAndSwap(true, false) {
+		early = g.gate.Stats().Next
 	}
 	now := clock.Later(clock.Now(), early)
-	turn, err := d.gate.EnterAt(now, limit.PriorityFrom(ctx), 0)
+	turn, err := g.gate.EnterAt(now, limit.PriorityFrom(ctx), 0)
 	if err != nil { // a queue: it was closed since we looked
 		return pass, gateClosed, 0
 	}
 	pass, over, _ := turn.Result()
 	if !over {
-		if d.gate.LeaveAt(clock.Now(), turn) {
-			return pass, gateClosed, d.gate.Stats().Next
+		if g.gate.LeaveAt(clock.Now(), turn) {
+			return pass, gateClosed, g.gate.Stats().Next
 		}
 		pass, _, _ = turn.Result() // let through at the same moment
 	}
 	if pass.Probe() {
-		d.history.probed(time.Now())
+		g.history.probed(time.Now())
 	}
 	return pass, gateOpen, 0
 }
@@ -196,10 +196,10 @@ var noTime = func() <-chan struct{} {
 }()
 
 // wait passes when it is the request's turn.
-func (d *healthGate) wait(ctx context.Context) (health.Pass, error) {
-	pass, err := d.gate.Enter(ctx)
+func (g *healthGate) wait(ctx context.Context) (health.Pass, error) {
+	pass, err := g.gate.Enter(ctx)
 	if err == nil && pass.Probe() {
-		d.history.probed(time.Now())
+		g.history.probed(time.Now())
 	}
 	return pass, err
 }
@@ -227,24 +227,24 @@ type subscriber struct {
 }
 
 // add returns the function that removes the subscriber.
-func (w *subscribers) add(one *subscriber) (remove func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[*subscriber]struct{}{}
+func (s *subscribers) add(one *subscriber) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*subscriber]struct{}{}
 	}
-	w.all[one] = struct{}{}
+	s.all[one] = struct{}{}
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.all, one)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, one)
 	}
 }
 
-func (w *subscribers) wake(n gateEvent) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for one := range w.all {
+func (s *subscribers) wake(n gateEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.all {
 		if n == overridden || n == reopened && !one.here || n == closedAgain && one.here && one.choices {
 			one.wake()
 		}

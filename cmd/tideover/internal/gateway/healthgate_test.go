@@ -14,24 +14,24 @@ import (
 func newTestDoor(t *testing.T) *healthGate {
 	t.Helper()
 	s := spec(t, "it", Generic, nobody)
-	d, err := newHealthGate(&s, "it", new(health.Recovery), new(history), new(subscribers), func(breaker.Event, health.GateStats) {})
+	g, err := newHealthGate(&s, "it", new(health.Recovery), new(history), new(subscribers), func(breaker.Event, health.GateStats) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return g
 }
 
 // A caller that does not want to wait is never made to, whatever happens to the gate
 // at the same moment.
 func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDoor(t)
+		g := newTestDoor(t)
 		var over atomic.Bool
 		var callers sync.WaitGroup
 		for range 4 {
 			callers.Go(func() {
 				for !over.Load() {
-					pass, found, _ := d.try(context.Background())
+					pass, found, _ := g.try(context.Background())
 					if found == gateOpen {
 						pass.Done(health.Canceled)
 					}
@@ -39,16 +39,16 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 			})
 		}
 		for range 200 {
-			d.shut("test")
-			if found, next := d.state(); found != gateClosed || next <= 0 {
+			g.shut("test")
+			if found, next := g.state(); found != gateClosed || next <= 0 {
 				t.Errorf("a gate that was shut is %v for %v", found, next)
 			}
-			d.gate.Open()
-			d.reopened()
+			g.gate.Open()
+			g.reopened()
 		}
 		over.Store(true)
 		callers.Wait()
-		if n := d.gate.Stats().Waiting; n != 0 {
+		if n := g.gate.Stats().Waiting; n != 0 {
 			t.Errorf("%d wait", n)
 		}
 	})
@@ -57,24 +57,24 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 // One who tries when a probe is due is the prober, and the only one.
 func TestTheProbeIsForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDoor(t)
-		if pass, found, _ := d.try(context.Background()); found != gateOpen || pass.Probe() {
+		g := newTestDoor(t)
+		if pass, found, _ := g.try(context.Background()); found != gateOpen || pass.Probe() {
 			t.Fatalf("an open gate: %v", found)
 		}
-		d.shut("test")
-		eventually(t, "a probe is due", func() bool { found, _ := d.state(); return found == gateOpen })
-		pass, found, _ := d.try(context.Background())
+		g.shut("test")
+		eventually(t, "a probe is due", func() bool { found, _ := g.state(); return found == gateOpen })
+		pass, found, _ := g.try(context.Background())
 		if found != gateOpen || !pass.Probe() {
 			t.Fatalf("when a probe is due: %v, probe %v", found, pass.Probe())
 		}
-		if _, found, _ := d.try(context.Background()); found != gateClosed {
+		if _, found, _ := g.try(context.Background()); found != gateClosed {
 			t.Errorf("while one probes the next finds %v", found)
 		}
 		pass.Done(health.Succeeded)
-		if _, was := d.reopened(); !was {
+		if _, was := g.reopened(); !was {
 			t.Error("the outage did not end")
 		}
-		if pass, found, _ := d.try(context.Background()); found == gateClosed || pass.Probe() {
+		if pass, found, _ := g.try(context.Background()); found == gateClosed || pass.Probe() {
 			t.Errorf("after the probe: %v", found)
 		}
 	})

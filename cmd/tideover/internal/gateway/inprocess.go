@@ -66,25 +66,25 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	if given := limit.PriorityFrom(req.Context()); given != limit.Normal {
 		class = given
 	}
-	t := i.g.newRequest(req.Context(), p, req.Method, path, req.URL.RawQuery, class)
-	t.callerRetries = true
-	own := req.WithContext(t.context())
+	r := i.g.newRequest(req.Context(), p, req.Method, path, req.URL.RawQuery, class)
+	r.callerRetries = true
+	own := req.WithContext(r.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
-	resp, err := t.bestResponse(p.single.RoundTrip(own))
+	resp, err := r.bestResponse(p.single.RoundTrip(own))
 	if err != nil {
-		return nil, i.fail(t, err)
+		return nil, i.fail(r, err)
 	}
-	i.succeed(t, req, resp)
+	i.succeed(r, req, resp)
 	return resp, nil
 }
 
 // fail ends a request without a response. It returns the failure of the last attempt,
 // which says more than that there was no other.
-func (i *inProcessTransport) fail(t *request, err error) error {
-	if !errors.Is(t.caller.Err(), context.Canceled) {
-		t.gaveUp = t.problemOf(err).reason
+func (i *inProcessTransport) fail(r *request, err error) error {
+	if !errors.Is(r.caller.Err(), context.Canceled) {
+		r.gaveUp = r.problemOf(err).reason
 	}
-	t.recordEnd()
+	r.recordEnd()
 	i.g.traffic.leave()
 	if own, ok := errors.AsType[*problem](err); ok {
 		own.outcome = own.later
@@ -94,13 +94,13 @@ func (i *inProcessTransport) fail(t *request, err error) error {
 	if !ok || e.Last == nil {
 		return err
 	}
-	if t.caller.Err() != nil {
+	if r.caller.Err() != nil {
 		return e.Last
 	}
-	t.mu.Lock()
-	means := t.lastOutcome
-	t.mu.Unlock()
-	return &attemptsError{e.Last, cmp.Or(t.describe(nil), i.g.clean(e.Last)), means}
+	r.mu.Lock()
+	means := r.lastOutcome
+	r.mu.Unlock()
+	return &attemptsError{e.Last, cmp.Or(r.describe(nil), i.g.clean(e.Last)), means}
 }
 
 // attemptsError is the failure of the last attempt, with its outcome for a caller that
@@ -121,19 +121,19 @@ func (e *attemptsError) Unwrap() error { return e.error }
 func (e *attemptsError) RetryOutcome() retry.Outcome { return e.means }
 
 // succeed ends the request with the body of its response.
-func (i *inProcessTransport) succeed(t *request, req *http.Request, resp *http.Response) {
-	t.mu.Lock()
+func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.Response) {
+	r.mu.Lock()
 	if gave, ok := retryhttp.GaveUp(resp); ok {
-		t.gaveUp = gave.Reason.String()
+		r.gaveUp = gave.Reason.String()
 	}
-	t.answered = true
-	t.setRetryAdvice(resp.Header)
-	resp.Header[headerProvider] = t.last.p.named
-	t.mu.Unlock()
+	r.answered = true
+	r.setRetryAdvice(resp.Header)
+	resp.Header[headerProvider] = r.last.p.named
+	r.mu.Unlock()
 	resp.Request = req
 	end := &closingBody{ReadCloser: resp.Body, end: func() {
-		t.whole = true
-		t.recordEnd()
+		r.whole = true
+		r.recordEnd()
 		i.g.traffic.leave()
 	}}
 	if w, ok := resp.Body.(io.Writer); ok {
@@ -145,12 +145,12 @@ func (i *inProcessTransport) succeed(t *request, req *http.Request, resp *http.R
 
 // setRetryAdvice makes a response say whether and when to try again, by what is known of
 // all keys. It needs the lock.
-func (t *request) setRetryAdvice(h http.Header) {
-	kind := t.last.result.kind
-	if kind != keyRejected && kind != keyThrottled || !t.last.p.keys.own {
+func (r *request) setRetryAdvice(h http.Header) {
+	kind := r.last.result.kind
+	if kind != keyRejected && kind != keyThrottled || !r.last.p.keys.own {
 		return
 	}
-	wait, ok := t.nextOpening()
+	wait, ok := r.nextOpening()
 	if kind == keyRejected {
 		h.Set(shouldRetry, strconv.FormatBool(ok))
 	}
@@ -167,13 +167,13 @@ func (t *request) setRetryAdvice(h http.Header) {
 
 // nextOpening returns how long it is until a provider takes the request: 0 if one would
 // now, false if none ever will. It needs the lock.
-func (t *request) nextOpening() (wait time.Duration, ok bool) {
-	for i := range t.targets {
-		v := &t.targets[i]
-		if !t.hasUsableKey(v, nil) {
+func (r *request) nextOpening() (wait time.Duration, ok bool) {
+	for i := range r.targets {
+		v := &r.targets[i]
+		if !r.hasUsableKey(v, nil) {
 			continue
 		}
-		w, _ := v.p.keys.left(t.scope())
+		w, _ := v.p.keys.left(r.scope())
 		if found, next := v.p.gate.state(); found == gateClosed {
 			w = max(w, next)
 		}

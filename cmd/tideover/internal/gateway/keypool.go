@@ -57,33 +57,33 @@ type key struct {
 
 // newKeyPool makes the keys of a provider. account returns the account of a name.
 func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*keyPool, error) {
-	r := &keyPool{own: s.ours()}
+	p := &keyPool{own: s.ours()}
 	for _, k := range s.Keys {
-		r.keys = append(r.keys, &key{name: k.Name, value: k.Value, stats: t.key(k.Name), account: account(k.Account)})
+		p.keys = append(p.keys, &key{name: k.Name, value: k.Value, stats: t.key(k.Name), account: account(k.Account)})
 	}
-	if len(r.keys) == 0 {
+	if len(p.keys) == 0 {
 		name := callersKey
 		if s.Keyless {
 			name = noKey
 		}
-		r.keys = append(r.keys, &key{name: name, stats: t.key(name)})
+		p.keys = append(p.keys, &key{name: name, stats: t.key(name)})
 	}
-	targets := make([]health.Target, len(r.keys))
-	for i, k := range r.keys {
+	targets := make([]health.Target, len(p.keys))
+	for i, k := range p.keys {
 		targets[i] = health.Target{Name: k.name, Provider: "it"}
 	}
 	// Failures of the server eject no key: the provider's gate knows better.
 	var err error
-	r.pool, err = health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
-	return r, err
+	p.pool, err = health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
+	return p, err
 }
 
 // same reports whether the other pool has the same keys.
-func (r *keyPool) same(o *keyPool) bool {
-	if r.own != o.own || len(r.keys) != len(o.keys) {
+func (p *keyPool) same(o *keyPool) bool {
+	if p.own != o.own || len(p.keys) != len(o.keys) {
 		return false
 	}
-	for i, k := range r.keys {
+	for i, k := range p.keys {
 		if other := o.keys[i]; k.name != other.name || k.account != other.account || !k.value.Equal(other.value.Reveal()) {
 			return false
 		}
@@ -92,27 +92,27 @@ func (r *keyPool) same(o *keyPool) bool {
 }
 
 // inherit takes over what is known of keys that are in the old pool, too.
-func (r *keyPool) inherit(old *keyPool) {
+func (p *keyPool) inherit(old *keyPool) {
 	for i, st := range old.pool.Status() {
 		was := old.keys[i]
-		if k := r.successor(was); k != nil && st.Closed > 0 {
+		if k := p.successor(was); k != nil && st.Closed > 0 {
 			reason, _ := was.lastReason()
-			r.avoid(k, st.Closed, reason)
+			p.avoid(k, st.Closed, reason)
 		}
 	}
-	r.throttles.inherit(&old.throttles, r.successor)
+	p.throttles.inherit(&old.throttles, p.successor)
 }
 
 // successor returns the same key as one of another pool, or nil.
-func (r *keyPool) successor(was *key) *key {
-	if k := r.named(was.name); k != nil && k.value.Equal(was.value.Reveal()) {
+func (p *keyPool) successor(was *key) *key {
+	if k := p.named(was.name); k != nil && k.value.Equal(was.value.Reveal()) {
 		return k
 	}
 	return nil
 }
 
-func (r *keyPool) named(name string) *key {
-	for _, k := range r.keys {
+func (p *keyPool) named(name string) *key {
+	for _, k := range p.keys {
 		if k.name == name {
 			return k
 		}
@@ -121,16 +121,16 @@ func (r *keyPool) named(name string) *key {
 }
 
 // avoid makes the key be avoided for so long, because it was rejected.
-func (r *keyPool) avoid(k *key, wait time.Duration, reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (p *keyPool) avoid(k *key, wait time.Duration, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	k.mu.Lock()
 	k.reason, k.cooled = reason, time.Now()
 	k.mu.Unlock()
 	until := int64(clock.Later(clock.Now(), wait))
 	k.rejectedUntil.Store(max(k.rejectedUntil.Load(), until))
-	r.pool.Cool(k.name, wait)
-	r.avoidUntil.Store(max(r.avoidUntil.Load(), until))
+	p.pool.Cool(k.name, wait)
+	p.avoidUntil.Store(max(p.avoidUntil.Load(), until))
 }
 
 // lastReason returns what closed the key last, and when.
@@ -144,57 +144,57 @@ func (k *key) lastReason() (reason string, at time.Time) {
 // is one that the same request has not been to; ok is false if there is none. As a last
 // resort a key that is avoided is chosen all the same. probe says that the key still has
 // to wait, and that this request finds out whether it must.
-func (r *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
+func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
 	if refused != nil {
-		if call, ok = r.pool.Next(refused); !ok {
+		if call, ok = p.pool.Next(refused); !ok {
 			return call, nil, false, false
 		}
-	} else if call = r.pool.Pick(); call.Wait() > 0 && !last {
+	} else if call = p.pool.Pick(); call.Wait() > 0 && !last {
 		return call, nil, false, false
 	}
 	for {
-		k = r.named(call.Target().Name)
-		if ok, probe = r.throttles.enter(k, s); ok {
+		k = p.named(call.Target().Name)
+		if ok, probe = p.throttles.enter(k, s); ok {
 			return call, k, probe, true
 		}
-		if call, ok = r.following(&call); !ok {
+		if call, ok = p.following(&call); !ok {
 			return call, nil, false, false
 		}
 	}
 }
 
 // following ends a call that was not made, and chooses another key instead.
-func (r *keyPool) following(call *health.Call) (health.Call, bool) {
-	next, ok := r.pool.Next(call)
+func (p *keyPool) following(call *health.Call) (health.Call, bool) {
+	next, ok := p.pool.Next(call)
 	call.Done(health.Canceled)
 	return next, ok
 }
 
 // another reports whether there is a key to which the call's request has not been, and
 // which takes requests of the scope.
-func (r *keyPool) another(call *health.Call, s scope) bool {
-	next, ok := r.pool.Next(call)
+func (p *keyPool) another(call *health.Call, s scope) bool {
+	next, ok := p.pool.Next(call)
 	for ok {
-		if _, wait := r.throttles.left(r.named(next.Target().Name), s); wait == 0 {
+		if _, wait := p.throttles.left(p.named(next.Target().Name), s); wait == 0 {
 			next.Done(health.Canceled)
 			return true
 		}
-		next, ok = r.following(&next)
+		next, ok = p.following(&next)
 	}
 	return false
 }
 
 // left returns how long requests of the scope have to wait until a key takes them, and
 // how long it is until one of them may go all the same: both 0 if a key takes them now.
-func (r *keyPool) left(s scope) (wait, next time.Duration) {
+func (p *keyPool) left(s scope) (wait, next time.Duration) {
 	now := clock.Now()
-	if int64(now) >= r.avoidUntil.Load() && !r.throttles.active() {
+	if int64(now) >= p.avoidUntil.Load() && !p.throttles.active() {
 		return 0, 0
 	}
 	wait, next = math.MaxInt64, math.MaxInt64
-	for _, k := range r.keys {
+	for _, k := range p.keys {
 		avoided := max(time.Duration(k.rejectedUntil.Load())-now, 0)
-		w, n := r.throttles.left(k, s)
+		w, n := p.throttles.left(k, s)
 		wait, next = min(wait, max(w, avoided)), min(next, max(n, avoided))
 	}
 	if next == 0 {
@@ -205,11 +205,11 @@ func (r *keyPool) left(s scope) (wait, next time.Duration) {
 
 // info returns the keys as they are shown, and since when all are closed: zero if
 // they are not. Callers' own are not shown.
-func (r *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
+func (p *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
 	list = []KeyInfo{}
 	free := false
-	for i, st := range r.pool.Status() {
-		k := r.keys[i]
+	for i, st := range p.pool.Status() {
+		k := p.keys[i]
 		one := KeyInfo{Name: k.name, InFlight: st.InFlight, Failures: st.Failures, Score: st.Cost}
 		if st.Closed > 0 {
 			until := now.Add(st.Closed)
@@ -247,38 +247,38 @@ func (k *key) isRejected() bool {
 }
 
 // allRejected reports whether all keys are avoided because they were rejected.
-func (r *keyPool) allRejected() bool {
-	return !slices.ContainsFunc(r.keys, func(k *key) bool { return !k.isRejected() })
+func (p *keyPool) allRejected() bool {
+	return !slices.ContainsFunc(p.keys, func(k *key) bool { return !k.isRejected() })
 }
 
 // onlyRejected reports whether all keys are avoided because they were rejected, and one
 // of them need not wait with requests of the scope.
-func (r *keyPool) onlyRejected(s scope) bool {
-	return r.allRejected() && slices.ContainsFunc(r.keys, func(k *key) bool {
-		_, next := r.throttles.left(k, s)
+func (p *keyPool) onlyRejected(s scope) bool {
+	return p.allRejected() && slices.ContainsFunc(p.keys, func(k *key) bool {
+		_, next := p.throttles.left(k, s)
 		return next == 0
 	})
 }
 
 // readmit forgets that the key was rejected: it was accepted.
-func (r *keyPool) readmit(k *key) (was bool) {
+func (p *keyPool) readmit(k *key) (was bool) {
 	if k.rejectedUntil.Load() == 0 {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return k.rejectedUntil.Swap(0) != 0 && r.pool.Readmit(k.name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return k.rejectedUntil.Swap(0) != 0 && p.pool.Readmit(k.name)
 }
 
 // reset forgets all that is known of the keys.
-func (r *keyPool) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, k := range r.keys {
+func (p *keyPool) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.keys {
 		k.rejectedUntil.Store(0)
-		r.pool.Readmit(k.name)
+		p.pool.Readmit(k.name)
 	}
-	r.throttles.clear()
+	p.throttles.clear()
 }
 
 // blockReasons is why keys are closed: the reasons, each once.
@@ -289,32 +289,32 @@ type blockReasons struct {
 }
 
 // blockReasons returns why keys are closed to requests of the scope.
-func (r *keyPool) blockReasons(s scope) (c blockReasons) {
-	for _, k := range r.keys {
-		list, reason := &c.throttles, r.throttles.reasonOf(k, s)
+func (p *keyPool) blockReasons(s scope) (b blockReasons) {
+	for _, k := range p.keys {
+		list, reason := &b.throttles, p.throttles.reasonOf(k, s)
 		if reason == "" {
 			if !k.isRejected() {
 				continue
 			}
-			list = &c.rejected
+			list = &b.rejected
 			reason, _ = k.lastReason()
 		}
-		c.account = c.account || r.throttles.isHeld(k)
+		b.account = b.account || p.throttles.isHeld(k)
 		if !slices.Contains(*list, reason) {
 			*list = append(*list, reason)
 		}
 	}
-	return c
+	return b
 }
 
 // throttled reports whether a 429 has closed a key.
-func (c *blockReasons) throttled() bool {
-	return c.account || slices.ContainsFunc(c.throttles, func(reason string) bool { return strings.HasPrefix(reason, "429") })
+func (b *blockReasons) throttled() bool {
+	return b.account || slices.ContainsFunc(b.throttles, func(reason string) bool { return strings.HasPrefix(reason, "429") })
 }
 
 // brief returns the reason for a failover in a few words.
-func (c *blockReasons) brief() string {
-	all := append(slices.Clone(c.rejected), c.throttles...)
+func (b *blockReasons) brief() string {
+	all := append(slices.Clone(b.rejected), b.throttles...)
 	if len(all) == 0 {
 		return "no key is let in"
 	}
@@ -322,13 +322,13 @@ func (c *blockReasons) brief() string {
 }
 
 // String returns the reasons in words that follow "its keys were".
-func (c *blockReasons) String() string {
+func (b *blockReasons) String() string {
 	var parts []string
-	if len(c.rejected) > 0 {
-		parts = append(parts, "refused ("+strings.Join(c.rejected, ", ")+")")
+	if len(b.rejected) > 0 {
+		parts = append(parts, "refused ("+strings.Join(b.rejected, ", ")+")")
 	}
-	if len(c.throttles) > 0 {
-		parts = append(parts, "told to wait ("+strings.Join(c.throttles, ", ")+")")
+	if len(b.throttles) > 0 {
+		parts = append(parts, "told to wait ("+strings.Join(b.throttles, ", ")+")")
 	}
 	return strings.Join(parts, " or ")
 }

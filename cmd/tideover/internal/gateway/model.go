@@ -19,12 +19,12 @@ const maxModelBody = 256 << 10
 
 // needsModel reports whether a provider treats models of the request's route
 // differently now.
-func (t *request) needsModel() bool {
-	if t.model.Load() != nil {
+func (r *request) needsModel() bool {
+	if r.model.Load() != nil {
 		return false
 	}
-	for i := range t.targets {
-		if t.targets[i].p.keys.throttles.hasRoute(t.route) {
+	for i := range r.targets {
+		if r.targets[i].p.keys.throttles.hasRoute(r.route) {
 			return true
 		}
 	}
@@ -33,15 +33,15 @@ func (t *request) needsModel() bool {
 
 // readModel finds out which model the request is for: a field of its JSON body, of
 // which a bounded part is read, or a parameter of its query.
-func (t *request) readModel(req *http.Request) {
-	if t.model.Load() != nil {
+func (r *request) readModel(req *http.Request) {
+	if r.model.Load() != nil {
 		return
 	}
-	model := modelInQuery(t.query)
+	model := modelInQuery(r.query)
 	if model == "" && hasJSON(req) {
 		model = modelIn(headOf(req))
 	}
-	t.model.Store(&model)
+	r.model.Store(&model)
 }
 
 // hasJSON reports whether the request has a body of JSON.

@@ -49,32 +49,32 @@ type override struct {
 	since time.Time
 }
 
-func (h *override) get() mode {
-	m, _ := h.current()
+func (o *override) get() mode {
+	m, _ := o.current()
 	return m
 }
 
-func (h *override) current() (mode, time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.mode, h.since
+func (o *override) current() (mode, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mode, o.since
 }
 
-func (h *override) set(m mode, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mode != m {
-		h.mode, h.since = m, now
-		h.isSet.Store(m != automatic)
+func (o *override) set(m mode, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mode != m {
+		o.mode, o.since = m, now
+		o.isSet.Store(m != automatic)
 	}
 }
 
 // isOpenTo reports whether a request that came in at the time may go to the provider.
-func (h *override) isOpenTo(began time.Time) bool {
-	if !h.isSet.Load() {
+func (o *override) isOpenTo(began time.Time) bool {
+	if !o.isSet.Load() {
 		return true
 	}
-	switch m, since := h.current(); m {
+	switch m, since := o.current(); m {
 	case openedByHand:
 		return false
 	case draining:
@@ -85,8 +85,8 @@ func (h *override) isOpenTo(began time.Time) bool {
 }
 
 // apply forces the breaker to do as the operator has set.
-func (h *override) apply(b *breaker.Breaker) error {
-	switch h.get() {
+func (o *override) apply(b *breaker.Breaker) error {
+	switch o.get() {
 	case openedByHand:
 		return b.Force(breaker.ForcedOpen)
 	case heldByHand:

@@ -85,7 +85,7 @@ var urlHeaders = []string{"Location", "X-Goog-Upload-Url", "X-Goog-Upload-Contro
 
 // rewriteURLs makes URLs of the provider in an answer lead through the gateway. A Location becomes a
 // path. The SDKs of Google take the path of the URL for an upload, and want one with a host.
-func (t *request) rewriteURLs(h http.Header, p *provider) {
+func (r *request) rewriteURLs(h http.Header, p *provider) {
 	for _, name := range urlHeaders {
 		v := h[name]
 		if len(v) != 1 {
@@ -101,15 +101,15 @@ func (t *request) rewriteURLs(h http.Header, p *provider) {
 		case name == "Location":
 			h[name] = []string{path}
 		default:
-			h[name] = []string{t.origin() + path}
+			h[name] = []string{r.origin() + path}
 		}
 	}
 }
 
 // origin returns the address at which the caller reached the gateway.
-func (t *request) origin() string {
-	if t.secure {
-		return "https://" + t.host
+func (r *request) origin() string {
+	if r.secure {
+		return "https://" + r.host
 	}
-	return "http://" + t.host
+	return "http://" + r.host
 }

@@ -34,44 +34,44 @@ const (
 )
 
 // passing reports whether the blocker goes away by itself.
-func (o *blocker) passing() bool { return o.kind == keysThrottled || o.kind == down }
+func (b *blocker) passing() bool { return b.kind == keysThrottled || b.kind == down }
 
 // pickTarget returns the attempt that the request may make. It waits while no provider
 // would take the request.
-func (t *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, error) {
+func (r *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, error) {
 	record(req)
 	for {
-		if t.needsModel() {
-			t.readModel(req)
+		if r.needsModel() {
+			r.readModel(req)
 		}
-		list, fresh := t.rankedTargets()
+		list, fresh := r.rankedTargets()
 		var met []blocker
-		for i := range t.targets {
+		for i := range r.targets {
 			if i == fresh { // behind this, all have had their chances
-				if l := t.tryRejectedKeys(ctx, met, anyOf); l != nil {
-					return l, nil
+				if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+					return a, nil
 				}
 			}
-			v := &t.targets[i]
+			v := &r.targets[i]
 			if list != nil {
 				v = list[i]
 			}
-			l, o := t.tryTarget(ctx, v, false)
-			if l != nil {
-				return l, nil
+			a, b := r.tryTarget(ctx, v, false)
+			if a != nil {
+				return a, nil
 			}
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			met = append(met, *o)
+			met = append(met, *b)
 		}
-		if fresh == len(t.targets) {
-			if l := t.tryRejectedKeys(ctx, met, anyOf); l != nil {
-				return l, nil
+		if fresh == len(r.targets) {
+			if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+				return a, nil
 			}
 		}
-		if l, err := t.waitForTarget(ctx, met); l != nil || err != nil {
-			return l, err
+		if a, err := r.waitForTarget(ctx, met); a != nil || err != nil {
+			return a, err
 		}
 	}
 }
@@ -79,17 +79,17 @@ func (t *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, 
 // tryTarget returns an attempt at a provider that would take the request now, or what
 // blocks it. It waits only for the limits of a provider that is up. As a last resort it
 // takes a key that was rejected.
-func (t *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
+func (r *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
 	p := v.p
-	if !p.override.isOpenTo(t.began) {
-		return nil, t.forbidden(v)
+	if !p.override.isOpenTo(r.began) {
+		return nil, r.forbidden(v)
 	}
-	if wait, after := p.keys.left(t.scope()); after > 0 && !last {
-		o := t.keyless(v, wait, after)
-		if found, next := p.gate.state(); o.kind == keysRejected && found == gateClosed {
-			o.kind, o.wait = down, next // its gate lets no request pass, with any key
+	if wait, after := p.keys.left(r.scope()); after > 0 && !last {
+		b := r.keyless(v, wait, after)
+		if found, next := p.gate.state(); b.kind == keysRejected && found == gateClosed {
+			b.kind, b.wait = down, next // its gate lets no request pass, with any key
 		}
-		return nil, o
+		return nil, b
 	}
 	pass, found, next := p.gate.try(ctx)
 	switch found {
@@ -97,99 +97,99 @@ func (t *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*
 		return nil, &blocker{target: v, kind: down, wait: next}
 	case gateReleasing:
 		var err error
-		if pass, err = t.queue(ctx, v, nil); err != nil {
+		if pass, err = r.queue(ctx, v, nil); err != nil {
 			return nil, blockerOf(v, err)
 		}
 	case gateOpen:
 	}
-	return t.acquire(ctx, v, pass)
+	return r.acquire(ctx, v, pass)
 }
 
 // forbidden returns the blocker of a provider that an operator has closed.
-func (t *request) forbidden(v *requestTarget) *blocker {
+func (r *request) forbidden(v *requestTarget) *blocker {
 	return &blocker{target: v, kind: forbidden, mode: v.p.override.get()}
 }
 
 // keyless returns the blocker of a provider whose keys are all closed. If the request
 // was rejected there before, rejected keys are no resort any more.
-func (t *request) keyless(v *requestTarget, wait, next time.Duration) *blocker {
-	o := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: t.scope()}
-	t.mu.Lock()
+func (r *request) keyless(v *requestTarget, wait, next time.Duration) *blocker {
+	b := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: r.scope()}
+	r.mu.Lock()
 	fresh := len(v.rejectedKeys) == 0
-	t.mu.Unlock()
-	if fresh && v.p.keys.onlyRejected(o.of) {
-		o.kind = keysRejected
+	r.mu.Unlock()
+	if fresh && v.p.keys.onlyRejected(b.of) {
+		b.kind = keysRejected
 	}
-	return o
+	return b
 }
 
 // acquire passes what is behind the gate: limits, keys and the breaker. A rejected key
 // will do, because the request has no other target at this point.
-func (t *request) acquire(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
+func (r *request) acquire(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
 	p := v.p
-	l := &attempt{request: t, target: v, p: p, pass: pass}
+	a := &attempt{request: r, target: v, p: p, pass: pass}
 	if pass.Probe() {
 		ctx = limit.WithPriority(ctx, limit.Highest) // all the others wait for it
 	}
-	waited, err := l.waitForLimits(ctx)
+	waited, err := a.waitForLimits(ctx)
 	if err != nil {
-		l.cancel()
+		a.cancel()
 		return nil, &blocker{target: v, kind: full, err: err}
 	}
 	if waited && !pass.Probe() {
 		// The gate may have closed meanwhile. What was won by waiting is lost then,
 		// as it is for everybody.
 		again, found, next := p.gate.try(ctx)
-		if l.pass = again; found != gateOpen {
-			l.cancel()
+		if a.pass = again; found != gateOpen {
+			a.cancel()
 			return nil, &blocker{target: v, kind: down, wait: next}
 		}
 	}
-	t.mu.Lock()
+	r.mu.Lock()
 	refused := v.rejectedCall
-	t.mu.Unlock()
-	if o := l.pickKey(refused); o != nil {
-		l.cancel()
-		return nil, o
+	r.mu.Unlock()
+	if b := a.pickKey(refused); b != nil {
+		a.cancel()
+		return nil, b
 	}
-	if !l.pass.Probe() {
-		if l.permit, err = p.gate.breaker.Allow(); err != nil {
-			l.cancel()
-			if !p.override.isOpenTo(t.began) {
-				return nil, t.forbidden(v)
+	if !a.pass.Probe() {
+		if a.permit, err = p.gate.breaker.Allow(); err != nil {
+			a.cancel()
+			if !p.override.isOpenTo(r.began) {
+				return nil, r.forbidden(v)
 			}
 			p.gate.shut("breaker") // it has opened just now
 			return nil, &blocker{target: v, kind: down}
 		}
 	}
-	return l, nil
+	return a, nil
 }
 
 // pickKey chooses the attempt's key, or returns what blocks it.
-func (l *attempt) pickKey(refused *health.Call) *blocker {
-	ring, s := l.p.keys, l.request.scope()
+func (a *attempt) pickKey(refused *health.Call) *blocker {
+	ring, s := a.p.keys, a.request.scope()
 	var ok bool
-	if l.call, l.key, l.probe, ok = ring.pick(refused, false, s); ok {
+	if a.call, a.key, a.probe, ok = ring.pick(refused, false, s); ok {
 		return nil
 	}
 	wait, next := ring.left(s)
 	if next == 0 {
-		return &blocker{target: l.target, kind: noOther}
+		return &blocker{target: a.target, kind: noOther}
 	}
-	o := l.request.keyless(l.target, wait, next)
-	if o.kind == keysRejected {
-		if l.call, l.key, l.probe, ok = ring.pick(nil, true, s); ok {
+	b := a.request.keyless(a.target, wait, next)
+	if b.kind == keysRejected {
+		if a.call, a.key, a.probe, ok = ring.pick(nil, true, s); ok {
 			return nil
 		}
-		o.kind = keysThrottled
+		b.kind = keysThrottled
 	}
-	return o
+	return b
 }
 
 // waited counts the time since then as a wait of the kind.
-func (t *request) waited(what string, since time.Duration) {
+func (r *request) waited(what string, since time.Duration) {
 	if d := clock.Now() - since; d > time.Millisecond {
-		t.asked.stats.waits.add(what, d.Seconds())
+		r.asked.stats.waits.add(what, d.Seconds())
 	}
 }
 
@@ -202,19 +202,19 @@ func (p *provider) queued() (n int) {
 }
 
 // waitForLimits waits for the provider's limits, and reports whether it had to.
-func (l *attempt) waitForLimits(ctx context.Context) (waited bool, err error) {
-	p, t := l.p, l.request
+func (a *attempt) waitForLimits(ctx context.Context) (waited bool, err error) {
+	p, r := a.p, a.request
 	began := clock.Now()
 	if p.slots != nil {
 		if !p.slots.TryAcquire() {
 			waited = true
 			err = p.slots.Acquire(ctx)
-			t.waited("slot", began)
+			r.waited("slot", began)
 		}
 		if err != nil {
 			return waited, err
 		}
-		l.slot = true
+		a.slot = true
 	}
 	if p.rate == nil && p.send == nil {
 		return waited, nil
@@ -224,23 +224,23 @@ func (l *attempt) waitForLimits(ctx context.Context) (waited bool, err error) {
 		err = p.rate.Wait(ctx)
 	}
 	if err == nil && p.send != nil {
-		p.waiting[t.class.Class()].Add(1)
+		p.waiting[r.class.Class()].Add(1)
 		err = p.send.Wait(ctx)
-		p.waiting[t.class.Class()].Add(-1)
+		p.waiting[r.class.Class()].Add(-1)
 	}
 	if clock.Now()-began > time.Millisecond {
 		waited = true
-		t.waited("rate", began)
+		r.waited("rate", began)
 	}
 	return waited, err
 }
 
 // cancel gives back what the attempt has acquired: it is not made.
-func (l *attempt) cancel() {
-	if l.probe {
-		l.p.keys.throttles.giveBack(l.key, l.request.scope())
+func (a *attempt) cancel() {
+	if a.probe {
+		a.p.keys.throttles.giveBack(a.key, a.request.scope())
 	}
-	l.p.gate.done(l.pass, health.Canceled)
-	l.call.Done(health.Canceled)
-	l.release()
+	a.p.gate.done(a.pass, health.Canceled)
+	a.call.Done(health.Canceled)
+	a.release()
 }

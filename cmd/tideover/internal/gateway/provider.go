@@ -20,9 +20,9 @@ import (
 // makes a new one, which shares with the old all parts that are still right.
 // Requests under way finish with the old one.
 type provider struct {
-	spec  Spec
-	g     *Gateway
-	order []*provider // itself, then its fallbacks
+	spec    Spec
+	gateway *Gateway
+	order   []*provider // itself, then its fallbacks
 
 	forward *forwarding // what it is sent as a fallback
 
@@ -82,7 +82,7 @@ func (p *pace) mean() float64 {
 // newProvider makes a provider, with all parts of the old one that are still
 // right. old may be nil. Nothing of the old one is changed.
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
-	p := &provider{spec: s, g: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
+	p := &provider{spec: s, gateway: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
 	p.stats, p.override = cmp.Or(p.stats, new(stats)), cmp.Or(p.override, new(override))
 	p.forward = newForwarding(&s)
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
@@ -149,7 +149,7 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	if spec == (limit.BudgetSpec{}) {
 		spec = limit.ProviderBudget()
 	}
-	if p.budgets = (&budgets{spec: spec, redact: p.g.redact}); old != nil && old.budgets.spec == spec {
+	if p.budgets = (&budgets{spec: spec, redact: p.gateway.redact}); old != nil && old.budgets.spec == spec {
 		p.budgets = old.budgets
 	}
 	return nil
@@ -172,7 +172,7 @@ func (p *provider) serverWait() time.Duration {
 // takeOver does what could not be done before it was clear that the whole
 // configuration is right.
 func (p *provider) takeOver() error {
-	p.g.stats[p.spec.Name], p.g.overrides[p.spec.Name] = p.stats, p.override
+	p.gateway.stats[p.spec.Name], p.gateway.overrides[p.spec.Name] = p.stats, p.override
 	if p.gate.gate.Stats().State == health.GateOpen {
 		p.history.ended(time.Now()) // of a door that is no longer there
 	}
@@ -215,7 +215,7 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	if ev.Delay > 0 {
 		ev.Until = ev.Time.Add(ev.Delay)
 	}
-	p.g.emit(ev)
+	p.gateway.emit(ev)
 }
 
 // lets reports whether a breaker in the state lets everybody pass.
@@ -232,11 +232,11 @@ func (p *provider) forgive() {
 func (p *provider) recovered() {
 	if o, was := p.gate.reopened(); was {
 		p.stats.outages.Add(1)
-		p.g.recovery.touch()
+		p.gateway.recovery.touch()
 		after := fmt.Sprintf("%.1fs", o.Seconds)
 		if o.AtLeast {
 			after = "at least " + after
 		}
-		p.g.log.Info("provider is back", "provider", p.spec.Name, "after", after, "probes", o.Probes)
+		p.gateway.log.Info("provider is back", "provider", p.spec.Name, "after", after, "probes", o.Probes)
 	}
 }

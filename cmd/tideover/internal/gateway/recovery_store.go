@@ -83,33 +83,33 @@ func readCapped(path string) ([]byte, error) {
 }
 
 // recovery returns what is known of a destination, which the caller adds to.
-func (m *recoveryStore) recovery(name, base string) *health.Recovery {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l := m.known[name]; l != nil && l.BaseURL == base {
+func (s *recoveryStore) recovery(name, base string) *health.Recovery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.known[name]; l != nil && l.BaseURL == base {
 		return l.Recovery
 	}
 	r := new(health.Recovery)
-	m.known[name] = &learned{BaseURL: base, Recovery: r}
+	s.known[name] = &learned{BaseURL: base, Recovery: r}
 	return r
 }
 
 // touch notes that there is something to save.
-func (m *recoveryStore) touch() { m.dirty.Store(true) }
+func (s *recoveryStore) touch() { s.dirty.Store(true) }
 
 // save writes the file, if something was learned since the last time.
-func (m *recoveryStore) save() error {
-	if m.path == "" || !m.dirty.CompareAndSwap(true, false) {
+func (s *recoveryStore) save() error {
+	if s.path == "" || !s.dirty.CompareAndSwap(true, false) {
 		return nil
 	}
-	m.mu.Lock()
-	text, err := json.Marshal(stored{storedVersion, m.known})
-	m.mu.Unlock()
+	s.mu.Lock()
+	text, err := json.Marshal(stored{storedVersion, s.known})
+	s.mu.Unlock()
 	if err == nil {
-		err = replaceFile(m.path, text)
+		err = replaceFile(s.path, text)
 	}
 	if err != nil {
-		m.dirty.Store(true)
+		s.dirty.Store(true)
 		return fmt.Errorf("keep what was learned of outages: %w", err)
 	}
 	return nil

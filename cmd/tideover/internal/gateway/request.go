@@ -77,68 +77,68 @@ type requestKey struct{}
 
 // requestFrom returns the request that the context belongs to, or nil.
 func requestFrom(ctx context.Context) *request {
-	t, _ := ctx.Value(requestKey{}).(*request)
-	return t
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
 }
 
 // newRequest begins a request.
 func (g *Gateway) newRequest(ctx context.Context, p *provider, method, path, query string, class limit.Priority) *request {
-	t := &request{
+	r := &request{
 		g: g, asked: p, path: path, query: query, class: class,
 		route: routeOf(method, path), began: time.Now(), caller: ctx,
 	}
-	if t.targets = t.room[:]; len(p.order) > len(t.room) {
-		t.targets = make([]requestTarget, len(p.order))
+	if r.targets = r.room[:]; len(p.order) > len(r.room) {
+		r.targets = make([]requestTarget, len(p.order))
 	}
 	n := 0
 	for _, o := range p.order {
 		if o != p && query != "" {
 			if _, ok := o.forward.queryFor(query); !ok {
-				t.withheld = true
+				r.withheld = true
 				continue
 			}
 		}
-		t.targets[n].p = o
+		r.targets[n].p = o
 		n++
 	}
-	t.targets = t.targets[:n]
+	r.targets = r.targets[:n]
 	p.stats.requests.Add(1)
-	return t
+	return r
 }
 
 // context returns the context under which the request's attempts are made.
-func (t *request) context() context.Context {
-	ctx := t.caller
-	if t.class != limit.Normal {
-		ctx = limit.WithPriority(ctx, t.class)
+func (r *request) context() context.Context {
+	ctx := r.caller
+	if r.class != limit.Normal {
+		ctx = limit.WithPriority(ctx, r.class)
 	}
-	return context.WithValue(ctx, requestKey{}, t)
+	return context.WithValue(ctx, requestKey{}, r)
 }
 
 // rankedTargets returns the targets of the next attempt, the best first: providers in
 // the order of the configuration, then those that have had their attempts, the least
 // asked first. The first of them have attempts left; fresh is their number. nil means
 // the order of the configuration, as long as nothing has been sent.
-func (t *request) rankedTargets() (list []*requestTarget, fresh int) {
-	if t.sent.Load() == 0 {
-		return nil, len(t.targets)
+func (r *request) rankedTargets() (list []*requestTarget, fresh int) {
+	if r.sent.Load() == 0 {
+		return nil, len(r.targets)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list = make([]*requestTarget, len(t.targets))
-	for i := range t.targets {
-		if list[i] = &t.targets[i]; t.attemptsUsed(list[i]) == 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list = make([]*requestTarget, len(r.targets))
+	for i := range r.targets {
+		if list[i] = &r.targets[i]; r.attemptsUsed(list[i]) == 0 {
 			fresh++
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *requestTarget) int { return t.attemptsUsed(a) - t.attemptsUsed(b) })
+	slices.SortStableFunc(list, func(a, b *requestTarget) int { return r.attemptsUsed(a) - r.attemptsUsed(b) })
 	return list, fresh
 }
 
 // attemptsUsed returns the number of attempts if the provider has had all of them, else
 // 0.
-func (t *request) attemptsUsed(v *requestTarget) int {
-	if v.left || v.made >= t.attemptsPerProvider() {
+func (r *request) attemptsUsed(v *requestTarget) int {
+	if v.left || v.made >= r.attemptsPerProvider() {
 		return max(v.made, 1)
 	}
 	return 0
@@ -146,37 +146,37 @@ func (t *request) attemptsUsed(v *requestTarget) int {
 
 // attemptsPerProvider returns how many attempts a provider has before another one takes
 // over. If the caller retries, it is 1: the gateway does not wait between attempts then.
-func (t *request) attemptsPerProvider() int {
-	if t.callerRetries {
+func (r *request) attemptsPerProvider() int {
+	if r.callerRetries {
 		return 1
 	}
-	return t.asked.spec.FallbackAfter
+	return r.asked.spec.FallbackAfter
 }
 
 // hasUsableKey reports whether the provider has a key, other than that one, that may
 // take the request now or later: one that was not rejected. It needs the lock.
-func (t *request) hasUsableKey(v *requestTarget, but *key) bool {
-	return v.p.override.isOpenTo(t.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
+func (r *request) hasUsableKey(v *requestTarget, but *key) bool {
+	return v.p.override.isOpenTo(r.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
 		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
 	})
 }
 
 // ready reports whether the provider would take the request at once.
-func (t *request) ready(v *requestTarget) bool {
-	_, next := v.p.keys.left(t.scope())
-	return next == 0 && t.isOpen(v)
+func (r *request) ready(v *requestTarget) bool {
+	_, next := v.p.keys.left(r.scope())
+	return next == 0 && r.isOpen(v)
 }
 
 // readyWithRejectedKey reports whether the provider would take the request at once with
 // a key that was rejected before, but not for this request. It needs the lock.
-func (t *request) readyWithRejectedKey(v *requestTarget) bool {
-	return len(v.rejectedKeys) == 0 && v.p.keys.onlyRejected(t.scope()) && t.isOpen(v)
+func (r *request) readyWithRejectedKey(v *requestTarget) bool {
+	return len(v.rejectedKeys) == 0 && v.p.keys.onlyRejected(r.scope()) && r.isOpen(v)
 }
 
 // isOpen reports whether neither an operator's override nor the gate keeps the request
 // from the provider.
-func (t *request) isOpen(v *requestTarget) bool {
-	if !v.p.override.isOpenTo(t.began) {
+func (r *request) isOpen(v *requestTarget) bool {
+	if !v.p.override.isOpenTo(r.began) {
 		return false
 	}
 	found, _ := v.p.gate.state()
@@ -185,9 +185,9 @@ func (t *request) isOpen(v *requestTarget) bool {
 
 // otherProviderReady reports whether another provider, one that has attempts left, would
 // take the request at once. It needs the lock.
-func (t *request) otherProviderReady(v *requestTarget) bool {
-	for i := range t.targets {
-		if o := &t.targets[i]; o != v && t.attemptsUsed(o) == 0 && (t.ready(o) || t.readyWithRejectedKey(o)) {
+func (r *request) otherProviderReady(v *requestTarget) bool {
+	for i := range r.targets {
+		if o := &r.targets[i]; o != v && r.attemptsUsed(o) == 0 && (r.ready(o) || r.readyWithRejectedKey(o)) {
 			return true
 		}
 	}
@@ -195,11 +195,11 @@ func (t *request) otherProviderReady(v *requestTarget) bool {
 }
 
 // soonestKey returns how long it is until a key of any provider need not wait any more.
-func (t *request) soonestKey() time.Duration {
+func (r *request) soonestKey() time.Duration {
 	wait := time.Duration(math.MaxInt64)
-	for i := range t.targets {
-		if v := &t.targets[i]; v.p.override.isOpenTo(t.began) {
-			left, _ := v.p.keys.left(t.scope())
+	for i := range r.targets {
+		if v := &r.targets[i]; v.p.override.isOpenTo(r.began) {
+			left, _ := v.p.keys.left(r.scope())
 			wait = min(wait, left)
 		}
 	}
@@ -207,31 +207,31 @@ func (t *request) soonestKey() time.Duration {
 }
 
 // callerGone reports whether the caller has disconnected, or has no time left.
-func (t *request) callerGone() bool {
-	err := t.caller.Err()
-	return err != nil && !(t.upload.stopped.Load() && errors.Is(err, context.Canceled))
+func (r *request) callerGone() bool {
+	err := r.caller.Err()
+	return err != nil && !(r.upload.stopped.Load() && errors.Is(err, context.Canceled))
 }
 
 // usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
-func (t *request) usesH2C(req *http.Request) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.h2c, func(l *attempt) bool { return l.req == req })
+func (r *request) usesH2C(req *http.Request) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.h2c, func(a *attempt) bool { return a.req == req })
 }
 
 // closeAccounts ends the accounts with the retry budgets.
-func (t *request) closeAccounts() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-	t.keptResponse.Load().close()
-	for i := range t.targets {
-		v := &t.targets[i]
+func (r *request) closeAccounts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.keptResponse.Load().close()
+	for i := range r.targets {
+		v := &r.targets[i]
 		if v.granted {
 			v.account.Cancel()
 		}
 		if v.began {
-			v.account.End(v.success && t.answered)
+			v.account.End(v.success && r.answered)
 		}
 	}
 }

@@ -95,9 +95,9 @@ func (p *problem) write(w http.ResponseWriter) {
 
 // newProblem returns the problem of a request that is not sent. Trying again at once is
 // no use; a caller that retries learns when it is.
-func (t *request) newProblem(status int, code string, after time.Duration, message string) *problem {
+func (r *request) newProblem(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
-		status: status, code: code, provider: t.asked.spec.Name, after: after, message: message,
+		status: status, code: code, provider: r.asked.spec.Name, after: after, message: message,
 		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
 	}
 	if status == http.StatusTooManyRequests {
@@ -107,19 +107,19 @@ func (t *request) newProblem(status int, code string, after time.Duration, messa
 }
 
 // waitTooLongProblem returns the problem of a provider that will not be back in time.
-func (t *request) waitTooLongProblem(o *blocker, met []blocker) *problem {
-	if !inTime(t.caller, o.wait) {
-		t.asked.stats.late.Add(1)
+func (r *request) waitTooLongProblem(b *blocker, met []blocker) *problem {
+	if !inTime(r.caller, b.wait) {
+		r.asked.stats.late.Add(1)
 	}
-	status, code, after := http.StatusServiceUnavailable, codeDown, o.wait
-	if o.kind != down {
-		code, after = codeCooling, o.next
-		if why := o.target.p.keys.blockReasons(o.of); why.throttled() {
+	status, code, after := http.StatusServiceUnavailable, codeDown, b.wait
+	if b.kind != down {
+		code, after = codeCooling, b.next
+		if why := b.target.p.keys.blockReasons(b.of); why.throttled() {
 			status = http.StatusTooManyRequests
 		}
 	}
-	p := t.newProblem(status, code, after, t.describe(met))
-	p.later.After = o.wait // a caller that retries has only so many attempts
+	p := r.newProblem(status, code, after, r.describe(met))
+	p.later.After = b.wait // a caller that retries has only so many attempts
 	return p
 }
 
@@ -129,82 +129,82 @@ const byHandFor = 5 * time.Second
 
 // unavailableProblem returns the problem of a request that no provider takes, however
 // long it waits.
-func (t *request) unavailableProblem(met []blocker) error {
+func (r *request) unavailableProblem(met []blocker) error {
 	for i := range met {
 		if met[i].err != nil {
-			return t.rejectedProblem(&met[i], met)
+			return r.rejectedProblem(&met[i], met)
 		}
 	}
-	for _, o := range met {
-		if o.kind == forbidden && o.target.p == t.asked {
+	for _, b := range met {
+		if b.kind == forbidden && b.target.p == r.asked {
 			code := codeDraining
-			if o.mode == openedByHand {
+			if b.mode == openedByHand {
 				code = codeOpened
 			}
-			return t.newProblem(http.StatusServiceUnavailable, code, byHandFor, t.describe(met))
+			return r.newProblem(http.StatusServiceUnavailable, code, byHandFor, r.describe(met))
 		}
 	}
-	return t.newProblem(http.StatusServiceUnavailable, codeCooling, 0, t.describe(met))
+	return r.newProblem(http.StatusServiceUnavailable, codeCooling, 0, r.describe(met))
 }
 
 // rejectedProblem returns the problem of a request that a gate or a limit did not let
 // wait.
-func (t *request) rejectedProblem(o *blocker, met []blocker) error {
-	shut, _ := errors.AsType[*health.ClosedError](o.err)
-	rate, _ := errors.AsType[*limit.RateError](o.err)
+func (r *request) rejectedProblem(b *blocker, met []blocker) error {
+	shut, _ := errors.AsType[*health.ClosedError](b.err)
+	rate, _ := errors.AsType[*limit.RateError](b.err)
 	switch {
 	case shut != nil:
-		t.asked.stats.late.Add(1)
+		r.asked.stats.late.Add(1)
 		after := shut.Next
-		if o.target.p.gate.learned() > 0 {
+		if b.target.p.gate.learned() > 0 {
 			after = max(after, shut.Expected)
 		}
-		return t.newProblem(http.StatusServiceUnavailable, codeDown, after, t.describe(met))
-	case rate != nil && !inTime(t.caller, rate.Wait):
-		t.asked.stats.late.Add(1)
-		return t.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, t.describe(met)+", and the caller can't wait so long")
+		return r.newProblem(http.StatusServiceUnavailable, codeDown, after, r.describe(met))
+	case rate != nil && !inTime(r.caller, rate.Wait):
+		r.asked.stats.late.Add(1)
+		return r.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, r.describe(met)+", and the caller can't wait so long")
 	case rate != nil:
-		return t.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, t.describe(met))
-	case errors.Is(o.err, limit.ErrQueueFull), errors.Is(o.err, limit.ErrShed):
-		return t.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, t.describe(met))
+		return r.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, r.describe(met))
+	case errors.Is(b.err, limit.ErrQueueFull), errors.Is(b.err, limit.ErrShed):
+		return r.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, r.describe(met))
 	}
-	return o.err // the context's own
+	return b.err // the context's own
 }
 
 // problemOf returns the problem for an error of the transport.
-func (t *request) problemOf(err error) *problem {
+func (r *request) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		p.reason = p.code
-		if p.final = t.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
+		if p.final = r.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
 			p.after = 0 // coming again is no use, and there is no word of when it would be
 		}
 		return p
 	}
-	p := &problem{provider: t.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: t.g.clean(err)}
+	p := &problem{provider: r.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: r.g.clean(err)}
 	gave, _ := errors.AsType[*retry.Error](err)
 	if gave != nil {
 		p.reason = gave.Reason.String()
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
 		}
-		if story := t.describe(nil); len(t.targets) > 1 && story != "" && !t.callerGone() {
+		if story := r.describe(nil); len(r.targets) > 1 && story != "" && !r.callerGone() {
 			told := *gave
 			told.Last = errors.New(story)
-			p.message = t.g.clean(&told)
+			p.message = r.g.clean(&told)
 		}
 	}
-	tooBig, _ := errors.AsType[*http.MaxBytesError](t.bodyError())
+	tooBig, _ := errors.AsType[*http.MaxBytesError](r.bodyError())
 	switch {
 	case tooBig != nil:
 		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
-	case t.bodyError() != nil:
+	case r.bodyError() != nil:
 		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
-	case errors.Is(t.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
+	case errors.Is(r.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
 		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
-		t.asked.stats.late.Add(1)
-	case t.upload.stopped.Load():
+		r.asked.stats.late.Add(1)
+	case r.upload.stopped.Load():
 		p.status, p.code, p.reason = http.StatusGatewayTimeout, codeTimeout, retry.StopTotalTimeout.String()
-		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", t.asked.spec.Policy.TotalTimeout)
+		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", r.asked.spec.Policy.TotalTimeout)
 	case gave != nil && gave.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		p.status, p.code = http.StatusGatewayTimeout, codeTimeout
 	case shortage.Is(err):
@@ -219,8 +219,8 @@ func (t *request) problemOf(err error) *problem {
 }
 
 // bodyError returns how reading the request's body failed.
-func (t *request) bodyError() error {
-	if err := t.body.Load(); err != nil {
+func (r *request) bodyError() error {
+	if err := r.body.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -230,30 +230,30 @@ func (t *request) bodyError() error {
 // went to another key or another provider. If those fail too, it tells the caller more
 // than their responses.
 type keptResponse struct {
-	leg  *attempt
-	resp http.Response
+	attempt *attempt
+	resp    http.Response
 }
 
 // keepResponse keeps a response that is about to be discarded. Nothing of its body is
 // read; nearly always all of it has been, and the connection is free.
-func (t *request) keepResponse(l *attempt, resp *http.Response) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.keptResponse.Load()
+func (r *request) keepResponse(a *attempt, resp *http.Response) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.keptResponse.Load()
 	switch {
-	case t.over || t.hasResponse || resp.Body == nil: // nobody would close it
+	case r.over || r.hasResponse || resp.Body == nil: // nobody would close it
 		return
-	case old != nil && l.result.kind == keyRejected && old.leg.result.kind != keyRejected:
+	case old != nil && a.result.kind == keyRejected && old.attempt.result.kind != keyRejected:
 		return // that a key is not wanted is our trouble
 	}
-	t.keptResponse.Store(&keptResponse{leg: l, resp: *resp})
+	r.keptResponse.Store(&keptResponse{attempt: a, resp: *resp})
 	resp.Body = unclosed{resp.Body}
 	old.close()
 }
 
-func (a *keptResponse) close() {
-	if a != nil {
-		_ = a.resp.Body.Close()
+func (kept *keptResponse) close() {
+	if kept != nil {
+		_ = kept.resp.Body.Close()
 	}
 }
 
@@ -265,39 +265,39 @@ func (unclosed) Close() error { return nil }
 // bestResponse returns what the caller gets: the last response, or the kept one if that
 // tells more. It tells more than a problem of the gateway, a fallback that can't be
 // reached, and a fallback that rejects our key.
-func (t *request) bestResponse(resp *http.Response, err error) (*http.Response, error) {
-	a := t.keptResponse.Load()
-	if a == nil {
+func (r *request) bestResponse(resp *http.Response, err error) (*http.Response, error) {
+	kept := r.keptResponse.Load()
+	if kept == nil {
 		return resp, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.tellsMore(a, err) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.tellsMore(kept, err) {
 		return resp, err
 	}
-	t.gaveUp = whyGivenUp(resp, err)
-	t.last = a.leg
+	r.gaveUp = whyGivenUp(resp, err)
+	r.last = kept.attempt
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
-	own := a.resp
+	own := kept.resp
 	return &own, nil
 }
 
 // tellsMore reports whether the kept response tells more than the last one. It needs the
 // lock.
-func (t *request) tellsMore(a *keptResponse, err error) bool {
-	l := t.last
+func (r *request) tellsMore(kept *keptResponse, err error) bool {
+	last := r.last
 	switch {
-	case err == nil && l == a.leg:
+	case err == nil && last == kept.attempt:
 		return false // it is that very one
 	case err == nil:
-		return l.result.kind == keyRejected && (l.p != t.asked || a.leg.result.kind != keyRejected)
-	case t.callerGone() || t.bodyError() != nil:
+		return last.result.kind == keyRejected && (last.p != r.asked || kept.attempt.result.kind != keyRejected)
+	case r.callerGone() || r.bodyError() != nil:
 		return false
 	}
 	_, ours := errors.AsType[*problem](err)
-	return ours || l.p != t.asked
+	return ours || last.p != r.asked
 }
 
 // whyGivenUp returns why there is no better answer.

@@ -19,64 +19,64 @@ type router struct{}
 
 // Route implements [retryhttp.Router].
 func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
-	t := requestFrom(req.Context())
-	if t == nil {
+	r := requestFrom(req.Context())
+	if r == nil {
 		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
 	}
-	l, err := t.pickTarget(req.Context(), req)
+	a, err := r.pickTarget(req.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	l.n, l.req = n, req
-	t.begin(l)
-	l.p.setTarget(req, t, l.key)
-	l.sent, l.upload = clock.Now(), t.upload.waited()
-	return l, nil
+	a.n, a.req = n, req
+	r.begin(a)
+	a.p.setTarget(req, r, a.key)
+	a.sent, a.upload = clock.Now(), r.upload.waited()
+	return a, nil
 }
 
 // Next implements [retryhttp.Router].
 func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
-	l := f.Attempt.(*attempt)
-	d := l.request.decide(l, &f)
-	if d == tryNow(&f) && l.p == l.request.asked && f.Response != nil {
-		l.request.keepResponse(l, f.Response)
+	a := f.Attempt.(*attempt)
+	d := a.request.decide(a, &f)
+	if d == tryNow(&f) && a.p == a.request.asked && f.Response != nil {
+		a.request.keepResponse(a, f.Response)
 	}
 	return d
 }
 
 // begin counts the attempt, and opens the request's account with the retry budget of the
 // provider.
-func (t *request) begin(l *attempt) {
-	v, p := l.target, l.p
-	t.mu.Lock()
-	from, why := t.at, t.why
-	if from == nil && p != t.asked {
-		from, why = &t.targets[0], t.asked.blockedBecause(t.began, t.scope())
+func (r *request) begin(a *attempt) {
+	v, p := a.target, a.p
+	r.mu.Lock()
+	from, why := r.at, r.why
+	if from == nil && p != r.asked {
+		from, why = &r.targets[0], r.asked.blockedBecause(r.began, r.scope())
 	}
 	v.made++
 	if !v.began {
 		v.began = true
-		if b := p.budgets.of(t.route); b != nil {
+		if b := p.budgets.of(r.route); b != nil {
 			v.account = b.Begin()
 		}
 	}
 	v.granted = false
-	t.at, t.why = v, ""
-	l.flying.Store(true)
+	r.at, r.why = v, ""
+	a.flying.Store(true)
 	if p.spec.H2C {
-		t.h2c = append(slices.DeleteFunc(t.h2c, func(l *attempt) bool { return !l.flying.Load() }), l)
+		r.h2c = append(slices.DeleteFunc(r.h2c, func(a *attempt) bool { return !a.flying.Load() }), a)
 	}
-	t.mu.Unlock()
+	r.mu.Unlock()
 
 	p.inFlight.Add(1)
 	p.stats.attempts.Add(1)
-	t.asked.stats.sent.Add(1)
-	t.sent.Add(1)
-	if l.pass.Probe() {
+	r.asked.stats.sent.Add(1)
+	r.sent.Add(1)
+	if a.pass.Probe() {
 		p.stats.probes.Add(1)
 	}
 	if from != nil && from != v {
-		t.recordFailover(from.p, p, why)
+		r.recordFailover(from.p, p, why)
 	}
 }
 
@@ -97,28 +97,28 @@ func (p *provider) blockedBecause(began time.Time, s scope) string {
 
 // recordFailover records that another provider takes the request over. It counts for the
 // provider that was asked for, whichever the request leaves.
-func (t *request) recordFailover(from, to *provider, why string) {
+func (r *request) recordFailover(from, to *provider, why string) {
 	now := time.Now()
-	own := t.asked
+	own := r.asked
 	own.stats.moved(from.spec.Name, to.spec.Name)
 	if to != own { // it may be back where it began
 		own.stats.failovers.Add(1)
 	}
 	own.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
-	t.g.emit(retry.Event{
-		Kind: retry.FailedOver, Time: now, Name: t.asked.title(),
+	r.g.emit(retry.Event{
+		Kind: retry.FailedOver, Time: now, Name: r.asked.title(),
 		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
-	}, slog.String("request", t.g.redact(t.route)))
+	}, slog.String("request", r.g.redact(r.route)))
 }
 
 // setTarget gives the request the address of the provider and the credentials that the
 // provider may see: ours, or those of a caller that asked for this provider.
-func (p *provider) setTarget(req *http.Request, t *request, k *key) {
-	query := t.query
+func (p *provider) setTarget(req *http.Request, r *request, k *key) {
+	query := r.query
 	switch {
-	case p != t.asked:
+	case p != r.asked:
 		p.forward.limit(req)
-		req.Header.Del(t.asked.spec.AuthHeader)
+		req.Header.Del(r.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
 		query, _ = p.forward.queryFor(query) // newTrip has left out providers to which it can't be sent
 	case p.keys.own:
@@ -147,7 +147,7 @@ func (p *provider) setTarget(req *http.Request, t *request, k *key) {
 	for _, h := range p.spec.Headers {
 		req.Header.Set(h.Name, h.Value.Reveal())
 	}
-	if req.Host = ""; p != t.asked || query != t.query {
-		req.URL = below(p.spec.BaseURL, t.path, query) // otherwise it is that already
+	if req.Host = ""; p != r.asked || query != r.query {
+		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise it is that already
 	}
 }

@@ -36,7 +36,7 @@ func (p *provider) status() Status {
 	var refused, throttled time.Time
 	var blocked scope
 	st.Keys, refused = p.keys.info(now)
-	st.Throttles, blocked, throttled = p.keys.throttled(now, p.g.redact)
+	st.Throttles, blocked, throttled = p.keys.throttled(now, p.gateway.redact)
 	st.Waiting, st.ByClass = p.waitingNow(&gate)
 	var since time.Time
 	if st.State, since = p.state(&gate, refused, throttled, now); !since.IsZero() {
@@ -148,12 +148,12 @@ func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 	return sum, byClass
 }
 
-func (t *stats) totals() Totals {
+func (s *stats) totals() Totals {
 	n := Totals{
-		Requests: t.requests.Load(), Attempts: t.attempts.Load(), Sent: t.sent.Load(), Retries: uint64(t.retries.total()),
-		Succeeded: t.succeeded.Load(), Failed: t.failed.Load(), Canceled: t.canceled.Load(), Throttled: t.throttled.Load(),
-		Failovers: t.failovers.Load(), Probes: t.probes.Load(), Hedges: t.hedges.Load(),
-		CutShort: t.cutShort.Load(), NotKept: t.notKept.Load(),
+		Requests: s.requests.Load(), Attempts: s.attempts.Load(), Sent: s.sent.Load(), Retries: uint64(s.retries.total()),
+		Succeeded: s.succeeded.Load(), Failed: s.failed.Load(), Canceled: s.canceled.Load(), Throttled: s.throttled.Load(),
+		Failovers: s.failovers.Load(), Probes: s.probes.Load(), Hedges: s.hedges.Load(),
+		CutShort: s.cutShort.Load(), NotKept: s.notKept.Load(),
 	}
 	if n.Requests > 0 {
 		n.Amplified = float64(n.Sent) / float64(n.Requests)

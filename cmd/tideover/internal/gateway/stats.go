@@ -28,26 +28,26 @@ type stats struct {
 }
 
 // moved counts a move of one of its requests.
-func (t *stats) moved(from, to string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.moves == nil {
-		t.moves = map[pair]uint64{}
+func (s *stats) moved(from, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moves == nil {
+		s.moves = map[pair]uint64{}
 	}
-	t.moves[pair{from, to}]++
+	s.moves[pair{from, to}]++
 }
 
 // key returns the counts of a key.
-func (t *stats) key(name string) *keyStats {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k := t.keys[name]
+func (s *stats) key(name string) *keyStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keys[name]
 	if k == nil {
 		k = new(keyStats)
-		if t.keys == nil {
-			t.keys = map[string]*keyStats{}
+		if s.keys == nil {
+			s.keys = map[string]*keyStats{}
 		}
-		t.keys[name] = k
+		s.keys[name] = k
 	}
 	return k
 }

@@ -12,18 +12,18 @@ import (
 
 // story says what kept the request from each of the providers that it may go to:
 // how they have failed, and what was met before them.
-func (t *request) describe(met []blocker) string {
-	t.mu.Lock()
-	failures := make([]error, len(t.targets))
-	for i := range t.targets {
-		failures[i] = t.targets[i].failure
+func (r *request) describe(met []blocker) string {
+	r.mu.Lock()
+	failures := make([]error, len(r.targets))
+	for i := range r.targets {
+		failures[i] = r.targets[i].failure
 	}
-	t.mu.Unlock()
+	r.mu.Unlock()
 	var list []string
-	for i := range t.targets {
-		v, parts := &t.targets[i], []string(nil)
+	for i := range r.targets {
+		v, parts := &r.targets[i], []string(nil)
 		if failures[i] != nil {
-			parts = append(parts, t.g.clean(failures[i]))
+			parts = append(parts, r.g.clean(failures[i]))
 		}
 		for j := range met {
 			if met[j].target == v {
@@ -39,36 +39,36 @@ func (t *request) describe(met []blocker) string {
 		}
 		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
 	}
-	if t.withheld {
+	if r.withheld {
 		list = append(list, "a fallback was not asked: "+withheldWhy)
 	}
 	return strings.Join(list, "; ")
 }
 
 // String says what is in the way, behind the name of the provider.
-func (o *blocker) String() string {
-	switch o.kind {
+func (b *blocker) String() string {
+	switch b.kind {
 	case forbidden:
-		if o.mode == openedByHand {
+		if b.mode == openedByHand {
 			return "opened by hand"
 		}
 		return "draining"
 	case noOther:
 		return "none of its keys was let in"
 	case keysThrottled, keysRejected:
-		why := o.target.p.keys.blockReasons(o.of)
+		why := b.target.p.keys.blockReasons(b.of)
 		if text := why.String(); text != "" {
-			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(o.wait).String()
-			if o.next > 0 && o.next < o.wait {
-				text += ", next probe in " + textfmt.RoundDuration(o.next).String()
+			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(b.wait).String()
+			if b.next > 0 && b.next < b.wait {
+				text += ", next probe in " + textfmt.RoundDuration(b.next).String()
 			}
 			return text
 		}
 		return "its keys were told to wait" // a moment ago
 	case full:
-		return fullness(o.err)
+		return fullness(b.err)
 	default:
-		return "down, and the next look is in " + textfmt.RoundDuration(o.wait).String()
+		return "down, and the next look is in " + textfmt.RoundDuration(b.wait).String()
 	}
 }
 

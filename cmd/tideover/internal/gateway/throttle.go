@@ -264,16 +264,16 @@ func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 // throttled returns the waits as they are shown, those of the same scope together, and
 // the scope for which all keys have been waiting longest, with the time since when: zero
 // if there is none.
-func (r *keyPool) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
+func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
 	list = []Throttle{}
-	if !r.throttles.active() {
+	if !p.throttles.active() {
 		return list, scope{}, time.Time{}
 	}
-	r.throttles.mu.Lock()
+	p.throttles.mu.Lock()
 	at := clock.Now()
-	all, held := r.throttles.all(at), map[*key]time.Time{}
-	for _, k := range r.keys {
-		if x := r.throttles.holdOf(k, at); x != nil {
+	all, held := p.throttles.all(at), map[*key]time.Time{}
+	for _, k := range p.keys {
+		if x := p.throttles.holdOf(k, at); x != nil {
 			held[k] = x.since
 			until := now.Add(x.until - at)
 			list = append(list, Throttle{Key: k.name, Account: k.account.name, Reason: redact(x.detail), Since: x.since, Until: until, NextProbe: until})
@@ -286,7 +286,7 @@ func (r *keyPool) throttled(now time.Time, redact func(string) string) (list []T
 		}
 		list = append(list, one)
 	}
-	r.throttles.mu.Unlock()
+	p.throttles.mu.Unlock()
 	slices.SortFunc(list, func(a, b Throttle) int {
 		return cmp.Or(cmp.Compare(a.Route, b.Route), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Key, b.Key))
 	})
@@ -309,7 +309,7 @@ func (r *keyPool) throttled(now time.Time, redact func(string) string) (list []T
 		}
 	}
 	open := 0 // keys that are not refused
-	for _, k := range r.keys {
+	for _, k := range p.keys {
 		if !k.isRejected() {
 			open++
 		}
@@ -344,19 +344,19 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 }
 
 // throttleScope makes requests of the attempt's route and model wait with its key.
-func (l *attempt) throttleScope(resp *http.Response) {
-	account := l.result.wait
-	if !l.result.quotaGone {
+func (a *attempt) throttleScope(resp *http.Response) {
+	account := a.result.wait
+	if !a.result.quotaGone {
 		account = accountReset(resp.Header, time.Now())
 	}
-	l.request.readModel(l.req)
-	l.p.keys.throttles.close(l.key, l.request.scope(), l.result.wait, account, l.result.why, l.probe)
+	a.request.readModel(a.req)
+	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.probe)
 }
 
 // scope returns what a wait would be about that the request is told of.
-func (t *request) scope() scope {
-	s := scope{route: t.route}
-	if model := t.model.Load(); model != nil {
+func (r *request) scope() scope {
+	s := scope{route: r.route}
+	if model := r.model.Load(); model != nil {
 		s.model = *model
 	}
 	return s

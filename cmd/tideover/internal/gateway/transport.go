@@ -67,7 +67,7 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 	if p.spec.Keyed {
 		opts = append(opts, retryhttp.WithIdempotencyKeys())
 	}
-	return retryhttp.New(policy, p.g.upstreams, opts...)
+	return retryhttp.New(policy, p.gateway.upstreams, opts...)
 }
 
 // streams returns how answers are read. An answer whose length is known is no stream, and
@@ -149,7 +149,7 @@ type upstreamTransport struct {
 func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	next := u.base
 	if u.hasH2C.Load() {
-		if t := requestFrom(req.Context()); t != nil && t.usesH2C(req) {
+		if r := requestFrom(req.Context()); r != nil && r.usesH2C(req) {
 			next = u.h2c
 		}
 	}

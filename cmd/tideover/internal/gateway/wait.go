@@ -27,62 +27,62 @@ func blockerOf(v *requestTarget, err error) *blocker {
 // again. Providers with attempts left have been tried with their rejected keys, too. Of
 // the others, the provider that was asked for is tried with its rejected keys before the
 // wait: its response is worth more to the caller than a wait for another provider.
-func (t *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, error) {
-	if l := t.tryRejectedKeys(ctx, met, func(o *blocker) bool { return o.target.p == t.asked }); l != nil {
-		return l, nil
+func (r *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, error) {
+	if a := r.tryRejectedKeys(ctx, met, func(b *blocker) bool { return b.target.p == r.asked }); a != nil {
+		return a, nil
 	}
 	var first *blocker
 	for i := range met {
-		switch o := &met[i]; {
-		case o.kind == changed:
+		switch b := &met[i]; {
+		case b.kind == changed:
 			return nil, nil
-		case o.kind == full && i == 0:
-			return nil, t.unavailableProblem(met) // it is up, and there are too many already
-		case o.passing() && (first == nil || o.wait < first.wait):
-			first = o
+		case b.kind == full && i == 0:
+			return nil, r.unavailableProblem(met) // it is up, and there are too many already
+		case b.passing() && (first == nil || b.wait < first.wait):
+			first = b
 		}
 	}
 	tooLong := first != nil && (first.wait > first.target.p.serverWait() || !inTime(ctx, first.wait))
 	if first == nil || tooLong {
-		if l := t.tryRejectedKeys(ctx, met, anyOf); l != nil {
-			return l, nil
+		if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+			return a, nil
 		}
 	}
 	switch {
 	case first == nil:
-		return nil, t.unavailableProblem(met)
+		return nil, r.unavailableProblem(met)
 	case tooLong:
-		return nil, t.waitTooLongProblem(first, met)
+		return nil, r.waitTooLongProblem(first, met)
 	case first.kind == keysThrottled:
-		return nil, t.sleep(ctx, first, met)
+		return nil, r.sleep(ctx, first, met)
 	}
-	pass, err := t.queue(ctx, first.target, met)
+	pass, err := r.queue(ctx, first.target, met)
 	if err != nil {
-		return nil, t.after(blockerOf(first.target, err), met)
+		return nil, r.after(blockerOf(first.target, err), met)
 	}
-	if !first.target.p.override.isOpenTo(t.began) {
+	if !first.target.p.override.isOpenTo(r.began) {
 		first.target.p.gate.done(pass, health.Canceled)
 		return nil, nil
 	}
-	l, behind := t.acquire(ctx, first.target, pass)
-	if l == nil {
-		return nil, t.after(behind, met)
+	a, behind := r.acquire(ctx, first.target, pass)
+	if a == nil {
+		return nil, r.after(behind, met)
 	}
-	return l, nil
+	return a, nil
 }
 
 // tryRejectedKeys returns an attempt with a key that was rejected before, at one of the
 // allowed providers, or nil. A new blocker replaces the old one.
-func (t *request) tryRejectedKeys(ctx context.Context, met []blocker, may func(*blocker) bool) *attempt {
+func (r *request) tryRejectedKeys(ctx context.Context, met []blocker, may func(*blocker) bool) *attempt {
 	for i := range met {
 		if met[i].kind != keysRejected || !may(&met[i]) {
 			continue
 		}
-		l, o := t.tryTarget(ctx, met[i].target, true)
-		if l != nil {
-			return l
+		a, b := r.tryTarget(ctx, met[i].target, true)
+		if a != nil {
+			return a
 		}
-		met[i] = *o
+		met[i] = *b
 	}
 	return nil
 }
@@ -92,16 +92,16 @@ func anyOf(*blocker) bool { return true }
 
 // after returns the error of a blocker that was met after a wait; nil if it is time to
 // try all targets again.
-func (t *request) after(o *blocker, met []blocker) error {
-	if o.kind != full {
+func (r *request) after(b *blocker, met []blocker) error {
+	if b.kind != full {
 		return nil
 	}
 	for i := range met {
-		if met[i].target == o.target {
-			met[i] = *o
+		if met[i].target == b.target {
+			met[i] = *b
 		}
 	}
-	return t.rejectedProblem(o, met)
+	return r.rejectedProblem(b, met)
 }
 
 // inTime reports whether the wait ends before the context does.
@@ -112,13 +112,13 @@ func inTime(ctx context.Context, wait time.Duration) bool {
 
 // watchTargets returns a context that also ends when something changes at one of the
 // providers that the request may go to. at is the one it waits for.
-func (t *request) watchTargets(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
+func (r *request) watchTargets(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	wake = func() { cancel(errWake) }
 	var remove []func()
-	for i := range t.targets {
-		v := &t.targets[i]
-		w := &subscriber{here: v == at, choices: len(t.targets) > 1, wake: wake}
+	for i := range r.targets {
+		v := &r.targets[i]
+		w := &subscriber{here: v == at, choices: len(r.targets) > 1, wake: wake}
 		remove = append(remove, v.p.subscribers.add(w))
 	}
 	return own, wake, func() {
@@ -131,24 +131,24 @@ func (t *request) watchTargets(ctx context.Context, at *requestTarget) (own cont
 
 // queue waits at the gate of a provider, unless another one is back before, or
 // has a key again. The error is then errWake.
-func (t *request) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
+func (r *request) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
 	began := clock.Now()
-	ctx, wake, stop := t.watchTargets(ctx, v)
+	ctx, wake, stop := r.watchTargets(ctx, v)
 	defer stop()
-	for _, o := range met {
-		if o.target == v {
+	for _, b := range met {
+		if b.target == v {
 			continue
 		}
-		if t.ready(o.target) && o.kind != noOther && o.kind != full {
+		if r.ready(b.target) && b.kind != noOther && b.kind != full {
 			return health.Pass{}, errWake // while we began to watch
 		}
-		if o.kind == keysThrottled {
-			timer := time.AfterFunc(o.wait, wake)
+		if b.kind == keysThrottled {
+			timer := time.AfterFunc(b.wait, wake)
 			defer timer.Stop()
 		}
 	}
 	pass, err := v.p.gate.wait(ctx)
-	t.waited("gate", began)
+	r.waited("gate", began)
 	if err != nil && errors.Is(context.Cause(ctx), errWake) {
 		return pass, errWake
 	}
@@ -157,29 +157,29 @@ func (t *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 
 // sleep waits until a key may be used again, and a little longer: all who were
 // told the same moment would come at it. It ends early when it is time for a probe.
-func (t *request) sleep(ctx context.Context, o *blocker, met []blocker) error {
-	p := o.target.p
+func (r *request) sleep(ctx context.Context, b *blocker, met []blocker) error {
+	p := b.target.p
 	if p.queued() >= p.spec.Queue {
-		o.kind, o.err = full, limit.ErrQueueFull
-		return t.rejectedProblem(o, met)
+		b.kind, b.err = full, limit.ErrQueueFull
+		return r.rejectedProblem(b, met)
 	}
 	began := clock.Now()
-	ctx, _, stop := t.watchTargets(ctx, nil)
+	ctx, _, stop := r.watchTargets(ctx, nil)
 	defer stop()
-	if _, next := p.keys.left(o.of); next == 0 || !p.override.isOpenTo(t.began) {
+	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(r.began) {
 		return nil // while we began to watch
 	}
-	p.waiting[t.class.Class()].Add(1)
-	defer p.waiting[t.class.Class()].Add(-1)
-	defer t.waited("key", began)
-	spread := min(o.wait/5, 30*time.Second)
-	if o.next < o.wait {
+	p.waiting[r.class.Class()].Add(1)
+	defer p.waiting[r.class.Class()].Add(-1)
+	defer r.waited("key", began)
+	spread := min(b.wait/5, 30*time.Second)
+	if b.next < b.wait {
 		spread = 0 // only one may go then
 	}
 	if at, ok := ctx.Deadline(); ok {
-		spread = min(spread, max(time.Until(at)-o.wait, 0)/2)
+		spread = min(spread, max(time.Until(at)-b.wait, 0)/2)
 	}
-	timer := time.NewTimer(o.next + time.Duration(rand.Float64()*float64(spread)))
+	timer := time.NewTimer(b.next + time.Duration(rand.Float64()*float64(spread)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
