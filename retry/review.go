@@ -62,10 +62,10 @@ func (c *call) reviewed(ctx context.Context, err error, draw uint64) Decision {
 	switch {
 	case o.Class == ClassCanceled || o.Class == ClassStuck || o.Final:
 		return made
-	case ctx.Err() != nil:
-		return Decision{Stop: StopCanceled, Prev: s.Prev}
 	case d.Stop != 0:
 		return d
+	case ctx.Err() != nil: // during the review
+		return Decision{Stop: StopCanceled, Prev: s.Prev}
 	case s.Attempt >= r.policy.Attempts && r.policy.Attempts != Unlimited:
 		return Decision{Stop: StopAttempts, Prev: s.Prev}
 	}

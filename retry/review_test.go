@@ -142,6 +142,19 @@ func TestReviewCannotUndo(t *testing.T) {
 	})
 }
 
+// A call that is canceled during the review ends there.
+func TestReviewOfACallThatIsCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	r := retry.Must("fixed(0s) attempts=3", retry.WithReview(func(ctx context.Context, r retry.Review) retry.Decision {
+		cancel()
+		return tryNow(ctx, r)
+	}))
+	if err := r.Do(ctx, func(context.Context) error { n++; return errors.New("busy") }); !errors.Is(err, retry.StopCanceled) || n != 1 {
+		t.Errorf("Do = %v after %d attempts, want the cancellation after 1", err, n)
+	}
+}
+
 // A review that ends the call pays for no retry.
 func TestReviewIsBeforeTheBudget(t *testing.T) {
 	b, err := limit.NewBudget(limit.Refund(1, 1, 1))
