@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
 )
 
 // request is a request under way: the providers that it was sent to, and why it left
@@ -234,4 +236,71 @@ func (r *request) closeAccounts() {
 			v.account.End(v.success && r.answered)
 		}
 	}
+}
+
+// recordFailure records how the attempt failed.
+func (r *request) recordFailure(a *attempt, failure error, o retry.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := a.target
+	if errors.Is(failure, retryhttp.ErrBody) && r.notKept.CompareAndSwap(false, true) {
+		r.asked.stats.notKept.Add(1)
+	}
+	if v.began && !(a.result.kind == neutral && shortage.Is(failure)) {
+		v.account.Fail()
+	}
+	v.failure, r.lastOutcome = failure, o
+	if !r.hasResponse {
+		r.last = a
+	}
+	if !o.Final {
+		r.recordRejection(a)
+	}
+}
+
+// recordSuccess records that the attempt brought a response that no retry would change.
+func (r *request) recordSuccess(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.hasResponse {
+		r.last = a
+	}
+	a.target.success, r.hasResponse = a.result.kind == succeeded, true
+	if a.result.kind != succeeded {
+		r.recordRejection(a)
+		return
+	}
+	// Another key was let in, so it was the keys that were at fault before.
+	for _, k := range a.target.forbiddenKeys {
+		if k != a.key {
+			a.p.keys.avoid(k, avoidRejected, "403")
+		}
+	}
+	a.target.forbiddenKeys = nil
+}
+
+// recordRejection records that the attempt's key was rejected. It needs the lock.
+func (r *request) recordRejection(a *attempt) {
+	v := a.target
+	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {
+		return
+	}
+	v.rejectedKeys = append(v.rejectedKeys, a.key)
+	if a.result.code == http.StatusForbidden {
+		v.forbiddenKeys = append(v.forbiddenKeys, a.key)
+	}
+}
+
+// hasOtherTarget reports whether there is another target for the request of the attempt:
+// now or, if the gateway waits for the caller, later.
+func (r *request) hasOtherTarget(a *attempt) bool {
+	if a.p.keys.another(&a.call, r.scope()) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.otherProviderReady(a.target) {
+		return true
+	}
+	return !r.callerRetries && (r.hasUsableKey(a.target, a.key) || a.p != r.asked && r.hasUsableKey(&r.targets[0], nil))
 }

@@ -2,15 +2,39 @@ package gateway
 
 import (
 	"cmp"
-	"errors"
 	"math"
-	"net/http"
-	"slices"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
+
+// verdict decides what follows a failed round of a request. Its methods need the
+// request's lock.
+type verdict struct {
+	*retryhttp.Failure
+	r *request
+	a *attempt
+}
+
+// decide decides what follows a failed round: the same provider again after the policy's
+// delay, another of its keys at once, or another provider at once.
+func (r *request) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.result.kind == neutral || f.Outcome.Final || f.Outcome.Class >= retry.ClassCanceled {
+		return f.Decision
+	}
+	r.why = a.result.why
+	v := verdict{f, r, a}
+	switch a.result.kind {
+	case keyThrottled, keyRejected:
+		return v.afterRejection()
+	case failed:
+		return v.afterFailure()
+	default:
+		return v.retrySameProvider(f.Outcome)
+	}
+}
 
 // tryNow is the decision to ask another key or provider without a wait.
 func tryNow(f *retryhttp.Failure) retry.Decision {
@@ -20,187 +44,106 @@ func tryNow(f *retryhttp.Failure) retry.Decision {
 // stop is the decision to make no further attempt.
 func stop(why retry.Reason) retry.Decision { return retry.Decision{Stop: why} }
 
-// recordFailure records how the attempt failed.
-func (r *request) recordFailure(a *attempt, failure error, o retry.Outcome) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := a.target
-	if errors.Is(failure, retryhttp.ErrBody) && r.notKept.CompareAndSwap(false, true) {
-		r.asked.stats.notKept.Add(1)
+// failOver leaves the provider for another one, and reports whether that would take the
+// request at once.
+func (v *verdict) failOver() bool {
+	if !v.r.otherProviderReady(v.a.target) {
+		return false
 	}
-	if v.began && !(a.result.kind == neutral && shortage.Is(failure)) {
-		v.account.Fail()
-	}
-	v.failure, r.lastOutcome = failure, o
-	if !r.hasResponse {
-		r.last = a
-	}
-	if !o.Final {
-		r.recordRejection(a)
-	}
+	v.a.target.left = true
+	return true
 }
 
-// hasOtherTarget reports whether there is another target for the request of the attempt:
-// now or, if the gateway waits for the caller, later.
-func (r *request) hasOtherTarget(a *attempt) bool {
-	if a.p.keys.another(&a.call, r.scope()) {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.otherProviderReady(a.target) {
-		return true
-	}
-	return !r.callerRetries && (r.hasUsableKey(a.target, a.key) || a.p != r.asked && r.hasUsableKey(&r.targets[0], nil))
-}
-
-// decide decides what follows a failed round: the same provider again after the policy's
-// delay, another of its keys at once, or another provider at once.
-func (r *request) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	res := &a.result
-	if res.kind == neutral || f.Outcome.Final || f.Outcome.Class >= retry.ClassCanceled {
-		return f.Decision
-	}
-	r.why = res.why
-	switch res.kind {
-	case keyThrottled, keyRejected:
-		return r.afterRefusal(a, f)
-	case failed:
-		return r.afterFailure(a, f)
-	default:
-		return r.retrySameProvider(a, f, f.Outcome)
-	}
-}
-
-// afterRefusal decides after the provider did not accept the key.
-func (r *request) afterRefusal(a *attempt, f *retryhttp.Failure) retry.Decision {
-	v, res, o := a.target, &a.result, f.Outcome
-	v.rejectedCall = &a.call
-	if a.p.keys.another(&a.call, r.scope()) && r.ready(v) {
-		v.made-- // it was the key's chance, not the provider's
-		return tryNow(f)
+// afterRejection decides after the provider did not accept the key.
+func (v *verdict) afterRejection() retry.Decision {
+	r, a, res, o := v.r, v.a, &v.a.result, v.Outcome
+	target := a.target
+	target.rejectedCall = &a.call
+	if a.p.keys.another(&a.call, r.scope()) && r.ready(target) {
+		target.made-- // an attempt of the key, not of the provider
+		return tryNow(v.Failure)
 	}
 	if len(a.p.keys.keys) > 1 {
 		r.why += " on all keys"
 	}
-	if r.otherProviderReady(v) {
-		v.left = true
-		return tryNow(f)
+	if v.failOver() {
+		return tryNow(v.Failure)
 	}
-	v.rejectedCall = nil
+	target.rejectedCall = nil
 	switch {
 	case res.kind == keyThrottled && o.Class >= retry.ClassPermanent:
-		return f.Decision
+		return v.Decision
 	case res.kind == keyThrottled:
 		if a.p.keys.own && (o.After > 0 || res.wait > defaultThrottle) {
 			o.After = max(r.soonestKey(), 1) // which may be another key's time
 		}
-		return r.retrySameProvider(a, f, o)
+		return v.retrySameProvider(o)
 	case res.quotaGone && o.Class < retry.ClassPermanent:
-		return r.retrySameProvider(a, f, o) // the server knows better
-	case r.hasUsableKey(v, nil): // another key of it was told to wait
-		return r.retrySameProvider(a, f, retry.Outcome{Class: retry.ClassThrottled, After: max(r.soonestKey(), 1)})
+		return v.retrySameProvider(o) // the server knows better
+	case r.hasUsableKey(target, nil): // another key of the provider is throttled
+		return v.retrySameProvider(retry.Outcome{Class: retry.ClassThrottled, After: max(r.soonestKey(), 1)})
 	case a.p != r.asked && r.hasUsableKey(&r.targets[0], nil):
 		// A fallback with a bad key must not make a failure final that would be tried
 		// again without the fallback.
-		v.left = true
-		return r.retrySameProvider(a, f, retry.Outcome{})
+		target.left = true
+		return v.retrySameProvider(retry.Outcome{})
 	}
 	return stop(retry.StopPermanent)
 }
 
-// recordRejection records that the attempt's key was rejected. It needs the lock.
-func (r *request) recordRejection(a *attempt) {
-	v := a.target
-	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {
-		return
-	}
-	v.rejectedKeys = append(v.rejectedKeys, a.key)
-	if a.result.code == http.StatusForbidden {
-		v.forbiddenKeys = append(v.forbiddenKeys, a.key)
-	}
-}
-
 // afterFailure decides after the provider did not do its job.
-func (r *request) afterFailure(a *attempt, f *retryhttp.Failure) retry.Decision {
-	v := a.target
-	if f.Outcome.Class >= retry.ClassPermanent {
-		// What will not pass here may be no trouble elsewhere; but only what was not
-		// sent may be sent elsewhere without asking.
-		if unreachable(f.Err) && r.otherProviderReady(v) {
-			v.left = true
-			return tryNow(f)
+func (v *verdict) afterFailure() retry.Decision {
+	if v.Outcome.Class >= retry.ClassPermanent {
+		// A permanent failure here may be none at another provider; but only a request
+		// that was not sent may go there without more ado.
+		if unreachable(v.Err) && v.failOver() {
+			return tryNow(v.Failure)
 		}
-		return f.Decision
+		return v.Decision
 	}
-	if r.exhausted(a, f) && r.otherProviderReady(v) {
-		v.left = true
-		return tryNow(f)
+	if v.exhausted() && v.failOver() {
+		return tryNow(v.Failure)
 	}
-	return r.retrySameProvider(a, f, f.Outcome)
+	return v.retrySameProvider(v.Outcome)
 }
 
 // exhausted reports whether it is time for another provider: this one has had its
 // attempts, or took too long for another one, or is down, or asks for a longer wait than
 // the policy would make.
-func (r *request) exhausted(a *attempt, f *retryhttp.Failure) bool {
-	if a.target.made >= r.attemptsPerProvider() || a.result.why == whyTimeout {
+func (v *verdict) exhausted() bool {
+	if v.a.target.made >= v.r.attemptsPerProvider() || v.a.result.why == whyTimeout {
 		return true
 	}
-	found, _ := a.p.gate.state()
-	return found == gateClosed || f.Outcome.After > 0 && f.Outcome.After > f.PolicyWait
+	found, _ := v.a.p.gate.state()
+	return found == gateClosed || v.Outcome.After > 0 && v.Outcome.After > v.PolicyWait
 }
 
 // retrySameProvider stays with the provider if its retry budget allows it, and waits
-// longer the more of its requests fail.
-func (r *request) retrySameProvider(a *attempt, f *retryhttp.Failure, o retry.Outcome) retry.Decision {
-	v := a.target
-	if r.callerRetries { // the caller retries, and waits
+// longer the more of its requests fail. The outcome is what the failure means for it.
+func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
+	r, target := v.r, v.a.target
+	if r.callerRetries { // the caller waits, too
 		r.lastOutcome = o
 		return stop(retry.StopAttempts)
 	}
-	d := f.Decide(o)
+	d := v.Decide(o)
 	if d.Stop != 0 {
 		return d
 	}
-	ask := v.account.Retry
+	ask := target.account.Retry
 	if o.Class == retry.ClassThrottled {
-		ask = v.account.RetryThrottled
+		ask = target.account.RetryThrottled
 	}
 	if !ask() {
-		if r.otherProviderReady(v) {
-			v.left = true
-			return tryNow(f)
+		if v.failOver() {
+			return tryNow(v.Failure)
 		}
 		return stop(retry.StopBudget)
 	}
-	v.granted = true
-	if d.By == retry.ByPolicy && d.Wait > 0 && a.p.errors.Pressure() > 0 {
+	target.granted = true
+	if d.By == retry.ByPolicy && d.Wait > 0 && v.a.p.errors.Pressure() > 0 {
 		longest := cmp.Or(r.asked.spec.Policy.Cap, math.MaxInt64)
-		d.Wait, d.By = max(min(a.p.errors.Stretch(d.Wait), longest), d.Wait), retry.BySchedule
+		d.Wait, d.By = max(min(v.a.p.errors.Stretch(d.Wait), longest), d.Wait), retry.BySchedule
 	}
 	return d
-}
-
-// recordSuccess records that the attempt brought a response that no retry would change.
-func (r *request) recordSuccess(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.hasResponse {
-		r.last = a
-	}
-	a.target.success, r.hasResponse = a.result.kind == succeeded, true
-	if a.result.kind != succeeded {
-		r.recordRejection(a)
-		return
-	}
-	// Another key was let in, so it was the keys that were at fault before.
-	for _, k := range a.target.forbiddenKeys {
-		if k != a.key {
-			a.p.keys.avoid(k, avoidRejected, "403")
-		}
-	}
-	a.target.forbiddenKeys = nil
 }
