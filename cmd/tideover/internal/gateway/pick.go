@@ -45,10 +45,10 @@ func (r *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, 
 			r.readModel(req)
 		}
 		list, fresh := r.rankedTargets()
-		var met []blocker
+		w := waiter{request: r}
 		for i := range r.targets {
-			if i == fresh { // behind this, all have had their chances
-				if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+			if i == fresh { // from here on, all have had their attempts
+				if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
 					return a, nil
 				}
 			}
@@ -63,14 +63,14 @@ func (r *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, 
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			met = append(met, *b)
+			w.met = append(w.met, *b)
 		}
 		if fresh == len(r.targets) {
-			if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+			if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
 				return a, nil
 			}
 		}
-		if a, err := r.waitForTarget(ctx, met); a != nil || err != nil {
+		if a, err := w.wait(ctx); a != nil || err != nil {
 			return a, err
 		}
 	}

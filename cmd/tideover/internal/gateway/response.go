@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
-	"github.com/tideover/tideover/health"
-	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -104,71 +102,6 @@ func (r *request) newProblem(status int, code string, after time.Duration, messa
 		p.later.Class = retry.ClassThrottled
 	}
 	return p
-}
-
-// waitTooLongProblem returns the problem of a provider that will not be back in time.
-func (r *request) waitTooLongProblem(b *blocker, met []blocker) *problem {
-	if !inTime(r.caller, b.wait) {
-		r.asked.stats.late.Add(1)
-	}
-	status, code, after := http.StatusServiceUnavailable, codeDown, b.wait
-	if b.kind != down {
-		code, after = codeCooling, b.next
-		if why := b.target.p.keys.blockReasons(b.of); why.throttled() {
-			status = http.StatusTooManyRequests
-		}
-	}
-	p := r.newProblem(status, code, after, r.describe(met))
-	p.later.After = b.wait // a caller that retries has only so many attempts
-	return p
-}
-
-// byHandFor is when to come again to a provider that somebody has closed: nobody
-// knows, but it is soon enough.
-const byHandFor = 5 * time.Second
-
-// unavailableProblem returns the problem of a request that no provider takes, however
-// long it waits.
-func (r *request) unavailableProblem(met []blocker) error {
-	for i := range met {
-		if met[i].err != nil {
-			return r.rejectedProblem(&met[i], met)
-		}
-	}
-	for _, b := range met {
-		if b.kind == forbidden && b.target.p == r.asked {
-			code := codeDraining
-			if b.mode == openedByHand {
-				code = codeOpened
-			}
-			return r.newProblem(http.StatusServiceUnavailable, code, byHandFor, r.describe(met))
-		}
-	}
-	return r.newProblem(http.StatusServiceUnavailable, codeCooling, 0, r.describe(met))
-}
-
-// rejectedProblem returns the problem of a request that a gate or a limit did not let
-// wait.
-func (r *request) rejectedProblem(b *blocker, met []blocker) error {
-	shut, _ := errors.AsType[*health.ClosedError](b.err)
-	rate, _ := errors.AsType[*limit.RateError](b.err)
-	switch {
-	case shut != nil:
-		r.asked.stats.late.Add(1)
-		after := shut.Next
-		if b.target.p.gate.learned() > 0 {
-			after = max(after, shut.Expected)
-		}
-		return r.newProblem(http.StatusServiceUnavailable, codeDown, after, r.describe(met))
-	case rate != nil && !inTime(r.caller, rate.Wait):
-		r.asked.stats.late.Add(1)
-		return r.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, r.describe(met)+", and the caller can't wait so long")
-	case rate != nil:
-		return r.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, r.describe(met))
-	case errors.Is(b.err, limit.ErrQueueFull), errors.Is(b.err, limit.ErrShed):
-		return r.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, r.describe(met))
-	}
-	return b.err // the context's own
 }
 
 // problemOf returns the problem for an error of the transport.

@@ -4,12 +4,19 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/limit"
 )
+
+// waiter is a request that no provider takes at once, and what blocks it at each of them.
+type waiter struct {
+	*request
+	met []blocker
+}
 
 // errWake is why a wait ends early: something changed.
 var errWake = errors.New("something changed")
@@ -22,67 +29,67 @@ func blockerOf(v *requestTarget, err error) *blocker {
 	return &blocker{target: v, kind: full, err: err}
 }
 
-// waitForTarget waits until the first of the blockers goes away. It returns an attempt
+// wait waits until the first of the blockers goes away. It returns an attempt
 // if that was a gate; without an error or an attempt it is time to try all targets
 // again. Providers with attempts left have been tried with their rejected keys, too. Of
 // the others, the provider that was asked for is tried with its rejected keys before the
 // wait: its response is worth more to the caller than a wait for another provider.
-func (r *request) waitForTarget(ctx context.Context, met []blocker) (*attempt, error) {
-	if a := r.tryRejectedKeys(ctx, met, func(b *blocker) bool { return b.target.p == r.asked }); a != nil {
+func (w *waiter) wait(ctx context.Context) (*attempt, error) {
+	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.asked }); a != nil {
 		return a, nil
 	}
 	var first *blocker
-	for i := range met {
-		switch b := &met[i]; {
+	for i := range w.met {
+		switch b := &w.met[i]; {
 		case b.kind == changed:
 			return nil, nil
 		case b.kind == full && i == 0:
-			return nil, r.unavailableProblem(met) // it is up, and there are too many already
+			return nil, w.unavailableProblem() // it is up, and there are too many already
 		case b.passing() && (first == nil || b.wait < first.wait):
 			first = b
 		}
 	}
 	tooLong := first != nil && (first.wait > first.target.p.serverWait() || !inTime(ctx, first.wait))
 	if first == nil || tooLong {
-		if a := r.tryRejectedKeys(ctx, met, anyOf); a != nil {
+		if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
 			return a, nil
 		}
 	}
 	switch {
 	case first == nil:
-		return nil, r.unavailableProblem(met)
+		return nil, w.unavailableProblem()
 	case tooLong:
-		return nil, r.waitTooLongProblem(first, met)
+		return nil, w.waitTooLongProblem(first)
 	case first.kind == keysThrottled:
-		return nil, r.sleep(ctx, first, met)
+		return nil, w.sleep(ctx, first)
 	}
-	pass, err := r.queue(ctx, first.target, met)
+	pass, err := w.queue(ctx, first.target, w.met)
 	if err != nil {
-		return nil, r.after(blockerOf(first.target, err), met)
+		return nil, w.after(blockerOf(first.target, err))
 	}
-	if !first.target.p.override.isOpenTo(r.began) {
+	if !first.target.p.override.isOpenTo(w.began) {
 		first.target.p.gate.done(pass, health.Canceled)
 		return nil, nil
 	}
-	a, behind := r.acquire(ctx, first.target, pass)
+	a, behind := w.acquire(ctx, first.target, pass)
 	if a == nil {
-		return nil, r.after(behind, met)
+		return nil, w.after(behind)
 	}
 	return a, nil
 }
 
 // tryRejectedKeys returns an attempt with a key that was rejected before, at one of the
 // allowed providers, or nil. A new blocker replaces the old one.
-func (r *request) tryRejectedKeys(ctx context.Context, met []blocker, may func(*blocker) bool) *attempt {
-	for i := range met {
-		if met[i].kind != keysRejected || !may(&met[i]) {
+func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *attempt {
+	for i := range w.met {
+		if w.met[i].kind != keysRejected || !may(&w.met[i]) {
 			continue
 		}
-		a, b := r.tryTarget(ctx, met[i].target, true)
+		a, b := w.tryTarget(ctx, w.met[i].target, true)
 		if a != nil {
 			return a
 		}
-		met[i] = *b
+		w.met[i] = *b
 	}
 	return nil
 }
@@ -92,16 +99,16 @@ func anyOf(*blocker) bool { return true }
 
 // after returns the error of a blocker that was met after a wait; nil if it is time to
 // try all targets again.
-func (r *request) after(b *blocker, met []blocker) error {
+func (w *waiter) after(b *blocker) error {
 	if b.kind != full {
 		return nil
 	}
-	for i := range met {
-		if met[i].target == b.target {
-			met[i] = *b
+	for i := range w.met {
+		if w.met[i].target == b.target {
+			w.met[i] = *b
 		}
 	}
-	return r.rejectedProblem(b, met)
+	return w.rejectedProblem(b)
 }
 
 // inTime reports whether the wait ends before the context does.
@@ -155,23 +162,23 @@ func (r *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 	return pass, err
 }
 
-// sleep waits until a key may be used again, and a little longer: all who were
-// told the same moment would come at it. It ends early when it is time for a probe.
-func (r *request) sleep(ctx context.Context, b *blocker, met []blocker) error {
+// sleep waits until a key may be used again, and a random time longer: all requests that
+// wait for the key would be sent at the same moment. It ends early when a probe is due.
+func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	p := b.target.p
 	if p.queued() >= p.spec.Queue {
 		b.kind, b.err = full, limit.ErrQueueFull
-		return r.rejectedProblem(b, met)
+		return w.rejectedProblem(b)
 	}
 	began := clock.Now()
-	ctx, _, stop := r.watchTargets(ctx, nil)
+	ctx, _, stop := w.watchTargets(ctx, nil)
 	defer stop()
-	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(r.began) {
+	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(w.began) {
 		return nil // while we began to watch
 	}
-	p.waiting[r.class.Class()].Add(1)
-	defer p.waiting[r.class.Class()].Add(-1)
-	defer r.waited("key", began)
+	p.waiting[w.class.Class()].Add(1)
+	defer p.waiting[w.class.Class()].Add(-1)
+	defer w.waited("key", began)
 	spread := min(b.wait/5, 30*time.Second)
 	if b.next < b.wait {
 		spread = 0 // only one may go then
@@ -190,4 +197,69 @@ func (r *request) sleep(ctx context.Context, b *blocker, met []blocker) error {
 		}
 		return nil
 	}
+}
+
+// byHandFor is the Retry-After of a provider that an operator has closed: it is not known
+// when it will be opened.
+const byHandFor = 5 * time.Second
+
+// waitTooLongProblem returns the problem of a provider that will not be back in time.
+func (w *waiter) waitTooLongProblem(b *blocker) *problem {
+	if !inTime(w.caller, b.wait) {
+		w.asked.stats.late.Add(1)
+	}
+	status, code, after := http.StatusServiceUnavailable, codeDown, b.wait
+	if b.kind != down {
+		code, after = codeCooling, b.next
+		if why := b.target.p.keys.blockReasons(b.of); why.throttled() {
+			status = http.StatusTooManyRequests
+		}
+	}
+	p := w.newProblem(status, code, after, w.describe(w.met))
+	p.later.After = b.wait // a caller that retries has only so many attempts
+	return p
+}
+
+// unavailableProblem returns the problem of a request that no provider takes, however
+// long it waits.
+func (w *waiter) unavailableProblem() error {
+	for i := range w.met {
+		if w.met[i].err != nil {
+			return w.rejectedProblem(&w.met[i])
+		}
+	}
+	for _, b := range w.met {
+		if b.kind == forbidden && b.target.p == w.asked {
+			code := codeDraining
+			if b.mode == openedByHand {
+				code = codeOpened
+			}
+			return w.newProblem(http.StatusServiceUnavailable, code, byHandFor, w.describe(w.met))
+		}
+	}
+	return w.newProblem(http.StatusServiceUnavailable, codeCooling, 0, w.describe(w.met))
+}
+
+// rejectedProblem returns the problem of a request that a gate or a limit did not let
+// wait.
+func (w *waiter) rejectedProblem(b *blocker) error {
+	shut, _ := errors.AsType[*health.ClosedError](b.err)
+	rate, _ := errors.AsType[*limit.RateError](b.err)
+	switch {
+	case shut != nil:
+		w.asked.stats.late.Add(1)
+		after := shut.Next
+		if b.target.p.gate.learned() > 0 {
+			after = max(after, shut.Expected)
+		}
+		return w.newProblem(http.StatusServiceUnavailable, codeDown, after, w.describe(w.met))
+	case rate != nil && !inTime(w.caller, rate.Wait):
+		w.asked.stats.late.Add(1)
+		return w.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, w.describe(w.met)+", and the caller can't wait so long")
+	case rate != nil:
+		return w.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, w.describe(w.met))
+	case errors.Is(b.err, limit.ErrQueueFull), errors.Is(b.err, limit.ErrShed):
+		return w.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, w.describe(w.met))
+	}
+	return b.err // the context's own
 }
