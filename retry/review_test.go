@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,8 +185,8 @@ func TestReviewCostsNothingWhileAllGoesWell(t *testing.T) {
 
 func TestRunnerWithHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events []retry.Event
-		r := retry.Must("fixed(1s) attempts=2", retry.WithName("it"), retry.WithObserver(func(e retry.Event) { events = append(events, e) }))
+		var last atomic.Pointer[retry.Event]
+		r := retry.Must("fixed(1s) attempts=2", retry.WithName("it"), retry.WithObserver(func(e retry.Event) { last.Store(&e) }))
 		if err := r.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -193,9 +194,9 @@ func TestRunnerWithHedge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		var n atomic.Int32
 		got, err := retry.Hedged(t.Context(), h, func(ctx context.Context) (int, error) {
-			if n++; n == 1 {
+			if n.Add(1) == 1 {
 				<-ctx.Done()
 				return 1, ctx.Err()
 			}
@@ -204,8 +205,8 @@ func TestRunnerWithHedge(t *testing.T) {
 		if got != 2 || err != nil || h.Policy().Hedge.After != time.Second || r.Policy().Hedge != (retry.Hedge{}) {
 			t.Errorf("Hedged = %d, %v", got, err)
 		}
-		if last := events[len(events)-1]; last.Call != 2 || last.Name != "it" {
-			t.Errorf("the hedger does not share the numbers of calls: %+v", last)
+		if e := last.Load(); e.Call != 2 || e.Name != "it" {
+			t.Errorf("the hedger does not share the numbers of calls: %+v", e)
 		}
 		for _, bad := range []retry.Hedge{{}, {After: -1}} {
 			if _, err := r.WithHedge(bad); err == nil {

@@ -197,7 +197,7 @@ func (r *request) modifyResponse(resp *http.Response) error {
 // writeError answers a request that got no response.
 func (r *request) writeError(w http.ResponseWriter, err error) {
 	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
-		w.WriteHeader(statusGone) // which nobody sees
+		w.WriteHeader(statusGone) // for the log alone: the caller has disconnected
 		return
 	}
 	p := r.problemOf(err)

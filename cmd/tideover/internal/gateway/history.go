@@ -21,14 +21,14 @@ type history struct {
 type current struct {
 	Outage
 	failed time.Time     // when it was last seen to be down
-	looked time.Time     // when somebody last looked
+	looked time.Time     // when the last probe was
 	step   time.Duration // from then to the next probe
 	busy   bool          // a probe is under way
-	silent bool          // before it, nobody had looked for long
+	silent bool          // before it, there was no probe for long
 }
 
-// silence is how many steps without a probe are more than chance: nobody asked, so
-// that nobody knows when in this time the provider came back.
+// silence is how many steps without a probe are more than chance: without requests it is
+// not known when in this time the provider came back.
 const silence = 3
 
 // began notes that the provider is down. predicted is for how long, by what was

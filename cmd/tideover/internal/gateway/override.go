@@ -20,9 +20,9 @@ var (
 // What a provider can be told.
 const (
 	Open  = "open"  // no request passes until another action
-	Close = "close" // it counts as up whatever happens
+	Close = "close" // it counts as up even if it fails
 	Drain = "drain" // requests under way are finished, new ones go elsewhere or are refused
-	Reset = "reset" // back to its rules, and what was told of its keys is forgotten; if it is down, the next request looks whether it still is
+	Reset = "reset" // back to automatic, and what is known of its keys is forgotten; if it is down, the next request is a probe
 )
 
 // Actions are all of them.

@@ -24,7 +24,7 @@ func cutPath(escaped string) (name, rest string, ok bool) {
 }
 
 // hasDots reports whether the path has a segment that leads upwards, or nowhere,
-// in any spelling: nobody may climb out of a base URL.
+// in any spelling: no request may climb out of a base URL.
 func hasDots(escaped string) bool {
 	plain, err := url.PathUnescape(escaped)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type blocker struct {
 	target *requestTarget
 	kind   kind
-	wait   time.Duration // how long it will be there, for those that go away by themselves
+	wait   time.Duration // how long it lasts, if it goes away by itself
 	next   time.Duration // of cooling: how long it is until one request may go all the same
 	of     scope         // of cooling and shunned
 	err    error         // what a limit said
@@ -138,7 +138,7 @@ func (r *request) acquire(ctx context.Context, v *requestTarget, pass health.Pas
 	}
 	if waited && !pass.Probe() {
 		// The gate may have closed meanwhile. What was won by waiting is lost then,
-		// as it is for everybody.
+		// as it is for all requests.
 		again, found, next := p.gate.try(ctx)
 		if a.pass = again; found != gateOpen {
 			a.cancel()

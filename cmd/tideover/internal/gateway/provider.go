@@ -218,7 +218,7 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	p.gateway.emit(ev)
 }
 
-// lets reports whether a breaker in the state lets everybody pass.
+// lets reports whether a breaker in the state lets all requests pass.
 func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.ForcedClosed }
 
 // forgive makes the breaker forget what it has counted.

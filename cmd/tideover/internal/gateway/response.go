@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// shouldRetry is the header that says whether a response is worth a retry, whatever its
+// shouldRetry is the header that says whether a response is worth a retry, for any
 // status.
 const shouldRetry = "X-Should-Retry"
 
@@ -174,7 +174,7 @@ func (r *request) keepResponse(a *attempt, resp *http.Response) {
 	defer r.mu.Unlock()
 	old := r.keptResponse.Load()
 	switch {
-	case r.over || r.hasResponse || resp.Body == nil: // nobody would close it
+	case r.over || r.hasResponse || resp.Body == nil: // it would not be closed
 		return
 	case old != nil && a.result.kind == keyRejected && old.attempt.result.kind != keyRejected:
 		return // that a key is not wanted is our trouble

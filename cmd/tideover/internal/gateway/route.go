@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// maxRoutes is how many routes of a provider are told apart; the rest is otherRoute.
+// maxRoutes is how many routes of a provider are distinguished; the rest is otherRoute.
 const (
 	maxRoutes  = 64
 	otherRoute = "other"
@@ -68,7 +68,7 @@ func isID(segment string) bool {
 
 const (
 	minWord = 10 // letters and digits that name one thing
-	maxWord = 40 // letters that nobody reads
+	maxWord = 40 // letters: longer ones are no words
 )
 
 func isWord(s string) bool {

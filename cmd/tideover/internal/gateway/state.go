@@ -126,7 +126,7 @@ func (p *provider) limitsNow() *Limits {
 	return &l
 }
 
-// waitingNow returns how many requests wait, for whatever it is.
+// waitingNow returns how many requests wait, for any reason.
 func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[string]int) {
 	counts := gate.ByClass
 	if p.slots != nil {

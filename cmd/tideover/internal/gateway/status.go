@@ -4,13 +4,13 @@ import "time"
 
 // The states of a provider, from good to bad.
 const (
-	Up         = "up"         // everybody passes
+	Up         = "up"         // all requests pass
 	Throttled  = "throttled"  // requests of some route or model have to wait: all keys were told so, or some of them and the others were refused
 	Refused    = "refused"    // all its keys were refused: they are used only if nothing else takes a request
 	Recovering = "recovering" // those who waited are let through one after the other
 	Probing    = "probing"    // one request finds out for all whether it is back
-	Down       = "down"       // nobody passes until the next probe
-	Opened     = "opened"     // nobody passes, because somebody said so
+	Down       = "down"       // no request passes until the next probe
+	Opened     = "opened"     // no request passes, by an operator's action
 	Draining   = "draining"   // requests under way are finished, new ones go elsewhere or are refused
 )
 
@@ -28,7 +28,7 @@ type Status struct {
 
 	State   string     `json:"state"`
 	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were refused (401)" or "POST /v1/messages, model m: its keys were told to wait (429)"
-	Held    bool       `json:"held,omitempty"`  // by hand: it counts as up whatever happens
+	Held    bool       `json:"held,omitempty"`  // by an operator: it counts as up even if it fails
 	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
 
@@ -81,7 +81,7 @@ type KeyInfo struct {
 	Name      string     `json:"name"`
 	Account   string     `json:"account,omitempty"` // whose limit it shares with others
 	InFlight  int        `json:"in_flight"`
-	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was refused; what it was told to wait for is in Throttles
+	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was rejected; waits that its server asks for are in Throttles
 	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
 	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "429" or "402 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
@@ -110,7 +110,7 @@ type Recovery struct {
 	Outages  float64    `json:"learned_from"`       // outages that the estimate rests on
 
 	// Predicted is for how long, when it began: what will stand in the list of
-	// outages. 0 means that nobody could know.
+	// outages. 0 means that it is not known.
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 }
 
@@ -119,8 +119,8 @@ type Outage struct {
 	Began     time.Time `json:"began"`
 	Ended     time.Time `json:"ended"`
 	Seconds   float64   `json:"seconds"`
-	AtLeast   bool      `json:"at_least,omitempty"` // nobody asked for long before it was seen to be over: Seconds is up to the last failure
-	Predicted float64   `json:"predicted_seconds"`  // when it began; 0 if nobody could know
+	AtLeast   bool      `json:"at_least,omitempty"` // there was no request for long before it was seen to be over: Seconds is up to the last failure
+	Predicted float64   `json:"predicted_seconds"`  // when it began; 0 if it was not known
 	Probes    int       `json:"probes"`
 	Cause     string    `json:"cause"` // what closed the gate, such as "consecutive"
 }
