@@ -120,13 +120,19 @@ func (r *request) context() context.Context {
 // rankedTargets returns the targets of the next attempt, the best first: providers in
 // the order of the configuration, then those that have had their attempts, the least
 // asked first. The first of them have attempts left; fresh is their number. nil means
-// the order of the configuration, as long as nothing has been sent.
+// the order of the configuration: nothing has been sent, or there is one provider.
 func (r *request) rankedTargets() (list []*requestTarget, fresh int) {
 	if r.sent.Load() == 0 {
 		return nil, len(r.targets)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.targets) == 1 {
+		if r.attemptsUsed(&r.targets[0]) == 0 {
+			fresh = 1
+		}
+		return nil, fresh
+	}
 	list = make([]*requestTarget, len(r.targets))
 	for i := range r.targets {
 		if list[i] = &r.targets[i]; r.attemptsUsed(list[i]) == 0 {

@@ -11,9 +11,9 @@ import (
 // verdict decides what follows a failed round of a request. Its methods need the
 // request's lock.
 type verdict struct {
-	*retryhttp.Failure
-	r *request
-	a *attempt
+	retryhttp.Failure // a copy: a pointer would move it to the heap
+	r                 *request
+	a                 *attempt
 }
 
 // decide decides what follows a failed round: the same provider again after the policy's
@@ -25,7 +25,7 @@ func (r *request) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
 		return f.Decision
 	}
 	r.why = a.result.why
-	v := verdict{f, r, a}
+	v := verdict{*f, r, a}
 	switch a.result.kind {
 	case keyThrottled, keyRejected:
 		return v.afterRejection()
@@ -61,13 +61,13 @@ func (v *verdict) afterRejection() retry.Decision {
 	target.rejectedCall = &a.call
 	if a.p.keys.another(&a.call, r.scope()) && r.ready(target) {
 		target.made-- // an attempt of the key, not of the provider
-		return tryNow(v.Failure)
+		return tryNow(&v.Failure)
 	}
 	if len(a.p.keys.keys) > 1 {
 		r.why += " on all keys"
 	}
 	if v.failOver() {
-		return tryNow(v.Failure)
+		return tryNow(&v.Failure)
 	}
 	target.rejectedCall = nil
 	switch {
@@ -97,12 +97,12 @@ func (v *verdict) afterFailure() retry.Decision {
 		// A permanent failure here may be none at another provider; but only a request
 		// that was not sent may go there without more ado.
 		if unreachable(v.Err) && v.failOver() {
-			return tryNow(v.Failure)
+			return tryNow(&v.Failure)
 		}
 		return v.Decision
 	}
 	if v.exhausted() && v.failOver() {
-		return tryNow(v.Failure)
+		return tryNow(&v.Failure)
 	}
 	return v.retrySameProvider(v.Outcome)
 }
@@ -136,7 +136,7 @@ func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 	}
 	if !ask() {
 		if v.failOver() {
-			return tryNow(v.Failure)
+			return tryNow(&v.Failure)
 		}
 		return stop(retry.StopBudget)
 	}
