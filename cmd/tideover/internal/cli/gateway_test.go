@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/andybalholm/brotli"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -118,6 +120,26 @@ providers:
 	}
 	if strings.Contains(s.out.String(), "hush-hush") {
 		t.Errorf("a key is in the log: %s", s.out)
+	}
+}
+
+// A provider whose quota is used up is not asked again, in whatever encoding it says so.
+func TestGatewayReadsFailuresInBrotli(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Encoding", "br")
+		w.WriteHeader(http.StatusTooManyRequests)
+		c := brotli.NewWriter(w)
+		fmt.Fprint(c, `{"error":{"code":"insufficient_quota"}}`)
+		_ = c.Close()
+	}))
+	t.Cleanup(up.Close)
+	s := gatewayFile(t, fmt.Sprintf("version: 1\nproviders: {up: {preset: openai, base-url: %s, policy: fixed(1ms) attempts=3, auth: ['${env:KEY}']}}\n", up.URL), "KEY=k")
+	resp, _ := fetch(t, http.MethodPost, s.address()+"p/up/v1/chat/completions", "{}")
+	if resp.StatusCode != http.StatusTooManyRequests || asked.Load() != 1 {
+		t.Errorf("the answer is %d after %d requests, want 429 after one", resp.StatusCode, asked.Load())
 	}
 }
 

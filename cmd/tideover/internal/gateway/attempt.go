@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )

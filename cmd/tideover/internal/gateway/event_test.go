@@ -96,7 +96,7 @@ func TestWhoseFailoverItIs(t *testing.T) {
 				t.Errorf("%s: %+v, %v, want %+v", name, n, st.Failovers, want)
 			}
 		}
-		all := samples(t, r.Gateway)
+		all := samples(r.Gateway)
 		for pair, n := range map[string]float64{
 			`from="a",to="b"`: 1, `from="a",to="c"`: 0, `from="b",to="c"`: 2, `from="d",to="b"`: 1,
 		} {

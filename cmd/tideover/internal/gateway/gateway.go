@@ -17,6 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/logsample"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
 )
 
 // Options says how a gateway is reached, and whom it tells.
@@ -40,6 +41,10 @@ type Options struct {
 	// Redact takes out secrets of what others wrote. The gateway knows its own: keys,
 	// headers and the token. nil means that there are no more.
 	Redact func(string) string
+
+	// Decoders read the bodies of failures in an encoding, such as br, to find out what
+	// they say. gzip and deflate need none.
+	Decoders map[string]retryhttp.Decoder
 
 	// Accounts is told what is learned of the accounts that keys name; what is known
 	// of them is said with [Gateway.SetAccountLimit]. nil means that keys share nothing.

@@ -197,7 +197,7 @@ func (r *rig) recorded() string {
 		fmt.Fprintf(&b, "event %s\n", text)
 	}
 	r.mu.Unlock()
-	all := samples(r.t, r.Gateway)
+	all := samples(r.Gateway)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "metric %s %v\n", name, all[name])
 	}

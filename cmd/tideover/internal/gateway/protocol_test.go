@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -14,9 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/andybalholm/brotli"
-
 	"github.com/tideover/tideover/internal/memnet"
+	"github.com/tideover/tideover/retryhttp"
 )
 
 // What a provider does not say of its answer is not made up.
@@ -223,13 +223,33 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	})
 }
 
+// rotated is an encoding that only a decoder of the options understands: each byte has its highest bit flipped.
+type rotated struct{ io.Writer }
+
+func (r rotated) Write(p []byte) (int, error) { return r.Writer.Write(rotate(p)) }
+
+func (rotated) Close() error { return nil }
+
+func rotate(p []byte) []byte {
+	p = bytes.Clone(p)
+	for i := range p {
+		p[i] ^= 0x80
+	}
+	return p
+}
+
+func rotatedReader(r io.Reader) (io.Reader, error) {
+	text, err := io.ReadAll(r)
+	return bytes.NewReader(rotate(text)), err
+}
+
 // A provider whose quota is gone says so in the body of its answer, in whatever encoding
 // the caller accepts.
 func TestEncodedFailuresAreUnderstood(t *testing.T) {
 	const gone = `{"error":{"code":"insufficient_quota"}}`
 	encode := map[string]func(io.Writer) io.WriteCloser{
 		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
-		"br":   func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
+		"rot":  func(w io.Writer) io.WriteCloser { return rotated{w} },
 	}
 	for encoding, writer := range encode {
 		t.Run(encoding, func(t *testing.T) {
@@ -241,7 +261,9 @@ func TestEncodedFailuresAreUnderstood(t *testing.T) {
 					fmt.Fprint(c, gone)
 					_ = c.Close()
 				})
-				r := newRig(t, []Spec{spec(t, "it", OpenAI, u.URL)})
+				r := newRig(t, []Spec{spec(t, "it", OpenAI, u.URL)}, func(o *Options) {
+					o.Decoders = map[string]retryhttp.Decoder{"rot": rotatedReader}
+				})
 				got := r.ask(http.MethodPost, "/p/it/v1/chat/completions", chat, "Accept-Encoding", encoding)
 				if got.code != 429 || got.header.Get("Content-Encoding") != encoding || got.body == gone || u.count() != 1 {
 					t.Errorf("got %d, %s, after %d requests, want the encoded answer after one", got.code, got.header.Get("Content-Encoding"), u.count())

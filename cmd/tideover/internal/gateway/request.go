@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"

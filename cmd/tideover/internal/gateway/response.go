@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )

@@ -8,6 +8,86 @@ import (
 	"time"
 )
 
+// Stats are the numbers of a gateway since its start, for metrics.
+type Stats struct {
+	Providers []ProviderStats // in the order of the configuration
+	Failovers []FailoverCount // those that the configuration has in mind are there from the start
+}
+
+// ProviderStats are the numbers of one provider.
+type ProviderStats struct {
+	Status      Status             // with its totals
+	Outages     uint64             // that are over
+	Late        uint64             // requests whose deadline could not be kept
+	Attempts    []AttemptCount     // sent to the provider; those that are 0 are left out
+	Retries     map[string]float64 // of requests, by who set the wait
+	WaitSeconds map[string]float64 // that requests have waited, by what for
+	GiveUps     map[string]float64 // requests that were given up, by reason
+	FirstByte   Histogram          // from sending an attempt to the first byte of its answer
+}
+
+// AttemptCount counts attempts by key and result.
+type AttemptCount struct {
+	Key    string
+	Status string // such as "2xx", "429" or "error"
+	Count  uint64
+}
+
+// FailoverCount counts moves of requests from one provider to another.
+type FailoverCount struct {
+	From, To string
+	Count    uint64
+}
+
+// Histogram counts times.
+type Histogram struct {
+	Count   uint64
+	Seconds float64            // the sum
+	Buckets map[float64]uint64 // by upper bound in seconds: how many times were at most that long
+}
+
+// Load is what callers asked of a provider since the start, and what came of it.
+type Load struct {
+	Requests uint64 // of callers
+	Sent     uint64 // attempts made for them, here or elsewhere
+}
+
+// Stats returns the numbers of all providers.
+func (g *Gateway) Stats() Stats {
+	t := g.table.Load()
+	s := Stats{Failovers: t.failovers(), Providers: make([]ProviderStats, 0, len(t.names))}
+	for _, name := range t.names {
+		s.Providers = append(s.Providers, t.providers[name].publicStats())
+	}
+	return s
+}
+
+// publicStats returns the numbers of the provider.
+func (p *provider) publicStats() ProviderStats {
+	s := ProviderStats{
+		Status: p.status(), Outages: p.stats.outages.Load(), Late: p.stats.late.Load(), FirstByte: p.stats.ttfb.snapshot(),
+		Retries: p.stats.retries.all(), WaitSeconds: p.stats.waits.all(), GiveUps: p.stats.giveUps.all(),
+	}
+	for _, k := range p.keys.keys {
+		for i := range k.stats.by {
+			if n := k.stats.by[i].Load(); n > 0 {
+				s.Attempts = append(s.Attempts, AttemptCount{k.name, classes[i], n})
+			}
+		}
+	}
+	return s
+}
+
+// Loads returns the load of each provider, by name.
+func (g *Gateway) Loads() map[string]Load {
+	t := g.table.Load()
+	loads := make(map[string]Load, len(t.names))
+	for name, p := range t.providers {
+		loads[name] = Load{p.stats.requests.Load(), p.stats.sent.Load()}
+	}
+	return loads
+}
+
 // stats counts the requests of a provider since the start. It belongs to the provider's
 // name, and so outlives every reload.
 type stats struct {
@@ -127,17 +207,16 @@ func (h *histogram) observe(d time.Duration) {
 	h.nanos.Add(int64(d))
 }
 
-// snapshot returns the counts as Prometheus wants them: each bucket with all that
-// are below it.
-func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint64) {
-	buckets = make(map[float64]uint64, len(bounds))
+// snapshot returns the counts, each bucket with all that are below it.
+func (h *histogram) snapshot() Histogram {
+	s := Histogram{Buckets: make(map[float64]uint64, len(bounds)), Seconds: time.Duration(h.nanos.Load()).Seconds()}
 	for i := range h.buckets {
-		n += h.buckets[i].Load()
+		s.Count += h.buckets[i].Load()
 		if i < len(bounds) {
-			buckets[bounds[i]] = n
+			s.Buckets[bounds[i]] = s.Count
 		}
 	}
-	return n, time.Duration(h.nanos.Load()).Seconds(), buckets
+	return s
 }
 
 // seconds returns a wait as a header states it: whole seconds, never less than it

@@ -59,17 +59,21 @@ type pair struct{ from, to string }
 // failovers returns how often requests went from one provider to another, whoever
 // was asked for. Those that the configuration has in mind are there from the start,
 // so that the first failover is an increase.
-func (t *table) failovers() map[pair]float64 {
-	sums := map[pair]float64{}
+func (t *table) failovers() []FailoverCount {
+	sums := map[pair]uint64{}
 	for name, p := range t.providers {
 		for _, to := range p.spec.Fallback {
 			sums[pair{name, to}] += 0
 		}
 		p.stats.mu.Lock()
 		for moved, n := range p.stats.moves {
-			sums[moved] += float64(n)
+			sums[moved] += n
 		}
 		p.stats.mu.Unlock()
 	}
-	return sums
+	counts := make([]FailoverCount, 0, len(sums))
+	for p, n := range sums {
+		counts = append(counts, FailoverCount{p.from, p.to, n})
+	}
+	return counts
 }

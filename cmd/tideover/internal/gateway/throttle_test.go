@@ -226,9 +226,8 @@ func TestThrottlesAreShown(t *testing.T) {
 			x.Until.Sub(time.Now()) < 86390*time.Second || x.NextProbe.Sub(time.Now()) > time.Minute {
 			t.Errorf("%+v", x)
 		}
-		text := metrics(t, r.Gateway)
-		if !strings.Contains(text, "tideover_gateway_throttled_routes") || strings.Contains(text, "big") {
-			t.Error("the metrics have no count of what is closed, or have the names of models")
+		if n := samples(r.Gateway)[`throttled_routes{provider="it"}`]; n != float64(len(st.Throttles)) {
+			t.Errorf("%v routes are throttled, want %d", n, len(st.Throttles))
 		}
 		if err := r.Control("it", Reset); err != nil {
 			t.Fatal(err)

@@ -3,16 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/andybalholm/brotli"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -56,7 +53,9 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 		retryhttp.WithAttemptHeaders("gateway"),
 		retryhttp.WithDeadlineHeaders(known.deadline),
 		retryhttp.WithIdempotent(p.repeatable),
-		retryhttp.WithDecoder("br", func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil }),
+	}
+	for encoding, decode := range p.gateway.options.Decoders {
+		opts = append(opts, retryhttp.WithDecoder(encoding, decode))
 	}
 	if p.spec.Posts != PostsNever {
 		opts = append(opts, retryhttp.WithAnswered())

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/shortage"
 )
 
 // Command is a command to be run under a guard.

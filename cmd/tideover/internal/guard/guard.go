@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/shortage"
 )
 
 // Name is the hidden command under which this program is a guard.

@@ -2,5 +2,5 @@
 // of the one event stream; gauges are read from whoever knows when they are asked
 // for. Names, labels and meanings are in docs/metrics.md, and are only added to.
 //
-// The gateway and the NIP-90 provider have collectors of their own.
+// The NIP-90 provider has a collector of its own.
 package metrics

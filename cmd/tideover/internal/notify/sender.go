@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )

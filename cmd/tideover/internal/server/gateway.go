@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
@@ -13,11 +16,17 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
 )
 
 // drainTime is how long requests of the gateway may take to end when the server is
 // told to.
 const drainTime = 30 * time.Second
+
+// decoders read the bodies of failures in encodings that the library does not know.
+var decoders = map[string]retryhttp.Decoder{
+	"br": func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil },
+}
 
 // openGateway makes the gateway, also when there are no providers: a reload may
 // bring some.
@@ -36,7 +45,7 @@ func (s *server) openGateway() error {
 	s.keyAccounts = newKeyAccounts(s.accounts, api.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
 		Token: token, Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
-		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"),
+		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,
 	})
 	if err != nil {
 		return err

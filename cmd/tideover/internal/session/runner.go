@@ -21,9 +21,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/shortage"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 )
 
