@@ -30,13 +30,14 @@ func logFile(t *testing.T, text string) string {
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	at := []string{"detect", "--at", "2026-11-15T12:00:00Z"}
+	day := time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC).Local().Format("2006-01-02 ") // of 3pm UTC where the test runs
 	for name, tc := range map[string]struct {
 		args []string
 		log  string
 		want []string
 	}{
 		"a limit": {nil, detectLog, []string{
-			"rate-limit until 2026-11-15 ", " (in 3h)\n", "line 4: 5-hour limit reached · resets 3pm (UTC)\n",
+			"rate-limit until " + day, " (in 3h)\n", "line 4: 5-hour limit reached · resets 3pm (UTC)\n",
 			`rule limit-resets of pack claude-code, by line; the time is read from "3pm (UTC)" as moment`,
 		}},
 		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
