@@ -344,3 +344,16 @@ func commented(t *testing.T, p sourcePackage) (n int) {
 	}
 	return n
 }
+
+// Tests of clients import chaos: what it required would be required by them, too.
+func TestTheChaosModuleRequiresOnlyTheLibrary(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("chaos/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+/\S+) v\S+`).FindAllSubmatch(mod, -1)
+	if len(required) != 1 || string(required[0][1]) != root {
+		t.Errorf("chaos/go.mod requires %q, want only %s", required, root)
+	}
+}

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -309,15 +308,6 @@ func (r *Rule) problems() (list []error) {
 		check(&r.Over, true, false)
 	}
 	return list
-}
-
-// oneLine joins the problems of a rule.
-func oneLine(list []error) error {
-	var texts []string
-	for _, err := range list {
-		texts = append(texts, err.Error())
-	}
-	return errors.New(strings.Join(texts, "; "))
 }
 
 // quote quotes a text, shortened if it is long.

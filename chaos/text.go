@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/internal/oneline"
 )
 
 // MaxText is the longest text of a spec that is read, in bytes.
@@ -110,7 +112,7 @@ func (s Spec) check() error {
 			}
 		}
 		if len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("chaos: rule %d %s: %w", i+1, quote(r.String()), oneLine(problems)))
+			errs = append(errs, fmt.Errorf("chaos: rule %d %s: %w", i+1, quote(r.String()), oneline.Error(errors.Join(problems...))))
 		}
 	}
 	if len(s.Rules) > maxRules {

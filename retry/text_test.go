@@ -322,3 +322,41 @@ func FuzzPolicyText(f *testing.F) {
 		}
 	})
 }
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0s": 0, "500ms": 500 * time.Millisecond, "1m30s": 90 * time.Second, "2d": 48 * time.Hour, "1.5d": 36 * time.Hour, "1d12h": 36 * time.Hour,
+	} {
+		if got, err := ParseDuration(text); err != nil || got != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "5", "-1s", "+1s", "d", "1d-2h", "1h2d", "1 s", "200000d"} {
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func TestParseWithAsksTheLookup(t *testing.T) {
+	own := mustParse(t, "fixed(1s) attempts=9")
+	lookup := func(name string) (Policy, bool) { return own, name == "own" }
+	if p, err := ParseWith("own base=2s", lookup); err != nil || p.String() != "fixed(2s) attempts=9" {
+		t.Errorf("ParseWith(own base=2s) = %v, %v", p, err)
+	}
+	if _, err := ParseWith("http", lookup); err == nil {
+		t.Error("ParseWith knows a preset that the lookup does not")
+	}
+	if p, err := ParseWith("http", nil); err != nil || p != mustParse(t, "http") {
+		t.Errorf("ParseWith(http, nil) = %v, %v; want the preset", p, err)
+	}
+	for text, want := range map[string]string{
+		"own own":                   `"own" is not of the form key=value; there is one family or preset, and it comes first`,
+		"own jitter":                `"jitter" is not of the form key=value`,
+		"own attempts=2 attempts=3": `key "attempts" is given already`,
+	} {
+		if _, err := ParseWith(text, lookup); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("ParseWith(%q) = %v, want %q at its end", text, err, want)
+		}
+	}
+}
