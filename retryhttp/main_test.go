@@ -23,6 +23,7 @@ import (
 
 // TestMain fails when a goroutine of this package is left behind.
 func TestMain(m *testing.M) {
+	time.Local = time.UTC // golden files have times
 	code := m.Run()
 	if code == 0 {
 		if left := testwait.Goroutines("tideover/retryhttp", "net/http.("); left != "" {

@@ -19,6 +19,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // golden files have times
+	m.Run()
+}
+
 var update = flag.Bool("update", false, "write the golden files")
 
 // once answers the first request by the one handler, and all later ones by the other.

@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"testing"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 )
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // messages state times of day without a zone
+	m.Run()
+}
 
 // assistant is a fake assistant. The n-th time that it is called in a folder it
 // says what is in the file n, whose first line is the exit code.
