@@ -175,11 +175,26 @@ func (c *Call) Fail() {
 	if c.b.spec.Kind == BucketBudget {
 		c.b.drain(unit)
 	}
-	if c.flying > 0 {
-		c.flying--
-		if c.b.spec.Kind == RatioBudget {
-			c.b.flight.Add(-oneRetry)
-		}
+	c.land()
+}
+
+// Answer says that an attempt ended with a failure that says nothing about load, such as
+// an answer that no retry at the same place would change. It costs nothing. If another
+// attempt follows, Retry is asked for it.
+func (c *Call) Answer() {
+	if c.b != nil {
+		c.land()
+	}
+}
+
+// land ends the retry that is under way.
+func (c *Call) land() {
+	if c.flying == 0 {
+		return
+	}
+	c.flying--
+	if c.b.spec.Kind == RatioBudget {
+		c.b.flight.Add(-oneRetry)
 	}
 }
 

@@ -157,8 +157,12 @@ func (c *call) judge(ctx context.Context, err error) {
 // next decides what follows a failed attempt, and waits. It returns the final
 // error when nothing follows.
 func (c *call) next(ctx context.Context, err error, h *history) error {
-	if c.r.budget != nil && c.outcome.Class <= ClassThrottled {
-		c.budget.Fail() // an answer or a cancellation says nothing about load
+	switch {
+	case c.r.budget == nil:
+	case c.outcome.Class <= ClassThrottled:
+		c.budget.Fail()
+	default: // an answer or a cancellation says nothing about load
+		c.budget.Answer()
 	}
 	h.add(c.state.Attempt, err)
 	c.emit(AttemptFailed, err)

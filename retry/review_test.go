@@ -174,6 +174,26 @@ func TestReviewIsBeforeTheBudget(t *testing.T) {
 	}
 }
 
+// A retry that has ended is not under way, whatever its failure says.
+func TestReviewOfAPermanentFailureEndsItsRetry(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{"transient": errors.New("busy"), "permanent": retry.Permanent(errors.New("no"))} {
+		b, err := limit.NewBudget(limit.BudgetSpec{Kind: limit.RatioBudget, Ratio: 0.2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := retry.Must("fixed(0s) attempts=10", retry.WithBudget(b), retry.WithReview(tryNow))
+		before, n := b.Tokens(), 0
+		err = r.Do(t.Context(), func(context.Context) error { n++; return failure })
+		if e, ok := errors.AsType[*retry.Error](err); !ok || e.Reason != retry.StopAttempts || n != 10 {
+			t.Errorf("%s: %d attempts, %v, want 10 attempts", name, n, err)
+		}
+		if after := b.Tokens(); after != before {
+			t.Errorf("%s: the budget has %v tokens, want %v", name, after, before)
+		}
+	}
+}
+
 func TestReviewCostsNothingWhileAllGoesWell(t *testing.T) {
 	r := retry.Must("http", retry.WithReview(tryNow))
 	op := func(context.Context) error { return nil }

@@ -56,8 +56,10 @@ func (x *exchange) first(resp *http.Response, err error) error {
 
 // attempt sends the request.
 func (x *exchange) attempt(ctx context.Context) error {
-	if x.sent.Load() > 0 && x.replayable() != nil {
-		return x.err // a classifier of the user's wanted what can't be done
+	if x.sent.Load() > 0 {
+		if lost := x.replayable(); lost != nil {
+			return notRepeatable(x.err, lost)
+		}
 	}
 	x.rounds.Add(1)
 	n := int(x.sent.Add(1))
@@ -69,6 +71,30 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.discard(x.resp)
 	x.resp, x.err = x.send(req, s, n)
 	return x.err
+}
+
+// notRepeatable returns the failure of an attempt after which no other can be made,
+// because the body was lost after the decision to go on. A failure that is final already
+// stays as it is: a classifier of the user's wanted what can't be done.
+func notRepeatable(err, why error) error {
+	if retry.OutcomeOf(err).Final {
+		return err
+	}
+	return &finalError{err, why}
+}
+
+// finalError is a failure that must not be repeated.
+type finalError struct{ error, why error }
+
+func (e *finalError) Error() string { return e.error.Error() + ": not retried: " + e.why.Error() }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// RetryOutcome implements the interface that [retry.OutcomeOf] asks.
+func (e *finalError) RetryOutcome() retry.Outcome {
+	o := retry.OutcomeOf(e.error)
+	o.Final = true
+	return o
 }
 
 // send makes the n-th attempt. It returns the answer beside the failure that the

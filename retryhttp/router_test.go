@@ -331,6 +331,51 @@ func TestRouterIsAskedOnceAboutALostBody(t *testing.T) {
 	})
 }
 
+// lateReader is a transport that answers before it has read the body, and reads the rest during the wait that follows.
+type lateReader struct {
+	sent atomic.Int32
+	read sync.WaitGroup
+}
+
+// RoundTrip implements [http.RoundTripper].
+//
+// real clock: it runs in a bubble.
+func (l *lateReader) RoundTrip(req *http.Request) (*http.Response, error) {
+	l.sent.Add(1)
+	_, _ = io.CopyN(io.Discard, req.Body, 1000)
+	l.read.Go(func() {
+		time.Sleep(time.Second)
+		_, _ = io.Copy(io.Discard, req.Body)
+		_ = req.Body.Close()
+	})
+	return &http.Response{StatusCode: 503, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("busy")), Request: req, ProtoMajor: 1}, nil
+}
+
+// A body that is lost after the decision to go on ends the request: there are no rounds in which nothing is sent.
+func TestABodyThatIsLostDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := new(lateReader)
+		failed := 0
+		tr := retryhttp.Must("fixed(2s) attempts=unlimited", next, retryhttp.WithRouter(new(to)),
+			retryhttp.WithRetry(retry.WithObserver(func(e retry.Event) {
+				if e.Kind == retry.AttemptFailed {
+					failed++
+				}
+			})))
+		long := io.MultiReader(strings.NewReader(strings.Repeat("x", retryhttp.KeptInAll+1)))
+		resp, err := tr.RoundTrip(request(t, "PUT", "http://example.com/", long))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		next.read.Wait()
+		wantReason(t, resp, retry.StopPermanent)
+		if gaveUp, _ := retryhttp.GaveUp(resp); next.sent.Load() != 1 || failed != 2 || !strings.Contains(gaveUp.Error(), "can't be sent again") {
+			t.Errorf("%d requests, %d failures, %v", next.sent.Load(), failed, gaveUp)
+		}
+	})
+}
+
 // Both attempts of a hedged round are done before the router is asked, once, about the
 // first.
 func TestRouterIsAskedOnceAboutAHedgedRound(t *testing.T) {

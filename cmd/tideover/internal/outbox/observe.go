@@ -57,18 +57,19 @@ func (o *Outbox) Observe(ev retry.Event) {
 	}
 }
 
-// recoverable is how long ago a wait may have begun of which [Outbox.Recover] tells. The engine must still know the message
-// that was told then, so as not to tell it twice.
+// recoverable is how long ago a wait may have begun whose message [Outbox.Recover] sends, unless the engine keeps
+// messages for a shorter time.
 const recoverable = 24 * time.Hour
 
 // Recover reads the wait of a session from its run, when a process goes on with what another one has left. That one may have
 // been killed after the wait was stored and before its message was. A message that is stored is not sent again.
 func (o *Outbox) Recover(run *engine.Info) {
 	ev, ok := waitingEvent(run)
-	if !ok {
+	if !ok || !ev.Until.After(time.Now()) { // if it is over, the session goes on at any moment
 		return
 	}
-	if time.Since(ev.Time) < recoverable {
+	// An engine that has forgotten the message would send it again.
+	if time.Since(ev.Time) < min(recoverable, o.retention/2) {
 		o.Observe(ev)
 		return
 	}

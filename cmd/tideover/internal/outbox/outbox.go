@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
@@ -42,7 +43,8 @@ type args struct {
 
 // Outbox has the notifiers of a configuration.
 type Outbox struct {
-	place func() notify.Place
+	place     func() notify.Place
+	retention time.Duration // how long the engine keeps messages that were sent
 
 	mu        sync.Mutex
 	engine    *engine.Engine // nil before Attach
@@ -69,10 +71,13 @@ type notifier struct {
 	gate *notify.Gate
 }
 
+// defaultRetention is how long an engine keeps ended runs unless its configuration says otherwise.
+const defaultRetention = 14 * 24 * time.Hour
+
 // New returns the outbox of a configuration. place says where messages come from.
 func New(cfg *config.Config, place func() notify.Place) (*Outbox, error) {
 	o := &Outbox{
-		place: place, notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
+		place: place, retention: cmp.Or(cfg.Server.Retention, defaultRetention), notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}
 	for name, c := range cfg.Notifiers {
 		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets(), Hidden: cfg.HiddenVariables(), Inherit: cfg.Server.Inherit})

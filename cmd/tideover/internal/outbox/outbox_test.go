@@ -263,6 +263,71 @@ func TestAWaitIsToldByTheNextProcess(t *testing.T) {
 	}
 }
 
+// An engine that keeps messages for an hour has forgotten that it sent one, which is then not sent again.
+func TestAWaitIsNotToldAgainWhenItsMessageIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := load(t, "server: {retention: 1h}\nnotify: {hook: {run: ['true'], on: [waiting], dedupe: 0}}")
+		policy, err := retry.Parse("fixed(1h) attempts=2 server-wait=1d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &session.Spec{Name: "night", Start: []string{"x"}, Pack: "generic", Policy: policy}
+		flow, err := spec.Workflow(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var store memlog.Store
+		sent := 0
+		open := func() (*Outbox, *engine.Engine) {
+			o, err := New(cfg, here)
+			if err == nil {
+				_, err = o.Listen(spec, []string{"hook"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			handlers := o.Handlers()
+			handlers[handlerSend] = func(context.Context, *engine.Task) ([]byte, error) { sent++; return nil, nil }
+			handlers[session.Handler] = func(context.Context, *engine.Task) ([]byte, error) { return nil, engine.LimitedFor(5*time.Hour, "limit") }
+			e, err := engine.Open(t.Context(), engine.Config{
+				Log: store.Open(), Retention: cfg.Server.Retention, Workflows: append([]*engine.Workflow{flow}, o.Workflows()...), Handlers: handlers,
+				Logger: slog.New(slog.DiscardHandler), Observer: o.Observe,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Attach(e)
+			return o, e
+		}
+		_, e := open()
+		run, err := e.Start(t.Context(), flow, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(90 * time.Minute)
+			if err := e.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var o *Outbox
+			o, e = open()
+			i, err := e.Get(t.Context(), run.ID)
+			if err != nil || i.State != engine.StateWaiting {
+				t.Fatalf("the session is %+v, %v", i, err)
+			}
+			o.Recover(i)
+			synctest.Wait()
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if sent != 1 {
+			t.Errorf("%d messages were sent, want 1", sent)
+		}
+	})
+}
+
 func TestAMessageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t)

@@ -240,7 +240,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	if _, err := s.sessions.Set(ctx, p.specs, p.sessions); err != nil {
 		return errors.Join(err, s.engine.Close(ctx))
 	}
-	for _, run := range s.sessions.Runs(ctx) {
+	for run := range s.sessions.Runs(ctx) {
 		s.outbox.Recover(run)
 	}
 	close(s.ready)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -168,8 +169,9 @@ func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
 	return err
 }
 
-// Runs returns the latest runs of the sessions, as far as they are kept.
-func (m *Manager) Runs(ctx context.Context) (runs []*engine.Info) {
+// Runs returns the latest runs of the sessions, as far as they are kept. Each is read when
+// it is asked for.
+func (m *Manager) Runs(ctx context.Context) iter.Seq[*engine.Info] {
 	m.mu.Lock()
 	var ids []string
 	for _, g := range m.sessions {
@@ -178,12 +180,13 @@ func (m *Manager) Runs(ctx context.Context) (runs []*engine.Info) {
 		}
 	}
 	m.mu.Unlock()
-	for _, id := range ids {
-		if i, err := m.Engine.Get(ctx, id); err == nil {
-			runs = append(runs, i)
+	return func(yield func(*engine.Info) bool) {
+		for _, id := range ids {
+			if i, err := m.Engine.Get(ctx, id); err == nil && !yield(i) {
+				return
+			}
 		}
 	}
-	return runs
 }
 
 // Names returns the names of the sessions.

@@ -109,7 +109,7 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	if err := w.about(); err != nil {
 		return nil, err
 	}
-	for _, run := range w.manager.Runs(ctx) {
+	for run := range w.manager.Runs(ctx) {
 		w.Outbox.Recover(run)
 	}
 	close(w.ready)
