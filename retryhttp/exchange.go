@@ -112,7 +112,7 @@ func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.R
 		if !returned { // the transport below panicked, and the panic goes on
 			s.drop()
 			if a != nil {
-				_ = x.done(a, nil, errPanic)
+				_ = x.done(a, s, nil, errPanic)
 			}
 		}
 	}()
@@ -127,7 +127,7 @@ func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.R
 	}
 	returned = true
 	if a != nil {
-		err = x.done(a, resp, err)
+		err = x.done(a, s, resp, err)
 	}
 	return resp, err
 }

@@ -46,9 +46,10 @@ func (x *exchange) mark(req *http.Request, n int) {
 			req.Header.Set(attemptHeader, strconv.Itoa(n))
 		}
 		if above := httpheader.First(req.Header, layerHeader); above != "" && len(above) < maxLayers {
-			layer = above + ", " + layer
+			req.Header[layerHeader] = []string{above + ", " + layer}
+		} else {
+			req.Header[layerHeader] = x.t.layers
 		}
-		req.Header[layerHeader] = []string{layer}
 	}
 }
 

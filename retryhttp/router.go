@@ -103,7 +103,7 @@ func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
 
 // done reports the attempt's end to it, and later that of its body. It returns the
 // failure.
-func (x *exchange) done(a Attempt, resp *http.Response, err error) error {
+func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err error) error {
 	var o retry.Outcome
 	if err != nil {
 		o = retry.OutcomeOf(err)
@@ -113,7 +113,13 @@ func (x *exchange) done(a Attempt, resp *http.Response, err error) error {
 	case resp == nil || resp.Body == nil || resp.Body == http.NoBody:
 		a.Closed(nil)
 	default:
-		b := &attemptBody{ReadCloser: resp.Body, attempt: a}
+		var b *attemptBody
+		if s != nil {
+			b = &s.routed
+		} else {
+			b = new(attemptBody)
+		}
+		b.ReadCloser, b.attempt = resp.Body, a
 		if w, ok := resp.Body.(io.Writer); ok {
 			resp.Body = &attemptConn{b, w}
 		} else {

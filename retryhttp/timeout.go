@@ -32,6 +32,8 @@ type attemptTimer struct {
 	sized   time.Duration // the same for a body whose length is known; 0 means idle
 	timer   *time.Timer   // nil if there is no limit at all
 	body    pausingBody   // the request's, if the time in which it is awaited does not count
+	answer  held          // the response's body, while the limits hold
+	routed  attemptBody   // the same, if there is a router
 	attempt Attempt       // of the router, if there is one
 
 	mu        sync.Mutex    // held while it is decided what the timer is for
@@ -265,7 +267,8 @@ func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response,
 	if resp.ContentLength > 0 && s.sized > 0 {
 		s.idle = s.sized
 	}
-	h := &held{resp.Body, s}
+	h := &s.answer
+	*h = held{resp.Body, s}
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = &upgraded{h, w}
 	} else {
@@ -344,13 +347,13 @@ func (s *attemptTimer) unsent() bool {
 // sent notes how far an attempt came.
 type sent struct {
 	asked, got atomic.Bool // asked for a connection, and got one
+	hooks      httptrace.ClientTrace
 }
 
 func (s *sent) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn: func(string) { s.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { s.got.Store(true) },
-	}
+	s.hooks.GetConn = func(string) { s.asked.Store(true) }
+	s.hooks.GotConn = func(httptrace.GotConnInfo) { s.got.Store(true) }
+	return &s.hooks
 }
 
 // held is a response body with the context that it needs.

@@ -24,6 +24,7 @@ type Transport struct {
 	bare    bool          // nothing stands before an attempt
 	managed bool          // the first attempt may be another request than the caller's
 	single  bool          // the policy makes one attempt, so that nothing is kept for another
+	layers  []string      // the header of a request on its first layer; it is never changed
 	settings
 }
 
@@ -75,7 +76,7 @@ func policyOf(policy any) (retry.Policy, error) {
 // prepare sets what follows from the policy and the settings.
 func (t *Transport) prepare() {
 	p, s := &t.policy, &t.settings
-	t.single = p.Retries() == 0
+	t.single, t.layers = p.Retries() == 0, []string{s.layer}
 	t.timed = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || p.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && p.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
