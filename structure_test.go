@@ -45,8 +45,6 @@ var areas = map[string]area{
 		"enginetest": 6, "jetstream/clustertest": 6,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
-		// Parts that become modules of their own, below the command.
-		"internal/gateway": -1,
 		// Tools that know nothing of the others.
 		"internal/connlimit": 0, "internal/detect": 0, "internal/draw": 0, "internal/exitcode": 0, "internal/fileaccess": 0,
 		"internal/initial": 0, "internal/lockfile": 0, "internal/process": 0, "internal/release": 0, "internal/screen": 0,
@@ -345,15 +343,19 @@ func commented(t *testing.T, p sourcePackage) (n int) {
 	return n
 }
 
-// Tests of clients import chaos: what it required would be required by them, too.
-func TestTheChaosModuleRequiresOnlyTheLibrary(t *testing.T) {
+// Programs import these modules beside the library: what one of them required would be
+// required by the programs, too.
+func TestTheChaosAndGatewayModulesRequireOnlyTheLibrary(t *testing.T) {
 	t.Parallel()
-	mod, err := os.ReadFile("chaos/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	required := regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+/\S+) v\S+`).FindAllSubmatch(mod, -1)
-	if len(required) != 1 || string(required[0][1]) != root {
-		t.Errorf("chaos/go.mod requires %q, want only %s", required, root)
+	requirement := regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+/\S+) v\S+`)
+	for _, module := range []string{"chaos", "gateway"} {
+		mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		required := requirement.FindAllSubmatch(mod, -1)
+		if len(required) != 1 || string(required[0][1]) != root {
+			t.Errorf("%s/go.mod requires %q, want only %s", module, required, root)
+		}
 	}
 }

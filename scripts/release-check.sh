@@ -129,8 +129,43 @@ func main() {
 GO
 [ "$(go -C "$work/chaos" list -m all | wc -l)" = 3 ] || fail "chaos brings other modules than the library"
 
+program gateway "$root/gateway" <<'GO'
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+
+	"github.com/tideover/tideover/gateway"
+)
+
+func main() {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from ", r.URL.Path) }))
+	defer api.Close()
+	base, err := url.Parse(api.URL)
+	if err != nil {
+		panic(err)
+	}
+	g, err := gateway.New([]gateway.Spec{{Name: "api", Preset: gateway.Generic, BaseURL: base}}, gateway.Options{})
+	if err != nil {
+		panic(err)
+	}
+	server := httptest.NewServer(g)
+	defer server.Close()
+	resp, err := http.Get(server.URL + "/p/api/v1/models")
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	fmt.Printf("gateway: %s, %d request\n", resp.Status, g.Status()[0].Totals.Requests)
+}
+GO
+[ "$(go -C "$work/gateway" list -m all | wc -l)" = 3 ] || fail "gateway brings other modules than the library"
+
 # Adapters, if there are any: each package of theirs builds.
-for module in $(grep -vxE "$root(/engine|/nostr|/chaos|/cmd/tideover)?" "$work/modules"); do
+for module in $(grep -vxE "$root(/engine|/nostr|/chaos|/gateway|/cmd/tideover)?" "$work/modules"); do
 	mkdir -p "$work/adapter"
 	(
 		rm -f "$work/adapter/go.mod" "$work/adapter/go.sum"

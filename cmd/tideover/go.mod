@@ -19,6 +19,7 @@ require (
 	github.com/tideover/tideover v0.0.0
 	github.com/tideover/tideover/chaos v0.0.0
 	github.com/tideover/tideover/engine v0.0.0
+	github.com/tideover/tideover/gateway v0.0.0
 	github.com/tideover/tideover/nostr v0.0.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
@@ -61,5 +62,7 @@ replace github.com/tideover/tideover => ../..
 replace github.com/tideover/tideover/chaos => ../../chaos
 
 replace github.com/tideover/tideover/engine => ../../engine
+
+replace github.com/tideover/tideover/gateway => ../../gateway
 
 replace github.com/tideover/tideover/nostr => ../../nostr

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 )
 
 // listedIn returns the names that a hint has, and whether it was about a name that

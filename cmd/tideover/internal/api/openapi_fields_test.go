@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/gateway"
 )
 
 // schemaTypes are the types whose JSON the schemas describe.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 )
 
 // Providers is the gateway as the API sees it.

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
 

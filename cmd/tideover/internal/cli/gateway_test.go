@@ -21,7 +21,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
 

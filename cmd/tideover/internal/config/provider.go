@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -58,14 +58,14 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("provider %q: auth: %s: %w", p.Name, k.Name, err))
 		}
-		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: v, Account: k.Account})
+		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: gateway.NewSecret(v.Reveal()), Account: k.Account})
 	}
 	for _, h := range p.Headers {
 		v, err := sendable(h.Value, r)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("provider %q: headers: %s: %w", p.Name, h.Name, err))
 		}
-		s.Headers = append(s.Headers, gateway.Header{Name: h.Name, Value: v})
+		s.Headers = append(s.Headers, gateway.Header{Name: h.Name, Value: gateway.NewSecret(v.Reveal())})
 	}
 	return s, errors.Join(errs...)
 }

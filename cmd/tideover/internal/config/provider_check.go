@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/oneline"
 )
 

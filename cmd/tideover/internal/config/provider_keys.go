@@ -7,7 +7,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/limit"
 )

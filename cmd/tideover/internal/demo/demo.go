@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/chaos"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/contend"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/retry"
 )
 

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/chaos"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
-	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -56,7 +55,7 @@ func (d *Demo) models() error {
 		}
 		s := gateway.Spec{Name: m.name, Preset: gateway.OpenAI, BaseURL: base, Fallback: m.fallback, Concurrent: 8}
 		for i := range m.keys {
-			s.Keys = append(s.Keys, gateway.Key{Name: fmt.Sprintf("key-%d", i+1), Value: secret.New(fmt.Sprintf("demo-%s-%d", m.name, i+1))})
+			s.Keys = append(s.Keys, gateway.Key{Name: fmt.Sprintf("key-%d", i+1), Value: gateway.NewSecret(fmt.Sprintf("demo-%s-%d", m.name, i+1))})
 		}
 		if s.Policy, err = retry.Parse(modelPolicy); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/limit"
 )
 

@@ -14,8 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
-	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 )
@@ -41,7 +40,7 @@ func TestTheMetricsOfAGateway(t *testing.T) {
 	provider := func(name string, fallback ...string) gateway.Spec {
 		return gateway.Spec{
 			Name: name, Preset: gateway.OpenAI, BaseURL: base, Policy: policy, Fallback: fallback,
-			Keys: []gateway.Key{{Name: "key-1", Value: secret.New("PLANTED-key")}},
+			Keys: []gateway.Key{{Name: "key-1", Value: gateway.NewSecret("PLANTED-key")}},
 		}.Fill()
 	}
 	g, err := gateway.New([]gateway.Spec{provider("main", "spare"), provider("spare")}, gateway.Options{Logger: slog.New(slog.DiscardHandler)})

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
+	"github.com/tideover/tideover/gateway"
 )
 
 const (

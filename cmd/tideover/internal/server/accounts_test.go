@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
-	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/gateway"
 )
 
 // newTestAccounts returns what shares the account "a" of a key, and the gate of another process.
@@ -20,7 +19,7 @@ func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	log := slog.New(slog.DiscardHandler)
 	specs := []gateway.Spec{gateway.Spec{
 		Name: "it", Preset: gateway.Generic, BaseURL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"},
-		Keys: []gateway.Key{{Name: "one", Value: secret.New("the-first-key"), Account: "a"}, {Name: "two", Value: secret.New("the-second-key"), Account: "a"}},
+		Keys: []gateway.Key{{Name: "one", Value: gateway.NewSecret("the-first-key"), Account: "a"}, {Name: "two", Value: gateway.NewSecret("the-second-key"), Account: "a"}},
 	}.Fill()}
 	clock := func() (time.Duration, string) { return 0, "" }
 	a := newKeyAccounts(&account.Store{Dir: dir + "/accounts", Uptime: clock}, dir+"/quota", log)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 )
 
 // unknownPause is how long work rests that needs what this process does not know.

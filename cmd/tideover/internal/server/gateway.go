@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -44,7 +44,7 @@ func (s *server) openGateway() error {
 	s.accounts = &account.Store{Dir: api.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
 	s.keyAccounts = newKeyAccounts(s.accounts, api.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
-		Token: token, Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
+		Token: gateway.NewSecret(token.Reveal()), Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
 		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,
 	})
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
@@ -36,6 +35,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/tidy"
 )

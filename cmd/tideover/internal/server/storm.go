@@ -3,10 +3,10 @@ package server
 import (
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
+	"github.com/tideover/tideover/gateway"
 )
 
 // attempts returns the attempts of all layers since the start.

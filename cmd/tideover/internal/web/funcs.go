@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 

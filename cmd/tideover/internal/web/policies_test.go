@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 )
 
 func TestWaitsThatWereUsed(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 )
 
 // Subtests share a server and run one after the other.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/limit"
 )
 

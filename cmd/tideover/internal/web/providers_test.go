@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/cmd/tideover/internal/gateway"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
 

@@ -23,7 +23,7 @@ import (
 // Options says how a gateway is reached, and whom it tells.
 type Options struct {
 	// Token is what callers must bring. Without one only this machine may ask.
-	Token secret.String
+	Token Secret
 
 	// Hosts are names under which the gateway may be asked, with or without port, in
 	// addition to those of the loopback interface.
@@ -83,7 +83,7 @@ type Gateway struct {
 // New returns a gateway for the providers, or everything that is wrong with them.
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
-		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token, hosts.New(o.Hosts)},
+		options: o, log: cmp.Or(o.Logger, slog.Default()), admission: &admission{o.Token.value, hosts.New(o.Hosts)},
 		stats: map[string]*stats{}, overrides: map[string]*override{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -56,14 +55,14 @@ type Spec struct {
 // Key is one of the credentials of a provider.
 type Key struct {
 	Name    string // how it is called on pages and in metrics; never the key itself
-	Value   secret.String
+	Value   Secret
 	Account string // whose limit it shares with others, see Options.Accounts; "" means none
 }
 
 // Header is a header that is set on every request.
 type Header struct {
 	Name  string
-	Value secret.String
+	Value Secret
 }
 
 // Route is a method and a path below the provider. A path that ends in / stands for everything below it.

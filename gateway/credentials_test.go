@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/tideover/tideover/internal/secret"
 )
 
 // callersOwn are credentials of a caller, in every place where there may be some.
@@ -89,7 +87,7 @@ func TestWhereAKeyGoes(t *testing.T) {
 		} {
 			u := newUpstream(t, says("ok"))
 			r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, func(s *Spec) {
-				s.Headers = []Header{{"Anthropic-Version", secret.New("2023-06-01")}, {"X-Odd", secret.New("ours")}}
+				s.Headers = []Header{{"Anthropic-Version", NewSecret("2023-06-01")}, {"X-Odd", NewSecret("ours")}}
 			})})
 			r.get("/p/it/x", "X-Odd", "theirs", "Accept", "text/plain")
 			s := u.requests()[0]
@@ -106,7 +104,7 @@ func TestWhereAKeyGoes(t *testing.T) {
 func TestTheTokenIsNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, says("ok"))
-		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Keys = nil })}, func(o *Options) { o.Token = secret.New("the-token") })
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Keys = nil })}, func(o *Options) { o.Token = NewSecret("the-token") })
 		for _, h := range []struct{ name, value string }{
 			{"Authorization", "Bearer the-token"}, {"Authorization", "bearer the-token"}, {"X-Api-Key", "the-token"},
 			{"X-Goog-Api-Key", "the-token"}, {"X-Tideover-Token", "the-token"},

@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
-
-	"github.com/tideover/tideover/internal/secret"
 )
 
 func TestAdmission(t *testing.T) {
 	withToken := func(o *Options) {
-		o.Token = secret.New("the-token")
+		o.Token = NewSecret("the-token")
 		o.Hosts = []string{"Gateway.example:7878", "named.example"}
 	}
 	plain := func(o *Options) { o.Hosts = []string{"Gateway.example:7878"} }
@@ -92,7 +90,7 @@ func TestAdmission(t *testing.T) {
 // Whoever can open the socket may ask, by whatever name.
 func TestASocketNeedsNoToken(t *testing.T) {
 	u := newUpstream(t, says("ok"))
-	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, func(o *Options) { o.Token = secret.New("the-token") })
+	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, func(o *Options) { o.Token = NewSecret("the-token") })
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {

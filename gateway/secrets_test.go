@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/tideover/tideover/internal/secret"
 )
 
 // No secret is in anything that the gateway tells anybody, even if a provider
@@ -35,10 +33,10 @@ func TestSecretsStaySecret(t *testing.T) {
 		})
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, main.URL, keys("sk-main-first", "sk-main-second"), fallback("spare"), patient, func(s *Spec) {
-				s.Headers = []Header{{"X-Extra", secret.New("header-value")}}
+				s.Headers = []Header{{"X-Extra", NewSecret("header-value")}}
 			}),
 			spec(t, "spare", Anthropic, nobody, keys("sk-spare-only"), patient),
-		}, func(o *Options) { o.Token = secret.New("gateway-token") })
+		}, func(o *Options) { o.Token = NewSecret("gateway-token") })
 		var answers strings.Builder
 		ask := func(method, path string) {
 			got := r.ask(method, path, "", "X-Api-Key", "gateway-token", "Authorization", "Bearer callers-secret")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -73,14 +72,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"base-url", "has a user", func(s *Spec) { s.BaseURL = mustURL(t, "http://me:secret@x") }},
 		{"base-url", "more than a path", func(s *Spec) { s.BaseURL = mustURL(t, "http://x?key=secret") }},
 		{"auth", "two keys", func(s *Spec) { s.Keys = append(s.Keys, s.Keys[0]) }},
-		{"auth", "is empty", func(s *Spec) { s.Keys[0].Value = secret.New("") }},
-		{"auth", "can't stand in a header", func(s *Spec) { s.Keys[0].Value = secret.New("secret\n") }},
+		{"auth", "is empty", func(s *Spec) { s.Keys[0].Value = NewSecret("") }},
+		{"auth", "can't stand in a header", func(s *Spec) { s.Keys[0].Value = NewSecret("secret\n") }},
 		{"auth", "none are to be sent", func(s *Spec) { s.Keyless = true }},
 		{"auth", "more than 64", func(s *Spec) { s.Keys = make([]Key, 65) }},
 		{"auth-header", "not the name of a header", func(s *Spec) { s.AuthHeader = "a b" }},
 		{"auth-scheme", "not the name of a scheme", func(s *Spec) { s.AuthScheme = "a b" }},
-		{"headers", "set by the client", func(s *Spec) { s.Headers = []Header{{"content-length", secret.New("1")}} }},
-		{"headers", "can't stand in a header", func(s *Spec) { s.Headers = []Header{{"X-A", secret.New("secret\r\nX-B: c")}} }},
+		{"headers", "set by the client", func(s *Spec) { s.Headers = []Header{{"content-length", NewSecret("1")}} }},
+		{"headers", "can't stand in a header", func(s *Spec) { s.Headers = []Header{{"X-A", NewSecret("secret\r\nX-B: c")}} }},
 		{"policy", "attempts", func(s *Spec) { s.Policy.Attempts = -5 }},
 		{"policy", "reset-after", func(s *Spec) { s.Policy.ResetAfter = time.Minute }},
 		{"retry-posts", "none of never", func(s *Spec) { s.Posts = "sometimes" }},

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/internal/memnet"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -120,7 +119,7 @@ func spec(t testing.TB, name, preset, address string, change ...func(*Spec)) Spe
 	t.Helper()
 	s := Spec{
 		Name: name, Preset: preset, BaseURL: mustURL(t, address), Policy: policy(t, quick),
-		Keys: []Key{{Name: "key-1", Value: secret.New("sk-" + name + "-secret-1")}},
+		Keys: []Key{{Name: "key-1", Value: NewSecret("sk-" + name + "-secret-1")}},
 	}
 	if preset == Generic {
 		s.Format = "test"
@@ -137,7 +136,7 @@ func keys(values ...string) func(*Spec) {
 	return func(s *Spec) {
 		s.Keys = nil
 		for i, v := range values {
-			s.Keys = append(s.Keys, Key{Name: fmt.Sprintf("key-%d", i+1), Value: secret.New(v)})
+			s.Keys = append(s.Keys, Key{Name: fmt.Sprintf("key-%d", i+1), Value: NewSecret(v)})
 		}
 	}
 }

@@ -59,7 +59,7 @@ type key struct {
 func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*keyPool, error) {
 	p := &keyPool{own: s.ours()}
 	for _, k := range s.Keys {
-		p.keys = append(p.keys, &key{name: k.Name, value: k.Value, stats: t.key(k.Name), account: account(k.Account)})
+		p.keys = append(p.keys, &key{name: k.Name, value: k.Value.value, stats: t.key(k.Name), account: account(k.Account)})
 	}
 	if len(p.keys) == 0 {
 		name := callersKey
