@@ -269,8 +269,8 @@ func TestALimitOfAnAccountAndReloads(t *testing.T) {
 		plain := spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"))
 		shared := spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"), withAccount("a"))
 		r, _ := newAccountRig(t, plain)
-		become := func(specs ...Spec) {
-			if err := r.Become(specs); err != nil {
+		reload := func(specs ...Spec) {
+			if err := r.Reload(specs); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -283,20 +283,20 @@ func TestALimitOfAnAccountAndReloads(t *testing.T) {
 		limit := func() *AccountLimit { return &AccountLimit{Serial: 1, Until: time.Now().Add(time.Hour), Why: "why"} }
 		r.SetAccountLimit("a", limit())
 		want("before the key names the account", 200)
-		become(shared)
+		reload(shared)
 		want("after a reload that names it", 429)
-		become(shared, spec(t, "more", Anthropic, u.URL))
+		reload(shared, spec(t, "more", Anthropic, u.URL))
 		want("after another reload", 429)
 		if err := r.Control("it", Reset); err != nil {
 			t.Fatal(err)
 		}
 		want("after a reset by hand", 200)
 		r.SetAccountLimit("a", limit())
-		become(shared)
+		reload(shared)
 		want("after the same limit was seen again", 200)
 		r.SetAccountLimit("a", &AccountLimit{Serial: 2, Until: time.Now().Add(time.Hour)})
 		want("after another limit", 429)
-		become(plain)
+		reload(plain)
 		want("after a reload without the account", 200)
 	})
 }

@@ -162,7 +162,7 @@ func keepProtocols(values []string, may func(string) bool) []string {
 
 // isSecretProtocol reports whether a subprotocol looks like a credential.
 func isSecretProtocol(name string) bool {
-	return strings.Contains(name, "api-key") || strings.Contains(name, "bearer") || credential(name)
+	return strings.Contains(name, "api-key") || strings.Contains(name, "bearer") || isCredential(name)
 }
 
 // withoutSecretProtocols takes credentials out of the subprotocols of a request to a

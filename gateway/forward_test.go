@@ -48,7 +48,7 @@ func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 		if told := r.told(); !strings.Contains(told, "forward-query") || strings.Contains(told, "colour") {
 			t.Errorf("the log must say what to set, and not what was in the query: %s", told)
 		}
-		if err := r.Become(specs("colour")); err != nil {
+		if err := r.Reload(specs("colour")); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.get("/p/main/x?colour=red"); got.body != "the spare" || spare.requests()[0].query != "colour=red" {

@@ -20,7 +20,7 @@ import (
 
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p := g.admission.admit(r); p != nil {
+	if p := g.authorizer.authorize(r); p != nil {
 		p.write(w)
 		return
 	}

@@ -15,8 +15,8 @@ type blocker struct {
 	target *requestTarget
 	kind   kind
 	wait   time.Duration // how long it lasts, if it goes away by itself
-	next   time.Duration // of cooling: how long it is until one request may go all the same
-	of     scope         // of cooling and shunned
+	next   time.Duration // of keysThrottled: how long it is until one request may go all the same
+	of     scope         // of keysThrottled and keysRejected
 	err    error         // what a limit said
 	mode   mode          // of forbidden: the operator's override
 }
@@ -167,18 +167,18 @@ func (r *request) acquire(ctx context.Context, v *requestTarget, pass health.Pas
 
 // pickKey chooses the attempt's key, or returns what blocks it.
 func (a *attempt) pickKey(refused *health.Call) *blocker {
-	ring, s := a.p.keys, a.request.scope()
+	pool, s := a.p.keys, a.request.scope()
 	var ok bool
-	if a.call, a.key, a.probe, ok = ring.pick(refused, false, s); ok {
+	if a.call, a.key, a.probe, ok = pool.pick(refused, false, s); ok {
 		return nil
 	}
-	wait, next := ring.left(s)
+	wait, next := pool.left(s)
 	if next == 0 {
 		return &blocker{target: a.target, kind: noOther}
 	}
 	b := a.request.keyless(a.target, wait, next)
 	if b.kind == keysRejected {
-		if a.call, a.key, a.probe, ok = ring.pick(nil, true, s); ok {
+		if a.call, a.key, a.probe, ok = pool.pick(nil, true, s); ok {
 			return nil
 		}
 		b.kind = keysThrottled

@@ -79,82 +79,6 @@ func (p *pace) mean() float64 {
 	return p.score.MeanAt(clock.Now())
 }
 
-// newProvider makes a provider, with all parts of the old one that are still
-// right. old may be nil. Nothing of the old one is changed.
-func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
-	p := &provider{spec: s, gateway: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
-	p.stats, p.override = cmp.Or(p.stats, new(stats)), cmp.Or(p.override, new(override))
-	p.forward = newForwarding(&s)
-	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
-		old = nil // another destination, of which nothing is known
-	}
-	if old != nil {
-		p.upstreamState = old.upstreamState
-	} else {
-		p.upstreamState = &upstreamState{recovery: g.recovery.recovery(s.Name, shown(s.BaseURL))}
-	}
-	var err error
-	if p.keys, err = newKeyPool(&s, p.stats, g.account); err != nil {
-		return nil, err
-	}
-	if old != nil && p.keys.same(old.keys) {
-		p.keys = old.keys
-	} else if old != nil {
-		p.keys.inherit(old.keys)
-	}
-	if err := p.makeGate(old); err != nil {
-		return nil, err
-	}
-	return p, p.makeLimits(old)
-}
-
-func (p *provider) makeGate(old *provider) (err error) {
-	s := &p.spec
-	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
-		p.gate = old.gate
-		return nil
-	}
-	p.gate, err = newHealthGate(s, p.title(), p.recovery, &p.history, &p.subscribers, p.breakerChanged)
-	if err == nil {
-		err = p.override.apply(p.gate.breaker)
-	}
-	return err
-}
-
-func (p *provider) makeLimits(old *provider) (err error) {
-	s := &p.spec
-	patience := p.patience()
-	if s.Rate != (limit.Frequency{}) {
-		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
-			p.rate = old.rate
-		} else if p.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
-			return err
-		}
-	}
-	if s.Adaptive {
-		if old != nil && old.send != nil && old.patience() == patience {
-			p.send = old.send
-		} else if p.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
-			return err
-		}
-	}
-	if s.Concurrent > 0 {
-		if old != nil && old.slots != nil && old.spec.Queue == s.Queue {
-			p.slots = old.slots // whose number changes when this provider takes over
-		} else if p.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
-			return err
-		}
-	}
-	spec := s.Policy.Budget
-	if spec == (limit.BudgetSpec{}) {
-		spec = limit.ProviderBudget()
-	}
-	if p.budgets = (&budgets{spec: spec, redact: p.gateway.redact}); old != nil && old.budgets.spec == spec {
-		p.budgets = old.budgets
-	}
-	return nil
-}
-
 // maxPatience is the longest that a request waits for its turn, when its policy
 // sets no limit.
 const maxPatience = 10 * time.Minute
@@ -167,19 +91,6 @@ func (p *provider) patience() time.Duration {
 // serverWait returns the longest delay stated by a server that is honoured.
 func (p *provider) serverWait() time.Duration {
 	return cmp.Or(p.spec.Policy.ServerWait, retry.DefaultServerWait)
-}
-
-// takeOver does what could not be done before it was clear that the whole
-// configuration is right.
-func (p *provider) takeOver() error {
-	p.gateway.stats[p.spec.Name], p.gateway.overrides[p.spec.Name] = p.stats, p.override
-	if p.gate.gate.Stats().State == health.GateOpen {
-		p.history.ended(time.Now()) // of a door that is no longer there
-	}
-	if p.slots != nil {
-		return p.slots.SetMax(p.spec.Concurrent)
-	}
-	return nil
 }
 
 // title is the provider's name in events.

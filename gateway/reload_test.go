@@ -47,7 +47,7 @@ func TestAReloadUnderLoadLosesNoRequest(t *testing.T) {
 			})
 		}
 		for i := 1; i <= 20; i++ {
-			if err := r.Become(specs(i)); err != nil {
+			if err := r.Reload(specs(i)); err != nil {
 				t.Errorf("reload %d: %v", i, err)
 			}
 			for range 3 {
@@ -89,9 +89,9 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 		}, ""},
 		{"another number of places", func(s *Spec) { s.Concurrent = 7 }, ""},
 		{"another rate", func(s *Spec) { s.Rate.Events = 50 }, "rate"},
-		{"another key", keys("one", "three"), "ring"},
-		{"another breaker", func(s *Spec) { s.Breaker.ConsecutiveFailures = 3 }, "door"},
-		{"another address", func(s *Spec) { s.BaseURL = s.BaseURL.JoinPath("v2") }, "door ring site rate slots send budgets"},
+		{"another key", keys("one", "three"), "keys"},
+		{"another breaker", func(s *Spec) { s.Breaker.ConsecutiveFailures = 3 }, "gate"},
+		{"another address", func(s *Spec) { s.BaseURL = s.BaseURL.JoinPath("v2") }, "gate keys state rate slots send budgets"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,12 +104,12 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 					t.Fatal(err)
 				}
 				old.keys.avoid(old.keys.keys[0], time.Hour, "402")
-				if err := r.Become(base(u.URL, tt.change)); err != nil {
+				if err := r.Reload(base(u.URL, tt.change)); err != nil {
 					t.Fatal(err)
 				}
 				p := r.table.Load().providers["it"]
 				for part, same := range map[string]bool{
-					"door": p.gate == old.gate, "ring": p.keys == old.keys, "site": p.upstreamState == old.upstreamState, "rate": p.rate == old.rate,
+					"gate": p.gate == old.gate, "keys": p.keys == old.keys, "state": p.upstreamState == old.upstreamState, "rate": p.rate == old.rate,
 					"slots": p.slots == old.slots, "send": p.send == old.send, "budgets": p.budgets == old.budgets,
 				} {
 					if lost := strings.Contains(tt.lost, part); lost == same {
@@ -136,7 +136,7 @@ func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 		u := newUpstream(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
 		bad := []Spec{spec(t, "new", Anthropic, u.URL), spec(t, "it", Anthropic, u.URL, fallback("nobody"))}
-		err := r.Become(bad)
+		err := r.Reload(bad)
 		if _, ok := errors.AsType[*FieldError](err); !ok {
 			t.Errorf("Become = %v, want a FieldError", err)
 		}
@@ -146,7 +146,7 @@ func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 		if got := r.get("/p/it/x"); got.code != 200 {
 			t.Errorf("got %d", got.code)
 		}
-		if err := r.Become([]Spec{bad[0]}); err != nil {
+		if err := r.Reload([]Spec{bad[0]}); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.get("/p/it/x"); got.code != 404 || !strings.Contains(got.body, "there are new") {
@@ -166,7 +166,7 @@ func TestRequestsUnderWayFinishByTheOldConfiguration(t *testing.T) {
 		got := make(chan reply)
 		go func() { got <- r.get("/p/it/x") }()
 		eventually(t, "it is under way", func() bool { return u.count() == 1 })
-		if err := r.Become(nil); err != nil {
+		if err := r.Reload(nil); err != nil {
 			t.Fatal(err)
 		}
 		close(hold)
@@ -244,7 +244,7 @@ func TestAProviderThatIsGoneServesWorkInProgress(t *testing.T) {
 			}
 		}
 		for i, specs := range [][]Spec{{spec(t, "its", Generic, other.URL)}, {spec(t, "its", Generic, other.URL), spec(t, "more", Generic, other.URL)}, {}} {
-			if err := r.Become(specs); err != nil {
+			if err := r.Reload(specs); err != nil {
 				t.Fatal(err)
 			}
 			ask("old")
@@ -255,7 +255,7 @@ func TestAProviderThatIsGoneServesWorkInProgress(t *testing.T) {
 				t.Errorf("reload %d: there are %v", i, names)
 			}
 		}
-		if err := r.Become([]Spec{spec(t, "it", Generic, other.URL)}); err != nil {
+		if err := r.Reload([]Spec{spec(t, "it", Generic, other.URL)}); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := inside.Get(other.URL + "/x")

@@ -120,9 +120,9 @@ func (r *request) problemOf(err error) *problem {
 		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
 			p.after = o.After
 		}
-		if story := r.describe(nil); len(r.targets) > 1 && story != "" && !r.callerGone() {
+		if failures := r.describe(nil); len(r.targets) > 1 && failures != "" && !r.callerGone() {
 			told := *gave
-			told.Last = errors.New(story)
+			told.Last = errors.New(failures)
 			p.message = r.g.clean(&told)
 		}
 	}

@@ -120,15 +120,15 @@ func (p *provider) setTarget(req *http.Request, r *request, k *key) {
 		p.forward.limit(req)
 		req.Header.Del(r.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
-		query, _ = p.forward.queryFor(query) // newTrip has left out providers to which it can't be sent
+		query, _ = p.forward.queryFor(query) // newRequest has left out providers to which it can't be sent
 	case p.keys.own:
 		for name := range req.Header {
-			if credential(name) && !session(name) {
+			if isCredential(name) && !isSession(name) {
 				delete(req.Header, name)
 			}
 		}
 		for name := range req.Trailer {
-			if credential(name) {
+			if isCredential(name) {
 				req.Trailer = nil // the map is the server's, and not ours to change
 				break
 			}

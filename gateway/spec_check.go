@@ -147,7 +147,7 @@ func (c *checker) forwarding(s *Spec) {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !httpheader.IsToken(name):
 			c.bad("forward-headers", "%q is not the name of a header", name)
-		case credential(canonical), canonical == protocolHeader, canonical == http.CanonicalHeaderKey(s.AuthHeader):
+		case isCredential(canonical), canonical == protocolHeader, canonical == http.CanonicalHeaderKey(s.AuthHeader):
 			c.bad("forward-headers", "%s carries credentials of callers, which are sent to no other provider; give the provider its own with auth or headers", name)
 		}
 	}

@@ -245,7 +245,7 @@ func TestThrottlesSurviveAReload(t *testing.T) {
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, keys("one"))})
 		r.get("/p/it/a")
 		for _, list := range [][]string{{"one"}, {"one", "two"}} {
-			if err := r.Become([]Spec{spec(t, "it", Generic, u.URL, keys(list...))}); err != nil {
+			if err := r.Reload([]Spec{spec(t, "it", Generic, u.URL, keys(list...))}); err != nil {
 				t.Fatal(err)
 			}
 			if st := r.status("it"); len(st.Throttles) != 1 {

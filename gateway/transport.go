@@ -156,7 +156,7 @@ func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err == nil {
 		return resp, nil
 	}
-	if err = discreet(err, req); shortage.Is(err) {
+	if err = redactError(err, req); shortage.Is(err) {
 		err = &shortageError{err}
 	}
 	return nil, err

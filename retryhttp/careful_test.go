@@ -120,7 +120,7 @@ func TestG16RedirectAfterAHedge(t *testing.T) {
 func TestE13TotalTimeoutIsToldToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, policy := range []string{"fixed(0s) attempts=2 total-timeout=2s", "fixed(0s) attempts=2 attempt-timeout=10s total-timeout=2s"} {
-			s := newSite(t, statuses(200)...)
+			s := newScriptedServer(t, statuses(200)...)
 			g := newRig(t, policy, retryhttp.WithDeadlineHeaders("X-Request-Timeout-Ms"))
 			g.send(t, request(t, "GET", s.URL, nil))
 			if left, ok := retryhttp.TimeLeft(s.heads[0]); !ok || left != 2*time.Second {
@@ -164,7 +164,7 @@ func (s *spy) Closed(error) {
 
 func TestRouterMayChangeTheURLInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 200)...)
+		s := newScriptedServer(t, statuses(503, 200)...)
 		g := newRig(t, quick, retryhttp.WithRouter(&spy{host: strings.TrimPrefix(s.URL, "http://")}))
 		req := request(t, "GET", "http://virtual.example/x", nil)
 		resp, _ := g.send(t, req)
@@ -250,7 +250,7 @@ func TestPanicOfTheTransportLeavesNothingOpen(t *testing.T) {
 
 func TestOneTransportNumbersItsCallsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		g := newRig(t, "fixed(0s) attempts=2 hedge=1h", retryhttp.WithRetry(retry.WithGrace(time.Second)))
 		g.send(t, request(t, "GET", s.URL, nil))
 		g.send(t, request(t, "POST", s.URL, strings.NewReader("x")))

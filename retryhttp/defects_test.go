@@ -15,7 +15,7 @@ import (
 
 func TestSuccessAfterTwo503HasExactlyTwoRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		g := newRig(t, quick)
 		resp, body := g.send(t, request(t, "GET", s.URL, nil))
 		wantStatus(t, resp, 200, s, 3)
@@ -35,7 +35,7 @@ func TestDefect4DiscardedResponsesLeakNoConnection(t *testing.T) {
 		for range 50 {
 			script = append(script, answer{503, "", big}, answer{200, "", big})
 		}
-		s := newSite(t, script...)
+		s := newScriptedServer(t, script...)
 		g := newRig(t, quick)
 		for range 50 {
 			g.send(t, request(t, "GET", s.URL, nil))
@@ -62,7 +62,7 @@ func TestDefect6RetryAfterForms(t *testing.T) {
 			{"negative is ignored", "Retry-After: -5", retry.StopAttempts},
 			{"garbage is ignored", "Retry-After: NaN", retry.StopAttempts},
 		} {
-			s := newSite(t, answer{429, tt.header, "slow down"})
+			s := newScriptedServer(t, answer{429, tt.header, "slow down"})
 			g := newRig(t, quick)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			start := time.Now()
@@ -81,7 +81,7 @@ func TestDefect6RetryAfterForms(t *testing.T) {
 
 func TestDefect7PostAnswered503IsSentOnceAndLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503)...)
+		s := newScriptedServer(t, statuses(503)...)
 		for _, policy := range []string{quick, quick + " attempt-timeout=1m"} {
 			g := newRig(t, policy)
 			body := track(strings.NewReader("hello"))
@@ -104,7 +104,7 @@ func TestDefect7PostAnswered503IsSentOnceAndLeftAlone(t *testing.T) {
 func TestDefect7RetriedRequestIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, script := range [][]int{{503, 503, 200}, {503, 503, 503}} {
-			s := newSite(t, statuses(script...)...)
+			s := newScriptedServer(t, statuses(script...)...)
 			g := newRig(t, quick)
 			body := track(strings.NewReader("hello"))
 			req := request(t, "PUT", s.URL, body)

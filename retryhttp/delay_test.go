@@ -80,7 +80,7 @@ func TestC4BodyComesBeforeResetHeaders(t *testing.T) {
 		const reset = "X-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 300"
 		info := `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.02s"}]}}`
 		for _, body := range []string{info, "[" + info + "]"} {
-			s := newSite(t, answer{429, reset, body}, answer{status: 200})
+			s := newScriptedServer(t, answer{429, reset, body}, answer{status: 200})
 			g := newRig(t, quick)
 			resp, _ := g.send(t, request(t, "GET", s.URL, nil))
 			wantStatus(t, resp, 200, s, 2)

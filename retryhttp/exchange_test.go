@@ -19,7 +19,7 @@ import (
 
 func TestA3NeverAfterTheContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503)...)
+		s := newScriptedServer(t, statuses(503)...)
 		g := newRig(t, "fixed(1h) attempts=3")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
@@ -59,7 +59,7 @@ func TestA3CallerGoneIsNotATimeout(t *testing.T) {
 
 func TestC7WaitThatCantFitTheDeadlineEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{429, "Retry-After: 20", "later"})
+		s := newScriptedServer(t, answer{429, "Retry-After: 20", "later"})
 		g := newRig(t, quick)
 		client := &http.Client{Transport: g, Timeout: 10 * time.Second} // wraps the body
 		start := time.Now()
@@ -80,7 +80,7 @@ func TestC7LastResponseAfterAClosedGateComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSite(t, statuses(503)...)
+		s := newScriptedServer(t, statuses(503)...)
 		g := newRig(t, quick+" attempt-timeout=1m", retryhttp.WithRetry(retry.WithBudget(budget)))
 		resp, body := g.send(t, request(t, "GET", s.URL, nil))
 		wantStatus(t, resp, 503, s, 2)
@@ -93,7 +93,7 @@ func TestC7LastResponseAfterAClosedGateComesBack(t *testing.T) {
 
 func TestC8WaitIsAtLeastWhatTheServerAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{429, "Retry-After-Ms: 40", ""}, answer{status: 200})
+		s := newScriptedServer(t, answer{429, "Retry-After-Ms: 40", ""}, answer{status: 200})
 		g := newRig(t, quick)
 		start := time.Now()
 		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
@@ -108,7 +108,7 @@ func TestC8WaitIsAtLeastWhatTheServerAsks(t *testing.T) {
 func TestClassifierHasTheLastWordButNoBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		always := retryhttp.WithRetry(retry.WithClassifier(func(error) retry.Outcome { return retry.Outcome{} }))
-		s := newSite(t, statuses(500)...)
+		s := newScriptedServer(t, statuses(500)...)
 		resp, _ := newRig(t, quick, always).send(t, request(t, "POST", s.URL, track(strings.NewReader("x"))))
 		wantStatus(t, resp, 500, s, 3)
 
@@ -161,7 +161,7 @@ func TestLegacyCancelIsNotRetried(t *testing.T) {
 
 func TestClosedBreakerGivesTheLastResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503)...)
+		s := newScriptedServer(t, statuses(503)...)
 		b, err := breaker.New(breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 2})
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestLoggerSaysWhatWasNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := retryhttp.WithRetry(retry.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		s := newSite(t, statuses(404)...)
+		s := newScriptedServer(t, statuses(404)...)
 		newRig(t, quick, logger).send(t, request(t, "GET", s.URL, nil))
 		if log.Len() > 0 {
 			t.Errorf("a 404 was logged: %s", &log)

@@ -61,7 +61,7 @@ func TestEventsGolden(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, tt.script...)
+				s := newScriptedServer(t, tt.script...)
 				if tt.policy == "" {
 					tt.policy = "exponential(1s..10s) jitter=none attempts=3"
 				}

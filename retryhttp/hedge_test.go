@@ -164,7 +164,7 @@ func newSiteFunc(t *testing.T, h http.HandlerFunc) *openSite {
 
 func TestH17HedgingIsRoutedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := newSlowFirst(t), newSite(t, answer{200, "", "second"})
+		first, second := newSlowFirst(t), newScriptedServer(t, answer{200, "", "second"})
 		r := &to{places: []string{first.URL, second.URL}}
 		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithRouter(r))
 		if _, got := g.send(t, request(t, "GET", first.URL, nil)); got != "second" {

@@ -49,7 +49,7 @@ func TestA1MethodsAfterAFailedAnswer(t *testing.T) {
 			{"POST", "", answer{status: 529}, []retryhttp.Option{retryhttp.WithAnswered()}, 2},
 			{"POST", "", answer{status: 501}, []retryhttp.Option{retryhttp.WithAnswered()}, 1},
 		} {
-			s := newSite(t, tt.first, answer{status: 200})
+			s := newScriptedServer(t, tt.first, answer{status: 200})
 			g := newRig(t, quick, tt.opts...)
 			req := request(t, tt.method, s.URL+"/search", nil)
 			if tt.key != "" {
@@ -72,7 +72,7 @@ var declared = retryhttp.WithIdempotent(func(r *http.Request) bool { return r.UR
 
 func TestA1PostThatWasNotSentIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		for _, tt := range []struct{ name, policy string }{
 			{"the error has a type", quick},
 			{"the time is up while dialing", quick + " attempt-timeout=30ms"},

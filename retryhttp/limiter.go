@@ -166,22 +166,22 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, changed := l.prioritised(r)
-	v := visit{l: l, ctx: ctx, load: limit.Ignored} // what a panic leaves
-	if err := v.enter(); err != nil {
+	a := admittedRequest{l: l, ctx: ctx, load: limit.Ignored} // what a panic leaves
+	if err := a.enter(); err != nil {
 		l.refuse(w, err)
 		return
 	}
-	defer v.leave()
+	defer a.leave()
 	if l.adaptive != nil {
-		v.seen = &watched{ResponseWriter: w}
-		w = v.seen
+		a.seen = &watched{ResponseWriter: w}
+		w = a.seen
 	}
 	if changed {
 		serve(ctx, l.next, w, r)
 	} else {
 		l.next.ServeHTTP(w, r)
 	}
-	v.load = v.result()
+	a.load = a.result()
 }
 
 // prioritised returns the context of the request with the priority that its
@@ -198,8 +198,8 @@ func (l *Limiter) prioritised(r *http.Request) (ctx context.Context, changed boo
 	return limit.WithPriority(ctx, p), true
 }
 
-// visit is a request that was let in.
-type visit struct {
+// admittedRequest is a request that the limiter has admitted.
+type admittedRequest struct {
 	l     *Limiter
 	ctx   context.Context
 	token limit.Token
@@ -208,48 +208,48 @@ type visit struct {
 	load  limit.Result
 }
 
-func (v *visit) enter() (err error) {
-	l := v.l
+func (a *admittedRequest) enter() (err error) {
+	l := a.l
 	if l.rate != nil {
-		if err := l.rate.Wait(v.ctx); err != nil {
+		if err := l.rate.Wait(a.ctx); err != nil {
 			return err
 		}
 	}
 	switch {
 	case l.fixed != nil:
-		err = l.fixed.Acquire(v.ctx)
+		err = l.fixed.Acquire(a.ctx)
 	case l.adaptive != nil:
-		v.token, err = l.adaptive.Acquire(v.ctx)
+		a.token, err = l.adaptive.Acquire(a.ctx)
 	}
 	if err != nil {
 		return err
 	}
-	v.start = clock.Now()
+	a.start = clock.Now()
 	l.mu.Lock()
-	l.pace.started(v.start)
+	l.pace.started(a.start)
 	l.mu.Unlock()
 	return nil
 }
 
-func (v *visit) leave() {
-	l := v.l
+func (a *admittedRequest) leave() {
+	l := a.l
 	now := clock.Now()
 	l.mu.Lock()
-	l.pace.ended(now, now-v.start)
+	l.pace.ended(now, now-a.start)
 	l.mu.Unlock()
 	if l.fixed != nil {
 		l.fixed.Release()
 	}
-	v.token.Done(v.load)
+	a.token.Done(a.load)
 }
 
-// result says what the request tells about the load.
-func (v *visit) result() limit.Result {
-	if v.seen == nil {
+// result returns what the request shows about the load.
+func (a *admittedRequest) result() limit.Result {
+	if a.seen == nil {
 		return limit.Ignored
 	}
-	switch err, status := v.ctx.Err(), v.seen.status(); {
-	case overdue(v.ctx):
+	switch err, status := a.ctx.Err(), a.seen.status(); {
+	case overdue(a.ctx):
 		return limit.Dropped
 	case err != nil || status == hijacked || status == http.StatusSwitchingProtocols:
 		return limit.Ignored

@@ -125,7 +125,7 @@ func read(t *testing.T, resp *http.Response) string {
 }
 
 // wantStatus checks the answer and how many times the server was asked.
-func wantStatus(t *testing.T, resp *http.Response, status int, s *site, asked int) {
+func wantStatus(t *testing.T, resp *http.Response, status int, s *scriptedServer, asked int) {
 	t.Helper()
 	if resp.StatusCode != status || s.asked() != asked {
 		t.Errorf("got status %d after %d requests, want %d after %d", resp.StatusCode, s.asked(), status, asked)
@@ -142,8 +142,8 @@ func wantReason(t *testing.T, resp *http.Response, want retry.Reason) *retry.Err
 	return e
 }
 
-// site is a server that plays a script.
-type site struct {
+// scriptedServer is a server that plays a script.
+type scriptedServer struct {
 	*httptest.Server
 	mu     sync.Mutex
 	bodies []string // of the requests
@@ -158,9 +158,9 @@ type answer struct {
 	body   string
 }
 
-func newSite(t *testing.T, script ...answer) *site {
+func newScriptedServer(t *testing.T, script ...answer) *scriptedServer {
 	t.Helper()
-	s := new(site)
+	s := new(scriptedServer)
 	s.Server = memnet.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
@@ -218,19 +218,19 @@ func statuses(codes ...int) (script []answer) {
 	return script
 }
 
-func (s *site) asked() int {
+func (s *scriptedServer) asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.bodies)
 }
 
-func (s *site) connections() int {
+func (s *scriptedServer) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened
 }
 
-func (s *site) got(i int) string {
+func (s *scriptedServer) got(i int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bodies[i]

@@ -14,7 +14,7 @@ import (
 
 func TestA2OneIdempotencyKeyForAllAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		g := newRig(t, quick, retryhttp.WithIdempotencyKeys())
 		req := request(t, "POST", s.URL, strings.NewReader("{}"))
 		resp, _ := g.send(t, req)
@@ -44,7 +44,7 @@ func TestA2OneIdempotencyKeyForAllAttempts(t *testing.T) {
 
 func TestH18AttemptAndLayerAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		g := newRig(t, quick, retryhttp.WithAttemptHeaders("gateway"))
 		req := request(t, "GET", s.URL, nil)
 		req.Header.Set("X-Tideover-Layer", "client")
@@ -63,7 +63,7 @@ func TestH18AttemptAndLayerAreSent(t *testing.T) {
 
 func TestE13WhatIsLeftIsSentAnewForEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		const name = "X-Request-Timeout-Ms"
 		left := func(i int) int {
 			n, err := strconv.Atoi(s.heads[i].Get(name))
@@ -144,7 +144,7 @@ func TestH18RetriesOfACallerHalveOurs(t *testing.T) {
 			{"fixed(0s) attempts=2 total-timeout=1m", 1, 1},
 			{"fixed(0s) attempts=1", 1, 1},
 		} {
-			s := newSite(t, statuses(503)...)
+			s := newScriptedServer(t, statuses(503)...)
 			req := requestWith(t, retryhttp.WithPriorRetries(t.Context(), tt.prior), "GET", s.URL, nil)
 			resp, _ := newRig(t, tt.policy).send(t, req)
 			wantStatus(t, resp, 503, s, tt.asked)

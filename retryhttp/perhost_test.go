@@ -55,7 +55,7 @@ func try(t *testing.T, rt http.RoundTripper, url string) (int, error) {
 
 func TestI2BreakerOfOneHostLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sick, well := newSite(t, statuses(503)...), newSite(t, statuses(200)...)
+		sick, well := newScriptedServer(t, statuses(503)...), newScriptedServer(t, statuses(200)...)
 		h := perHost(t, quick, tripwire)
 		if status, err := try(t, h, sick.URL); status != 503 || err != nil || sick.asked() != 2 {
 			t.Errorf("%d, %v after %d requests, want 503 after 2", status, err, sick.asked())
@@ -71,7 +71,7 @@ func TestI2BreakerOfOneHostLeavesTheOthersAlone(t *testing.T) {
 
 func TestI1BudgetIsPerHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sick, other := newSite(t, statuses(503)...), newSite(t, statuses(503, 200)...)
+		sick, other := newScriptedServer(t, statuses(503)...), newScriptedServer(t, statuses(503, 200)...)
 		h := perHost(t, quick+" budget=refund(1,0.001,1)", nil)
 		for range 3 {
 			if status, _ := try(t, h, sick.URL); status != 503 {
@@ -152,7 +152,7 @@ func TestHostThatWasNotUsedForLongestIsForgotten(t *testing.T) {
 
 func TestManyAskForANewHostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		var made atomic.Int64
 		h := perHost(t, quick, func(string) []retryhttp.Option { made.Add(1); return nil })
 		h.MaxHosts = 3
@@ -229,7 +229,7 @@ func TestNewPerHostRefusesNonsense(t *testing.T) {
 
 func TestPerHostClosesIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		client := &http.Client{Transport: perHost(t, quick, nil)}
 		for range 3 {
 			resp, err := client.Get(s.URL)

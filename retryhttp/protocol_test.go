@@ -85,7 +85,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestB8RedirectLoopIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{302, "Location: /again", ""})
+		s := newScriptedServer(t, answer{302, "Location: /again", ""})
 		client := &http.Client{Transport: newRig(t, quick)}
 		resp, err := client.Get(s.URL)
 		if err == nil || s.asked() != 10 {

@@ -130,10 +130,10 @@ func TestD9NoPlaceForTheFileIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 		data := pattern(retryhttp.KeptInMemory + 10)
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		resp, _ := newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
 		wantStatus(t, resp, 200, s, 1)
-		s = newSite(t, statuses(503)...)
+		s = newScriptedServer(t, statuses(503)...)
 		resp, _ = newRig(t, quick).send(t, request(t, "PUT", s.URL, track(bytes.NewReader(data))))
 		wantStatus(t, resp, 503, s, 1)
 		if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, retryhttp.ErrBody) || !errors.Is(e, os.ErrNotExist) {
@@ -144,7 +144,7 @@ func TestD9NoPlaceForTheFileIsNoFailure(t *testing.T) {
 
 func TestD10GetBodyComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		g := newRig(t, quick)
 		req := request(t, "PUT", s.URL, strings.NewReader("hello"))
 		calls, original := 0, req.GetBody
@@ -156,7 +156,7 @@ func TestD10GetBodyComesFirst(t *testing.T) {
 		}
 
 		gone := errors.New("gone")
-		s = newSite(t, statuses(503)...)
+		s = newScriptedServer(t, statuses(503)...)
 		req = request(t, "PUT", s.URL, strings.NewReader("hello"))
 		req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
 		resp, body := newRig(t, quick).send(t, req)
@@ -180,7 +180,7 @@ func TestD10SeekersGoBackToWhereTheyStarted(t *testing.T) {
 		if _, err := f.Seek(5, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
-		s := newSite(t, statuses(503, 503, 200)...)
+		s := newScriptedServer(t, statuses(503, 503, 200)...)
 		req := request(t, "PUT", s.URL, f)
 		req.ContentLength = 5
 		resp, _ := newRig(t, quick).send(t, req)
@@ -287,7 +287,7 @@ func TestD10EarlyResponseWhileTheBodyIsStillSent(t *testing.T) {
 func TestD10SourceThatFailsIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("disk gone")
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		g := newRig(t, quick)
 		body := track(io.MultiReader(strings.NewReader("x"), readerFunc(func([]byte) (int, error) { return 0, broken })))
 		_, err := g.RoundTrip(request(t, "PUT", s.URL, body))
@@ -300,7 +300,7 @@ func TestD10SourceThatFailsIsNotRetried(t *testing.T) {
 
 func TestD11ConnectionIsFreeDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{503, "", strings.Repeat("x", 60<<10)}, answer{status: 200})
+		s := newScriptedServer(t, answer{503, "", strings.Repeat("x", 60<<10)}, answer{status: 200})
 		p, _ := retry.Parse("fixed(0s) attempts=2")
 		tr := newNetTransport(t)
 		tr.MaxConnsPerHost = 1

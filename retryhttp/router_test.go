@@ -105,8 +105,8 @@ func (a *attempt) Closed(err error) { a.r.note("%d closed %v", a.n, err) }
 
 func TestRouterSendsEachAttemptSomewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := newSite(t, answer{503, "Retry-After: 100", "no"})
-		second := newSite(t, answer{200, "", "yes"})
+		first := newScriptedServer(t, answer{503, "Retry-After: 100", "no"})
+		second := newScriptedServer(t, answer{200, "", "yes"})
 		r := &to{places: []string{first.URL, second.URL}, atOnce: true}
 		g := newRig(t, "fixed(1h) attempts=3", retryhttp.WithRouter(r))
 		req := request(t, "PUT", "http://nowhere.invalid", strings.NewReader("hello"))
@@ -148,7 +148,7 @@ func TestRouterIsToldHowABodyEnds(t *testing.T) {
 			t.Errorf("told %q, want %q", r.told(), want)
 		}
 		// No body at all.
-		none := newSite(t, answer{status: 204})
+		none := newScriptedServer(t, answer{status: 204})
 		r = &to{places: []string{none.URL}}
 		resp, _ = newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", none.URL, nil))
 		wantStatus(t, resp, 204, none, 1)
@@ -184,7 +184,7 @@ func TestRouterThatRefusesIsAnAttemptThatWasNotSent(t *testing.T) {
 
 func TestE12AttemptTimeoutBeginsWhenTheRouterLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		r := &to{places: []string{s.URL}, wait: 150 * time.Millisecond}
 		g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=100ms total-timeout=1m", retryhttp.WithRouter(r))
 		start := time.Now()
@@ -199,7 +199,7 @@ func TestE12AttemptTimeoutBeginsWhenTheRouterLetsGo(t *testing.T) {
 func TestE12AttemptTimeoutOfARoutedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := newServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		s := newSite(t, statuses(200)...)
+		s := newScriptedServer(t, statuses(200)...)
 		r := &to{places: []string{hung.URL, s.URL}}
 		g := newRig(t, "fixed(0s) attempts=2 attempt-timeout=500ms", retryhttp.WithRouter(r))
 		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
@@ -231,7 +231,7 @@ func TestE12TotalTimeoutEndsTheWaitForARouter(t *testing.T) {
 // What a router decides is applied as [retry.WithReview] says.
 func TestRouterDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{503, "Retry-After: 10", "no"})
+		s := newScriptedServer(t, answer{503, "Retry-After: 10", "no"})
 		var seen []retryhttp.Failure
 		stop := &decides{func(f retryhttp.Failure) retry.Decision {
 			seen = append(seen, f)
@@ -276,8 +276,8 @@ func (quietAttempt) Closed(error) {}
 // nothing for the router.
 func TestRouterOverAForeignTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := newSite(t, answer{401, "X-Should-Retry: false", "no"})
-		second := newSite(t, answer{200, "", "yes"})
+		first := newScriptedServer(t, answer{401, "X-Should-Retry: false", "no"})
+		second := newScriptedServer(t, answer{200, "", "yes"})
 		transport := newNetTransport(t)
 		foreign := roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := transport.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
@@ -299,7 +299,7 @@ func TestRouterOverAForeignTransport(t *testing.T) {
 // A rejection is a failure only while there is another target.
 func TestRouterWithoutAnotherTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(401)...)
+		s := newScriptedServer(t, statuses(401)...)
 		r := &to{places: []string{s.URL}}
 		resp, _ := newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", s.URL, nil))
 		wantStatus(t, resp, 401, s, 1)
@@ -317,7 +317,7 @@ func TestRouterIsAskedOnceAboutALostBody(t *testing.T) {
 			nil,
 			{retryhttp.WithRetry(retry.WithClassifier(func(error) retry.Outcome { return retry.Outcome{} }))},
 		} {
-			s := newSite(t, statuses(503)...)
+			s := newScriptedServer(t, statuses(503)...)
 			r := &to{places: []string{s.URL}, atOnce: true}
 			g := newRig(t, "fixed(1s) attempts=4", append(opts, retryhttp.WithRouter(r))...)
 			long := io.MultiReader(strings.NewReader(strings.Repeat("x", retryhttp.KeptInAll+1)))

@@ -28,7 +28,7 @@ type played struct{ status, asked int }
 // play sends one request to a server that answers as the script says.
 func play(t *testing.T, method string, script []answer, opts ...retryhttp.Option) (played, *http.Response, *rig) {
 	t.Helper()
-	s := newSite(t, script...)
+	s := newScriptedServer(t, script...)
 	g := newRig(t, quick, opts...)
 	resp, _ := g.send(t, request(t, method, s.URL, strings.NewReader("x")))
 	return played{resp.StatusCode, s.asked()}, resp, g
@@ -71,7 +71,7 @@ func TestB3ConflictIsAnAnswerUnlessSaid(t *testing.T) {
 
 func TestB4MisdirectedOnceOnANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(421, 421, 200)...)
+		s := newScriptedServer(t, statuses(421, 421, 200)...)
 		g := newRig(t, "fixed(0s) attempts=5")
 		resp, _ := g.send(t, request(t, "POST", s.URL, strings.NewReader("x")))
 		wantStatus(t, resp, 421, s, 2)
@@ -83,7 +83,7 @@ func TestB4MisdirectedOnceOnANewConnection(t *testing.T) {
 
 func TestB5TooEarlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(425, 425, 200)...)
+		s := newScriptedServer(t, statuses(425, 425, 200)...)
 		g := newRig(t, "fixed(0s) attempts=5")
 		resp, _ := g.send(t, request(t, "POST", s.URL, strings.NewReader("x")))
 		wantStatus(t, resp, 425, s, 2)
@@ -166,7 +166,7 @@ func TestB8WhatNoRetryCures(t *testing.T) {
 	untrusted.Config.ErrorLog = quiet
 	untrusted.StartTLS()
 	t.Cleanup(untrusted.Close)
-	plain := newSite(t, statuses(200)...)
+	plain := newScriptedServer(t, statuses(200)...)
 	bad := func(change func(*http.Request)) *http.Request {
 		req := request(t, "GET", plain.URL, nil)
 		change(req)
@@ -250,7 +250,7 @@ func TestC4EveryFormOfAServersDelayIsWaitedFor(t *testing.T) {
 			// A bubble begins in the year 2000, whose seconds since 1970 would be read as a delay.
 			time.Sleep(time.Until(noon))
 			start := time.Now()
-			s := newSite(t, answer{429, inTwoSeconds(tt.header), tt.body}, answer{status: 200})
+			s := newScriptedServer(t, answer{429, inTwoSeconds(tt.header), tt.body}, answer{status: 200})
 			g := newRig(t, quick)
 			resp, _ := g.send(t, request(t, "GET", s.URL, nil))
 			wantStatus(t, resp, 200, s, 2)
@@ -282,7 +282,7 @@ func inTwoSeconds(header string) string {
 func TestC5WhatMakesNoSenseIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, v := range []string{"-1", "NaN", "soon", "1e3", "-1s", ""} {
-			s := newSite(t, answer{503, "Retry-After: " + v, ""}, answer{status: 200})
+			s := newScriptedServer(t, answer{503, "Retry-After: " + v, ""}, answer{status: 200})
 			g := newRig(t, quick)
 			resp, _ := g.send(t, request(t, "GET", s.URL, nil))
 			wantStatus(t, resp, 200, s, 2)
@@ -291,10 +291,10 @@ func TestC5WhatMakesNoSenseIsIgnored(t *testing.T) {
 			}
 		}
 		past := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
-		s := newSite(t, answer{503, "Retry-After: " + past, ""}, answer{status: 200})
+		s := newScriptedServer(t, answer{503, "Retry-After: " + past, ""}, answer{status: 200})
 		resp, _ := newRig(t, quick).send(t, request(t, "POST", s.URL, strings.NewReader("x")))
 		wantStatus(t, resp, 200, s, 2) // a delay of 0 was stated
-		s = newSite(t, answer{503, "Retry-After: 10000000000", ""}, answer{status: 200})
+		s = newScriptedServer(t, answer{503, "Retry-After: 10000000000", ""}, answer{status: 200})
 		resp, _ = newRig(t, quick).send(t, request(t, "GET", s.URL, nil))
 		wantStatus(t, resp, 503, s, 1)
 		wantReason(t, resp, retry.StopServerWait)
@@ -306,7 +306,7 @@ func TestC6DatesAreComparedWithTheServersOwn(t *testing.T) {
 		// A server whose clock is a year behind asks for two seconds.
 		now := time.Now().UTC().AddDate(-1, 0, 0)
 		h := "Date: " + now.Format(http.TimeFormat) + "\nRetry-After: " + now.Add(2*time.Second).Format(http.TimeFormat)
-		s := newSite(t, answer{429, h, ""}, answer{status: 200})
+		s := newScriptedServer(t, answer{429, h, ""}, answer{status: 200})
 		g := newRig(t, "fixed(0s) attempts=2 server-wait=3s")
 		resp, _ := g.send(t, request(t, "GET", s.URL, nil))
 		wantStatus(t, resp, 200, s, 2)

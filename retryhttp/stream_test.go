@@ -54,7 +54,7 @@ func TestB10StreamThatBeginsWithAnErrorIsThatError(t *testing.T) {
 			{"OpenAI chat that calls a tool", strings.Replace(speaks, "\"content\":\"\"", "\"tool_calls\":[{\"index\":0}]", 1), 0, false},
 		} {
 			good := answer{200, isEvents, created + content}
-			s := newSite(t, answer{200, isEvents, tt.first}, good)
+			s := newScriptedServer(t, answer{200, isEvents, tt.first}, good)
 			g := newRig(t, quick, holding, retryhttp.WithAnswered())
 			resp, body := g.send(t, request(t, "POST", s.URL, strings.NewReader("{}")))
 			want, asked := tt.first, 1
@@ -87,7 +87,7 @@ func wantEventFailure(t *testing.T, name string, g *rig, code int) {
 
 func TestB10StreamOnWhichItGivesUpComesBackWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{200, isEvents, created + overload})
+		s := newScriptedServer(t, answer{200, isEvents, created + overload})
 		g := newRig(t, quick, holding, retryhttp.WithAnswered())
 		resp, body := g.send(t, request(t, "POST", s.URL, strings.NewReader("{}")))
 		wantStatus(t, resp, 200, s, 3)
@@ -95,7 +95,7 @@ func TestB10StreamOnWhichItGivesUpComesBackWhole(t *testing.T) {
 			t.Errorf("body %q", body)
 		}
 		// And without WithAnswered a POST is not sent again at all.
-		s = newSite(t, answer{200, isEvents, overload})
+		s = newScriptedServer(t, answer{200, isEvents, overload})
 		resp, _ = newRig(t, quick, holding).send(t, request(t, "POST", s.URL, strings.NewReader("{}")))
 		wantStatus(t, resp, 200, s, 1)
 		if e := wantReason(t, resp, retry.StopPermanent); !errors.Is(e, retryhttp.ErrNotIdempotent) {
@@ -205,7 +205,7 @@ func TestF15StreamCutBeforeContentIsRetriedAndAfterItIsAnError(t *testing.T) {
 
 func TestF15StreamThatEndsBeforeContentIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, answer{200, isEvents, created}, answer{200, isEvents, created + content})
+		s := newScriptedServer(t, answer{200, isEvents, created}, answer{200, isEvents, created + content})
 		g := newRig(t, quick, holding)
 		if resp, body := g.send(t, request(t, "GET", s.URL, nil)); body != created+content || s.asked() != 2 {
 			t.Errorf("%s %q after %d requests, want the second", resp.Status, body, s.asked())

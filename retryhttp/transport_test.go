@@ -89,7 +89,7 @@ var ok200 = &http.Response{StatusCode: 200, Body: http.NoBody}
 
 func TestDerivedTransports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, statuses(503)...)
+		s := newScriptedServer(t, statuses(503)...)
 		g := newRig(t, "fixed(1s) attempts=2")
 		more, one := g.WithAttempts(4), g.WithAttempts(0)
 		for _, tt := range []struct {

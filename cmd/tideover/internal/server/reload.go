@@ -127,7 +127,7 @@ func (s *server) reload(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	take, err := s.gateway.Prepare(providers)
+	take, err := s.gateway.PrepareReload(providers)
 	if err != nil {
 		return err
 	}

@@ -12,31 +12,31 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// The headers that are between a caller and us.
+// The headers between a caller and the gateway.
 const (
 	headerToken    = "X-Tideover-Token"
 	headerPriority = "X-Tideover-Priority"
-	headerProvider = "X-Tideover-Provider" // of an answer: whose it is
+	headerProvider = "X-Tideover-Provider" // of a response: the provider that it is from
 )
 
-// tokenHeaders are those in which clients of the providers send a key, which is
-// the token for us.
+// tokenHeaders are the headers in which clients of the providers send a key. Clients of
+// the gateway send its token there.
 var tokenHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", headerToken}
 
-// admission says who may ask at all.
-type admission struct {
+// authorizer decides which callers may use the gateway.
+type authorizer struct {
 	token secret.String
 	hosts hosts.Set
 }
 
-// admit returns why the request is refused, or nil. It takes out the token, which
-// is nobody's business but ours.
-func (a *admission) admit(r *http.Request) *problem {
+// authorize returns why the request is rejected, or nil. It removes the token, so that no
+// provider gets it.
+func (a *authorizer) authorize(r *http.Request) *problem {
 	local := overSocket(r)
 	if !local && !a.hosts.Has(r.Host) {
 		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "this gateway does not go by that host; use its address, or localhost"}
 	}
-	if a.foreign(r) {
+	if a.isCrossSite(r) {
 		return &problem{status: http.StatusForbidden, code: codeCrossSite, message: "the request comes from the page of another site"}
 	}
 	if !a.token.IsZero() {
@@ -56,8 +56,8 @@ func unauthorized(hint string) *problem {
 	return &problem{status: http.StatusUnauthorized, code: codeToken, message: "the request has no valid token: " + hint}
 }
 
-// overSocket reports whether the request came over a unix socket, whose file mode
-// says who may ask.
+// overSocket reports whether the request came over a Unix socket. The mode of its file
+// decides who may use it.
 func overSocket(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && addr.Network() == "unix"
@@ -68,8 +68,8 @@ func fromLoopback(remote string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// takeToken removes the token wherever it stands, and reports whether it was there.
-func (a *admission) takeToken(h http.Header) (found bool) {
+// takeToken removes the token from all headers, and reports whether it was in one.
+func (a *authorizer) takeToken(h http.Header) (found bool) {
 	for _, name := range tokenHeaders {
 		v := httpheader.First(h, name)
 		if name == "Authorization" {
@@ -88,10 +88,9 @@ func (a *admission) takeToken(h http.Header) (found bool) {
 	return found
 }
 
-// foreign reports whether a browser sent the request on behalf of another site's
-// page. Unlike for a site of one's own this matters for every method: any request
-// may cost money.
-func (a *admission) foreign(r *http.Request) bool {
+// isCrossSite reports whether a browser sent the request for the page of another web
+// site. It applies to all methods, because any request may cost money.
+func (a *authorizer) isCrossSite(r *http.Request) bool {
 	switch httpheader.First(r.Header, "Sec-Fetch-Site") {
 	case "":
 	case "same-origin", "none":

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/limit"
+)
+
+// Reload replaces the providers, all of them or none. It fills in the defaults as [New]
+// does. Requests in progress finish with the old providers. A provider keeps the state of
+// each part whose settings are the same: address, keys, limits. Its totals, and what an
+// operator has set with [Gateway.Control], belong to its name.
+func (g *Gateway) Reload(specs []Spec) error {
+	apply, err := g.PrepareReload(specs)
+	if err != nil {
+		return err
+	}
+	return apply()
+}
+
+// PrepareReload does the part of [Gateway.Reload] that fails if a provider is invalid, and
+// changes nothing. apply does the rest. It is for programs that reload several parts, all
+// of them or none.
+func (g *Gateway) PrepareReload(specs []Spec) (apply func() error, err error) {
+	specs = slices.Clone(specs)
+	for i := range specs {
+		specs[i] = specs[i].Fill()
+	}
+	if err := ValidateAll(specs); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := g.table.Load()
+	next := &table{providers: make(map[string]*provider, len(specs))}
+	var errs []error
+	for _, s := range specs {
+		g.learnSecrets(&s)
+		p, err := g.newProvider(clone(s), old.providers[s.Name])
+		if err != nil {
+			errs = append(errs, &FieldError{Provider: s.Name, Err: err})
+			continue
+		}
+		next.names = append(next.names, s.Name)
+		next.providers[s.Name] = p
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	for _, p := range next.providers {
+		p.order = append(p.order, p)
+		for _, name := range p.spec.Fallback {
+			p.order = append(p.order, next.providers[name])
+		}
+		if err := p.makeTransports(); err != nil {
+			errs = append(errs, &FieldError{Provider: p.spec.Name, Err: err})
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return func() error { return g.applyReload(next) }, nil
+}
+
+// applyReload makes new requests use the table.
+func (g *Gateway) applyReload(next *table) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	old := g.table.Load()
+	for _, p := range next.providers {
+		errs = append(errs, p.takeOver())
+		if before := old.providers[p.spec.Name]; before == nil || before.keys != p.keys {
+			p.applyAccounts()
+		}
+		if p.spec.H2C {
+			g.hasH2C.Store(true)
+		}
+	}
+	next.remember(old)
+	g.table.Store(next)
+	return errors.Join(errs...)
+}
+
+// learnSecrets makes the gateway redact the secrets of the spec.
+func (g *Gateway) learnSecrets(s *Spec) {
+	for _, k := range s.Keys {
+		g.secrets.Add(k.Value.Reveal())
+	}
+	for _, h := range s.Headers {
+		g.secrets.Add(h.Value.Reveal())
+	}
+}
+
+// clone returns the spec with lists of its own.
+func clone(s Spec) Spec {
+	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
+	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
+	base := *s.BaseURL
+	s.BaseURL = &base
+	return s
+}
+
+// newProvider returns a provider that shares with the old one all parts whose settings are
+// the same. old may be nil. It does not change the old one.
+func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
+	p := &provider{spec: s, gateway: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
+	p.stats, p.override = cmp.Or(p.stats, new(stats)), cmp.Or(p.override, new(override))
+	p.forward = newForwarding(&s)
+	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
+		old = nil // the state is that of another destination
+	}
+	if old != nil {
+		p.upstreamState = old.upstreamState
+	} else {
+		p.upstreamState = &upstreamState{recovery: g.recovery.recovery(s.Name, shown(s.BaseURL))}
+	}
+	var err error
+	if p.keys, err = newKeyPool(&s, p.stats, g.account); err != nil {
+		return nil, err
+	}
+	if old != nil && p.keys.same(old.keys) {
+		p.keys = old.keys
+	} else if old != nil {
+		p.keys.inherit(old.keys)
+	}
+	if err := p.makeGate(old); err != nil {
+		return nil, err
+	}
+	return p, p.makeLimits(old)
+}
+
+func (p *provider) makeGate(old *provider) (err error) {
+	s := &p.spec
+	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
+		p.gate = old.gate
+		return nil
+	}
+	p.gate, err = newHealthGate(s, p.title(), p.recovery, &p.history, &p.subscribers, p.breakerChanged)
+	if err == nil {
+		err = p.override.apply(p.gate.breaker)
+	}
+	return err
+}
+
+func (p *provider) makeLimits(old *provider) (err error) {
+	s := &p.spec
+	patience := p.patience()
+	if s.Rate != (limit.Frequency{}) {
+		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
+			p.rate = old.rate
+		} else if p.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
+			return err
+		}
+	}
+	if s.Adaptive {
+		if old != nil && old.send != nil && old.patience() == patience {
+			p.send = old.send
+		} else if p.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
+			return err
+		}
+	}
+	if s.Concurrent > 0 {
+		if old != nil && old.slots != nil && old.spec.Queue == s.Queue {
+			p.slots = old.slots // takeOver changes their number
+		} else if p.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
+			return err
+		}
+	}
+	spec := s.Policy.Budget
+	if spec == (limit.BudgetSpec{}) {
+		spec = limit.ProviderBudget()
+	}
+	if p.budgets = (&budgets{spec: spec, redact: p.gateway.redact}); old != nil && old.budgets.spec == spec {
+		p.budgets = old.budgets
+	}
+	return nil
+}
+
+// takeOver does what has to wait until the whole configuration is known to be valid.
+func (p *provider) takeOver() error {
+	p.gateway.stats[p.spec.Name], p.gateway.overrides[p.spec.Name] = p.stats, p.override
+	if p.gate.gate.Stats().State == health.GateOpen {
+		p.history.ended(time.Now()) // that of a gate which was replaced
+	}
+	if p.slots != nil {
+		return p.slots.SetMax(p.spec.Concurrent)
+	}
+	return nil
+}
