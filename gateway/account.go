@@ -10,18 +10,17 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// Accounts is told what providers say of the accounts that keys name, so that what uses
-// the same accounts outside of the gateway knows it, too. Requests call its methods,
-// which must not wait.
+// Accounts gets what providers say about the accounts of keys, for other users of the same
+// accounts. Requests call its methods, which must return at once.
 type Accounts interface {
-	// Limited is told that a provider refuses a key for more than a minute.
+	// Limited reports that a provider rejects a key for more than a minute.
 	Limited(l KeyLimit)
 
-	// Worked is told that a request succeeded which was sent after the limit with the
-	// serial was known.
+	// Worked reports that a request succeeded which was sent after the limit with the
+	// serial was set.
 	Worked(account string, serial int64)
 
-	// Used is told how much of an account's quotas is used.
+	// Used reports how much of the account's quotas is used.
 	Used(account string, windows []QuotaWindow)
 }
 
@@ -29,19 +28,19 @@ type Accounts interface {
 type KeyLimit struct {
 	Account       string
 	Provider, Key string
-	Route         string // a success of this route alone shows that it is over; "" means that any other does, too
+	Route         string // only a success of this route shows that the limit is over; "" means a success of any route
 	Until         time.Time
-	Why           string // in a few words, such as "429"
+	Why           string // a short reason, such as "429"
 }
 
-// AccountLimit is what is known of the limit of an account.
+// AccountLimit is the known limit of an account.
 type AccountLimit struct {
-	Serial int64     // a later limit has a higher one
-	Until  time.Time // zero means that its end is not known: keys are used all the same
-	Why    string    // in words
+	Serial int64     // a later limit has a higher serial
+	Until  time.Time // the zero Time means that the end is unknown: keys are still used
+	Why    string    // a reason to show
 
-	// The key of this gateway that was told so, if it was one. It is not held: it waits
-	// for the routes and models that it was told of.
+	// The key of this gateway to which the limit was stated, if it was one. It is not
+	// held back as a whole: it waits for the routes and models that were named.
 	Provider, Key string
 	Route         string // see [KeyLimit]
 }
@@ -76,9 +75,9 @@ func (g *Gateway) account(name string) *sharedAccount {
 	return a
 }
 
-// SetAccountLimit makes keys of the account wait until the limit ends; nil means that it
-// has none. A limit that is known already changes nothing, so that what
-// [Gateway.Control] has reset stays so.
+// SetAccountLimit makes the keys of the account wait until the limit ends; nil means no
+// limit. A limit that is already known changes nothing, so that a reset by
+// [Gateway.Control] stays.
 func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -262,12 +261,12 @@ func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	a.p.gateway.options.Accounts.Limited(limit)
 }
 
-// QuotaWindow is how much of a quota is used that is granted for a time.
+// QuotaWindow is the used part of a quota that is granted for a length of time.
 type QuotaWindow struct {
-	Name   string  // such as "5-hour", or "requests" if the length is not known
+	Name   string  // such as "5-hour", or "requests" if the length is unknown
 	Used   float64 // percent
 	Resets time.Time
-	Long   bool // its length is known, and hours; otherwise it is at least as long as it is until Resets
+	Long   bool // the length is known, and hours or more; otherwise it is at least the time until Resets
 }
 
 // subscription are the windows of a subscription, as the answers of Anthropic's API have

@@ -65,8 +65,8 @@ func TestAStreamThatIsCutIsRepeatedWhereItMayBe(t *testing.T) {
 		change func(*Spec)
 	}{
 		{"Idempotency-Key", "Idempotency-Key", func(*Spec) {}},
-		{"retry-posts: unanswered", "X-Other", func(s *Spec) { s.Posts = PostsUnanswered }},
-		{"repeatable", "X-Other", func(s *Spec) { s.Repeats = []Route{{"POST", "/v1/messages"}} }},
+		{"retry-posts: unanswered", "X-Other", func(s *Spec) { s.RetryPosts = PostsUnanswered }},
+		{"repeatable", "X-Other", func(s *Spec) { s.Repeatable = []Route{{"POST", "/v1/messages"}} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

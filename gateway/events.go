@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// EventPrefix is what the names of the gateway's events begin with; the name of the
+// EventPrefix is the beginning of the names of the gateway's events. The name of the
 // provider follows.
 const EventPrefix = "gateway/"
 

@@ -179,7 +179,7 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 				u := newUpstream(t, tt.handle)
 				spare := newUpstream(t, says("the spare"))
 				r := newRig(t, []Spec{
-					spec(t, "main", Anthropic, u.URL, fallback("spare"), func(s *Spec) { s.Idle = 100 * time.Millisecond }),
+					spec(t, "main", Anthropic, u.URL, fallback("spare"), func(s *Spec) { s.StreamIdle = 100 * time.Millisecond }),
 					spec(t, "spare", Anthropic, spare.URL),
 				})
 				got := r.ask(http.MethodPost, "/p/main/v1/messages", chat)

@@ -19,43 +19,46 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Options says how a gateway is reached, and whom it tells.
+// Options are the settings of a gateway beside its providers. The zero Options work: the
+// gateway serves this machine only, logs with slog.Default and keeps its state in memory.
 type Options struct {
-	// Token is what callers must bring. Without one only this machine may ask.
+	// Token is the token that callers must send. If it is empty, only requests from a
+	// loopback address or over a Unix socket are served.
 	Token Secret
 
-	// Hosts are names under which the gateway may be asked, with or without port, in
-	// addition to those of the loopback interface.
+	// Hosts are values of the Host header that are accepted, with or without a port, in
+	// addition to the names and addresses of the loopback interface.
 	Hosts []string
 
-	// Observer is shown the events of all requests, apart from those that go right
-	// at once. It is called by several goroutines at a time, and holds up requests
-	// while it works. nil means nobody.
+	// Observer gets the events of all requests, except for those that succeed at the
+	// first attempt. Several goroutines call it at a time, and a request waits while it
+	// runs. nil means none.
 	Observer func(retry.Event)
 
-	// Logger gets a line for each outage, and one in a while for retries and failovers
-	// that are alike; the others are there for debugging. nil means slog.Default.
+	// Logger gets a line for each outage, and a sample of the lines about retries and
+	// failovers; the others have the level debug. nil means slog.Default.
 	Logger *slog.Logger
 
-	// Redact takes out secrets of what others wrote. The gateway knows its own: keys,
-	// headers and the token. nil means that there are no more.
+	// Redact removes further secrets from texts of others, such as error messages. The
+	// gateway itself removes keys, values of headers and the token. nil means that there
+	// are no more.
 	Redact func(string) string
 
-	// Decoders read the bodies of failures in an encoding, such as br, to find out what
-	// they say. gzip and deflate need none.
+	// Decoders decode the bodies of failures, by content encoding such as "br", so that
+	// their messages can be read. gzip and deflate need none.
 	Decoders map[string]retryhttp.Decoder
 
-	// Accounts is told what is learned of the accounts that keys name; what is known
-	// of them is said with [Gateway.SetAccountLimit]. nil means that keys share nothing.
+	// Accounts gets what is learned about the accounts of keys, and
+	// [Gateway.SetAccountLimit] sets it. nil means that keys share nothing.
 	Accounts Accounts
 
-	// Memory is the file in which is kept what was learned of outages. Empty means
-	// that it is forgotten at the end.
-	Memory string
+	// RecoveryFile is the file in which the durations of outages are kept, from which
+	// the gateway estimates the next ones; see [Gateway.Run]. "" means none.
+	RecoveryFile string
 }
 
-// Gateway is an [http.Handler] for /p/<provider>/<path>. All its methods may be
-// called by any number of goroutines.
+// Gateway is an [http.Handler] for /p/<provider>/<path>. All methods may be called by
+// several goroutines at a time.
 type Gateway struct {
 	options    Options
 	log        *slog.Logger
@@ -79,14 +82,15 @@ type Gateway struct {
 	traffic traffic
 }
 
-// New returns a gateway for the providers, or everything that is wrong with them.
+// New returns a gateway for the providers. It fills in the defaults of each spec; see
+// [Spec.Fill]. The error joins all problems, each a [*FieldError].
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, log: cmp.Or(o.Logger, slog.Default()), authorizer: &authorizer{o.Token.value, hosts.New(o.Hosts)},
 		stats: map[string]*stats{}, overrides: map[string]*override{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
-	g.recovery = loadRecoveryStore(o.Memory, g.log)
+	g.recovery = loadRecoveryStore(o.RecoveryFile, g.log)
 	g.upstreams = upstreamTransport{g.base, g.h2c, &g.hasH2C}
 	g.proxy = g.newProxy()
 	g.table.Store(&table{})
@@ -96,11 +100,11 @@ func New(specs []Spec, o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// saveEvery is how often what was learned is written down.
+// saveEvery is the time between two writes of the recovery file.
 const saveEvery = 5 * time.Minute
 
-// Run keeps what was learned of outages, until the context ends. A gateway works
-// without it, and forgets.
+// Run writes the recovery file from time to time and when the context ends, and then
+// returns. Without a recovery file a gateway does not need it.
 func (g *Gateway) Run(ctx context.Context) error {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
@@ -116,8 +120,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// Drain refuses new requests and waits until none is under way, or the context
-// ends. Then it keeps what was learned.
+// Drain rejects new requests, waits until none is in progress or the context ends, closes
+// idle connections and writes the recovery file.
 func (g *Gateway) Drain(ctx context.Context) error {
 	idle := g.traffic.stop()
 	var err error

@@ -74,7 +74,7 @@ func TestNothingLeaks(t *testing.T) {
 			u.Start()
 			defer u.Close()
 		}
-		limits := func(s *Spec) { s.Concurrent, s.Idle = 20, 50*time.Millisecond }
+		limits := func(s *Spec) { s.Concurrent, s.StreamIdle = 20, 50*time.Millisecond }
 		short := withPolicy(t, "fixed(1ms) attempts=4 attempt-timeout=30ms total-timeout=2s")
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, main.URL, keys("one", "two"), fallback("spare"), patient, limits, short),

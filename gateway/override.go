@@ -17,15 +17,16 @@ var (
 	ErrUnknownAction   = errors.New("no such action")
 )
 
-// What a provider can be told.
+// The actions of [Gateway.Control]. They are named after what happens to the circuit breaker
+// of the provider.
 const (
-	Open  = "open"  // no request passes until another action
-	Close = "close" // it counts as up even if it fails
-	Drain = "drain" // requests under way are finished, new ones go elsewhere or are refused
-	Reset = "reset" // back to automatic, and what is known of its keys is forgotten; if it is down, the next request is a probe
+	Open  = "open"  // send no request to the provider, until another action
+	Close = "close" // treat it as up even if it fails
+	Drain = "drain" // finish requests in progress; new ones go to a fallback or are rejected
+	Reset = "reset" // back to automatic: forget what is known of its keys; if it is down, the next request is a probe
 )
 
-// Actions are all of them.
+// Actions are all actions.
 var Actions = []string{Open, Close, Drain, Reset}
 
 // mode is what an operator has set for a provider.
@@ -99,7 +100,7 @@ func (o *override) apply(b *breaker.Breaker) error {
 	}
 }
 
-// Control tells a provider one of [Actions]. It holds across reloads, not across
+// Control applies one of [Actions] to the provider. It lasts across reloads, but not across
 // restarts.
 func (g *Gateway) Control(name, action string) error {
 	t := g.table.Load()

@@ -82,7 +82,7 @@ func TestEveryPhaseOfARequestEnds(t *testing.T) {
 						}
 					}
 					r := newRig(t, []Spec{spec(t, "it", Generic, tt.scheme+"://"+silentUpstream(t, handle),
-						withPolicy(t, "fixed(1s) attempts=1 attempt-timeout="+attempt.String()), func(s *Spec) { s.Idle = idle })})
+						withPolicy(t, "fixed(1s) attempts=1 attempt-timeout="+attempt.String()), func(s *Spec) { s.StreamIdle = idle })})
 					want, headers := tt.after, []string(nil)
 					if deadline > 0 {
 						want, headers = deadline, []string{"X-Request-Timeout-Ms", fmt.Sprint(deadline.Milliseconds())}
@@ -213,7 +213,7 @@ func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 			_, _ = w.Write(make([]byte, pieces<<10))
 		})
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1s) attempts=1 attempt-timeout=2s"),
-			func(s *Spec) { s.Idle = 2 * time.Second })})
+			func(s *Spec) { s.StreamIdle = 2 * time.Second })})
 		resp, err := r.Client().Get(r.URL + "/p/it/x")
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestACallersDeadlineBoundsTheBody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				address := silentUpstream(t, answersWith(tt.answer))
 				r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://"+address,
-					withPolicy(t, "fixed(1s) attempts=1 attempt-timeout=20s"), func(s *Spec) { s.Idle = 45 * time.Second })})
+					withPolicy(t, "fixed(1s) attempts=1 attempt-timeout=20s"), func(s *Spec) { s.StreamIdle = 45 * time.Second })})
 				began := time.Now()
 				got := r.ask(http.MethodPost, "/p/it/x", chat, tt.headers...)
 				if d := time.Since(began).Round(time.Second); got.code != 200 || got.err == nil || d != tt.after {

@@ -422,7 +422,7 @@ func TestI5Hedging(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprint(w, "slow")
 		})
-		r = newRig(t, []Spec{spec(t, "it", Anthropic, slow.URL, hedge, func(s *Spec) { s.Posts = PostsUnanswered })})
+		r = newRig(t, []Spec{spec(t, "it", Anthropic, slow.URL, hedge, func(s *Spec) { s.RetryPosts = PostsUnanswered })})
 		if got := r.ask(http.MethodPost, "/p/it/v1/messages", chat); got.body != "slow" || slow.count() != 1 {
 			t.Errorf("got %d %q after %d requests, want one", got.code, got.body, slow.count())
 		}

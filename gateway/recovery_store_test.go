@@ -13,7 +13,7 @@ import (
 func TestI10WhatWasLearnedIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "new", "recovery.json")
-		keep := func(o *Options) { o.Memory = path }
+		keep := func(o *Options) { o.RecoveryFile = path }
 		u := newUpstream(t, says("ok"))
 		specs := []Spec{spec(t, "it", Anthropic, u.URL), spec(t, "other", Anthropic, u.URL)}
 		r := newRig(t, specs, keep)
@@ -59,7 +59,7 @@ func TestADamagedMemoryIsForgotten(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://localhost:1")}, func(o *Options) { o.Memory = path })
+			r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://localhost:1")}, func(o *Options) { o.RecoveryFile = path })
 			if told := r.told(); !strings.Contains(told, "beginning anew") && !strings.Contains(text, "null") {
 				t.Errorf("%q: nothing is said of it: %s", text, told)
 			}
@@ -69,7 +69,7 @@ func TestADamagedMemoryIsForgotten(t *testing.T) {
 
 func TestRunKeepsWhatWasLearned(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recovery.json")
-	g, err := New([]Spec{spec(t, "it", Anthropic, "http://localhost:1")}, Options{Memory: path})
+	g, err := New([]Spec{spec(t, "it", Anthropic, "http://localhost:1")}, Options{RecoveryFile: path})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func (g *Gateway) learnSecrets(s *Spec) {
 // clone returns the spec with lists of its own.
 func clone(s Spec) Spec {
 	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
-	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	s.Repeatable, s.Fallback = slices.Clone(s.Repeatable), slices.Clone(s.Fallback)
 	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
 	base := *s.BaseURL
 	s.BaseURL = &base

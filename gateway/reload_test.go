@@ -85,7 +85,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 		{"nothing changes", func(*Spec) {}, ""},
 		{"another policy", func(s *Spec) { s.Policy = policy(t, "fixed(1s) attempts=2 total-timeout=20s") }, ""},
 		{"other headers, priority and streams", func(s *Spec) {
-			s.Headers, s.Priority, s.Idle, s.MaxBody = []Header{{"X-A", NewSecret("b")}}, limit.High, time.Second, 5
+			s.Headers, s.Priority, s.StreamIdle, s.MaxBody = []Header{{"X-A", NewSecret("b")}}, limit.High, time.Second, 5
 		}, ""},
 		{"another number of places", func(s *Spec) { s.Concurrent = 7 }, ""},
 		{"another rate", func(s *Spec) { s.Rate.Events = 50 }, "rate"},

@@ -23,7 +23,7 @@ func shaky(times, code int, headers ...string) func(int, http.ResponseWriter, *h
 }
 
 func TestA1WhatIsSentAgain(t *testing.T) {
-	keyed := func(s *Spec) { s.Keyed = true }
+	keyed := func(s *Spec) { s.IdempotencyKeys = true }
 	for _, tt := range []struct {
 		name   string
 		method string
@@ -39,11 +39,11 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 		{"POST to Gemini after 409", "POST", Gemini, nil, shaky(1, 409), 409, 1},
 		{"POST to anybody after 503", "POST", Generic, nil, shaky(1, 503), 503, 1},
 		{"POST to anybody after 503 with Retry-After", "POST", Generic, nil, shaky(1, 503, "Retry-After", "0"), 200, 2},
-		{"POST that may be repeated", "POST", Generic, func(s *Spec) { s.Repeats = []Route{{"POST", "/v1/search/"}} }, shaky(1, 503), 200, 2},
+		{"POST that may be repeated", "POST", Generic, func(s *Spec) { s.Repeatable = []Route{{"POST", "/v1/search/"}} }, shaky(1, 503), 200, 2},
 		{"POST with a key of ours", "POST", Generic, keyed, shaky(1, 503), 200, 2},
-		{"POST when said so", "POST", Generic, func(s *Spec) { s.Posts = PostsUnanswered }, shaky(1, 503), 200, 2},
+		{"POST when said so", "POST", Generic, func(s *Spec) { s.RetryPosts = PostsUnanswered }, shaky(1, 503), 200, 2},
 		{"POST that was not answered", "POST", Anthropic, nil, breaksOff, 502, 1},
-		{"POST that was not answered, when said so", "POST", Anthropic, func(s *Spec) { s.Posts = PostsUnanswered }, breaksOff, 200, 2},
+		{"POST that was not answered, when said so", "POST", Anthropic, func(s *Spec) { s.RetryPosts = PostsUnanswered }, breaksOff, 200, 2},
 		{"four times is the end", "GET", Generic, nil, fails(500), 500, 4},
 		{"a plain no", "POST", Anthropic, nil, fails(400), 400, 1},
 	} {

@@ -9,54 +9,56 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Spec is a provider as it is configured, with all defaults filled in by [Spec.Fill].
+// Spec is the configuration of a provider. [New] and [Gateway.Reload] fill in the defaults
+// of fields that are zero, as [Spec.Fill] does; name, preset and, for the preset [Generic],
+// the base URL have none.
 type Spec struct {
-	Name    string
-	Preset  string   // one of Presets
-	Format  string   // the wire format, which fallbacks must share; the preset's own unless it is generic
-	BaseURL *url.URL // requests go below it
+	Name    string   // requests to /p/<name>/ go to this provider; lower-case letters, digits, "-", "_" and "."
+	Preset  string   // one of Presets: sets the defaults below
+	Format  string   // wire format; a fallback must have the same. The default is the preset, none for Generic
+	BaseURL *url.URL // the path of a request is appended to it
 
-	H2C bool // HTTP/2 is spoken to an http:// address, without negotiation
+	H2C bool // speak HTTP/2 without TLS and without negotiation to an http:// address
 
-	Keys       []Key  // tried in turn; none means that callers bring their own, unless Keyless
-	Keyless    bool   // no credentials are sent at all, neither ours nor those of callers
-	AuthHeader string // where a key goes; the preset's own unless said
-	AuthScheme string // what stands before the key, such as "Bearer"; the preset's own unless AuthHeader is said
+	Keys       []Key  // the gateway picks one per attempt; none means that callers send their own, unless Keyless
+	Keyless    bool   // send no credentials, neither ours nor those of callers
+	AuthHeader string // header of the key; the default is that of the preset
+	AuthScheme string // word before the key, such as "Bearer"; the default is that of the preset, none if AuthHeader is set
 
-	Policy  retry.Policy
-	Posts   string   // PostsNever, PostsAnswered or PostsUnanswered
-	Repeats []Route  // other requests that may be sent twice
-	Keyed   bool     // requests that may not be sent twice get an Idempotency-Key, and may
-	Headers []Header // set on every request
+	Policy          retry.Policy // of all attempts of a request, at all providers
+	RetryPosts      string       // PostsNever, PostsAnswered or PostsUnanswered
+	Repeatable      []Route      // requests that may be sent twice beside those that HTTP allows
+	IdempotencyKeys bool         // add an Idempotency-Key to requests that may not be sent twice, so that they may
+	Headers         []Header     // set on every request
 
-	Rate       limit.Frequency // zero means none
+	Rate       limit.Frequency // requests per time; the zero Frequency means no limit
 	Burst      int             // requests that may follow each other at once; 0 means 1
-	Adaptive   bool            // finds out from "too many requests" how often it may ask
+	Adaptive   bool            // learn the rate from responses with the status 429
 	Concurrent int             // requests at once; 0 means no limit
-	Queue      int             // requests that may wait for their turn, or for recovery
-	Priority   limit.Priority  // of requests that say nothing
+	Queue      int             // requests that may wait for a limit or for recovery; 0 means 1000
+	Priority   limit.Priority  // of requests without the header X-Tideover-Priority
 
-	Breaker breaker.Config // when the provider counts as down
-	OpenFor time.Duration  // how long to leave it alone at least before looking again; 0 means that the gate decides
+	Breaker breaker.Config // when the provider counts as down; the zero Config means breaker.Provider
+	OpenFor time.Duration  // the least time until the first probe of a provider that is down; 0 means that the health gate decides
 
-	// What this provider is sent, beside what all are, of a request whose caller
-	// addressed another one.
+	// Headers and query parameters of callers that this provider gets as a fallback,
+	// beside those that are known to be no credentials.
 	ForwardHeaders []string
 	ForwardQuery   []string
 
-	Fallback      []string // providers that take over, in order
-	FallbackAfter int      // attempts at one provider before the next takes over, while it is not known to be down
+	Fallback      []string // names of providers that take over, in order
+	FallbackAfter int      // attempts at one provider before the next takes over, unless it is down; 0 means 2
 
-	Hold    time.Duration // how long a stream is held back for its first content
-	Idle    time.Duration // the longest silence within an answer; 0 means any
-	MaxBody int64         // bytes of a request; 0 means any
+	StreamHold time.Duration // how long a stream is held back for its first content; 0 means 10s, -1 none
+	StreamIdle time.Duration // the longest silence within a response; 0 means 5m, -1 no limit
+	MaxBody    int64         // bytes of a request; 0 means 64 MiB, -1 no limit
 }
 
-// Key is one of the credentials of a provider.
+// Key is a credential of a provider.
 type Key struct {
-	Name    string // how it is called on pages and in metrics; never the key itself
+	Name    string // name in the status and in metrics; never the key itself
 	Value   Secret
-	Account string // whose limit it shares with others, see Options.Accounts; "" means none
+	Account string // account whose limit the key shares with others, see Options.Accounts; "" means none
 }
 
 // Header is a header that is set on every request.
@@ -65,14 +67,16 @@ type Header struct {
 	Value Secret
 }
 
-// Route is a method and a path below the provider. A path that ends in / stands for everything below it.
+// Route is a method and a path below the base URL. A path that ends in / matches all paths
+// below it.
 type Route struct{ Method, Path string }
 
-// When a POST is sent again that was not refused at the door.
+// Values of Spec.RetryPosts: when a POST is repeated that the provider did not reject
+// before working on it.
 const (
 	PostsNever      = "never"      // never
-	PostsAnswered   = "answered"   // when it was answered with a failure that may pass
-	PostsUnanswered = "unanswered" // also when it was sent and not answered: it may be done, and billed, twice
+	PostsAnswered   = "answered"   // after a response that says that the failure is temporary
+	PostsUnanswered = "unanswered" // also after none: the request may be done, and billed, twice
 )
 
 // The presets.
@@ -80,8 +84,8 @@ const (
 	OpenAI    = "openai"
 	Anthropic = "anthropic"
 	Gemini    = "gemini"
-	Generic   = "generic"
+	Generic   = "generic" // any HTTP API
 )
 
-// Presets are the APIs of which something is known.
+// Presets are all presets.
 var Presets = []string{OpenAI, Anthropic, Gemini, Generic}

@@ -14,10 +14,10 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// FieldError is one thing that is wrong with a [Spec].
+// FieldError is a problem of a [Spec].
 type FieldError struct {
 	Provider string // its name
-	Field    string // the key in the file, such as rate.requests; "" means the provider as a whole
+	Field    string // the key in the configuration file, such as rate.requests; "" means the provider as a whole
 	Err      error
 }
 
@@ -29,7 +29,7 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("provider %q: %s: %v", e.Provider, e.Field, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the problem.
 func (e *FieldError) Unwrap() error { return e.Err }
 
 // checker collects what is wrong with one spec.
@@ -61,8 +61,8 @@ var (
 	validMethod = lazyregexp.New(`^[A-Z]+$`)
 )
 
-// Validate reports everything that is wrong with the spec by itself, each problem
-// a [*FieldError].
+// Validate returns all problems of the spec by itself, each a [*FieldError]. Defaults must
+// have been filled in; see [Spec.Fill].
 func (s Spec) Validate() error {
 	c := &checker{name: s.Name}
 	if !validName.MatchString(s.Name) {
@@ -172,10 +172,10 @@ func sendable(s string) bool {
 func (c *checker) retries(s *Spec) {
 	c.add("policy", s.Policy.Validate())
 	c.add("policy", s.Policy.Refuse("the gateway", "reset-after"))
-	if !slices.Contains([]string{PostsNever, PostsAnswered, PostsUnanswered}, s.Posts) {
-		c.bad("retry-posts", "%q is none of %s, %s and %s", s.Posts, PostsNever, PostsAnswered, PostsUnanswered)
+	if !slices.Contains([]string{PostsNever, PostsAnswered, PostsUnanswered}, s.RetryPosts) {
+		c.bad("retry-posts", "%q is none of %s, %s and %s", s.RetryPosts, PostsNever, PostsAnswered, PostsUnanswered)
 	}
-	for _, r := range s.Repeats {
+	for _, r := range s.Repeatable {
 		if !validMethod.MatchString(r.Method) || !strings.HasPrefix(r.Path, "/") {
 			c.bad("repeatable", "%q is not a method and a path such as POST /v1/search", r.Method+" "+r.Path)
 		}
@@ -209,11 +209,11 @@ func (c *checker) limits(s *Spec) {
 	c.add("priority", s.Priority.Validate())
 }
 
-// ValidateAll reports everything that is wrong with the specs, by themselves and
-// with each other, each problem a [*FieldError].
+// ValidateAll returns all problems of the specs, by themselves and with each other, each a
+// [*FieldError]. Defaults must have been filled in; see [Spec.Fill].
 //
-// Fallbacks are not followed any further: of two providers each may stand in for
-// the other.
+// The fallbacks of a fallback are not used, so that two providers may be the fallback of
+// each other.
 func ValidateAll(specs []Spec) error {
 	var errs []error
 	byName := map[string]*Spec{}

@@ -63,9 +63,8 @@ const (
 	defaultMaxBody       = 64 << 20
 )
 
-// Fill returns the spec with what its preset says for everything that is zero. To
-// say none where zero would be filled in, say it below zero: an Idle, a Hold or a
-// MaxBody of -1.
+// Fill returns the spec with the defaults of its preset for fields that are zero. -1 means
+// none for StreamHold, StreamIdle and MaxBody. A spec with an unknown preset stays as it is.
 func (s Spec) Fill() Spec {
 	p, ok := presets[s.Preset]
 	if !ok {
@@ -86,11 +85,11 @@ func (s Spec) Fill() Spec {
 	if s.Breaker == (breaker.Config{}) {
 		s.Breaker = breaker.Provider()
 	}
-	s.Posts = cmp.Or(s.Posts, p.posts)
+	s.RetryPosts = cmp.Or(s.RetryPosts, p.posts)
 	s.Queue = cmp.Or(s.Queue, defaultQueue)
 	s.FallbackAfter = cmp.Or(s.FallbackAfter, defaultFallbackAfter)
-	s.Hold = cmp.Or(s.Hold, defaultHold)
-	s.Idle = cmp.Or(s.Idle, defaultIdle)
+	s.StreamHold = cmp.Or(s.StreamHold, defaultHold)
+	s.StreamIdle = cmp.Or(s.StreamIdle, defaultIdle)
 	s.MaxBody = cmp.Or(s.MaxBody, defaultMaxBody)
 	return s
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,10 +29,10 @@ func TestFill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if base != tt.base || s.Format != tt.format || s.AuthHeader != tt.header || s.AuthScheme != tt.scheme || s.Posts != tt.posts || s.Policy != want {
+		if base != tt.base || s.Format != tt.format || s.AuthHeader != tt.header || s.AuthScheme != tt.scheme || s.RetryPosts != tt.posts || s.Policy != want {
 			t.Errorf("%s: %+v", tt.preset, s)
 		}
-		if s.Breaker != breaker.Provider() || s.Queue != 1000 || s.FallbackAfter != 2 || s.Hold != 10*time.Second || s.Idle != 5*time.Minute || s.MaxBody != 64<<20 {
+		if s.Breaker != breaker.Provider() || s.Queue != 1000 || s.FallbackAfter != 2 || s.StreamHold != 10*time.Second || s.StreamIdle != 5*time.Minute || s.MaxBody != 64<<20 {
 			t.Errorf("%s: %+v", tt.preset, s)
 		}
 		if err := s.Validate(); (err != nil) != (tt.preset == Generic) {
@@ -45,12 +46,12 @@ func TestFill(t *testing.T) {
 
 func TestFillKeepsWhatIsSaid(t *testing.T) {
 	said := Spec{
-		Name: "it", Preset: OpenAI, BaseURL: mustURL(t, "http://x"), AuthHeader: "X-Key", Policy: policy(t, quick), Posts: PostsNever,
-		Queue: 3, Breaker: breaker.Default(), FallbackAfter: 1, Hold: -1, Idle: -1, MaxBody: -1,
+		Name: "it", Preset: OpenAI, BaseURL: mustURL(t, "http://x"), AuthHeader: "X-Key", Policy: policy(t, quick), RetryPosts: PostsNever,
+		Queue: 3, Breaker: breaker.Default(), FallbackAfter: 1, StreamHold: -1, StreamIdle: -1, MaxBody: -1,
 	}
 	s := said.Fill()
-	if s.BaseURL.Host != "x" || s.AuthHeader != "X-Key" || s.AuthScheme != "" || s.Policy != said.Policy || s.Posts != PostsNever ||
-		s.Queue != 3 || s.Breaker != breaker.Default() || s.FallbackAfter != 1 || s.Hold != -1 || s.Idle != -1 || s.MaxBody != -1 {
+	if s.BaseURL.Host != "x" || s.AuthHeader != "X-Key" || s.AuthScheme != "" || s.Policy != said.Policy || s.RetryPosts != PostsNever ||
+		s.Queue != 3 || s.Breaker != breaker.Default() || s.FallbackAfter != 1 || s.StreamHold != -1 || s.StreamIdle != -1 || s.MaxBody != -1 {
 		t.Errorf("%+v", s)
 	}
 	if err := s.Validate(); err != nil {
@@ -82,8 +83,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"headers", "can't stand in a header", func(s *Spec) { s.Headers = []Header{{"X-A", NewSecret("secret\r\nX-B: c")}} }},
 		{"policy", "attempts", func(s *Spec) { s.Policy.Attempts = -5 }},
 		{"policy", "reset-after", func(s *Spec) { s.Policy.ResetAfter = time.Minute }},
-		{"retry-posts", "none of never", func(s *Spec) { s.Posts = "sometimes" }},
-		{"repeatable", "not a method and a path", func(s *Spec) { s.Repeats = []Route{{"post", "x"}} }},
+		{"retry-posts", "none of never", func(s *Spec) { s.RetryPosts = "sometimes" }},
+		{"repeatable", "not a method and a path", func(s *Spec) { s.Repeatable = []Route{{"post", "x"}} }},
 		{"rate.requests", "events", func(s *Spec) { s.Rate = limit.Frequency{Events: -1, Per: time.Second} }},
 		{"rate.burst", "is no rate.requests", func(s *Spec) { s.Burst = 2 }},
 		{"rate.concurrent", "negative", func(s *Spec) { s.Concurrent = -1 }},
@@ -133,5 +134,44 @@ func TestFallbacksAreChecked(t *testing.T) {
 				t.Errorf("%s: ValidateAll = %v, want %q", tt.name, err, word)
 			}
 		}
+	}
+}
+
+func TestFillTwiceIsFillOnce(t *testing.T) {
+	for _, preset := range Presets {
+		for _, s := range []Spec{
+			{Name: "it", Preset: preset, BaseURL: mustURL(t, "http://x")},
+			{Name: "it", Preset: preset, BaseURL: mustURL(t, "http://x"), AuthHeader: "X-Key", StreamHold: -1, StreamIdle: -1, MaxBody: -1},
+		} {
+			once := s.Fill()
+			if twice := once.Fill(); !reflect.DeepEqual(once, twice) {
+				t.Errorf("Fill() = %+v, then %+v", once, twice)
+			}
+		}
+	}
+}
+
+// New is the boundary to programs: it fills in defaults and returns all problems.
+func TestNewFillsAndValidates(t *testing.T) {
+	t.Parallel()
+	specs := []Spec{{Name: "it", Preset: Anthropic}}
+	g, err := New(specs, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := g.table.Load().providers["it"].spec; s.Queue != defaultQueue || s.StreamIdle != defaultIdle || s.BaseURL == nil {
+		t.Errorf("the spec is %+v", s)
+	}
+	if specs[0].BaseURL != nil || specs[0].Queue != 0 {
+		t.Errorf("New changed its argument: %+v", specs[0])
+	}
+	_, err = New([]Spec{{Name: "one", Preset: Generic, Queue: -1}, {Name: "two", Preset: "other"}, {}}, Options{})
+	for _, want := range []string{`provider "one": base-url: is missing`, `provider "one": rate.queue: -1 is below 1`, `provider "two": preset: "other" is none of`, `provider "": the name is not`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New() = %v, want it to say %s", err, want)
+		}
+	}
+	if field, ok := errors.AsType[*FieldError](err); !ok || field.Provider != "one" {
+		t.Errorf("New() = %v, want a FieldError", err)
 	}
 }

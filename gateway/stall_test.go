@@ -42,7 +42,7 @@ func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 				})
 				spare := newUpstream(t, says("the spare"))
 				specs := []Spec{spec(t, "main", Anthropic, "http://"+address, withPolicy(t, strings.Replace(quick, "attempts=4 attempt-timeout=2s total-timeout=20s", "attempts=2 attempt-timeout=1h", 1)),
-					func(s *Spec) { s.Idle = idle })}
+					func(s *Spec) { s.StreamIdle = idle })}
 				if tt.spare {
 					specs[0].Fallback = []string{"spare"}
 					specs = append(specs, spec(t, "spare", Anthropic, spare.URL))
@@ -78,7 +78,7 @@ func TestASlowStreamIsNotRepeated(t *testing.T) {
 			}
 			sse(w, evContent)
 		})
-		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1s) attempts=3 attempt-timeout=1m"), func(s *Spec) { s.Idle = 30 * time.Second })})
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1s) attempts=3 attempt-timeout=1m"), func(s *Spec) { s.StreamIdle = 30 * time.Second })})
 		got := r.ask(http.MethodPost, "/p/it/v1/messages", chat, "Idempotency-Key", "one")
 		if got.err != nil || strings.Count(got.body, "ping") != 10 || !strings.HasSuffix(got.body, evContent) || u.count() != 1 {
 			t.Errorf("got %q, %v after %d requests, want all of it after one", got.body, got.err, u.count())

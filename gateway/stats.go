@@ -11,19 +11,19 @@ import (
 // Stats are the numbers of a gateway since its start, for metrics.
 type Stats struct {
 	Providers []ProviderStats // in the order of the configuration
-	Failovers []FailoverCount // those that the configuration has in mind are there from the start
+	Failovers []FailoverCount // configured fallbacks are listed from the start
 }
 
 // ProviderStats are the numbers of one provider.
 type ProviderStats struct {
 	Status      Status             // with its totals
-	Outages     uint64             // that are over
-	Late        uint64             // requests whose deadline could not be kept
-	Attempts    []AttemptCount     // sent to the provider; those that are 0 are left out
-	Retries     map[string]float64 // of requests, by who set the wait
-	WaitSeconds map[string]float64 // that requests have waited, by what for
+	Outages     uint64             // outages that are over
+	Late        uint64             // requests whose deadline was missed
+	Attempts    []AttemptCount     // attempts sent to the provider, without counts of 0
+	Retries     map[string]float64 // retries, by the origin of the delay
+	WaitSeconds map[string]float64 // waiting times of requests, by cause
 	GiveUps     map[string]float64 // requests that were given up, by reason
-	FirstByte   Histogram          // from sending an attempt to the first byte of its answer
+	FirstByte   Histogram          // from sending an attempt to the first byte of its response
 }
 
 // AttemptCount counts attempts by key and result.
@@ -39,17 +39,17 @@ type FailoverCount struct {
 	Count    uint64
 }
 
-// Histogram counts times.
+// Histogram counts durations.
 type Histogram struct {
 	Count   uint64
 	Seconds float64            // the sum
-	Buckets map[float64]uint64 // by upper bound in seconds: how many times were at most that long
+	Buckets map[float64]uint64 // by upper bound in seconds: durations up to that length
 }
 
-// Load is what callers asked of a provider since the start, and what came of it.
+// Load counts the requests of callers to a provider since the start, and the attempts made for them.
 type Load struct {
 	Requests uint64 // of callers
-	Sent     uint64 // attempts made for them, here or elsewhere
+	Sent     uint64 // attempts for them, at this provider or another
 }
 
 // Stats returns the numbers of all providers.

@@ -5,19 +5,20 @@ import "time"
 // The states of a provider, from good to bad.
 const (
 	Up         = "up"         // all requests pass
-	Throttled  = "throttled"  // requests of some route or model have to wait: all keys were told so, or some of them and the others were refused
-	Refused    = "refused"    // all its keys were refused: they are used only if nothing else takes a request
-	Recovering = "recovering" // those who waited are let through one after the other
-	Probing    = "probing"    // one request finds out for all whether it is back
-	Down       = "down"       // no request passes until the next probe
-	Opened     = "opened"     // no request passes, by an operator's action
-	Draining   = "draining"   // requests under way are finished, new ones go elsewhere or are refused
+	Throttled  = "throttled"  // requests of some route or model have to wait with all keys that were not rejected
+	Refused    = "refused"    // all its keys were rejected: they are used only if no other provider takes a request
+	Recovering = "recovering" // waiting requests are sent one after the other
+	Probing    = "probing"    // one request is the probe for all
+	Down       = "down"       // no request is sent until the next probe
+	Opened     = "opened"     // no request is sent, by an operator's action
+	Draining   = "draining"   // requests in progress finish; new ones go to a fallback or are rejected
 )
 
-// States are all of them.
+// States are all states.
 var States = []string{Up, Throttled, Refused, Recovering, Probing, Down, Opened, Draining}
 
-// Status is a provider at one moment, as the API shows it.
+// Status is the state of a provider at one moment. Its JSON is part of the HTTP API of
+// tideover serve.
 type Status struct {
 	Name     string   `json:"name"`
 	Preset   string   `json:"preset"`
@@ -69,14 +70,14 @@ type Totals struct {
 	Amplified float64 `json:"amplification"` // attempts of its own requests, for each of them
 }
 
-// Limits is what is allowed now.
+// Limits are the limits in force.
 type Limits struct {
 	PerSecond  float64 `json:"per_second,omitempty"` // 0 means that nothing limits it
 	Adaptive   bool    `json:"adaptive,omitempty"`   // found out, not configured
 	Concurrent int     `json:"concurrent,omitempty"`
 }
 
-// KeyInfo is one key.
+// KeyInfo is the state of a key.
 type KeyInfo struct {
 	Name      string     `json:"name"`
 	Account   string     `json:"account,omitempty"` // whose limit it shares with others
@@ -101,7 +102,7 @@ type Throttle struct {
 	NextProbe time.Time `json:"next_probe"` // from when one request may find out whether the wait is over; not before Until if an account states its reset
 }
 
-// Recovery is what is expected of an outage.
+// Recovery is the estimate of when an outage ends.
 type Recovery struct {
 	Next     *time.Time `json:"next_probe,omitempty"`
 	Due      bool       `json:"due,omitempty"`      // the next request looks at once whether it is back
@@ -114,7 +115,7 @@ type Recovery struct {
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 }
 
-// Outage is one that is over.
+// Outage is an outage that is over.
 type Outage struct {
 	Began     time.Time `json:"began"`
 	Ended     time.Time `json:"ended"`
@@ -133,7 +134,7 @@ type Failover struct {
 	Why  string    `json:"why"` // such as "503", "down", "429 on all keys"
 }
 
-// Quota is a limit as the provider tells it.
+// Quota is a limit that the provider states in its responses.
 type Quota struct {
 	Name      string     `json:"name"` // such as "requests" or "input-tokens"
 	Key       string     `json:"key"`  // whose it is
@@ -142,7 +143,7 @@ type Quota struct {
 	Reset     *time.Time `json:"reset,omitempty"`
 }
 
-// Budget is what is left for retries of one route.
+// Budget is the rest of the retry budget of a route.
 type Budget struct {
 	Route  string  `json:"route"`
 	Tokens float64 `json:"tokens"`

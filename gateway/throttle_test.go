@@ -98,7 +98,7 @@ func TestRetryAfterOfOnePathShutsNothingElse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newLimited(t, tt.closed, tt.header...)
 				r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, func(s *Spec) {
-					if s.Keyed = true; tt.change != nil {
+					if s.IdempotencyKeys = true; tt.change != nil {
 						tt.change(s)
 					}
 				})})
@@ -259,7 +259,7 @@ func TestThrottlesSurviveAReload(t *testing.T) {
 func TestThrottlesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLimited(t, func(path, _ string) bool { return path != "/ok" }, "Retry-After", day)
-		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, patient, func(s *Spec) { s.Keyed = true })})
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, patient, func(s *Spec) { s.IdempotencyKeys = true })})
 		ask := func(i int) {
 			r.ask(http.MethodPost, fmt.Sprintf("/p/it/r%s", strings.Repeat("x", i%100)), fmt.Sprintf(`{"model":"m-%d"}`, i), "Content-Type", "application/json")
 		}

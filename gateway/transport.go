@@ -57,13 +57,13 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 	for encoding, decode := range p.gateway.options.Decoders {
 		opts = append(opts, retryhttp.WithDecoder(encoding, decode))
 	}
-	if p.spec.Posts != PostsNever {
+	if p.spec.RetryPosts != PostsNever {
 		opts = append(opts, retryhttp.WithAnswered())
 	}
 	if known.conflict {
 		opts = append(opts, retryhttp.WithConflict())
 	}
-	if p.spec.Keyed {
+	if p.spec.IdempotencyKeys {
 		opts = append(opts, retryhttp.WithIdempotencyKeys())
 	}
 	return retryhttp.New(policy, p.gateway.upstreams, opts...)
@@ -72,7 +72,7 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 // streams returns how answers are read. An answer whose length is known is no stream, and
 // is silent no longer than an attempt may take.
 func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
-	s := retryhttp.Streams{Hold: max(p.spec.Hold, 0), Idle: max(p.spec.Idle, 0), Sized: attempt}
+	s := retryhttp.Streams{Hold: max(p.spec.StreamHold, 0), Idle: max(p.spec.StreamIdle, 0), Sized: attempt}
 	if s.Idle > 0 {
 		s.Sized = min(s.Sized, s.Idle)
 	}
@@ -109,14 +109,14 @@ func (p *provider) transportFor(method, route string) *retryhttp.Transport {
 // repeatable reports whether the configuration says that a request may be sent
 // twice.
 func (p *provider) repeatable(req *http.Request) bool {
-	if p.spec.Posts == PostsUnanswered && req.Method == http.MethodPost {
+	if p.spec.RetryPosts == PostsUnanswered && req.Method == http.MethodPost {
 		return true
 	}
 	t := requestFrom(req.Context())
 	if t == nil {
 		return false
 	}
-	for _, r := range p.spec.Repeats {
+	for _, r := range p.spec.Repeatable {
 		if r.Method == req.Method && (r.Path == t.path || strings.HasSuffix(r.Path, "/") && strings.HasPrefix(t.path, r.Path)) {
 			return true
 		}

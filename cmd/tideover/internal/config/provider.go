@@ -50,7 +50,7 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 		base := *s.BaseURL
 		s.BaseURL = &base
 	}
-	s.Repeats, s.Fallback = slices.Clone(s.Repeats), slices.Clone(s.Fallback)
+	s.Repeatable, s.Fallback = slices.Clone(s.Repeatable), slices.Clone(s.Fallback)
 	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
 	var errs []error
 	for _, k := range p.Auth {

@@ -22,7 +22,7 @@ func (l *loader) providerDefaults(d *providerDraft) {
 		{"auth-header", !d.Keyless, d.AuthHeader},
 		{"auth-scheme", len(d.Auth) > 0 && d.AuthScheme != "", d.AuthScheme},
 		{"policy", true, d.Policy.String()},
-		{"retry-posts", true, d.Posts},
+		{"retry-posts", true, d.RetryPosts},
 		{"rate.queue", true, strconv.Itoa(d.Queue)},
 		{"priority", true, d.Priority.String()},
 		{"breaker.failures", true, strconv.FormatFloat(100*b.FailureRate, 'g', 6, 64) + "%"},
@@ -31,8 +31,8 @@ func (l *loader) providerDefaults(d *providerDraft) {
 		{"breaker.consecutive", true, strconv.Itoa(b.ConsecutiveFailures)},
 		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // which package breaker fills in
 		{"fallback-after", len(d.Fallback) > 0, strconv.Itoa(d.FallbackAfter)},
-		{"stream.hold", true, textfmt.CompactDuration(d.Hold)},
-		{"stream.idle", true, textfmt.CompactDuration(d.Idle)},
+		{"stream.hold", true, textfmt.CompactDuration(d.StreamHold)},
+		{"stream.idle", true, textfmt.CompactDuration(d.StreamIdle)},
 		{"max-body", true, textfmt.FormatSize(d.MaxBody)},
 	} {
 		if v.used && !d.has(v.key) {

@@ -84,18 +84,18 @@ var providerKeys = located("", []key[providerDraft]{
 	{
 		name: "retry-posts", doc: "When a POST is sent again that was not refused at the door: never; when it was answered with a failure that may pass; also unanswered, when it may be done, and billed, twice.",
 		schema: func() *jsonschema.Schema { return enum(postsWords...) },
-		set:    func(l *loader, at place, d *providerDraft) { d.Posts = l.word(at, postsWords...) },
+		set:    func(l *loader, at place, d *providerDraft) { d.RetryPosts = l.word(at, postsWords...) },
 	},
 	{
 		name: "repeatable", doc: "Other requests that may be sent twice, such as POST /v1/search. A path that ends in / stands for everything below it.",
 		schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
 		},
-		set: func(l *loader, at place, d *providerDraft) { d.Repeats = l.routes(at) },
+		set: func(l *loader, at place, d *providerDraft) { d.Repeatable = l.routes(at) },
 	},
 	{
 		name: "idempotency-keys", doc: "Whether requests that may not be sent twice get an Idempotency-Key, and then may.", schema: boolSchema,
-		set: func(l *loader, at place, d *providerDraft) { d.Keyed = l.truth(at) },
+		set: func(l *loader, at place, d *providerDraft) { d.IdempotencyKeys = l.truth(at) },
 	},
 	{
 		name: "headers", doc: "Headers that are set on every request. Values may have references.", schema: providerHeadersSchema,

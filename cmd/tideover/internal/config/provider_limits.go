@@ -95,11 +95,11 @@ var breakerKeys = located("breaker.", []key[providerDraft]{
 var streamKeys = located("stream.", []key[providerDraft]{
 	{
 		name: "hold", doc: "How long a stream is held back for its first content, because until then it can be asked for again; none for not at all.", schema: durationOrNoneSchema,
-		set: func(l *loader, at place, d *providerDraft) { d.Hold = l.durationOrNone(at) },
+		set: func(l *loader, at place, d *providerDraft) { d.StreamHold = l.durationOrNone(at) },
 	},
 	{
 		name: "idle", doc: "The longest silence within an answer; none for any.", schema: durationOrNoneSchema,
-		set: func(l *loader, at place, d *providerDraft) { d.Idle = l.durationOrNone(at) },
+		set: func(l *loader, at place, d *providerDraft) { d.StreamIdle = l.durationOrNone(at) },
 	},
 })
 

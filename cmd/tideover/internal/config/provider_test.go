@@ -55,13 +55,13 @@ func TestProvidersAreReadAsTheyAreMeant(t *testing.T) {
 		{"keys", fmt.Sprint(keysOf(main)), "[key-1=provider-PLANTED-5 work=token-from-the-file-PLANTED key-3=fetch-PLANTED-1]"},
 		{"one key", fmt.Sprint(keysOf(backup)), "[key-1=spare-PLANTED-6]"},
 		{"no keys", fmt.Sprint(keysOf(openai), openai.Keyless, keysOf(local), local.Keyless), "[] false [] true"},
-		{"what the preset fills in", fmt.Sprint(openai.BaseURL, " ", openai.AuthHeader, " ", openai.Posts), "https://api.openai.com Authorization answered"},
+		{"what the preset fills in", fmt.Sprint(openai.BaseURL, " ", openai.AuthHeader, " ", openai.RetryPosts), "https://api.openai.com Authorization answered"},
 		{"where a key goes", search.AuthHeader + " " + search.AuthScheme, "X-Key Token"},
 		{"policy", main.Policy.String(), cfg.Policies["api"].String()},
 		{"policy as a map", backup.Policy.String(), "exponential(1s..10s) factor=2 max-doublings=9 jitter=full attempts=3 attempt-timeout=1m total-timeout=5m throttle-base=2s server-wait=1m server-slack=1s"},
-		{"posts", main.Posts, gateway.PostsAnswered},
-		{"repeatable", fmt.Sprint(main.Repeats), "[{POST /v1/search} {POST /v1/embeddings/}]"},
-		{"idempotency keys", fmt.Sprint(main.Keyed, backup.Keyed), "true false"},
+		{"posts", main.RetryPosts, gateway.PostsAnswered},
+		{"repeatable", fmt.Sprint(main.Repeatable), "[{POST /v1/search} {POST /v1/embeddings/}]"},
+		{"idempotency keys", fmt.Sprint(main.IdempotencyKeys, backup.IdempotencyKeys), "true false"},
 		{"headers", strings.Join(headers, ", "), "X-Team: blue, X-Trace: trace hook-PLANTED-2"},
 		{"rate", fmt.Sprint(main.Rate, main.Burst, main.Concurrent, main.Queue, main.Adaptive), "50/min 5 8 200 true"},
 		{"priority", fmt.Sprint(main.Priority, backup.Priority), "high normal"},
@@ -70,7 +70,7 @@ func TestProvidersAreReadAsTheyAreMeant(t *testing.T) {
 		{"open for", fmt.Sprint(main.OpenFor, backup.OpenFor), "30s 0s"},
 		{"breaker of the last calls", fmt.Sprint(backup.Breaker.Window, backup.Breaker.WindowCalls, backup.Breaker.ConsecutiveFailures), "0s 50 5"},
 		{"fallback", fmt.Sprint(main.Fallback, main.FallbackAfter, len(backup.Fallback)), "[anthropic-backup local] 2 0"},
-		{"stream", fmt.Sprint(main.Hold, main.Idle), "10s 5m0s"},
+		{"stream", fmt.Sprint(main.StreamHold, main.StreamIdle), "10s 5m0s"},
 		{"largest body", fmt.Sprint(main.MaxBody), "67108864"},
 		{"gateway", fmt.Sprint(cfg.Gateway.Token, cfg.Gateway.Listen), "${env:PROVIDER_KEY}127.0.0.1:7879"},
 	} {
@@ -83,9 +83,9 @@ func TestProvidersAreReadAsTheyAreMeant(t *testing.T) {
 func TestASpecBelongsToWhoeverAskedForIt(t *testing.T) {
 	cfg := full(t)
 	first := specs(t, cfg)["anthropic"]
-	first.BaseURL.Host, first.Fallback[0], first.Repeats[0].Path, first.Keys[0].Name = "other", "other", "/other", "other"
+	first.BaseURL.Host, first.Fallback[0], first.Repeatable[0].Path, first.Keys[0].Name = "other", "other", "/other", "other"
 	again := specs(t, cfg)["anthropic"]
-	if again.BaseURL.Host == "other" || again.Fallback[0] == "other" || again.Repeats[0].Path == "/other" || again.Keys[0].Name == "other" {
+	if again.BaseURL.Host == "other" || again.Fallback[0] == "other" || again.Repeatable[0].Path == "/other" || again.Keys[0].Name == "other" {
 		t.Errorf("a change of one spec is in the next: %+v", again)
 	}
 }

@@ -45,7 +45,7 @@ func (s *server) openGateway() error {
 	s.keyAccounts = newKeyAccounts(s.accounts, api.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
 		Token: gateway.NewSecret(token.Reveal()), Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
-		Accounts: s.keyAccounts, Memory: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,
+		Accounts: s.keyAccounts, RecoveryFile: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,
 	})
 	if err != nil {
 		return err
