@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 )
@@ -59,4 +60,24 @@ func TestURLsBelowTheBaseURLLeadThroughTheGateway(t *testing.T) {
 			t.Errorf("pathThrough(%q) below %s = %q, want %q", tt.address, tt.base, got, tt.want)
 		}
 	}
+}
+
+// A program may serve the gateway below a path of its own.
+func TestBelowAnotherPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream(t, says("ok"))
+		g := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}).Gateway
+		mux := http.NewServeMux()
+		mux.Handle("/llm/", http.StripPrefix("/llm", g))
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/llm/p/it/v1/a%2Fb?q=1", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		mux.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Body.String() != "ok" {
+			t.Fatalf("got %d %q", w.Code, w.Body)
+		}
+		if got := u.requests()[0]; got.path != "/v1/a%2Fb" || got.query != "q=1" {
+			t.Errorf("the provider got %s?%s", got.path, got.query)
+		}
+	})
 }
