@@ -19,6 +19,37 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
+// router is the [retryhttp.Router] of all providers. Its state is in the request that
+// the context holds.
+type router struct{}
+
+// Route implements [retryhttp.Router].
+func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
+	r := requestFrom(req.Context())
+	if r == nil {
+		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
+	}
+	a, err := r.pickTarget(req.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	a.n, a.req = n, req
+	r.begin(a)
+	a.p.setTarget(req, r, a.key)
+	a.sent, a.upload = clock.Now(), r.upload.waited()
+	return a, nil
+}
+
+// Next implements [retryhttp.Router].
+func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
+	a := f.Attempt.(*attempt)
+	d := a.request.decide(a, &f)
+	if d == tryNow(&f) && a.p == a.request.asked && f.Response != nil {
+		a.request.keepResponse(a, f.Response)
+	}
+	return d
+}
+
 // attempt is one attempt of a request. It holds what the attempt has acquired, and
 // reports how it went.
 type attempt struct {

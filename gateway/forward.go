@@ -177,3 +177,44 @@ func withoutSecretProtocols(h http.Header) {
 		h[protocolHeader] = kept
 	}
 }
+
+// setTarget gives the request the address of the provider and the credentials that the
+// provider may see: ours, or those of a caller that asked for this provider.
+func (p *provider) setTarget(req *http.Request, r *request, k *key) {
+	query := r.query
+	switch {
+	case p != r.asked:
+		p.forward.limit(req)
+		req.Header.Del(r.asked.spec.AuthHeader)
+		req.Header.Del(p.spec.AuthHeader)
+		query, _ = p.forward.queryFor(query) // newRequest has left out providers to which it can't be sent
+	case p.keys.own:
+		for name := range req.Header {
+			if isCredential(name) && !isSession(name) {
+				delete(req.Header, name)
+			}
+		}
+		for name := range req.Trailer {
+			if isCredential(name) {
+				req.Trailer = nil // the map is the server's, and not ours to change
+				break
+			}
+		}
+		req.Header.Del(p.spec.AuthHeader)
+		withoutSecretProtocols(req.Header)
+		query = withoutKey(query)
+	}
+	if !k.value.IsZero() {
+		value := k.value.Reveal()
+		if p.spec.AuthScheme != "" {
+			value = p.spec.AuthScheme + " " + value
+		}
+		req.Header.Set(p.spec.AuthHeader, value)
+	}
+	for _, h := range p.spec.Headers {
+		req.Header.Set(h.Name, h.Value.Reveal())
+	}
+	if req.Host = ""; p != r.asked || query != r.query {
+		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise it is that already
+	}
+}

@@ -244,3 +244,18 @@ func (a *attempt) cancel() {
 	a.call.Done(health.Canceled)
 	a.release()
 }
+
+// blockedBecause returns in a few words why requests are not sent to the provider.
+func (p *provider) blockedBecause(began time.Time, s scope) string {
+	switch {
+	case p.override.get() == openedByHand:
+		return "opened by hand"
+	case !p.override.isOpenTo(began):
+		return "draining"
+	}
+	if _, next := p.keys.left(s); next > 0 {
+		why := p.keys.blockReasons(s)
+		return why.brief()
+	}
+	return "down"
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -309,4 +310,56 @@ func (r *request) hasOtherTarget(a *attempt) bool {
 		return true
 	}
 	return !r.callerRetries && (r.hasUsableKey(a.target, a.key) || a.p != r.asked && r.hasUsableKey(&r.targets[0], nil))
+}
+
+// begin counts the attempt, and opens the request's account with the retry budget of the
+// provider.
+func (r *request) begin(a *attempt) {
+	v, p := a.target, a.p
+	r.mu.Lock()
+	from, why := r.at, r.why
+	if from == nil && p != r.asked {
+		from, why = &r.targets[0], r.asked.blockedBecause(r.began, r.scope())
+	}
+	v.made++
+	if !v.began {
+		v.began = true
+		if b := p.budgets.of(r.route); b != nil {
+			v.account = b.Begin()
+		}
+	}
+	v.granted = false
+	r.at, r.why = v, ""
+	a.flying.Store(true)
+	if p.spec.H2C {
+		r.h2c = append(slices.DeleteFunc(r.h2c, func(a *attempt) bool { return !a.flying.Load() }), a)
+	}
+	r.mu.Unlock()
+
+	p.inFlight.Add(1)
+	p.stats.attempts.Add(1)
+	r.asked.stats.sent.Add(1)
+	r.sent.Add(1)
+	if a.pass.Probe() {
+		p.stats.probes.Add(1)
+	}
+	if from != nil && from != v {
+		r.recordFailover(from.p, p, why)
+	}
+}
+
+// recordFailover records that another provider takes the request over. It counts for the
+// provider that was asked for, whichever the request leaves.
+func (r *request) recordFailover(from, to *provider, why string) {
+	now := time.Now()
+	own := r.asked
+	own.stats.moved(from.spec.Name, to.spec.Name)
+	if to != own { // it may be back where it began
+		own.stats.failovers.Add(1)
+	}
+	own.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
+	r.g.emit(retry.Event{
+		Kind: retry.FailedOver, Time: now, Name: r.asked.title(),
+		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
+	}, slog.String("request", r.g.redact(r.route)))
 }
