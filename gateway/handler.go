@@ -251,13 +251,15 @@ func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
 	if most := r.asked.spec.MaxBody; most > 0 {
 		req.Body = http.MaxBytesReader(w, req.Body, most)
 	}
-	req.Body = &watchedBody{req.Body, r}
+	r.watched = watchedBody{req.Body, r}
+	req.Body = &r.watched
 	r.upload.writer = w
 	if r.deadline != nil {
 		r.deadline.upload.Store(&r.upload)
 	}
 }
 
+// watchedBody is the body of a request, whose reads are timed and whose failure is kept.
 type watchedBody struct {
 	io.ReadCloser
 	t *request
@@ -273,7 +275,8 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 		b.t.upload.ended.Store(true)
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !b.t.upload.stopped.Load() {
-		b.t.body.CompareAndSwap(nil, &err)
+		failure := err // so that err itself is not allocated for each read
+		b.t.body.CompareAndSwap(nil, &failure)
 	}
 	return n, err
 }

@@ -36,6 +36,7 @@ type request struct {
 	withheld      bool            // a fallback is not asked, because of the query
 
 	upload  upload
+	watched watchedBody            // the body that the caller sends
 	model   atomic.Pointer[string] // which the request is for; nil means that it was not read
 	body    atomic.Pointer[error]  // how reading the request's body failed
 	sent    atomic.Int32           // attempts
