@@ -124,13 +124,13 @@ func TestE13TotalTimeoutIsToldToo(t *testing.T) {
 			g := newRig(t, policy, retryhttp.WithDeadlineHeaders("X-Request-Timeout-Ms"))
 			g.send(t, request(t, "GET", s.URL, nil))
 			if left, ok := retryhttp.TimeLeft(s.heads[0]); !ok || left != 2*time.Second {
-				t.Errorf("%s: the server was told %v, %v", policy, left, ok)
+				t.Errorf("%s: the server got %v, %v", policy, left, ok)
 			}
 		}
 	})
 }
 
-// spy is a router that changes the URL in place, and remembers what it is told.
+// spy is a router that changes the URL in place, and remembers the outcomes.
 type spy struct {
 	host     string
 	mu       sync.Mutex
@@ -218,7 +218,7 @@ func (s *spy) wantCanceled(t *testing.T, attempts int) {
 	defer s.mu.Unlock()
 	for i, f := range s.failures {
 		if f != nil && s.outcomes[i].Class != retry.ClassCanceled {
-			t.Errorf("%v was told as %v", f, s.outcomes[i].Class)
+			t.Errorf("%v was reported as %v", f, s.outcomes[i].Class)
 		}
 	}
 	if len(s.outcomes) != attempts || s.closed != attempts {

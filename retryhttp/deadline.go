@@ -13,7 +13,7 @@ import (
 
 // DeadlineConfig bounds the time of requests.
 type DeadlineConfig struct {
-	Max     time.Duration // no request has more time, whatever it says; 0 means 10 minutes
+	Max     time.Duration // no request has more time, also if its header asks for more; 0 means 10 minutes
 	Default time.Duration // of a request that says nothing; 0 means Max
 }
 
@@ -168,7 +168,7 @@ func notMade(w http.ResponseWriter, kind string) {
 func gatewayTimeout(w http.ResponseWriter, cause error) {
 	text := context.DeadlineExceeded.Error()
 	if e, ok := errors.AsType[*DeadlineError](cause); ok {
-		text = e.Error() // a cause of somebody else is not for everybody to read
+		text = e.Error() // the cause of a foreign context may be private
 	}
 	for _, name := range [...]string{"Cache-Control", "Content-Encoding", "Expires", "Etag", "Last-Modified", "Set-Cookie", "Trailer"} {
 		w.Header().Del(name)

@@ -226,7 +226,7 @@ func TestE13OuterDeadlineCounts(t *testing.T) {
 		if e, ok := errors.AsType[*retryhttp.DeadlineError](<-causes); resp.StatusCode != 504 || !ok || e.Limit != 20*time.Millisecond || body != e.Error()+"\n" {
 			t.Errorf("%s %q, %v, want the limit of the outer one", resp.Status, body, e)
 		}
-		// What somebody else's context ended with is not for the client to read.
+		// The cause of a foreign context may be private: the client does not get it.
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("secret"))
 		defer cancel()
 		rec := httptest.NewRecorder()

@@ -51,7 +51,7 @@ func (s *settings) decoded(h http.Header, head []byte) []byte {
 		if err != nil {
 			return nil
 		}
-		head, _ = io.ReadAll(io.LimitReader(r, peekBytes)) // whatever could be read
+		head, _ = io.ReadAll(io.LimitReader(r, peekBytes)) // as much as could be read
 	}
 	return head
 }

@@ -20,8 +20,8 @@ import (
 // or the time since 1970 in seconds or milliseconds: numbers from 1e9 seconds
 // on, and from 1e12, are taken for that. A point in time is compared with the
 // answer's own Date, if it has one, so that clocks need not agree; one in the
-// past is a delay of 0. Whatever is negative or makes no sense is ignored, and
-// what is too long for a [time.Duration] is the longest one.
+// past is a delay of 0. A negative or malformed value is ignored, and a value that
+// is too long for a [time.Duration] is the longest one.
 func ServerDelay(h http.Header, now time.Time) (time.Duration, bool) {
 	if d, ok := retryAfter(h, now); ok {
 		return d, true

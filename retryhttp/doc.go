@@ -21,8 +21,8 @@
 //   - [WithIdempotent] declares it
 //   - it was answered with a failure, and [WithAnswered] says what that means
 //
-// Whether a connection was had is told by the type of the error; for an attempt
-// with a timeout, and for every attempt after the first, by httptrace too.
+// The type of the error says whether there was a connection; for an attempt with a
+// timeout, and for every attempt after the first, httptrace says so too.
 //
 // # What failures mean
 //
@@ -36,9 +36,9 @@
 //	x-should-retry             overrides all of the above, both ways
 //	unknown host               final; other failures of DNS may pass
 //	certificates, bad URLs and headers    final
-//	whatever else              may pass
+//	other errors               may pass
 //
-// Errors are told apart by type and never by their text. One that implements
+// Errors are distinguished by type and never by their text. One that implements
 // [retry.Classified] speaks for itself.
 //
 // # How long it waits

@@ -45,7 +45,7 @@ func Example() {
 	// Output: 200 OK hello after 3 requests
 }
 
-// With a runner of one's own, whatever else is done with the answer is part of the
+// With a runner of your own, reading and checking the answer is part of the
 // attempt. To net/http an answer of 503 is no error: without Check the first attempt
 // would be the last, and a success.
 func ExampleCheck() {

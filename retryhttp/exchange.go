@@ -17,7 +17,7 @@ type exchange struct {
 	req        *http.Request // the caller's, never changed
 	idempotent bool
 	key        string  // an Idempotency-Key of ours; empty means none
-	body       *replay // of a body that nobody else can repeat, otherwise nil
+	body       *replay // of a body without GetBody, otherwise nil
 	before     retry.State
 	began      time.Time // only with a total timeout
 
@@ -203,7 +203,7 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 	case x.body != nil:
 		x.body.end(x.resp != nil)
 	case x.sent.Load() == 0:
-		closeBody(x.req) // no attempt was made, so nobody else does
+		closeBody(x.req) // no attempt was made that would close it
 	}
 	if err == nil {
 		x.redirected()

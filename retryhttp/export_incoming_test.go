@@ -26,7 +26,7 @@ func (r *Refusals) Serve(start, end time.Duration) {
 	r.pace.ended(end, end-start)
 }
 
-// Wait returns when somebody should come back who is refused now.
+// Wait returns when a client should come back that is refused now.
 func (r *Refusals) Wait(now time.Duration, atOnce, waiting int, most time.Duration, u float64) time.Duration {
 	first, gap := r.pace.room(now, atOnce, waiting)
 	return r.rooms.wait(now, min(first, most), gap, most, u)

@@ -80,8 +80,8 @@ func (f *failure) Unwrap() []error {
 	return []error{f.err, f.why}
 }
 
-// Is makes an attempt whose time was up a [context.DeadlineExceeded], whatever
-// the transport made of it.
+// Is makes an attempt whose time was up a [context.DeadlineExceeded], also if the
+// transport returned another error.
 func (f *failure) Is(target error) bool { return f.late && target == context.DeadlineExceeded }
 
 // RetryOutcome implements [retry.Classified].

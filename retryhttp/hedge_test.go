@@ -101,7 +101,7 @@ func TestH17HedgesStayWithinTheirShare(t *testing.T) {
 
 func TestH17BothAnswerAndNothingLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Both fail, one fails, both succeed: whatever the order, every body is closed
+		// Both fail, one fails, both succeed: in any order, every body is closed
 		// and every connection is given back. TestMain looks for goroutines.
 		var n atomic.Int32
 		s := newSiteFunc(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -172,7 +172,7 @@ func TestH17HedgingIsRoutedTwice(t *testing.T) {
 		}
 		synctest.Wait()
 		if story := r.told(); !strings.Contains(story, "1: 0 true") || !strings.Contains(story, "1 closed") || !strings.Contains(story, "2: 200 false, ") {
-			t.Errorf("the router was told %q", story)
+			t.Errorf("the router got %q", story)
 		}
 	})
 }

@@ -46,7 +46,7 @@ var timeoutHeaders = [...]timeoutHeader{
 //     milliseconds
 //   - X-Stainless-Timeout, which the SDKs of OpenAI and Anthropic send: seconds
 //
-// Whatever is negative or makes no sense is ignored, and what is too long for a
+// A negative or malformed value is ignored, and a value that is too long for a
 // [time.Duration] is the longest one. A time of 0 is over already, except from
 // Envoy, where it means no limit, and from those SDKs, where it means less than a
 // second: it is ignored there.
@@ -206,7 +206,7 @@ func PriorRetries(h http.Header) int {
 type inboundKey struct{}
 
 // WithPriorRetries returns a context under which requests are sent on behalf of
-// one that had been sent n times before. Whoever sent that one retries already,
+// one that had been sent n times before. Its sender retries already,
 // so a [Transport] makes fewer attempts of its own: layers that all retry
 // multiply. A [Deadline] does it for the requests that it serves.
 func WithPriorRetries(ctx context.Context, n int) context.Context {

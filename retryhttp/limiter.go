@@ -28,7 +28,7 @@ type LimiterConfig struct {
 	TrustPriority bool
 
 	Status        int           // of a refusal: 429 or 503; 0 means 429 above the rate, and 503 when there is no room
-	MaxRetryAfter time.Duration // nobody is sent away for longer than this because others wait; 0 means 1 minute
+	MaxRetryAfter time.Duration // the longest Retry-After because of requests that wait; 0 means 1 minute
 }
 
 const (
@@ -75,9 +75,9 @@ func (c LimiterConfig) paced() bool  { return c.Rate != limit.RateConfig{} }
 // and tells the others when to come back.
 //
 // A request above the rate, and one that finds neither room nor a place in the
-// queue, is refused at once. Whoever waits leaves the queue when its client goes
-// away or its deadline passes, and may have to make room for somebody of a higher
-// priority; behind a [Deadline], nobody waits for longer than its client does. The
+// queue, is refused at once. A request leaves the queue when its client goes away
+// or its deadline passes, and may have to make room for one of a higher priority;
+// behind a [Deadline], no request waits for longer than its client does. The
 // rate comes first: a request that it let in and that then finds no room has used
 // its slot.
 //
@@ -85,10 +85,10 @@ func (c LimiterConfig) paced() bool  { return c.Rate != limit.RateConfig{} }
 //
 // A refusal says when there is likely to be room: Retry-After in whole seconds,
 // rounded up, for those who can't read Retry-After-Ms. Neither is ever 0. Above a
-// rate the time is known. Otherwise it is the time in which everybody who waits is
+// rate the time is known. Otherwise it is the time in which all waiting requests are
 // served, at the pace of the requests before: as many at once as are let in, each
-// for as long as they took on average. It is longer when for some time nobody has
-// come out.
+// for as long as they took on average. It is longer if no request
+// has ended for some time.
 //
 // Those who are refused must not come back together. Each of them is sent behind
 // the one before, as far apart as places become free, and up to a fifth later at
@@ -141,7 +141,7 @@ func NewLimiter(next http.Handler, cfg LimiterConfig) (*Limiter, error) {
 type LimiterStats struct {
 	limit.ConcurrencyStats               // zero without a limit of requests at once
 	Refused                uint64        // requests that were turned away
-	Service                time.Duration // what a request takes on average, of late; 0 means that none has been served
+	Service                time.Duration // what recent requests took on average; 0 means that none has been served
 }
 
 // Stats returns the current state.

@@ -92,7 +92,7 @@ func (c *counter) hold(t *testing.T, ctx context.Context, name, priority string)
 	return answered
 }
 
-// wantRefusal checks an answer to somebody who was not let in.
+// wantRefusal checks the answer to a request that was refused.
 func wantRefusal(t *testing.T, resp *http.Response, status int, least, most time.Duration) {
 	t.Helper()
 	sec, err := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -190,7 +190,7 @@ func TestI8PriorityDecidesOnlyWhenTrusted(t *testing.T) {
 				c.wantStats(t, 1, i+1)
 			}
 			if trusted {
-				// The queue is full: the least urgent makes room for somebody more urgent.
+				// The queue is full: the least urgent request makes room for a more urgent one.
 				answers = append(answers, c.hold(t, t.Context(), "d", "highest"))
 				if status := <-answers[1]; status != 503 {
 					t.Errorf("the one with the lowest priority got %d, want 503", status)
@@ -367,8 +367,8 @@ func TestNewLimiterRefusesNonsense(t *testing.T) {
 	}
 }
 
-// One request at a time, and nobody waits: whoever comes meanwhile is told when
-// to come back.
+// One request at a time, without a queue: the others get the time after which to
+// come back.
 func ExampleLimiter() {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	limiter, _ := retryhttp.NewLimiter(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) {

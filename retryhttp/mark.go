@@ -18,7 +18,7 @@ const (
 	keyHeader     = "Idempotency-Key"
 )
 
-// newKey returns an Idempotency-Key that nobody else has.
+// newKey returns a unique Idempotency-Key.
 func newKey() string { return rand.Text() }
 
 // marked reports whether attempts have headers of their own.
@@ -53,7 +53,7 @@ func (x *exchange) mark(req *http.Request, n int) {
 	}
 }
 
-// firstAttempt is what nearly all requests say. Nobody changes it: whoever sets the
+// firstAttempt is the value of nearly all requests. It is never changed: setting the
 // header replaces it.
 var firstAttempt = []string{"1"}
 

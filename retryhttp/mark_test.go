@@ -76,7 +76,7 @@ func TestE13WhatIsLeftIsSentAnewForEachAttempt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		req := requestWith(t, ctx, "GET", s.URL, nil)
-		req.Header.Set(name, "99999999") // of somebody further up, and out of date
+		req.Header.Set(name, "99999999") // of a layer further up, and out of date
 		g.send(t, req)
 		if a, b, c := left(0), left(1), left(2); a != 10_000 || b != a-60 || c != b-60 {
 			t.Errorf("sent %d, %d, %d ms, want what is left of 10 s", a, b, c)

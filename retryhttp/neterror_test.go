@@ -33,7 +33,7 @@ func TestErrorsAreThoseOfNetHTTP(t *testing.T) {
 		{"canceled", nil, true, false, false},
 		{"canceled before", nil, true, false, false},
 		{"deadline", nil, false, true, true},
-		{"nobody listens", refused, false, true, false},
+		{"no server listens", refused, false, true, false},
 		{"connecting takes too long", late, false, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -112,7 +112,7 @@ func (p *PerHost) add(o origin, now time.Duration) *host {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h := p.hosts[o]; h != nil {
-		return h // somebody else was faster
+		return h // another goroutine was faster
 	}
 	for len(p.hosts) >= max(cmp.Or(p.MaxHosts, defaultMaxHosts), 1) {
 		p.forget()

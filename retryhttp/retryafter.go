@@ -15,7 +15,7 @@ import (
 // pace is how fast requests are served. It reads no clock.
 type pace struct {
 	service time.Duration // what a request takes, on average; 0 while unknown
-	moved   time.Duration // when somebody last came in or went out
+	moved   time.Duration // when the last request came in or went out
 }
 
 const (
@@ -44,7 +44,7 @@ func (p *pace) room(now time.Duration, atOnce, waiting int) (first, gap time.Dur
 		service = unknownService
 	}
 	gap = max(service/time.Duration(max(atOnce, 1)), 1)
-	// When nobody has come or gone for a while, it will take about as long again.
+	// If no request has come or gone for a while, it will take about as long again.
 	return clock.Later(max(gap, now-p.moved), times(gap, waiting)), gap
 }
 
@@ -61,10 +61,10 @@ const longest = time.Duration(1<<63 - 1)
 // promises sends those who are refused back one after the other. It reads no
 // clock.
 type promises struct {
-	next time.Duration // the first moment that nobody was promised
+	next time.Duration // the first moment that was promised to no client
 }
 
-// jitter is how much later than promised somebody may be sent, of the time.
+// jitter is how much later than promised a client may be sent, as a share of the time.
 const jitter = 0.2
 
 // wait returns how long the next one has to wait: until first from now, or behind
@@ -81,8 +81,8 @@ func (p *promises) wait(now, first, gap, most time.Duration, u float64) time.Dur
 // refuse answers a request that was not let in.
 func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, context.Canceled) {
-		// The client left the queue. Nobody reads this; it is for the logs of whoever
-		// stands before us, where no answer would look like a success.
+		// The client left the queue. This answer is for the log of a proxy in front
+		// of us, where no answer would look like a success.
 		http.Error(w, "the client has gone", http.StatusServiceUnavailable)
 		return
 	}

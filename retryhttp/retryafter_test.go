@@ -26,12 +26,12 @@ func TestH18RetryAfterFollowsBacklogAndPace(t *testing.T) {
 		u               float64
 		want            time.Duration
 	}{
-		{"nobody waits", now, 10, 0, 0, 200 * ms},
+		{"no request waits", now, 10, 0, 0, 200 * ms},
 		{"twenty wait", now, 10, 20, 0, 4200 * ms},
 		{"as late as can be", now, 10, 20, 1, 5040 * ms},
 		{"half as many at once", now, 5, 20, 0, 8400 * ms},
 		{"more than anybody is sent away for", now, 10, 1 << 40, 0, 50 * second},
-		{"nobody came out for three seconds", now + 3*second, 10, 20, 0, 7 * second},
+		{"no request ended for three seconds", now + 3*second, 10, 20, 0, 7 * second},
 		{"a maximum that is not known", now, 0, 0, 0, 2 * second},
 	} {
 		if got := paced().Wait(tt.at, tt.atOnce, tt.waiting, 50*second, tt.u); got != tt.want {

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Router picks the target of each attempt of a request, and is told how the attempt
-// went. A client with several keys, or a gateway in front of several providers, needs no
+// Router picks the target of each attempt of a request, and gets the result of the
+// attempt. A client with several keys, or a gateway in front of several providers, needs no
 // retry loop of its own; see [WithRouter].
 type Router interface {
 	// Route is called before each attempt, which is the n-th of its request. The

@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// to is a router that sends the n-th attempt to the n-th place, and notes what
-// it is told.
+// to is a router that sends the n-th attempt to the n-th place, and notes the
+// results.
 type to struct {
 	places  []string
 	wait    time.Duration // before an attempt is let go
@@ -123,7 +123,7 @@ func TestRouterSendsEachAttemptSomewhere(t *testing.T) {
 			t.Error("the caller's request was changed")
 		}
 		if want := "1: 503 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; r.told() != want {
-			t.Errorf("the router was told %q, want %q", r.told(), want)
+			t.Errorf("the router got %q, want %q", r.told(), want)
 		}
 		if w := g.waits(); len(w) != 1 || w[0] != 0 {
 			t.Errorf("waits %v, want one that is over at once", w)
@@ -291,7 +291,7 @@ func TestRouterOverAForeignTransport(t *testing.T) {
 		resp, body := g.send(t, request(t, "GET", "http://nowhere.invalid", nil))
 		wantStatus(t, resp, 200, second, 1)
 		if want := "1: 401 true, 1 closed <nil>, 2: 200 false, 2 closed <nil>"; body != "yes" || r.told() != want {
-			t.Errorf("body %q, the router was told %q, want %q", body, r.told(), want)
+			t.Errorf("body %q, the router got %q, want %q", body, r.told(), want)
 		}
 	})
 }

@@ -178,7 +178,7 @@ func TestB8WhatNoRetryCures(t *testing.T) {
 	}{
 		{"a certificate that is not trusted", request(t, "GET", untrusted.URL, nil)},
 		{"TLS to a server that has none", request(t, "GET", strings.Replace(plain.URL, "http", "https", 1), nil)},
-		{"a scheme that nobody speaks", bad(func(r *http.Request) { r.URL.Scheme = "gopher" })},
+		{"an unknown scheme", bad(func(r *http.Request) { r.URL.Scheme = "gopher" })},
 		{"a header that can't be sent", bad(func(r *http.Request) { r.Header["X-Bad"] = []string{"a\nb"} })},
 		{"a URL without a host", bad(func(r *http.Request) { r.URL.Host = "" })},
 		{"a method that is no word", bad(func(r *http.Request) { r.Method = "G ET" })},
@@ -417,7 +417,7 @@ func TestB8CertificateOfAnotherHost(t *testing.T) {
 	t.Cleanup(s.Close)
 	g := newRig(t, quick)
 	g.net.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	g.net.TLSClientConfig.ServerName = "somebody-else.test"
+	g.net.TLSClientConfig.ServerName = "another-host.test"
 	_, err := g.RoundTrip(request(t, "GET", s.URL, nil))
 	if e, ok := errors.AsType[*retry.Error](err); !ok || e.Attempts != 1 || !errors.As(err, new(*tls.CertificateVerificationError)) {
 		t.Errorf("RoundTrip = %v, want the certificate's error after one attempt", err)

@@ -35,7 +35,7 @@ const (
 type fault struct {
 	name  string
 	share int // in a hundred
-	body  int // bytes to send, that nobody but the transport can repeat
+	body  int // bytes to send, without GetBody
 
 	// serve answers the n-th attempt.
 	serve func(w http.ResponseWriter, r *http.Request, n int)

@@ -100,7 +100,7 @@ func (s *spool) toFile(b []byte, off int64) error {
 	return err
 }
 
-// drop forgets what was kept. The body goes on to whoever reads it first.
+// drop forgets what was kept. The body goes on to its first reader.
 func (s *spool) drop(why error) {
 	s.gone.CompareAndSwap(nil, &why)
 	s.mem = nil

@@ -258,7 +258,7 @@ func TestE12SilenceInABodyEndsIt(t *testing.T) {
 			t.Errorf("read %q, %v, want the silence", body, err)
 		}
 		_ = resp.Body.Close()
-		<-gone // the server was told
+		<-gone // the server knows
 	})
 }
 

@@ -45,7 +45,7 @@ type attemptTimer struct {
 	fired     bool          // a limit was reached
 	stale     bool          // the timer was stopped when it had run out already
 	listening bool          // for silences
-	reading   bool          // somebody reads
+	reading   bool          // a Read is under way
 	silent    bool          // for too long
 	held      bool          // the answer's body is there, and the limits still hold
 	late      bool          // a limit was reached
@@ -230,7 +230,7 @@ func (s *attemptTimer) listen() {
 	}
 }
 
-// read says that somebody reads from now on, or no longer. It returns whether the
+// read says that a Read begins or ends. It returns whether the
 // silence was too long.
 func (s *attemptTimer) read(begins bool) bool {
 	if s.idle == 0 {
@@ -362,8 +362,8 @@ type held struct {
 	s *attemptTimer
 }
 
-// Read ends with the silence that is too long. It counts only while somebody
-// reads: a slow reader is not a silent server.
+// Read ends with the silence that is too long. It counts only during a
+// Read: a slow reader is not a silent server.
 func (h *held) Read(p []byte) (int, error) {
 	h.s.read(true)
 	n, err := h.ReadCloser.Read(p)

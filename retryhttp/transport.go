@@ -236,7 +236,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	case x != nil:
 		return x.finish(err)
 	case err != nil:
-		closeBody(req) // no attempt was made, so nobody else does
+		closeBody(req) // no attempt was made that would close it
 		return nil, t.callersError(req, err)
 	}
 	return resp, nil
@@ -274,8 +274,8 @@ func (t *Transport) exchange(r *runnerSet, req *http.Request) (*http.Response, e
 	return x.finish(r.runner.Resume(req.Context(), before, x.attempt))
 }
 
-// plain reports whether the response of a first attempt is one that nobody needs
-// to look at.
+// plain reports whether the response of a first attempt needs no
+// decision.
 func (t *Transport) plain(resp *http.Response) bool {
 	if resp == nil {
 		return true
@@ -286,7 +286,7 @@ func (t *Transport) plain(resp *http.Response) bool {
 	return t.verdict(resp) == answer
 }
 
-// oneWay reports whether the request has a body that nobody but we can repeat.
+// oneWay reports whether the request has a body without GetBody.
 func oneWay(req *http.Request) bool { return hasBody(req) && req.GetBody == nil }
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }

@@ -9,7 +9,7 @@ import (
 )
 
 // watched is a response writer that notes which status was answered. It keeps
-// nothing back, and whatever the writer below can do can still be done.
+// nothing back, and has all methods of the writer below.
 type watched struct {
 	http.ResponseWriter
 	answered atomic.Int64 // the status; 0 while nothing was written

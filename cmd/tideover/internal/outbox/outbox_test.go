@@ -289,7 +289,9 @@ func TestAWaitIsNotToldAgainWhenItsMessageIsForgotten(t *testing.T) {
 			}
 			handlers := o.Handlers()
 			handlers[handlerSend] = func(context.Context, *engine.Task) ([]byte, error) { sent++; return nil, nil }
-			handlers[session.Handler] = func(context.Context, *engine.Task) ([]byte, error) { return nil, engine.LimitedFor(5*time.Hour, "limit") }
+			handlers[session.Handler] = func(context.Context, *engine.Task) ([]byte, error) {
+				return nil, engine.LimitedFor(5*time.Hour, "limit")
+			}
 			e, err := engine.Open(t.Context(), engine.Config{
 				Log: store.Open(), Retention: cfg.Server.Retention, Workflows: append([]*engine.Workflow{flow}, o.Workflows()...), Handlers: handlers,
 				Logger: slog.New(slog.DiscardHandler), Observer: o.Observe,
