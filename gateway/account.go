@@ -59,7 +59,7 @@ type sharedAccount struct {
 type knownLimit struct {
 	AccountLimit
 	since time.Duration // reading of the clock when it was learned
-	ended atomic.Bool   // Accounts was told that it is over
+	ended atomic.Bool   // the gateway has reported to Accounts that it is over
 }
 
 // account returns the account of the name, nil if that is empty. It needs the lock.
@@ -232,7 +232,7 @@ func isCounted(method, path string) bool {
 }
 
 // accountLimited reports a limit that is one of the whole account, as far as can be
-// known. A wait without a word of the account may be about a route or a model: it counts
+// known. A wait that does not name the account may be about a route or a model: it counts
 // until the key has succeeded with another one.
 func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	now := time.Now()

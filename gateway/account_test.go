@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// accountLog is an [Accounts] that records what it is told.
+// accountLog is an [Accounts] that records the calls of the gateway.
 type accountLog struct {
 	mu      sync.Mutex
 	limited []KeyLimit
@@ -210,8 +210,8 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 	})
 }
 
-// The key that was told of a limit waits for the route and the model alone. A success with another model shows that the
-// limit was not the account's, and it is not reported again.
+// After a limit, the key waits for the route and the model alone. A success with another model shows that the limit was
+// not the account's, and the gateway does not report it again.
 func TestASuccessEndsTheLimitOfAnAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -168,8 +168,8 @@ func (a *attempt) report(resp *http.Response) {
 			a.key.stats.by[classError].Add(1)
 		}
 		p.errors.Add(false)
-		// A provider that is down is looked at once a minute at least, whatever one of its
-		// paths asks for.
+		// The gateway probes a provider that is down at least once a minute, even if one of
+		// its paths asks for a longer wait.
 		wait := min(res.wait, probeEvery)
 		p.gate.askedFor(wait)
 		a.call.Done(health.Failed)

@@ -19,8 +19,8 @@ func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options func(*Options)
-		host    string // that of the socket unless said
-		remote  string // of this machine unless said
+		host    string // empty means that of the socket
+		remote  string // empty means an address of this machine
 		method  string
 		headers []string
 		code    int
@@ -87,7 +87,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Whoever can open the socket may ask, by whatever name.
+// A client that can open the socket needs no token and may send any Host.
 func TestASocketNeedsNoToken(t *testing.T) {
 	u := newUpstream(t, says("ok"))
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, func(o *Options) { o.Token = NewSecret("the-token") })
@@ -101,7 +101,7 @@ func TestASocketNeedsNoToken(t *testing.T) {
 	defer s.Close()
 	c := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 	defer c.CloseIdleConnections()
-	resp, err := c.Get("http://whatever/p/it/x")
+	resp, err := c.Get("http://any-host/p/it/x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestCredentialsOfCallersGoNowhereElse(t *testing.T) {
 	}{
 		{"callers bring their own", []func(*Spec){none, odd}, nil, true, "sk-spare-secret-1"},
 		{"we have keys", []func(*Spec){odd}, nil, false, "sk-spare-secret-1"},
-		{"nobody needs any", []func(*Spec){none, odd, func(s *Spec) { s.Keyless = true }}, []func(*Spec){none, func(s *Spec) { s.Keyless = true }}, false, ""},
+		{"no provider needs any", []func(*Spec){none, odd, func(s *Spec) { s.Keyless = true }}, []func(*Spec){none, func(s *Spec) { s.Keyless = true }}, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

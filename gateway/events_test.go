@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// A move that needs no wait is told as a move, or not at all.
+// A request that moves to another key or provider without a wait causes no Waiting event.
 func TestMovesAreNoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newUpstream(t, byKey(map[string]int{"one": 401, "two": 429})), newUpstream(t, says("the spare"))
@@ -20,11 +20,11 @@ func TestMovesAreNoWaits(t *testing.T) {
 			t.Fatalf("got %d %q", got.code, got.body)
 		}
 		st := r.settled("main")
-		if n := r.kinds(retry.Waiting); n != 0 || strings.Contains(r.told(), "schedule") {
-			t.Errorf("%d waits are told: %s", n, r.told())
+		if n := r.kinds(retry.Waiting); n != 0 || strings.Contains(r.output(), "schedule") {
+			t.Errorf("%d Waiting events, want none: %s", n, r.output())
 		}
 		if r.kinds(retry.FailedOver) != 1 || st.Totals.Retries != 2 {
-			t.Errorf("%d failovers are told, %+v", r.kinds(retry.FailedOver), st.Totals)
+			t.Errorf("%d FailedOver events, want 1; %+v", r.kinds(retry.FailedOver), st.Totals)
 		}
 	})
 }
@@ -35,8 +35,8 @@ func TestTheLogSaysWhichRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
 		r := newRig(t, []Spec{
-			spec(t, "main", Generic, u.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL),
-			spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), patient),
+			spec(t, "main", Generic, u.URL, fallback("spare"), withoutBreaker), spec(t, "spare", Generic, spare.URL),
+			spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), withoutBreaker),
 		})
 		r.get("/p/main/v1/files/file-0a1b2c3d4e5f?key=hush")
 		r.get("/p/alone/v1/sk-alone-secret-1/x")
@@ -48,17 +48,18 @@ func TestTheLogSaysWhichRequest(t *testing.T) {
 			`msg=failed-over name=gateway/main note="main → spare: 503" request="GET /v1/files/{id}"`,
 			`msg=gave-up name=gateway/alone call=1 attempt=2 reason=attempts note="GET ` + at + `/v1/***/x"`,
 		} {
-			if !strings.Contains(r.told(), want) {
-				t.Errorf("the log lacks %s\n%s", want, r.told())
+			if !strings.Contains(r.output(), want) {
+				t.Errorf("the log lacks %s\n%s", want, r.output())
 			}
 		}
-		if strings.Contains(r.told(), "hush") {
-			t.Error("the query is told")
+		if strings.Contains(r.output(), "hush") {
+			t.Error("the log or an event has the query")
 		}
 	})
 }
 
-// Who asks is told what to do about a request that is not sent again.
+// The response says what the caller can do about a request that the gateway does not
+// retry.
 func TestNotRetriedSaysWhatHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
@@ -76,9 +77,9 @@ func TestWhoseFailoverItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, c := newUpstream(t, fails(503)), newUpstream(t, fails(503)), newUpstream(t, says("the last"))
 		r := newRig(t, []Spec{
-			spec(t, "a", Generic, a.URL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
-			spec(t, "b", Generic, b.URL, patient), spec(t, "c", Generic, c.URL),
-			spec(t, "d", Generic, nobody, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), patient),
+			spec(t, "a", Generic, a.URL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), withoutBreaker),
+			spec(t, "b", Generic, b.URL, withoutBreaker), spec(t, "c", Generic, c.URL),
+			spec(t, "d", Generic, unreachableURL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), withoutBreaker),
 		})
 		for _, name := range []string{"a", "d"} {
 			if got := r.get("/p/" + name + "/x"); got.body != "the last" {

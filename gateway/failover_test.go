@@ -38,13 +38,13 @@ const (
 	evError   = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"
 )
 
-// A caller sees only the answer of the provider that did the job, whatever the one
-// it asked for did before.
+// A caller sees only the response of the provider that succeeded. The failure of the
+// provider that the caller asked for does not show.
 func TestFailover(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		method string // GET unless said
-		down   bool   // nobody listens
+		method string // empty means GET
+		down   bool   // no server listens at its address
 		handle func(n int, w http.ResponseWriter, r *http.Request)
 		asked  int // how often it is asked
 		why    string
@@ -80,7 +80,7 @@ func TestFailover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				primary, address := new(upstream), nobody
+				primary, address := new(upstream), unreachableURL
 				if !tt.down {
 					primary = newUpstream(t, tt.handle)
 					address = primary.URL
@@ -121,8 +121,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A provider that dies under load takes nobody with it: that another one takes over
-// costs nothing of the budget for retries, which so many would empty.
+// When a provider fails under load, all its requests succeed at the fallback. A failover
+// takes no token of the retry budget; 60 retries would exhaust it.
 func TestAWaveFailsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := make(chan struct{})
@@ -131,7 +131,7 @@ func TestAWaveFailsOver(t *testing.T) {
 			if there.Add(1) == 60 {
 				close(all)
 			}
-			<-all // so that nobody knows before all are on their way
+			<-all // no request fails before all have arrived
 			fails(503)(n, w, r)
 		})
 		spare := newUpstream(t, says("the spare"))

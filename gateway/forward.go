@@ -90,9 +90,9 @@ func newForwarding(s *Spec) *forwarding {
 	return f
 }
 
-// queryFor returns the query as the provider is sent it: without credentials. It is
-// false if there is a parameter of which nobody knows whether it is one. Without that
-// parameter the request might ask for something else, so the provider is not asked.
+// queryFor returns the query as the gateway sends it to the provider: without
+// credentials. It is false if the gateway can't decide whether a parameter is one. Without
+// that parameter the request might ask for something else, so the gateway does not send it.
 func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 	if query == "" {
 		return "", true

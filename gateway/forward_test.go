@@ -36,7 +36,7 @@ func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 		main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
 		specs := func(names ...string) []Spec {
 			return []Spec{
-				spec(t, "main", Generic, main.URL, fallback("spare"), patient),
+				spec(t, "main", Generic, main.URL, fallback("spare"), withoutBreaker),
 				spec(t, "spare", Generic, spare.URL, func(s *Spec) { s.ForwardQuery = names }),
 			}
 		}
@@ -45,8 +45,8 @@ func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 			t.Fatalf("got %d %q, and the fallback was asked %d times; want the provider's own answer", got.code, got.body, spare.count())
 		}
 		r.settled("main")
-		if told := r.told(); !strings.Contains(told, "forward-query") || strings.Contains(told, "colour") {
-			t.Errorf("the log must say what to set, and not what was in the query: %s", told)
+		if text := r.output(); !strings.Contains(text, "forward-query") || strings.Contains(text, "colour") {
+			t.Errorf("the log must say what to set, and not what was in the query: %s", text)
 		}
 		if err := r.Reload(specs("colour")); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSubprotocolsWithKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
 		r := newRig(t, []Spec{
-			spec(t, "main", OpenAI, main.URL, fallback("spare"), patient), spec(t, "spare", OpenAI, spare.URL),
+			spec(t, "main", OpenAI, main.URL, fallback("spare"), withoutBreaker), spec(t, "spare", OpenAI, spare.URL),
 		})
 		const sent = "realtime, openai-insecure-api-key.callers-own, openai-beta.realtime-v1, mine"
 		r.ask(http.MethodGet, "/p/main/v1/realtime", "", "Sec-Websocket-Protocol", sent)

@@ -87,7 +87,7 @@ func TestI9FiftyCallersOfASickProvider(t *testing.T) {
 			t.Errorf("afterwards: %+v", st)
 		}
 		if r.kinds(retry.BreakerOpened) != 1 || r.kinds(retry.BreakerClosed) != 1 {
-			t.Errorf("%d openings and %d closings are told, want one of each", r.kinds(retry.BreakerOpened), r.kinds(retry.BreakerClosed))
+			t.Errorf("%d BreakerOpened and %d BreakerClosed events, want one of each", r.kinds(retry.BreakerOpened), r.kinds(retry.BreakerClosed))
 		}
 	})
 }
@@ -154,7 +154,8 @@ func TestWaitersGoWhereverTheDoorOpensFirst(t *testing.T) {
 	})
 }
 
-func TestADownProviderIsNotWaitedForInVain(t *testing.T) {
+// If the next probe is after the caller's deadline, the gateway responds at once.
+func TestNoWaitForAProbeAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newSick(t, 503)
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.OpenFor = 30 * time.Second })})

@@ -117,11 +117,11 @@ func TestDecisionsGolden(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				address := nobody
+				address := unreachableURL
 				if tt.main != nil {
 					address = newUpstream(t, tt.main).URL
 				}
-				change := []func(*Spec){withPolicy(t, orElse(tt.policy, fixed)), patient}
+				change := []func(*Spec){withPolicy(t, orElse(tt.policy, fixed)), withoutBreaker}
 				if tt.keys != nil {
 					change = append(change, keys(tt.keys...))
 				}
@@ -130,7 +130,7 @@ func TestDecisionsGolden(t *testing.T) {
 				if tt.spare != nil {
 					spare := newUpstream(t, tt.spare).URL
 					replace = append(replace, spare, "http://spare", strings.TrimPrefix(spare, "http://"), "spare")
-					specs = append(specs, spec(t, "spare", orElse(tt.preset, Generic), spare, patient))
+					specs = append(specs, spec(t, "spare", orElse(tt.preset, Generic), spare, withoutBreaker))
 					change = append(change, fallback("spare"))
 				}
 				specs = append(specs, spec(t, "main", orElse(tt.preset, Generic), address, change...))

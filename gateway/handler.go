@@ -19,17 +19,17 @@ import (
 )
 
 // ServeHTTP implements [http.Handler].
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p := g.authorizer.authorize(r); p != nil {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if p := g.authorizer.authorize(req); p != nil {
 		p.write(w)
 		return
 	}
-	p, path, bad := g.find(r)
+	p, path, bad := g.find(req)
 	if bad != nil {
 		bad.write(w)
 		return
 	}
-	class, bad := priorityOf(r, p)
+	class, bad := priorityOf(req, p)
 	if bad != nil {
 		bad.write(w)
 		return
@@ -42,36 +42,36 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.traffic.leave()
-	ctx := r.Context()
-	if n := retryhttp.PriorRetries(r.Header); n > 0 {
+	ctx := req.Context()
+	if n := retryhttp.PriorRetries(req.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
 	}
-	limited, cancel := withCallersDeadline(ctx, r.Header)
+	limited, cancel := withCallersDeadline(ctx, req.Header)
 	if limited != nil {
 		defer cancel()
 		ctx = limited
 	}
-	t := g.newRequest(ctx, p, r.Method, path, r.URL.RawQuery, class)
-	t.deadline = limited
-	t.host, t.secure = r.Host, r.TLS != nil
-	defer t.recordEnd()
-	if most := p.spec.MaxBody; most > 0 && r.ContentLength > most {
-		t.writeProblem(w, t.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", r.ContentLength, most)))
+	r := g.newRequest(ctx, p, req.Method, path, req.URL.RawQuery, class)
+	r.deadline = limited
+	r.host, r.secure = req.Host, req.TLS != nil
+	defer r.recordEnd()
+	if most := p.spec.MaxBody; most > 0 && req.ContentLength > most {
+		r.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", req.ContentLength, most)))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
-		t.asked.stats.late.Add(1)
-		bad := t.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
+		r.asked.stats.late.Add(1)
+		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
 		bad.final = true
-		t.writeProblem(w, bad)
+		r.writeProblem(w, bad)
 		return
 	}
-	r = r.WithContext(t.context())
-	t.watchBody(w, r)
+	req = req.WithContext(r.context())
+	r.watchBody(w, req)
 	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
-	defer t.abort(w)
-	g.proxy.ServeHTTP(w, r)
-	t.whole = true
+	defer r.abort(w)
+	g.proxy.ServeHTTP(w, req)
+	r.whole = true
 }
 
 // abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
@@ -124,13 +124,13 @@ func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
 // newProxy returns what passes requests and answers on.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			t := requestFrom(r.In.Context())
-			r.Out.URL = below(t.asked.spec.BaseURL, t.path, t.query)
-			r.Out.Host = ""
-			r.Out.Trailer = r.In.Trailer // the same map, into which the server writes them behind the body
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			r := requestFrom(pr.In.Context())
+			pr.Out.URL = below(r.asked.spec.BaseURL, r.path, r.query)
+			pr.Out.Host = ""
+			pr.Out.Trailer = pr.In.Trailer // the same map, into which the server writes them behind the body
 			for _, name := range betweenUs {
-				delete(r.Out.Header, name)
+				delete(pr.Out.Header, name)
 			}
 		},
 		Transport: providerTransport{},

@@ -11,9 +11,9 @@ import (
 	"github.com/tideover/tideover/health"
 )
 
-func newTestDoor(t *testing.T) *healthGate {
+func newTestGate(t *testing.T) *healthGate {
 	t.Helper()
-	s := spec(t, "it", Generic, nobody)
+	s := spec(t, "it", Generic, unreachableURL)
 	g, err := newHealthGate(&s, "it", new(health.Recovery), new(history), new(subscribers), func(breaker.Event, health.GateStats) {})
 	if err != nil {
 		t.Fatal(err)
@@ -21,11 +21,10 @@ func newTestDoor(t *testing.T) *healthGate {
 	return g
 }
 
-// A caller that does not want to wait is never made to, whatever happens to the gate
-// at the same moment.
-func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
+// A caller of try never waits, even if the gate changes at the same moment.
+func TestTryNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestDoor(t)
+		g := newTestGate(t)
 		var over atomic.Bool
 		var callers sync.WaitGroup
 		for range 4 {
@@ -57,7 +56,7 @@ func TestNobodyWaitsWhoOnlyTries(t *testing.T) {
 // One who tries when a probe is due is the prober, and the only one.
 func TestTheProbeIsForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestDoor(t)
+		g := newTestGate(t)
 		if pass, found, _ := g.try(context.Background()); found != gateOpen || pass.Probe() {
 			t.Fatalf("an open gate: %v", found)
 		}

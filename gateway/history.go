@@ -9,7 +9,7 @@ import (
 // kept is how many of the latest outages and failovers of a provider are known.
 const kept = 20
 
-// history is what happened to a provider of late.
+// history holds the recent outages and failovers of a provider.
 type history struct {
 	mu        sync.Mutex
 	current   *current // nil unless it is down

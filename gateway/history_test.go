@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The time in which nobody asked is no part of an outage that is known of.
+// The duration of an outage ends with the last failure if no request came for long after
+// it: the provider may have recovered in that time.
 func TestHowLongAnOutageLasted(t *testing.T) {
 	const step = 2 * time.Second
 	type look struct {
@@ -25,14 +26,14 @@ func TestHowLongAnOutageLasted(t *testing.T) {
 		{"a probe after one step", []look{{2, "start"}}, 3, 3, false, 1},
 		{"a probe that takes long", []look{{2, "start"}}, 60, 60, false, 1},
 		{"a probe fails, the next does not", []look{{2, "start"}, {3, "failed"}, {5, "start"}}, 6, 6, false, 2},
-		{"nobody asks for an hour", []look{{3600, "start"}}, 3601, 0, true, 1},
-		{"a probe fails, and nobody asks for an hour", []look{{2, "start"}, {3, "failed"}, {3600, "start"}}, 3601, 3, true, 2},
-		{"nobody asks for an hour, and then it still fails", []look{{3600, "start"}, {3601, "failed"}, {3603, "start"}}, 3604, 3604, false, 2},
+		{"no request for an hour", []look{{3600, "start"}}, 3601, 0, true, 1},
+		{"a probe fails, and no request for an hour", []look{{2, "start"}, {3, "failed"}, {3600, "start"}}, 3601, 3, true, 2},
+		{"no request for an hour, and then it still fails", []look{{3600, "start"}, {3601, "failed"}, {3603, "start"}}, 3604, 3604, false, 2},
 		{"a probe is given up", []look{{2, "start"}, {3, "canceled"}, {5, "start"}}, 6, 6, false, 2},
-		{"a probe is given up, and nobody asks", []look{{2, "start"}, {3, "canceled"}, {3600, "start"}}, 3601, 0, true, 2},
+		{"a probe is given up, and no request for an hour", []look{{2, "start"}, {3, "canceled"}, {3600, "start"}}, 3601, 0, true, 2},
 		{"a probe hangs until the next is due", []look{{2, "start"}, {34, "start"}}, 35, 35, false, 2},
-		{"somebody says so in time", nil, 5, 5, false, 0},
-		{"somebody says so after an hour", nil, 3600, 0, true, 0},
+		{"an operator closes it in time", nil, 5, 5, false, 0},
+		{"an operator closes it after an hour", nil, 3600, 0, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var h history
@@ -55,8 +56,8 @@ func TestHowLongAnOutageLasted(t *testing.T) {
 	}
 }
 
-// Before the first outage nobody knows how long one lasts; after it the same number
-// stands where it is expected and where it is kept.
+// The first outage has no prediction. For the second, the status during the outage and
+// the record after it have the same one.
 func TestPredictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, says("done"))
@@ -84,7 +85,8 @@ func TestPredictions(t *testing.T) {
 	})
 }
 
-// A caller who can't wait is told when the next look is, not what we guess.
+// The Retry-After for a caller that can't wait is the time of the next probe, not the
+// predicted end of the outage.
 func TestRetryAfterIsNoGuess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newSick(t, 503)

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// With one key and nobody who takes over, there is one attempt.
+// With one key and no fallback, the gateway makes one attempt.
 func TestInsideOneAttemptIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -43,11 +43,11 @@ func TestInsideOneAttemptIsMade(t *testing.T) {
 		if s := u.requests()[0]; s.path != "/base/v1/x" || s.header.Get("X-Api-Key") != "sk-it-secret-1" || s.body != "body" {
 			t.Errorf("sent %+v", s)
 		}
-		// Its keys were told to wait, and so is whoever comes next.
+		// Its key is throttled, so the gateway throttles the next request without sending it.
 		_, err := c.Post(u.URL+"/base/v1/x", "text/plain", strings.NewReader("body"))
 		o := retry.OutcomeOf(err)
 		if err == nil || o.Class != retry.ClassThrottled || o.After < 290*time.Second || u.count() != 2 {
-			t.Errorf("got %v, %+v, want to be told to come in 300s", err, o)
+			t.Errorf("got %v, %+v, want throttled with After = 300s", err, o)
 		}
 		if err := r.Control("it", Reset); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestInsideOneAttemptIsMade(t *testing.T) {
 
 func TestInsideErrorsAreThoseOfTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, []Spec{spec(t, "it", Anthropic, nobody)})
+		r := newRig(t, []Spec{spec(t, "it", Anthropic, unreachableURL)})
 		req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader("body"))
 		_, err := r.RoundTripper("it").RoundTrip(req)
 		if o := retry.OutcomeOf(err); err == nil || o.Class != retry.ClassTransient || o.Final {
@@ -144,7 +144,7 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 	hang := func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for _, tt := range []struct {
 		name string
-		main func(int, http.ResponseWriter, *http.Request) // nil means that nobody listens
+		main func(int, http.ResponseWriter, *http.Request) // nil means that no server listens
 		keys []string
 		want string
 		sent int // to main, at most
@@ -157,14 +157,14 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 		{"it answers with 503", fails(503), []string{"one", "two"}, "the spare", 1},
 		{"it wants to be left alone", fails(503, "Retry-After", "60"), []string{"one"}, "the spare", 1},
 		{"it hangs", hang, []string{"one"}, "the spare", 1},
-		{"nobody listens", nil, []string{"one"}, "the spare", 0},
+		{"no server listens", nil, []string{"one"}, "the spare", 0},
 		{"all its keys are refused", fails(401), []string{"one", "two", "three"}, "the spare", 3},
 		{"all its keys are throttled", fails(429, "Retry-After", "60"), []string{"one", "two"}, "the spare", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u, address := new(upstream), nobody
+				u, address := new(upstream), unreachableURL
 				if tt.main != nil {
 					u = newUpstream(t, tt.main)
 					address = u.URL
@@ -199,7 +199,7 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 						t.Errorf("totals: %+v", st.Totals)
 					}
 					if n := r.kinds(retry.Waiting); n != 0 {
-						t.Errorf("%d waits are told, and there were none", n)
+						t.Errorf("%d Waiting events, want none: the gateway did not wait", n)
 					}
 				}
 			})
@@ -247,7 +247,7 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 		{"failing here, refused there", fails(503), fails(401), 0, retry.ClassTransient, 503},
 		{"a plain no", fails(400), fails(500), 0, retry.ClassPermanent, 400},
 		{"both break off", breaksOffAlways, breaksOffAlways, 0, retry.ClassTransient, 0},
-		{"failing here, nobody there", fails(503), nil, 0, retry.ClassTransient, 503},
+		{"failing here, unreachable there", fails(503), nil, 0, retry.ClassTransient, 503},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +273,7 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 						t.Errorf("got %d, %+v, want %d, %v: %v", got.code, o, tt.code, tt.class, err)
 					}
 					if o.After > tt.after || o.After < tt.after-2*time.Second {
-						t.Errorf("told to come in %v, want %v", o.After, tt.after)
+						t.Errorf("After = %v, want %v", o.After, tt.after)
 					}
 					if n := u.count() + spare.count(); n > most {
 						t.Errorf("%d attempts, want no more than there are keys", n)
@@ -300,7 +300,7 @@ func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
 		takeDown(r, "spare")
 		got, err := step(t, r, "main")
 		if o := retry.OutcomeOf(err); got.code != 401 || o.Class != retry.ClassTransient || o.After < 20*time.Second {
-			t.Errorf("got %d, %v, %+v, want to come again when somebody looks", got.code, err, o)
+			t.Errorf("got %d, %v, %+v, want a retry at the time of the next probe", got.code, err, o)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
 // An error names all that was tried.
 func TestInsideErrorsNameBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, []Spec{spec(t, "main", Anthropic, nobody, fallback("spare")), spec(t, "spare", Anthropic, nobody)})
+		r := newRig(t, []Spec{spec(t, "main", Anthropic, unreachableURL, fallback("spare")), spec(t, "spare", Anthropic, unreachableURL)})
 		_, err := step(t, r, "main")
 		if err == nil || !strings.Contains(err.Error(), "provider main: dial") || !strings.Contains(err.Error(), "; fallback spare: dial") {
 			t.Errorf("got %v", err)

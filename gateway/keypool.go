@@ -142,8 +142,8 @@ func (k *key) lastReason() (reason string, at time.Time) {
 
 // pick chooses a key for a request of the scope. After a call whose key was refused it
 // is one that the same request has not been to; ok is false if there is none. As a last
-// resort a key that is avoided is chosen all the same. probe says that the key still has
-// to wait, and that this request finds out whether it must.
+// resort it chooses a key that is avoided. probe says that the key still has to wait, and
+// that this request finds out whether it must.
 func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
 	if refused != nil {
 		if call, ok = p.pool.Next(refused); !ok {
@@ -185,7 +185,8 @@ func (p *keyPool) another(call *health.Call, s scope) bool {
 }
 
 // left returns how long requests of the scope have to wait until a key takes them, and
-// how long it is until one of them may go all the same: both 0 if a key takes them now.
+// how long it is until one of them may go: a probe may go before the wait is over. Both
+// are 0 if a key takes them now.
 func (p *keyPool) left(s scope) (wait, next time.Duration) {
 	now := clock.Now()
 	if int64(now) >= p.avoidUntil.Load() && !p.throttles.active() {

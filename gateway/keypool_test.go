@@ -107,7 +107,8 @@ func TestI6TheBetterKeyGetsMore(t *testing.T) {
 	})
 }
 
-// One request that no key is good for must not close all keys to everybody.
+// One request that the provider forbids with every key must not close the keys for other
+// requests.
 func TestARequestThatIsForbiddenWithAllKeysClosesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, fails(403))
@@ -202,7 +203,7 @@ func TestAShortCoolingIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What is told of a key holds for all who use it.
+// A throttled key is throttled for the requests of every caller.
 func TestCoolingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main := newUpstream(t, fails(429, "Retry-After", "50"))

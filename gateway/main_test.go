@@ -93,8 +93,8 @@ func fails(code int, headers ...string) func(int, http.ResponseWriter, *http.Req
 	}
 }
 
-// nobody is an address at which nobody listens.
-const nobody = "http://127.0.0.1:1"
+// unreachableURL is an address at which no server listens.
+const unreachableURL = "http://127.0.0.1:1"
 
 func policy(t testing.TB, text string) retry.Policy {
 	t.Helper()
@@ -146,8 +146,8 @@ func withPolicy(t testing.TB, text string) func(*Spec) {
 	return func(s *Spec) { s.Policy = policy(t, text) }
 }
 
-// patient is a provider that counts as down after no number of failures.
-func patient(s *Spec) {
+// withoutBreaker turns the breaker off: no number of failures takes the provider down.
+func withoutBreaker(s *Spec) {
 	s.Breaker = breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1 << 30}
 }
 
@@ -212,8 +212,8 @@ func (r *rig) kinds(k retry.EventKind) (n int) {
 	return n
 }
 
-// told returns everything that the gateway has told anybody.
-func (r *rig) told() string {
+// output returns the log and all events of the gateway as text.
+func (r *rig) output() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder

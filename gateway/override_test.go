@@ -145,8 +145,9 @@ func TestDrainAProvider(t *testing.T) {
 	})
 }
 
-// Who waits for a provider is told when somebody opens it.
-func TestWaitersAreTurnedAwayByHand(t *testing.T) {
+// When an operator opens the breaker, the gateway rejects the requests that wait for the
+// provider.
+func TestOpenRejectsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), func(s *Spec) { s.OpenFor = 40 * time.Second })})
@@ -163,8 +164,8 @@ func TestWaitersAreTurnedAwayByHand(t *testing.T) {
 	})
 }
 
-// Who has been sent, and then finds the provider opened, is told not to come again,
-// and so not when.
+// If an operator opens the breaker during an attempt, the response tells the caller not to
+// retry, and has no Retry-After.
 func TestARequestUnderWayIsGivenUpByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
@@ -182,12 +183,13 @@ func TestARequestUnderWayIsGivenUpByHand(t *testing.T) {
 	})
 }
 
-// After a reset nobody waits for the next probe: somebody says that it is worth one.
+// After an operator's reset one request probes at once: it does not wait for the time of
+// the next probe.
 func TestResetProbesAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		waiting int
-	}{{"nobody waits", 0}, {"some wait", 3}} {
+	}{{"none waits", 0}, {"some wait", 3}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -205,7 +207,7 @@ func TestResetProbesAtOnce(t *testing.T) {
 				}
 				for range tt.waiting {
 					if a := <-got; a.body != "done" {
-						t.Errorf("who waited got %d %q", a.code, a.body)
+						t.Errorf("a request that waited got %d %q", a.code, a.body)
 					}
 				}
 				if a := r.get("/p/it/x"); a.body != "done" || time.Since(began) > 10*time.Second {
@@ -242,16 +244,16 @@ func TestResetOfOneThatIsStillDown(t *testing.T) {
 	})
 }
 
-func TestClosingWhatIsClosedIsNoNews(t *testing.T) {
+func TestClosingAClosedBreakerPublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, []Spec{spec(t, "it", Generic, nobody)})
+		r := newRig(t, []Spec{spec(t, "it", Generic, unreachableURL)})
 		for _, action := range []string{Reset, Close, Reset, Close, Close, Reset} {
 			if err := r.Control("it", action); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := r.kinds(retry.BreakerClosed) + r.kinds(retry.BreakerOpened); n != 0 {
-			t.Errorf("%d changes are told, want none: everybody passed all the time", n)
+			t.Errorf("%d breaker events, want none: all requests passed all the time", n)
 		}
 		for _, action := range []string{Open, Close, Reset} {
 			if err := r.Control("it", action); err != nil {
@@ -259,7 +261,7 @@ func TestClosingWhatIsClosedIsNoNews(t *testing.T) {
 			}
 		}
 		if o, c := r.kinds(retry.BreakerOpened), r.kinds(retry.BreakerClosed); o != 1 || c != 1 {
-			t.Errorf("%d openings and %d closings are told, want one of each", o, c)
+			t.Errorf("%d BreakerOpened and %d BreakerClosed events, want one of each", o, c)
 		}
 	})
 }

@@ -46,8 +46,8 @@ func answersWith(text string) func(net.Conn) {
 	}
 }
 
-// In whatever phase a provider falls silent, the request ends: after the limit of that
-// phase, and at the caller's deadline if it is earlier.
+// A provider may fall silent in any phase of a request. The request ends after the limit
+// of that phase, or at the caller's deadline if that is earlier.
 func TestEveryPhaseOfARequestEnds(t *testing.T) {
 	const (
 		attempt = 20 * time.Second

@@ -15,7 +15,7 @@ type blocker struct {
 	target *requestTarget
 	kind   kind
 	wait   time.Duration // how long it lasts, if it goes away by itself
-	next   time.Duration // of keysThrottled: how long it is until one request may go all the same
+	next   time.Duration // of keysThrottled: how long it is until one request may go, if need be as a probe
 	of     scope         // of keysThrottled and keysRejected
 	err    error         // what a limit said
 	mode   mode          // of forbidden: the operator's override

@@ -35,7 +35,7 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 		if got := r.get("/p/it/typed"); fmt.Sprint(got.header["Content-Type"]) != "[text/x-own]" {
 			t.Errorf("Content-Type %q, want the provider's", got.header["Content-Type"])
 		}
-		if got := r.get("/p/nobody/x"); got.header.Get("Content-Type") != "application/json" {
+		if got := r.get("/p/unknown/x"); got.header.Get("Content-Type") != "application/json" {
 			t.Errorf("our own: %v", got.header)
 		}
 	})
@@ -243,8 +243,8 @@ func rotatedReader(r io.Reader) (io.Reader, error) {
 	return bytes.NewReader(rotate(text)), err
 }
 
-// A provider whose quota is gone says so in the body of its answer, in whatever encoding
-// the caller accepts.
+// A provider whose quota is gone says so in the body of its response, in an encoding that
+// the caller accepts. The gateway decodes it.
 func TestEncodedFailuresAreUnderstood(t *testing.T) {
 	const gone = `{"error":{"code":"insufficient_quota"}}`
 	encode := map[string]func(io.Writer) io.WriteCloser{
@@ -296,7 +296,7 @@ func TestE13DeadlinesArePassedOnInTheirForm(t *testing.T) {
 					}
 					list := u.requests()
 					if len(list) != 2 || list[0].header.Get(tt.name) != tt.first || list[1].header.Get(tt.name) != tt.second {
-						t.Errorf("told %v, want %s and %s", list, tt.first, tt.second)
+						t.Errorf("sent %v, want %s and %s", list, tt.first, tt.second)
 					}
 					for _, name := range deadlineHeaders {
 						if name != tt.name && list[0].header.Get(name) != "" {
@@ -346,7 +346,7 @@ func TestE13Deadlines(t *testing.T) {
 				}
 				for _, name := range deadlineHeaders {
 					if tt.sent == 1 && (list[0].header.Get(name) != "") != (name == tt.header) {
-						t.Errorf("told %v, want %s alone", list[0].header, tt.header)
+						t.Errorf("sent %v, want %s alone", list[0].header, tt.header)
 					}
 				}
 				if c := r.table.Load().providers[tt.provider].gate.breaker.Counts(); c.Failures != tt.failures {
@@ -357,8 +357,8 @@ func TestE13Deadlines(t *testing.T) {
 	}
 }
 
-// A deadline is for the beginning of an answer: a stream goes on as long as there is
-// somebody to read it.
+// A deadline is for the beginning of a response: a stream goes on as long as the client
+// reads it.
 func TestE13ADeadlineDoesNotCutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {

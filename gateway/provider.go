@@ -104,8 +104,8 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// breakerChanged tells of a change of the breaker. That one which lets everybody
-// pass now does so for another reason is no news.
+// breakerChanged publishes a change of the breaker. It publishes nothing if the breaker
+// lets all requests pass before and after the change.
 func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	if lets(e.From) && lets(e.To) {
 		return

@@ -60,8 +60,8 @@ func TestADamagedMemoryIsForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://localhost:1")}, func(o *Options) { o.RecoveryFile = path })
-			if told := r.told(); !strings.Contains(told, "beginning anew") && !strings.Contains(text, "null") {
-				t.Errorf("%q: nothing is said of it: %s", text, told)
+			if output := r.output(); !strings.Contains(output, "beginning anew") && !strings.Contains(text, "null") {
+				t.Errorf("%q: the log does not mention it: %s", text, output)
 			}
 		}
 	})

@@ -45,7 +45,7 @@ func TestRoutesHaveNoSecrets(t *testing.T) {
 		return s
 	}}
 	if b.of("POST /bot-hush/send") != b.of("POST /bot-pssst/send") || b.of("POST /send") == b.of("POST /bot-hush/send") {
-		t.Error("routes are told apart by a secret, or not at all")
+		t.Error("routes that differ only in a secret are different, or all routes are the same")
 	}
 	if list := b.list(); len(list) != 2 || list[0].Route != "POST /bot-***/send" {
 		t.Errorf("routes %+v", list)
@@ -93,8 +93,9 @@ func TestTellingCredentialsCostsNothing(t *testing.T) {
 	}
 }
 
-// What looks like a credential goes to nobody but the provider that was asked for,
-// and there only if we have none. A fallback is sent what is known to be none.
+// The gateway sends a header that looks like a credential only to the provider that the
+// caller asked for, and only if the gateway has no key of its own. It sends a fallback
+// only the headers that are known to be no credentials.
 func TestWhereHeadersGo(t *testing.T) {
 	none := func(s *Spec) { s.Keys = nil }
 	for _, tt := range []struct {

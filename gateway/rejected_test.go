@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// refusal is a provider that refuses every key until it is told not to.
+// refusal is a provider that rejects every key until the test sets lifted.
 type refusal struct {
 	*upstream
 	lifted atomic.Bool
@@ -31,8 +31,8 @@ func newRefusal(t *testing.T, code int, body string) *refusal {
 
 const noQuota = `{"error":{"code":"insufficient_quota"}}`
 
-// A provider that refuses all its keys closes itself to nobody: each request is sent
-// once, and sees what the provider says.
+// A provider that rejects all its keys stays open: the gateway sends each request once,
+// and the caller gets the provider's response.
 func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -92,7 +92,8 @@ func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 	}
 }
 
-// While somebody else takes the requests a refused key is left alone.
+// The gateway does not use a rejected key while another key or a fallback takes the
+// requests.
 func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, byKey(map[string]int{"one": 401}))
@@ -132,7 +133,7 @@ func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 	})
 }
 
-// A key that was told to wait is better than one that was refused.
+// The gateway prefers a throttled key to a rejected one.
 func TestOneKeyIsRefusedAndTheOtherWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waited atomic.Bool

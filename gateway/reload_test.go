@@ -135,7 +135,7 @@ func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
-		bad := []Spec{spec(t, "new", Anthropic, u.URL), spec(t, "it", Anthropic, u.URL, fallback("nobody"))}
+		bad := []Spec{spec(t, "new", Anthropic, u.URL), spec(t, "it", Anthropic, u.URL, fallback("unknown"))}
 		err := r.Reload(bad)
 		if _, ok := errors.AsType[*FieldError](err); !ok {
 			t.Errorf("Become = %v, want a FieldError", err)
@@ -210,7 +210,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainOfNothing has somebody in a hurry: there is nothing to wait for.
+// Drain with a context that has ended succeeds if no request is in progress: it has
+// nothing to wait for.
 func TestDrainOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") })

@@ -47,7 +47,7 @@ type request struct {
 	targets     []requestTarget // one for each of asked.order that can be sent the request
 	room        [2]requestTarget
 	at          *requestTarget // where the last attempt went; nil before the first
-	why         string         // why the next one goes elsewhere
+	why         string         // why the next one goes to another target
 	h2c         []*attempt     // under way to providers with Spec.H2C
 	last        *attempt       // the one that was judged last, or brought the answer
 	hasResponse bool           // one of them brought the answer

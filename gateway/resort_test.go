@@ -19,14 +19,14 @@ func onPath(path string, code int, text string) func(int, http.ResponseWriter, *
 	}
 }
 
-// A fallback that refused somebody's request takes over all the same: that its key is
-// avoided is our own caution, and the failure of the provider that was asked for is a
-// fact.
+// A fallback takes over even if it rejected its key for an earlier request. The gateway
+// avoids that key as a precaution only, while the provider that the caller asked for has
+// failed.
 func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		refuse int
-		main   func(int, http.ResponseWriter, *http.Request) // nil means that nobody listens
+		main   func(int, http.ResponseWriter, *http.Request) // nil means that no server listens
 		asked  int                                           // how often main is asked by the first request
 	}{
 		{"after 503", 401, fails(503), 2},
@@ -34,12 +34,12 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 		{"after a wait that main asks for", 401, fails(503, "Retry-After", "60"), 1},
 		{"after 429", 401, fails(429, "Retry-After", "2"), 1},
 		{"after main's own key is refused", 401, fails(401), 1},
-		{"when nobody listens", 401, nil, 0},
+		{"when no server listens", 401, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				main, address := new(upstream), nobody
+				main, address := new(upstream), unreachableURL
 				if tt.main != nil {
 					main = newUpstream(t, tt.main)
 					address = main.URL
@@ -103,7 +103,7 @@ func TestAnAvoidedFallbackIsAskedOnce(t *testing.T) {
 			lifted.Store(true) // main is back when the spare has been asked
 			fails(401)(n, w, r)
 		})
-		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare"), patient), spec(t, "spare", Generic, spare.URL)})
+		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare"), withoutBreaker), spec(t, "spare", Generic, spare.URL)})
 		for i := range 3 {
 			lifted.Store(false)
 			if got := r.get("/p/main/x"); got.body != "main" || spare.count() != i+1 || main.count() != 3*(i+1) {

@@ -22,13 +22,13 @@ func TestTheMostTellingAnswer(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name        string
-		main, spare func(int, http.ResponseWriter, *http.Request) // spare nil means that nobody listens
+		main, spare func(int, http.ResponseWriter, *http.Request) // spare nil means that no server listens
 		code        int
 		begins      string // of the body
 		from        string
 		why         string // given up
 	}{
-		{"forbidden here, nobody there", forbids, nil, 403, "you may not", "main", "attempts"},
+		{"forbidden here, unreachable there", forbids, nil, 403, "you may not", "main", "attempts"},
 		{"forbidden here, refused there", forbids, fails(401), 403, "you may not", "main", "permanent"},
 		{"refused here, refused there", fails(401), fails(402), 401, `{"error":{"message":"it is 401"}}`, "main", "permanent"},
 		{"throttled here, refused there", fails(429, "Retry-After", "300"), fails(401), 429, `{"error":{"message":"it is 429"}}`, "main", "attempts"},
@@ -38,7 +38,7 @@ func TestTheMostTellingAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u, address := newUpstream(t, tt.main), nobody
+				u, address := newUpstream(t, tt.main), unreachableURL
 				if tt.spare != nil {
 					address = newUpstream(t, tt.spare).URL
 				}
@@ -102,16 +102,17 @@ func TestTheAnswerOfTheAskedIsBetterThanOurs(t *testing.T) {
 	}
 }
 
-// Our own answers name everybody who was asked, and the provider that was asked for.
+// A response of the gateway itself names each provider that it tried, and the provider
+// that the caller asked for.
 func TestOurAnswersNameBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spare := newUpstream(t, fails(429, "Retry-After", "300"))
 		r := newRig(t, []Spec{
-			spec(t, "main", Anthropic, nobody, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=1"), patient),
+			spec(t, "main", Anthropic, unreachableURL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=1"), withoutBreaker),
 			spec(t, "spare", Anthropic, spare.URL),
-			spec(t, "gone", Anthropic, nobody, fallback("lost"), withPolicy(t, "fixed(1ms) attempts=4")),
-			spec(t, "lost", Anthropic, nobody),
-			spec(t, "down", Anthropic, nobody, fallback("spare"), func(s *Spec) { s.OpenFor = time.Hour }),
+			spec(t, "gone", Anthropic, unreachableURL, fallback("lost"), withPolicy(t, "fixed(1ms) attempts=4")),
+			spec(t, "lost", Anthropic, unreachableURL),
+			spec(t, "down", Anthropic, unreachableURL, fallback("spare"), func(s *Spec) { s.OpenFor = time.Hour }),
 		})
 		r.get("/p/spare/x")
 		takeDown(r, "down")
@@ -191,7 +192,7 @@ func TestUndoubled(t *testing.T) {
 
 func TestOurAnswersAreForPeopleToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, []Spec{spec(t, "it", Generic, nobody)})
+		r := newRig(t, []Spec{spec(t, "it", Generic, unreachableURL)})
 		if got := r.get("/x"); !strings.Contains(got.body, "/p/<provider>/…") || strings.Contains(got.body, `\u00`) || fmt.Sprint(len(got.body)) != got.header.Get("Content-Length") {
 			t.Errorf("got %q, %v", got.body, got.header)
 		}

@@ -69,14 +69,14 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 					t.Errorf("totals: %+v, want %d attempts", n, tt.sent)
 				}
 				if n := r.kinds(retry.Waiting); n != tt.sent-1 {
-					t.Errorf("%d waits are told, want %d", n, tt.sent-1)
+					t.Errorf("%d Waiting events, want %d", n, tt.sent-1)
 				}
 				for i, s := range list {
 					if s.body != "body" {
 						t.Errorf("attempt %d had the body %q", i+1, s.body)
 					}
 					if n := s.header.Get("X-Tideover-Attempt"); n != fmt.Sprint(i+1) || s.header.Get("X-Tideover-Layer") != "gateway" {
-						t.Errorf("attempt %d is told as %q of %q", i+1, n, s.header.Get("X-Tideover-Layer"))
+						t.Errorf("attempt %d is sent as number %q of layer %q", i+1, n, s.header.Get("X-Tideover-Layer"))
 					}
 					if k := s.header.Get("Idempotency-Key"); k != list[0].header.Get("Idempotency-Key") || (k != "") != (tt.name == "POST with a key of ours") {
 						t.Errorf("attempt %d has the Idempotency-Key %q", i+1, k)
@@ -129,8 +129,8 @@ func TestI1Budget(t *testing.T) {
 		spare := newUpstream(t, says("the spare"))
 		small := "fixed(1ms) attempts=4 budget=refund(5,1,10)"
 		r := newRig(t, []Spec{
-			spec(t, "alone", Generic, u.URL, withPolicy(t, small), patient),
-			spec(t, "main", Generic, u.URL, withPolicy(t, small), patient, fallback("spare")),
+			spec(t, "alone", Generic, u.URL, withPolicy(t, small), withoutBreaker),
+			spec(t, "main", Generic, u.URL, withPolicy(t, small), withoutBreaker, fallback("spare")),
 			spec(t, "spare", Generic, spare.URL),
 		})
 		for i, want := range []int{3, 1, 1} { // two retries, and then none
@@ -151,7 +151,7 @@ func TestI1Budget(t *testing.T) {
 		if got := giveUps(r, "alone"); got["budget"] != 3 {
 			t.Errorf("given up: %v, want three for the budget", got)
 		}
-		if told := r.told(); !strings.Contains(told, `"reason":"budget"`) {
+		if text := r.output(); !strings.Contains(text, `"reason":"budget"`) {
 			t.Error("no event names the budget as the reason")
 		}
 	})
@@ -187,7 +187,7 @@ func TestEachProviderHasItsPolicy(t *testing.T) {
 		u := newUpstream(t, fails(500))
 		r := newRig(t, []Spec{
 			spec(t, "once", Generic, u.URL, withPolicy(t, "fixed(1ms)")),
-			spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), patient),
+			spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), withoutBreaker),
 		})
 		for name, want := range map[string]int{"once": 1, "often": 5} {
 			before := u.count()

@@ -41,9 +41,9 @@ func withoutIDs(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// isID reports whether a segment is a number, or has a word in it that nobody
-// would have made up: long, with digits among its letters. Versions, names of
-// models and their dates are none.
+// isID reports whether a segment is a number, or contains a word that looks
+// generated: long, with digits among its letters. Versions, names of models and
+// their dates are none.
 func isID(segment string) bool {
 	if len(segment) >= minWord && !strings.ContainsAny(segment, "-_.:~%@=+ ") {
 		return isWord(segment)

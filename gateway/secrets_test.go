@@ -32,10 +32,10 @@ func TestSecretsStaySecret(t *testing.T) {
 			}
 		})
 		r := newRig(t, []Spec{
-			spec(t, "main", Anthropic, main.URL, keys("sk-main-first", "sk-main-second"), fallback("spare"), patient, func(s *Spec) {
+			spec(t, "main", Anthropic, main.URL, keys("sk-main-first", "sk-main-second"), fallback("spare"), withoutBreaker, func(s *Spec) {
 				s.Headers = []Header{{"X-Extra", NewSecret("header-value")}}
 			}),
-			spec(t, "spare", Anthropic, nobody, keys("sk-spare-only"), patient),
+			spec(t, "spare", Anthropic, unreachableURL, keys("sk-spare-only"), withoutBreaker),
 		}, func(o *Options) { o.Token = NewSecret("gateway-token") })
 		var answers strings.Builder
 		ask := func(method, path string) {
@@ -52,7 +52,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, text := range map[string]string{
-			"the status": string(status), "the metrics": fmt.Sprintf("%+v", r.Stats()), "logs and events": r.told(), "our answers": answers.String(),
+			"the status": string(status), "the metrics": fmt.Sprintf("%+v", r.Stats()), "logs and events": r.output(), "our answers": answers.String(),
 			"the providers": fmt.Sprintf("%+v %v", r.table.Load().providers["main"].spec, r.options),
 		} {
 			for _, s := range secrets {
@@ -61,7 +61,7 @@ func TestSecretsStaySecret(t *testing.T) {
 				}
 			}
 		}
-		if !strings.Contains(r.told(), "…") {
+		if !strings.Contains(r.output(), "…") {
 			t.Error("nothing was taken out: the test does not test")
 		}
 	})

@@ -17,7 +17,7 @@ type preset struct {
 	posts    string
 	policy   string
 	conflict bool   // 409 may pass
-	deadline string // the header in which it is told how much time is left
+	deadline string // the header that tells the provider how much time is left
 }
 
 // The policies of the presets. An attempt's time ends with the headers of its

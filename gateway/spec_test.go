@@ -116,7 +116,7 @@ func TestFallbacksAreChecked(t *testing.T) {
 		want  []string
 	}{
 		{"each for the other", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", OpenAI, at, fallback("a"))}, nil},
-		{"nobody, and itself, and one twice", []Spec{spec(t, "a", OpenAI, at, fallback("x", "a", "b", "b")), spec(t, "b", OpenAI, at)},
+		{"an unknown one, and itself, and one twice", []Spec{spec(t, "a", OpenAI, at, fallback("x", "a", "b", "b")), spec(t, "b", OpenAI, at)},
 			[]string{`no provider "x"`, `"a" can't take over from itself`, `"b" is given twice`}},
 		{"another language", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", Anthropic, at)}, []string{`"a" speaks openai, and "b" speaks anthropic`}},
 		{"the same language by another preset", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", Generic, at, func(s *Spec) { s.Format = OpenAI })}, nil},

@@ -38,8 +38,8 @@ type Status struct {
 	ByClass  map[string]int `json:"waiting_by_class"` // the same by priority
 
 	Totals   Totals    `json:"totals"`
-	TTFB     float64   `json:"ttfb_seconds"`   // mean time to first byte of late
-	Pressure float64   `json:"error_pressure"` // how much of what is sent is in vain: stretches delays
+	TTFB     float64   `json:"ttfb_seconds"`   // mean time to first byte of the recent successes
+	Pressure float64   `json:"error_pressure"` // 0 while half of the recent attempts succeed, more if fewer do: stretches delays
 	Rate     *Limits   `json:"rate,omitempty"`
 	Keys     []KeyInfo `json:"keys"`
 

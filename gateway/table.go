@@ -11,7 +11,7 @@ type table struct {
 	providers map[string]*provider
 
 	// gone are those of earlier configurations, as they were last, the latest first.
-	// Nobody can ask for them but work that began when they were there.
+	// Only work that began when they were there can ask for them.
 	gone []*provider
 }
 
@@ -56,9 +56,9 @@ func (t *table) list() string {
 // pair is two providers, one of which took over from the other.
 type pair struct{ from, to string }
 
-// failovers returns how often requests went from one provider to another, whoever
-// was asked for. Those that the configuration has in mind are there from the start,
-// so that the first failover is an increase.
+// failovers returns how often requests went from one provider to another, for any
+// provider that the caller asked for. Pairs of the configuration are there from the
+// start, so that the first failover is an increase.
 func (t *table) failovers() []FailoverCount {
 	sums := map[pair]uint64{}
 	for name, p := range t.providers {

@@ -19,7 +19,7 @@ func TestProvidersThatAreGoneAreKnownForAWhile(t *testing.T) {
 	if n := len(now.gone); n != maxGone {
 		t.Errorf("%d are kept, want %d", n, maxGone)
 	}
-	for name, known := range map[string]bool{"p105": true, "p104": true, "p5": true, "p4": false, "nobody": false} {
+	for name, known := range map[string]bool{"p105": true, "p104": true, "p5": true, "p4": false, "unknown": false} {
 		if p := now.known(name); (p != nil) != known || p != nil && p.spec.Name != name {
 			t.Errorf("known(%s) = %+v", name, p)
 		}

@@ -114,7 +114,8 @@ func (t *throttles) all(now time.Duration) (list []*throttle) {
 }
 
 // left returns how long requests of the scope have to wait with the key, and how long
-// it is until one of them may go all the same. Both are 0 if they need not wait.
+// it is until one of them may go: a probe may go before the wait is over. Both are 0 if
+// they need not wait.
 func (t *throttles) left(k *key, s scope) (wait, next time.Duration) {
 	if !t.active() {
 		return 0, 0
@@ -353,7 +354,8 @@ func (a *attempt) throttleScope(resp *http.Response) {
 	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.probe)
 }
 
-// scope returns what a wait would be about that the request is told of.
+// scope returns what a provider throttles if it throttles this request: the route and,
+// if the gateway has read it, the model.
 func (r *request) scope() scope {
 	s := scope{route: r.route}
 	if model := r.model.Load(); model != nil {

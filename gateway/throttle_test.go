@@ -65,8 +65,8 @@ func TestRetryAfterOfOnePathShutsNothingElse(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		closed      func(path, body string) bool
-		path, body  string // what is told to wait
-		other, with string // what is not
+		path, body  string // what the provider throttles
+		other, with string // what it does not throttle
 		header      []string
 		preset      string
 		change      func(*Spec)
@@ -104,14 +104,14 @@ func TestRetryAfterOfOnePathShutsNothingElse(t *testing.T) {
 				})})
 				for i := range 30 {
 					if got := r.ask(http.MethodPost, "/p/it"+tt.path, tt.body, "Content-Type", "application/json"); got.code != 429 {
-						t.Fatalf("request %d of what is told to wait: %d %q", i, got.code, got.body)
+						t.Fatalf("request %d of what is throttled: %d %q", i, got.code, got.body)
 					}
 					if got := r.ask(http.MethodPost, "/p/it"+tt.other, tt.with, "Content-Type", "application/json"); got.body != "done" {
-						t.Fatalf("request %d of what is not: %d %q", i, got.code, got.body)
+						t.Fatalf("request %d of what is not throttled: %d %q", i, got.code, got.body)
 					}
 				}
 				if n := u.count(); n != 31 {
-					t.Errorf("%d requests were sent, want 30 and the one that was told to wait", n)
+					t.Errorf("%d requests were sent, want 30 and the one that was throttled", n)
 				}
 				if st := r.settled("it"); st.Breaker != "closed" || len(st.Outages) != 0 {
 					t.Errorf("breaker %s, outages %+v", st.Breaker, st.Outages)
@@ -174,9 +174,9 @@ func TestOneRequestAMinuteProbesALongWait(t *testing.T) {
 func TestAProbeOpensWhatWasThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newLimited(t, func(path, _ string) bool { return path == "/a" }, "Retry-After", "110"), newUpstream(t, says("the spare"))
-		patiently := withPolicy(t, "fixed(1ms) attempts=1 total-timeout=10m")
+		longTimeout := withPolicy(t, "fixed(1ms) attempts=1 total-timeout=10m")
 		r := newRig(t, []Spec{
-			spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL), spec(t, "alone", Generic, u.URL, patiently),
+			spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL), spec(t, "alone", Generic, u.URL, longTimeout),
 		})
 		for range 3 {
 			if got := r.get("/p/main/a"); got.body != "the spare" {
@@ -238,7 +238,7 @@ func TestThrottlesAreShown(t *testing.T) {
 	})
 }
 
-// A reload keeps what keys were told that are still there.
+// A reload keeps the throttles of the keys that are still there.
 func TestThrottlesSurviveAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLimited(t, func(path, _ string) bool { return path == "/a" }, "Retry-After", "300")
@@ -255,11 +255,12 @@ func TestThrottlesSurviveAReload(t *testing.T) {
 	})
 }
 
-// However many routes and models are told to wait, few are remembered.
+// The gateway remembers few throttled routes and models, even if a provider throttles
+// many.
 func TestThrottlesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLimited(t, func(path, _ string) bool { return path != "/ok" }, "Retry-After", day)
-		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, patient, func(s *Spec) { s.IdempotencyKeys = true })})
+		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withoutBreaker, func(s *Spec) { s.IdempotencyKeys = true })})
 		ask := func(i int) {
 			r.ask(http.MethodPost, fmt.Sprintf("/p/it/r%s", strings.Repeat("x", i%100)), fmt.Sprintf(`{"model":"m-%d"}`, i), "Content-Type", "application/json")
 		}

@@ -112,12 +112,12 @@ func (p *provider) repeatable(req *http.Request) bool {
 	if p.spec.RetryPosts == PostsUnanswered && req.Method == http.MethodPost {
 		return true
 	}
-	t := requestFrom(req.Context())
-	if t == nil {
+	r := requestFrom(req.Context())
+	if r == nil {
 		return false
 	}
-	for _, r := range p.spec.Repeatable {
-		if r.Method == req.Method && (r.Path == t.path || strings.HasSuffix(r.Path, "/") && strings.HasPrefix(t.path, r.Path)) {
+	for _, allowed := range p.spec.Repeatable {
+		if allowed.Method == req.Method && (allowed.Path == r.path || strings.HasSuffix(allowed.Path, "/") && strings.HasPrefix(r.path, allowed.Path)) {
 			return true
 		}
 	}
