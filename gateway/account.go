@@ -285,7 +285,7 @@ func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
 			list = append(list, QuotaWindow{Name: w.name, Used: 100 * used, Resets: *at, Long: true})
 		}
 	}
-	for _, header := range quotaHeaders {
+	for _, header := range rateLimitHeaders {
 		left, ok := count(h[header.remaining])
 		limit, known := count(h[header.limit])
 		if !ok || !known || limit == 0 {

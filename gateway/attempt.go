@@ -40,7 +40,8 @@ func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 	return a, nil
 }
 
-// Next implements [retryhttp.Router].
+// Next implements [retryhttp.Router]. The runner asks it after each failed round, by
+// [retry.WithReview]; see docs/adr/0032.
 func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	a := f.Attempt.(*attempt)
 	d := a.request.decide(a, &f)
@@ -176,7 +177,7 @@ func (a *attempt) report(resp *http.Response) {
 		a.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
 		p.stats.throttled.Add(1)
-		a.call.Done(health.RefusedFor(0))
+		a.call.Done(health.RefusedFor(0)) // the pool still offers the key: throttles closes it for its scope
 		a.reportThrottled(resp)
 	case keyRejected:
 		if res.code == http.StatusTooManyRequests {
@@ -246,7 +247,7 @@ type result struct {
 	kind       resultKind
 	code       int           // the status, or the one that an error event stands for; 0 without an answer
 	wait       time.Duration // until the key or the provider may be asked again
-	serverSaid bool          // the server stated wait
+	serverSaid bool          // the server stated wait, or it is a 429
 	quotaGone  bool          // quota or credit is gone, and no wait of ours helps
 	why        string        // in a few words
 }
@@ -307,8 +308,8 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	return res
 }
 
-// refusable reports whether the status says that the key is not wanted, and the
-// key is ours.
+// rejectedBy reports whether the status says that the provider does not accept the key,
+// and the key is ours.
 func (k *key) rejectedBy(code int) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:

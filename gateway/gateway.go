@@ -31,7 +31,8 @@ type Options struct {
 	Hosts []string
 
 	// Observer gets the events of all requests, except for those that succeed at the
-	// first attempt. Several goroutines call it at a time, and a request waits while it
+	// first attempt: failures, waits, failovers and ends. A retry with another key has no
+	// event of its own, because it needs no wait. Several goroutines call it at a time, and a request waits while it
 	// runs. nil means none.
 	Observer func(retry.Event)
 

@@ -18,11 +18,11 @@ type rateLimits struct {
 	known map[[2]string]Quota // by key and name
 }
 
-// quotaHeader is a limit that an API tells with its answers: names of headers in
+// rateLimitHeader is a limit that an API states in its responses: names of headers in
 // their canonical form.
 type rateLimitHeader struct{ name, limit, remaining, reset string }
 
-var quotaHeaders = []rateLimitHeader{
+var rateLimitHeaders = []rateLimitHeader{
 	{"requests", "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset"},
 	{"tokens", "Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset"},
 	{"input-tokens", "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset"},
@@ -35,7 +35,7 @@ var quotaHeaders = []rateLimitHeader{
 
 // read records what the headers of a response say of the key's limits.
 func (q *rateLimits) read(key string, h http.Header, now time.Time) {
-	for _, header := range quotaHeaders {
+	for _, header := range rateLimitHeaders {
 		remaining, ok := count(h[header.remaining])
 		if !ok {
 			continue

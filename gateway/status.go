@@ -84,7 +84,7 @@ type KeyInfo struct {
 	InFlight  int        `json:"in_flight"`
 	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was rejected; waits that its server asks for are in Throttles
 	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
-	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "429" or "402 insufficient_quota"
+	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "401" or "429 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
 	Score     float64    `json:"score"`                // seconds; lower is better
 }

@@ -333,7 +333,7 @@ func accountReset(h http.Header, now time.Time) time.Duration {
 // usedUpReset returns how long it is until the latest of the limits begins anew of
 // which the account has nothing left, as the answer states it; 0 if it states none.
 func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
-	for _, header := range quotaHeaders {
+	for _, header := range rateLimitHeaders {
 		if left, ok := count(h[header.remaining]); !ok || left != 0 {
 			continue
 		}

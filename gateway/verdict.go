@@ -54,7 +54,7 @@ func (v *verdict) failOver() bool {
 	return true
 }
 
-// afterRejection decides after the provider did not accept the key.
+// afterRejection decides after the provider rejected the key or throttled it.
 func (v *verdict) afterRejection() retry.Decision {
 	r, a, res, o := v.r, v.a, &v.a.result, v.Outcome
 	target := a.target
