@@ -2,12 +2,10 @@ package gateway
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -23,8 +22,6 @@ func TestMain(m *testing.M) {
 	time.Local = time.UTC // golden files have times
 	m.Run()
 }
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // once answers the first request by the one handler, and all later ones by the other.
 func once(first, then func(int, http.ResponseWriter, *http.Request)) func(int, http.ResponseWriter, *http.Request) {
@@ -146,7 +143,7 @@ func TestDecisionsGolden(t *testing.T) {
 				}
 				r.settled("main")
 				b.WriteString(r.recorded())
-				compareGolden(t, filepath.Join("testdata", "decisions", strings.ReplaceAll(tt.name, " ", "-")+".txt"),
+				testfile.Golden(t, filepath.Join("testdata", "decisions", strings.ReplaceAll(tt.name, " ", "-")+".txt"),
 					unkeyed(strings.NewReplacer(replace...).Replace(b.String())))
 			})
 		})
@@ -217,25 +214,4 @@ func unkeyed(text string) string {
 	lines := strings.Split(keyNames.ReplaceAllString("metric "+metrics, "key-N"), "\n")
 	slices.Sort(lines)
 	return events + strings.TrimSpace(strings.Join(lines, "\n")) + "\n"
-}
-
-// compareGolden compares the text with that of the file.
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update and look at the difference. Got:\n%s", file, got)
-	}
 }

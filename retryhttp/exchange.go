@@ -88,9 +88,9 @@ type finalError struct{ error, why error }
 
 func (e *finalError) Error() string { return e.error.Error() + ": not retried: " + e.why.Error() }
 
-func (e *finalError) Unwrap() error { return e.error }
+func (e *finalError) Unwrap() []error { return []error{e.error, e.why} }
 
-// RetryOutcome implements the interface that [retry.OutcomeOf] asks.
+// RetryOutcome implements [retry.Classified].
 func (e *finalError) RetryOutcome() retry.Outcome {
 	o := retry.OutcomeOf(e.error)
 	o.Final = true

@@ -3,12 +3,10 @@ package retryhttp_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,11 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestEventsGolden records what users see of the decisions after failed attempts: the
 // response and the events in JSON.
@@ -89,7 +86,7 @@ func TestEventsGolden(t *testing.T) {
 					fmt.Fprintf(&b, "event %s\n", text)
 				}
 				got := strings.ReplaceAll(b.String(), strings.TrimPrefix(s.URL, "http://"), "server")
-				compareGolden(t, filepath.Join("testdata", "events", strings.ReplaceAll(tt.name, " ", "-")+".txt"), got)
+				testfile.Golden(t, filepath.Join("testdata", "events", strings.ReplaceAll(tt.name, " ", "-")+".txt"), got)
 			})
 		})
 	}
@@ -116,26 +113,5 @@ func describe(t *testing.T, b *strings.Builder, resp *http.Response, err error) 
 		for _, f := range e.History() {
 			fmt.Fprintf(b, "  %v\n", f)
 		}
-	}
-}
-
-// compareGolden compares the text with that of the file.
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update and look at the difference. Got:\n%s", file, got)
 	}
 }
