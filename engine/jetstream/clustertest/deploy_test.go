@@ -55,7 +55,10 @@ func TestRollingDeploy(t *testing.T) {
 
 	a.end()
 	a = begin("a", "new", 0)
-	late := a.until("the new version's runs have ended", func(r *report) bool { return r.done["invoice"] == deployRuns })
+	late := a.until("the new version's runs have ended", func(r *report) bool {
+		// A handler writes its line before its run has succeeded.
+		return r.done["invoice"] == deployRuns && r.States["succeeded"] == r.done["invoice"]+r.done["charge"]
+	})
 	if late.States["needs-handler"] != deployRuns-late.done["charge"] {
 		t.Errorf("after the deploy: %+v; want the old version's runs to wait", late)
 	}
