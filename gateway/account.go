@@ -62,32 +62,11 @@ type knownLimit struct {
 	ended atomic.Bool   // the gateway has reported to Accounts that it is over
 }
 
-// account returns the account of the name, nil if that is empty. It needs the lock.
-func (g *Gateway) account(name string) *sharedAccount {
-	if name == "" || g.options.Accounts == nil {
-		return nil
-	}
-	a := g.accounts[name]
-	if a == nil {
-		a = &sharedAccount{name: name}
-		g.accounts[name] = a
-	}
-	return a
-}
-
-// SetAccountLimit makes the keys of the account wait until the limit ends; nil means no
-// limit. A limit that is already known changes nothing, so that a reset by
-// [Gateway.Control] stays.
-func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	a := g.account(name)
-	if a == nil {
-		return
-	}
+// set replaces the limit, and reports whether it is another one than before.
+func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
 	known := a.limit.Load()
 	if known == nil && l == nil || known != nil && l != nil && known.sameAs(l) {
-		return
+		return false
 	}
 	var next *knownLimit
 	if l != nil {
@@ -98,13 +77,7 @@ func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
 		}
 	}
 	a.limit.Store(next)
-	t := g.table.Load()
-	for _, p := range t.providers {
-		p.applyAccount(a)
-	}
-	for _, p := range t.gone {
-		p.applyAccount(a)
-	}
+	return true
 }
 
 // sameAs reports whether the limit is the same. Ends are worked out anew each time, and
@@ -114,30 +87,20 @@ func (k *knownLimit) sameAs(l *AccountLimit) bool {
 		k.Provider == l.Provider && k.Key == l.Key
 }
 
-// applyAccount holds the keys of the account, or lets them go.
-func (p *provider) applyAccount(account *sharedAccount) {
-	l, freed := account.limit.Load(), false
-	for _, k := range p.keys.keys {
+// applyAccount holds the keys of the account, or lets them go. It reports whether one is
+// free again.
+func (p *keyPool) applyAccount(account *sharedAccount, provider string) (freed bool) {
+	l := account.limit.Load()
+	for _, k := range p.keys {
 		switch {
 		case k.account != account:
-		case l == nil || l.Until.IsZero() || l.Provider == p.spec.Name && l.Key == k.name:
-			freed = p.keys.throttles.release(k) || freed
+		case l == nil || l.Until.IsZero() || l.Provider == provider && l.Key == k.name:
+			freed = p.throttles.release(k) || freed
 		default:
-			p.keys.throttles.hold(k, time.Until(l.Until), "account "+account.name+" is limited", l.Why)
+			p.throttles.hold(k, time.Until(l.Until), "account "+account.name+" is limited", l.Why)
 		}
 	}
-	if freed {
-		p.subscribers.wake(reopened)
-	}
-}
-
-// applyAccounts holds keys whose accounts are limited.
-func (p *provider) applyAccounts() {
-	for _, k := range p.keys.keys {
-		if k.account != nil {
-			p.applyAccount(k.account)
-		}
-	}
+	return freed
 }
 
 // holdOf returns the wait of all requests with the key, or nil. It needs the lock.
@@ -216,13 +179,16 @@ func (a *attempt) accountWorked(account *sharedAccount) {
 	if !isCounted(a.req.Method, a.request.path) {
 		return
 	}
-	a.key.worked.Store(time.Now().UnixNano())
+	a.key.succeeded(time.Now())
 	k := account.limit.Load()
 	if k == nil || a.sent < k.since || k.Route != "" && k.Route != a.request.route || k.ended.Swap(true) {
 		return
 	}
 	a.p.gateway.options.Accounts.Worked(account.name, k.Serial)
 }
+
+// succeeded records when the key was used with success.
+func (k *key) succeeded(at time.Time) { k.worked.Store(at.UnixNano()) }
 
 // isCounted reports whether a request uses something that limits are about. Lists of
 // models are there at any time, and so are counts of tokens.

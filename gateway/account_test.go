@@ -94,7 +94,7 @@ func TestWhichAnswersLimitAnAccount(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 					for i := 0; i+1 < len(tt.headers); i += 2 {
 						w.Header().Set(tt.headers[i], tt.headers[i+1])
 					}
@@ -129,7 +129,7 @@ func TestWhichAnswersLimitAnAccount(t *testing.T) {
 func TestAKeyIsHeldByItsAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, other := newUpstream(t, says("done")), newUpstream(t, says("other"))
+		u, other := newTestServer(t, says("done")), newTestServer(t, says("other"))
 		r, log := newAccountRig(t,
 			spec(t, "two", Anthropic, u.URL, keys("held", "free"), withAccount("a")),
 			spec(t, "one", Anthropic, u.URL, keys("held"), withAccount("a"), fallback("spare")),
@@ -241,7 +241,7 @@ func TestARequestFromBeforeALimitShowsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			<-release
 			fmt.Fprint(w, "done")
 		})
@@ -265,7 +265,7 @@ func TestARequestFromBeforeALimitShowsNothing(t *testing.T) {
 func TestALimitOfAnAccountAndReloads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("done"))
+		u := newTestServer(t, says("done"))
 		plain := spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"))
 		shared := spec(t, "it", Anthropic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"), withAccount("a"))
 		r, _ := newAccountRig(t, plain)

@@ -15,6 +15,7 @@ import (
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/internal/shortage"
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -29,14 +30,11 @@ func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 	if r == nil {
 		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
 	}
-	a, err := r.pickTarget(req.Context(), req)
+	a, err := r.picker.pick(req.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	a.n, a.req = n, req
-	r.begin(a)
-	a.p.setTarget(req, r, a.key)
-	a.sent, a.upload = clock.Now(), r.upload.waited()
+	a.start(n, req)
 	return a, nil
 }
 
@@ -44,9 +42,9 @@ func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 // [retry.WithReview]; see docs/adr/0032.
 func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	a := f.Attempt.(*attempt)
-	d := a.request.decide(a, &f)
+	d := a.request.picker.decide(a, &f)
 	if d == tryNow(&f) && a.p == a.request.asked && f.Response != nil {
-		a.request.keepResponse(a, f.Response)
+		a.request.response.keep(a, f.Response)
 	}
 	return d
 }
@@ -64,13 +62,118 @@ type attempt struct {
 	call   health.Call
 	pass   health.Pass
 	permit breaker.Permit // none of a probe
-	slot   bool           // has one of p.slots
+	slot   bool           // has one of the provider's slots
 	probe  bool           // finds out whether its key still has to wait; see throttles
-	flying atomic.Bool    // is counted as under way
+	flying atomic.Bool    // is counted as in progress
 	sent   time.Duration
-	upload time.Duration // how long the caller was waited for before
+	upload time.Duration // how long the gateway had waited for the caller before
 	result result
 	final  bool // the caller gets its answer
+}
+
+// acquire acquires what is behind the gate: the limits, a key and the breaker's permit. It
+// returns what blocks the attempt; cancel gives back the rest then.
+func (a *attempt) acquire(ctx context.Context) *blocker {
+	p, r := a.p, a.request
+	if a.pass.Probe() {
+		ctx = limit.WithPriority(ctx, limit.Highest) // all the others wait for it
+	}
+	slot, waited, err := p.upstream.waitForLimits(ctx, r)
+	if a.slot = slot; err != nil {
+		return &blocker{target: a.target, kind: full, err: err}
+	}
+	if waited && !a.pass.Probe() {
+		// The gate may have closed meanwhile. What was won by waiting is lost then,
+		// as it is for all requests.
+		again, found, next := p.upstream.tryPass(ctx)
+		if a.pass = again; found != gateOpen {
+			return &blocker{target: a.target, kind: down, wait: next}
+		}
+	}
+	if b := a.pickKey(r.picker.rejectedCall(a.target)); b != nil {
+		return b
+	}
+	if a.pass.Probe() {
+		return nil
+	}
+	if a.permit, err = p.upstream.allow(); err == nil {
+		return nil
+	}
+	if !p.override.isOpenTo(r.began) {
+		return forbiddenBlocker(a.target)
+	}
+	p.upstream.shut("breaker") // it has opened just now
+	return &blocker{target: a.target, kind: down}
+}
+
+// pickKey chooses the attempt's key, or returns what blocks it.
+func (a *attempt) pickKey(refused *health.Call) *blocker {
+	pool, s := a.p.keys, a.request.scope()
+	var ok bool
+	if a.call, a.key, a.probe, ok = pool.pick(refused, false, s); ok {
+		return nil
+	}
+	wait, next := pool.left(s)
+	if next == 0 {
+		return &blocker{target: a.target, kind: noOther}
+	}
+	b := a.request.picker.keyless(a.target, wait, next)
+	if b.kind == keysRejected {
+		if a.call, a.key, a.probe, ok = pool.pick(nil, true, s); ok {
+			return nil
+		}
+		b.kind = keysThrottled
+	}
+	return b
+}
+
+// cancel gives back what the attempt has acquired: it is not made.
+func (a *attempt) cancel() {
+	if a.probe {
+		a.p.keys.throttles.giveBack(a.key, a.request.scope())
+	}
+	a.p.upstream.done(a.pass, health.Canceled)
+	a.call.Done(health.Canceled)
+	a.release()
+}
+
+// start begins the attempt with its own request.
+func (a *attempt) start(n int, req *http.Request) {
+	a.n, a.req = n, req
+	a.flying.Store(true)
+	a.p.upstream.countInFlight(1)
+	a.request.picker.begin(a)
+	a.setTarget()
+	a.sent, a.upload = clock.Now(), a.request.upload.waited()
+}
+
+// setTarget gives the attempt's request the address of the provider and the credentials
+// that the provider may see: ours, or those of a caller that asked for this provider.
+func (a *attempt) setTarget() {
+	p, r, req := a.p, a.request, a.req
+	query := r.query
+	switch {
+	case p != r.asked:
+		p.forward.limit(req)
+		req.Header.Del(r.asked.spec.AuthHeader)
+		req.Header.Del(p.spec.AuthHeader)
+		query, _ = p.forward.queryFor(query) // the picker has left out providers to which it can't be sent
+	case p.keys.own:
+		query = withoutCredentials(req, &p.spec, query)
+	}
+	if !a.key.value.IsZero() {
+		value := a.key.value.Reveal()
+		if p.spec.AuthScheme != "" {
+			value = p.spec.AuthScheme + " " + value
+		}
+		req.Header.Set(p.spec.AuthHeader, value)
+	}
+	for _, h := range p.spec.Headers {
+		req.Header.Set(h.Name, h.Value.Reveal())
+	}
+	if req.Host = ""; p != r.asked || query != r.query {
+		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise it is that already
+	}
 }
 
 // uploadTime returns how long the attempt has waited for the caller's body.
@@ -87,17 +190,17 @@ func (a *attempt) slowUpload() bool {
 func (a *attempt) release() {
 	if a.slot {
 		a.slot = false
-		a.p.slots.Release()
+		a.p.upstream.releaseSlot()
 	}
 	if a.flying.CompareAndSwap(true, false) {
-		a.p.inFlight.Add(-1)
+		a.p.upstream.countInFlight(-1)
 	}
 }
 
 // Rejected implements [retryhttp.Attempt]. A response that rejects one of our keys is none
 // for the caller while there is another key, or another provider.
 func (a *attempt) Rejected(resp *http.Response) bool {
-	return a.key.rejectedBy(resp.StatusCode) && a.request.hasOtherTarget(a)
+	return a.key.rejectedBy(resp.StatusCode) && a.request.picker.hasOther(a)
 }
 
 // Done implements [retryhttp.Attempt].
@@ -106,11 +209,13 @@ func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
 	a.report(resp)
 	if failure == nil {
 		a.final = true
-		a.request.recordSuccess(a)
+		a.request.picker.recordSuccess(a)
+		a.request.response.judged(a, true)
 		return
 	}
 	a.release() // during the wait, others may use its place
-	a.request.recordFailure(a, failure, o)
+	a.request.picker.recordFailure(a, failure, o)
+	a.request.response.judged(a, false)
 }
 
 // Interrupt implements [retryhttp.Interruptible].
@@ -126,9 +231,9 @@ func (a *attempt) Closed(err error) {
 		a.call.Done(health.Succeeded)
 		return
 	}
-	a.request.cut.Store(true)
+	a.request.response.breakOff()
 	a.call.Done(health.Failed)
-	a.p.errors.Add(false)
+	a.p.upstream.failed(0)
 	a.permit.Done(breaker.Failure) // beside the success that its beginning was
 }
 
@@ -138,18 +243,18 @@ func (a *attempt) report(resp *http.Response) {
 	p, res := a.p, &a.result
 	now := clock.Now() - a.uploadTime()
 	if resp != nil {
-		p.quotas.read(a.key.name, resp.Header, time.Now())
+		p.upstream.readQuotas(a.key.name, resp.Header)
 		p.stats.ttfb.observe(now - a.sent)
 		a.key.stats.by[classOf(res.code)].Add(1)
 		if account := a.key.account; account != nil {
 			a.reportAccount(account, resp)
 		}
 	}
-	if p.send != nil && res.kind != neutral {
-		p.send.Report(res.kind == keyThrottled)
+	if res.kind != neutral {
+		p.upstream.reportRate(res.kind == keyThrottled)
 	}
 	if (res.kind == succeeded || res.kind == keyThrottled) && p.keys.readmit(a.key) {
-		p.subscribers.wake(reopened)
+		p.upstream.wake(reopened)
 	}
 	if a.probe {
 		a.reportProbe()
@@ -160,19 +265,17 @@ func (a *attempt) report(resp *http.Response) {
 		a.reportHealth(breaker.Canceled, health.Canceled)
 		a.call.Done(health.Canceled)
 	case succeeded:
-		p.errors.Add(true)
-		p.pace.observe(now - a.sent)
+		p.upstream.succeeded(now - a.sent)
 		a.call.FirstByteAt(now)
 		a.reportHealth(breaker.Success, health.Succeeded)
 	case failed:
 		if resp == nil {
 			a.key.stats.by[classError].Add(1)
 		}
-		p.errors.Add(false)
 		// The gateway probes a provider that is down at least once a minute, even if one of
 		// its paths asks for a longer wait.
 		wait := min(res.wait, probeEvery)
-		p.gate.askedFor(wait)
+		p.upstream.failed(wait)
 		a.call.Done(health.Failed)
 		a.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
@@ -201,7 +304,7 @@ func (a *attempt) report(resp *http.Response) {
 func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
 	case a.p.keys.own:
-		a.p.errors.Add(false)
+		a.p.upstream.failed(0)
 		a.throttleScope(resp)
 		a.reportHealth(breaker.Canceled, health.Succeeded)
 	case a.pass.Probe(): // a probe that is throttled was not accepted
@@ -220,7 +323,7 @@ func (a *attempt) reportProbe() {
 		t.giveBack(a.key, s)
 	case a.result.kind == succeeded && a.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
 		if t.open(a.key, s) {
-			a.p.subscribers.wake(reopened)
+			a.p.upstream.wake(reopened)
 		}
 	}
 }
@@ -231,7 +334,7 @@ func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 	if back {
 		a.p.forgive() // before the gate opens, or those who waited would find it open
 	}
-	a.p.gate.done(a.pass, o)
+	a.p.upstream.done(a.pass, o)
 	if d := a.uploadTime(); d > 0 && a.p.spec.Breaker.SlowCall > 0 {
 		a.permit.DoneAt(clock.Now()-d, b)
 	} else {

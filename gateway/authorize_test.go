@@ -52,7 +52,7 @@ func TestAdmission(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, says("ok"))
+				u := newTestServer(t, says("ok"))
 				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, tt.options)
 				method := tt.method
 				if method == "" {
@@ -89,7 +89,7 @@ func TestAdmission(t *testing.T) {
 
 // A client that can open the socket needs no token and may send any Host.
 func TestASocketNeedsNoToken(t *testing.T) {
-	u := newUpstream(t, says("ok"))
+	u := newTestServer(t, says("ok"))
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}, func(o *Options) { o.Token = NewSecret("the-token") })
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -113,7 +113,7 @@ func TestASocketNeedsNoToken(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL+"/base%2Fx/"), spec(t, "root", Generic, u.URL)})
 		for _, tt := range []struct {
 			path string

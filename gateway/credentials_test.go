@@ -40,8 +40,8 @@ func TestCredentialsOfCallersGoNowhereElse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				main := newUpstream(t, fails(503))
-				spare := newUpstream(t, says("the spare"))
+				main := newTestServer(t, fails(503))
+				spare := newTestServer(t, says("the spare"))
 				r := newRig(t, []Spec{
 					spec(t, "main", Generic, main.URL+"/base", append(tt.change, fallback("spare"))...),
 					spec(t, "spare", Generic, spare.URL+"/other/", append(tt.fallback, func(s *Spec) { s.ForwardQuery = []string{"a", "b", "c"} })...),
@@ -85,7 +85,7 @@ func TestWhereAKeyGoes(t *testing.T) {
 			{Gemini, "X-Goog-Api-Key", "sk-it-secret-1"},
 			{Generic, "Authorization", "Bearer sk-it-secret-1"},
 		} {
-			u := newUpstream(t, says("ok"))
+			u := newTestServer(t, says("ok"))
 			r := newRig(t, []Spec{spec(t, "it", tt.preset, u.URL, func(s *Spec) {
 				s.Headers = []Header{{"Anthropic-Version", NewSecret("2023-06-01")}, {"X-Odd", NewSecret("ours")}}
 			})})
@@ -103,7 +103,7 @@ func TestWhereAKeyGoes(t *testing.T) {
 
 func TestTheTokenIsNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Keys = nil })}, func(o *Options) { o.Token = NewSecret("the-token") })
 		for _, h := range []struct{ name, value string }{
 			{"Authorization", "Bearer the-token"}, {"Authorization", "bearer the-token"}, {"X-Api-Key", "the-token"},

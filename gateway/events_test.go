@@ -12,7 +12,7 @@ import (
 // A request that moves to another key or provider without a wait causes no Waiting event.
 func TestMovesAreNoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, byKey(map[string]int{"one": 401, "two": 429})), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, byKey(map[string]int{"one": 401, "two": 429})), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, u.URL, keys("one", "two"), fallback("spare")), spec(t, "spare", Anthropic, spare.URL),
 		})
@@ -33,7 +33,7 @@ func TestMovesAreNoWaits(t *testing.T) {
 // without what names one thing among many, and without a query.
 func TestTheLogSaysWhichRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Generic, u.URL, fallback("spare"), withoutBreaker), spec(t, "spare", Generic, spare.URL),
 			spec(t, "alone", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), withoutBreaker),
@@ -62,7 +62,7 @@ func TestTheLogSaysWhichRequest(t *testing.T) {
 // retry.
 func TestNotRetriedSaysWhatHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 		got := r.ask(http.MethodPost, "/p/it/x", "{}")
 		if code := got.errorCode(t); code != codeNotSent || !strings.Contains(got.body, "is not idempotent (give it an Idempotency-Key, or set retry-posts or repeatable)") ||
@@ -75,7 +75,7 @@ func TestNotRetriedSaysWhatHelps(t *testing.T) {
 // A failover belongs to the provider that was asked for, whichever was left.
 func TestWhoseFailoverItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, c := newUpstream(t, fails(503)), newUpstream(t, fails(503)), newUpstream(t, says("the last"))
+		a, b, c := newTestServer(t, fails(503)), newTestServer(t, fails(503)), newTestServer(t, says("the last"))
 		r := newRig(t, []Spec{
 			spec(t, "a", Generic, a.URL, fallback("b", "c"), withPolicy(t, "fixed(1ms) attempts=6"), withoutBreaker),
 			spec(t, "b", Generic, b.URL, withoutBreaker), spec(t, "c", Generic, c.URL),

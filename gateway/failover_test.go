@@ -80,12 +80,12 @@ func TestFailover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				primary, address := new(upstream), unreachableURL
+				primary, address := new(testServer), unreachableURL
 				if !tt.down {
-					primary = newUpstream(t, tt.handle)
+					primary = newTestServer(t, tt.handle)
 					address = primary.URL
 				}
-				spare := newUpstream(t, says("the spare"))
+				spare := newTestServer(t, says("the spare"))
 				r := newRig(t, []Spec{
 					spec(t, "main", Anthropic, address, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=150ms", 1))),
 					spec(t, "spare", Anthropic, spare.URL),
@@ -127,14 +127,14 @@ func TestAWaveFailsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := make(chan struct{})
 		var there atomic.Int32
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if there.Add(1) == 60 {
 				close(all)
 			}
 			<-all // no request fails before all have arrived
 			fails(503)(n, w, r)
 		})
-		spare := newUpstream(t, says("the spare"))
+		spare := newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, strings.Replace(quick, "attempt-timeout=2s", "attempt-timeout=10s", 1))),
 			spec(t, "spare", Anthropic, spare.URL),
@@ -176,8 +176,8 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, tt.handle)
-				spare := newUpstream(t, says("the spare"))
+				u := newTestServer(t, tt.handle)
+				spare := newTestServer(t, says("the spare"))
 				r := newRig(t, []Spec{
 					spec(t, "main", Anthropic, u.URL, fallback("spare"), func(s *Spec) { s.StreamIdle = 100 * time.Millisecond }),
 					spec(t, "spare", Anthropic, spare.URL),
@@ -201,7 +201,7 @@ func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 func TestF15EveryEventIsFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan struct{})
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, evStart, evContent)
 			<-next
 			sse(w, evContent)

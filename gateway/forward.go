@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/internal/secret"
-	"github.com/tideover/tideover/retry"
 )
 
 // A provider that stands in for another is sent only those headers and query
@@ -116,20 +115,6 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 	return strings.TrimRight(b.String(), "&;"), true
 }
 
-// withheldWhy says why a fallback was not asked. The names of parameters are not told:
-// what stands there without a value may be a credential itself.
-const withheldWhy = "the query has a parameter that is not in its forward-query"
-
-// tellWithheld logs that a request failed for which a fallback was not asked.
-func (r *request) tellWithheld() {
-	if !r.withheld {
-		return
-	}
-	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
-		r.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
-	}
-}
-
 // limit takes out of the request everything that the provider is not sent.
 func (f *forwarding) limit(req *http.Request) {
 	protocols := req.Header[protocolHeader]
@@ -178,43 +163,21 @@ func withoutSecretProtocols(h http.Header) {
 	}
 }
 
-// setTarget gives the request the address of the provider and the credentials that the
-// provider may see: ours, or those of a caller that asked for this provider.
-func (p *provider) setTarget(req *http.Request, r *request, k *key) {
-	query := r.query
-	switch {
-	case p != r.asked:
-		p.forward.limit(req)
-		req.Header.Del(r.asked.spec.AuthHeader)
-		req.Header.Del(p.spec.AuthHeader)
-		query, _ = p.forward.queryFor(query) // newRequest has left out providers to which it can't be sent
-	case p.keys.own:
-		for name := range req.Header {
-			if isCredential(name) && !isSession(name) {
-				delete(req.Header, name)
-			}
+// withoutCredentials takes the credentials of a caller out of a request to a provider for
+// which we have a key, and returns the query without them.
+func withoutCredentials(req *http.Request, s *Spec, query string) string {
+	for name := range req.Header {
+		if isCredential(name) && !isSession(name) {
+			delete(req.Header, name)
 		}
-		for name := range req.Trailer {
-			if isCredential(name) {
-				req.Trailer = nil // the map is the server's, and not ours to change
-				break
-			}
+	}
+	for name := range req.Trailer {
+		if isCredential(name) {
+			req.Trailer = nil // the map is the server's, and not ours to change
+			break
 		}
-		req.Header.Del(p.spec.AuthHeader)
-		withoutSecretProtocols(req.Header)
-		query = withoutKey(query)
 	}
-	if !k.value.IsZero() {
-		value := k.value.Reveal()
-		if p.spec.AuthScheme != "" {
-			value = p.spec.AuthScheme + " " + value
-		}
-		req.Header.Set(p.spec.AuthHeader, value)
-	}
-	for _, h := range p.spec.Headers {
-		req.Header.Set(h.Name, h.Value.Reveal())
-	}
-	if req.Host = ""; p != r.asked || query != r.query {
-		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise it is that already
-	}
+	req.Header.Del(s.AuthHeader)
+	withoutSecretProtocols(req.Header)
+	return withoutKey(query)
 }

@@ -33,7 +33,7 @@ func TestQueryOfAFallback(t *testing.T) {
 // A parameter that is left out may change the question, so the fallback is not asked.
 func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+		main, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
 		specs := func(names ...string) []Spec {
 			return []Spec{
 				spec(t, "main", Generic, main.URL, fallback("spare"), withoutBreaker),
@@ -60,14 +60,14 @@ func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 // A caller's key in a subprotocol is taken out where we have a key of our own.
 func TestSubprotocolsWithKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+		main, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", OpenAI, main.URL, fallback("spare"), withoutBreaker), spec(t, "spare", OpenAI, spare.URL),
 		})
 		const sent = "realtime, openai-insecure-api-key.callers-own, openai-beta.realtime-v1, mine"
 		r.ask(http.MethodGet, "/p/main/v1/realtime", "", "Sec-Websocket-Protocol", sent)
 		for _, tt := range []struct {
-			u    *upstream
+			u    *testServer
 			want string
 		}{{main, "realtime, openai-beta.realtime-v1, mine"}, {spare, "realtime, openai-beta.realtime-v1"}} {
 			if got := tt.u.requests()[0].header.Get("Sec-Websocket-Protocol"); got != tt.want {

@@ -17,14 +17,14 @@ import (
 
 // sick is a provider that can be made well.
 type sick struct {
-	*upstream
+	*testServer
 	well atomic.Bool
 }
 
 func newSick(t testing.TB, code int) *sick {
 	t.Helper()
 	s := new(sick)
-	s.upstream = newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s.testServer = newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if s.well.Load() {
 			fmt.Fprint(w, "done")
 			return
@@ -37,7 +37,7 @@ func newSick(t testing.TB, code int) *sick {
 // takeDown makes the provider's breaker open, as five failures in a row do.
 func takeDown(r *rig, name string) {
 	r.t.Helper()
-	b := r.table.Load().providers[name].gate.breaker
+	b := r.table.Load().providers[name].upstream.gate.breaker
 	for range 5 {
 		if permit, err := b.Allow(); err == nil {
 			permit.Done(breaker.Failure)
@@ -96,7 +96,7 @@ func TestI9FiftyCallersOfASickProvider(t *testing.T) {
 func TestI2ADownProviderIsPassedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newSick(t, 503), newUpstream(t, says("the spare"))
+		u, spare := newSick(t, 503), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
 		for r.status("main").State != Down {
 			if got := r.get("/p/main/x"); got.body != "the spare" {
@@ -177,7 +177,7 @@ func TestI8Priorities(t *testing.T) {
 		var order []string
 		var mu sync.Mutex
 		first := make(chan struct{})
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				<-first
 			}
@@ -220,7 +220,7 @@ func TestI8Priorities(t *testing.T) {
 func TestAFullQueueTurnsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		u := newUpstream(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
+		u := newTestServer(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Concurrent, s.Queue = 1, 1 })})
 		var callers sync.WaitGroup
 		callers.Go(func() { r.get("/p/it/x") })
@@ -243,7 +243,7 @@ func TestAFullQueueTurnsAway(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Rate.Events, s.Rate.Per, s.Burst = 20, time.Second, 2 })})
 		began := time.Now()
 		for range 6 {
@@ -263,7 +263,7 @@ func TestRate(t *testing.T) {
 func TestI4AdaptiveRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n%2 == 0 {
 				fails(429, "Retry-After-Ms", "1")(n, w, r)
 				return

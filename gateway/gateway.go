@@ -8,13 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/internal/hosts"
-	"github.com/tideover/tideover/internal/logsample"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
@@ -61,10 +60,8 @@ type Options struct {
 // Gateway is an [http.Handler] for /p/<provider>/<path>. All methods may be called by
 // several goroutines at a time.
 type Gateway struct {
+	reporter
 	options    Options
-	log        *slog.Logger
-	sampler    logsample.Sampler[sampleKey] // of events that the log has
-	secrets    secret.Redactor
 	authorizer *authorizer
 	recovery   *recoveryStore
 	base       *http.Transport
@@ -87,7 +84,7 @@ type Gateway struct {
 // [Spec.Fill]. The error joins all problems, each a [*FieldError].
 func New(specs []Spec, o Options) (*Gateway, error) {
 	g := &Gateway{
-		options: o, log: cmp.Or(o.Logger, slog.Default()), authorizer: &authorizer{o.Token.value, hosts.New(o.Hosts)},
+		reporter: reporter{log: cmp.Or(o.Logger, slog.Default()), more: o.Redact, observer: o.Observer}, options: o, authorizer: &authorizer{o.Token.value, hosts.New(o.Hosts)},
 		stats: map[string]*stats{}, overrides: map[string]*override{}, accounts: map[string]*sharedAccount{}, base: newTransport(), h2c: newH2CTransport(),
 	}
 	g.secrets.Add(o.Token.Reveal())
@@ -135,4 +132,68 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	}
 	g.upstreams.CloseIdleConnections()
 	return errors.Join(err, g.recovery.save())
+}
+
+// RoundTripper returns a transport to the provider for use inside of this process, for
+// callers that retry: the same gates, keys and limits, and the same fallbacks, but only
+// the attempts that need no wait between them. After a key that is not accepted another
+// key is tried, and after a provider that fails the next one that is ready, each at most
+// once; waiting is up to the caller.
+//
+// Its errors are those of the last attempt, and state when to try again (see
+// [retry.OutcomeOf]). So do its responses, if they are read as [retryhttp.Check] does:
+// Retry-After is the soonest time of any key, and a rejection of keys is permanent only
+// if no key is left.
+//
+// The URL of a request is the provider's: one below its base URL, or one without a
+// host, whose path is then below the base URL. The name is looked up with each
+// request, so that a reload holds for it too. A provider that a reload took away is
+// still there for this, as it was: work that names it goes on to its end.
+func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inProcessTransport{g, name} }
+
+// Control applies one of [Actions] to the provider. It lasts across reloads, but not across
+// restarts.
+func (g *Gateway) Control(name, action string) error {
+	t := g.table.Load()
+	p := t.providers[name]
+	if p == nil {
+		return fmt.Errorf("%w: %q; there are %s", ErrUnknownProvider, name, t.list())
+	}
+	m, ok := modes[action]
+	if !ok {
+		return fmt.Errorf("%w: %q; there are %s", ErrUnknownAction, action, strings.Join(Actions, ", "))
+	}
+	return p.control(m)
+}
+
+// account returns the account of the name, nil if that is empty. It needs the lock.
+func (g *Gateway) account(name string) *sharedAccount {
+	if name == "" || g.options.Accounts == nil {
+		return nil
+	}
+	a := g.accounts[name]
+	if a == nil {
+		a = &sharedAccount{name: name}
+		g.accounts[name] = a
+	}
+	return a
+}
+
+// SetAccountLimit makes the keys of the account wait until the limit ends; nil means no
+// limit. A limit that is already known changes nothing, so that a reset by
+// [Gateway.Control] stays.
+func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.account(name)
+	if a == nil || !a.set(l) {
+		return
+	}
+	t := g.table.Load()
+	for _, p := range t.providers {
+		p.applyAccount(a)
+	}
+	for _, p := range t.gone {
+		p.applyAccount(a)
+	}
 }

@@ -75,7 +75,7 @@ func TestDecisionsGolden(t *testing.T) {
 		{name: "503 until the attempts are used up", main: fails(503)},
 		{name: "503 under pressure", main: once(fails(503), says("ok")), before: func(r *rig) {
 			for range 1000 {
-				r.table.Load().providers["main"].errors.Add(false)
+				r.table.Load().providers["main"].upstream.errors.Add(false)
 			}
 		}},
 		{name: "401 on an own key with another key", main: once(fails(401), says("ok")), keys: []string{"one", "two"}},
@@ -116,7 +116,7 @@ func TestDecisionsGolden(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				address := unreachableURL
 				if tt.main != nil {
-					address = newUpstream(t, tt.main).URL
+					address = newTestServer(t, tt.main).URL
 				}
 				change := []func(*Spec){withPolicy(t, orElse(tt.policy, fixed)), withoutBreaker}
 				if tt.keys != nil {
@@ -125,7 +125,7 @@ func TestDecisionsGolden(t *testing.T) {
 				var specs []Spec
 				replace := []string{address, "http://main", strings.TrimPrefix(address, "http://"), "main"}
 				if tt.spare != nil {
-					spare := newUpstream(t, tt.spare).URL
+					spare := newTestServer(t, tt.spare).URL
 					replace = append(replace, spare, "http://spare", strings.TrimPrefix(spare, "http://"), "spare")
 					specs = append(specs, spec(t, "spare", orElse(tt.preset, Generic), spare, withoutBreaker))
 					change = append(change, fallback("spare"))

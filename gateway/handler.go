@@ -2,13 +2,12 @@ package gateway
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,33 +50,34 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		defer cancel()
 		ctx = limited
 	}
-	r := g.newRequest(ctx, p, req.Method, path, req.URL.RawQuery, class)
-	r.deadline = limited
-	r.host, r.secure = req.Host, req.TLS != nil
-	defer r.recordEnd()
+	r := newRequest(g, p, req.Method, incoming{
+		caller: ctx, path: path, query: req.URL.RawQuery, class: class,
+		deadline: limited, host: req.Host, secure: req.TLS != nil,
+	})
+	defer r.response.finish()
 	if most := p.spec.MaxBody; most > 0 && req.ContentLength > most {
-		r.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", req.ContentLength, most)))
+		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", req.ContentLength, most)))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
 		r.asked.stats.late.Add(1)
 		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
 		bad.final = true
-		r.writeProblem(w, bad)
+		r.response.writeProblem(w, bad)
 		return
 	}
 	req = req.WithContext(r.context())
 	r.watchBody(w, req)
 	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
-	defer r.abort(w)
+	defer abort(w)
 	g.proxy.ServeHTTP(w, req)
-	r.whole = true
+	r.response.complete()
 }
 
 // abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
 // least the head. A client that sees nothing of an answer takes it for a connection that
 // failed, and sends the request again: a POST would be done, and billed, twice.
-func (r *request) abort(w http.ResponseWriter) {
+func abort(w http.ResponseWriter) {
 	switch reason := recover(); reason {
 	case nil:
 	case http.ErrAbortHandler:
@@ -138,9 +138,11 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 		// case. For the rest a flush of its own would be a second write for every answer.
 		FlushInterval:  flushAfter,
 		BufferPool:     &buffers{},
-		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).modifyResponse(resp) },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { requestFrom(r.Context()).writeError(w, err) },
-		ErrorLog:       log.New(&quiet{g}, "", 0),
+		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).response.modify(resp) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			requestFrom(r.Context()).response.writeError(w, err)
+		},
+		ErrorLog: log.New(&quiet{g}, "", 0),
 	}
 }
 
@@ -156,129 +158,7 @@ type providerTransport struct{}
 // RoundTrip implements [http.RoundTripper].
 func (providerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := requestFrom(req.Context())
-	return r.bestResponse(r.asked.transportFor(req.Method, r.route).RoundTrip(req))
-}
-
-// doNotRetry is the value of shouldRetry on answers after which the caller should not
-// repeat the request. It is never changed.
-var doNotRetry = []string{"false"}
-
-// modifyResponse changes the headers of the response that the caller will get. After the
-// success of a request that may not be sent twice, they tell the caller not to repeat
-// it: the body may be cut after the head was sent, and some SDKs repeat a request whose
-// response they can't read.
-func (r *request) modifyResponse(resp *http.Response) error {
-	gave, gaveUp := retryhttp.GaveUp(resp)
-	if retryhttp.IsEventStream(resp.Header) {
-		r.deadline.streamBegins()
-		if resp.StatusCode == http.StatusOK && len(resp.Header["Content-Encoding"]) == 0 {
-			resp.Body = &eventBody{ReadCloser: resp.Body, provider: r.asked.spec.Name, line: true, blank: true}
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if gaveUp {
-		r.gaveUp = gave.Reason.String()
-	}
-	if r.gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !r.asked.callerMayRepeat(resp.Request) {
-		resp.Header[shouldRetry] = doNotRetry
-	}
-	resp.Header[headerProvider] = r.last.p.named
-	r.rewriteURLs(resp.Header, r.last.p)
-	r.answered = true
-	if len(resp.Trailer) > 0 {
-		// HTTP/1 has trailers only behind bodies of unknown length.
-		resp.Header.Del("Content-Length")
-		resp.ContentLength = -1
-	}
-	return nil
-}
-
-// writeError answers a request that got no response.
-func (r *request) writeError(w http.ResponseWriter, err error) {
-	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
-		w.WriteHeader(statusGone) // for the log alone: the caller has disconnected
-		return
-	}
-	p := r.problemOf(err)
-	if p.status == http.StatusGatewayTimeout {
-		r.upload.stop()
-	}
-	r.writeProblem(w, p)
-}
-
-// statusGone is nginx's for a caller that went away.
-const statusGone = 499
-
-// writeProblem sends a response of the gateway itself.
-func (r *request) writeProblem(w http.ResponseWriter, p *problem) {
-	r.mu.Lock()
-	if r.gaveUp = p.reason; r.gaveUp == "" {
-		r.gaveUp = p.code
-	}
-	r.mu.Unlock()
-	p.write(w)
-}
-
-// recordEnd counts how the request ended.
-func (r *request) recordEnd() {
-	r.closeAccounts()
-	r.mu.Lock()
-	answered, why := r.answered, r.gaveUp
-	r.mu.Unlock()
-	n := r.asked.stats
-	switch {
-	case why != "":
-		n.failed.Add(1)
-		n.giveUps.add(why, 1)
-		r.tellWithheld()
-	case r.cut.Load():
-		n.cutShort.Add(1)
-		r.g.log.Warn("an answer broke off", "provider", r.asked.spec.Name, "route", r.route)
-	case answered && r.whole: // even if the caller is gone by now
-		n.succeeded.Add(1)
-	default:
-		n.canceled.Add(1)
-	}
-}
-
-// watchBody limits the request's body, and records if it can't be read: that is no fault
-// of the provider.
-func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return
-	}
-	if most := r.asked.spec.MaxBody; most > 0 {
-		req.Body = http.MaxBytesReader(w, req.Body, most)
-	}
-	r.watched = watchedBody{req.Body, r}
-	req.Body = &r.watched
-	r.upload.writer = w
-	if r.deadline != nil {
-		r.deadline.upload.Store(&r.upload)
-	}
-}
-
-// watchedBody is the body of a request, whose reads are timed and whose failure is kept.
-type watchedBody struct {
-	io.ReadCloser
-	t *request
-}
-
-func (b *watchedBody) Read(p []byte) (int, error) {
-	if b.t.upload.stopped.Load() {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	b.t.upload.begin()
-	n, err := b.ReadCloser.Read(p)
-	if b.t.upload.end(); err != nil {
-		b.t.upload.ended.Store(true)
-	}
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !b.t.upload.stopped.Load() {
-		failure := err // so that err itself is not allocated for each read
-		b.t.body.CompareAndSwap(nil, &failure)
-	}
-	return n, err
+	return r.response.best(r.asked.transports.choose(req.Method, r.route).RoundTrip(req))
 }
 
 // buffers are for copying.
@@ -305,4 +185,106 @@ type quiet struct{ g *Gateway }
 func (q *quiet) Write(p []byte) (int, error) {
 	q.g.log.Debug(secret.Unquoted(q.g.redact(string(bytes.TrimSpace(p)))))
 	return len(p), nil
+}
+
+// prefix is where the gateway stands.
+const prefix = "/p/"
+
+// cutPath returns the provider that the path asks for, and what is below it: ""
+// or a path that starts with a slash, as it was written.
+func cutPath(escaped string) (name, rest string, ok bool) {
+	tail, ok := strings.CutPrefix(escaped, prefix)
+	if !ok {
+		return "", "", false
+	}
+	name, below, more := strings.Cut(tail, "/")
+	if more {
+		rest = "/" + below
+	}
+	return name, rest, name != ""
+}
+
+// hasDots reports whether the path has a segment that leads upwards, or nowhere,
+// in any spelling: no request may climb out of a base URL.
+func hasDots(escaped string) bool {
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		return true
+	}
+	// What is a slash in disguise to us may be one to a server.
+	for segment := range strings.FieldsFuncSeq(plain, func(r rune) bool { return r == '/' || r == '\\' }) {
+		segment, _, _ = strings.Cut(segment, ";") // parameters, which servers take off
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// below returns the address of what is below the base URL. rest is escaped, and
+// is passed on as it was written.
+func below(base *url.URL, rest, query string) *url.URL {
+	u := &url.URL{Scheme: base.Scheme, Host: base.Host, RawQuery: query}
+	escaped := strings.TrimSuffix(base.EscapedPath(), "/") + rest
+	if rest == "" {
+		escaped = base.EscapedPath()
+	}
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		plain = escaped // has been refused before
+	}
+	u.Path, u.RawPath = plain, escaped
+	return u
+}
+
+// unescaped returns the name of a query's parameter, or its value.
+func unescaped(s string) string {
+	if plain, err := url.QueryUnescape(s); err == nil {
+		return plain
+	}
+	return s
+}
+
+// traffic counts the requests that are under way.
+type traffic struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when there are none; nil while new ones are let in
+}
+
+// enter counts one more, unless there are to be no more.
+func (t *traffic) enter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle != nil {
+		return false
+	}
+	t.n++
+	return true
+}
+
+func (t *traffic) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.idle != nil {
+		close(t.idle)
+	}
+}
+
+// stop lets no more in. The channel is closed when all have left.
+func (t *traffic) stop() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle == nil {
+		if t.idle = make(chan struct{}); t.n == 0 {
+			close(t.idle)
+		}
+	}
+	return t.idle
+}
+
+func (t *traffic) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
 }

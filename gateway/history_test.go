@@ -60,7 +60,7 @@ func TestHowLongAnOutageLasted(t *testing.T) {
 // the record after it have the same one.
 func TestPredictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("done"))
+		u := newTestServer(t, says("done"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 		for i := range 2 {
 			learned := i > 0

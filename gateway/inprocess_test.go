@@ -17,7 +17,7 @@ import (
 // With one key and no fallback, the gateway makes one attempt.
 func TestInsideOneAttemptIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			switch n {
 			case 1:
 				fails(503)(n, w, r)
@@ -101,7 +101,7 @@ func TestInsideErrorsAreThoseOfTheAttempt(t *testing.T) {
 // A failover needs no second attempt when it is known that the first would fail.
 func TestInsideFallbacksTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, says("main")), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, says("main")), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
 		if err := r.Control("main", Open); err != nil {
 			t.Fatal(err)
@@ -164,12 +164,12 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u, address := new(upstream), unreachableURL
+				u, address := new(testServer), unreachableURL
 				if tt.main != nil {
-					u = newUpstream(t, tt.main)
+					u = newTestServer(t, tt.main)
 					address = u.URL
 				}
-				spare := newUpstream(t, says("the spare"))
+				spare := newTestServer(t, says("the spare"))
 				policy := slowly
 				if tt.name == "it hangs" {
 					policy = strings.Replace(slowly, "20s", "500ms", 1)
@@ -253,12 +253,12 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				for range 4 { // a key is chosen by chance
-					u := newUpstream(t, tt.main)
+					u := newTestServer(t, tt.main)
 					specs := []Spec{spec(t, "main", Anthropic, u.URL, keys("one", "two"), withPolicy(t, slowly))}
 					most := 2
-					spare := new(upstream)
+					spare := new(testServer)
 					if tt.spare != nil {
-						spare = newUpstream(t, tt.spare)
+						spare = newTestServer(t, tt.spare)
 						specs[0].Fallback = []string{"spare"}
 						specs = append(specs, spec(t, "spare", Anthropic, spare.URL))
 						most++
@@ -292,7 +292,7 @@ func breaksOffAlways(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, 
 // One who is refused while a fallback is down may come again.
 func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, fails(401)), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, fails(401)), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, u.URL, fallback("spare")),
 			spec(t, "spare", Anthropic, spare.URL, func(s *Spec) { s.OpenFor = 30 * time.Second }),
@@ -308,7 +308,7 @@ func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
 // What may be sent once only is sent once only.
 func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, breaksOffAlways), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, breaksOffAlways), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		req, _ := http.NewRequest(http.MethodPost, "/x", strings.NewReader(chat))
 		_, err := r.RoundTripper("main").RoundTrip(req)

@@ -40,7 +40,7 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, byKey(map[string]int{"one": code, "two": code}))
+				u := newTestServer(t, byKey(map[string]int{"one": code, "two": code}))
 				slow := "fixed(1h) attempts=4" // so that a wait would be noticed
 				r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two", "three"), withPolicy(t, slow))})
 				tried := map[string]bool{}
@@ -76,7 +76,7 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 // used.
 func TestI6TheBetterKeyGetsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Api-Key") == "slow" {
 				time.Sleep(20 * time.Millisecond)
 			} else {
@@ -111,7 +111,7 @@ func TestI6TheBetterKeyGetsMore(t *testing.T) {
 // requests.
 func TestARequestThatIsForbiddenWithAllKeysClosesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(403))
+		u := newTestServer(t, fails(403))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
 		got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
 		if got.code != 403 || u.count() != 2 || got.header.Get(shouldRetry) == "true" {
@@ -144,7 +144,7 @@ func TestH18AllKeysCooling(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, tt.handle)
+				u := newTestServer(t, tt.handle)
 				r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
 				got := r.ask(http.MethodPost, "/p/it/v1/messages", chat)
 				if got.code != tt.first || strings.Contains(got.body, "tideover") {
@@ -182,7 +182,7 @@ func TestH18AllKeysCooling(t *testing.T) {
 
 func TestAShortCoolingIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, shaky(1, 429, "Retry-After-Ms", "200"))
+		u := newTestServer(t, shaky(1, 429, "Retry-After-Ms", "200"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
 		first := make(chan reply, 1)
 		go func() { first <- r.ask(http.MethodPost, "/p/it/a", chat) }()
@@ -206,8 +206,8 @@ func TestAShortCoolingIsWaitedFor(t *testing.T) {
 // A throttled key is throttled for the requests of every caller.
 func TestCoolingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main := newUpstream(t, fails(429, "Retry-After", "50"))
-		spare := newUpstream(t, fails(429, "Retry-After", "40"))
+		main := newTestServer(t, fails(429, "Retry-After", "50"))
+		spare := newTestServer(t, fails(429, "Retry-After", "40"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, main.URL, fallback("spare")),
 			spec(t, "spare", Anthropic, spare.URL),
@@ -227,7 +227,7 @@ func TestCoolingIsShared(t *testing.T) {
 // A caller's own key is the caller's own trouble.
 func TestCallersKeysCloseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, byKey(map[string]int{"poor": 429}, "Retry-After", "300"))
+		u := newTestServer(t, byKey(map[string]int{"poor": 429}, "Retry-After", "300"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys(), func(s *Spec) { s.Keys = nil })})
 		for range 10 {
 			if got := r.ask(http.MethodPost, "/p/it/x", chat, "X-Api-Key", "poor"); got.code != 429 {

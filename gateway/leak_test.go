@@ -57,10 +57,10 @@ func hijackAfter(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 // No failure of a request leaks a goroutine: the synctest bubble fails if one is left.
 func TestNothingLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main, spare := unstarted(chaos), unstarted(chaos)
+		main, spare := unstartedTestServer(chaos), unstartedTestServer(chaos)
 		var mu sync.Mutex
 		open := map[net.Conn]bool{}
-		for _, u := range []*upstream{main, spare} {
+		for _, u := range []*testServer{main, spare} {
 			u.Config.ConnState = func(c net.Conn, s http.ConnState) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -93,7 +93,7 @@ func TestNothingLeaks(t *testing.T) {
 			eventually(t, name+" has nothing under way", func() bool {
 				p := r.table.Load().providers[name]
 				st := r.settled(name)
-				return st.InFlight == 0 && st.Waiting == 0 && p.slots.Stats().InUse == 0 && len(st.Keys) > 0 && st.Keys[0].InFlight == 0
+				return st.InFlight == 0 && st.Waiting == 0 && p.upstream.slots.Stats().InUse == 0 && len(st.Keys) > 0 && st.Keys[0].InFlight == 0
 			})
 		}
 		if n := r.traffic.count(); n != 0 {

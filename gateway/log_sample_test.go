@@ -16,7 +16,7 @@ import (
 func TestTheLogIsNotFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
-		g := &Gateway{log: slog.New(slog.NewTextHandler(&b, nil))}
+		g := &Gateway{reporter: reporter{log: slog.New(slog.NewTextHandler(&b, nil))}}
 		say := func(kind retry.EventKind, name, note string, by retry.Source) {
 			g.emit(retry.Event{Kind: kind, Name: name, Note: note, By: by, Delay: time.Second, Err: fmt.Errorf("port %d", b.Len())})
 		}

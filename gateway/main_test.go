@@ -31,30 +31,30 @@ type seen struct {
 	header                    http.Header
 }
 
-// upstream is a provider that records the requests that it gets.
-type upstream struct {
+// testServer is a provider that records the requests that it gets.
+type testServer struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []seen
 }
 
-// newUpstream starts a provider. The handler gets the number of the request, from 1.
-func newUpstream(t testing.TB, handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
+// newTestServer starts a provider. The handler gets the number of the request, from 1.
+func newTestServer(t testing.TB, handle func(n int, w http.ResponseWriter, r *http.Request)) *testServer {
 	t.Helper()
-	u := unstarted(handle)
+	u := unstartedTestServer(handle)
 	u.Start()
 	t.Cleanup(u.Close)
 	return u
 }
 
-func unstarted(handle func(n int, w http.ResponseWriter, r *http.Request)) *upstream {
-	u := new(upstream)
+func unstartedTestServer(handle func(n int, w http.ResponseWriter, r *http.Request)) *testServer {
+	u := new(testServer)
 	u.Server = memnet.NewUnstartedServer(u.note(handle))
 	u.Config.ErrorLog = log.New(io.Discard, "", 0)
 	return u
 }
 
-func (u *upstream) note(handle func(n int, w http.ResponseWriter, r *http.Request)) http.Handler {
+func (u *testServer) note(handle func(n int, w http.ResponseWriter, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body []byte
 		if r.Header.Get("Upgrade") == "" && r.Header.Get("X-Test-Stream") == "" {
@@ -69,13 +69,13 @@ func (u *upstream) note(handle func(n int, w http.ResponseWriter, r *http.Reques
 }
 
 // requests returns what it was asked.
-func (u *upstream) requests() []seen {
+func (u *testServer) requests() []seen {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]seen(nil), u.seen...)
 }
 
-func (u *upstream) count() int { return len(u.requests()) }
+func (u *testServer) count() int { return len(u.requests()) }
 
 // says is a provider that always answers the same.
 func says(text string) func(int, http.ResponseWriter, *http.Request) {

@@ -17,20 +17,6 @@ import (
 // of it is kept in memory in any case.
 const maxModelBody = 256 << 10
 
-// needsModel reports whether a provider treats models of the request's route
-// differently now.
-func (r *request) needsModel() bool {
-	if r.model.Load() != nil {
-		return false
-	}
-	for i := range r.targets {
-		if r.targets[i].p.keys.throttles.hasRoute(r.route) {
-			return true
-		}
-	}
-	return false
-}
-
 // readModel finds out which model the request is for: a field of its JSON body, of
 // which a bounded part is read, or a parameter of its query.
 func (r *request) readModel(req *http.Request) {

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,34 +96,4 @@ func (o *override) apply(b *breaker.Breaker) error {
 		}
 		return nil
 	}
-}
-
-// Control applies one of [Actions] to the provider. It lasts across reloads, but not across
-// restarts.
-func (g *Gateway) Control(name, action string) error {
-	t := g.table.Load()
-	p := t.providers[name]
-	if p == nil {
-		return fmt.Errorf("%w: %q; there are %s", ErrUnknownProvider, name, t.list())
-	}
-	m, ok := modes[action]
-	if !ok {
-		return fmt.Errorf("%w: %q; there are %s", ErrUnknownAction, action, strings.Join(Actions, ", "))
-	}
-	p.override.set(m, time.Now())
-	err := p.override.apply(p.gate.breaker)
-	if m == heldByHand {
-		p.gate.gate.Open()
-		p.recovered()
-	}
-	if m == heldByHand || m == automatic {
-		p.keys.reset()
-	}
-	if m == automatic {
-		p.gate.probeNow()
-		p.subscribers.wake(reopened) // not those at its own gate, one of whom looks now
-		return err
-	}
-	p.subscribers.wake(overridden)
-	return err
 }

@@ -26,7 +26,7 @@ func TestControlRefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestOpenedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, says("main")), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, says("main")), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL), spec(t, "alone", Generic, u.URL),
 		})
@@ -63,7 +63,7 @@ func TestOpenedByHand(t *testing.T) {
 
 func TestClosedByHandCountsAsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503))
+		u := newTestServer(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"), func(s *Spec) { s.OpenFor = 40 * time.Second })})
 		takeDown(r, "it")
 		waits := make(chan reply)
@@ -90,7 +90,7 @@ func TestClosedByHandCountsAsUp(t *testing.T) {
 
 func TestResetForgetsWhatWasToldOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, shaky(1, 429, "Retry-After", "300"))
+		u := newTestServer(t, shaky(1, 429, "Retry-After", "300"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
 		r.get("/p/it/x")
 		if got := r.get("/p/it/x"); got.code != 429 || u.count() != 1 {
@@ -108,7 +108,7 @@ func TestResetForgetsWhatWasToldOfKeys(t *testing.T) {
 func TestDrainAProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				<-hold
 				fails(503)(n, w, r)
@@ -116,7 +116,7 @@ func TestDrainAProvider(t *testing.T) {
 			}
 			fmt.Fprint(w, "main")
 		})
-		spare := newUpstream(t, says("the spare"))
+		spare := newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL), spec(t, "alone", Generic, u.URL),
 		})
@@ -149,7 +149,7 @@ func TestDrainAProvider(t *testing.T) {
 // provider.
 func TestOpenRejectsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503))
+		u := newTestServer(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), func(s *Spec) { s.OpenFor = 40 * time.Second })})
 		takeDown(r, "it")
 		got := make(chan reply)
@@ -169,7 +169,7 @@ func TestOpenRejectsWaitingRequests(t *testing.T) {
 func TestARequestUnderWayIsGivenUpByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		u := newUpstream(t, func(n int, w http.ResponseWriter, req *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, req *http.Request) {
 			if err := r.Control("it", Open); err != nil {
 				t.Error(err)
 			}
@@ -193,7 +193,7 @@ func TestResetProbesAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, says("done"))
+				u := newTestServer(t, says("done"))
 				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"), func(s *Spec) { s.OpenFor = 60 * time.Second })})
 				takeDown(r, "it")
 				got := make(chan reply)
@@ -225,7 +225,7 @@ func TestResetProbesAtOnce(t *testing.T) {
 // A probe by hand that fails leaves the provider as down as it was.
 func TestResetOfOneThatIsStillDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503))
+		u := newTestServer(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=1"), func(s *Spec) { s.OpenFor = 60 * time.Second })})
 		takeDown(r, "it")
 		if err := r.Control("it", Reset); err != nil {

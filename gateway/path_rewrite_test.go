@@ -12,9 +12,9 @@ import (
 // names: through the gateway, to the provider that answered, with its key.
 func TestTheURLOfAnUploadLeadsThroughTheGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := newUpstream(t, fails(http.StatusServiceUnavailable))
+		down := newTestServer(t, fails(http.StatusServiceUnavailable))
 		var address string
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Goog-Upload-Command") == "start" {
 				w.Header().Set("X-Goog-Upload-Url", address+"/api/upload/v1beta/files?upload_id=a%2Fb")
 				w.Header().Set("X-Goog-Upload-Control-Url", "https://elsewhere.example.com/x")
@@ -56,7 +56,7 @@ func TestURLsBelowTheBaseURLLeadThroughTheGateway(t *testing.T) {
 		{"https://a.example.com", "", ""},
 	} {
 		p := &provider{spec: spec(t, "it", Generic, tt.base)}
-		if got, _ := p.pathThrough(mustURL(t, tt.address)); got != tt.want {
+		if got, _ := p.spec.pathThrough(mustURL(t, tt.address)); got != tt.want {
 			t.Errorf("pathThrough(%q) below %s = %q, want %q", tt.address, tt.base, got, tt.want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestURLsBelowTheBaseURLLeadThroughTheGateway(t *testing.T) {
 // A program may serve the gateway below a path of its own.
 func TestBelowAnotherPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		g := newRig(t, []Spec{spec(t, "it", Generic, u.URL)}).Gateway
 		mux := http.NewServeMux()
 		mux.Handle("/llm/", http.StripPrefix("/llm", g))

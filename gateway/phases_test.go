@@ -137,7 +137,7 @@ func TestASlowUploadIsNoFaultOfTheProvider(t *testing.T) {
 	for _, attempts := range []string{policy, strings.Replace(policy, "attempts=2", "attempts=1", 1)} {
 		t.Run(attempts, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, says("done"))
+				u := newTestServer(t, says("done"))
 				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, attempts), func(s *Spec) {
 					s.Breaker.ConsecutiveFailures, s.Breaker.SlowCall, s.Breaker.SlowRate = 1, time.Second, 0.5
 				})})
@@ -148,10 +148,10 @@ func TestASlowUploadIsNoFaultOfTheProvider(t *testing.T) {
 				}
 				st := r.settled("it")
 				p := r.table.Load().providers["it"]
-				if c := p.gate.breaker.Counts(); st.Breaker != "closed" || c.Failures != 0 || c.Slow != 0 {
+				if c := p.upstream.gate.breaker.Counts(); st.Breaker != "closed" || c.Failures != 0 || c.Slow != 0 {
 					t.Errorf("the breaker is %s and has counted %+v, want no failure and no slow call", st.Breaker, c)
 				}
-				if mean := p.pace.mean(); mean > 0.1 {
+				if mean := p.upstream.pace.mean(); mean > 0.1 {
 					t.Errorf("answers take %v s to begin, want none of the time of the uploads", mean)
 				}
 			})
@@ -169,7 +169,7 @@ func TestAnAttemptTimesOutAfterASlowUpload(t *testing.T) {
 		if d := time.Since(began).Round(time.Second); got.code != 504 || got.errorCode(t) != codeTimeout || d != 8*time.Second {
 			t.Errorf("got %d %q, %v after %v, want a timeout after 5s for the upload and 3s for the attempt", got.code, got.body, got.err, d)
 		}
-		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 1 {
+		if c := r.table.Load().providers["it"].upstream.gate.breaker.Counts(); c.Failures != 1 {
 			t.Errorf("the breaker has counted %+v, want a failure", c)
 		}
 	})
@@ -188,14 +188,14 @@ func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, says("done"))
+				u := newTestServer(t, says("done"))
 				r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1s) attempts=2 attempt-timeout=3s total-timeout=10.5s"))})
 				began := time.Now()
 				got := r.sendSlowly("/p/it/x", 100, tt.headers...)
 				if d := time.Since(began).Round(500 * time.Millisecond); got.code != 504 || got.errorCode(t) != tt.code || d != tt.after {
 					t.Errorf("got %d %q, %v after %v, want %s after %v", got.code, got.body, got.err, d, tt.code, tt.after)
 				}
-				if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
+				if c := r.table.Load().providers["it"].upstream.gate.breaker.Counts(); c.Failures != 0 {
 					t.Errorf("the breaker has counted %+v, want no failure", c)
 				}
 			})
@@ -207,7 +207,7 @@ func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 20
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(time.Second)
 			_, _ = w.Write(make([]byte, pieces<<10))
@@ -231,7 +231,7 @@ func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 		if n := r.settled("it").Totals; n.Succeeded != 1 || n.CutShort != 0 {
 			t.Errorf("totals: %+v", n)
 		}
-		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
+		if c := r.table.Load().providers["it"].upstream.gate.breaker.Counts(); c.Failures != 0 {
 			t.Errorf("the breaker has counted %+v, want no failure", c)
 		}
 	})

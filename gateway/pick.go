@@ -2,13 +2,354 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/health"
-	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
 )
+
+// targetPicker decides where the attempts of a request go: to which provider, and by
+// which of its keys.
+type targetPicker struct {
+	request  *request
+	sent     atomic.Int32 // attempts
+	withheld bool         // a fallback is not used, because of the query
+
+	mu          sync.Mutex
+	targets     []requestTarget // one for each provider that can be sent the request
+	room        [2]requestTarget
+	at          *requestTarget // where the last attempt went; nil before the first
+	why         string         // why the next one goes to another target
+	h2c         []*attempt     // in progress, to providers with Spec.H2C
+	lastOutcome retry.Outcome  // of the last failure, for a caller that retries
+	notKept     bool           // the body was too long to be sent again
+}
+
+// requestTarget is the state of a request at one provider. The picker's lock guards it.
+type requestTarget struct {
+	p             *provider
+	made          int          // attempts, without those after which another key is used at once
+	left          bool         // another one took over
+	failure       error        // how the last attempt failed
+	rejectedCall  *health.Call // the last call, if its key was rejected or throttled
+	rejectedKeys  []*key       // by this request
+	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
+	began         bool         // account is open
+	granted       bool         // it has paid for a retry that has not started
+	account       limit.Call   // of retries
+	success       bool         // the caller's response came from here
+}
+
+// init sets the targets: the provider that was asked for and its fallbacks, except for
+// those to which the query can't be sent.
+func (t *targetPicker) init(r *request) {
+	t.request = r
+	order := r.asked.order
+	if t.targets = t.room[:]; len(order) > len(t.room) {
+		t.targets = make([]requestTarget, len(order))
+	}
+	n := 0
+	for _, p := range order {
+		if p != r.asked && r.query != "" {
+			if _, ok := p.forward.queryFor(r.query); !ok {
+				t.withheld = true
+				continue
+			}
+		}
+		t.targets[n].p = p
+		n++
+	}
+	t.targets = t.targets[:n]
+}
+
+// pick returns the next attempt of the request. It waits while no provider takes the
+// request.
+func (t *targetPicker) pick(ctx context.Context, req *http.Request) (*attempt, error) {
+	record(req)
+	for {
+		if t.needsModel() {
+			t.request.readModel(req)
+		}
+		list, fresh := t.ranked()
+		w := waiter{targetPicker: t}
+		for i := range t.targets {
+			if i == fresh { // from here on, all have had their attempts
+				if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
+					return a, nil
+				}
+			}
+			v := &t.targets[i]
+			if list != nil {
+				v = list[i]
+			}
+			a, b := t.try(ctx, v, false)
+			if a != nil {
+				return a, nil
+			}
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			w.met = append(w.met, *b)
+		}
+		if fresh == len(t.targets) {
+			if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
+				return a, nil
+			}
+		}
+		if a, err := w.wait(ctx); a != nil || err != nil {
+			return a, err
+		}
+	}
+}
+
+// needsModel reports whether a provider treats models of the request's route
+// differently now.
+func (t *targetPicker) needsModel() bool {
+	if t.request.model.Load() != nil {
+		return false
+	}
+	for i := range t.targets {
+		if t.targets[i].p.keys.throttles.hasRoute(t.request.route) {
+			return true
+		}
+	}
+	return false
+}
+
+// ranked returns the targets of the next attempt, the best first: providers in the order
+// of the configuration, then those that have had their attempts, the least used first.
+// The first of them have attempts left; fresh is their number. nil means the order of the
+// configuration: nothing has been sent, or there is one provider.
+func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
+	if t.sent.Load() == 0 {
+		return nil, len(t.targets)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.targets) == 1 {
+		if t.attemptsUsed(&t.targets[0]) == 0 {
+			fresh = 1
+		}
+		return nil, fresh
+	}
+	list = make([]*requestTarget, len(t.targets))
+	for i := range t.targets {
+		if list[i] = &t.targets[i]; t.attemptsUsed(list[i]) == 0 {
+			fresh++
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *requestTarget) int { return t.attemptsUsed(a) - t.attemptsUsed(b) })
+	return list, fresh
+}
+
+// attemptsUsed returns the number of attempts if the provider has had all of them, else
+// 0.
+func (t *targetPicker) attemptsUsed(v *requestTarget) int {
+	if v.left || v.made >= t.attemptsPerProvider() {
+		return max(v.made, 1)
+	}
+	return 0
+}
+
+// attemptsPerProvider returns how many attempts a provider has before another one takes
+// over. If the caller retries, it is 1: the gateway does not wait between attempts then.
+func (t *targetPicker) attemptsPerProvider() int {
+	if t.request.retries {
+		return 1
+	}
+	return t.request.asked.spec.FallbackAfter
+}
+
+// try returns an attempt at a provider that takes the request now, or what blocks it. It
+// waits only for the limits of a provider that is up. As a last resort it uses a key that
+// was rejected.
+func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
+	p := v.p
+	if !p.override.isOpenTo(t.request.began) {
+		return nil, forbiddenBlocker(v)
+	}
+	if wait, after := p.keys.left(t.request.scope()); after > 0 && !last {
+		b := t.keyless(v, wait, after)
+		if found, next := p.upstream.gateState(); b.kind == keysRejected && found == gateClosed {
+			b.kind, b.wait = down, next // its gate lets no request pass, with any key
+		}
+		return nil, b
+	}
+	pass, found, next := p.upstream.tryPass(ctx)
+	switch found {
+	case gateClosed:
+		return nil, &blocker{target: v, kind: down, wait: next}
+	case gateReleasing:
+		var err error
+		if pass, err = t.queue(ctx, v, nil); err != nil {
+			return nil, blockerOf(v, err)
+		}
+	case gateOpen:
+	}
+	return t.newAttempt(ctx, v, pass)
+}
+
+// newAttempt returns an attempt that has passed the gate and has acquired the rest, or
+// what blocks it. A rejected key will do, because the request has no other target at this
+// point.
+func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
+	a := &attempt{request: t.request, target: v, p: v.p, pass: pass}
+	if b := a.acquire(ctx); b != nil {
+		a.cancel()
+		return nil, b
+	}
+	return a, nil
+}
+
+// keyless returns the blocker of a provider whose keys are all closed. If the request
+// was rejected there before, rejected keys are no resort any more.
+func (t *targetPicker) keyless(v *requestTarget, wait, next time.Duration) *blocker {
+	b := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: t.request.scope()}
+	t.mu.Lock()
+	fresh := len(v.rejectedKeys) == 0
+	t.mu.Unlock()
+	if fresh && v.p.keys.onlyRejected(b.of) {
+		b.kind = keysRejected
+	}
+	return b
+}
+
+// rejectedCall returns the last call to the target, if its key was rejected or throttled.
+func (t *targetPicker) rejectedCall(v *requestTarget) *health.Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return v.rejectedCall
+}
+
+// begin counts the attempt, and opens the request's account with the retry budget of the
+// provider.
+func (t *targetPicker) begin(a *attempt) {
+	r, v, p := t.request, a.target, a.p
+	t.mu.Lock()
+	from, why := t.at, t.why
+	if from == nil && p != r.asked {
+		from, why = &t.targets[0], r.asked.blockedBecause(r.began, r.scope())
+	}
+	v.made++
+	if !v.began {
+		v.began = true
+		if b := p.budgets.of(r.route); b != nil {
+			v.account = b.Begin()
+		}
+	}
+	v.granted = false
+	t.at, t.why = v, ""
+	if p.spec.H2C {
+		t.h2c = append(slices.DeleteFunc(t.h2c, func(a *attempt) bool { return !a.flying.Load() }), a)
+	}
+	t.mu.Unlock()
+
+	p.stats.attempts.Add(1)
+	r.asked.stats.sent.Add(1)
+	t.sent.Add(1)
+	if a.pass.Probe() {
+		p.stats.probes.Add(1)
+	}
+	if from != nil && from != v {
+		t.recordFailover(from.p, p, why)
+	}
+}
+
+// usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
+func (t *targetPicker) usesH2C(req *http.Request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.h2c, func(a *attempt) bool { return a.req == req })
+}
+
+// recordFailover records that another provider takes the request over. It counts for the
+// provider that was asked for, whichever the request leaves.
+func (t *targetPicker) recordFailover(from, to *provider, why string) {
+	r, now := t.request, time.Now()
+	own := r.asked
+	own.stats.moved(from.spec.Name, to.spec.Name)
+	if to != own { // it may be back where it began
+		own.stats.failovers.Add(1)
+	}
+	own.upstream.recordFailover(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
+	r.g.emit(retry.Event{
+		Kind: retry.FailedOver, Time: now, Name: own.title(),
+		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
+	}, slog.String("request", r.g.redact(r.route)))
+}
+
+// recordFailure records how the attempt failed.
+func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := a.target
+	if errors.Is(failure, retryhttp.ErrBody) && !t.notKept {
+		t.notKept = true
+		t.request.asked.stats.notKept.Add(1)
+	}
+	if v.began && !(a.result.kind == neutral && shortage.Is(failure)) {
+		v.account.Fail()
+	}
+	v.failure, t.lastOutcome = failure, o
+	if !o.Final {
+		recordRejection(a)
+	}
+}
+
+// recordSuccess records that the attempt brought a response that no retry would change.
+func (t *targetPicker) recordSuccess(a *attempt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := a.target
+	if v.success = a.result.kind == succeeded; !v.success {
+		recordRejection(a)
+		return
+	}
+	// Another key was let in, so it was the keys that were at fault before.
+	for _, k := range v.forbiddenKeys {
+		if k != a.key {
+			a.p.keys.avoid(k, avoidRejected, "403")
+		}
+	}
+	v.forbiddenKeys = nil
+}
+
+// recordRejection records that the attempt's key was rejected. It needs the picker's lock.
+func recordRejection(a *attempt) {
+	v := a.target
+	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {
+		return
+	}
+	v.rejectedKeys = append(v.rejectedKeys, a.key)
+	if a.result.code == http.StatusForbidden {
+		v.forbiddenKeys = append(v.forbiddenKeys, a.key)
+	}
+}
+
+// closeAccounts ends the accounts with the retry budgets. answered says that the caller
+// got a response.
+func (t *targetPicker) closeAccounts(answered bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.targets {
+		v := &t.targets[i]
+		if v.granted {
+			v.account.Cancel()
+		}
+		if v.began {
+			v.account.End(v.success && answered)
+		}
+	}
+}
 
 // blocker is what keeps a request from a provider.
 type blocker struct {
@@ -26,236 +367,17 @@ type kind uint8
 const (
 	forbidden     kind = iota // by an operator's override
 	noOther                   // the request has been to all its keys
-	keysThrottled             // all its keys were told to wait
+	keysThrottled             // all its keys have to wait
 	keysRejected              // all its keys were rejected: for when no other provider is ready
 	down                      // its gate is closed
 	full                      // a gate or a limit turns the request away
-	changed                   // none any more: it is time to look again
+	changed                   // none any more: it is time to try again
 )
 
 // passing reports whether the blocker goes away by itself.
 func (b *blocker) passing() bool { return b.kind == keysThrottled || b.kind == down }
 
-// pickTarget returns the attempt that the request may make. It waits while no provider
-// would take the request.
-func (r *request) pickTarget(ctx context.Context, req *http.Request) (*attempt, error) {
-	record(req)
-	for {
-		if r.needsModel() {
-			r.readModel(req)
-		}
-		list, fresh := r.rankedTargets()
-		w := waiter{request: r}
-		for i := range r.targets {
-			if i == fresh { // from here on, all have had their attempts
-				if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
-					return a, nil
-				}
-			}
-			v := &r.targets[i]
-			if list != nil {
-				v = list[i]
-			}
-			a, b := r.tryTarget(ctx, v, false)
-			if a != nil {
-				return a, nil
-			}
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			w.met = append(w.met, *b)
-		}
-		if fresh == len(r.targets) {
-			if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
-				return a, nil
-			}
-		}
-		if a, err := w.wait(ctx); a != nil || err != nil {
-			return a, err
-		}
-	}
-}
-
-// tryTarget returns an attempt at a provider that would take the request now, or what
-// blocks it. It waits only for the limits of a provider that is up. As a last resort it
-// takes a key that was rejected.
-func (r *request) tryTarget(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
-	p := v.p
-	if !p.override.isOpenTo(r.began) {
-		return nil, r.forbidden(v)
-	}
-	if wait, after := p.keys.left(r.scope()); after > 0 && !last {
-		b := r.keyless(v, wait, after)
-		if found, next := p.gate.state(); b.kind == keysRejected && found == gateClosed {
-			b.kind, b.wait = down, next // its gate lets no request pass, with any key
-		}
-		return nil, b
-	}
-	pass, found, next := p.gate.try(ctx)
-	switch found {
-	case gateClosed:
-		return nil, &blocker{target: v, kind: down, wait: next}
-	case gateReleasing:
-		var err error
-		if pass, err = r.queue(ctx, v, nil); err != nil {
-			return nil, blockerOf(v, err)
-		}
-	case gateOpen:
-	}
-	return r.acquire(ctx, v, pass)
-}
-
-// forbidden returns the blocker of a provider that an operator has closed.
-func (r *request) forbidden(v *requestTarget) *blocker {
+// forbiddenBlocker returns the blocker of a provider that an operator has closed.
+func forbiddenBlocker(v *requestTarget) *blocker {
 	return &blocker{target: v, kind: forbidden, mode: v.p.override.get()}
-}
-
-// keyless returns the blocker of a provider whose keys are all closed. If the request
-// was rejected there before, rejected keys are no resort any more.
-func (r *request) keyless(v *requestTarget, wait, next time.Duration) *blocker {
-	b := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: r.scope()}
-	r.mu.Lock()
-	fresh := len(v.rejectedKeys) == 0
-	r.mu.Unlock()
-	if fresh && v.p.keys.onlyRejected(b.of) {
-		b.kind = keysRejected
-	}
-	return b
-}
-
-// acquire passes what is behind the gate: limits, keys and the breaker. A rejected key
-// will do, because the request has no other target at this point.
-func (r *request) acquire(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
-	p := v.p
-	a := &attempt{request: r, target: v, p: p, pass: pass}
-	if pass.Probe() {
-		ctx = limit.WithPriority(ctx, limit.Highest) // all the others wait for it
-	}
-	waited, err := a.waitForLimits(ctx)
-	if err != nil {
-		a.cancel()
-		return nil, &blocker{target: v, kind: full, err: err}
-	}
-	if waited && !pass.Probe() {
-		// The gate may have closed meanwhile. What was won by waiting is lost then,
-		// as it is for all requests.
-		again, found, next := p.gate.try(ctx)
-		if a.pass = again; found != gateOpen {
-			a.cancel()
-			return nil, &blocker{target: v, kind: down, wait: next}
-		}
-	}
-	r.mu.Lock()
-	refused := v.rejectedCall
-	r.mu.Unlock()
-	if b := a.pickKey(refused); b != nil {
-		a.cancel()
-		return nil, b
-	}
-	if !a.pass.Probe() {
-		if a.permit, err = p.gate.breaker.Allow(); err != nil {
-			a.cancel()
-			if !p.override.isOpenTo(r.began) {
-				return nil, r.forbidden(v)
-			}
-			p.gate.shut("breaker") // it has opened just now
-			return nil, &blocker{target: v, kind: down}
-		}
-	}
-	return a, nil
-}
-
-// pickKey chooses the attempt's key, or returns what blocks it.
-func (a *attempt) pickKey(refused *health.Call) *blocker {
-	pool, s := a.p.keys, a.request.scope()
-	var ok bool
-	if a.call, a.key, a.probe, ok = pool.pick(refused, false, s); ok {
-		return nil
-	}
-	wait, next := pool.left(s)
-	if next == 0 {
-		return &blocker{target: a.target, kind: noOther}
-	}
-	b := a.request.keyless(a.target, wait, next)
-	if b.kind == keysRejected {
-		if a.call, a.key, a.probe, ok = pool.pick(nil, true, s); ok {
-			return nil
-		}
-		b.kind = keysThrottled
-	}
-	return b
-}
-
-// waited counts the time since then as a wait of the kind.
-func (r *request) waited(what string, since time.Duration) {
-	if d := clock.Now() - since; d > time.Millisecond {
-		r.asked.stats.waits.add(what, d.Seconds())
-	}
-}
-
-// queued returns how many requests wait for a key or the adaptive rate.
-func (p *provider) queued() (n int) {
-	for i := range p.waiting {
-		n += int(p.waiting[i].Load())
-	}
-	return n
-}
-
-// waitForLimits waits for the provider's limits, and reports whether it had to.
-func (a *attempt) waitForLimits(ctx context.Context) (waited bool, err error) {
-	p, r := a.p, a.request
-	began := clock.Now()
-	if p.slots != nil {
-		if !p.slots.TryAcquire() {
-			waited = true
-			err = p.slots.Acquire(ctx)
-			r.waited("slot", began)
-		}
-		if err != nil {
-			return waited, err
-		}
-		a.slot = true
-	}
-	if p.rate == nil && p.send == nil {
-		return waited, nil
-	}
-	began = clock.Now()
-	if p.rate != nil {
-		err = p.rate.Wait(ctx)
-	}
-	if err == nil && p.send != nil {
-		p.waiting[r.class.Class()].Add(1)
-		err = p.send.Wait(ctx)
-		p.waiting[r.class.Class()].Add(-1)
-	}
-	if clock.Now()-began > time.Millisecond {
-		waited = true
-		r.waited("rate", began)
-	}
-	return waited, err
-}
-
-// cancel gives back what the attempt has acquired: it is not made.
-func (a *attempt) cancel() {
-	if a.probe {
-		a.p.keys.throttles.giveBack(a.key, a.request.scope())
-	}
-	a.p.gate.done(a.pass, health.Canceled)
-	a.call.Done(health.Canceled)
-	a.release()
-}
-
-// blockedBecause returns in a few words why requests are not sent to the provider.
-func (p *provider) blockedBecause(began time.Time, s scope) string {
-	switch {
-	case p.override.get() == openedByHand:
-		return "opened by hand"
-	case !p.override.isOpenTo(began):
-		return "draining"
-	}
-	if _, next := p.keys.left(s); next > 0 {
-		why := p.keys.blockReasons(s)
-		return why.brief()
-	}
-	return "down"
 }

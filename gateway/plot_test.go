@@ -123,7 +123,7 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 	t.Helper()
 	var mu sync.Mutex
 	began := time.Now()
-	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		at := time.Since(began)
 		mu.Lock()
 		events = append(events, at)
@@ -170,7 +170,7 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 func plotPriorities(t *testing.T) *panel {
 	t.Helper()
 	const each = 60 * time.Millisecond
-	u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { time.Sleep(each) })
+	u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) { time.Sleep(each) })
 	r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Concurrent = 1 })})
 	classes := []string{"low", "normal", "high"}
 	p := &panel{span: 4 * time.Second, title: "60 requests at once, room for one: when each has its answer, by priority"}

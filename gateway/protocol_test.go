@@ -22,7 +22,7 @@ import (
 // What a provider does not say of its answer is not made up.
 func TestNoContentTypeIsInvented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if w.Header()["Content-Type"] = nil; r.URL.Path == "/typed" {
 				w.Header().Set("Content-Type", "text/x-own")
 			}
@@ -43,7 +43,7 @@ func TestNoContentTypeIsInvented(t *testing.T) {
 
 func TestG16HTTP2AndTrailersPassThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := unstarted(func(_ int, w http.ResponseWriter, r *http.Request) {
+		u := unstartedTestServer(func(_ int, w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Trailer", "X-Sum")
 			fmt.Fprintf(w, "over %s", r.Proto)
 			w.Header().Set("X-Sum", "42")
@@ -73,10 +73,10 @@ func TestG16HTTP2AndTrailersPassThrough(t *testing.T) {
 
 func TestACertificateOfAnotherFailsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := unstarted(says("main"))
+		u := unstartedTestServer(says("main"))
 		u.StartTLS()
 		t.Cleanup(u.Close)
-		spare := newUpstream(t, says("the spare"))
+		spare := newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL), spec(t, "alone", Anthropic, u.URL),
 		})
@@ -92,7 +92,7 @@ func TestACertificateOfAnotherFailsOver(t *testing.T) {
 
 func TestG16UpgradePassesThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				return
@@ -138,7 +138,7 @@ func TestUploads(t *testing.T) {
 	limited := func(s *Spec) { s.MaxBody = 128 << 10 }
 	t.Run("of unknown length, twice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			u := newUpstream(t, shaky(1, 503))
+			u := newTestServer(t, shaky(1, 503))
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, limited)})
 			if got := r.do(ofUnknownLength(r, 100<<10)); got.body != "done" || u.count() != 2 {
 				t.Errorf("got %d %q, %v after %d requests", got.code, got.body, got.err, u.count())
@@ -152,7 +152,7 @@ func TestUploads(t *testing.T) {
 	})
 	t.Run("longer than allowed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			u := newUpstream(t, says("done"))
+			u := newTestServer(t, says("done"))
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, limited)})
 			got := r.ask(http.MethodPost, "/p/it/files", strings.Repeat("x", 200<<10))
 			if got.code != 413 || got.errorCode(t) != codeTooLarge || u.count() != 0 {
@@ -165,7 +165,7 @@ func TestUploads(t *testing.T) {
 	})
 	t.Run("longer than allowed, of unknown length", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			u := newUpstream(t, says("done"))
+			u := newTestServer(t, says("done"))
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, limited)})
 			got := r.do(ofUnknownLength(r, 200<<10))
 			if got.code != 413 || got.errorCode(t) != codeTooLarge {
@@ -178,7 +178,7 @@ func TestUploads(t *testing.T) {
 	})
 	t.Run("too long to be kept", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				_, _ = io.CopyN(io.Discard, r.Body, 64<<10) // the beginning is gone, and was not kept
 				fails(503)(n, w, r)
 			})
@@ -199,7 +199,7 @@ func TestUploads(t *testing.T) {
 func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})
-		u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			close(gone)
 		})
@@ -216,7 +216,7 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 		<-gone
 		eventually(t, "it is counted", func() bool { return r.status("it").Totals.Canceled == 1 })
 		st := r.status("it")
-		counts := r.table.Load().providers["it"].gate.breaker.Counts()
+		counts := r.table.Load().providers["it"].upstream.gate.breaker.Counts()
 		if st.Totals.Failed != 0 || counts.Failures != 0 || st.InFlight != 0 || u.count() != 1 {
 			t.Errorf("%+v, %+v", st, counts)
 		}
@@ -254,7 +254,7 @@ func TestEncodedFailuresAreUnderstood(t *testing.T) {
 	for encoding, writer := range encode {
 		t.Run(encoding, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+				u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Encoding", encoding)
 					w.WriteHeader(http.StatusTooManyRequests)
 					c := writer(w)
@@ -289,7 +289,7 @@ func TestE13DeadlinesArePassedOnInTheirForm(t *testing.T) {
 		for _, preset := range []string{OpenAI, Gemini} {
 			t.Run(tt.name+" "+tt.value+" "+preset, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					u := newUpstream(t, shaky(1, 503))
+					u := newTestServer(t, shaky(1, 503))
 					r := newRig(t, []Spec{spec(t, "it", preset, u.URL, withPolicy(t, "fixed(5s) jitter=none attempts=2 attempt-timeout=2m"))})
 					if got := r.get("/p/it/x", tt.name, tt.value); got.code != 200 {
 						t.Fatalf("got %d %q", got.code, got.body)
@@ -326,7 +326,7 @@ func TestE13Deadlines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+				u := newTestServer(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 				r := newRig(t, []Spec{
 					spec(t, "it", Generic, u.URL),
 					spec(t, "short", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=1 attempt-timeout=50ms")),
@@ -349,7 +349,7 @@ func TestE13Deadlines(t *testing.T) {
 						t.Errorf("sent %v, want %s alone", list[0].header, tt.header)
 					}
 				}
-				if c := r.table.Load().providers[tt.provider].gate.breaker.Counts(); c.Failures != tt.failures {
+				if c := r.table.Load().providers[tt.provider].upstream.gate.breaker.Counts(); c.Failures != tt.failures {
 					t.Errorf("the breaker has counted %+v, want %d failures", c, tt.failures)
 				}
 			})
@@ -361,7 +361,7 @@ func TestE13Deadlines(t *testing.T) {
 // reads it.
 func TestE13ADeadlineDoesNotCutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, evContent)
 			time.Sleep(250 * time.Millisecond)
 			sse(w, evContent)
@@ -379,7 +379,7 @@ func TestE13ADeadlineDoesNotCutAStream(t *testing.T) {
 
 func TestARateThatLeavesNoRoomInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, func(s *Spec) { s.Rate.Events, s.Rate.Per = 1, 10*time.Second })})
 		r.get("/p/it/x")
 		began := time.Now()
@@ -397,7 +397,7 @@ func TestARateThatLeavesNoRoomInTime(t *testing.T) {
 
 func TestI5Hedging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				<-r.Context().Done()
 				return
@@ -414,11 +414,11 @@ func TestI5Hedging(t *testing.T) {
 			t.Errorf("totals: %+v", st.Totals)
 		}
 		eventually(t, "the one that lost is gone", func() bool { return r.status("it").InFlight == 0 })
-		if c := r.table.Load().providers["it"].gate.breaker.Counts(); c.Failures != 0 {
+		if c := r.table.Load().providers["it"].upstream.gate.breaker.Counts(); c.Failures != 0 {
 			t.Errorf("the one that lost counts as %+v", c)
 		}
 		// What costs money is not done twice.
-		slow := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		slow := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprint(w, "slow")
 		})

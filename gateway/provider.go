@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/health"
-	"github.com/tideover/tideover/internal/clock"
-	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
-	"github.com/tideover/tideover/retryhttp"
 )
 
 // provider is a provider as one configuration has it. It never changes: a reload
@@ -34,49 +29,10 @@ type provider struct {
 
 	// What belongs to the destination, and to the parts of the configuration that
 	// it is made from.
-	*upstreamState
-	gate    *healthGate
-	keys    *keyPool
-	slots   *limit.Concurrency // nil means no limit
-	rate    *limit.RateQueue   // the same
-	send    *health.SendRate   // the same
-	budgets *budgets
-
-	plain  *retryhttp.Transport // by the policy, without hedging
-	single *retryhttp.Transport // one attempt at each target, without a wait, for callers that retry
-
-	mu     sync.Mutex
-	hedged map[string]*retryhttp.Transport // by route
-}
-
-// upstreamState is what is known of a destination, however the provider is configured.
-type upstreamState struct {
-	recovery    *health.Recovery
-	history     history
-	quotas      rateLimits
-	errors      health.ErrorRate
-	subscribers subscribers
-	pace        pace
-	inFlight    atomic.Int64
-	waiting     [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
-}
-
-// pace is how long answers take to begin.
-type pace struct {
-	mu    sync.Mutex
-	score health.Score
-}
-
-func (p *pace) observe(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.score.ObserveAt(clock.Now(), d)
-}
-
-func (p *pace) mean() float64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.score.MeanAt(clock.Now())
+	upstream   upstream
+	keys       *keyPool
+	budgets    *budgets
+	transports transports
 }
 
 // maxPatience is the longest that a request waits for its turn, when its policy
@@ -95,6 +51,43 @@ func (p *provider) serverWait() time.Duration {
 
 // title is the provider's name in events.
 func (p *provider) title() string { return EventPrefix + p.spec.Name }
+
+// isOpen reports whether neither an operator's override nor the gate keeps the request
+// from the provider.
+func (p *provider) isOpen(r *request) bool {
+	if !p.override.isOpenTo(r.began) {
+		return false
+	}
+	found, _ := p.upstream.gateState()
+	return found != gateClosed
+}
+
+// ready reports whether the provider would take the request at once.
+func (p *provider) ready(r *request) bool {
+	_, next := p.keys.left(r.scope())
+	return next == 0 && p.isOpen(r)
+}
+
+// readyWithRejectedKey reports whether the provider would take the request at once with a
+// key that was rejected before.
+func (p *provider) readyWithRejectedKey(r *request) bool {
+	return p.keys.onlyRejected(r.scope()) && p.isOpen(r)
+}
+
+// blockedBecause returns in a few words why requests are not sent to the provider.
+func (p *provider) blockedBecause(began time.Time, s scope) string {
+	switch {
+	case p.override.get() == openedByHand:
+		return "opened by hand"
+	case !p.override.isOpenTo(began):
+		return "draining"
+	}
+	if _, next := p.keys.left(s); next > 0 {
+		why := p.keys.blockReasons(s)
+		return why.brief()
+	}
+	return "down"
+}
 
 // shown returns an address as it may be shown: without credentials and query.
 func shown(u *url.URL) string {
@@ -135,13 +128,13 @@ func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.For
 // forgive makes the breaker forget what it has counted.
 func (p *provider) forgive() {
 	if m := p.override.get(); m == automatic || m == draining {
-		p.gate.breaker.Reset()
+		p.upstream.gate.breaker.Reset()
 	}
 }
 
 // recovered does what follows when the gate is open again.
 func (p *provider) recovered() {
-	if o, was := p.gate.reopened(); was {
+	if o, was := p.upstream.gate.reopened(); was {
 		p.stats.outages.Add(1)
 		p.gateway.recovery.touch()
 		after := fmt.Sprintf("%.1fs", o.Seconds)
@@ -150,4 +143,63 @@ func (p *provider) recovered() {
 		}
 		p.gateway.log.Info("provider is back", "provider", p.spec.Name, "after", after, "probes", o.Probes)
 	}
+}
+
+// observe counts and publishes the events of the provider's requests.
+func (p *provider) observe(ev retry.Event) {
+	switch ev.Kind {
+	case retry.AttemptStarted:
+		return
+	case retry.Succeeded:
+		if ev.Attempt < 2 {
+			return // a success at once is no event
+		}
+	case retry.Waiting:
+		if ev.Delay == 0 && ev.By == retry.BySchedule {
+			p.stats.retries.add("at-once", 1)
+			return // no wait; a failover has an event of its own
+		}
+		p.stats.retries.add(ev.By.String(), 1)
+		p.stats.waits.add(ev.By.String(), ev.Delay.Seconds())
+	case retry.HedgeStarted:
+		p.stats.hedges.Add(1)
+	default:
+	}
+	p.gateway.emit(ev)
+}
+
+// applyAccounts holds keys whose accounts are limited.
+func (p *provider) applyAccounts() {
+	for _, k := range p.keys.keys {
+		if k.account != nil {
+			p.applyAccount(k.account)
+		}
+	}
+}
+
+// applyAccount holds the keys of the account, or lets them go.
+func (p *provider) applyAccount(account *sharedAccount) {
+	if p.keys.applyAccount(account, p.spec.Name) {
+		p.upstream.wake(reopened)
+	}
+}
+
+// control applies what an operator has set.
+func (p *provider) control(m mode) error {
+	p.override.set(m, time.Now())
+	err := p.override.apply(p.upstream.gate.breaker)
+	if m == heldByHand {
+		p.upstream.gate.gate.Open()
+		p.recovered()
+	}
+	if m == heldByHand || m == automatic {
+		p.keys.reset()
+	}
+	if m == automatic {
+		p.upstream.gate.probeNow()
+		p.upstream.wake(reopened) // not those at its own gate, one of whom probes now
+		return err
+	}
+	p.upstream.wake(overridden)
+	return err
 }

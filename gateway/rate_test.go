@@ -15,7 +15,7 @@ import (
 // wait than rate.queue allows: the least urgent are turned away.
 func TestRateHonoursPriorityAndQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("done"))
+		u := newTestServer(t, says("done"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2 total-timeout=1h"), func(s *Spec) {
 			s.Rate, s.Queue = limit.Frequency{Events: 1, Per: time.Minute}, 3
 		})})

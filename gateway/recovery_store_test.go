@@ -14,7 +14,7 @@ func TestI10WhatWasLearnedIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "new", "recovery.json")
 		keep := func(o *Options) { o.RecoveryFile = path }
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		specs := []Spec{spec(t, "it", Anthropic, u.URL), spec(t, "other", Anthropic, u.URL)}
 		r := newRig(t, specs, keep)
 		if err := r.recovery.save(); err != nil {
@@ -36,7 +36,7 @@ func TestI10WhatWasLearnedIsKept(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 		outages := func(r *rig, name string) float64 {
-			return r.table.Load().providers[name].recovery.Predict(0).Outages
+			return r.table.Load().providers[name].upstream.recovery.Predict(0).Outages
 		}
 		again := newRig(t, specs, keep)
 		if n := outages(again, "it"); n != outages(r, "it") || n == 0 {

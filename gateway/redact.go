@@ -63,15 +63,6 @@ func redactError(err error, req *http.Request) error {
 	return &redactedError{err, text}
 }
 
-// redact returns the text without secrets.
-func (g *Gateway) redact(text string) string {
-	text = g.secrets.String(text)
-	if g.options.Redact != nil {
-		text = g.options.Redact(text)
-	}
-	return text
-}
-
 // isCredential reports whether the header is likely to have a credential. It is called for
 // every header of a request to a provider for which the gateway has a key. forward.go
 // decides which headers a fallback gets.

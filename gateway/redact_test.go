@@ -109,7 +109,7 @@ func TestWhereHeadersGo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				main, spare := newUpstream(t, fails(503)), newUpstream(t, says("the spare"))
+				main, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
 				r := newRig(t, []Spec{
 					spec(t, "main", Generic, main.URL, fallback("spare"), tt.change), spec(t, "spare", Generic, spare.URL, func(s *Spec) { s.ForwardHeaders = []string{"x-max-tokens"} }),
 				})

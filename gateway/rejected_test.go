@@ -11,14 +11,14 @@ import (
 
 // refusal is a provider that rejects every key until the test sets lifted.
 type refusal struct {
-	*upstream
+	*testServer
 	lifted atomic.Bool
 }
 
 func newRefusal(t *testing.T, code int, body string) *refusal {
 	t.Helper()
 	f := new(refusal)
-	f.upstream = newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	f.testServer = newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !f.lifted.Load() {
 			w.WriteHeader(code)
 			fmt.Fprint(w, body)
@@ -96,9 +96,9 @@ func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 // requests.
 func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, byKey(map[string]int{"one": 401}))
+		u := newTestServer(t, byKey(map[string]int{"one": 401}))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
-		bad, spare := newUpstream(t, fails(401)), newUpstream(t, says("the spare"))
+		bad, spare := newTestServer(t, fails(401)), newTestServer(t, says("the spare"))
 		f := newRig(t, []Spec{spec(t, "main", Anthropic, bad.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		for range 20 {
 			if got := r.ask(http.MethodPost, "/p/it/x", chat); got.body != "with two" {
@@ -137,7 +137,7 @@ func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 func TestOneKeyIsRefusedAndTheOtherWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waited atomic.Bool
-		u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.Header.Get("X-Api-Key") == "bad":
 				fails(401)(n, w, r)
@@ -165,7 +165,7 @@ func TestOneKeyIsRefusedAndTheOtherWaits(t *testing.T) {
 // stands in for.
 func TestAFallbackWithABadKeyIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, shaky(3, 503)), newUpstream(t, fails(401))
+		u, spare := newTestServer(t, shaky(3, 503)), newTestServer(t, fails(401))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		// Two attempts, the fallback, and the last one here.
 		got := r.ask(http.MethodPost, "/p/main/x", chat)

@@ -117,9 +117,9 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 		old = nil // the state is that of another destination
 	}
 	if old != nil {
-		p.upstreamState = old.upstreamState
+		p.upstream.upstreamState = old.upstream.upstreamState
 	} else {
-		p.upstreamState = &upstreamState{recovery: g.recovery.recovery(s.Name, shown(s.BaseURL))}
+		p.upstream.upstreamState = &upstreamState{recovery: g.recovery.recovery(s.Name, shown(s.BaseURL))}
 	}
 	var err error
 	if p.keys, err = newKeyPool(&s, p.stats, g.account); err != nil {
@@ -139,37 +139,41 @@ func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 func (p *provider) makeGate(old *provider) (err error) {
 	s := &p.spec
 	if old != nil && old.spec.Breaker == s.Breaker && old.spec.OpenFor == s.OpenFor && old.spec.Queue == s.Queue {
-		p.gate = old.gate
+		p.upstream.gate = old.upstream.gate
 		return nil
 	}
-	p.gate, err = newHealthGate(s, p.title(), p.recovery, &p.history, &p.subscribers, p.breakerChanged)
+	p.upstream.gate, err = newHealthGate(s, p.title(), p.upstream.upstreamState, p.breakerChanged)
 	if err == nil {
-		err = p.override.apply(p.gate.breaker)
+		err = p.override.apply(p.upstream.gate.breaker)
 	}
 	return err
 }
 
 func (p *provider) makeLimits(old *provider) (err error) {
-	s := &p.spec
+	s, u := &p.spec, &p.upstream
+	var was upstream
+	if old != nil {
+		was = old.upstream
+	}
 	patience := p.patience()
 	if s.Rate != (limit.Frequency{}) {
-		if old != nil && old.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
-			p.rate = old.rate
-		} else if p.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
+		if was.rate != nil && old.spec.Rate == s.Rate && old.spec.Burst == s.Burst && old.spec.Queue == s.Queue && old.patience() == patience {
+			u.rate = was.rate
+		} else if u.rate, err = limit.NewRateQueue(limit.RateQueueConfig{Rate: s.Rate, Burst: s.Burst, MaxWait: patience, Queue: s.Queue}); err != nil {
 			return err
 		}
 	}
 	if s.Adaptive {
-		if old != nil && old.send != nil && old.patience() == patience {
-			p.send = old.send
-		} else if p.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
+		if was.send != nil && old.patience() == patience {
+			u.send = was.send
+		} else if u.send, err = health.NewSendRate(health.SendRateConfig{MaxWait: patience}); err != nil {
 			return err
 		}
 	}
 	if s.Concurrent > 0 {
-		if old != nil && old.slots != nil && old.spec.Queue == s.Queue {
-			p.slots = old.slots // takeOver changes their number
-		} else if p.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
+		if was.slots != nil && old.spec.Queue == s.Queue {
+			u.slots = was.slots // takeOver changes their number
+		} else if u.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
 			return err
 		}
 	}
@@ -186,11 +190,11 @@ func (p *provider) makeLimits(old *provider) (err error) {
 // takeOver does what has to wait until the whole configuration is known to be valid.
 func (p *provider) takeOver() error {
 	p.gateway.stats[p.spec.Name], p.gateway.overrides[p.spec.Name] = p.stats, p.override
-	if p.gate.gate.Stats().State == health.GateOpen {
-		p.history.ended(time.Now()) // that of a gate which was replaced
+	if p.upstream.gate.gate.Stats().State == health.GateOpen {
+		p.upstream.history.ended(time.Now()) // that of a gate which was replaced
 	}
-	if p.slots != nil {
-		return p.slots.SetMax(p.spec.Concurrent)
+	if slots := p.upstream.slots; slots != nil {
+		return slots.SetMax(p.spec.Concurrent)
 	}
 	return nil
 }

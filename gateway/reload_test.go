@@ -19,7 +19,7 @@ import (
 
 func TestAReloadUnderLoadLosesNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := newUpstream(t, says("a")), newUpstream(t, says("b"))
+		a, b := newTestServer(t, says("a")), newTestServer(t, says("b"))
 		specs := func(i int) []Spec {
 			address := a.URL
 			if i%2 == 1 {
@@ -95,7 +95,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, says("ok"))
+				u := newTestServer(t, says("ok"))
 				r := newRig(t, base(u.URL))
 				r.get("/p/it/x")
 				old := r.table.Load().providers["it"]
@@ -109,8 +109,8 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 				}
 				p := r.table.Load().providers["it"]
 				for part, same := range map[string]bool{
-					"gate": p.gate == old.gate, "keys": p.keys == old.keys, "state": p.upstreamState == old.upstreamState, "rate": p.rate == old.rate,
-					"slots": p.slots == old.slots, "send": p.send == old.send, "budgets": p.budgets == old.budgets,
+					"gate": p.upstream.gate == old.upstream.gate, "keys": p.keys == old.keys, "state": p.upstream.upstreamState == old.upstream.upstreamState, "rate": p.upstream.rate == old.upstream.rate,
+					"slots": p.upstream.slots == old.upstream.slots, "send": p.upstream.send == old.upstream.send, "budgets": p.budgets == old.budgets,
 				} {
 					if lost := strings.Contains(tt.lost, part); lost == same {
 						t.Errorf("%s: kept %v", part, same)
@@ -120,8 +120,8 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 				if st.Totals.Requests != 1 || !st.Held || st.Breaker != "forced-closed" {
 					t.Errorf("totals and what was said by hand belong to the name: %+v", st)
 				}
-				if st.Rate.Concurrent != p.spec.Concurrent || p.slots.Stats().Max != p.spec.Concurrent {
-					t.Errorf("places: %+v, %+v", st.Rate, p.slots.Stats())
+				if st.Rate.Concurrent != p.spec.Concurrent || p.upstream.slots.Stats().Max != p.spec.Concurrent {
+					t.Errorf("places: %+v, %+v", st.Rate, p.upstream.slots.Stats())
 				}
 				if c := cold(st); tt.name != "another address" && c["key-1"] != "402" || tt.name == "another address" && len(c) != 0 {
 					t.Errorf("left alone: %v", c)
@@ -133,7 +133,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 
 func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, says("ok"))
+		u := newTestServer(t, says("ok"))
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
 		bad := []Spec{spec(t, "new", Anthropic, u.URL), spec(t, "it", Anthropic, u.URL, fallback("unknown"))}
 		err := r.Reload(bad)
@@ -158,7 +158,7 @@ func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 func TestRequestsUnderWayFinishByTheOldConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			<-hold
 			fmt.Fprint(w, "old")
 		})
@@ -179,7 +179,7 @@ func TestRequestsUnderWayFinishByTheOldConfiguration(t *testing.T) {
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "beginning ")
 			_ = http.NewResponseController(w).Flush()
 			<-hold
@@ -214,7 +214,7 @@ func TestDrain(t *testing.T) {
 // nothing to wait for.
 func TestDrainOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") })
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") })
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -230,7 +230,7 @@ func TestDrainOfNothing(t *testing.T) {
 // ask for it any more, and work of this process that names it still can.
 func TestAProviderThatIsGoneServesWorkInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, other := newUpstream(t, says("old")), newUpstream(t, says("new"))
+		u, other := newTestServer(t, says("old")), newTestServer(t, says("new"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, keys("k1"))})
 		inside := &http.Client{Transport: r.RoundTripper("it")}
 		ask := func(want string) {

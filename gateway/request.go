@@ -3,78 +3,44 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"math"
+	"io"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tideover/tideover/health"
-	"github.com/tideover/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/limit"
-	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// request is a request under way: the providers that it was sent to, and why it left
-// them.
+// request is a request of a caller. Its targetPicker decides where its attempts go, and its
+// response what the caller gets.
 type request struct {
-	g             *Gateway
-	asked         *provider
-	path          string // below the provider, as it was written
-	query         string
-	route         string
-	callerRetries bool // the caller retries, so that the gateway does not wait
-	class         limit.Priority
-	began         time.Time
-	caller        context.Context
-	deadline      *callerDeadline // the caller's; nil means none
-	host          string          // the address that the caller used
-	secure        bool            // the caller uses TLS
-	withheld      bool            // a fallback is not asked, because of the query
+	incoming
+	g     *Gateway
+	asked *provider // the provider in the caller's URL
+	route string
+	began time.Time
 
 	upload  upload
-	watched watchedBody            // the body that the caller sends
+	body    watchedBody            // that the caller sends
+	bodyErr atomic.Pointer[error]  // how reading the body failed
 	model   atomic.Pointer[string] // which the request is for; nil means that it was not read
-	body    atomic.Pointer[error]  // how reading the request's body failed
-	sent    atomic.Int32           // attempts
-	cut     atomic.Bool            // the answer broke off after the caller had seen some of it
-	notKept atomic.Bool            // the body was too long to be sent again
 
-	mu          sync.Mutex
-	targets     []requestTarget // one for each of asked.order that can be sent the request
-	room        [2]requestTarget
-	at          *requestTarget // where the last attempt went; nil before the first
-	why         string         // why the next one goes to another target
-	h2c         []*attempt     // under way to providers with Spec.H2C
-	last        *attempt       // the one that was judged last, or brought the answer
-	hasResponse bool           // one of them brought the answer
-	lastOutcome retry.Outcome  // of the last failure, for a caller that retries
-
-	keptResponse atomic.Pointer[keptResponse] // of the provider that was asked for, when it was left
-
-	// What became of it.
-	answered bool   // the caller gets an answer of the provider's
-	whole    bool   // and got all of it
-	over     bool   // nothing more will come of it
-	gaveUp   string // why it does not get a better one; "" means that it is the best
+	picker   targetPicker
+	response response
 }
 
-// requestTarget is the state of a request at one provider. The request's lock guards it.
-type requestTarget struct {
-	p             *provider
-	made          int          // attempts, without those after which another key is asked at once
-	left          bool         // another one took over
-	failure       error        // how the last attempt failed
-	rejectedCall  *health.Call // the last call, if its key was rejected or throttled
-	rejectedKeys  []*key       // by this request
-	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
-	began         bool         // account is open
-	granted       bool         // it has paid for a retry that has not started
-	account       limit.Call   // of retries
-	success       bool         // the caller's response came from here
+// incoming is what the gateway knows of a request when it comes in.
+type incoming struct {
+	caller   context.Context // ends when the caller disconnects, or at its deadline
+	path     string          // below the provider, as it was written
+	query    string
+	class    limit.Priority
+	deadline *callerDeadline // nil means none
+	host     string          // the address that the caller used
+	secure   bool            // the caller uses TLS
+	retries  bool            // the caller retries, so that the gateway does not wait
 }
 
 type requestKey struct{}
@@ -85,32 +51,16 @@ func requestFrom(ctx context.Context) *request {
 	return r
 }
 
-// newRequest begins a request.
-func (g *Gateway) newRequest(ctx context.Context, p *provider, method, path, query string, class limit.Priority) *request {
-	r := &request{
-		g: g, asked: p, path: path, query: query, class: class,
-		route: routeOf(method, path), began: time.Now(), caller: ctx,
-	}
-	if r.targets = r.room[:]; len(p.order) > len(r.room) {
-		r.targets = make([]requestTarget, len(p.order))
-	}
-	n := 0
-	for _, o := range p.order {
-		if o != p && query != "" {
-			if _, ok := o.forward.queryFor(query); !ok {
-				r.withheld = true
-				continue
-			}
-		}
-		r.targets[n].p = o
-		n++
-	}
-	r.targets = r.targets[:n]
+// newRequest returns a request for the provider, and counts it.
+func newRequest(g *Gateway, p *provider, method string, in incoming) *request {
+	r := &request{incoming: in, g: g, asked: p, route: routeOf(method, in.path), began: time.Now()}
+	r.picker.init(r)
+	r.response.request = r
 	p.stats.requests.Add(1)
 	return r
 }
 
-// context returns the context under which the request's attempts are made.
+// context returns the context of the request's attempts.
 func (r *request) context() context.Context {
 	ctx := r.caller
 	if r.class != limit.Normal {
@@ -119,248 +69,193 @@ func (r *request) context() context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// rankedTargets returns the targets of the next attempt, the best first: providers in
-// the order of the configuration, then those that have had their attempts, the least
-// asked first. The first of them have attempts left; fresh is their number. nil means
-// the order of the configuration: nothing has been sent, or there is one provider.
-func (r *request) rankedTargets() (list []*requestTarget, fresh int) {
-	if r.sent.Load() == 0 {
-		return nil, len(r.targets)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.targets) == 1 {
-		if r.attemptsUsed(&r.targets[0]) == 0 {
-			fresh = 1
-		}
-		return nil, fresh
-	}
-	list = make([]*requestTarget, len(r.targets))
-	for i := range r.targets {
-		if list[i] = &r.targets[i]; r.attemptsUsed(list[i]) == 0 {
-			fresh++
-		}
-	}
-	slices.SortStableFunc(list, func(a, b *requestTarget) int { return r.attemptsUsed(a) - r.attemptsUsed(b) })
-	return list, fresh
-}
-
-// attemptsUsed returns the number of attempts if the provider has had all of them, else
-// 0.
-func (r *request) attemptsUsed(v *requestTarget) int {
-	if v.left || v.made >= r.attemptsPerProvider() {
-		return max(v.made, 1)
-	}
-	return 0
-}
-
-// attemptsPerProvider returns how many attempts a provider has before another one takes
-// over. If the caller retries, it is 1: the gateway does not wait between attempts then.
-func (r *request) attemptsPerProvider() int {
-	if r.callerRetries {
-		return 1
-	}
-	return r.asked.spec.FallbackAfter
-}
-
-// hasUsableKey reports whether the provider has a key, other than that one, that may
-// take the request now or later: one that was not rejected. It needs the lock.
-func (r *request) hasUsableKey(v *requestTarget, but *key) bool {
-	return v.p.override.isOpenTo(r.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
-		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
-	})
-}
-
-// ready reports whether the provider would take the request at once.
-func (r *request) ready(v *requestTarget) bool {
-	_, next := v.p.keys.left(r.scope())
-	return next == 0 && r.isOpen(v)
-}
-
-// readyWithRejectedKey reports whether the provider would take the request at once with
-// a key that was rejected before, but not for this request. It needs the lock.
-func (r *request) readyWithRejectedKey(v *requestTarget) bool {
-	return len(v.rejectedKeys) == 0 && v.p.keys.onlyRejected(r.scope()) && r.isOpen(v)
-}
-
-// isOpen reports whether neither an operator's override nor the gate keeps the request
-// from the provider.
-func (r *request) isOpen(v *requestTarget) bool {
-	if !v.p.override.isOpenTo(r.began) {
-		return false
-	}
-	found, _ := v.p.gate.state()
-	return found != gateClosed
-}
-
-// otherProviderReady reports whether another provider, one that has attempts left, would
-// take the request at once. It needs the lock.
-func (r *request) otherProviderReady(v *requestTarget) bool {
-	for i := range r.targets {
-		if o := &r.targets[i]; o != v && r.attemptsUsed(o) == 0 && (r.ready(o) || r.readyWithRejectedKey(o)) {
-			return true
-		}
-	}
-	return false
-}
-
-// soonestKey returns how long it is until a key of any provider need not wait any more.
-func (r *request) soonestKey() time.Duration {
-	wait := time.Duration(math.MaxInt64)
-	for i := range r.targets {
-		if v := &r.targets[i]; v.p.override.isOpenTo(r.began) {
-			left, _ := v.p.keys.left(r.scope())
-			wait = min(wait, left)
-		}
-	}
-	return wait
-}
-
 // callerGone reports whether the caller has disconnected, or has no time left.
 func (r *request) callerGone() bool {
 	err := r.caller.Err()
 	return err != nil && !(r.upload.stopped.Load() && errors.Is(err, context.Canceled))
 }
 
-// usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
-func (r *request) usesH2C(req *http.Request) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.h2c, func(a *attempt) bool { return a.req == req })
+// scope returns what a provider throttles if it throttles this request: the route and,
+// if the gateway has read it, the model.
+func (r *request) scope() scope {
+	s := scope{route: r.route}
+	if model := r.model.Load(); model != nil {
+		s.model = *model
+	}
+	return s
 }
 
-// closeAccounts ends the accounts with the retry budgets.
-func (r *request) closeAccounts() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	r.keptResponse.Load().close()
-	for i := range r.targets {
-		v := &r.targets[i]
-		if v.granted {
-			v.account.Cancel()
-		}
-		if v.began {
-			v.account.End(v.success && r.answered)
-		}
+// waited adds the time since then to the statistics of waits.
+func (r *request) waited(what string, since time.Duration) {
+	if d := clock.Now() - since; d > time.Millisecond {
+		r.asked.stats.waits.add(what, d.Seconds())
 	}
 }
 
-// recordFailure records how the attempt failed.
-func (r *request) recordFailure(a *attempt, failure error, o retry.Outcome) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := a.target
-	if errors.Is(failure, retryhttp.ErrBody) && r.notKept.CompareAndSwap(false, true) {
-		r.asked.stats.notKept.Add(1)
-	}
-	if v.began && !(a.result.kind == neutral && shortage.Is(failure)) {
-		v.account.Fail()
-	}
-	v.failure, r.lastOutcome = failure, o
-	if !r.hasResponse {
-		r.last = a
-	}
-	if !o.Final {
-		r.recordRejection(a)
-	}
-}
-
-// recordSuccess records that the attempt brought a response that no retry would change.
-func (r *request) recordSuccess(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.hasResponse {
-		r.last = a
-	}
-	a.target.success, r.hasResponse = a.result.kind == succeeded, true
-	if a.result.kind != succeeded {
-		r.recordRejection(a)
+// watchBody limits the request's body, and records an error of reading it: that is no
+// fault of the provider.
+func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
+	if req.Body == nil || req.Body == http.NoBody {
 		return
 	}
-	// Another key was let in, so it was the keys that were at fault before.
-	for _, k := range a.target.forbiddenKeys {
-		if k != a.key {
-			a.p.keys.avoid(k, avoidRejected, "403")
-		}
+	if most := r.asked.spec.MaxBody; most > 0 {
+		req.Body = http.MaxBytesReader(w, req.Body, most)
 	}
-	a.target.forbiddenKeys = nil
+	r.body = watchedBody{req.Body, r}
+	req.Body = &r.body
+	r.upload.writer = w
+	if r.deadline != nil {
+		r.deadline.upload.Store(&r.upload)
+	}
 }
 
-// recordRejection records that the attempt's key was rejected. It needs the lock.
-func (r *request) recordRejection(a *attempt) {
-	v := a.target
-	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {
+// bodyError returns how reading the request's body failed.
+func (r *request) bodyError() error {
+	if err := r.bodyErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// watchedBody is the body of a request. It measures its reads, and keeps its error.
+type watchedBody struct {
+	io.ReadCloser
+	request *request
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	u := &b.request.upload
+	if u.stopped.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	u.begin()
+	n, err := b.ReadCloser.Read(p)
+	if u.end(); err != nil {
+		u.ended.Store(true)
+	}
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !u.stopped.Load() {
+		failure := err // so that err itself is not allocated for each read
+		b.request.bodyErr.CompareAndSwap(nil, &failure)
+	}
+	return n, err
+}
+
+// upload measures how long the gateway waits for the body of a request. That time is the
+// caller's: it does not count against the provider.
+type upload struct {
+	writer http.ResponseWriter // of the answer; nil means that the request has no body
+
+	since atomic.Int64 // reading of the clock since which it waits; 0 means that it does not
+	total atomic.Int64 // of the waits that are over
+
+	ended   atomic.Bool // all of the body was read, or it can't be read
+	stopped atomic.Bool // the gateway has ended a wait, and the server cancels the request
+}
+
+func (u *upload) begin() { u.since.Store(int64(clock.Now())) }
+
+func (u *upload) end() {
+	if since := u.since.Swap(0); since > 0 {
+		u.total.Add(int64(clock.Now()) - since)
+	}
+}
+
+// waits reports whether the gateway waits for the caller.
+func (u *upload) waits() bool { return u.since.Load() > 0 }
+
+// waited returns how long the gateway has waited so far.
+func (u *upload) waited() time.Duration {
+	total := u.total.Load()
+	if since := u.since.Load(); since > 0 {
+		total += int64(clock.Now()) - since
+	}
+	return time.Duration(total)
+}
+
+// drainTime is how long a server reads what a caller has sent already, before it answers
+// that the time of the request is over.
+const drainTime = 100 * time.Millisecond
+
+// stop ends the wait for a body of which the rest is of no use. A server reads a body to
+// its end before it answers, so that a caller which sends nothing would hold up the answer.
+func (u *upload) stop() {
+	if u == nil || u.writer == nil || u.ended.Load() || !u.stopped.CompareAndSwap(false, true) {
 		return
 	}
-	v.rejectedKeys = append(v.rejectedKeys, a.key)
-	if a.result.code == http.StatusForbidden {
-		v.forbiddenKeys = append(v.forbiddenKeys, a.key)
+	at := time.Now()
+	if !u.waits() {
+		at = at.Add(drainTime)
+	}
+	_ = http.NewResponseController(u.writer).SetReadDeadline(at) // not all writers have one
+}
+
+// callerDeadline is a context that ends at the deadline of the caller.
+type callerDeadline struct {
+	context.Context
+	at    time.Time     // of the first of the deadlines
+	total time.Duration // after at, how long an event stream may take; below 0 means any time
+	timer *time.Timer
+
+	upload atomic.Pointer[upload] // of the request, which ends at the deadline
+}
+
+// withCallersDeadline returns a context that ends at the deadline that the headers of a
+// request state, and nil if they state none. cancel frees what it holds.
+func withCallersDeadline(parent context.Context, h http.Header) (d *callerDeadline, cancel func()) {
+	left, ok := retryhttp.TimeLeft(h)
+	if !ok {
+		return nil, nil
+	}
+	d, cancel = withDeadline(parent, left)
+	d.total = -1
+	if total, ok := retryhttp.TotalTimeLeft(h); ok {
+		d.total = total - left
+	}
+	return d, cancel
+}
+
+// withDeadline returns a context that ends after so long. cancel frees what it
+// holds.
+func withDeadline(parent context.Context, left time.Duration) (d *callerDeadline, cancel func()) {
+	ctx, end := context.WithCancelCause(parent)
+	d = &callerDeadline{Context: ctx, at: time.Now().Add(left)}
+	if left <= 0 {
+		end(context.DeadlineExceeded)
+	}
+	d.timer = time.AfterFunc(left, func() {
+		end(context.DeadlineExceeded)
+		d.upload.Load().stop()
+	})
+	return d, func() {
+		d.timer.Stop()
+		end(nil)
 	}
 }
 
-// hasOtherTarget reports whether there is another target for the request of the attempt:
-// now or, if the gateway waits for the caller, later.
-func (r *request) hasOtherTarget(a *attempt) bool {
-	if a.p.keys.another(&a.call, r.scope()) {
-		return true
+// streamBegins lets an event stream go on after a deadline that is for the beginning of
+// the answer. A deadline for all of it stays.
+func (d *callerDeadline) streamBegins() {
+	if d == nil || d.total == 0 || !d.timer.Stop() {
+		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.otherProviderReady(a.target) {
-		return true
-	}
-	return !r.callerRetries && (r.hasUsableKey(a.target, a.key) || a.p != r.asked && r.hasUsableKey(&r.targets[0], nil))
-}
-
-// begin counts the attempt, and opens the request's account with the retry budget of the
-// provider.
-func (r *request) begin(a *attempt) {
-	v, p := a.target, a.p
-	r.mu.Lock()
-	from, why := r.at, r.why
-	if from == nil && p != r.asked {
-		from, why = &r.targets[0], r.asked.blockedBecause(r.began, r.scope())
-	}
-	v.made++
-	if !v.began {
-		v.began = true
-		if b := p.budgets.of(r.route); b != nil {
-			v.account = b.Begin()
-		}
-	}
-	v.granted = false
-	r.at, r.why = v, ""
-	a.flying.Store(true)
-	if p.spec.H2C {
-		r.h2c = append(slices.DeleteFunc(r.h2c, func(a *attempt) bool { return !a.flying.Load() }), a)
-	}
-	r.mu.Unlock()
-
-	p.inFlight.Add(1)
-	p.stats.attempts.Add(1)
-	r.asked.stats.sent.Add(1)
-	r.sent.Add(1)
-	if a.pass.Probe() {
-		p.stats.probes.Add(1)
-	}
-	if from != nil && from != v {
-		r.recordFailover(from.p, p, why)
+	if d.total > 0 {
+		d.timer.Reset(time.Until(d.at) + d.total)
 	}
 }
 
-// recordFailover records that another provider takes the request over. It counts for the
-// provider that was asked for, whichever the request leaves.
-func (r *request) recordFailover(from, to *provider, why string) {
-	now := time.Now()
-	own := r.asked
-	own.stats.moved(from.spec.Name, to.spec.Name)
-	if to != own { // it may be back where it began
-		own.stats.failovers.Add(1)
+// Deadline implements [context.Context].
+func (d *callerDeadline) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.at) {
+		return at, true
 	}
-	own.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
-	r.g.emit(retry.Event{
-		Kind: retry.FailedOver, Time: now, Name: r.asked.title(),
-		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
-	}, slog.String("request", r.g.redact(r.route)))
+	return d.at, true
+}
+
+// Err implements [context.Context].
+func (d *callerDeadline) Err() error {
+	err := d.Context.Err()
+	if err != nil && errors.Is(context.Cause(d.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
 }

@@ -39,12 +39,12 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				main, address := new(upstream), unreachableURL
+				main, address := new(testServer), unreachableURL
 				if tt.main != nil {
-					main = newUpstream(t, tt.main)
+					main = newTestServer(t, tt.main)
 					address = main.URL
 				}
-				spare := newUpstream(t, onPath("/secret", tt.refuse, "the spare"))
+				spare := newTestServer(t, onPath("/secret", tt.refuse, "the spare"))
 				r := newRig(t, []Spec{spec(t, "main", Generic, address, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
 				if got := r.get("/p/spare/secret"); got.code != tt.refuse {
 					t.Fatalf("got %d %q", got.code, got.body)
@@ -67,7 +67,7 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 // not been asked.
 func TestAnAvoidedFallbackIsBetterThanAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		main, spare := newUpstream(t, fails(503)), newUpstream(t, onPath("/secret", 401, "the spare"))
+		main, spare := newTestServer(t, fails(503)), newTestServer(t, onPath("/secret", 401, "the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL)})
 		for range 4 { // its breaker opens
 			if got := r.get("/p/main/x"); got.body != "the spare" {
@@ -92,14 +92,14 @@ func TestAnAvoidedFallbackIsBetterThanAWait(t *testing.T) {
 func TestAnAvoidedFallbackIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lifted atomic.Bool
-		main := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		main := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if lifted.Load() {
 				fmt.Fprint(w, "main")
 				return
 			}
 			fails(503)(n, w, r)
 		})
-		spare := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		spare := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			lifted.Store(true) // main is back when the spare has been asked
 			fails(401)(n, w, r)
 		})

@@ -1,162 +1,157 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// shouldRetry is the header that says whether a response is worth a retry, for any
-// status.
-const shouldRetry = "X-Should-Retry"
+// response is what the caller of a request gets, and how that went.
+type response struct {
+	request  *request
+	kept     atomic.Pointer[keptResponse]
+	brokeOff atomic.Bool // after the caller had seen some of it
 
-// The codes of our own answers. They are only ever added to.
-const (
-	codeHost        = "unknown_host"
-	codeCrossSite   = "cross_site"
-	codeToken       = "unauthorized"
-	codePath        = "bad_path"
-	codeProvider    = "unknown_provider"
-	codePriority    = "bad_priority"
-	codeTooLarge    = "body_too_large"
-	codeBody        = "body_not_readable"
-	codeEnding      = "ending"
-	codeOpened      = "opened"
-	codeDraining    = "draining"
-	codeDown        = "provider_down"
-	codeCooling     = "keys_cooling"
-	codeQueue       = "queue_full"
-	codeShortage    = "shortage"
-	codeRate        = "rate_limited"
-	codeTimeout     = "timeout"
-	codeDeadline    = "deadline"
-	codeUnreachable = "unreachable"
-	codeNotSent     = "not_retried"
-	codeGaveUp      = "gave_up"
-)
-
-// problem is a response of the gateway itself, and the error behind it.
-type problem struct {
-	status   int
-	code     string
-	provider string
-	message  string
-	after    time.Duration // when to try again; 0 means that it is not known
-	final    bool          // the gateway has given up: trying again at once is no use
-	outcome  retry.Outcome // for the loop that makes the attempts: it is over
-	later    retry.Outcome // for a caller that retries
-	reason   string        // for the metrics; "" means the code
+	mu       sync.Mutex
+	last     *attempt // the attempt that was judged last, or brought the response
+	accepted bool     // last brought the response
+	answered bool     // the caller gets a response of a provider
+	whole    bool     // the caller got all of it
+	over     bool     // nothing more will come of the request
+	gaveUp   string   // why the caller gets no better response; "" means that it is the best
 }
 
-// Error returns the message.
-func (p *problem) Error() string { return p.message }
-
-// RetryOutcome implements [retry.Classified].
-func (p *problem) RetryOutcome() retry.Outcome { return p.outcome }
-
-// write sends the problem.
-func (p *problem) write(w http.ResponseWriter) {
-	type body struct {
-		Type     string `json:"type"`
-		Code     string `json:"code"`
-		Message  string `json:"message"`
-		Provider string `json:"provider,omitempty"`
+// judged records the result of an attempt. accepted says that no retry would change its
+// response.
+func (s *response) judged(a *attempt, accepted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.accepted {
+		s.last = a
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // people read it too
-	_ = enc.Encode(map[string]body{"error": {"tideover_error", p.code, p.message, p.provider}})
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(text.Len()))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	if p.after > 0 {
-		h.Set("Retry-After", strconv.FormatInt(seconds(p.after), 10))
-	}
-	if p.final {
-		h.Set(shouldRetry, "false")
-	}
-	w.WriteHeader(p.status)
-	_, _ = w.Write(text.Bytes())
+	s.accepted = s.accepted || accepted
 }
 
-// newProblem returns the problem of a request that is not sent. Trying again at once is
-// no use; a caller that retries learns when it is.
-func (r *request) newProblem(status int, code string, after time.Duration, message string) *problem {
-	p := &problem{
-		status: status, code: code, provider: r.asked.spec.Name, after: after, message: message,
-		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
-	}
-	if status == http.StatusTooManyRequests {
-		p.later.Class = retry.ClassThrottled
-	}
-	return p
+// breakOff records that the response broke off after the caller had seen some of it.
+func (s *response) breakOff() { s.brokeOff.Store(true) }
+
+// complete records that the caller got all of the response.
+func (s *response) complete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole = true
 }
 
-// problemOf returns the problem for an error of the transport.
-func (r *request) problemOf(err error) *problem {
-	if p, ok := errors.AsType[*problem](err); ok {
-		p.reason = p.code
-		if p.final = r.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
-			p.after = 0 // coming again is no use, and there is no word of when it would be
-		}
-		return p
-	}
-	p := &problem{provider: r.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: r.g.clean(err)}
-	gave, _ := errors.AsType[*retry.Error](err)
-	if gave != nil {
-		p.reason = gave.Reason.String()
-		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
-			p.after = o.After
-		}
-		if failures := r.describe(nil); len(r.targets) > 1 && failures != "" && !r.callerGone() {
-			told := *gave
-			told.Last = errors.New(failures)
-			p.message = r.g.clean(&told)
-		}
-	}
-	tooBig, _ := errors.AsType[*http.MaxBytesError](r.bodyError())
+// giveUp records why the caller gets no response of a provider.
+func (s *response) giveUp(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gaveUp = why
+}
+
+// finish ends the request, and counts how it ended.
+func (s *response) finish() {
+	r := s.request
+	s.mu.Lock()
+	s.over = true
+	answered, whole, why := s.answered, s.whole, s.gaveUp
+	s.kept.Load().close()
+	s.mu.Unlock()
+	r.picker.closeAccounts(answered)
+	n := r.asked.stats
 	switch {
-	case tooBig != nil:
-		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
-	case r.bodyError() != nil:
-		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
-	case errors.Is(r.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
-		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
-		r.asked.stats.late.Add(1)
-	case r.upload.stopped.Load():
-		p.status, p.code, p.reason = http.StatusGatewayTimeout, codeTimeout, retry.StopTotalTimeout.String()
-		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", r.asked.spec.Policy.TotalTimeout)
-	case gave != nil && gave.Timeout() || errors.Is(err, context.DeadlineExceeded):
-		p.status, p.code = http.StatusGatewayTimeout, codeTimeout
-	case shortage.Is(err):
-		p.status, p.code, p.reason, p.final, p.after = http.StatusServiceUnavailable, codeShortage, codeShortage, false, time.Second
-		p.message = "this machine is short of descriptors, memory or processes: " + p.message
-	case unreachable(err):
-		p.code = codeUnreachable
-	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):
-		p.code = codeNotSent
+	case why != "":
+		n.failed.Add(1)
+		n.giveUps.add(why, 1)
+		r.logWithheld()
+	case s.brokeOff.Load():
+		n.cutShort.Add(1)
+		r.g.log.Warn("an answer broke off", "provider", r.asked.spec.Name, "route", r.route)
+	case answered && whole: // even if the caller is gone by now
+		n.succeeded.Add(1)
+	default:
+		n.canceled.Add(1)
 	}
-	return p
 }
 
-// bodyError returns how reading the request's body failed.
-func (r *request) bodyError() error {
-	if err := r.body.Load(); err != nil {
-		return *err
+// answer records that the caller gets the provider's response, and names the provider in
+// its headers. It returns the provider, and why the gateway gave up, or "".
+func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
+	gave, ok := retryhttp.GaveUp(resp)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ok {
+		s.gaveUp = gave.Reason.String()
+	}
+	s.answered = true
+	resp.Header[headerProvider] = s.last.p.named
+	return s.last.p, s.gaveUp
+}
+
+// doNotRetry is the value of shouldRetry on answers after which the caller should not
+// repeat the request. It is never changed.
+var doNotRetry = []string{"false"}
+
+// modify changes the headers of the response that the caller will get. After the success
+// of a request that may not be sent twice, they tell the caller not to repeat it: the body
+// may be cut after the head was sent, and some SDKs repeat a request whose response they
+// can't read.
+func (s *response) modify(resp *http.Response) error {
+	r := s.request
+	if retryhttp.IsEventStream(resp.Header) {
+		r.deadline.streamBegins()
+		if resp.StatusCode == http.StatusOK && len(resp.Header["Content-Encoding"]) == 0 {
+			resp.Body = &eventBody{ReadCloser: resp.Body, provider: r.asked.spec.Name, line: true, blank: true}
+		}
+	}
+	from, gaveUp := s.answer(resp)
+	if gaveUp != "" || resp.StatusCode < http.StatusBadRequest && !r.asked.callerMayRepeat(resp.Request) {
+		resp.Header[shouldRetry] = doNotRetry
+	}
+	s.rewriteURLs(resp.Header, &from.spec)
+	if len(resp.Trailer) > 0 {
+		// HTTP/1 has trailers only behind bodies of unknown length.
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
 	}
 	return nil
+}
+
+// writeError answers a request that got no response.
+func (s *response) writeError(w http.ResponseWriter, err error) {
+	r := s.request
+	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
+		w.WriteHeader(statusGone) // for the log alone: the caller has disconnected
+		return
+	}
+	p := r.problemOf(err)
+	if p.status == http.StatusGatewayTimeout {
+		r.upload.stop()
+	}
+	s.writeProblem(w, p)
+}
+
+// statusGone is nginx's for a caller that disconnected.
+const statusGone = 499
+
+// writeProblem sends a response of the gateway itself.
+func (s *response) writeProblem(w http.ResponseWriter, p *problem) {
+	why := p.reason
+	if why == "" {
+		why = p.code
+	}
+	s.giveUp(why)
+	p.write(w)
 }
 
 // keptResponse is a response of the provider that was asked for, after which the request
@@ -167,27 +162,27 @@ type keptResponse struct {
 	resp    http.Response
 }
 
-// keepResponse keeps a response that is about to be discarded. Nothing of its body is
-// read; nearly always all of it has been, and the connection is free.
-func (r *request) keepResponse(a *attempt, resp *http.Response) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	old := r.keptResponse.Load()
-	switch {
-	case r.over || r.hasResponse || resp.Body == nil: // it would not be closed
-		return
-	case old != nil && a.result.kind == keyRejected && old.attempt.result.kind != keyRejected:
-		return // that a key is not wanted is our trouble
-	}
-	r.keptResponse.Store(&keptResponse{attempt: a, resp: *resp})
-	resp.Body = unclosed{resp.Body}
-	old.close()
-}
-
 func (kept *keptResponse) close() {
 	if kept != nil {
 		_ = kept.resp.Body.Close()
 	}
+}
+
+// keep keeps a response that is about to be discarded. Nothing of its body is read;
+// nearly always all of it has been, and the connection is free.
+func (s *response) keep(a *attempt, resp *http.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.kept.Load()
+	switch {
+	case s.over || s.accepted || resp.Body == nil: // it would not be closed
+		return
+	case old != nil && a.result.kind == keyRejected && old.attempt.result.kind != keyRejected:
+		return // that a key is rejected is our trouble
+	}
+	s.kept.Store(&keptResponse{attempt: a, resp: *resp})
+	resp.Body = unclosed{resp.Body}
+	old.close()
 }
 
 // unclosed is a body that is closed by another owner.
@@ -195,21 +190,21 @@ type unclosed struct{ io.Reader }
 
 func (unclosed) Close() error { return nil }
 
-// bestResponse returns what the caller gets: the last response, or the kept one if that
-// tells more. It tells more than a problem of the gateway, a fallback that can't be
-// reached, and a fallback that rejects our key.
-func (r *request) bestResponse(resp *http.Response, err error) (*http.Response, error) {
-	kept := r.keptResponse.Load()
+// best returns what the caller gets: the last response, or the kept one if that tells
+// more. It tells more than a problem of the gateway, a fallback that can't be reached, and
+// a fallback that rejects our key.
+func (s *response) best(resp *http.Response, err error) (*http.Response, error) {
+	kept := s.kept.Load()
 	if kept == nil {
 		return resp, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.tellsMore(kept, err) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tellsMore(kept, err) {
 		return resp, err
 	}
-	r.gaveUp = whyGivenUp(resp, err)
-	r.last = kept.attempt
+	s.gaveUp = whyGivenUp(resp, err)
+	s.last = kept.attempt
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
@@ -219,8 +214,8 @@ func (r *request) bestResponse(resp *http.Response, err error) (*http.Response, 
 
 // tellsMore reports whether the kept response tells more than the last one. It needs the
 // lock.
-func (r *request) tellsMore(kept *keptResponse, err error) bool {
-	last := r.last
+func (s *response) tellsMore(kept *keptResponse, err error) bool {
+	r, last := s.request, s.last
 	switch {
 	case err == nil && last == kept.attempt:
 		return false // it is that very one
@@ -233,7 +228,7 @@ func (r *request) tellsMore(kept *keptResponse, err error) bool {
 	return ours || last.p != r.asked
 }
 
-// whyGivenUp returns why there is no better answer.
+// whyGivenUp returns why there is no better response.
 func whyGivenUp(resp *http.Response, err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.code
@@ -245,4 +240,73 @@ func whyGivenUp(resp *http.Response, err error) string {
 		return e.Reason.String()
 	}
 	return retry.StopPermanent.String()
+}
+
+// setRetryAdvice makes the response say whether and when to try again, by what is known
+// of all keys. It is for callers that retry.
+func (s *response) setRetryAdvice(h http.Header) {
+	s.mu.Lock()
+	kind, own := s.last.result.kind, s.last.p.keys.own
+	s.mu.Unlock()
+	if kind != keyRejected && kind != keyThrottled || !own {
+		return
+	}
+	wait, ok := s.request.picker.nextOpening()
+	if kind == keyRejected {
+		h.Set(shouldRetry, strconv.FormatBool(ok))
+	}
+	if !ok {
+		return
+	}
+	// The most exact of the forms, which comes before all others.
+	h.Del("Retry-After")
+	h.Set("Retry-After-Ms", strconv.FormatInt(int64((wait+time.Millisecond-1)/time.Millisecond), 10))
+	if wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(seconds(wait), 10))
+	}
+}
+
+// urlHeaders are the headers of a response with a URL of the provider. Those of Google are
+// for the content of an upload.
+var urlHeaders = []string{"Location", "X-Goog-Upload-Url", "X-Goog-Upload-Control-Url"}
+
+// rewriteURLs makes URLs of the provider in a response lead through the gateway. A Location
+// becomes a path. The SDKs of Google take the path of the URL for an upload, and want one
+// with a host.
+func (s *response) rewriteURLs(h http.Header, from *Spec) {
+	for _, name := range urlHeaders {
+		v := h[name]
+		if len(v) != 1 {
+			continue
+		}
+		u, err := url.Parse(v[0])
+		if err != nil {
+			continue
+		}
+		path, ok := from.pathThrough(u)
+		switch {
+		case !ok:
+		case name == "Location":
+			h[name] = []string{path}
+		case s.request.secure:
+			h[name] = []string{"https://" + s.request.host + path}
+		default:
+			h[name] = []string{"http://" + s.request.host + path}
+		}
+	}
+}
+
+// pathThrough returns the path by which the gateway leads to a URL of the provider, which
+// may be relative to its host. It reports false for a URL that is not below the base URL.
+func (s *Spec) pathThrough(u *url.URL) (string, bool) {
+	base, path := s.BaseURL, u.EscapedPath()
+	if u.Host != "" && !strings.EqualFold(u.Host, base.Host) || u.Scheme != "" && u.Scheme != base.Scheme || hasDots(path) {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(base.EscapedPath(), "/"))
+	if !ok || u.Host == "" && !strings.HasPrefix(path, "/") || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	suffix := url.URL{RawQuery: u.RawQuery, ForceQuery: u.ForceQuery, Fragment: u.Fragment, RawFragment: u.RawFragment}
+	return prefix + s.Name + rest + suffix.String(), true
 }

@@ -38,9 +38,9 @@ func TestTheMostTellingAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u, address := newUpstream(t, tt.main), unreachableURL
+				u, address := newTestServer(t, tt.main), unreachableURL
 				if tt.spare != nil {
-					address = newUpstream(t, tt.spare).URL
+					address = newTestServer(t, tt.spare).URL
 				}
 				r := newRig(t, []Spec{
 					spec(t, "main", Anthropic, u.URL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=2")),
@@ -73,8 +73,8 @@ func TestTheAnswerOfTheAskedIsBetterThanOurs(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				hold := make(chan struct{})
-				u := newUpstream(t, fails(code, "X-Own", "yes", "Retry-After", "300"))
-				spare := newUpstream(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
+				u := newTestServer(t, fails(code, "X-Own", "yes", "Retry-After", "300"))
+				spare := newTestServer(t, func(int, http.ResponseWriter, *http.Request) { <-hold })
 				r := newRig(t, []Spec{
 					spec(t, "main", Anthropic, u.URL, fallback("spare")),
 					spec(t, "spare", Anthropic, spare.URL, withPolicy(t, "fixed(1ms)"), func(s *Spec) { s.Concurrent, s.Queue = 1, 1 }),
@@ -106,7 +106,7 @@ func TestTheAnswerOfTheAskedIsBetterThanOurs(t *testing.T) {
 // that the caller asked for.
 func TestOurAnswersNameBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spare := newUpstream(t, fails(429, "Retry-After", "300"))
+		spare := newTestServer(t, fails(429, "Retry-After", "300"))
 		r := newRig(t, []Spec{
 			spec(t, "main", Anthropic, unreachableURL, fallback("spare"), withPolicy(t, "fixed(1ms) attempts=1"), withoutBreaker),
 			spec(t, "spare", Anthropic, spare.URL),
@@ -141,7 +141,7 @@ func TestOurAnswersNameBoth(t *testing.T) {
 
 func TestEveryAnswerNamesItsProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newUpstream(t, shaky(2, 503)), newUpstream(t, says("the spare"))
+		u, spare := newTestServer(t, shaky(2, 503)), newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		for _, want := range []string{"spare", "main", "main"} {
 			if got := r.ask(http.MethodPost, "/p/main/x", chat).header[headerProvider]; len(got) != 1 || got[0] != want {
@@ -155,14 +155,14 @@ func TestEveryAnswerNamesItsProvider(t *testing.T) {
 func TestKeptAnswersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(401)
 			_, _ = io.WriteString(w, "and then there is nothing")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done() // a body that does not end
 			close(gone)
 		})
-		spare := newUpstream(t, says("the spare"))
+		spare := newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		if got := r.ask(http.MethodPost, "/p/main/x", chat); got.body != "the spare" {
 			t.Errorf("got %d %q", got.code, got.body)

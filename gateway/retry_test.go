@@ -50,7 +50,7 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, tt.handle)
+				u := newTestServer(t, tt.handle)
 				change := tt.change
 				if change == nil {
 					change = func(*Spec) {}
@@ -106,7 +106,7 @@ func breaksOff(n int, w http.ResponseWriter, _ *http.Request) {
 
 func TestH18TheLastAnswerComesBackAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503, "X-Own", "yes", "Content-Type", "text/odd"))
+		u := newTestServer(t, fails(503, "X-Own", "yes", "Content-Type", "text/odd"))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=2"))})
 		got := r.get("/p/it/x")
 		if got.code != 503 || got.body != `{"error":{"message":"it is 503"}}` || got.header.Get("X-Own") != "yes" || got.header.Get("Content-Type") != "text/odd" {
@@ -125,8 +125,8 @@ func TestH18TheLastAnswerComesBackAsItWas(t *testing.T) {
 // takes over costs nothing.
 func TestI1Budget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503))
-		spare := newUpstream(t, says("the spare"))
+		u := newTestServer(t, fails(503))
+		spare := newTestServer(t, says("the spare"))
 		small := "fixed(1ms) attempts=4 budget=refund(5,1,10)"
 		r := newRig(t, []Spec{
 			spec(t, "alone", Generic, u.URL, withPolicy(t, small), withoutBreaker),
@@ -163,11 +163,11 @@ func giveUps(r *rig, name string) map[string]float64 {
 
 func TestI3PressureStretchesDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, shaky(1, 503))
+		u := newTestServer(t, shaky(1, 503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL, withPolicy(t, "fixed(10ms..200ms) attempts=2"))})
 		p := r.table.Load().providers["it"]
 		for range 1000 {
-			p.errors.Add(false)
+			p.upstream.errors.Add(false)
 		}
 		if got := r.get("/p/it/x"); got.body != "done" {
 			t.Fatalf("got %d %q", got.code, got.body)
@@ -184,7 +184,7 @@ func TestI3PressureStretchesDelays(t *testing.T) {
 
 func TestEachProviderHasItsPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(500))
+		u := newTestServer(t, fails(500))
 		r := newRig(t, []Spec{
 			spec(t, "once", Generic, u.URL, withPolicy(t, "fixed(1ms)")),
 			spec(t, "often", Generic, u.URL, withPolicy(t, "fixed(1ms) attempts=5"), withoutBreaker),
@@ -204,7 +204,7 @@ func TestEachProviderHasItsPolicy(t *testing.T) {
 
 func TestH18WhoeverIsRetriedAlreadyIsRetriedLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, fails(503))
+		u := newTestServer(t, fails(503))
 		r := newRig(t, []Spec{spec(t, "it", Generic, u.URL)})
 		r.get("/p/it/x", "X-Stainless-Retry-Count", "1")
 		if n := u.count(); n != 2 {

@@ -15,7 +15,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := []string{"sk-main-first", "sk-main-second", "sk-spare-only", "header-value", "gateway-token", "in-the-query", "callers-secret"}
 		n := 0
-		main := newUpstream(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		main := newTestServer(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			n++
 			switch n % 5 {
 			case 0:

@@ -40,7 +40,7 @@ func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 					asked++
 					answersWith(tt.answer)(c)
 				})
-				spare := newUpstream(t, says("the spare"))
+				spare := newTestServer(t, says("the spare"))
 				specs := []Spec{spec(t, "main", Anthropic, "http://"+address, withPolicy(t, strings.Replace(quick, "attempts=4 attempt-timeout=2s total-timeout=20s", "attempts=2 attempt-timeout=1h", 1)),
 					func(s *Spec) { s.StreamIdle = idle })}
 				if tt.spare {
@@ -71,7 +71,7 @@ func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 // A stream that is slow and not silent is passed on, also if it may be repeated.
 func TestASlowStreamIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			for range 10 {
 				sse(w, ": ping\n\n")
 				time.Sleep(15 * time.Second)

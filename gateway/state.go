@@ -22,22 +22,23 @@ func (g *Gateway) Status() []Status {
 // status returns where the provider is.
 func (p *provider) status() Status {
 	now := time.Now()
-	gate := p.gate.gate.Stats()
+	u := &p.upstream
+	gate := u.gate.gate.Stats()
 	st := Status{
 		Name: p.spec.Name, Preset: p.spec.Preset, Format: p.spec.Format, BaseURL: shown(p.spec.BaseURL),
 		Policy: p.spec.Policy.String(), Fallback: append([]string{}, p.spec.Fallback...),
-		Breaker:  p.gate.breaker.State().String(),
-		InFlight: int(p.inFlight.Load()),
+		Breaker:  u.gate.breaker.State().String(),
+		InFlight: int(u.inFlight.Load()),
 		Totals:   p.stats.totals(),
-		TTFB:     p.pace.mean(), Pressure: p.errors.Pressure(),
-		Rate: p.limitsNow(), Quotas: p.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
+		TTFB:     u.pace.mean(), Pressure: u.errors.Pressure(),
+		Rate: u.limits(&p.spec), Quotas: u.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
-	st.Outages, st.Failovers = p.history.lists()
+	st.Outages, st.Failovers = u.history.lists()
 	var refused, throttled time.Time
 	var blocked scope
 	st.Keys, refused = p.keys.info(now)
 	st.Throttles, blocked, throttled = p.keys.throttled(now, p.gateway.redact)
-	st.Waiting, st.ByClass = p.waitingNow(&gate)
+	st.Waiting, st.ByClass = u.waitingNow(&gate)
 	var since time.Time
 	if st.State, since = p.state(&gate, refused, throttled, now); !since.IsZero() {
 		st.Since = &since
@@ -57,7 +58,7 @@ func (p *provider) status() Status {
 	}
 	st.Held = p.override.get() == heldByHand
 	if gate.State == health.GateClosed {
-		st.Recovery = p.expected(&gate, now)
+		st.Recovery = u.expected(&gate, now)
 	}
 	return st
 }
@@ -77,7 +78,7 @@ func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Ti
 	case gate.State == health.GateClosed:
 		return Down, now.Add(-gate.Since)
 	case gate.State == health.GateReleasing:
-		if o, ok := p.history.last(); ok {
+		if o, ok := p.upstream.history.last(); ok {
 			return Recovering, o.Ended
 		}
 		return Recovering, now
@@ -90,58 +91,58 @@ func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Ti
 }
 
 // expected returns what is expected of the outage.
-func (p *provider) expected(gate *health.GateStats, now time.Time) *Recovery {
-	r := &Recovery{Probes: gate.Failed, Outages: p.gate.learned()}
-	if o, ok := p.history.now(); ok {
+func (u *upstream) expected(gate *health.GateStats, now time.Time) *Recovery {
+	r := &Recovery{Probes: gate.Failed, Outages: u.gate.learned()}
+	if o, ok := u.history.now(); ok {
 		r.Predicted = o.Predicted
 	}
 	if !gate.Probing {
 		at := now.Add(gate.Next)
-		if r.Due = gate.Next <= 0 || p.gate.probeRequested.Load(); r.Due {
+		if r.Due = gate.Next <= 0 || u.gate.probeRequested.Load(); r.Due {
 			at = now
 		}
 		r.Next = &at
 	}
-	if left := p.gate.expected(gate); left > 0 {
+	if left := u.gate.expected(gate); left > 0 {
 		at := now.Add(left)
 		r.Expected = &at
 	}
 	return r
 }
 
-// limitsNow returns what is allowed, nil if nothing limits it.
-func (p *provider) limitsNow() *Limits {
-	l := Limits{Concurrent: p.spec.Concurrent}
-	if p.rate != nil {
-		l.PerSecond = float64(p.spec.Rate.Events) / p.spec.Rate.Per.Seconds()
+// limits returns what is allowed, nil if nothing limits it.
+func (u *upstream) limits(spec *Spec) *Limits {
+	l := Limits{Concurrent: spec.Concurrent}
+	if u.rate != nil {
+		l.PerSecond = float64(spec.Rate.Events) / spec.Rate.Per.Seconds()
 	}
-	if p.send != nil {
-		if s := p.send.Stats(); s.Limited && (l.PerSecond == 0 || s.Rate < l.PerSecond) {
+	if u.send != nil {
+		if s := u.send.Stats(); s.Limited && (l.PerSecond == 0 || s.Rate < l.PerSecond) {
 			l.PerSecond, l.Adaptive = s.Rate, true
 		}
 	}
-	if l == (Limits{}) && !p.spec.Adaptive {
+	if l == (Limits{}) && !spec.Adaptive {
 		return nil
 	}
 	return &l
 }
 
 // waitingNow returns how many requests wait, for any reason.
-func (p *provider) waitingNow(gate *health.GateStats) (sum int, byClass map[string]int) {
+func (u *upstream) waitingNow(gate *health.GateStats) (sum int, byClass map[string]int) {
 	counts := gate.ByClass
-	if p.slots != nil {
-		for i, n := range p.slots.Stats().ByClass {
+	if u.slots != nil {
+		for i, n := range u.slots.Stats().ByClass {
 			counts[i] += n
 		}
 	}
-	if p.rate != nil {
-		for i, n := range p.rate.Stats().ByClass {
+	if u.rate != nil {
+		for i, n := range u.rate.Stats().ByClass {
 			counts[i] += n
 		}
 	}
 	byClass = make(map[string]int, limit.Classes)
 	for i := range counts {
-		counts[i] += int(p.waiting[i].Load())
+		counts[i] += int(u.waiting[i].Load())
 		sum += counts[i]
 		byClass[(limit.Lowest + limit.Priority(i)).String()] = counts[i]
 	}
@@ -163,3 +164,39 @@ func (s *stats) totals() Totals {
 
 // Names returns the names of the providers, sorted.
 func (g *Gateway) Names() []string { return slices.Sorted(slices.Values(g.table.Load().names)) }
+
+// Stats returns the numbers of all providers.
+func (g *Gateway) Stats() Stats {
+	t := g.table.Load()
+	s := Stats{Failovers: t.failovers(), Providers: make([]ProviderStats, 0, len(t.names))}
+	for _, name := range t.names {
+		s.Providers = append(s.Providers, t.providers[name].publicStats())
+	}
+	return s
+}
+
+// publicStats returns the numbers of the provider.
+func (p *provider) publicStats() ProviderStats {
+	s := ProviderStats{
+		Status: p.status(), Outages: p.stats.outages.Load(), Late: p.stats.late.Load(), FirstByte: p.stats.ttfb.snapshot(),
+		Retries: p.stats.retries.all(), WaitSeconds: p.stats.waits.all(), GiveUps: p.stats.giveUps.all(),
+	}
+	for _, k := range p.keys.keys {
+		for i := range k.stats.by {
+			if n := k.stats.by[i].Load(); n > 0 {
+				s.Attempts = append(s.Attempts, AttemptCount{k.name, classes[i], n})
+			}
+		}
+	}
+	return s
+}
+
+// Loads returns the load of each provider, by name.
+func (g *Gateway) Loads() map[string]Load {
+	t := g.table.Load()
+	loads := make(map[string]Load, len(t.names))
+	for name, p := range t.providers {
+		loads[name] = Load{p.stats.requests.Load(), p.stats.sent.Load()}
+	}
+	return loads
+}

@@ -52,42 +52,6 @@ type Load struct {
 	Sent     uint64 // attempts for them, at this provider or another
 }
 
-// Stats returns the numbers of all providers.
-func (g *Gateway) Stats() Stats {
-	t := g.table.Load()
-	s := Stats{Failovers: t.failovers(), Providers: make([]ProviderStats, 0, len(t.names))}
-	for _, name := range t.names {
-		s.Providers = append(s.Providers, t.providers[name].publicStats())
-	}
-	return s
-}
-
-// publicStats returns the numbers of the provider.
-func (p *provider) publicStats() ProviderStats {
-	s := ProviderStats{
-		Status: p.status(), Outages: p.stats.outages.Load(), Late: p.stats.late.Load(), FirstByte: p.stats.ttfb.snapshot(),
-		Retries: p.stats.retries.all(), WaitSeconds: p.stats.waits.all(), GiveUps: p.stats.giveUps.all(),
-	}
-	for _, k := range p.keys.keys {
-		for i := range k.stats.by {
-			if n := k.stats.by[i].Load(); n > 0 {
-				s.Attempts = append(s.Attempts, AttemptCount{k.name, classes[i], n})
-			}
-		}
-	}
-	return s
-}
-
-// Loads returns the load of each provider, by name.
-func (g *Gateway) Loads() map[string]Load {
-	t := g.table.Load()
-	loads := make(map[string]Load, len(t.names))
-	for name, p := range t.providers {
-		loads[name] = Load{p.stats.requests.Load(), p.stats.sent.Load()}
-	}
-	return loads
-}
-
 // stats counts the requests of a provider since the start. It belongs to the provider's
 // name, and so outlives every reload.
 type stats struct {

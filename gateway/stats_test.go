@@ -99,8 +99,8 @@ func addSamples(all map[string]float64, p *ProviderStats) {
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream(t, shaky(2, 503))
-		spare := newUpstream(t, says("the spare"))
+		u := newTestServer(t, shaky(2, 503))
+		spare := newTestServer(t, says("the spare"))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
 		want := func(when string, all map[string]float64) {
 			t.Helper()

@@ -353,13 +353,3 @@ func (a *attempt) throttleScope(resp *http.Response) {
 	a.request.readModel(a.req)
 	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.probe)
 }
-
-// scope returns what a provider throttles if it throttles this request: the route and,
-// if the gateway has read it, the model.
-func (r *request) scope() scope {
-	s := scope{route: r.route}
-	if model := r.model.Load(); model != nil {
-		s.model = *model
-	}
-	return s
-}

@@ -16,7 +16,7 @@ const day = "86400"
 
 // limited is a provider that answers 429 to some requests.
 type limited struct {
-	*upstream
+	*testServer
 	mu     sync.Mutex
 	closed func(path, body string) bool
 }
@@ -24,7 +24,7 @@ type limited struct {
 func newLimited(t testing.TB, closed func(path, body string) bool, headers ...string) *limited {
 	t.Helper()
 	l := &limited{closed: closed}
-	l.upstream = newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	l.testServer = newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		body := l.requests()[n-1].body
 		l.mu.Lock()
 		refuse := l.closed(r.URL.Path, body)
@@ -46,7 +46,7 @@ func (l *limited) lift() {
 }
 
 // sent counts the requests for the path.
-func (u *upstream) sent(path string) (n int) {
+func (u *testServer) sent(path string) (n int) {
 	for _, s := range u.requests() {
 		if s.path == path {
 			n++
@@ -140,7 +140,7 @@ func TestOneRequestAMinuteProbesALongWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 					for i := 0; i+1 < len(tt.headers); i += 2 {
 						w.Header().Set(tt.headers[i], tt.headers[i+1])
 					}
@@ -173,7 +173,7 @@ func TestOneRequestAMinuteProbesALongWait(t *testing.T) {
 // over meanwhile.
 func TestAProbeOpensWhatWasThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, spare := newLimited(t, func(path, _ string) bool { return path == "/a" }, "Retry-After", "110"), newUpstream(t, says("the spare"))
+		u, spare := newLimited(t, func(path, _ string) bool { return path == "/a" }, "Retry-After", "110"), newTestServer(t, says("the spare"))
 		longTimeout := withPolicy(t, "fixed(1ms) attempts=1 total-timeout=10m")
 		r := newRig(t, []Spec{
 			spec(t, "main", Generic, u.URL, fallback("spare")), spec(t, "spare", Generic, spare.URL), spec(t, "alone", Generic, u.URL, longTimeout),

@@ -6,10 +6,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -18,25 +16,22 @@ import (
 // makeTransports makes the transports of the provider, and shows that its policy can be
 // honoured. It needs the fallbacks.
 func (p *provider) makeTransports() (err error) {
+	p.transports.spec = &p.spec
 	policy := p.spec.Policy
 	hedge := policy.Hedge
 	policy.Hedge = retry.Hedge{}
-	if p.plain, err = p.newTransport(policy); err != nil {
+	if p.transports.plain, err = p.newTransport(policy); err != nil {
 		return err
 	}
-	p.single = p.plain.WithAttempts(p.targets())
+	keys := 0 // for its requests, at all providers
+	for _, o := range p.order {
+		keys += len(o.keys.keys)
+	}
+	p.transports.single = p.transports.plain.WithAttempts(keys)
 	if hedge != (retry.Hedge{}) {
-		_, err = p.plain.WithHedge(hedge)
+		_, err = p.transports.plain.WithHedge(hedge)
 	}
 	return err
-}
-
-// targets returns the number of keys for its requests, at all providers.
-func (p *provider) targets() (n int) {
-	for _, o := range p.order {
-		n += len(o.keys.keys)
-	}
-	return n
 }
 
 // newTransport returns a transport that follows the policy.
@@ -79,33 +74,6 @@ func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
 	return s
 }
 
-// transportFor returns the transport for a request. A hedge depends on the latency of
-// the route, so that each route has a transport of its own. Requests that cost money are
-// not hedged.
-func (p *provider) transportFor(method, route string) *retryhttp.Transport {
-	costs := p.spec.Preset != Generic && method != http.MethodGet && method != http.MethodHead
-	if p.spec.Policy.Hedge == (retry.Hedge{}) || costs {
-		return p.plain
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.hedged) >= maxRoutes && p.hedged[route] == nil {
-		route = otherRoute
-	}
-	if t := p.hedged[route]; t != nil {
-		return t
-	}
-	t, err := p.plain.WithHedge(p.spec.Policy.Hedge)
-	if err != nil {
-		return p.plain // makeTransports has checked it
-	}
-	if p.hedged == nil {
-		p.hedged = map[string]*retryhttp.Transport{}
-	}
-	p.hedged[route] = t
-	return t
-}
-
 // repeatable reports whether the configuration says that a request may be sent
 // twice.
 func (p *provider) repeatable(req *http.Request) bool {
@@ -134,50 +102,6 @@ func (p *provider) callerMayRepeat(req *http.Request) bool {
 		return true
 	}
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
-}
-
-// upstreamTransport sends attempts to providers, by the protocol that the provider
-// speaks.
-type upstreamTransport struct {
-	base   http.RoundTripper
-	h2c    *http.Transport // of providers with Spec.H2C
-	hasH2C *atomic.Bool    // there are such providers
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := u.base
-	if u.hasH2C.Load() {
-		if r := requestFrom(req.Context()); r != nil && r.usesH2C(req) {
-			next = u.h2c
-		}
-	}
-	resp, err := next.RoundTrip(req)
-	if err == nil {
-		return resp, nil
-	}
-	if err = redactError(err, req); shortage.Is(err) {
-		err = &shortageError{err}
-	}
-	return nil, err
-}
-
-// shortageError is a failure of this machine, of which the provider knows nothing. It is
-// not repeated: the caller is asked to try again when this machine has room.
-type shortageError struct{ error }
-
-// Unwrap returns the failure.
-func (e *shortageError) Unwrap() error { return e.error }
-
-// RetryOutcome implements [retry.Classified].
-func (*shortageError) RetryOutcome() retry.Outcome { return retry.Outcome{Final: true} }
-
-// CloseIdleConnections lets a transport above close them.
-func (u upstreamTransport) CloseIdleConnections() {
-	if c, ok := u.base.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-	u.h2c.CloseIdleConnections()
 }
 
 // newTransport returns the transport to all providers.

@@ -3,29 +3,31 @@ package gateway
 import (
 	"cmp"
 	"math"
+	"slices"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// verdict decides what follows a failed round of a request. Its methods need the
-// request's lock.
+// verdict decides what follows a failed round of a request. Its methods need the lock of
+// the picker.
 type verdict struct {
 	retryhttp.Failure // a copy: a pointer would move it to the heap
-	r                 *request
+	t                 *targetPicker
 	a                 *attempt
 }
 
 // decide decides what follows a failed round: the same provider again after the policy's
 // delay, another of its keys at once, or another provider at once.
-func (r *request) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (t *targetPicker) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if a.result.kind == neutral || f.Outcome.Final || f.Outcome.Class >= retry.ClassCanceled {
 		return f.Decision
 	}
-	r.why = a.result.why
-	v := verdict{*f, r, a}
+	t.why = a.result.why
+	v := verdict{*f, t, a}
 	switch a.result.kind {
 	case keyThrottled, keyRejected:
 		return v.afterRejection()
@@ -47,7 +49,7 @@ func stop(why retry.Reason) retry.Decision { return retry.Decision{Stop: why} }
 // failOver leaves the provider for another one, and reports whether that would take the
 // request at once.
 func (v *verdict) failOver() bool {
-	if !v.r.otherProviderReady(v.a.target) {
+	if !v.t.otherProviderReady(v.a.target) {
 		return false
 	}
 	v.a.target.left = true
@@ -56,15 +58,15 @@ func (v *verdict) failOver() bool {
 
 // afterRejection decides after the provider rejected the key or throttled it.
 func (v *verdict) afterRejection() retry.Decision {
-	r, a, res, o := v.r, v.a, &v.a.result, v.Outcome
-	target := a.target
+	t, a, res, o := v.t, v.a, &v.a.result, v.Outcome
+	r, target := t.request, a.target
 	target.rejectedCall = &a.call
-	if a.p.keys.another(&a.call, r.scope()) && r.ready(target) {
+	if a.p.keys.another(&a.call, r.scope()) && a.p.ready(r) {
 		target.made-- // an attempt of the key, not of the provider
 		return tryNow(&v.Failure)
 	}
 	if len(a.p.keys.keys) > 1 {
-		r.why += " on all keys"
+		t.why += " on all keys"
 	}
 	if v.failOver() {
 		return tryNow(&v.Failure)
@@ -75,14 +77,14 @@ func (v *verdict) afterRejection() retry.Decision {
 		return v.Decision
 	case res.kind == keyThrottled:
 		if a.p.keys.own && (o.After > 0 || res.wait > defaultThrottle) {
-			o.After = max(r.soonestKey(), 1) // which may be another key's time
+			o.After = max(t.soonestKey(), 1) // which may be another key's time
 		}
 		return v.retrySameProvider(o)
 	case res.quotaGone && o.Class < retry.ClassPermanent:
 		return v.retrySameProvider(o) // the server knows better
-	case r.hasUsableKey(target, nil): // another key of the provider is throttled
-		return v.retrySameProvider(retry.Outcome{Class: retry.ClassThrottled, After: max(r.soonestKey(), 1)})
-	case a.p != r.asked && r.hasUsableKey(&r.targets[0], nil):
+	case t.hasUsableKey(target, nil): // another key of the provider is throttled
+		return v.retrySameProvider(retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonestKey(), 1)})
+	case a.p != r.asked && t.hasUsableKey(&t.targets[0], nil):
 		// A fallback with a bad key must not make a failure final that would be tried
 		// again without the fallback.
 		target.left = true
@@ -111,19 +113,19 @@ func (v *verdict) afterFailure() retry.Decision {
 // attempts, or took too long for another one, or is down, or asks for a longer wait than
 // the policy would make.
 func (v *verdict) exhausted() bool {
-	if v.a.target.made >= v.r.attemptsPerProvider() || v.a.result.why == whyTimeout {
+	if v.a.target.made >= v.t.attemptsPerProvider() || v.a.result.why == whyTimeout {
 		return true
 	}
-	found, _ := v.a.p.gate.state()
+	found, _ := v.a.p.upstream.gateState()
 	return found == gateClosed || v.Outcome.After > 0 && v.Outcome.After > v.PolicyWait
 }
 
 // retrySameProvider stays with the provider if its retry budget allows it, and waits
 // longer the more of its requests fail. The outcome is what the failure means for it.
 func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
-	r, target := v.r, v.a.target
-	if r.callerRetries { // the caller waits, too
-		r.lastOutcome = o
+	t, target := v.t, v.a.target
+	if t.request.retries { // the caller waits, too
+		t.lastOutcome = o
 		return stop(retry.StopAttempts)
 	}
 	d := v.Decide(o)
@@ -141,9 +143,84 @@ func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 		return stop(retry.StopBudget)
 	}
 	target.granted = true
-	if d.By == retry.ByPolicy && d.Wait > 0 && v.a.p.errors.Pressure() > 0 {
-		longest := cmp.Or(r.asked.spec.Policy.Cap, math.MaxInt64)
-		d.Wait, d.By = max(min(v.a.p.errors.Stretch(d.Wait), longest), d.Wait), retry.BySchedule
+	if longer := v.a.p.upstream.stretch(d.Wait); d.By == retry.ByPolicy && longer > d.Wait {
+		longest := cmp.Or(t.request.asked.spec.Policy.Cap, math.MaxInt64)
+		d.Wait, d.By = max(min(longer, longest), d.Wait), retry.BySchedule
 	}
 	return d
+}
+
+// hasUsableKey reports whether the provider has a key, other than that one, that may
+// take the request now or later: one that was not rejected. It needs the lock.
+func (t *targetPicker) hasUsableKey(v *requestTarget, but *key) bool {
+	return v.p.override.isOpenTo(t.request.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
+		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
+	})
+}
+
+// otherProviderReady reports whether another provider, one that has attempts left, would
+// take the request at once. It needs the lock.
+func (t *targetPicker) otherProviderReady(v *requestTarget) bool {
+	for i := range t.targets {
+		o := &t.targets[i]
+		if o != v && t.attemptsUsed(o) == 0 && (o.p.ready(t.request) || len(o.rejectedKeys) == 0 && o.p.readyWithRejectedKey(t.request)) {
+			return true
+		}
+	}
+	return false
+}
+
+// soonestKey returns how long it is until a key of any provider need not wait any more.
+func (t *targetPicker) soonestKey() time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	for i := range t.targets {
+		if p := t.targets[i].p; p.override.isOpenTo(t.request.began) {
+			left, _ := p.keys.left(t.request.scope())
+			wait = min(wait, left)
+		}
+	}
+	return wait
+}
+
+// nextOpening returns how long it is until a provider takes the request: 0 if one would
+// now, false if none ever will.
+func (t *targetPicker) nextOpening() (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.targets {
+		v := &t.targets[i]
+		if !t.hasUsableKey(v, nil) {
+			continue
+		}
+		w, _ := v.p.keys.left(t.request.scope())
+		if found, next := v.p.upstream.gateState(); found == gateClosed {
+			w = max(w, next)
+		}
+		if !ok || w < wait {
+			wait, ok = w, true
+		}
+	}
+	return wait, ok
+}
+
+// hasOther reports whether there is another target for the request of the attempt: now
+// or, if the gateway waits for the caller, later.
+func (t *targetPicker) hasOther(a *attempt) bool {
+	r := t.request
+	if a.p.keys.another(&a.call, r.scope()) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.otherProviderReady(a.target) {
+		return true
+	}
+	return !r.retries && (t.hasUsableKey(a.target, a.key) || a.p != r.asked && t.hasUsableKey(&t.targets[0], nil))
+}
+
+// outcome returns the outcome of the last failure, for a caller that retries.
+func (t *targetPicker) outcome() retry.Outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastOutcome
 }

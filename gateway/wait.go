@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/health"
@@ -14,7 +15,7 @@ import (
 
 // waiter is a request that no provider takes at once, and what blocks it at each of them.
 type waiter struct {
-	*request
+	*targetPicker
 	met []blocker
 }
 
@@ -35,7 +36,7 @@ func blockerOf(v *requestTarget, err error) *blocker {
 // the others, the provider that was asked for is tried with its rejected keys before the
 // wait: its response is worth more to the caller than a wait for another provider.
 func (w *waiter) wait(ctx context.Context) (*attempt, error) {
-	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.asked }); a != nil {
+	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.request.asked }); a != nil {
 		return a, nil
 	}
 	var first *blocker
@@ -67,11 +68,11 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	if err != nil {
 		return nil, w.after(blockerOf(first.target, err))
 	}
-	if !first.target.p.override.isOpenTo(w.began) {
-		first.target.p.gate.done(pass, health.Canceled)
+	if !first.target.p.override.isOpenTo(w.request.began) {
+		first.target.p.upstream.done(pass, health.Canceled)
 		return nil, nil
 	}
-	a, behind := w.acquire(ctx, first.target, pass)
+	a, behind := w.newAttempt(ctx, first.target, pass)
 	if a == nil {
 		return nil, w.after(behind)
 	}
@@ -85,7 +86,7 @@ func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *
 		if w.met[i].kind != keysRejected || !may(&w.met[i]) {
 			continue
 		}
-		a, b := w.tryTarget(ctx, w.met[i].target, true)
+		a, b := w.try(ctx, w.met[i].target, true)
 		if a != nil {
 			return a
 		}
@@ -117,16 +118,16 @@ func inTime(ctx context.Context, wait time.Duration) bool {
 	return !ok || wait < time.Until(at)
 }
 
-// watchTargets returns a context that also ends when something changes at one of the
+// watch returns a context that also ends when something changes at one of the
 // providers that the request may go to. at is the one it waits for.
-func (r *request) watchTargets(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
+func (t *targetPicker) watch(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	wake = func() { cancel(errWake) }
 	var remove []func()
-	for i := range r.targets {
-		v := &r.targets[i]
-		w := &subscriber{here: v == at, choices: len(r.targets) > 1, wake: wake}
-		remove = append(remove, v.p.subscribers.add(w))
+	for i := range t.targets {
+		v := &t.targets[i]
+		w := &subscriber{here: v == at, choices: len(t.targets) > 1, wake: wake}
+		remove = append(remove, v.p.upstream.subscribe(w))
 	}
 	return own, wake, func() {
 		cancel(nil)
@@ -138,15 +139,15 @@ func (r *request) watchTargets(ctx context.Context, at *requestTarget) (own cont
 
 // queue waits at the gate of a provider, unless another one is back before, or
 // has a key again. The error is then errWake.
-func (r *request) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
+func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
 	began := clock.Now()
-	ctx, wake, stop := r.watchTargets(ctx, v)
+	ctx, wake, stop := t.watch(ctx, v)
 	defer stop()
 	for _, b := range met {
 		if b.target == v {
 			continue
 		}
-		if r.ready(b.target) && b.kind != noOther && b.kind != full {
+		if b.target.p.ready(t.request) && b.kind != noOther && b.kind != full {
 			return health.Pass{}, errWake // while we began to watch
 		}
 		if b.kind == keysThrottled {
@@ -154,8 +155,8 @@ func (r *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 			defer timer.Stop()
 		}
 	}
-	pass, err := v.p.gate.wait(ctx)
-	r.waited("gate", began)
+	pass, err := v.p.upstream.waitForPass(ctx)
+	t.request.waited("gate", began)
 	if err != nil && errors.Is(context.Cause(ctx), errWake) {
 		return pass, errWake
 	}
@@ -166,19 +167,19 @@ func (r *request) queue(ctx context.Context, v *requestTarget, met []blocker) (h
 // wait for the key would be sent at the same moment. It ends early when a probe is due.
 func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	p := b.target.p
-	if p.queued() >= p.spec.Queue {
+	if p.upstream.queued() >= p.spec.Queue {
 		b.kind, b.err = full, limit.ErrQueueFull
 		return w.rejectedProblem(b)
 	}
 	began := clock.Now()
-	ctx, _, stop := w.watchTargets(ctx, nil)
+	ctx, _, stop := w.watch(ctx, nil)
 	defer stop()
-	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(w.began) {
+	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(w.request.began) {
 		return nil // while we began to watch
 	}
-	p.waiting[w.class.Class()].Add(1)
-	defer p.waiting[w.class.Class()].Add(-1)
-	defer w.waited("key", began)
+	p.upstream.countWaiting(w.request.class, 1)
+	defer p.upstream.countWaiting(w.request.class, -1)
+	defer w.request.waited("key", began)
 	spread := min(b.wait/5, 30*time.Second)
 	if b.next < b.wait {
 		spread = 0 // only one may go then
@@ -205,8 +206,8 @@ const byHandFor = 5 * time.Second
 
 // waitTooLongProblem returns the problem of a provider that will not be back in time.
 func (w *waiter) waitTooLongProblem(b *blocker) *problem {
-	if !inTime(w.caller, b.wait) {
-		w.asked.stats.late.Add(1)
+	if !inTime(w.request.caller, b.wait) {
+		w.request.asked.stats.late.Add(1)
 	}
 	status, code, after := http.StatusServiceUnavailable, codeDown, b.wait
 	if b.kind != down {
@@ -215,7 +216,7 @@ func (w *waiter) waitTooLongProblem(b *blocker) *problem {
 			status = http.StatusTooManyRequests
 		}
 	}
-	p := w.newProblem(status, code, after, w.describe(w.met))
+	p := w.request.newProblem(status, code, after, w.describe(w.met))
 	p.later.After = b.wait // a caller that retries has only so many attempts
 	return p
 }
@@ -229,15 +230,15 @@ func (w *waiter) unavailableProblem() error {
 		}
 	}
 	for _, b := range w.met {
-		if b.kind == forbidden && b.target.p == w.asked {
+		if b.kind == forbidden && b.target.p == w.request.asked {
 			code := codeDraining
 			if b.mode == openedByHand {
 				code = codeOpened
 			}
-			return w.newProblem(http.StatusServiceUnavailable, code, byHandFor, w.describe(w.met))
+			return w.request.newProblem(http.StatusServiceUnavailable, code, byHandFor, w.describe(w.met))
 		}
 	}
-	return w.newProblem(http.StatusServiceUnavailable, codeCooling, 0, w.describe(w.met))
+	return w.request.newProblem(http.StatusServiceUnavailable, codeCooling, 0, w.describe(w.met))
 }
 
 // rejectedProblem returns the problem of a request that a gate or a limit did not let
@@ -247,19 +248,66 @@ func (w *waiter) rejectedProblem(b *blocker) error {
 	rate, _ := errors.AsType[*limit.RateError](b.err)
 	switch {
 	case shut != nil:
-		w.asked.stats.late.Add(1)
+		w.request.asked.stats.late.Add(1)
 		after := shut.Next
-		if b.target.p.gate.learned() > 0 {
+		if b.target.p.upstream.knowsOutages() {
 			after = max(after, shut.Expected)
 		}
-		return w.newProblem(http.StatusServiceUnavailable, codeDown, after, w.describe(w.met))
-	case rate != nil && !inTime(w.caller, rate.Wait):
-		w.asked.stats.late.Add(1)
-		return w.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, w.describe(w.met)+", and the caller can't wait so long")
+		return w.request.newProblem(http.StatusServiceUnavailable, codeDown, after, w.describe(w.met))
+	case rate != nil && !inTime(w.request.caller, rate.Wait):
+		w.request.asked.stats.late.Add(1)
+		return w.request.newProblem(http.StatusGatewayTimeout, codeDeadline, rate.Wait, w.describe(w.met)+", and the caller can't wait so long")
 	case rate != nil:
-		return w.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, w.describe(w.met))
+		return w.request.newProblem(http.StatusServiceUnavailable, codeRate, rate.Wait, w.describe(w.met))
 	case errors.Is(b.err, limit.ErrQueueFull), errors.Is(b.err, limit.ErrShed):
-		return w.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, w.describe(w.met))
+		return w.request.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, w.describe(w.met))
 	}
 	return b.err // the context's own
+}
+
+// gateEvent is a change that may wake requests that wait.
+type gateEvent uint8
+
+const (
+	reopened    gateEvent = iota // for requests that wait for another provider
+	closedAgain                  // for requests that wait here, and have another provider
+	overridden                   // for all
+)
+
+// subscribers are the requests that wait for a change.
+type subscribers struct {
+	mu  sync.Mutex
+	all map[*subscriber]struct{}
+}
+
+// subscriber is one of them.
+type subscriber struct {
+	here    bool // waits at this gate
+	choices bool // has another provider
+	wake    func()
+}
+
+// add returns the function that removes the subscriber.
+func (s *subscribers) add(one *subscriber) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*subscriber]struct{}{}
+	}
+	s.all[one] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, one)
+	}
+}
+
+func (s *subscribers) wake(n gateEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.all {
+		if n == overridden || n == reopened && !one.here || n == closedAgain && one.here && one.choices {
+			one.wake()
+		}
+	}
 }

@@ -3,6 +3,7 @@ package retryhttp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -176,6 +177,86 @@ func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *a
 		return nil, x.failure(err, req, s)
 	}
 	return resp, nil
+}
+
+// done reports the attempt's end to it, and later that of its body. It returns the
+// failure.
+func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err error) error {
+	var o retry.Outcome
+	if err != nil {
+		o = retry.OutcomeOf(err)
+	}
+	a.Done(resp, err, o)
+	switch {
+	case resp == nil || resp.Body == nil || resp.Body == http.NoBody:
+		a.Closed(nil)
+	default:
+		var b *attemptBody
+		if s != nil {
+			b = &s.routed
+		} else {
+			b = new(attemptBody)
+		}
+		b.ReadCloser, b.attempt = resp.Body, a
+		if w, ok := resp.Body.(io.Writer); ok {
+			resp.Body = &attemptConn{b, w}
+		} else {
+			resp.Body = b
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return &routedError{err, x, a, resp}
+}
+
+// attemptBody is the body of a response, whose end is reported to the attempt.
+type attemptBody struct {
+	io.ReadCloser
+	attempt  Attempt
+	reported atomic.Bool
+}
+
+func (b *attemptBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.report(err)
+	}
+	return n, err
+}
+
+func (b *attemptBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.report(io.EOF)
+	return err
+}
+
+func (b *attemptBody) report(err error) {
+	if !b.reported.CompareAndSwap(false, true) {
+		return
+	}
+	if err == io.EOF { //nolint:errorlint // the end of a body is never wrapped
+		err = nil
+	}
+	b.attempt.Closed(err)
+}
+
+// attemptConn is the connection after a 101. Its end of input is not its end.
+type attemptConn struct {
+	*attemptBody
+	io.Writer
+}
+
+func (c *attemptConn) Read(p []byte) (int, error) { return c.ReadCloser.Read(p) }
+
+// CloseWrite closes the connection's other half, as the body of net/http does.
+func (c *attemptConn) CloseWrite() error { return closeWrite(c.Writer) }
+
+func closeWrite(w io.Writer) error {
+	if c, ok := w.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
 }
 
 // discard lets go of an answer. What there was to read of it has been read, so

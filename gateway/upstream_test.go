@@ -14,7 +14,7 @@ import (
 func newTestGate(t *testing.T) *healthGate {
 	t.Helper()
 	s := spec(t, "it", Generic, unreachableURL)
-	g, err := newHealthGate(&s, "it", new(health.Recovery), new(history), new(subscribers), func(breaker.Event, health.GateStats) {})
+	g, err := newHealthGate(&s, "it", &upstreamState{recovery: new(health.Recovery)}, func(breaker.Event, health.GateStats) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,247 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/health"
+	"github.com/tideover/tideover/internal/shortage"
+	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// shouldRetry is the header that says whether a response is worth a retry, for any
+// status.
+const shouldRetry = "X-Should-Retry"
+
+// The codes of our own answers. They are only ever added to.
+const (
+	codeHost        = "unknown_host"
+	codeCrossSite   = "cross_site"
+	codeToken       = "unauthorized"
+	codePath        = "bad_path"
+	codeProvider    = "unknown_provider"
+	codePriority    = "bad_priority"
+	codeTooLarge    = "body_too_large"
+	codeBody        = "body_not_readable"
+	codeEnding      = "ending"
+	codeOpened      = "opened"
+	codeDraining    = "draining"
+	codeDown        = "provider_down"
+	codeCooling     = "keys_cooling"
+	codeQueue       = "queue_full"
+	codeShortage    = "shortage"
+	codeRate        = "rate_limited"
+	codeTimeout     = "timeout"
+	codeDeadline    = "deadline"
+	codeUnreachable = "unreachable"
+	codeNotSent     = "not_retried"
+	codeGaveUp      = "gave_up"
+)
+
+// problem is a response of the gateway itself, and the error behind it.
+type problem struct {
+	status   int
+	code     string
+	provider string
+	message  string
+	after    time.Duration // when to try again; 0 means that it is not known
+	final    bool          // the gateway has given up: trying again at once is no use
+	outcome  retry.Outcome // for the loop that makes the attempts: it is over
+	later    retry.Outcome // for a caller that retries
+	reason   string        // for the metrics; "" means the code
+}
+
+// Error returns the message.
+func (p *problem) Error() string { return p.message }
+
+// RetryOutcome implements [retry.Classified].
+func (p *problem) RetryOutcome() retry.Outcome { return p.outcome }
+
+// write sends the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	type body struct {
+		Type     string `json:"type"`
+		Code     string `json:"code"`
+		Message  string `json:"message"`
+		Provider string `json:"provider,omitempty"`
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // people read it too
+	_ = enc.Encode(map[string]body{"error": {"tideover_error", p.code, p.message, p.provider}})
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(text.Len()))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if p.after > 0 {
+		h.Set("Retry-After", strconv.FormatInt(seconds(p.after), 10))
+	}
+	if p.final {
+		h.Set(shouldRetry, "false")
+	}
+	w.WriteHeader(p.status)
+	_, _ = w.Write(text.Bytes())
+}
+
+// newProblem returns the problem of a request that is not sent. Trying again at once is
+// no use; a caller that retries learns when it is.
+func (r *request) newProblem(status int, code string, after time.Duration, message string) *problem {
+	p := &problem{
+		status: status, code: code, provider: r.asked.spec.Name, after: after, message: message,
+		outcome: retry.Outcome{Final: true}, later: retry.Outcome{After: after},
+	}
+	if status == http.StatusTooManyRequests {
+		p.later.Class = retry.ClassThrottled
+	}
+	return p
+}
+
+// problemOf returns the problem for an error of the transport.
+func (r *request) problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		p.reason = p.code
+		if p.final = r.picker.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
+			p.after = 0 // coming again is no use, and there is no word of when it would be
+		}
+		return p
+	}
+	p := &problem{provider: r.asked.spec.Name, final: true, status: http.StatusBadGateway, code: codeGaveUp, message: r.g.clean(err)}
+	gave, _ := errors.AsType[*retry.Error](err)
+	if gave != nil {
+		p.reason = gave.Reason.String()
+		if o := retry.OutcomeOf(gave.Last); o.After > 0 {
+			p.after = o.After
+		}
+		if failures := r.picker.describe(nil); len(r.picker.targets) > 1 && failures != "" && !r.callerGone() {
+			told := *gave
+			told.Last = errors.New(failures)
+			p.message = r.g.clean(&told)
+		}
+	}
+	tooBig, _ := errors.AsType[*http.MaxBytesError](r.bodyError())
+	switch {
+	case tooBig != nil:
+		p.status, p.code, p.message = http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooBig.Limit)
+	case r.bodyError() != nil:
+		p.status, p.code, p.message = http.StatusBadRequest, codeBody, "the body of the request could not be read"
+	case errors.Is(r.caller.Err(), context.DeadlineExceeded) || gave != nil && gave.Reason == retry.StopDeadline:
+		p.status, p.code = http.StatusGatewayTimeout, codeDeadline
+		r.asked.stats.late.Add(1)
+	case r.upload.stopped.Load():
+		p.status, p.code, p.reason = http.StatusGatewayTimeout, codeTimeout, retry.StopTotalTimeout.String()
+		p.message = fmt.Sprintf("the body of the request did not arrive within the total-timeout of %v", r.asked.spec.Policy.TotalTimeout)
+	case gave != nil && gave.Timeout() || errors.Is(err, context.DeadlineExceeded):
+		p.status, p.code = http.StatusGatewayTimeout, codeTimeout
+	case shortage.Is(err):
+		p.status, p.code, p.reason, p.final, p.after = http.StatusServiceUnavailable, codeShortage, codeShortage, false, time.Second
+		p.message = "this machine is short of descriptors, memory or processes: " + p.message
+	case unreachable(err):
+		p.code = codeUnreachable
+	case errors.Is(err, retryhttp.ErrNotIdempotent) || errors.Is(err, retryhttp.ErrBody):
+		p.code = codeNotSent
+	}
+	return p
+}
+
+// describe returns for each target of the request how it failed, and what blocks it now.
+func (t *targetPicker) describe(met []blocker) string {
+	t.mu.Lock()
+	failures := make([]error, len(t.targets))
+	for i := range t.targets {
+		failures[i] = t.targets[i].failure
+	}
+	t.mu.Unlock()
+	var list []string
+	for i := range t.targets {
+		v, parts := &t.targets[i], []string(nil)
+		if failures[i] != nil {
+			parts = append(parts, t.request.g.clean(failures[i]))
+		}
+		for j := range met {
+			if met[j].target == v {
+				parts = append(parts, met[j].String())
+			}
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		role := "fallback "
+		if i == 0 {
+			role = "provider "
+		}
+		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
+	}
+	if t.withheld {
+		list = append(list, "a fallback was not asked: "+withheldWhy)
+	}
+	return strings.Join(list, "; ")
+}
+
+// String describes the blocker. The name of the provider comes before it.
+func (b *blocker) String() string {
+	switch b.kind {
+	case forbidden:
+		if b.mode == openedByHand {
+			return "opened by hand"
+		}
+		return "draining"
+	case noOther:
+		return "none of its keys was let in"
+	case keysThrottled, keysRejected:
+		why := b.target.p.keys.blockReasons(b.of)
+		if text := why.String(); text != "" {
+			text = "its keys were " + text + ", the first for " + textfmt.RoundDuration(b.wait).String()
+			if b.next > 0 && b.next < b.wait {
+				text += ", next probe in " + textfmt.RoundDuration(b.next).String()
+			}
+			return text
+		}
+		return "its keys were told to wait" // a moment ago
+	case full:
+		return fullness(b.err)
+	default:
+		return "down, and the next look is in " + textfmt.RoundDuration(b.wait).String()
+	}
+}
+
+// fullness describes the error of a gate or a limit.
+func fullness(err error) string {
+	if shut, ok := errors.AsType[*health.ClosedError](err); ok {
+		return "down, and the next look is in " + textfmt.RoundDuration(shut.Next).String()
+	}
+	if rate, ok := errors.AsType[*limit.RateError](err); ok {
+		return "its rate leaves no room for " + textfmt.RoundDuration(rate.Wait).String()
+	}
+	switch {
+	case errors.Is(err, limit.ErrQueueFull):
+		return "too many requests wait for it"
+	case errors.Is(err, limit.ErrShed):
+		return "the request had to make room for a more urgent one"
+	}
+	return "the wait was given up"
+}
+
+// withheldWhy says why a fallback was not asked. The names of parameters are not told:
+// what stands there without a value may be a credential itself.
+const withheldWhy = "the query has a parameter that is not in its forward-query"
+
+// logWithheld logs that a request failed for which a fallback was not asked.
+func (r *request) logWithheld() {
+	if !r.picker.withheld {
+		return
+	}
+	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
+		r.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
+	}
+}
