@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -167,13 +166,12 @@ func (sh *shard) startCalled(ctx context.Context, c *start) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Again || afar { // it may be over already, and have left the memory
-		_, err := sh.load(ctx, c.ID)
-		if err == nil {
-			return &Started{ID: c.ID}, nil
-		}
-		if !errors.Is(err, ErrNotFound) {
+	if c.Again || afar { // an earlier call may have started it
+		switch stored, err := sh.stored(ctx, id); {
+		case err != nil:
 			return nil, err
+		case stored:
+			return &Started{ID: c.ID}, nil
 		}
 	}
 	return sh.start(ctx, def, &machine.Start{ID: id, Key: c.Key, Source: c.Source, Input: c.Input, At: c.At, Timeout: c.Timeout})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -597,6 +598,52 @@ func TestClusterLateStartIsOne(t *testing.T) {
 			if calls[i] != 1 {
 				t.Errorf("start %d ran %d times", i, calls[i])
 			}
+		}
+	})
+}
+
+// A start whose answer was lost is made again. Its owner has applied it by then, but may
+// never be able to store it: that must not be taken for a run that is stored.
+func TestClusterStartIsAcknowledgedOnlyWhenStored(t *testing.T) {
+	together(t, func(t *testing.T, s *memlog.Store) {
+		w := one(t, func(ctx context.Context, n int) (int, error) { return n, nil })
+		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
+		b := joined(t, s, "b", Config{Workflows: []*Workflow{w}})
+		settled(t, a, b)
+		b.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "append" {
+				f.Before = errors.New("no leader")
+			}
+			return f
+		})
+		var calls atomic.Int32
+		a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {
+			if op.Name == "call" && calls.Add(1) == 1 {
+				f.After = errors.New("connection lost")
+			}
+			return f
+		})
+		type result struct {
+			Started
+			error
+		}
+		done := make(chan result, 1)
+		go func() {
+			st, err := a.Start(t.Context(), w, 1, Key(keyIn(b, 1)))
+			done <- result{st, err}
+		}()
+		time.Sleep(time.Second)
+		b.log.Freeze() // for so long that it is taken for dead
+		b.log.Disturb(nil)
+		time.Sleep(10 * time.Second)
+		b.log.Thaw()
+		r := <-done
+		if r.error != nil {
+			t.Fatal(r.error)
+		}
+		time.Sleep(time.Minute)
+		if _, err := a.Get(t.Context(), r.ID); err != nil {
+			t.Errorf("the run that Start returned: %v", err)
 		}
 	})
 }

@@ -81,6 +81,32 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
+// While nothing can be stored, the end of a run may yet come to nothing: a wait goes on.
+func TestAWaitEndsOnlyWhenTheEndIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		w := one(t, func(_ context.Context, n int) (int, error) { <-release; return n + 1, nil })
+		log := &faulty{Log: new(memlog.Store).Open()}
+		e := opened(t, Config{Log: log})
+		run := started(t, e, w, 1)
+		synctest.Wait()
+		full := fmt.Errorf("disk: %w", journal.ErrFull)
+		log.fail.Store(&full)
+		close(release)
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if i, err := e.Wait(ctx, run.ID); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait() = %+v, %v for a run whose end is not stored", i, err)
+		}
+		log.fail.Store(nil)
+		if i := waited(t, run); i.State != StateSucceeded {
+			t.Errorf("when there is room again: %s", i.State)
+		}
+	})
+}
+
 func TestAStaleOwnerStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

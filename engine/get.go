@@ -22,11 +22,41 @@ func (sh *shard) load(ctx context.Context, id string) (*machine.Run, error) {
 		}
 		return sh.m.Copy(r)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		return copied, nil
-	}
-	if !errors.Is(err, ErrNotFound) || sh.dir == "" {
+	case !errors.Is(err, ErrNotFound):
 		return nil, fmt.Errorf("%w: %s", err, id)
+	}
+	return sh.loadEnded(ctx, id)
+}
+
+// stored reports whether the run is stored. Unlike load it waits until it is known that
+// the run is, so that the answer can be relied on: while nothing can be stored, load
+// returns runs that may yet come to nothing.
+func (sh *shard) stored(ctx context.Context, id machine.ID) (bool, error) {
+	found := new(bool)
+	err := sh.do(ctx, func(*turn) error {
+		_, *found = sh.m.Run(id)
+		return nil
+	})
+	if u, ok := errors.AsType[untaken](err); ok {
+		return false, u.error // an earlier call may have been taken
+	}
+	if err != nil || *found {
+		return err == nil, err
+	}
+	_, err = sh.loadEnded(ctx, id.String())
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// loadEnded returns a run that has ended, and is no longer in memory.
+func (sh *shard) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
+	if sh.dir == "" {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	v := sh.view.Load()
 	if v == nil {
@@ -39,7 +69,7 @@ func (sh *shard) load(ctx context.Context, id string) (*machine.Run, error) {
 	if !ok || len(row.Detail) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	copied, err = ask(ctx, sh, func(*turn) (*machine.Run, error) { return sh.m.Decode(row.Detail) })
+	copied, err := ask(ctx, sh, func(*turn) (*machine.Run, error) { return sh.m.Decode(row.Detail) })
 	if err != nil {
 		return nil, err
 	}
@@ -101,21 +131,25 @@ func (sh *shard) waitFor(ctx context.Context, id string) (over bool, err error) 
 
 // waitOnce waits until the run is closed.
 func (sh *shard) waitOnce(ctx context.Context, run machine.ID) error {
-	over := make(chan struct{})
-	there, err := ask(ctx, sh, func(*turn) (bool, error) {
+	over, there := make(chan struct{}), new(bool)
+	// Not a read, which is answered also while the end of a run can't be stored.
+	err := sh.do(ctx, func(*turn) error {
 		r, ok := sh.m.Run(run)
-		if ok && !r.Closed() {
+		if *there = ok; ok && !r.Closed() {
 			sh.waiters[run] = append(sh.waiters[run], over)
 		} else {
 			close(over)
 		}
-		return ok, nil
+		return nil
 	})
-	if err == nil && !there { // it is over, or was never here
-		_, err = sh.load(ctx, run.String())
-	}
 	if err != nil {
+		sh.unwait(run, over)
 		return err
+	}
+	if !*there { // it is over, or was never here
+		if _, err = sh.loadEnded(ctx, run.String()); err != nil {
+			return err
+		}
 	}
 	select {
 	case <-over:

@@ -144,7 +144,7 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *attemptT
 		return nil, nil, err
 	}
 	s, own := newAttemptTimer(ctx, x)
-	if same && s == nil && !x.marked() {
+	if same && s == nil && !x.t.marks(x.key) {
 		return x.req, nil, nil
 	}
 	req := x.req.WithContext(own)
@@ -154,10 +154,32 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *attemptT
 		x.body.time(body, s)
 	}
 	req.Body, req.GetBody = body, getBody
-	if x.marked() {
-		x.mark(req, n)
+	if x.t.marks(x.key) {
+		x.t.mark(req, x.key, n)
 	}
 	return req, s, nil
+}
+
+// nextBody returns body and GetBody of the n-th attempt, and whether they are
+// those of the caller's request.
+func (x *exchange) nextBody(n int) (body io.ReadCloser, get func() (io.ReadCloser, error), own bool, err error) {
+	switch {
+	case x.body != nil:
+		return x.body.next(), x.body.get, false, nil
+	case n > 1 && hasBody(x.req):
+		body, err = x.req.GetBody()
+		return body, x.req.GetBody, false, err
+	default:
+		return x.req.Body, x.req.GetBody, true, nil
+	}
+}
+
+// replayable returns why the body can't be sent again, or nil.
+func (x *exchange) replayable() error {
+	if x.body == nil {
+		return nil
+	}
+	return x.body.store.lost()
 }
 
 // judge says how the attempt went: without an error it is a success, and an
@@ -208,6 +230,19 @@ func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err err
 		return nil
 	}
 	return &routedError{err, x, a, resp}
+}
+
+// unrouted returns the failure of an attempt that was not sent.
+func (x *exchange) unrouted(err error, s *attemptTimer) error {
+	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
+	if s != nil && s.cancel != nil && s.end(err) != nil {
+		f.late = s.late
+	}
+	if x.req.Context().Err() != nil || s != nil && s.lost {
+		f.outcome.Class = retry.ClassCanceled
+	}
+	s.drop()
+	return f
 }
 
 // attemptBody is the body of a response, whose end is reported to the attempt.
@@ -311,4 +346,31 @@ func (x *exchange) abandon() {
 // the wrapping of the body.
 func (x *exchange) note(key, value any) {
 	x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), key, value))
+}
+
+// spentKey is the key of a [retry.State] in the context of a redirect's request:
+// what its retries and its time have taken from those of the request to come.
+type spentKey struct{}
+
+// redirected notes what was spent on an answer that sends the client elsewhere.
+func (x *exchange) redirected() {
+	if x.resp == nil || x.resp.StatusCode/100 != 3 || x.resp.Header.Get("Location") == "" {
+		return
+	}
+	spent := retry.State{Attempt: x.before.Attempt + int(x.rounds.Load()) - 1, Elapsed: x.before.Elapsed}
+	if !x.began.IsZero() {
+		spent.Elapsed += time.Since(x.began)
+	}
+	if spent != (retry.State{}) {
+		x.note(spentKey{}, spent)
+	}
+}
+
+// spentBefore returns what was spent on the redirects that led to the request.
+// [http.Client] leaves the answer there that it follows.
+func spentBefore(req *http.Request) (s retry.State) {
+	if r := req.Response; r != nil && r.Request != nil {
+		s, _ = r.Request.Context().Value(spentKey{}).(retry.State)
+	}
+	return s
 }

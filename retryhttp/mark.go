@@ -21,25 +21,26 @@ const (
 // newKey returns a unique Idempotency-Key.
 func newKey() string { return rand.Text() }
 
-// marked reports whether attempts have headers of their own.
-func (x *exchange) marked() bool {
-	return x.key != "" || x.t.layer != "" || len(x.t.deadlines) > 0 || x.t.router != nil
+// marks reports whether attempts have headers of their own. key is the Idempotency-Key of
+// the transport; "" means none.
+func (t *Transport) marks(key string) bool {
+	return key != "" || t.layer != "" || len(t.deadlines) > 0 || t.router != nil
 }
 
-// mark gives the attempt its own headers. The deadline is not known yet: routing
+// mark gives the n-th attempt its own headers. The deadline is not known yet: routing
 // takes time.
-func (x *exchange) mark(req *http.Request, n int) {
+func (t *Transport) mark(req *http.Request, key string, n int) {
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = http.Header{}
 	}
-	if x.t.router != nil {
+	if t.router != nil {
 		u := *req.URL
 		req.URL = &u // to be changed in place, perhaps
 	}
-	if x.key != "" {
-		req.Header.Set(keyHeader, x.key)
+	if key != "" {
+		req.Header.Set(keyHeader, key)
 	}
-	if layer := x.t.layer; layer != "" {
+	if layer := t.layer; layer != "" {
 		if n == 1 {
 			req.Header[attemptHeader] = firstAttempt
 		} else {
@@ -48,7 +49,7 @@ func (x *exchange) mark(req *http.Request, n int) {
 		if above := httpheader.First(req.Header, layerHeader); above != "" && len(above) < maxLayers {
 			req.Header[layerHeader] = []string{above + ", " + layer}
 		} else {
-			req.Header[layerHeader] = x.t.layers
+			req.Header[layerHeader] = t.layers
 		}
 	}
 }

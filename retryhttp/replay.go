@@ -185,25 +185,3 @@ func (s *seekable) readAt(p []byte, off int64) (int, error) {
 func (*seekable) lost() error { return nil }
 func (*seekable) seal()       {}
 func (*seekable) close()      {}
-
-// nextBody returns body and GetBody of the n-th attempt, and whether they are
-// those of the caller's request.
-func (x *exchange) nextBody(n int) (body io.ReadCloser, get func() (io.ReadCloser, error), own bool, err error) {
-	switch {
-	case x.body != nil:
-		return x.body.next(), x.body.get, false, nil
-	case n > 1 && hasBody(x.req):
-		body, err = x.req.GetBody()
-		return body, x.req.GetBody, false, err
-	default:
-		return x.req.Body, x.req.GetBody, true, nil
-	}
-}
-
-// replayable returns why the body can't be sent again, or nil.
-func (x *exchange) replayable() error {
-	if x.body == nil {
-		return nil
-	}
-	return x.body.store.lost()
-}

@@ -99,19 +99,6 @@ func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
 	return d
 }
 
-// unrouted returns the failure of an attempt that was not sent.
-func (x *exchange) unrouted(err error, s *attemptTimer) error {
-	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
-	if s != nil && s.cancel != nil && s.end(err) != nil {
-		f.late = s.late
-	}
-	if x.req.Context().Err() != nil || s != nil && s.lost {
-		f.outcome.Class = retry.ClassCanceled
-	}
-	s.drop()
-	return f
-}
-
 // dated is a context with the deadline of the whole call, at which another one
 // ends it.
 type dated struct {
