@@ -58,17 +58,17 @@ type attempt struct {
 	n       int           // number of the attempt
 	req     *http.Request // the attempt's own
 
-	key    *key
-	call   health.Call
-	pass   health.Pass
-	permit breaker.Permit // none of a probe
-	slot   bool           // has one of the provider's slots
-	probe  bool           // finds out whether its key still has to wait; see throttles
-	flying atomic.Bool    // is counted as in progress
-	sent   time.Duration
-	upload time.Duration // how long the gateway had waited for the caller before
-	result result
-	final  bool // the caller gets its answer
+	key      *key
+	call     health.Call
+	pass     health.Pass
+	permit   breaker.Permit // none of a probe
+	slot     bool           // has one of the provider's slots
+	keyProbe bool           // finds out whether its key still has to wait; see throttles
+	flying   atomic.Bool    // is counted as in progress
+	sent     time.Duration
+	upload   time.Duration // how long the gateway had waited for the caller before
+	result   result
+	final    bool // the caller gets its answer
 }
 
 // acquire acquires what is behind the gate: the limits, a key and the breaker's permit. It
@@ -107,10 +107,10 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 }
 
 // pickKey chooses the attempt's key, or returns what blocks it.
-func (a *attempt) pickKey(refused *health.Call) *blocker {
+func (a *attempt) pickKey(rejected *health.Call) *blocker {
 	pool, s := a.p.keys, a.request.scope()
 	var ok bool
-	if a.call, a.key, a.probe, ok = pool.pick(refused, false, s); ok {
+	if a.call, a.key, a.keyProbe, ok = pool.pick(rejected, false, s); ok {
 		return nil
 	}
 	wait, next := pool.left(s)
@@ -119,7 +119,7 @@ func (a *attempt) pickKey(refused *health.Call) *blocker {
 	}
 	b := a.request.picker.keyless(a.target, wait, next)
 	if b.kind == keysRejected {
-		if a.call, a.key, a.probe, ok = pool.pick(nil, true, s); ok {
+		if a.call, a.key, a.keyProbe, ok = pool.pick(nil, true, s); ok {
 			return nil
 		}
 		b.kind = keysThrottled
@@ -129,7 +129,7 @@ func (a *attempt) pickKey(refused *health.Call) *blocker {
 
 // cancel gives back what the attempt has acquired: it is not made.
 func (a *attempt) cancel() {
-	if a.probe {
+	if a.keyProbe {
 		a.p.keys.throttles.giveBack(a.key, a.request.scope())
 	}
 	a.p.upstream.done(a.pass, health.Canceled)
@@ -256,8 +256,8 @@ func (a *attempt) report(resp *http.Response) {
 	if (res.kind == succeeded || res.kind == keyThrottled) && p.keys.readmit(a.key) {
 		p.upstream.wake(reopened)
 	}
-	if a.probe {
-		a.reportProbe()
+	if a.keyProbe {
+		a.reportKeyProbe()
 	}
 	switch res.kind {
 	case neutral:
@@ -314,9 +314,9 @@ func (a *attempt) reportThrottled(resp *http.Response) {
 	}
 }
 
-// reportProbe reports the result of an attempt that was sent before its key's wait was
+// reportKeyProbe reports the result of an attempt that was sent before its key's wait was
 // over. Another 429 is reported like the first.
-func (a *attempt) reportProbe() {
+func (a *attempt) reportKeyProbe() {
 	t, s := &a.p.keys.throttles, a.request.scope()
 	switch {
 	case a.result.kind == neutral:

@@ -231,7 +231,7 @@ func below(base *url.URL, rest, query string) *url.URL {
 	}
 	plain, err := url.PathUnescape(escaped)
 	if err != nil {
-		plain = escaped // has been refused before
+		plain = escaped // hasDots has rejected such a path
 	}
 	u.Path, u.RawPath = plain, escaped
 	return u

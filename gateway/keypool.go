@@ -50,9 +50,9 @@ type key struct {
 
 	rejectedUntil atomic.Int64 // reading of the clock up to which it is avoided because it was rejected
 
-	mu     sync.Mutex
-	reason string // what closed it last
-	cooled time.Time
+	mu        sync.Mutex
+	reason    string // what closed it last
+	avoidedAt time.Time
 }
 
 // newKeyPool makes the keys of a provider. account returns the account of a name.
@@ -125,7 +125,7 @@ func (p *keyPool) avoid(k *key, wait time.Duration, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k.mu.Lock()
-	k.reason, k.cooled = reason, time.Now()
+	k.reason, k.avoidedAt = reason, time.Now()
 	k.mu.Unlock()
 	until := int64(clock.Later(clock.Now(), wait))
 	k.rejectedUntil.Store(max(k.rejectedUntil.Load(), until))
@@ -137,16 +137,16 @@ func (p *keyPool) avoid(k *key, wait time.Duration, reason string) {
 func (k *key) lastReason() (reason string, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.reason, k.cooled
+	return k.reason, k.avoidedAt
 }
 
-// pick chooses a key for a request of the scope. After a call whose key was refused it
+// pick chooses a key for a request of the scope. After a call whose key was rejected it
 // is one that the same request has not been to; ok is false if there is none. As a last
 // resort it chooses a key that is avoided. probe says that the key still has to wait, and
 // that this request finds out whether it must.
-func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
-	if refused != nil {
-		if call, ok = p.pool.Next(refused); !ok {
+func (p *keyPool) pick(rejected *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
+	if rejected != nil {
+		if call, ok = p.pool.Next(rejected); !ok {
 			return call, nil, false, false
 		}
 	} else if call = p.pool.Pick(); call.Wait() > 0 && !last {

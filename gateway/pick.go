@@ -43,9 +43,9 @@ type requestTarget struct {
 	rejectedCall  *health.Call // the last call, if its key was rejected or throttled
 	rejectedKeys  []*key       // by this request
 	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
-	began         bool         // account is open
-	granted       bool         // it has paid for a retry that has not started
-	account       limit.Call   // of retries
+	began         bool         // budget is set
+	granted       bool         // the budget has paid for a retry that has not started
+	budget        limit.Call   // of the request, with the retry budget of the provider
 	success       bool         // the caller's response came from here
 }
 
@@ -230,7 +230,7 @@ func (t *targetPicker) rejectedCall(v *requestTarget) *health.Call {
 	return v.rejectedCall
 }
 
-// begin counts the attempt, and opens the request's account with the retry budget of the
+// begin counts the attempt, and begins the request's call with the retry budget of the
 // provider.
 func (t *targetPicker) begin(a *attempt) {
 	r, v, p := t.request, a.target, a.p
@@ -243,7 +243,7 @@ func (t *targetPicker) begin(a *attempt) {
 	if !v.began {
 		v.began = true
 		if b := p.budgets.of(r.route); b != nil {
-			v.account = b.Begin()
+			v.budget = b.Begin()
 		}
 	}
 	v.granted = false
@@ -297,7 +297,7 @@ func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome)
 		t.request.asked.stats.notKept.Add(1)
 	}
 	if v.began && !(a.result.kind == neutral && shortage.Is(failure)) {
-		v.account.Fail()
+		v.budget.Fail()
 	}
 	v.failure, t.lastOutcome = failure, o
 	if !o.Final {
@@ -335,18 +335,18 @@ func recordRejection(a *attempt) {
 	}
 }
 
-// closeAccounts ends the accounts with the retry budgets. answered says that the caller
-// got a response.
-func (t *targetPicker) closeAccounts(answered bool) {
+// closeBudgets ends the request's calls with the retry budgets. answered says that the
+// caller got a response.
+func (t *targetPicker) closeBudgets(answered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.targets {
 		v := &t.targets[i]
 		if v.granted {
-			v.account.Cancel()
+			v.budget.Cancel()
 		}
 		if v.began {
-			v.account.End(v.success && answered)
+			v.budget.End(v.success && answered)
 		}
 	}
 }

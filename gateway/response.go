@@ -67,7 +67,7 @@ func (s *response) finish() {
 	answered, whole, why := s.answered, s.whole, s.gaveUp
 	s.kept.Load().close()
 	s.mu.Unlock()
-	r.picker.closeAccounts(answered)
+	r.picker.closeBudgets(answered)
 	n := r.asked.stats
 	switch {
 	case why != "":

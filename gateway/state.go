@@ -34,13 +34,13 @@ func (p *provider) status() Status {
 		Rate: u.limits(&p.spec), Quotas: u.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = u.history.lists()
-	var refused, throttled time.Time
+	var rejected, throttled time.Time
 	var blocked scope
-	st.Keys, refused = p.keys.info(now)
+	st.Keys, rejected = p.keys.info(now)
 	st.Throttles, blocked, throttled = p.keys.throttled(now, p.gateway.redact)
 	st.Waiting, st.ByClass = u.waitingNow(&gate)
 	var since time.Time
-	if st.State, since = p.state(&gate, refused, throttled, now); !since.IsZero() {
+	if st.State, since = p.state(&gate, rejected, throttled, now); !since.IsZero() {
 		st.Since = &since
 	}
 	switch st.State {
@@ -64,7 +64,7 @@ func (p *provider) status() Status {
 }
 
 // state returns the worst that can be said, and since when it is so.
-func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Time) (string, time.Time) {
+func (p *provider) state(gate *health.GateStats, rejected, throttled, now time.Time) (string, time.Time) {
 	switch m, since := p.override.current(); m {
 	case openedByHand:
 		return Opened, since
@@ -82,8 +82,8 @@ func (p *provider) state(gate *health.GateStats, refused, throttled, now time.Ti
 			return Recovering, o.Ended
 		}
 		return Recovering, now
-	case !refused.IsZero():
-		return Refused, refused
+	case !rejected.IsZero():
+		return Refused, rejected
 	case !throttled.IsZero():
 		return Throttled, throttled
 	}

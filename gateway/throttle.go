@@ -309,7 +309,7 @@ func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []T
 			closes(s, k, since)
 		}
 	}
-	open := 0 // keys that are not refused
+	open := 0 // keys that are not rejected
 	for _, k := range p.keys {
 		if !k.isRejected() {
 			open++
@@ -351,5 +351,5 @@ func (a *attempt) throttleScope(resp *http.Response) {
 		account = accountReset(resp.Header, time.Now())
 	}
 	a.request.readModel(a.req)
-	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.probe)
+	a.p.keys.throttles.close(a.key, a.request.scope(), a.result.wait, account, a.result.why, a.keyProbe)
 }

@@ -37,7 +37,7 @@ func (p *provider) makeTransports() (err error) {
 // newTransport returns a transport that follows the policy.
 func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, error) {
 	// A retry at the same provider costs what its budget says, and one elsewhere
-	// nothing: the request keeps the account.
+	// nothing: the targetPicker keeps count.
 	policy.Budget = limit.BudgetSpec{}
 	known := presets[p.spec.Preset]
 	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())

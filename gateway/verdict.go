@@ -132,9 +132,9 @@ func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 	if d.Stop != 0 {
 		return d
 	}
-	ask := target.account.Retry
+	ask := target.budget.Retry
 	if o.Class == retry.ClassThrottled {
-		ask = target.account.RetryThrottled
+		ask = target.budget.RetryThrottled
 	}
 	if !ask() {
 		if v.failOver() {
