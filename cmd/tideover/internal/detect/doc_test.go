@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -81,15 +82,13 @@ func exitTable(spec Spec) string {
 	if len(spec.ExitCodes) == 0 {
 		return ""
 	}
-	var list []string
-	for code, exit := range spec.ExitCodes {
-		list = append(list, fmt.Sprintf("%3d: %s, %s", code, exit.Reason, exit.Meaning))
+	var b strings.Builder
+	b.WriteString("| exit code | reason | meaning |\n| --- | --- | --- |\n")
+	for _, code := range slices.Sorted(maps.Keys(spec.ExitCodes)) {
+		exit := spec.ExitCodes[code]
+		fmt.Fprintf(&b, "| %d | %s | %s |\n", code, exit.Reason, exit.Meaning)
 	}
-	slices.Sort(list)
-	for i := range list {
-		list[i] = strings.TrimSpace(list[i])
-	}
-	return "Exit codes: " + strings.Join(list, "; ") + ".\n\n"
+	return b.String() + "\n"
 }
 
 func TestTheDocumentationHasEveryRule(t *testing.T) {

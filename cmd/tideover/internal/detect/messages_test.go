@@ -117,7 +117,7 @@ func goneRows(t *testing.T) string {
 		first := slices.IndexFunc(detecttest.Messages, func(m detecttest.Message) bool { return m.Pack == name })
 		for _, gone := range builtin(t, name).Spec().Session.Gone {
 			for _, example := range gone.Examples {
-				fmt.Fprintf(&b, "| %s | %s | crashed |  | of a command that resumes: starts a new session at once, with the first prompt; gives up the second time |\n", detecttest.Messages[first].Tool, inTable(example))
+				fmt.Fprintf(&b, "| %s | %s | crashed |  | after a resume: starts a new session at once with the first prompt; gives up the second time |\n", detecttest.Messages[first].Tool, inTable(example))
 			}
 		}
 	}

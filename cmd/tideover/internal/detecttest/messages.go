@@ -54,8 +54,8 @@ func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Ti
 const (
 	Completes     = "is completed"
 	GivesUp       = "gives up at once"
-	GivesUpTooFar = "gives up: that is farther away than server-wait"
-	WaitsUntil    = "waits until then, and 90 s; resumes"
+	GivesUpTooFar = "gives up: the end is farther away than server-wait"
+	WaitsUntil    = "waits until then plus 90 s; resumes"
 	WaitsAtLeast  = "waits as the policy says, at least until then; resumes"
 	Waits         = "waits as the policy says; resumes"
 	StartsAnew    = "waits as the policy says; starts a new session"
