@@ -32,7 +32,7 @@ func TestThePageOfTheClusterHasEveryKey(t *testing.T) {
 	if err := json.Unmarshal(config.Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(page(t, "cluster.md"), "\n| key | what it is | unless said |\n")
+	_, table, _ := strings.Cut(page(t, "cluster.md"), "\n| key | meaning | default |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var told []string
 	for row := range strings.Lines(table) {
