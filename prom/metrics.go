@@ -46,12 +46,12 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	}
 	m := &Metrics{
 		attempts: counter("attempts_total", "Attempts that were started."),
-		first:    counter("first_attempts_total", "Attempts that were started and were no retries."),
+		first:    counter("first_attempts_total", "Attempts that were started, without retries."),
 		failures: counter("attempt_failures_total", "Attempts that failed."),
 		retries:  counter("retries_total", "Waits before another attempt, by who set them.", "by"),
 		giveUps:  counter("giveups_total", "Calls that gave up, by reason.", "reason"),
 		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tideover_wait_seconds", Help: "How long waits before another attempt were meant to be, by who set them.", Buckets: waitBounds,
+			Name: "tideover_wait_seconds", Help: "Planned length of waits before another attempt, by who set them.", Buckets: waitBounds,
 		}, []string{"layer", "by"}),
 		names: map[string]bool{},
 	}

@@ -43,7 +43,7 @@ tideover_breaker_state{name="b",state="open"} 0
 # HELP tideover_budget_tokens What is left of a budget for retries.
 # TYPE tideover_budget_tokens gauge
 tideover_budget_tokens{name="shared"} 500
-# HELP tideover_first_attempts_total Attempts that were started and were no retries.
+# HELP tideover_first_attempts_total Attempts that were started, without retries.
 # TYPE tideover_first_attempts_total counter
 tideover_first_attempts_total{layer="call",name="api"} 3
 # HELP tideover_giveups_total Calls that gave up, by reason.

@@ -14,13 +14,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // The metrics. Counts begin anew when the section of the configuration changes.
 var (
 	metricActive    = desc("jobs_active", "Jobs without an outcome.")
-	metricLate      = desc("late_results_total", "Results that came after their time and were dropped.")
-	metricIntake    = desc("intake_total", "Events that came in, by what became of them.", "verdict")
-	metricUp        = desc("relay_up", "Whether there is a link to the relay.", "relay")
-	metricHealthy   = desc("relay_healthy", "Whether the relay does all that it is asked to.", "relay")
+	metricLate      = desc("late_results_total", "Results that arrived too late and were dropped.")
+	metricIntake    = desc("intake_total", "Incoming events, by verdict.", "verdict")
+	metricUp        = desc("relay_up", "Whether the relay is connected.", "relay")
+	metricHealthy   = desc("relay_healthy", "Whether the relay is connected and works without problems.", "relay")
 	metricQueued    = desc("relay_queued", "Events that the relay has not acknowledged yet.", "relay")
-	metricPublished = desc("relay_events_total", "Events by what the relay said of them.", "relay", "answer")
-	metricBad       = desc("relay_bad_total", "What the relay should not have sent.", "relay", "what")
+	metricPublished = desc("relay_events_total", "Published events, by the relay's answer.", "relay", "answer")
+	metricBad       = desc("relay_bad_total", "Messages that the relay should not have sent, by kind.", "relay", "what")
 )
 
 // Collector returns the metrics.

@@ -38,7 +38,7 @@ func (s *server) collectors() []prometheus.Collector {
 // certified tells of a certificate, which may be nil.
 type certified struct{ *certificate }
 
-var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the certificate that is shown ends, in seconds since 1970; absent without TLS.", nil, nil)
+var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the current certificate expires, in seconds since 1970; absent without TLS.", nil, nil)
 
 // Describe implements [prometheus.Collector].
 func (certified) Describe(ch chan<- *prometheus.Desc) { ch <- metricCertificate }

@@ -82,7 +82,7 @@ func table(all map[string]described) []byte {
 	}
 	slices.Sort(names)
 	var b bytes.Buffer
-	b.WriteString("| name | type | labels | |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| name | type | labels | meaning |\n| --- | --- | --- | --- |\n")
 	for _, name := range names {
 		d := all[name]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, d.kind, strings.Join(d.labels, ", "), d.help)
