@@ -157,16 +157,16 @@ func TestAnchorRateLimit(t *testing.T) {
 	literal := contestant(t, "exponential(1s..10m) jitter=full attempts=unlimited")
 	literal.literal = true
 	r = run(t, published, seeds, literal)[0]
-	near(t, "told when: time", r.Last, 212, 0.03)
-	near(t, "told when: calls", r.CallsPerClient, 2.2, 0.05)
+	near(t, "published, with Retry-After: time", r.Last, 212, 0.03)
+	near(t, "published, with Retry-After: calls", r.CallsPerClient, 2.2, 0.05)
 
 	// Our clients add up to a fifth, and a real service only knows whom it has
 	// refused: a little longer, and more calls.
 	ours := s.clone()
 	ours.Services[0].Limit.RetryAfter = SayBacklog
 	r = run(t, ours, seeds, contestant(t, "exponential(1s..30s) jitter=full attempts=unlimited server-wait=10m"))[0]
-	near(t, "ours, told when: time", r.Last, 228, 0.05)
-	near(t, "ours, told when: calls", r.CallsPerClient, 2.63, 0.05)
+	near(t, "our runner with Retry-After: time", r.Last, 228, 0.05)
+	near(t, "our runner with Retry-After: calls", r.CallsPerClient, 2.63, 0.05)
 }
 
 // slowTail is a service of which one answer in a hundred takes thirty times as

@@ -35,20 +35,21 @@ var durableRows = []row{
 
 const durableCounted = `What is counted:
 
-- *Started and completed*: 16 goroutines start tasks, each the next one when the last one is stored, while handlers run. From the first
-  start until the system itself says that all are recorded as completed.
-- *Start*: from the call to its return. River tuned starts 500 tasks with each call, and it is the time of that call.
-- *Processor time*: user and system time of the measured process, and of all processes of the server. For tideover it includes the
-  time after the last completion in which lists and search catch up, which the line *behind* has.
-- *Late*: from the time for which a task was scheduled, 3 s ahead, to the first line of its handler, while 5 000 a second are being
-  scheduled and as many fall due. A system that can't schedule so many gets what it can take, which the line *falling due* has.
-  Negative is early.
-- *tideover*: embedded, ` + "`Durability: Full`" + `, all defaults: 256 attempts at once; keeps what has ended for lists and search.
-- *river*: defaults, 256 workers, inserts one by one, 32 connections; PostgreSQL with its default settings; keeps what has ended.
+- *Started and completed*: 16 goroutines start tasks, each the next one when the last one is stored, while handlers run.
+  The time is from the first start until the system itself reports that all are recorded as completed.
+- *Start*: from the call to its return. River tuned starts 500 tasks with each call; the value is the time of that call.
+- *Processor time*: user and system time of the measured process, and of all processes of the server. For tideover it
+  includes the time after the last completion in which lists and search catch up, which is the line *behind*.
+- *Late*: from the time for which a task was scheduled, 3 s ahead, to the first line of its handler, while 5 000 a
+  second are being scheduled and as many fall due. A system that cannot schedule that many gets as many as it can take,
+  which is the line *falling due*. A negative value is early.
+- *tideover*: embedded, ` + "`Durability: Full`" + `, all defaults: 256 attempts at once; keeps ended runs for lists and search.
+- *river*: defaults, 256 workers, inserts one by one, 32 connections; PostgreSQL with its default settings; keeps ended
+  tasks.
 - *river-tuned*: ` + "`InsertManyFast`" + ` with 500, 1 000 workers, 1 ms fetch cooldown, 10 ms poll interval.
-- *asynq*: defaults, 256 workers; Redis with ` + "`appendfsync always`" + `; deletes what has ended. It schedules to the second, and looks
-  every 5 s.
-- Servers are reached through sockets in the file system. Everything starts empty.
+- *asynq*: defaults, 256 workers; Redis with ` + "`appendfsync always`" + `; deletes ended tasks. It schedules to the second, and
+  checks every 5 s.
+- Servers are reached through Unix sockets. All data stores start empty.
 `
 
 // waiting is the section of waiting.sh.
@@ -101,19 +102,21 @@ var waitingRows = []row{
 
 const waitingCounted = `What is counted:
 
-- *delayed* runs were started with a delay of 10 h. *retrying* runs have made an attempt that failed and wait 10 h for the next, so
-  they have a history with an error.
-- *Filled* is measured 20 s after lists and search know the runs, with nothing to do meanwhile.
-- Each part is a process of its own. The measuring neither calls the collector nor gives memory back, the engine may; MB are 10⁶ bytes. Resident is VmRSS, its peak
-  VmHWM; the live heap is what the collector found when it ran last by itself.
-- *Restart*: from kill -9 of the process that filled the folder, which had nothing left to do, until another process has opened it
-  and a new run has succeeded; reaping the old process and starting the new one included. The files are in the page cache.
-- *New work*: 16 goroutines start runs that are due at once, as fast as they can, for at least 6 s, and until a snapshot was written
-  meanwhile if that happens within six times as long. *Empty engine* is the same with an empty folder, just before.
-- *While a snapshot is written*: starts of which some part was while the process wrote a snapshot, or had two of them open to
-  read the new one back and to leave the old one.
-- *Falling due*: 25 000 more runs at 5 000 a second, each due 3 s later: delayed ones, or such as fail once and are retried. The
-  lateness of a retry counts from the return of the attempt that failed, so that storing the failure is in it.
+- *delayed* runs were started with a delay of 10 h. *retrying* runs have made an attempt that failed and wait 10 h for
+  the next, so they have a history with an error.
+- *Filled* is measured 20 s after lists and search contain the runs, without work meanwhile.
+- Each part is a separate process. The benchmark neither calls the garbage collector nor returns memory; the engine may.
+  MB are 10⁶ bytes. Resident is VmRSS, its peak VmHWM. The live heap is the result of the last automatic collection.
+- *Restart*: from kill -9 of the process that filled the folder, which had no work left, until another process has
+  opened it and a new run has succeeded. This includes reaping the old process and starting the new one. The files are
+  in the page cache.
+- *New work*: 16 goroutines start runs that are due at once, as fast as they can, for at least 6 s. They continue until
+  a snapshot was written meanwhile, if that happens within six times as long. *Empty engine* is the same with an empty
+  folder, just before.
+- *While a snapshot is written*: starts that overlap with the writing of a snapshot, or with the time in which the
+  process has two snapshots open to verify the new one and release the old one.
+- *Falling due*: 25 000 more runs at 5 000 a second, each due 3 s later: delayed runs, or runs that fail once and are
+  retried. The delay of a retry counts from the return of the attempt that failed, so it includes storing the failure.
 `
 
 // join puts an empty line between the parts.
