@@ -15,8 +15,8 @@ func (r *results) durable() string {
 		{"late at 5 000/s, p50", ours("late p50"), key{}, false, 1, "ms"},
 		{"late at 5 000/s, p99", ours("late p99"), key{}, false, 15, "ms"},
 	}
-	return join("## Beside others", r.setting("make bench-durable"), "### Their goals", r.goals(goals),
-		"### Their measurements", r.table(durableRows), durableCounted)
+	return join("## Compared with other systems", r.setting("make bench-durable"), "### Goals of the comparison", r.goals(goals),
+		"### Measurements of the comparison", r.table(durableRows), durableCounted)
 }
 
 var durableRows = []row{
@@ -67,11 +67,11 @@ func (r *results) waiting() string {
 			goal{s + ": restart", of("restart seconds"), key{}, false, 3, "s"},
 			goal{s + ": start of new work, p99, beside an empty engine", of("start p99"), of("empty: start p99"), false, 2, "×"})
 	}
-	parts := []string{"## Many that wait", r.setting("make bench-waiting")}
+	parts := []string{"## Many waiting runs", r.setting("make bench-waiting")}
 	if len(goals) > 0 {
-		parts = append(parts, "### The goals of waiting", r.goals(goals))
+		parts = append(parts, "### Goals with many waiting runs", r.goals(goals))
 	}
-	return join(append(parts, "### The measurements of waiting", r.table(waitingRows), waitingCounted)...)
+	return join(append(parts, "### Measurements with many waiting runs", r.table(waitingRows), waitingCounted)...)
 }
 
 var waitingRows = []row{
