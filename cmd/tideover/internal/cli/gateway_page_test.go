@@ -108,7 +108,7 @@ func TestThePageOfTheGatewayWorks(t *testing.T) {
 // TestThePageHasEveryCodeOfTheGateway reads them where they are made.
 func TestThePageHasEveryCodeOfTheGateway(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "gateway", "response.go"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "gateway", "problem.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
