@@ -34,10 +34,10 @@ type authorizer struct {
 func (a *authorizer) authorize(r *http.Request) *problem {
 	local := overSocket(r)
 	if !local && !a.hosts.Has(r.Host) {
-		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "this gateway does not go by that host; use its address, or localhost"}
+		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "unknown Host: use the address of the gateway or localhost, or add the name to server.hosts"}
 	}
 	if a.isCrossSite(r) {
-		return &problem{status: http.StatusForbidden, code: codeCrossSite, message: "the request comes from the page of another site"}
+		return &problem{status: http.StatusForbidden, code: codeCrossSite, message: "cross-site request: a page of another site sent it"}
 	}
 	if !a.token.IsZero() {
 		if !a.takeToken(r.Header) && !local {

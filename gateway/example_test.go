@@ -80,7 +80,7 @@ func ExampleGateway_Control() {
 	// Output:
 	// drain draining
 	// reset up
-	// no such provider: "other"; there are openai
+	// no such provider: "other"; configured: openai
 }
 
 // A reload replaces all providers or none.

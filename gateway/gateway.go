@@ -127,7 +127,7 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	case <-idle:
 	case <-ctx.Done():
 		if n := g.traffic.count(); n > 0 {
-			err = fmt.Errorf("gateway: requests are still under way, %d of them: %w", n, context.Cause(ctx))
+			err = fmt.Errorf("gateway: %d requests are still in progress: %w", n, context.Cause(ctx))
 		}
 	}
 	g.upstreams.CloseIdleConnections()
@@ -157,11 +157,11 @@ func (g *Gateway) Control(name, action string) error {
 	t := g.table.Load()
 	p := t.providers[name]
 	if p == nil {
-		return fmt.Errorf("%w: %q; there are %s", ErrUnknownProvider, name, t.list())
+		return fmt.Errorf("%w: %q; configured: %s", ErrUnknownProvider, name, t.list())
 	}
 	m, ok := modes[action]
 	if !ok {
-		return fmt.Errorf("%w: %q; there are %s", ErrUnknownAction, action, strings.Join(Actions, ", "))
+		return fmt.Errorf("%w: %q; want one of %s", ErrUnknownAction, action, strings.Join(Actions, ", "))
 	}
 	return p.control(m)
 }

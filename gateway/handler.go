@@ -36,7 +36,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !g.traffic.enter() {
 		(&problem{
 			status: http.StatusServiceUnavailable, code: codeEnding, provider: p.spec.Name,
-			message: "the gateway is ending", after: time.Second,
+			message: "the gateway is shutting down", after: time.Second,
 		}).write(w)
 		return
 	}
@@ -56,12 +56,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	})
 	defer r.response.finish()
 	if most := p.spec.MaxBody; most > 0 && req.ContentLength > most {
-		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, and %d are allowed", req.ContentLength, most)))
+		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, at most %d are allowed", req.ContentLength, most)))
 		return
 	}
 	if ctx.Err() != nil { // of no time at all
 		r.asked.stats.late.Add(1)
-		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the request came without any time left")
+		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the deadline of the request had passed when it came in")
 		bad.final = true
 		r.response.writeProblem(w, bad)
 		return
@@ -96,11 +96,11 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 	p := table.providers[name]
 	switch {
 	case !ok:
-		return nil, "", &problem{status: http.StatusNotFound, code: codePath, message: "the path has no provider: " + prefix + "<provider>/…, with one of " + table.list()}
+		return nil, "", &problem{status: http.StatusNotFound, code: codePath, message: "the path has no provider: want " + prefix + "<provider>/…, with one of " + table.list()}
 	case p == nil:
-		return nil, "", &problem{status: http.StatusNotFound, code: codeProvider, message: "there is no such provider; there are " + table.list()}
+		return nil, "", &problem{status: http.StatusNotFound, code: codeProvider, message: "no such provider; configured: " + table.list()}
 	case hasDots(path):
-		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: name, message: "the path has a segment that leads upwards"}
+		return nil, "", &problem{status: http.StatusBadRequest, code: codePath, provider: name, message: "the path has a . or .. segment"}
 	}
 	return p, path, nil
 }
@@ -204,7 +204,7 @@ func cutPath(escaped string) (name, rest string, ok bool) {
 	return name, rest, name != ""
 }
 
-// hasDots reports whether the path has a segment that leads upwards, or nowhere,
+// hasDots reports whether the path has a . or .. segment, or nowhere,
 // in any spelling: no request may climb out of a base URL.
 func hasDots(escaped string) bool {
 	plain, err := url.PathUnescape(escaped)

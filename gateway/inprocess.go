@@ -34,14 +34,14 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	table := i.g.table.Load()
 	p := table.known(i.name)
 	if p == nil {
-		return nil, retry.Permanent(fmt.Errorf("%w: %q; there are %s", ErrUnknownProvider, i.name, table.list()))
+		return nil, retry.Permanent(fmt.Errorf("%w: %q; configured: %s", ErrUnknownProvider, i.name, table.list()))
 	}
 	path, err := pathBelow(p.spec.BaseURL, req.URL)
 	if err != nil {
 		return nil, retry.Permanent(fmt.Errorf("provider %q: %w", i.name, err))
 	}
 	if !i.g.traffic.enter() {
-		return nil, errors.New("the gateway is ending")
+		return nil, errors.New("the gateway is shutting down")
 	}
 	class := p.spec.Priority
 	if given := limit.PriorityFrom(req.Context()); given != limit.Normal {
@@ -129,7 +129,7 @@ func pathBelow(base, u *url.URL) (string, error) {
 	}
 	switch {
 	case hasDots(path):
-		return "", errors.New("the path has a segment that leads upwards")
+		return "", errors.New("the path has a . or .. segment")
 	case path != "" && path[0] != '/':
 		path = "/" + path
 	}

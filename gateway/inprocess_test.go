@@ -159,7 +159,7 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 		{"it hangs", hang, []string{"one"}, "the spare", 1},
 		{"no server listens", nil, []string{"one"}, "the spare", 0},
 		{"all its keys are refused", fails(401), []string{"one", "two", "three"}, "the spare", 3},
-		{"all its keys are throttled", fails(429, "Retry-After", "60"), []string{"one", "two"}, "the spare", 2},
+		{"all its keys were throttled", fails(429, "Retry-After", "60"), []string{"one", "two"}, "the spare", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -317,7 +317,7 @@ func (b *blockReasons) throttled() bool {
 func (b *blockReasons) brief() string {
 	all := append(slices.Clone(b.rejected), b.throttles...)
 	if len(all) == 0 {
-		return "no key is let in"
+		return "no usable key"
 	}
 	return strings.Join(all, ", ") + " on all keys"
 }
@@ -326,10 +326,10 @@ func (b *blockReasons) brief() string {
 func (b *blockReasons) String() string {
 	var parts []string
 	if len(b.rejected) > 0 {
-		parts = append(parts, "refused ("+strings.Join(b.rejected, ", ")+")")
+		parts = append(parts, "rejected ("+strings.Join(b.rejected, ", ")+")")
 	}
 	if len(b.throttles) > 0 {
-		parts = append(parts, "told to wait ("+strings.Join(b.throttles, ", ")+")")
+		parts = append(parts, "throttled ("+strings.Join(b.throttles, ", ")+")")
 	}
 	return strings.Join(parts, " or ")
 }

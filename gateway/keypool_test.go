@@ -133,13 +133,13 @@ func TestH18AllKeysCooling(t *testing.T) {
 		reasons string
 		why     string
 	}{
-		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "60", "429", "its keys were told to wait (429)"},
-		{"refused for a time", fails(401, "Retry-After", "200"), 401, 503, "60", "401", "its keys were told to wait (401)"},
+		{"throttled", fails(429, "Retry-After", "300"), 429, 429, "60", "429", "its keys were throttled (429)"},
+		{"refused for a time", fails(401, "Retry-After", "200"), 401, 503, "60", "401", "its keys were throttled (401)"},
 		{"quota gone for a time", func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
 			w.WriteHeader(429)
 			fmt.Fprint(w, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`)
-		}, 429, 429, "600", "429 insufficient_quota", "its keys were told to wait (429 insufficient_quota)"},
+		}, 429, 429, "600", "429 insufficient_quota", "its keys were throttled (429 insufficient_quota)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 func TestControlRefusesWhatItDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://localhost:1")})
-		if err := r.Control("that", Open); !errors.Is(err, ErrUnknownProvider) || !strings.Contains(err.Error(), "there are it") {
+		if err := r.Control("that", Open); !errors.Is(err, ErrUnknownProvider) || !strings.Contains(err.Error(), "configured: it") {
 			t.Errorf("Control(that) = %v", err)
 		}
 		if err := r.Control("it", "paint"); !errors.Is(err, ErrUnknownAction) || !strings.Contains(err.Error(), "open, close, drain, reset") {
@@ -41,7 +41,7 @@ func TestOpenedByHand(t *testing.T) {
 		if got := r.get("/p/main/x"); got.body != "the spare" {
 			t.Errorf("got %d %q, want the spare", got.code, got.body)
 		}
-		if st := r.status("main"); st.Failovers[0].Why != "opened by hand" {
+		if st := r.status("main"); st.Failovers[0].Why != "blocked by an operator" {
 			t.Errorf("failed over because of %q", st.Failovers[0].Why)
 		}
 		if got := r.get("/p/alone/x"); got.code != 503 || got.errorCode(t) != codeOpened || got.header.Get("Retry-After") != "5" {

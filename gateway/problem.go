@@ -183,7 +183,7 @@ func (t *targetPicker) describe(met []blocker) string {
 		list = append(list, role+v.p.spec.Name+": "+strings.Join(parts, "; now "))
 	}
 	if t.withheld {
-		list = append(list, "a fallback was not asked: "+withheldWhy)
+		list = append(list, "a fallback was not used: "+withheldWhy)
 	}
 	return strings.Join(list, "; ")
 }
@@ -193,11 +193,11 @@ func (b *blocker) String() string {
 	switch b.kind {
 	case forbidden:
 		if b.mode == openedByHand {
-			return "opened by hand"
+			return "blocked by an operator"
 		}
 		return "draining"
 	case noOther:
-		return "none of its keys was let in"
+		return "all its keys were tried"
 	case keysThrottled, keysRejected:
 		why := b.target.p.keys.blockReasons(b.of)
 		if text := why.String(); text != "" {
@@ -207,29 +207,29 @@ func (b *blocker) String() string {
 			}
 			return text
 		}
-		return "its keys were told to wait" // a moment ago
+		return "its keys were throttled" // a moment ago
 	case full:
 		return fullness(b.err)
 	default:
-		return "down, and the next look is in " + textfmt.RoundDuration(b.wait).String()
+		return "down, next probe in " + textfmt.RoundDuration(b.wait).String()
 	}
 }
 
 // fullness describes the error of a gate or a limit.
 func fullness(err error) string {
 	if shut, ok := errors.AsType[*health.ClosedError](err); ok {
-		return "down, and the next look is in " + textfmt.RoundDuration(shut.Next).String()
+		return "down, next probe in " + textfmt.RoundDuration(shut.Next).String()
 	}
 	if rate, ok := errors.AsType[*limit.RateError](err); ok {
-		return "its rate leaves no room for " + textfmt.RoundDuration(rate.Wait).String()
+		return "its rate limit is reached, free in " + textfmt.RoundDuration(rate.Wait).String()
 	}
 	switch {
 	case errors.Is(err, limit.ErrQueueFull):
-		return "too many requests wait for it"
+		return "its queue is full"
 	case errors.Is(err, limit.ErrShed):
-		return "the request had to make room for a more urgent one"
+		return "the request was dropped for one with a higher priority"
 	}
-	return "the wait was given up"
+	return "the wait was canceled"
 }
 
 // withheldWhy says why a fallback was not asked. The names of parameters are not told:
@@ -242,6 +242,6 @@ func (r *request) logWithheld() {
 		return
 	}
 	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
-		r.g.log.Warn("a fallback was not asked: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
+		r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
 	}
 }

@@ -78,7 +78,7 @@ func (p *provider) readyWithRejectedKey(r *request) bool {
 func (p *provider) blockedBecause(began time.Time, s scope) string {
 	switch {
 	case p.override.get() == openedByHand:
-		return "opened by hand"
+		return "blocked by an operator"
 	case !p.override.isOpenTo(began):
 		return "draining"
 	}
@@ -108,9 +108,9 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	case breaker.Open:
 		ev.Kind, ev.Delay, ev.Note = retry.BreakerOpened, s.Next, string(e.Cause)
 	case breaker.ForcedOpen:
-		ev.Kind, ev.Note = retry.BreakerOpened, "by hand"
+		ev.Kind, ev.Note = retry.BreakerOpened, "by an operator"
 	case breaker.ForcedClosed:
-		ev.Kind, ev.Note = retry.BreakerClosed, "by hand"
+		ev.Kind, ev.Note = retry.BreakerClosed, "by an operator"
 	case breaker.HalfOpen:
 		ev.Kind = retry.BreakerHalfOpen
 	case breaker.Closed:
@@ -141,7 +141,7 @@ func (p *provider) recovered() {
 		if o.AtLeast {
 			after = "at least " + after
 		}
-		p.gateway.log.Info("provider is back", "provider", p.spec.Name, "after", after, "probes", o.Probes)
+		p.gateway.log.Info("provider recovered", "provider", p.spec.Name, "after", after, "probes", o.Probes)
 	}
 }
 

@@ -60,7 +60,7 @@ func loadRecoveryStore(path string, log *slog.Logger) *recoveryStore {
 		err = fmt.Errorf("version %d, want %d", s.Version, storedVersion)
 	}
 	if err != nil {
-		log.Warn("what was learned of outages can't be read; beginning anew", "file", path, "error", err)
+		log.Warn("can't read the learned outage durations; starting without them", "file", path, "error", err)
 		return m
 	}
 	for name, l := range s.Providers {
@@ -77,7 +77,7 @@ func readCapped(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxStored:
-		return nil, errors.New("is not a file of ours")
+		return nil, errors.New("not a recovery file of tideover")
 	}
 	return os.ReadFile(path)
 }
@@ -110,7 +110,7 @@ func (s *recoveryStore) save() error {
 	}
 	if err != nil {
 		s.dirty.Store(true)
-		return fmt.Errorf("keep what was learned of outages: %w", err)
+		return fmt.Errorf("store the learned outage durations: %w", err)
 	}
 	return nil
 }

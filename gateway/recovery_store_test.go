@@ -60,7 +60,7 @@ func TestADamagedMemoryIsForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, "http://localhost:1")}, func(o *Options) { o.RecoveryFile = path })
-			if output := r.output(); !strings.Contains(output, "beginning anew") && !strings.Contains(text, "null") {
+			if output := r.output(); !strings.Contains(output, "starting without them") && !strings.Contains(text, "null") {
 				t.Errorf("%q: the log does not mention it: %s", text, output)
 			}
 		}

@@ -41,10 +41,10 @@ func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 		keys []string
 		why  string
 	}{
-		{"one key, 401", 401, "no", []string{"one"}, "its keys were refused (401)"},
-		{"one key, 402", 402, "no", []string{"one"}, "its keys were refused (402)"},
-		{"one key without quota", 429, noQuota, []string{"one"}, "its keys were refused (429 insufficient_quota)"},
-		{"two keys, 401", 401, "no", []string{"one", "two"}, "its keys were refused (401)"},
+		{"one key, 401", 401, "no", []string{"one"}, "its keys were rejected (401)"},
+		{"one key, 402", 402, "no", []string{"one"}, "its keys were rejected (402)"},
+		{"one key without quota", 429, noQuota, []string{"one"}, "its keys were rejected (429 insufficient_quota)"},
+		{"two keys, 401", 401, "no", []string{"one", "two"}, "its keys were rejected (401)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +120,7 @@ func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 		if bad.count() != 1 {
 			t.Errorf("the provider was asked %d times, want once", bad.count())
 		}
-		if st := f.settled("main"); st.Failovers[0].Why != "401 on all keys" || st.Why != "its keys were refused (401)" {
+		if st := f.settled("main"); st.Failovers[0].Why != "401 on all keys" || st.Why != "its keys were rejected (401)" {
 			t.Errorf("failed over because of %q; %q", st.Failovers[0].Why, st.Why)
 		}
 		// The fallback goes away: what is left is the refused key.
@@ -186,10 +186,10 @@ func TestWhyKeysAreClosed(t *testing.T) {
 		c           blockReasons
 		text, brief string
 	}{
-		{blockReasons{}, "", "no key is let in"},
-		{blockReasons{rejected: []string{"401"}}, "refused (401)", "401 on all keys"},
-		{blockReasons{throttles: []string{"429"}}, "told to wait (429)", "429 on all keys"},
-		{blockReasons{rejected: []string{"401", "402"}, throttles: []string{"429"}}, "refused (401, 402) or told to wait (429)", "401, 402, 429 on all keys"},
+		{blockReasons{}, "", "no usable key"},
+		{blockReasons{rejected: []string{"401"}}, "rejected (401)", "401 on all keys"},
+		{blockReasons{throttles: []string{"429"}}, "throttled (429)", "429 on all keys"},
+		{blockReasons{rejected: []string{"401", "402"}, throttles: []string{"429"}}, "rejected (401, 402) or throttled (429)", "401, 402, 429 on all keys"},
 	} {
 		if text, brief := tt.c.String(), tt.c.brief(); text != tt.text || brief != tt.brief {
 			t.Errorf("%+v: %q and %q, want %q and %q", tt.c, text, brief, tt.text, tt.brief)

@@ -149,7 +149,7 @@ func TestAReloadIsWholeOrNotAtAll(t *testing.T) {
 		if err := r.Reload([]Spec{bad[0]}); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.get("/p/it/x"); got.code != 404 || !strings.Contains(got.body, "there are new") {
+		if got := r.get("/p/it/x"); got.code != 404 || !strings.Contains(got.body, "configured: new") {
 			t.Errorf("a provider that is gone answers %d %s", got.code, got.body)
 		}
 	})

@@ -76,7 +76,7 @@ func (s *response) finish() {
 		r.logWithheld()
 	case s.brokeOff.Load():
 		n.cutShort.Add(1)
-		r.g.log.Warn("an answer broke off", "provider", r.asked.spec.Name, "route", r.route)
+		r.g.log.Warn("response was cut off", "provider", r.asked.spec.Name, "route", r.route)
 	case answered && whole: // even if the caller is gone by now
 		n.succeeded.Add(1)
 	default:

@@ -121,7 +121,7 @@ func TestOurAnswersNameBoth(t *testing.T) {
 			want       []string
 		}{
 			{"/p/gone/x", codeUnreachable, []string{"provider gone: dial tcp", "; fallback lost: dial tcp"}},
-			{"/p/down/x", codeCooling, []string{"provider down: down, and the next look is in", "; fallback spare: its keys were told to wait (429), the first for"}},
+			{"/p/down/x", codeCooling, []string{"provider down: down, next probe in", "; fallback spare: its keys were throttled (429), the first for"}},
 		} {
 			got := r.get(tt.path)
 			if code := got.errorCode(t); code != tt.code {

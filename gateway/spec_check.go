@@ -220,7 +220,7 @@ func ValidateAll(specs []Spec) error {
 	for i := range specs {
 		s := &specs[i]
 		if byName[s.Name] != nil {
-			errs = append(errs, &FieldError{Provider: s.Name, Err: errors.New("there are two of that name")})
+			errs = append(errs, &FieldError{Provider: s.Name, Err: errors.New("the name is used twice")})
 		}
 		byName[s.Name] = s
 		errs = append(errs, s.Validate())

@@ -123,7 +123,7 @@ func TestFallbacksAreChecked(t *testing.T) {
 		{"an unknown language", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", Generic, at, func(s *Spec) { s.Format = "" })}, []string{`format of "b" is not known`}},
 		{"no credentials", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", OpenAI, at, func(s *Spec) { s.Keys = nil })}, []string{`"b" has no credentials`}},
 		{"needs no credentials", []Spec{spec(t, "a", OpenAI, at, fallback("b")), spec(t, "b", OpenAI, at, func(s *Spec) { s.Keys, s.Keyless = nil, true })}, nil},
-		{"two of a name", []Spec{spec(t, "a", OpenAI, at), spec(t, "a", OpenAI, at)}, []string{"two of that name"}},
+		{"two of a name", []Spec{spec(t, "a", OpenAI, at), spec(t, "a", OpenAI, at)}, []string{"the name is used twice"}},
 	} {
 		err := ValidateAll(tt.specs)
 		if (err == nil) != (len(tt.want) == 0) {

@@ -50,7 +50,7 @@ func (p *provider) status() Status {
 			break
 		}
 		why := p.keys.blockReasons(blocked)
-		st.Why = blocked.String() + ": its keys were " + cmp.Or(why.String(), "told to wait")
+		st.Why = blocked.String() + ": its keys were " + cmp.Or(why.String(), "throttled")
 	case Refused:
 		if why := p.keys.blockReasons(scope{}); len(why.rejected) > 0 {
 			st.Why = "its keys were " + why.String()

@@ -28,7 +28,7 @@ type Status struct {
 	Fallback []string `json:"fallback"`
 
 	State   string     `json:"state"`
-	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were refused (401)" or "POST /v1/messages, model m: its keys were told to wait (429)"
+	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were rejected (401)" or "POST /v1/messages, model m: its keys were throttled (429)"
 	Held    bool       `json:"held,omitempty"`  // by an operator: it counts as up even if it fails
 	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed

@@ -218,7 +218,7 @@ func TestThrottlesAreShown(t *testing.T) {
 		r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two"))})
 		r.ask(http.MethodPost, "/p/it/v1/messages", modelBody("big"), "Content-Type", "application/json")
 		st := r.settled("it")
-		if len(st.Throttles) != 2 || st.State != Throttled || st.Since == nil || st.Why != "POST /v1/messages, model big: its keys were told to wait (429)" {
+		if len(st.Throttles) != 2 || st.State != Throttled || st.Since == nil || st.Why != "POST /v1/messages, model big: its keys were throttled (429)" {
 			t.Fatalf("%s, %q, %+v", st.State, st.Why, st.Throttles)
 		}
 		x := st.Throttles[0]
