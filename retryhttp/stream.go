@@ -57,19 +57,6 @@ var eventError = map[string]int{
 	"timeout_error":         http.StatusGatewayTimeout,
 }
 
-// holds reports whether the answer is a stream that is held. One that is encoded
-// says nothing to us.
-func (t *Transport) holds(resp *http.Response) bool {
-	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
-		return false
-	}
-	if !IsEventStream(resp.Header) {
-		return false
-	}
-	code := resp.Header.Get("Content-Encoding")
-	return code == "" || code == "identity"
-}
-
 // IsEventStream reports whether an answer with the headers is an event stream.
 func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"

@@ -296,3 +296,16 @@ func closeBody(req *http.Request) {
 		_ = req.Body.Close()
 	}
 }
+
+// holds reports whether the answer is a stream that is held. One that is encoded
+// says nothing to us.
+func (t *Transport) holds(resp *http.Response) bool {
+	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
+		return false
+	}
+	if !IsEventStream(resp.Header) {
+		return false
+	}
+	code := resp.Header.Get("Content-Encoding")
+	return code == "" || code == "identity"
+}
