@@ -12,12 +12,12 @@ import (
 	"sync"
 )
 
-// hosts returns the addresses of the servers, without who we are.
+// hosts returns the addresses of the servers, without credentials.
 func hosts(urls string) (list []string) {
 	for part := range strings.SplitSeq(urls, ",") {
 		u, err := parseURL(part)
 		if err != nil {
-			continue // it was refused before
+			continue // Validate has reported it
 		}
 		port := map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
 		list = append(list, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port, "4222")))
@@ -29,10 +29,11 @@ func hosts(urls string) (list []string) {
 type dialer struct {
 	mu     sync.Mutex
 	ctx    context.Context   //nolint:containedctx // NATS hands none on
-	failed map[string]string // why an address did not answer
+	failed map[string]string // errors by address
 }
 
-func (d *dialer) settle() {
+// detach ends the use of the context of Open: the connection is made.
+func (d *dialer) detach() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ctx, d.failed = context.Background(), nil
@@ -45,12 +46,12 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Unlock()
 	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil && ctx.Err() == nil {
-		d.note(address, err)
+		d.recordFailure(address, err)
 	}
 	return c, err
 }
 
-func (d *dialer) note(address string, err error) {
+func (d *dialer) recordFailure(address string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.failed != nil {
@@ -58,7 +59,7 @@ func (d *dialer) note(address string, err error) {
 	}
 }
 
-// failures returns why addresses did not answer, to be added to an error.
+// failures returns why addresses did not answer, to be appended to an error.
 func (d *dialer) failures() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +73,7 @@ func (d *dialer) failures() string {
 	return " (" + strings.Join(list, "; ") + ")"
 }
 
-// deadAddresses returns where nobody answers, and why.
+// deadAddresses returns the addresses that do not answer, and why.
 func deadAddresses(ctx context.Context, urls string) (dead []string) {
 	list := hosts(urls)
 	why := make([]error, len(list))

@@ -50,7 +50,7 @@ func TestADeadAddressIsFound(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	found, err := Check(t.Context(), Config{URL: nodes.URL() + ",nats://127.0.0.1:1", Name: newName()})
-	if err != nil || !has(found, Weak, "nobody answers at 127.0.0.1:1 (connection refused)") {
+	if err != nil || !has(found, Weak, "no answer from 127.0.0.1:1 (connection refused)") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }

@@ -11,25 +11,25 @@ import (
 
 // Append implements [journal.Lease]. It gives up after some seconds; then the
 // caller may repeat it.
-func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
-	if err := l.append(ctx, journal.Entry{Seq: expected + 1, Epoch: l.epoch, ID: id, Data: data}); err != nil {
-		return 0, fmt.Errorf("append after %d to shard %d: %w", expected, l.shard, plain(err))
+func (l *leaseLog) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
+	if err := l.append(ctx, journal.Entry{Seq: expected + 1, Epoch: l.lease.epoch, ID: id, Data: data}); err != nil {
+		return 0, fmt.Errorf("append after %d to shard %d: %w", expected, l.lease.shard, plain(err))
 	}
 	return expected + 1, nil
 }
 
-func (l *lease) append(ctx context.Context, e journal.Entry) (err error) {
+func (l *leaseLog) append(ctx context.Context, e journal.Entry) (err error) {
 	if len(e.Data) > journal.MaxEntry {
 		return fmt.Errorf("%w: %d bytes, at most %d", journal.ErrTooLarge, len(e.Data), journal.MaxEntry)
 	}
-	if err := l.pass(ctx, l.turn); err != nil {
+	if err := l.lease.lock(ctx, l.appending); err != nil {
 		return err
 	}
-	defer func() { <-l.turn }()
+	defer func() { <-l.appending }()
 	if !l.unsure.Load() && e.Seq != l.last.Load()+1 {
-		// It is a repeat, or its caller is out of date.
+		// The append is a repeat, or its caller is out of date.
 		for a := range asks.Attempts(ctx, &err) {
-			err = l.settle(a.Context(), e)
+			err = l.compare(a.Context(), e)
 		}
 		return err
 	}
@@ -41,9 +41,9 @@ func (l *lease) append(ctx context.Context, e journal.Entry) (err error) {
 }
 
 // publish sends the entry once. It may be repeated after every error: the server
-// takes it only in its place, and only once.
-func (l *lease) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error {
-	if err := l.usable(ctx); err != nil {
+// stores it only in its place, and only once.
+func (l *leaseLog) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error {
+	if err := l.lease.usable(ctx); err != nil {
 		return err
 	}
 	ack, err := l.stream.publish(ctx, m)
@@ -54,7 +54,7 @@ func (l *lease) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error
 	case err == nil && ack.Sequence != e.Seq:
 		return fmt.Errorf("%w: the id of this entry is that of entry %d", journal.ErrStale, ack.Sequence)
 	case err == nil, errors.Is(err, errConflict):
-		return l.settle(ctx, e)
+		return l.compare(ctx, e)
 	case errors.Is(err, errGone):
 		return l.stream.deleted(err)
 	case !errors.Is(err, journal.ErrFull):
@@ -63,16 +63,16 @@ func (l *lease) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error
 	return err
 }
 
-func (l *lease) recorded(seq uint64) {
+func (l *leaseLog) recorded(seq uint64) {
 	raise(&l.last, seq)
 	l.unsure.Store(false)
 }
 
-// settle finds out what is in the place of the entry.
-func (l *lease) settle(ctx context.Context, e journal.Entry) error {
+// compare compares the entry with the one in its place.
+func (l *leaseLog) compare(ctx context.Context, e journal.Entry) error {
 	m, err := l.stream.get(ctx, getRequest{Seq: e.Seq})
 	if errors.Is(err, errNoMessage) {
-		return l.settleMissing(ctx, e)
+		return l.explainMissing(ctx, e)
 	}
 	if err != nil {
 		return err
@@ -85,22 +85,22 @@ func (l *lease) settle(ctx context.Context, e journal.Entry) error {
 		l.recorded(e.Seq)
 		return nil
 	}
-	if found.Epoch > l.epoch {
-		l.lose(errTakenOver)
+	if found.Epoch > l.lease.epoch {
+		l.lease.lose(errTakenOver)
 	}
 	return fmt.Errorf("%w: entry %d was recorded with epoch %d, not %d, or is another one",
-		journal.ErrStale, found.Seq, found.Epoch, l.epoch)
+		journal.ErrStale, found.Seq, found.Epoch, l.lease.epoch)
 }
 
-// settleMissing says why the place is empty.
-func (l *lease) settleMissing(ctx context.Context, e journal.Entry) error {
-	s, err := l.log.logStateSince(ctx, l.stream, l.last.Load())
+// explainMissing returns why the place is empty.
+func (l *leaseLog) explainMissing(ctx context.Context, e journal.Entry) error {
+	s, err := l.lease.backend.logStateSince(ctx, l.stream, l.last.Load())
 	switch {
 	case err != nil:
 		return err
 	case s.last+1 == e.Seq:
 		// The leader counts entries that are not confirmed yet, such as this one
-		// from an earlier attempt. It may yet come to nothing.
+		// from an earlier attempt. It may still be dropped.
 		return fmt.Errorf("%w: stream %s has not confirmed entry %d yet", errNoQuorum, l.stream.name, e.Seq)
 	default:
 		return fmt.Errorf("%w: the log has the entries %d to %d", journal.ErrStale, s.first, s.last)

@@ -120,7 +120,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 // forgetIDs has JetStream remember ids for a moment only.
 func forgetIDs(t *testing.T, l *lease) {
 	t.Helper()
-	js, err := natsjs.New(l.log.c.nc, natsjs.WithDefaultTimeout(time.Minute))
+	js, err := natsjs.New(l.backend.c.nc, natsjs.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.letGo(t.Context(), 0, r); err != nil {
+	if err := other.releaseShard(t.Context(), 0, r); err != nil {
 		t.Fatal(err)
 	}
 	next := mustLease(t, other, 0)

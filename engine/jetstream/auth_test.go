@@ -25,7 +25,7 @@ func TestWrongCredentialsAreRefusedAtOnceAndNotRepeated(t *testing.T) {
 	nodes := natstest.Shared(t)
 	for name, cfg := range map[string]Config{
 		"a password":        {URL: nodes.URL(), User: "test", Password: "pa55w0rd"},
-		"an unknown user":   {URL: nodes.URL(), User: "nobody", Password: "pa55w0rd"},
+		"an unknown user":   {URL: nodes.URL(), User: "stranger", Password: "pa55w0rd"},
 		"a token":           {URL: nodes.URL(), Token: "pa55w0rd"},
 		"a password in URL": {URL: strings.ReplaceAll(nodes.URL(), "nats://", "nats://test:pa55w0rd@")},
 	} {
@@ -206,7 +206,7 @@ func newOperator(t *testing.T) *operator {
 	return o
 }
 
-// sign returns a token about somebody, for so long.
+// sign returns a token with claims about the subject that is valid for ttl.
 func (o *operator) sign(by nkeys.KeyPair, subject string, about map[string]any, ttl time.Duration) string {
 	o.t.Helper()
 	issuer, err := by.PublicKey()
@@ -261,7 +261,7 @@ func (o *operator) writeCredentials(path string, ttl time.Duration) {
 	}
 }
 
-// Whoever opens a log tells by this what to wait for, and what not.
+// A caller of Open sees by the error whether it is worth waiting.
 func TestErrorsThatMayPassAreThoseOfARunner(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
@@ -279,7 +279,7 @@ func TestErrorsThatMayPassAreThoseOfARunner(t *testing.T) {
 		may  bool
 	}{
 		{noServers, change(func(c *Config) { c.URL = "nats://127.0.0.1:1" }), true},
-		{"refused credentials", change(func(c *Config) { c.User = "nobody" }), false},
+		{"refused credentials", change(func(c *Config) { c.User = "stranger" }), false},
 		{"another number of shards", change(func(c *Config) { c.Shards = 3 }), false},
 		{"a bad configuration", change(func(c *Config) { c.Shards = -1 }), false},
 		{"no second place", change(func(c *Config) { c.SecondPlace = "/nowhere/at/all" }), false},

@@ -9,9 +9,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// batch yields the messages of a request for many. Any replica answers, also one
-// that is behind: what is missing at the end may yet be there. It returns up to
-// which sequence of the stream the answer is true, if the request makes the
+// batch calls each with the messages of a request for many. Any replica answers, also
+// one that is behind: messages that are missing at the end may exist. It returns the
+// sequence of the stream up to which the answer is complete, if the request makes the
 // server say so.
 func (s stream) batch(ctx context.Context, request getRequest, each func(message) error) (upTo uint64, err error) {
 	sub, err := s.c.request(apiPrefix+"DIRECT.GET."+s.name, request)
@@ -46,7 +46,7 @@ func (s stream) batch(ctx context.Context, request getRequest, each func(message
 	}
 }
 
-// storedMessage reads what a server adds to a message that it hands out.
+// storedMessage reads the headers that a server adds to a stored message.
 func storedMessage(m *nats.Msg) (message, error) {
 	seq, err := strconv.ParseUint(m.Header.Get(natsjs.SequenceHeader), 10, 64)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// bucket is the key-value bucket of the cluster: who is there and who owns what.
+// bucket is the key-value bucket of the cluster: its members and the owners of shards.
 // It is one that NATS's own tools can read.
 type bucket struct {
 	stream
@@ -96,7 +96,7 @@ func (b bucket) all(ctx context.Context) (records []record, revision uint64, err
 	})
 	switch {
 	case errors.Is(err, errNoMessage):
-		return nil, 0, nil // of a replica that has yet to hear of anything
+		return nil, 0, nil // the replica has no records yet
 	case err != nil:
 		return nil, 0, fmt.Errorf("read bucket %s: %w", b.name, b.deleted(err))
 	}

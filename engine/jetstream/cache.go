@@ -20,8 +20,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// cache is local copies of blobs, named by shard and contents: a blob is read at
-// random places, and NATS can only hand it out from the start. Several processes
+// cache has local copies of blobs, named by shard and contents: the engine reads a
+// blob at random places, and NATS can only send it from the start. Several processes
 // may use one folder.
 type cache struct {
 	dir       string
@@ -47,7 +47,7 @@ func openCache(dir string) (*cache, error) {
 	return c, removeOld(c.dir)
 }
 
-// removeOld removes what processes that are long gone have left half written.
+// removeOld removes unfinished files of processes that have ended long ago.
 func removeOld(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -69,7 +69,8 @@ func (c *cache) close() error {
 	return os.RemoveAll(c.dir)
 }
 
-// name is that of a copy: digests have characters that names of files have not.
+// name returns the name of a copy: a digest has characters that are not allowed in
+// names of files.
 func (c *cache) name(shard int, digest string) string {
 	sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(digest, "SHA-256="))
 	if err != nil {
@@ -98,23 +99,23 @@ func (c *cache) open(shard int, digest string) (*os.File, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	c.note(name)
+	c.markChecked(name)
 	return f, nil
 }
 
-func (c *cache) note(name string) {
+func (c *cache) markChecked(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checked[name] = true
 }
 
-// drop removes a copy. Whoever has it open reads on.
+// drop removes a copy. A reader that has it open can go on reading.
 func (c *cache) drop(shard int, digest string) {
 	name := c.name(shard, digest)
 	c.mu.Lock()
 	delete(c.checked, name)
 	c.mu.Unlock()
-	_ = os.Remove(filepath.Join(c.dir, name)) // if it can't be, it is in nobody's way
+	_ = os.Remove(filepath.Join(c.dir, name)) // a file that stays does no harm
 }
 
 // keepOnly removes the copies of a shard whose blobs are gone.
@@ -176,11 +177,11 @@ func (f *localFile) keep(shard int) error {
 	if err := os.Rename(f.Name(), filepath.Join(f.cache.dir, name)); err != nil {
 		return err
 	}
-	f.cache.note(name)
+	f.cache.markChecked(name)
 	return nil
 }
 
-// abandon removes what was not kept.
+// abandon removes the file, unless keep has renamed it.
 func (f *localFile) abandon() {
 	f.Close()
 	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,52 +1,20 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
+	"strings"
 	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The severities of a [Finding], the worst first.
-const (
-	Broken = "broken" // it does not work, or loses what was acknowledged
-	Weak   = "weak"   // it promises less than it should
-	Note   = "note"   // worth knowing
-)
-
-// Finding is something about the servers or the configuration that weakens what
-// the log promises.
-type Finding struct {
-	Severity string `json:"severity"`
-	What     string `json:"what"` // what was found
-	Why      string `json:"why"`  // what that means
-	Do       string `json:"do"`   // what to change
-}
-
-// findings collects what a check finds.
-type findings struct {
-	redact func(string) string
-	list   []Finding
-}
-
-func (f *findings) add(severity, do, why, format string, args ...any) {
-	f.list = append(f.list, Finding{severity, f.redact(fmt.Sprintf(format, args...)), why, do})
-}
-
-// sorted returns the findings, the worst first.
-func (f *findings) sorted() []Finding {
-	rank := map[string]int{Broken: 0, Weak: 1, Note: 2}
-	slices.SortStableFunc(f.list, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
-	return f.list
-}
-
-// Check looks for whatever weakens the promises of a log, the worst first, without
-// joining its cluster or creating anything. An error says that it could not look.
+// Check returns what weakens the promises of a log, the worst first, without joining
+// its cluster or creating anything. An error means that the check itself failed.
 func Check(ctx context.Context, cfg Config) ([]Finding, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check log: %w", err)
@@ -59,16 +27,16 @@ func Check(ctx context.Context, cfg Config) ([]Finding, error) {
 	return found, nil
 }
 
-// greetTime is how long somebody who only looks waits for a server to be there.
-const greetTime = 8 * time.Second
+// checkDialTime is how long a check from outside waits for a server.
+const checkDialTime = 8 * time.Second
 
 func checkFromOutside(ctx context.Context, cfg Config) ([]Finding, error) {
 	who, err := cfg.identity()
 	if err != nil {
 		return nil, err
 	}
-	patience, cancel := context.WithTimeout(ctx, greetTime)
-	c, err := dial(patience, cfg, who)
+	dialing, cancel := context.WithTimeout(ctx, checkDialTime)
+	c, err := dial(dialing, cfg, who)
 	cancel()
 	if err != nil {
 		return nil, err
@@ -76,7 +44,7 @@ func checkFromOutside(ctx context.Context, cfg Config) ([]Finding, error) {
 	defer c.nc.Close()
 	x := &examiner{findings: findings{redact: cfg.redact}, cfg: cfg, c: c, names: names(cfg.Name), outside: true}
 	x.bucket = newBucket(c, x.names)
-	if x.second, err = openSecond(cfg); err != nil {
+	if x.second, err = openSecondCopy(cfg); err != nil {
 		x.add(Broken, "make the folder, or mount its disk", "no member can start", "%v", err)
 	}
 	if err := checkServer(c); err != nil {
@@ -100,18 +68,18 @@ func (l *Log) Check(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// examiner looks at a cluster.
+// examiner checks a cluster.
 type examiner struct {
 	findings
 	cfg      Config
 	c        *conn
 	names    names
 	bucket   bucket
-	second   *second // nil means none
+	second   *secondCopy // nil means none
 	settings settings
-	outside  bool         // we are no member
-	dead     []string     // addresses where nobody answers
-	servers  []serverInfo // those that tell about themselves
+	outside  bool         // this process is not a member
+	dead     []string     // addresses that do not answer
+	servers  []serverInfo // the servers that have answered
 }
 
 func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
@@ -133,7 +101,7 @@ func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
 	return x.sorted(), ctx.Err()
 }
 
-// checkCluster looks at a cluster that is there.
+// checkCluster checks a cluster that exists.
 func (x *examiner) checkCluster(ctx context.Context) {
 	x.checkOrigin()
 	x.checkDifferences(ctx)
@@ -145,7 +113,7 @@ func (x *examiner) checkCluster(ctx context.Context) {
 	}
 }
 
-// findSettings reports whether there is a cluster, and finds out how it was made.
+// findSettings reports whether there is a cluster, and reads its settings.
 func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, electionTime)
 	defer cancel()
@@ -156,7 +124,7 @@ func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 		}
 	}
 	if errors.Is(err, errNoMessage) {
-		x.checkNothing(ctx)
+		x.checkMissing(ctx)
 		return false, nil
 	}
 	if err != nil {
@@ -165,8 +133,8 @@ func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 	return true, json.Unmarshal(r.value, &x.settings)
 }
 
-// checkNothing tells a cluster that was not made yet from one whose bucket is gone.
-func (x *examiner) checkNothing(ctx context.Context) {
+// checkMissing tells a cluster that was not created yet from one whose bucket is gone.
+func (x *examiner) checkMissing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	if _, err := (stream{x.c, x.names.logStream(0)}).info(ctx); err == nil {
@@ -189,7 +157,7 @@ func (x *examiner) checkConnection() {
 		return
 	}
 	x.add(Note, "give the servers certificates, and use tls:// in the url",
-		"whoever sees the network sees all work, and may change it", "the connection to %s is not encrypted", u.Host)
+		"anyone who can read the network can read all work, and may change it", "the connection to %s is not encrypted", u.Host)
 }
 
 // checkTiming looks at the time of leases.
@@ -223,4 +191,88 @@ func (x *examiner) checkSecond() {
 		x.add(Broken, "see to the cause; the next snapshot makes the copies again",
 			"some snapshots have no second copy", "the last copy to the second place failed: %v", err)
 	}
+}
+
+// checkTraces reports that there is no cluster, and whether there has been one.
+func (x *examiner) checkTraces() {
+	traces := traces(x.cfg, x.second)
+	if traces == "" {
+		x.add(Note, "start a member, which creates it", "there is nothing to look at yet", "there is no cluster %s", x.cfg.Name)
+		return
+	}
+	x.add(Broken, restoring, "all runs of it are lost, unless they are restored",
+		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
+}
+
+// checkOrigin looks whether the cluster is the one that was there before.
+func (x *examiner) checkOrigin() {
+	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
+		x.add(Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
+			"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
+	}
+}
+
+// checkDifferences looks for settings of the configuration that have no effect.
+func (x *examiner) checkDifferences(ctx context.Context) {
+	if want, has := x.cfg.Shards, x.settings.Shards; want > 0 && want != has {
+		x.add(Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
+			"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	log, err := stream{x.c, x.names.logStream(0)}.info(ctx)
+	if err != nil {
+		return // checkStreams finds what is wrong with it
+	}
+	for _, d := range differences(x.cfg, x.settings, log.Config) {
+		x.add(Note, d.do, "it is set when the cluster is created; later it has no effect", "%s is %s, and cluster %s has %s", d.key, d.want, x.cfg.Name, d.has)
+	}
+}
+
+// A shard that moves to another member has no owner for a moment.
+const (
+	moveTime = 5 * time.Second
+	moveStep = 250 * time.Millisecond
+)
+
+// checkOwners looks for shards without an owner.
+func (x *examiner) checkOwners(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, moveTime)
+	defer cancel()
+	var s *clusterState
+	for ctx.Err() == nil {
+		records, revision, err := x.bucket.all(ctx)
+		if err == nil {
+			s, err = newClusterState(records, revision, x.settings.Shards)
+		}
+		if err == nil && (len(s.members) == 0 || len(s.orphans()) == 0) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(moveStep):
+		}
+	}
+	switch {
+	case s == nil: // checkStreams reports what is wrong with the bucket
+	case len(s.members) == 0:
+		x.add(Note, "start one", "nothing is worked on", "no process is in the cluster")
+	case len(s.orphans()) > 0:
+		x.add(Broken, "see the log of the processes, and `tideover cluster`", "runs of theirs stand still", "%s no owner: %s",
+			textfmt.PluralOf(len(s.orphans()), "shard has", "shards have"), numbers(s.orphans()))
+	}
+}
+
+// numbers lists the first few.
+func numbers(list []int) string {
+	const most = 10
+	var text []string
+	for i, n := range list {
+		if i == most {
+			text = append(text, fmt.Sprintf("and %d more", len(list)-most))
+			break
+		}
+		text = append(text, fmt.Sprint(n))
+	}
+	return strings.Join(text, ", ")
 }

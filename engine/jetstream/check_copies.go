@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// copies is how the replicas of one stream are. The zero value is of one that can't
-// be asked.
+// copies is the state of the replicas of one stream. It is zero if the stream does not
+// answer.
 type copies struct {
 	want   int
 	leader string
@@ -28,7 +28,7 @@ func copiesOf(info *natsjs.StreamInfo) copies {
 	return c
 }
 
-// good is how many replicas have everything.
+// good returns how many replicas are up to date.
 func (c copies) good() int {
 	n := 1 // the leader
 	for _, p := range c.peers {
@@ -39,17 +39,17 @@ func (c copies) good() int {
 	return n
 }
 
-// quietTime is after how long without a word from it a replica is taken to be gone:
-// its leader hears of it once a second.
+// quietTime is the silence after which a replica counts as gone: it answers its leader
+// once a second.
 const quietTime = 3 * time.Second
 
-// tally is what all streams say of one server.
+// tally counts the copies of all streams on one server.
 type tally struct {
-	well, behind, gone int // streams of which its copy is so
+	well, behind, gone int
 	lag                uint64
 }
 
-// there reports whether the server is at work, with some trouble at most.
+// there reports whether the server runs, even if some of its copies are behind.
 func (t *tally) there() bool { return t.gone == 0 || t.well > t.gone }
 
 func tallies(list []copies) map[string]*tally {
@@ -79,8 +79,8 @@ func tallies(list []copies) map[string]*tally {
 	return all
 }
 
-// checkCopies looks at how many servers may be lost. A server that is not there is
-// one finding, however many streams it has copies of.
+// checkCopies checks how many servers may be lost. A missing server is one finding,
+// however many streams it has copies of.
 func (x *examiner) checkCopies(list []copies) {
 	few, unplaced := 0, 0
 	for _, c := range list {
@@ -121,13 +121,13 @@ func (x *examiner) addGone(gone []string, list []copies) {
 	x.add(Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
 }
 
-// answered reports whether a server has told about itself.
+// answered reports whether a server has answered.
 func (x *examiner) answered(name string) bool {
 	return slices.ContainsFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
 }
 
-// withMissing adds to what was found what is known of servers that are missing. It
-// need not be said again.
+// withMissing adds the servers that are missing to the text of a finding. No other
+// finding repeats them.
 func (x *examiner) withMissing(what string) string {
 	var names []string
 	size := 0
@@ -139,21 +139,21 @@ func (x *examiner) withMissing(what string) string {
 		what += fmt.Sprintf("; of %d servers there are only %s", size, strings.Join(names, ", "))
 	}
 	if len(x.dead) > 0 {
-		what += "; nobody answers at " + strings.Join(x.dead, ", ")
+		what += "; no answer from " + strings.Join(x.dead, ", ")
 		x.dead = nil
 	}
 	return what
 }
 
-// checkAddresses tells of addresses where nobody answers, if nothing else has.
+// checkAddresses reports addresses that do not answer, unless withMissing has.
 func (x *examiner) checkAddresses() {
 	if len(x.dead) > 0 {
-		x.add(Weak, "start the server there, or correct the address", "whoever starts while the other servers are away does not find the cluster",
-			"nobody answers at %s", strings.Join(x.dead, ", "))
+		x.add(Weak, "start the server there, or correct the address", "a process that starts while the other servers are away does not find the cluster",
+			"no answer from %s", strings.Join(x.dead, ", "))
 	}
 }
 
-// oneLess is what it means that a replica is missing.
+// oneLess returns what it means that a replica is missing.
 func oneLess(list []copies) string {
 	for _, c := range list {
 		if c.want > 1 && c.good() <= c.want/2+1 {

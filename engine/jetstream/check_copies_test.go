@@ -29,7 +29,7 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(found) != 1 || !has(found, Weak, "server n1 is not there; of 3 servers there are only n0, n2; nobody answers at "+dead) {
+		if len(found) != 1 || !has(found, Weak, "server n1 is not there; of 3 servers there are only n0, n2; no answer from "+dead) {
 			return &foundError{found}
 		}
 		return nil
@@ -40,7 +40,7 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(found) != 1 || !has(found, Broken, "of 3 servers there are only n0; nobody answers at "+dead) {
+		if len(found) != 1 || !has(found, Broken, "of 3 servers there are only n0; no answer from "+dead) {
 			return &foundError{found}
 		}
 		return nil
@@ -87,7 +87,7 @@ func TestShardsThatNobodyHasAreFound(t *testing.T) {
 	log := openTest(t, cfg)
 	mustLease(t, log, 0)
 	found, err := Check(t.Context(), cfg)
-	if err != nil || !has(found, Broken, "2 shards have nobody: 1, 2") {
+	if err != nil || !has(found, Broken, "2 shards have no owner: 1, 2") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 	if err := log.Close(); err != nil {

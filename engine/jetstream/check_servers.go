@@ -20,8 +20,8 @@ var (
 	tested = [2]int{2, 15}
 )
 
-// checkServers looks at the servers themselves. Only the system account sees
-// them; without it we say how to look.
+// checkServers checks the servers themselves. Only the system account can read their
+// state; without it the finding says how to check by hand.
 func (x *examiner) checkServers(ctx context.Context) {
 	who := x.cfg.systemIdentity()
 	if who == nil {
@@ -43,18 +43,7 @@ func (x *examiner) checkServers(ctx context.Context) {
 	}
 }
 
-func (c Config) systemIdentity() nats.Option {
-	switch {
-	case c.SystemCredentials != "":
-		return nats.UserCredentials(c.SystemCredentials)
-	case c.SystemUser != "":
-		return nats.UserInfo(c.SystemUser, c.SystemPassword)
-	default:
-		return nil
-	}
-}
-
-// serverInfo is what a server tells of itself.
+// serverInfo is the answer of a server about itself.
 type serverInfo struct {
 	Server struct {
 		Name    string `json:"name"`
@@ -76,8 +65,7 @@ type serverInfo struct {
 	skew time.Duration // of its clock from ours
 }
 
-// answerTime is how long servers have to tell about themselves. Nobody knows how
-// many will.
+// answerTime is how long servers may take to answer. How many will is not known.
 const answerTime = time.Second
 
 func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serverInfo, err error) {
@@ -145,7 +133,7 @@ func (f *findings) checkVersion(name, version string) {
 	v, ok := parseVersion(version)
 	switch {
 	case !ok:
-		f.add(Note, "use a release", "nobody knows what it does", "server %s has the version %q", name, version)
+		f.add(Note, "use a release", "it is not known how it behaves", "server %s has the version %q", name, version)
 	case slices.Compare(v[:], safe[:]) < 0:
 		f.add(Weak, fmt.Sprintf("update it to %d.%d", tested[0], tested[1]),
 			"before 2.12.3 acknowledged messages may get lost when servers crash or are replaced", "server %s has version %s", name, version)
@@ -160,13 +148,13 @@ func (f *findings) checkVersion(name, version string) {
 const maxSkew = 500 * time.Millisecond
 
 // checkClocks compares the clocks of the members with that of the server which
-// stored their last sign of life.
+// stored their last heartbeat.
 func (x *examiner) checkClocks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	records, _, err := x.bucket.all(ctx)
 	if err != nil {
-		return // what is wrong with the bucket has been said
+		return // checkStreams reports what is wrong with the bucket
 	}
 	for _, r := range records {
 		id, _ := parseKey(r.key)

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// checkStreams looks at every stream of the cluster. What all of them have in
-// common is said once.
+// checkStreams checks every stream of the cluster. A finding that several of them have
+// is reported once.
 func (x *examiner) checkStreams(ctx context.Context) {
 	list := []string{x.names.bucketStream(), x.names.blobStream()}
 	for n := range x.settings.Shards {
@@ -72,7 +72,7 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 	return copiesOf(info)
 }
 
-// checkConfig looks at what somebody may have changed by hand.
+// checkConfig checks settings that may have been changed by hand.
 func checkConfig(f *findings, c natsjs.StreamConfig) {
 	const lost = "what was acknowledged gets lost"
 	edit := func(what string) string { return "nats stream edit: " + what }
@@ -106,7 +106,7 @@ func checkConfig(f *findings, c natsjs.StreamConfig) {
 func checkLogConfig(f *findings, info *natsjs.StreamInfo) {
 	c := info.Config
 	if !c.DenyDelete {
-		f.add(Note, "nats stream edit: deny delete", "somebody may delete entries by hand, which damages the log",
+		f.add(Note, "nats stream edit: deny delete", "entries may be deleted by hand, which damages the log",
 			"single messages may be deleted")
 	}
 	if c.MaxBytes > 0 && info.State.Bytes > uint64(c.MaxBytes)/5*4 {

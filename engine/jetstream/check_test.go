@@ -196,7 +196,7 @@ func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
 	if status, err := log.Status(t.Context()); err != nil || len(status.Members) != 1 {
 		t.Errorf("Status() = %+v, %v; want one member", status, err)
 	}
-	cfg.User, cfg.Password = "nobody", "pa55w0rd"
+	cfg.User, cfg.Password = "stranger", "pa55w0rd"
 	_, err = Check(t.Context(), cfg)
 	wantErr(t, "Check with wrong credentials", err, nil, "check the credentials")
 }

@@ -23,16 +23,16 @@ const (
 	// answer of a server.
 	MaxShards = 512
 
-	// MaxLeaseTime is the longest silence that can be waited for. For as long does
-	// nobody go on with what a machine had that was cut off.
+	// MaxLeaseTime is the longest lease time. So long the work of a machine that was
+	// cut off stands still.
 	MaxLeaseTime = 5 * time.Minute
 
 	// MinBytes is the smallest limit of a stream: the largest entry must fit.
 	MinBytes = 1 << 20
 )
 
-// Config describes a log. What is marked with "at creation" is kept by the
-// cluster; who comes later takes it from there.
+// Config describes a log. A setting that is marked with "at creation" is stored in the
+// cluster; a member that joins later uses the stored value.
 type Config struct {
 	URL  string // of the servers: nats://…, tls://…, several with commas
 	Name string // of this cluster within NATS, the start of the names of its streams: a-z, 0-9, dash; empty means DefaultName
@@ -42,7 +42,7 @@ type Config struct {
 	MaxBytes  int64         // of each shard's stream, at creation; 0 means no limit
 	LeaseTime time.Duration // silence after which a member is taken for dead, at creation; 0 means DefaultLeaseTime
 
-	// At most one way to say who we are.
+	// At most one kind of credentials.
 	Credentials    string // path of a .creds file; it is read whenever the connection is made, so it may be renewed meanwhile
 	NKeySeed       string // path of a file with the seed of an nkey
 	User, Password string
@@ -53,12 +53,12 @@ type Config struct {
 	SystemCredentials          string
 	SystemUser, SystemPassword string
 
-	MemberName  string // what this process is called; empty means host and process id
+	MemberName  string // name of this process; empty means host and process id
 	Cache       string // folder for local copies of blobs; empty means a temporary one
 	SecondPlace string // folder for a second copy of every blob, on a disk outside of NATS that all members see; empty means none
 
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
-	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is told of. Empty means none
+	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is logged. Empty means none
 
 	beat        time.Duration // between two heartbeats, for tests; 0 means what follows from LeaseTime
 	requestTime time.Duration // for a server to answer, for tests; 0 means requestTime
@@ -67,7 +67,7 @@ type Config struct {
 	Redact func(string) string // applied to what servers and networks say, before it is in an error or a log; nil means nothing more than our own secrets
 }
 
-// withDefaults fills in what does not depend on the servers.
+// withDefaults fills in the defaults that do not depend on the servers.
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = DefaultName
@@ -85,7 +85,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// redact takes out of a text what must not be seen.
+// redact removes secrets from a text.
 func (c Config) redact(text string) string {
 	for _, secret := range append(passwords(c.URL), c.Password, c.Token, c.SystemPassword) {
 		if secret != "" {
@@ -98,7 +98,7 @@ func (c Config) redact(text string) string {
 	return text
 }
 
-// passwords returns what follows or stands for a user's name in the URLs.
+// passwords returns the passwords and tokens in the URLs.
 func passwords(text string) (secrets []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		u, err := url.Parse(strings.TrimSpace(part))

@@ -40,7 +40,7 @@ func TestBadConfigurationsAreRefusedByField(t *testing.T) {
 		{"the port 0", func(c *Config) { c.URL = "nats://a:0" }, "url: number 1 has the port 0"},
 		{"two kinds of addresses", func(c *Config) { c.URL = "nats://a,wss://b" }, "url: ws:// and wss:// can't be mixed"},
 		{"a short lease", func(c *Config) { c.LeaseTime = time.Millisecond }, "lease time: "},
-		{"a password for nobody", func(c *Config) { c.Password = "secret" }, "password: "},
+		{"a password without a user", func(c *Config) { c.Password = "secret" }, "password: "},
 		{"two ways to say who we are", func(c *Config) { c.User, c.Password, c.Token = "user", "secret", "secret" }, "credentials, nkey seed"},
 		{"credentials that are not there", func(c *Config) { c.Credentials = file + "x" }, "credentials: "},
 		{"credentials that are there", func(c *Config) { c.Credentials = file }, ""},

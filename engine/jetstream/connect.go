@@ -20,7 +20,7 @@ const (
 	dialTimeout = 2 * time.Second
 
 	// requestTime is how long an answer of a server may take. While leaders change
-	// some get lost, and whoever asks again gets one sooner.
+	// some answers get lost, and asking again gets one sooner.
 	requestTime = 2500 * time.Millisecond
 
 	// A server that hangs keeps its connections; it is left after two pings.
@@ -38,13 +38,13 @@ type conn struct {
 	mu        sync.Mutex
 	session   context.Context //nolint:containedctx // until the connection is lost
 	cut       context.CancelFunc
-	complaint string    // what went wrong last
-	at        time.Time // when that was
+	lastError string    // text of the last error
+	lastAt    time.Time // when that was
 	watchers  []func()  // called when the connection is lost or back
 	gone      map[string]absence
 }
 
-// dial connects within the context. An answer that refuses us is final.
+// dial connects within the context. If a server rejects us, that is final.
 func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	c := &conn{log: cfg.Logger, redact: cfg.redact, requestTime: cmp.Or(cfg.requestTime, requestTime), gone: map[string]absence{}}
 	c.session, c.cut = context.WithCancel(context.Background())
@@ -59,8 +59,8 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 		nats.CustomReconnectDelay(func(n int) time.Duration { return reconnects.Delay(n, 0, rand.Uint64()) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.lost(err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { c.back() }),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.complain(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.complain(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.recordError(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.recordError(err) }),
 		who,
 	}
 	if cfg.TLS != nil {
@@ -76,11 +76,11 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w%s", strings.Join(hosts(cfg.URL), ", "), plain(err), dialer.failures())
 	}
-	dialer.settle()
+	dialer.detach()
 	return c, nil
 }
 
-// identity is how the configuration says who we are.
+// identity returns the credentials of the configuration.
 func (c Config) identity() (nats.Option, error) {
 	switch {
 	case c.Credentials != "":
@@ -97,6 +97,18 @@ func (c Config) identity() (nats.Option, error) {
 		return nats.Token(c.Token), nil
 	default:
 		return func(*nats.Options) error { return nil }, nil
+	}
+}
+
+// systemIdentity returns the credentials of the system account, nil if there are none.
+func (c Config) systemIdentity() nats.Option {
+	switch {
+	case c.SystemCredentials != "":
+		return nats.UserCredentials(c.SystemCredentials)
+	case c.SystemUser != "":
+		return nats.UserInfo(c.SystemUser, c.SystemPassword)
+	default:
+		return nil
 	}
 }
 
@@ -138,7 +150,7 @@ func (c *conn) lost(err error) {
 	c.cut()
 	watchers := c.watchers
 	c.mu.Unlock()
-	c.complain(err)
+	c.recordError(err)
 	for _, w := range watchers {
 		w()
 	}
@@ -197,13 +209,13 @@ func (c *conn) whileConnected(ctx context.Context) (context.Context, context.Can
 // wasCut says of an error under such a context that the connection was lost.
 func (c *conn) wasCut(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotConnected) {
-		return fmt.Errorf("%w: the connection was lost before the answer came%s", cause, c.lately())
+		return fmt.Errorf("%w: the connection was lost before the answer came%s", cause, c.recentError())
 	}
 	return err
 }
 
-// complain notes what went wrong, for errors that follow from it.
-func (c *conn) complain(err error) {
+// recordError records an error of the connection, for errors that follow from it.
+func (c *conn) recordError(err error) {
 	if err == nil {
 		return
 	}
@@ -212,25 +224,25 @@ func (c *conn) complain(err error) {
 		text += "; " + remedy(err, "the credentials are wrong or have expired: renew them")
 	}
 	c.mu.Lock()
-	repeated := text == c.complaint
-	c.complaint, c.at = text, time.Now()
+	repeated := text == c.lastError
+	c.lastError, c.lastAt = text, time.Now()
 	c.mu.Unlock()
 	if !repeated {
 		c.log.Warn("trouble with the connection to NATS", "error", text)
 	}
 }
 
-// lately returns what went wrong in the last seconds, to be added to an error.
-func (c *conn) lately() string {
+// recentError returns the error of the last seconds, to be appended to another.
+func (c *conn) recentError() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.complaint == "" || time.Since(c.at) > 10*time.Second {
+	if c.lastError == "" || time.Since(c.lastAt) > 10*time.Second {
 		return ""
 	}
-	return "; lately: " + c.complaint
+	return "; lately: " + c.lastError
 }
 
-// connected says why there is no connection.
+// connected returns an error if there is no connection.
 func (c *conn) connected() error {
 	switch c.nc.Status() {
 	case nats.CONNECTED:
@@ -240,7 +252,7 @@ func (c *conn) connected() error {
 	default:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return fmt.Errorf("%w: %s", errNotConnected, c.complaint)
+		return fmt.Errorf("%w: %s", errNotConnected, c.lastError)
 	}
 }
 

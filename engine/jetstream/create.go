@@ -23,8 +23,8 @@ const duplicates = 2 * time.Minute
 // again.
 const createTime = 3 * time.Second
 
-// identityKey is where the metadata of a stream has the id of its cluster: a
-// stream that somebody made by hand has none.
+// identityKey is the key for the id of the cluster in the metadata of a stream: a
+// stream that was made by hand has none.
 const identityKey = "tideover-cluster"
 
 // settings are what all members of a cluster have in common. They never change.
@@ -39,7 +39,7 @@ type settings struct {
 	Ready     bool          `json:"ready"` // all streams have been made; none is ever made again
 }
 
-// creator makes what a cluster consists of, or finds it.
+// creator finds the settings and streams of a cluster, or creates them.
 type creator struct {
 	c      *conn
 	js     natsjs.JetStream
@@ -48,8 +48,8 @@ type creator struct {
 	bucket bucket
 
 	log      *natsjs.StreamInfo // of the first shard; nil if it was not there
-	proposed string             // id of the cluster that we wanted to make
-	made     bool               // there was none before
+	proposed string             // id of the cluster that we wanted to create
+	created  bool               // there was no cluster before
 }
 
 // prepare returns the settings of the cluster, which it creates if there is none.
@@ -65,7 +65,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	if s.Ready {
-		c.made = s.ID == c.proposed // the answer to what follows was lost before
+		c.created = s.ID == c.proposed // the answer to what follows was lost before
 		return s, nil
 	}
 	c.cfg.Logger.Info("making the streams of the cluster, which takes some seconds", "name", c.cfg.Name, "streams", s.Shards+2)
@@ -78,16 +78,17 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	_, err = c.bucket.put(ctx, settingsKey, text, revision)
-	c.made = err == nil
+	c.created = err == nil
 	if errors.Is(err, errConflict) {
 		err = nil // another member was as far, and faster
 	}
 	return s, err
 }
 
-// findBucket creates the bucket, unless it looks as if there had been one.
+// findBucket creates the bucket if there is none, unless the log of the first shard
+// shows that there was one.
 func (c *creator) findBucket(ctx context.Context) error {
-	// In this order: whoever creates a cluster makes the bucket first.
+	// In this order: a creator of a cluster makes the bucket first.
 	log, logErr := stream{c.c, c.names.logStream(0)}.info(ctx)
 	_, err := c.bucket.info(ctx)
 	c.log = log

@@ -28,8 +28,8 @@ func (e *deletedError) Unwrap() []error { return []error{journal.ErrDamaged, e.e
 
 func (e *deletedError) mayPass() bool { return time.Since(e.since) < startTime }
 
-// deleted says of an error of a stream that was created with the cluster what it
-// means that the stream is gone. Other errors stay as they are.
+// deleted returns a deletedError if the error says that the stream is gone: a stream of
+// the cluster is never deleted. Other errors stay as they are.
 func (s stream) deleted(err error) error {
 	if !errors.Is(err, errGone) {
 		return err
@@ -37,8 +37,8 @@ func (s stream) deleted(err error) error {
 	return &deletedError{s.name, s.c.missing(s.name), err}
 }
 
-// missing returns when the stream was first seen to be gone. What was long ago is
-// forgotten: then it has come back meanwhile.
+// missing returns when the stream was first seen to be gone. If it was last missed long
+// ago, it has come back meanwhile, and the time starts again.
 func (c *conn) missing(stream string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

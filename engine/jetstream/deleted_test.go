@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// admin is somebody who changes things by hand.
+// admin is a connection for changes by hand.
 func admin(t *testing.T, nodes *natstest.Cluster) natsjs.JetStream {
 	t.Helper()
 	js, err := natsjs.New(rawConn(t, nodes.URL()), natsjs.WithDefaultTimeout(time.Minute))

@@ -1,22 +1,21 @@
 package jetstream
 
 import (
-	"context"
 	"fmt"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// difference is a setting that the cluster has otherwise than was asked for,
-// because it was there already.
+// difference is a setting of the configuration that has another value in the cluster,
+// because the cluster existed already.
 type difference struct {
 	key, want, has string
 	do             string // how the cluster can be changed
 }
 
-// differences compares what is asked for with what the cluster was created with,
-// and a stream with what somebody may have changed since.
-func (c Config) differences(s settings, log natsjs.StreamConfig) (list []difference) {
+// differences compares the configuration with the settings that the cluster was created
+// with, and with a stream, which may have been changed by hand since.
+func differences(c Config, s settings, log natsjs.StreamConfig) (list []difference) {
 	add := func(key string, want, has any, do string) {
 		list = append(list, difference{c.Prefix + key, fmt.Sprint(want), fmt.Sprint(has), do})
 	}
@@ -43,29 +42,13 @@ func limitText(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// tellDifferences logs what is not as it was asked for.
-func (l *Log) tellDifferences(log *natsjs.StreamInfo) {
+// logDifferences logs the settings that have no effect. The stream is that of the first
+// shard, nil if it was created just now.
+func logDifferences(cfg Config, s settings, log *natsjs.StreamInfo) {
 	if log == nil {
-		return // all was made as it was asked for
+		return
 	}
-	for _, d := range l.cfg.differences(l.settings, log.Config) {
-		l.cfg.Logger.Warn("a setting has no effect: the cluster was created with another", "key", d.key, "wanted", d.want, "actual", d.has, "do", d.do)
-	}
-}
-
-// checkDifferences looks for settings that are not as they were asked for.
-func (x *examiner) checkDifferences(ctx context.Context) {
-	if want, has := x.cfg.Shards, x.settings.Shards; want > 0 && want != has {
-		x.add(Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
-			"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
-	}
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	log, err := stream{x.c, x.names.logStream(0)}.info(ctx)
-	if err != nil {
-		return // what is wrong with it is found with the others
-	}
-	for _, d := range x.cfg.differences(x.settings, log.Config) {
-		x.add(Note, d.do, "it is set when the cluster is created; later it has no effect", "%s is %s, and cluster %s has %s", d.key, d.want, x.cfg.Name, d.has)
+	for _, d := range differences(cfg, s, log.Config) {
+		cfg.Logger.Warn("a setting has no effect: the cluster was created with another", "key", d.key, "wanted", d.want, "actual", d.has, "do", d.do)
 	}
 }

@@ -52,10 +52,10 @@ func TestSettingsThatHaveNoEffectAreTold(t *testing.T) {
 		return d.String()
 	}
 	if text := told(cfg); strings.Contains(text, "has no effect") {
-		t.Errorf("whoever makes the cluster is told %s", text)
+		t.Errorf("the log of the member that makes the cluster: %s", text)
 	}
 	if text := told(cfg); strings.Contains(text, "key=") {
-		t.Errorf("who has the same settings is told %s", text)
+		t.Errorf("the log of a member with the same settings: %s", text)
 	}
 	cfg.Replicas, cfg.LeaseTime, cfg.MaxBytes = 3, 20*time.Second, 2<<20
 	text := told(cfg)

@@ -12,12 +12,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What goes wrong between us and the servers.
+// Errors between us and the servers.
 var (
 	errNotConnected = errors.New("not connected to NATS")
 	errNoQuorum     = errors.New("no quorum")
 	errNoMessage    = errors.New("no such message")
-	errConflict     = errors.New("changed by somebody else")
+	errConflict     = errors.New("changed by another process")
 	errGone         = errors.New("the stream is gone")
 	errInProcess    = errors.New("another change is under way")
 )
@@ -37,7 +37,7 @@ const (
 	codeOfflineReason   natsjs.ErrorCode = 10194
 )
 
-// serverError says which of our errors an error of the server is.
+// serverError wraps an error of the server with the one of ours that it means.
 func serverError(stream string, err *natsjs.APIError) error {
 	var kind error
 	switch err.ErrorCode { //nolint:exhaustive // the others are plain errors
@@ -71,13 +71,13 @@ func serverError(stream string, err *natsjs.APIError) error {
 	}
 }
 
-// editLimit is how the limit of a stream is changed: what a cluster was configured
-// with has no effect on streams that are there.
+// editLimit returns the command that changes the limit of a stream: the configuration
+// has no effect on streams that exist.
 func editLimit(stream string) string {
 	return fmt.Sprintf("nats stream edit %s --max-bytes SIZE", stream)
 }
 
-// transportError says the same of an error of the connection.
+// transportError does the same for an error of the connection.
 func (c *conn) transportError(ctx context.Context, stream string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errNotConnected) {
 		return err
@@ -87,15 +87,15 @@ func (c *conn) transportError(ctx context.Context, stream string, err error) err
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: stream %s has no leader; do most of its servers run?%s", errNoQuorum, stream, c.lately())
+		return fmt.Errorf("%w: stream %s has no leader; do most of its servers run?%s", errNoQuorum, stream, c.recentError())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("%w: stream %s did not answer in time: %w%s", errNoQuorum, stream, err, c.lately())
+		return fmt.Errorf("%w: stream %s did not answer in time: %w%s", errNoQuorum, stream, err, c.recentError())
 	default:
 		return fmt.Errorf("stream %s: %w", stream, c.clean(err))
 	}
 }
 
-// final are the errors that are answers: asking again changes nothing.
+// final are the errors that a retry does not change.
 var final = []error{
 	journal.ErrStale, journal.ErrLocked, journal.ErrFull, journal.ErrDamaged, journal.ErrNewer,
 	journal.ErrTooLarge, journal.ErrNoBlob, journal.ErrNobody, errNoMessage, errConflict, errExpelled, errClosed,
@@ -112,7 +112,7 @@ func outcome(err error) retry.Outcome {
 	return retry.OutcomeOf(err)
 }
 
-// plain takes what a runner adds to an answer off it again.
+// plain returns an error without what a runner has added to it.
 func plain(err error) error {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent && e.Last != nil {
 		return e.Last

@@ -87,13 +87,13 @@ func expel(t *testing.T, by *Log, id string, silence time.Duration) {
 
 // makeSilent makes it look to a member as if another one had been silent for so long.
 func makeSilent(to *Log, id string, silence time.Duration) {
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	if h, known := to.roster[id]; known {
+	to.view.mu.Lock()
+	defer to.view.mu.Unlock()
+	if h, known := to.view.silence[id]; known {
 		h.at = time.Now().Add(-silence)
-		to.roster[id] = h
+		to.view.silence[id] = h
 	}
-	to.wanted.tell(0)
+	to.view.changes.announce(0)
 }
 
 // awaitSilent waits until a lease has ended because no heartbeat of its member arrives.
@@ -101,15 +101,17 @@ func makeSilent(to *Log, id string, silence time.Duration) {
 func awaitSilent(t *testing.T, l *lease, silence time.Duration) {
 	t.Helper()
 	natstest.Wait(t, func(context.Context) error {
-		log := l.log
-		log.mu.Lock()
-		now := time.Now()
-		log.pulse.last, log.looked = now.Add(-silence), now.Add(-silence)
-		for id, h := range log.roster {
-			log.roster[id] = heard{h.revision, now.Add(-silence)}
+		member, view := l.table.member, l.table.view
+		view.mu.Lock()
+		member.mu.Lock()
+		begun := time.Now().Add(-silence)
+		member.heartbeat.last, view.read = begun, begun
+		for id, h := range view.silence {
+			view.silence[id] = heard{h.revision, begun}
 		}
-		log.mu.Unlock()
-		log.stir()
+		member.mu.Unlock()
+		view.mu.Unlock()
+		member.wake()
 		if isOpen(l.Lost()) {
 			return errors.New("the lease has not ended")
 		}
@@ -117,12 +119,12 @@ func awaitSilent(t *testing.T, l *lease, silence time.Duration) {
 	})
 }
 
-// revision returns the revision of the member's record, which grows with its
+// memberRevision returns the revision of the member's record, which grows with its
 // heartbeats.
 func (l *Log) memberRevision() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.revision
+	l.member.mu.Lock()
+	defer l.member.mu.Unlock()
+	return l.member.revision
 }
 
 // awaitBeats waits until some heartbeats of a member have arrived.
@@ -233,7 +235,7 @@ func isOpen(c <-chan struct{}) bool {
 	}
 }
 
-// rawConn is a connection of somebody else.
+// rawConn is a connection of another program.
 func rawConn(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(time.Minute), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -15,41 +14,43 @@ var (
 	errTakenOver = errors.New("another member has taken the shard over")
 )
 
-// lease is the ownership of a shard. It implements [journal.Shared].
+// lease is the ownership of a shard. It implements [journal.Shared]: leaseLog has the
+// methods for entries, leaseBlobs those for blobs.
 type lease struct {
-	log     *Log
+	backend *backend
+	table   *leaseTable
 	shard   int
-	stream  stream
-	subject string
 	epoch   uint64
 
-	life    context.Context //nolint:containedctx // until the lease ends; its cause says why
+	life    context.Context //nolint:containedctx // ends with the lease; its cause says why
 	end     context.CancelCauseFunc
 	release func() error
 
-	turn        chan struct{} // is held by an append
-	gate        chan struct{} // is held while blobs change and while the log is cut
-	first, last atomic.Uint64 // sequences; last is of the last entry that is known
-	unsure      atomic.Bool   // an append ended without an answer
-	listed      atomic.Bool   // the blobs were listed
+	changing chan struct{} // held while blobs change and while the log is truncated
 
-	mu     sync.Mutex
-	record shardRecord // what makes us the owner
-	desk   *desk       // takes requests; nil means none
+	mu       sync.Mutex
+	record   shardRecord    // the record that makes us the owner
+	requests *requestServer // serves requests to the shard; nil means none
+
+	leaseLog
+	leaseBlobs
 }
 
 var _ journal.Shared = (*lease)(nil)
 
-func newLease(l *Log, shard int, r shardRecord, s logState) *lease {
-	held := &lease{
-		log: l, shard: shard, stream: stream{l.c, l.names.logStream(shard)}, subject: l.names.logSubject(shard),
-		epoch: r.Epoch, record: r, turn: make(chan struct{}, 1), gate: make(chan struct{}, 1),
+func newLease(t *leaseTable, shard int, r shardRecord, s logState) *lease {
+	l := &lease{
+		backend: t.backend, table: t, shard: shard, epoch: r.Epoch, record: r, changing: make(chan struct{}, 1),
+		leaseLog: leaseLog{
+			stream: t.shardLog(shard), subject: t.names.logSubject(shard), appending: make(chan struct{}, 1),
+		},
+		leaseBlobs: leaseBlobs{objects: t.objects},
 	}
-	held.life, held.end = context.WithCancelCause(context.Background())
-	held.release = sync.OnceValue(held.giveUp)
-	held.first.Store(s.first)
-	held.last.Store(s.last)
-	return held
+	l.leaseLog.lease, l.leaseBlobs.lease = l, l
+	l.life, l.end = context.WithCancelCause(context.Background())
+	l.release = sync.OnceValue(l.giveUp)
+	l.extend(s)
+	return l
 }
 
 // Epoch implements [journal.Lease].
@@ -58,39 +59,40 @@ func (l *lease) Epoch() uint64 { return l.epoch }
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.life.Done() }
 
-// lose ends the lease. The bucket is not told.
+// lose ends the lease. The bucket is not changed.
 func (l *lease) lose(why error) {
 	l.end(why)
 	l.mu.Lock()
-	desk := l.desk
-	l.desk = nil
+	requests := l.requests
+	l.requests = nil
 	l.mu.Unlock()
-	if desk != nil {
-		desk.close()
+	if requests != nil {
+		requests.close()
 	}
-	l.log.forget(l)
+	l.table.remove(l)
 }
 
-// takenOver reports whether the bucket says that the shard is not ours any more.
-// What it said before we became the owner does not count.
+// takenOver reports whether the record r, read at the revision of the bucket, says
+// that we are no longer the owner. A record of before we became the owner does not
+// count.
 func (l *lease) takenOver(r shardRecord, revision uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.revision == 0 {
-		return revision >= l.record.revision // somebody has removed the key
+		return revision >= l.record.revision // the key was removed by hand
 	}
 	return r.revision > l.record.revision && (r.Owner != l.record.Owner || r.Epoch != l.epoch)
 }
 
-// noteEnd writes into the bucket how far the log has come. If its stream is emptied
-// or replaced by hand while nobody owns it, the next owner notices.
-func (l *lease) noteEnd(ctx context.Context) error {
+// storeEnd writes the end of the log into the bucket. If the stream is emptied or
+// replaced by hand while it has no owner, the next owner notices.
+func (l *lease) storeEnd(ctx context.Context) error {
 	l.mu.Lock()
 	record := l.record
 	l.mu.Unlock()
 	old := record
-	record.Last = l.last.Load()
-	revision, err := l.log.replace(ctx, l.shard, old, record)
+	record.Last = l.lastRecorded()
+	revision, err := l.backend.replaceShard(ctx, l.shard, old, record)
 	if err != nil {
 		return err
 	}
@@ -106,25 +108,25 @@ func (l *lease) Release() error { return l.release() }
 
 func (l *lease) giveUp() error {
 	l.lose(errReleased)
-	// Whoever is in the middle of something has finished, and knows how it went.
-	l.turn <- struct{}{}
-	l.gate <- struct{}{}
+	// An append or a change that is under way ends first.
+	l.appending <- struct{}{}
+	l.changing <- struct{}{}
 	l.mu.Lock()
 	record := l.record
 	l.mu.Unlock()
-	record.Last = max(record.Last, l.last.Load())
-	<-l.gate
-	<-l.turn
-	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.log.letGo(ctx, l.shard, record) })
+	record.Last = max(record.Last, l.lastRecorded())
+	<-l.changing
+	<-l.appending
+	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.backend.releaseShard(ctx, l.shard, record) })
 	if err != nil {
 		return fmt.Errorf("release shard %d: %w", l.shard, err)
 	}
 	return nil
 }
 
-// usable says why nothing may be done under the lease any more.
+// usable returns why the lease may be used no longer.
 func (l *lease) usable(ctx context.Context) error {
-	if l.life.Err() == nil && l.log.left() <= 0 {
+	if l.life.Err() == nil && l.table.member.leaseTimeLeft() <= 0 {
 		// The process stood still for so long that others may have taken over.
 		l.lose(errSilent)
 	}
@@ -134,23 +136,23 @@ func (l *lease) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stale is the error of everything after the lease has ended.
+// stale is the error of each operation after the lease has ended.
 func (l *lease) stale() error {
 	return fmt.Errorf("%w: the lease with epoch %d has ended: %w", journal.ErrStale, l.epoch, context.Cause(l.life))
 }
 
-// pass waits at a channel that lets one through at a time.
-func (l *lease) pass(ctx context.Context, gate chan struct{}) error {
+// lock takes a lock of the lease: a channel with room for one element.
+func (l *lease) lock(ctx context.Context, lock chan struct{}) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
 	select {
-	case gate <- struct{}{}:
+	case lock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if err := l.usable(ctx); err != nil {
-		<-gate
+		<-lock
 		return err
 	}
 	return nil
@@ -166,18 +168,18 @@ func (l *lease) during(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// ended returns the error of something that was done under the lease; if it failed
-// because the lease ended, that is what it says.
-func (l *lease) ended(ctx context.Context, err error) error {
+// explain returns the error of an operation; if it failed because the lease ended,
+// the error says so.
+func (l *lease) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && l.life.Err() != nil && !errors.Is(err, journal.ErrStale) {
 		return l.stale()
 	}
 	return plain(err)
 }
 
-// owned checks with the bucket that nobody has taken over.
-func (l *lease) owned(ctx context.Context) error {
-	r, err := l.log.shardRecord(ctx, l.shard)
+// confirm reads the record of the shard, and fails if we are no longer its owner.
+func (l *lease) confirm(ctx context.Context) error {
+	r, err := l.backend.shardRecord(ctx, l.shard)
 	if err != nil {
 		return err
 	}
@@ -188,42 +190,34 @@ func (l *lease) owned(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Owner != l.record.Owner || r.Epoch != l.epoch {
-		return errChanged // by a leader that is behind, or in another cluster: both show soon
+		return errChanged // read from a leader that is behind, or in another cluster: both show soon
 	}
 	return nil
 }
 
-// Bounds implements [journal.Lease].
-func (l *lease) Bounds(ctx context.Context) (first, last uint64, err error) {
-	for a := range asks.Attempts(ctx, &err) {
-		first, last, err = l.bounds(a.Context())
+// Serve implements [journal.Shared].
+func (l *lease) Serve(answer journal.Answer) error {
+	s, err := newRequestServer(l.backend.c, l.backend.names.shardSubject(l.shard), answer)
+	if err != nil {
+		return fmt.Errorf("serve shard %d: %w", l.shard, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.life.Err() != nil:
+		err = l.stale()
+	case l.requests != nil:
+		err = errors.New("it is served already")
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("bounds of shard %d: %w", l.shard, plain(err))
+		s.close()
+		return fmt.Errorf("serve shard %d: %w", l.shard, err)
 	}
-	return first, last, nil
+	l.requests = s
+	return nil
 }
 
-// bounds asks the leader.
-func (l *lease) bounds(ctx context.Context) (first, last uint64, err error) {
-	if err := l.usable(ctx); err != nil {
-		return 0, 0, err
-	}
-	s, err := l.log.logStateSince(ctx, l.stream, l.last.Load())
-	if err != nil {
-		return 0, 0, err
-	}
-	raise(&l.first, s.first)
-	raise(&l.last, s.last)
-	return s.first, s.last, nil
-}
-
-// raise makes the number at least n.
-func raise(number *atomic.Uint64, n uint64) {
-	for {
-		old := number.Load()
-		if old >= n || number.CompareAndSwap(old, n) {
-			return
-		}
-	}
+// warn logs what failed and does not keep the owner from working.
+func (l *lease) warn(message string, err error) {
+	l.backend.cfg.Logger.Warn(message, "shard", l.shard, "error", l.backend.cfg.redact(err.Error()))
 }

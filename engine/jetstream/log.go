@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
@@ -21,52 +18,26 @@ var errClosed = errors.New("the log is closed")
 
 // Log is a member of a cluster. It implements [journal.Cluster].
 type Log struct {
-	cfg      Config
-	second   *second // nil means none
-	names    names
-	settings settings
-	made     bool // there was no cluster before
-	timing   timing
-	c        *conn
-	bucket   bucket
-	objects  *objects
-	calls    *exchange
+	*backend
+	created bool        // there was no cluster before
+	second  *secondCopy // nil means none
+	objects *objects
+	end     context.CancelFunc // ends backend.life
+	group   sync.WaitGroup
+	close   func() error
 
-	life  context.Context //nolint:containedctx // until the log is closed
-	end   context.CancelFunc
-	group sync.WaitGroup
-	close func() error
-
-	notices *nats.Subscription
-	wanted  notice        // what the others have told of
-	stirred chan struct{} // has one when the pulse has changed
-	ended   chan struct{} // closed when we can't be a member any more
-
-	mu        sync.Mutex
-	id        string // of this member; the last one while it is none
-	joined    bool
-	revision  uint64 // of the member's record
-	record    memberRecord
-	desk      *desk // takes requests to the member
-	answer    journal.Answer
-	pulse     pulse
-	roster    roster
-	looked    time.Time // when the bucket was last read
-	view      *view
-	viewed    chan struct{} // closed when the view changes
-	assigned  []int
-	announced chan struct{}  // closed when what is assigned changes
-	leases    map[int]*lease // those that hold; nil while one is being taken
-	troubles  map[string]bool
-	closed    bool
-	wrong     error // why we can't be a member any more
+	member   *membership // nil until the cluster is found
+	view     *clusterView
+	leases   *leaseTable
+	requests *requester
+	troubles *troubleLog
 }
 
 var _ journal.Cluster = (*Log)(nil)
 
 // Open connects to the servers and joins the cluster, which it creates if there
 // is none. It tries until the context ends, and for a minute at most; a
-// configuration or credentials that can't be right are refused at once.
+// configuration or credentials that can't be right are an error at once.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -79,12 +50,12 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 }
 
 func open(ctx context.Context, cfg Config) (*Log, error) {
-	// Whatever can be found out without the servers, before anything is made there.
+	// Errors that show without the servers come first, before anything is created there.
 	who, err := cfg.identity()
 	if err != nil {
 		return nil, err
 	}
-	second, err := openSecond(cfg)
+	second, err := openSecondCopy(cfg)
 	if err = errors.Join(err, second.usable()); err != nil {
 		return nil, err
 	}
@@ -92,11 +63,7 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{
-		cfg: cfg, second: second, names: names(cfg.Name), c: c, roster: roster{}, leases: map[int]*lease{}, troubles: map[string]bool{},
-		wanted:  notice{signal: make(chan struct{}, 1)},
-		stirred: make(chan struct{}, 1), ended: make(chan struct{}), viewed: make(chan struct{}), announced: make(chan struct{}),
-	}
+	l := &Log{backend: &backend{cfg: cfg, names: names(cfg.Name), c: c}, second: second}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.close = sync.OnceValue(l.leave)
 	l.bucket = newBucket(c, l.names)
@@ -106,9 +73,9 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// abandon undoes what was done when a log could not be opened.
+// abandon undoes an Open that has failed.
 func (l *Log) abandon() error {
-	if l.joined {
+	if l.member != nil && l.member.self() != "" {
 		return l.Close()
 	}
 	defer l.c.nc.Close()
@@ -131,127 +98,194 @@ func (l *Log) enter(ctx context.Context) (err error) {
 	if l.settings, err = retry.Value(ctx, opens, creator.prepare); err != nil {
 		return plain(err)
 	}
-	l.made = creator.made
-	l.tellOrigin()
-	l.tellDifferences(creator.log)
+	l.created = creator.created
+	logOrigin(l.cfg, l.settings, l.second, l.created)
+	logDifferences(l.cfg, l.settings, creator.log)
 	l.timing = timingOf(l.settings.LeaseTime)
 	l.timing.beat = cmp.Or(l.cfg.beat, l.timing.beat)
-	l.pulse.timing = l.timing
 	if l.objects, err = openObjects(l.c, l.names, l.cfg, l.second); err != nil {
 		return err
 	}
-	if l.calls, err = newExchange(l.c); err != nil {
+	if err := l.connectParts(); err != nil {
 		return err
 	}
-	if l.notices, err = l.c.nc.Subscribe(l.names.noticeSubject(), l.noticed); err != nil {
-		return err
-	}
-	l.c.watch(l.connectionChanged)
-	if err := opens.Do(ctx, l.join); err != nil {
+	if err := opens.Do(ctx, l.member.join); err != nil {
 		return plain(err)
 	}
 	if err := opens.Do(ctx, l.refresh); err != nil {
 		return plain(err)
 	}
-	for _, run := range []func(){l.beats, l.looks, l.guard} {
+	for _, run := range []func(){l.member.run, l.followCluster, l.leases.guard} {
 		l.group.Go(run)
 	}
 	return nil
 }
 
-// oldest is the first version of the server that has all that is needed: batches
-// of direct gets, and messages that expire.
-var oldest = [2]int{2, 11}
-
-// checkServer says why the server that we are connected to can't be used.
-func checkServer(c *conn) error {
-	version := c.nc.ConnectedServerVersion()
-	if v, ok := parseVersion(version); ok && slices.Compare(v[:2], oldest[:]) < 0 {
-		return fmt.Errorf("the NATS server has version %s; at least %d.%d is needed", version, oldest[0], oldest[1])
+// connectParts makes the parts of the log, and subscribes to messages and events.
+func (l *Log) connectParts() (err error) {
+	l.troubles = newTroubleLog(l.backend)
+	l.member = newMembership(l.backend, l.troubles)
+	l.view = newClusterView(l.backend, l.member)
+	l.leases = newLeaseTable(l)
+	l.member.onJoin = l.view.changes.announce
+	l.member.onEnd = func(why error) {
+		l.view.reassign()
+		l.leases.endAll(why)
 	}
-	if room := c.nc.MaxPayload(); room < journal.MaxEntry+maxHeader {
-		return fmt.Errorf("the NATS server takes messages of %d bytes; set its max_payload to at least %d, such as 1MB",
-			room, journal.MaxEntry+maxHeader)
+	if l.requests, err = newRequester(l.backend, l.view); err != nil {
+		return err
+	}
+	if _, err = l.c.nc.Subscribe(l.names.noticeSubject(), l.view.changes.receive); err != nil {
+		return err
+	}
+	l.c.watch(l.member.connectionChanged)
+	l.c.watch(l.view.connectionChanged)
+	return nil
+}
+
+// followCluster reads the bucket, regularly and when a member has announced a change,
+// and does what follows from it.
+func (l *Log) followCluster() {
+	ticker := time.NewTicker(l.timing.beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.life.Done():
+			return
+		case <-ticker.C:
+		case <-l.view.changes.signal:
+		}
+		// A replica may not have the announced change yet.
+		ctx, cancel := context.WithTimeout(l.life, l.timing.fresh)
+		err := refreshes.Do(ctx, l.refresh)
+		cancel()
+		if l.Err() != nil {
+			return
+		}
+		if l.troubles.report("the state of the cluster can't be read", err); err != nil {
+			l.view.changes.reset()
+			continue
+		}
+		l.view.expelSilent()
+		l.leases.releaseUnused()
+	}
+}
+
+// refresh reads the bucket once.
+func (l *Log) refresh(ctx context.Context) error {
+	wanted := l.view.changes.newest()
+	records, revision, err := l.bucket.all(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.member.confirmCluster(ctx, records); err != nil {
+		return err
+	}
+	s, err := newClusterState(records, revision, l.settings.Shards)
+	if err != nil {
+		return err
+	}
+	if l.view.adopt(s, time.Now()) {
+		l.leases.endTakenOver(s)
+	}
+	if revision < wanted {
+		return fmt.Errorf("a replica of the bucket is at %d and not yet at %d", revision, wanted)
 	}
 	return nil
 }
 
-// maxHeader is more than the headers of any message of ours have.
-const maxHeader = 2000
-
-func parseVersion(text string) (v [3]int, ok bool) {
-	text, _, _ = strings.Cut(text, "-")
-	parts := strings.Split(text, ".")
-	if len(parts) != len(v) {
-		return v, false
-	}
-	for i, part := range parts {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
-}
-
-// Shards implements [journal.Cluster].
-func (l *Log) Shards() int { return l.settings.Shards }
-
-// Close implements [journal.Log]. It releases all leases and leaves the cluster.
-// When the servers can't be told, the others find out by themselves.
+// Close implements [journal.Log]. It releases all leases and leaves the cluster. If
+// the servers can't be reached, the other members expel this one later.
 func (l *Log) Close() error { return l.close() }
 
 func (l *Log) leave() error {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	errs := []error{l.releaseAll()}
+	l.leases.close()
+	errs := []error{l.leases.releaseAll()}
 	l.end()
 	l.group.Wait()
-	l.mu.Lock()
-	desk := l.desk
-	l.mu.Unlock()
-	desk.close()
+	l.member.stopServing()
 	err := l.c.connected()
 	if err == nil {
-		err = farewells.Do(context.Background(), l.unjoin)
+		err = farewells.Do(context.Background(), l.member.leave)
 	}
 	if err != nil {
 		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.cfg.Name, err))
 	}
-	l.calls.close()
-	_ = l.c.nc.FlushTimeout(time.Second) // answers that were given; there is nobody to tell otherwise
+	l.requests.close()
+	_ = l.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, their callers see that we are gone
 	l.c.nc.Close()
 	return errors.Join(append(errs, l.objects.close())...)
 }
 
-// releaseAll gives up all leases, at once.
-func (l *Log) releaseAll() error {
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	for _, held := range l.held() {
-		group.Go(func() {
-			if err := held.Release(); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	group.Wait()
-	return errors.Join(errs...)
+// ClusterID tells the cluster from earlier and later ones with its name.
+func (l *Log) ClusterID() string { return l.settings.ID }
+
+// MemberName returns the name of this process; [Log.Member] returns its id.
+func (l *Log) MemberName() string { return l.cfg.MemberName }
+
+// Made reports whether there was no cluster before this log was opened.
+func (l *Log) Made() bool { return l.created }
+
+// Ended is closed when this process can't be a member any more, for a reason that
+// waiting does not change: [Log.Err] returns it. Close does not close it.
+func (l *Log) Ended() <-chan struct{} { return l.member.ended }
+
+// Err returns why the channel of [Log.Ended] is closed, nil as long as it is not.
+func (l *Log) Err() error { return l.member.err() }
+
+// Shards implements [journal.Cluster].
+func (l *Log) Shards() int { return l.settings.Shards }
+
+// Member implements [journal.Cluster].
+func (l *Log) Member() string { return l.member.lastID() }
+
+// Members implements [journal.Cluster].
+func (l *Log) Members() []string {
+	s, _ := l.view.current()
+	return slices.Sorted(slices.Values(s.ids(l.member.self())))
 }
 
-// held returns the leases that hold.
-func (l *Log) held() (list []*lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, held := range l.leases {
-		if held != nil {
-			list = append(list, held)
-		}
+// Assigned implements [journal.Cluster].
+func (l *Log) Assigned() (shards []int, changed <-chan struct{}) { return l.view.assignedShards() }
+
+// Lease implements [journal.Log]. The lease is a [journal.Shared].
+func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
+	held, err := l.leases.acquire(ctx, shard)
+	if err != nil {
+		return nil, fmt.Errorf("lease shard %d of %s: %w", shard, l.cfg.Name, plain(err))
 	}
-	return list
+	return held, nil
+}
+
+// Peek implements [journal.Cluster].
+func (l *Log) Peek(ctx context.Context, shard int) (journal.Reader, error) {
+	r, err := l.leases.peek(ctx, shard)
+	if err != nil {
+		return nil, fmt.Errorf("peek at shard %d of %s: %w", shard, l.cfg.Name, err)
+	}
+	return r, nil
+}
+
+// Serve implements [journal.Cluster].
+func (l *Log) Serve(answer journal.Answer) error { return l.member.serve(answer) }
+
+// Call implements [journal.Cluster].
+func (l *Log) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
+	answer, err := l.requests.callShard(ctx, shard, request)
+	if err != nil {
+		return nil, fmt.Errorf("call shard %d of %s: %w", shard, l.cfg.Name, err)
+	}
+	return answer, nil
+}
+
+// Ask implements [journal.Cluster].
+func (l *Log) Ask(ctx context.Context, member string, request []byte) ([]byte, error) {
+	if !validMember(member) {
+		return nil, fmt.Errorf("ask member %q: %w", member, journal.ErrNobody)
+	}
+	answer, err := l.requests.askMember(ctx, member, request)
+	if err != nil {
+		return nil, fmt.Errorf("ask member %s: %w", member, err)
+	}
+	return answer, nil
 }

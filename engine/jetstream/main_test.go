@@ -119,14 +119,12 @@ func (k *killable) Kill() {
 	}
 }
 
-// kill ends the member as the end of its process does: nobody is told.
+// kill ends the member as the end of its process does, without a message to the others.
 func (l *Log) kill() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
+	l.leases.close()
 	l.end()
 	l.c.nc.Close()
-	l.endLeases(errors.New("the process was killed"))
+	l.leases.endAll(errors.New("the process was killed"))
 }
 
 func TestConformanceOfClusters(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// names are those of everything that belongs to one cluster.
+// names returns the names of streams and subjects of one cluster.
 type names string
 
 func (n names) logStream(shard int) string     { return fmt.Sprintf("%s-log-%d", n, shard) }
@@ -18,7 +18,7 @@ func (n names) blobStream() string             { return "OBJ_" + n.blobs() }
 func (n names) shardSubject(shard int) string  { return fmt.Sprintf("%s.shard.%d", n, shard) }
 func (n names) memberSubject(id string) string { return string(n) + ".member." + id }
 
-// noticeSubject is where a member tells the others that it has changed the bucket.
+// noticeSubject is the subject on which a member announces changes of the bucket.
 func (n names) noticeSubject() string { return string(n) + ".notice" }
 
 // The keys of the bucket.

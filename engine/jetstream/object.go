@@ -30,12 +30,12 @@ type objects struct {
 	stream
 	names  names
 	cache  *cache
-	second *second // nil means none
+	second *secondCopy // nil means none
 
-	sweepAge time.Duration // parts of blobs that old nobody finishes any more
+	sweepAge time.Duration // unfinished parts of blobs older than that are removed
 }
 
-func openObjects(c *conn, n names, cfg Config, second *second) (*objects, error) {
+func openObjects(c *conn, n names, cfg Config, second *secondCopy) (*objects, error) {
 	cache, err := openCache(cfg.Cache)
 	if err != nil {
 		return nil, err
@@ -66,23 +66,23 @@ func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	return shard, blob, ok && err == nil
 }
 
-// newObjectID names the chunks of an object, and who writes them: what an owner
-// has not finished, the next one removes.
+// newObjectID returns the name of the chunks of an object. It says who writes them: the
+// next owner removes chunks that are not finished.
 func newObjectID(shard int, epoch uint64) string {
 	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
 }
 
-// writerOf returns what newObjectID was given.
+// writerOf returns the id in a subject of chunkSubject, and the arguments of newObjectID.
 func (o *objects) writerOf(subject string) (id string, shard int, epoch uint64, ok bool) {
 	id = strings.TrimPrefix(subject, chunkSubject(o.names, ""))
 	_, err := fmt.Sscanf(id, "%d-%d-", &shard, &epoch)
 	return id, shard, epoch, err == nil
 }
 
-// errDescription says that only what describes a blob is damaged.
+// errDescription says that only the description of a blob is damaged.
 var errDescription = errors.New("its description can't be read")
 
-// find returns what is stored of a blob, or ErrNoBlob.
+// find returns the description of a blob, or ErrNoBlob.
 func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.ObjectInfo, error) {
 	m, err := o.get(ctx, getRequest{Last: o.metaSubject(shard, blob)})
 	if errors.Is(err, errNoMessage) {
@@ -102,7 +102,7 @@ func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.Obj
 	return info, nil
 }
 
-// list returns what is stored of all blobs of a shard.
+// list returns the descriptions of all blobs of a shard.
 func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInfo, err error) {
 	subjects, err := o.subjects(ctx, metaSubject(o.names, ">"))
 	if err != nil {
@@ -121,7 +121,7 @@ func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInf
 		case err == nil:
 			list = append(list, infos[i])
 		case errors.Is(err, errDescription):
-			// Whoever opens it learns why it can't be.
+			// Get returns the error.
 			list = append(list, &natsjs.ObjectInfo{ObjectMeta: natsjs.ObjectMeta{Name: objectName(shard, names[i])}})
 		case !errors.Is(err, journal.ErrNoBlob): // otherwise it was deleted meanwhile
 			return nil, err
@@ -137,7 +137,7 @@ type upload struct {
 	last    uint64 // sequence of the last chunk
 }
 
-// send stores the chunks. Nothing is to be seen of them before finish.
+// send stores the chunks. They are not visible before finish.
 func (u *upload) send(ctx context.Context, r io.Reader) error {
 	chunk := make([]byte, chunkSize)
 	for {
@@ -252,7 +252,7 @@ func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint
 	return list, err
 }
 
-// removeChunks removes what belongs to an object.
+// removeChunks removes the chunks of an object.
 func (o *objects) removeChunks(ctx context.Context, id string) (err error) {
 	for a := range asks.Attempts(ctx, &err) {
 		err = o.purge(a.Context(), chunkSubject(o.names, id), 0)

@@ -31,7 +31,7 @@ func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 2, Logger: logger, SecondPlace: t.TempDir()}
 	log := openTest(t, cfg)
 	if text := diary.String(); !log.Made() || !strings.Contains(text, `level=WARN msg="made a new cluster, with nothing in it"`) {
-		t.Errorf("the log of whoever made it says %s", text)
+		t.Errorf("the log of the member that made it says %s", text)
 	}
 	diary, cfg.Logger = newDiary()
 	cfg.Before = log.ClusterID()
@@ -57,7 +57,7 @@ func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 	}
 	again := openTest(t, cfg)
 	if text := diary.String(); !again.Made() || !strings.Contains(text, `level=ERROR msg="made a NEW cluster`) || !strings.Contains(text, "restore") {
-		t.Errorf("the log of whoever made it again says %s", text)
+		t.Errorf("the log of the member that made it again says %s", text)
 	}
 	diary, cfg.Logger = newDiary()
 	openTest(t, cfg)

@@ -15,10 +15,10 @@ var (
 	// the next leader takes longer, and the caller repeats the append.
 	appends = runner("append", "exponential(20ms..500ms) jitter=full attempts=unlimited attempt-timeout=2500ms total-timeout=5s")
 
-	// asks is for what a leader is asked or told and nobody waits for in a hurry.
+	// asks is for requests to a leader that are not urgent.
 	asks = runner("ask", "exponential(20ms..1s) jitter=full attempts=unlimited attempt-timeout=5s total-timeout=15s")
 
-	// farewells is for what is told at the end.
+	// farewells is for the last requests before the log is closed.
 	farewells = runner("farewell", "exponential(20ms..500ms) jitter=full attempts=unlimited attempt-timeout=2s total-timeout=3s")
 
 	// joins goes on for as long as the log is open.
@@ -27,7 +27,7 @@ var (
 	// refreshes is for a replica that is behind.
 	refreshes = runner("look", "exponential(5ms..200ms) jitter=full attempts=unlimited")
 
-	// calls is for requests that were refused unseen. Nothing else may be repeated.
+	// calls is for requests that were rejected unread. No other may be repeated.
 	calls = retry.Must("exponential(5ms..250ms) jitter=full attempts=unlimited", retry.WithName("call"),
 		retry.WithClassifier(func(err error) retry.Outcome {
 			if errors.Is(err, errBusy) {

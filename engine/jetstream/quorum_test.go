@@ -52,7 +52,7 @@ func TestWithoutQuorumThereAreClearErrorsAndThenItGoesOn(t *testing.T) {
 	appendEntries(t, l, 7, 10)
 	wantLog(t, l, 1, 10)
 	if members := other.Members(); len(members) != 2 {
-		t.Errorf("Members() = %q; want both: nobody could give a sign of life", members)
+		t.Errorf("Members() = %q; want both: no heartbeat could be stored", members)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestLeasesEndWhenTheQuorumIsAwayTooLong(t *testing.T) {
 	awaitBeats(t, log)
 	awaitBeats(t, other)
 	if now := []string{log.Member(), other.Member()}; !slices.Equal(now, ids) {
-		t.Errorf("the members are %q, before %q; nobody could give a sign of life", now, ids)
+		t.Errorf("the members are %q, before %q; no heartbeat could be stored", now, ids)
 	}
 	next = mustLeaseAgain(t, log, next)
 	appendEntries(t, next, 3, 4)

@@ -16,7 +16,7 @@ const (
 )
 
 // Read implements [journal.Lease].
-func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	last, err := l.lastKnown(ctx)
 	return func(yield func(journal.Entry, error) bool) {
 		for next := from; err == nil; {
@@ -32,12 +32,12 @@ func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 			}
 			next += uint64(len(entries))
 		}
-		yield(journal.Entry{}, fmt.Errorf("read shard %d: %w", l.shard, plain(err)))
+		yield(journal.Entry{}, fmt.Errorf("read shard %d: %w", l.lease.shard, plain(err)))
 	}
 }
 
 // lastKnown returns the end of the log. It asks only if an append had no answer.
-func (l *lease) lastKnown(ctx context.Context) (uint64, error) {
+func (l *leaseLog) lastKnown(ctx context.Context) (uint64, error) {
 	if l.unsure.Load() {
 		_, last, err := l.Bounds(ctx)
 		return last, err
@@ -46,9 +46,9 @@ func (l *lease) lastKnown(ctx context.Context) (uint64, error) {
 }
 
 // fetch returns the next entries, without a gap; none at the end.
-func (l *lease) fetch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
+func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
 	for a := range asks.Attempts(ctx, &err) {
-		if err = l.usable(a.Context()); err != nil {
+		if err = l.lease.usable(a.Context()); err != nil {
 			continue
 		}
 		if first := l.first.Load(); from < first {
@@ -69,7 +69,7 @@ func (l *lease) fetch(ctx context.Context, from, last uint64) (entries []journal
 }
 
 // fetchBatch asks any replica. One that is behind returns less, or nothing.
-func (l *lease) fetchBatch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
+func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
 	request := getRequest{Seq: from, Batch: int(min(last+1-from, batchEntries)), MaxBytes: batchBytes}
 	_, err = l.stream.batch(ctx, request, func(m message) error {
 		if m.seq != from+uint64(len(entries)) {
@@ -96,8 +96,8 @@ var (
 	errEnough = errors.New("all entries are there")
 )
 
-// fetchOne asks the leader, who knows.
-func (l *lease) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {
+// fetchOne asks the leader, which has all entries.
+func (l *leaseLog) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {
 	m, err := l.stream.get(ctx, getRequest{Seq: seq})
 	if errors.Is(err, errNoMessage) {
 		first, last, err := l.bounds(ctx) // a log with a gap is an error

@@ -14,82 +14,73 @@ import (
 // there is another one under its name.
 var ErrReplaced = errors.New("the cluster is not the one that this process has joined")
 
-// Ended is closed when this process can't be a member any more, for a reason that
-// waiting does not change: [Log.Err] says which. Close does not close it.
-func (l *Log) Ended() <-chan struct{} { return l.ended }
-
-// Err returns why the channel of [Log.Ended] is closed, nil as long as it is not.
-func (l *Log) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.wrong
+// err returns why the process can't be a member again, nil while it can.
+func (m *membership) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrong
 }
 
-// notMember says why we are none. The lock is held.
-func (l *Log) notMember() error {
-	if l.wrong != nil {
-		return l.wrong
-	}
-	return errExpelled
-}
-
-// recognise fails if the records are of another cluster than the one we joined. A
-// server that was away may still have the bucket of one before, so that its leader
-// has the last word.
-func (l *Log) recognise(ctx context.Context, records []record) error {
+// confirmCluster fails if the records belong to another cluster than the one that
+// the process has joined. A server that was away may still have the bucket of an
+// earlier cluster, so the leader of the bucket decides.
+func (m *membership) confirmCluster(ctx context.Context, records []record) error {
 	for _, r := range records {
 		if r.key != settingsKey {
 			continue
 		}
 		var s settings
-		if err := json.Unmarshal(r.value, &s); err == nil && s.ID == l.settings.ID {
+		if err := json.Unmarshal(r.value, &s); err == nil && s.ID == m.settings.ID {
 			return nil
 		}
-		if err := l.askSettings(ctx); err != nil {
+		if err := m.confirmSettings(ctx); err != nil {
 			return err
 		}
-		return fmt.Errorf("a replica of bucket %s is of another cluster", l.bucket.name)
+		return fmt.Errorf("a replica of bucket %s is of another cluster", m.bucket.name)
 	}
-	return nil // of a replica that has yet to hear of anything
+	return nil // the replica does not have the settings yet
 }
 
-// askSettings asks the leader of the bucket whether the cluster is still ours. If
-// it is another one, we are not a member of it, and end.
-func (l *Log) askSettings(ctx context.Context) error {
-	if err := l.bucket.barrier(ctx); err != nil {
+// confirmSettings asks the leader of the bucket whether the cluster is still the one
+// that the process has joined. If it is another one, the process can't be a member.
+func (m *membership) confirmSettings(ctx context.Context) error {
+	if err := m.bucket.barrier(ctx); err != nil {
 		return err
 	}
-	r, err := l.bucket.get(ctx, settingsKey)
+	r, err := m.bucket.get(ctx, settingsKey)
 	if errors.Is(err, errNoMessage) {
-		return fmt.Errorf("bucket %s has no settings: whoever made it has yet to write them", l.bucket.name)
+		return fmt.Errorf("bucket %s has no settings yet: the member that creates it has not written them", m.bucket.name)
 	}
 	if err != nil {
 		return err
 	}
 	var s settings
 	if err := json.Unmarshal(r.value, &s); err != nil {
-		return fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, l.bucket.name, err)
+		return fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, m.bucket.name, err)
 	}
-	if s.ID == l.settings.ID {
+	if s.ID == m.settings.ID {
 		return nil
 	}
-	return l.stray(s)
+	return m.endForGood(s)
 }
 
-// stray ends all that this process had in a cluster that is gone.
-func (l *Log) stray(now settings) error {
-	l.mu.Lock()
-	if l.wrong == nil {
-		l.wrong = fmt.Errorf("%w: the streams of %s of %s are gone, and it was made anew at %s. Start this process again, and it joins the new one; "+
+// endForGood ends the membership in a cluster that is gone: now are the settings of
+// the cluster that has its name.
+func (m *membership) endForGood(now settings) error {
+	m.mu.Lock()
+	first := m.wrong == nil
+	if first {
+		m.wrong = fmt.Errorf("%w: the streams of %s of %s are gone, and it was made anew at %s. Start this process again, and it joins the new one; "+
 			"what was recorded in the old one is not in it: %s",
-			ErrReplaced, l.cfg.Name, stamp(l.settings.Created), stamp(now.Created), restoring)
-		l.joined = false
-		l.assign()
-		close(l.ended)
+			ErrReplaced, m.cfg.Name, stamp(m.settings.Created), stamp(now.Created), restoring)
+		m.joined = false
 	}
-	err := l.wrong
-	l.mu.Unlock()
-	l.endLeases(err)
+	err := m.wrong
+	m.mu.Unlock()
+	m.onEnd(err)
+	if first {
+		close(m.ended)
+	}
 	return err
 }
 

@@ -60,7 +60,7 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	wiped(t, nodes, cfg)
 	anew := openTest(t, cfg)
 	// As if it had looked at the settings just before they were others.
-	if err := log.join(t.Context()); err != nil {
+	if err := log.member.join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	testwait.Receive(t, "Ended()", log.Ended())
@@ -75,12 +75,11 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	})
 }
 
-// beatUntil gives signs of life until the bucket is at the revision.
+// beatUntil sends heartbeats until the bucket is at the revision.
 func beatUntil(t *testing.T, log *Log, revision uint64) {
 	t.Helper()
-	now := func() uint64 { log.mu.Lock(); defer log.mu.Unlock(); return log.revision }
-	for now() < revision {
-		natstest.Wait(t, log.beat)
+	for log.memberRevision() < revision {
+		natstest.Wait(t, log.member.beat)
 	}
 }
 
@@ -89,7 +88,7 @@ func beatUntil(t *testing.T, log *Log, revision uint64) {
 func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // nobody looks by itself
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), Shards: 1, LeaseTime: MaxLeaseTime} // so that no member reads the bucket by itself
 	log := openTest(t, cfg)
 	beatUntil(t, log, 40)
 	l := mustLease(t, log, 0)
@@ -101,11 +100,11 @@ func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	if want.revision != l.record.revision {
 		t.Fatalf("the revisions are %d and %d", want.revision, l.record.revision)
 	}
-	if err := l.noteEnd(t.Context()); !errors.Is(err, errChanged) {
-		t.Errorf("noteEnd = %v; want %v", err, errChanged)
+	if err := l.storeEnd(t.Context()); !errors.Is(err, errChanged) {
+		t.Errorf("storeEnd = %v; want %v", err, errChanged)
 	}
-	if err := l.owned(t.Context()); err == nil {
-		t.Error("owned = nil in another cluster")
+	if err := l.confirm(t.Context()); err == nil {
+		t.Error("confirm = nil in another cluster")
 	}
 	if err := l.Release(); err != nil {
 		t.Errorf("Release() = %v", err)
@@ -119,7 +118,7 @@ func TestABucketOfAnotherClusterThatAReplicaStillHasIsNoReasonToEnd(t *testing.T
 	t.Parallel()
 	log := openTest(t, Config{Replicas: 1, URL: natstest.Shared(t).URL()})
 	other := []record{{settingsKey, []byte(`{"id":"another"}`), 1}}
-	wantPlain(t, "recognise", log.recognise(t.Context(), other), "a replica of bucket "+log.bucket.name+" is of another cluster")
+	wantPlain(t, "confirmCluster", log.member.confirmCluster(t.Context(), other), "a replica of bucket "+log.bucket.name+" is of another cluster")
 	if err := log.Err(); err != nil {
 		t.Errorf("Err() = %v; want none: the leader has ours", err)
 	}

@@ -159,7 +159,7 @@ var soakWait = retry.Must("fixed(20ms) jitter=50% attempts=unlimited")
 func (s *soak) own(ctx context.Context, log *Log, shard int) {
 	_ = soakWait.Do(ctx, func(ctx context.Context) error {
 		if assigned, _ := log.Assigned(); !slices.Contains(assigned, shard) {
-			return errors.New("somebody else's")
+			return errors.New("assigned to another member")
 		}
 		l, err := log.Lease(ctx, shard)
 		if err != nil {
@@ -170,7 +170,7 @@ func (s *soak) own(ctx context.Context, log *Log, shard int) {
 		_, last, err := l.Bounds(ctx)
 		for err == nil && ctx.Err() == nil {
 			if assigned, _ := log.Assigned(); !slices.Contains(assigned, shard) {
-				return errors.New("somebody else's now")
+				return errors.New("assigned to another member now")
 			}
 			if last, err = s.append(ctx, l, shard, last); err == nil {
 				pause(ctx)

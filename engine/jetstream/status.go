@@ -1,10 +1,8 @@
 package jetstream
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +24,9 @@ func (l *Log) Status(ctx context.Context) (s journal.Status, err error) {
 	if err != nil {
 		return s, fmt.Errorf("status of %s: %w", l.cfg.Name, plain(err))
 	}
-	v, _ := l.current()
-	s.Members, s.Shards = l.memberStatus(v), make([]journal.Shard, len(v.shards))
-	inParallel(len(v.shards), func(n int) { s.Shards[n] = l.shardStatus(ctx, n, v.shards[n]) })
+	state, _ := l.view.current()
+	s.Members, s.Shards = l.view.members(state), make([]journal.Shard, len(state.shards))
+	inParallel(len(state.shards), func(n int) { s.Shards[n] = l.shardStatus(ctx, n, state.shards[n]) })
 	return s, ctx.Err()
 }
 
@@ -46,26 +44,14 @@ func inParallel(count int, f func(i int)) {
 	group.Wait()
 }
 
-func (l *Log) memberStatus(v *view) (list []journal.Member) {
-	now := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, m := range v.members {
-		list = append(list, journal.Member{ID: id, Name: m.Name, Joined: m.Joined, Silence: now.Sub(l.roster[id].at)})
-	}
-	slices.SortFunc(list, func(a, b journal.Member) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-	})
-	return list
-}
-
-func (l *Log) shardStatus(ctx context.Context, n int, r shardRecord) journal.Shard {
+// shardStatus describes a shard with the record.
+func (b *backend) shardStatus(ctx context.Context, n int, r shardRecord) journal.Shard {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	s := journal.Shard{Number: n, Owner: r.Owner, Epoch: r.Epoch}
-	state, err := l.logState(ctx, stream{l.c, l.names.logStream(n)})
+	state, err := b.logState(ctx, b.shardLog(n))
 	if err != nil {
-		s.Error = l.cfg.redact(err.Error())
+		s.Error = b.cfg.redact(err.Error())
 		return s
 	}
 	s.First, s.Last, s.Bytes, s.Lag = state.first, state.last, state.bytes, state.lag

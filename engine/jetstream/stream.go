@@ -13,8 +13,8 @@ import (
 
 const apiPrefix = "$JS.API."
 
-// stream is a stream of JetStream. What it says of itself comes from its leader,
-// unless a method says otherwise.
+// stream is a stream of JetStream. Its methods ask its leader, unless their comment says
+// otherwise.
 type stream struct {
 	c    *conn
 	name string
@@ -42,7 +42,7 @@ func (s stream) ask(ctx context.Context, operation string, request, answer any) 
 	return json.Unmarshal(m.Data, answer)
 }
 
-// infoRequest and infoAnswer are what a stream can be asked about itself.
+// infoRequest and infoAnswer are the request for the state of a stream and its answer.
 type infoRequest struct {
 	Subjects string `json:"subjects_filter,omitempty"`
 	Offset   int    `json:"offset,omitempty"`
@@ -55,20 +55,20 @@ type infoAnswer struct {
 
 // info returns the configuration and the state of the stream.
 func (s stream) info(ctx context.Context) (*natsjs.StreamInfo, error) {
-	answer, err := s.look(ctx, infoRequest{})
+	answer, err := s.infoPage(ctx, infoRequest{})
 	if err != nil {
 		return nil, err
 	}
 	return &answer.StreamInfo, nil
 }
 
-func (s stream) look(ctx context.Context, request infoRequest) (*infoAnswer, error) {
+func (s stream) infoPage(ctx context.Context, request infoRequest) (*infoAnswer, error) {
 	answer := new(infoAnswer)
 	if err := s.ask(ctx, "STREAM.INFO", request, answer); err != nil {
 		return nil, err
 	}
 	if answer.Cluster != nil && answer.Cluster.Leader == "" {
-		// Without a leader anybody answers, with whatever it has.
+		// Without a leader any server answers, with the state that it has.
 		return nil, fmt.Errorf("%w: stream %s has no leader", errNoQuorum, s.name)
 	}
 	return answer, nil
@@ -77,7 +77,7 @@ func (s stream) look(ctx context.Context, request infoRequest) (*infoAnswer, err
 // subjects lists the subjects below a filter that have messages.
 func (s stream) subjects(ctx context.Context, filter string) (list []string, err error) {
 	for {
-		answer, err := s.look(ctx, infoRequest{Subjects: filter, Offset: len(list)})
+		answer, err := s.infoPage(ctx, infoRequest{Subjects: filter, Offset: len(list)})
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (s stream) subjects(ctx context.Context, filter string) (list []string, err
 	}
 }
 
-// getRequest says which messages are wanted.
+// getRequest selects messages.
 type getRequest struct {
 	Seq       uint64   `json:"seq,omitempty"`
 	Last      string   `json:"last_by_subj,omitempty"`
@@ -100,7 +100,7 @@ type getRequest struct {
 	MultiLast []string `json:"multi_last,omitempty"`
 }
 
-// message is one that is stored.
+// message is a stored message.
 type message struct {
 	subject string
 	seq     uint64
@@ -149,8 +149,8 @@ func (s stream) purge(ctx context.Context, subject string, below uint64) error {
 // below the first possible sequence removes nothing, but has to be agreed upon.
 func (s stream) barrier(ctx context.Context) error { return s.purge(ctx, "", 1) }
 
-// unanswered says why nobody has answered: there is no leader now, or no stream any
-// more.
+// unanswered returns why there was no answer: there is no leader now, or the stream is
+// gone.
 func (s stream) unanswered(ctx context.Context, err error) error {
 	if errors.Is(err, nats.ErrNoResponders) {
 		if _, infoErr := s.info(ctx); errors.Is(infoErr, errGone) {

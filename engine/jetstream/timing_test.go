@@ -23,11 +23,11 @@ func TestTheDefaultOutlivesAnElection(t *testing.T) {
 	}
 }
 
-func TestPulse(t *testing.T) {
+func TestHeartbeatState(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d * time.Millisecond) }
-	p := pulse{timing: timingOf(12 * time.Second)}
-	p.beat(at(0))
+	p := heartbeatState{timing: timingOf(12 * time.Second)}
+	p.arrived(at(0))
 	steps := []struct {
 		name  string
 		do    func()
@@ -35,13 +35,13 @@ func TestPulse(t *testing.T) {
 		left  time.Duration
 		fresh bool
 	}{
-		{"a sign of life counts from its start", func() {}, 1000, 10_000, true},
+		{"a heartbeat counts from its start", func() {}, 1000, 10_000, true},
 		{"without another the silence of others means nothing", func() {}, 2000, 9000, false},
 		{"without connection leases end earlier", func() { p.down = true }, 2000, 500, false},
 		{"and then they have ended", func() {}, 2500, 0, false},
 		{"with a connection they hold longer", func() { p.down = false }, 2500, 8500, false},
-		{"the next sign of life prolongs them", func() { p.beat(at(3000)) }, 3500, 10_500, true},
-		{"one that was overtaken changes nothing", func() { p.beat(at(1000)) }, 3500, 10_500, true},
+		{"the next heartbeat prolongs them", func() { p.arrived(at(3000)) }, 3500, 10_500, true},
+		{"one that was overtaken changes nothing", func() { p.arrived(at(1000)) }, 3500, 10_500, true},
 		{"at last they end", func() {}, 14_000, 0, false},
 	}
 	for _, s := range steps {
@@ -56,8 +56,8 @@ func TestPulse(t *testing.T) {
 }
 
 func TestANewPulseHoldsNothing(t *testing.T) {
-	p := pulse{timing: timingOf(12 * time.Second)}
+	p := heartbeatState{timing: timingOf(12 * time.Second)}
 	if left := p.left(time.Now()); left > 0 {
-		t.Errorf("left = %v before the first sign of life", left)
+		t.Errorf("left = %v before the first heartbeat", left)
 	}
 }

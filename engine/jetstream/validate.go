@@ -18,8 +18,7 @@ import (
 
 var validName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
-// Validate returns all that is wrong with the configuration, as far as it shows
-// without a connection.
+// Validate returns all errors of the configuration that show without a connection.
 func (c Config) Validate() error {
 	return errors.Join(
 		checkURL(c.URL), c.checkNumbers(), c.checkIdentity(),
@@ -41,12 +40,12 @@ func (c Config) checkNumbers() error {
 	add(c.MaxBytes < 0, "max bytes: %d is negative", c.MaxBytes)
 	add(c.MaxBytes > 0 && c.MaxBytes < MinBytes, "max bytes: %d is less than %d, which the largest entry needs", c.MaxBytes, MinBytes)
 	add(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
-	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: for as long would nobody go on with the work of a process that is gone",
+	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: so long would the work of a process that is gone stand still",
 		c.LeaseTime, MaxLeaseTime)
 	return errors.Join(errs...)
 }
 
-// checkIdentity refuses several ways to say who we are, and halves of one.
+// checkIdentity rejects several kinds of credentials at once, and incomplete ones.
 func (c Config) checkIdentity() error {
 	var errs []error
 	add := func(wrong bool, text string) {

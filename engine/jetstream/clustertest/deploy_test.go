@@ -33,7 +33,7 @@ const (
 
 // TestRollingDeploy replaces the workers of a cluster by those of a new version
 // of the workflow, one by one. A run ends by the definition that it began with,
-// and waits as long as whoever has its shard does not have the functions for it.
+// and waits while the owner of its shard does not have the functions for it.
 func TestRollingDeploy(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func judgeDeploy(t *testing.T, dir string) {
 		}
 	}
 	if len(calls) > 0 {
-		t.Errorf("nobody asked for %v", calls)
+		t.Errorf("calls that no run asked for: %v", calls)
 	}
 }
 

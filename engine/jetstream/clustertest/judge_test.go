@@ -115,7 +115,7 @@ func judgeStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, see
 				earliest = w.end + int64(a.Wait.Delay)
 			}
 		case "lost":
-			lost++ // what came of it nobody knows, and a stopped process may go on with it
+			lost++ // its result is not known, and a stopped process may go on with it
 		case "released":
 		default:
 			t.Errorf("%s: attempt %d of step %s is %s: %s", key, a.Number, s.Name, a.Outcome, a.Error)

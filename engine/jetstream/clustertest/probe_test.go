@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// probe asks every shard all the time whether somebody works on it, from outside.
+// probe asks every shard all the time, from outside, whether it has an owner that works.
 type probe struct {
 	t     *testing.T
 	begin time.Time
@@ -80,7 +80,7 @@ func (p *probe) during(harm string) {
 	p.harm = harm
 }
 
-// waitForAll waits until somebody works on every shard.
+// waitForAll waits until the owner of every shard answers.
 func (p *probe) waitForAll() {
 	p.t.Helper()
 	since := time.Now()
@@ -101,7 +101,7 @@ func (p *probe) stop() {
 	p.each.Wait()
 }
 
-// report says for how long shards were not worked on. Without a quorum nobody can
+// report says for how long shards were not worked on. Without a quorum no member can
 // take over, so that does not count for all.
 func (p *probe) report() {
 	var all []time.Duration

@@ -143,7 +143,7 @@ func mayPass(err error) bool {
 }
 
 // work is what a process does that is killed: it starts its share of the runs, and
-// works on whatever falls to it.
+// works on the shards that are assigned to it.
 func work(dir string) error {
 	name, url := os.Getenv("CRASH_NAME"), os.Getenv("CRASH_URL")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -68,7 +68,7 @@ func compile(dir, path string) error {
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // what is left is harmless
 	out := filepath.Join(tmp, filepath.Base(path))
-	//nolint:noctx // there is nobody who could cancel it
+	//nolint:noctx // it is never cancelled
 	cmd := exec.Command("go", "build", "-C", source, "-trimpath", "-ldflags=-s", "-o", out, module)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -82,7 +82,7 @@ func sourceDir() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	dir := filepath.Join(filepath.Dir(file), "server")
 	if !ok || !filepath.IsAbs(file) { // built with -trimpath
-		//nolint:noctx // there is nobody who could cancel it
+		//nolint:noctx // it is never cancelled
 		out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/tideover/tideover/engine/jetstream/natstest").Output()
 		if err != nil {
 			return "", fmt.Errorf("find the source of natstest: %w", err)

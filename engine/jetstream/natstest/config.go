@@ -66,8 +66,8 @@ func (n *nodes) addProxies() (err error) {
 	return nil
 }
 
-// config returns the configuration of a node.
-func (n *node) config() string {
+// nodeConfig returns the configuration of a node.
+func nodeConfig(n *node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n", n.name, n.client, n.monitor)
 	fmt.Fprintf(&b, "jetstream { store_dir: %q, sync_interval: %q, max_file: 8GB, max_mem: 64MB }\n",
@@ -75,16 +75,16 @@ func (n *node) config() string {
 	b.WriteString(n.access)
 	b.WriteString(n.all.options.extra)
 	if len(n.all.list) > 1 {
-		fmt.Fprintf(&b, "\ncluster {\n\tname: natstest\n\tlisten: \"127.0.0.1:%d\"\n%s}\n", n.cluster, n.routeConfig())
+		fmt.Fprintf(&b, "\ncluster {\n\tname: natstest\n\tlisten: \"127.0.0.1:%d\"\n%s}\n", n.cluster, routeConfig(n))
 	}
 	return b.String()
 }
 
-func (n *node) routeConfig() string {
+func routeConfig(n *node) string {
 	var b strings.Builder
 	if n.routes != nil {
-		// Nobody listens there: nodes must not tell each other, nor clients, of
-		// ways around the proxies.
+		// No process listens there: nodes must not advertise addresses that lead
+		// around the proxies.
 		b.WriteString("\tadvertise: \"127.0.0.1:1\"\n\tno_advertise: true\n")
 	}
 	b.WriteString("\troutes: [\n")

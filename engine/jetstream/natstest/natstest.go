@@ -155,7 +155,7 @@ func (c *Cluster) Restart(i int, access ...string) {
 	}
 }
 
-// Stop stops a node in the middle of whatever it does; it keeps its connections.
+// Stop stops a node at any point of its work; it keeps its connections.
 func (c *Cluster) Stop(i int) {
 	c.t.Helper()
 	if err := c.list[i].freeze(testwait.Context(c.t)); err != nil {

@@ -37,7 +37,7 @@ func (n *node) clientAddress() string {
 
 func (n *node) start() error {
 	path := filepath.Join(n.dir, "server.conf")
-	if err := os.WriteFile(path, []byte(n.config()), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(nodeConfig(n)), 0o600); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -59,7 +59,7 @@ func (n *node) start() error {
 }
 
 // run starts the process from a thread that lives as long as it does: on Linux
-// the process is told to die with the thread.
+// the process ends with the thread.
 func (p *process) run() error {
 	started := make(chan error)
 	go func() {

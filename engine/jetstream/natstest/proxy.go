@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// proxy passes connections on to a port, until it is told to block.
+// proxy passes connections on to a port, until block is called.
 type proxy struct {
 	listener net.Listener
 	target   string

@@ -173,7 +173,7 @@ func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, e
 			}
 			errs = append(errs, err)
 		}
-		return errors.Join(append(errs, errors.New("nobody leads "+what))...)
+		return errors.Join(append(errs, errors.New("there is no leader of "+what))...)
 	})
 	if err != nil {
 		c.t.Fatal(err)

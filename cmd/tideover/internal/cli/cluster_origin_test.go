@@ -125,8 +125,8 @@ func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
 	f.serve("a", system).complete(1)
 	dead := func(i int) string { return strings.TrimPrefix(nodes.NodeURL(i), "nats://") + " (connection refused)" }
 	for i, want := range []struct{ severity, text string }{
-		{"weak", "server n0 is not there; of 3 servers there are only n1, n2; nobody answers at " + dead(0) + "\n"},
-		{"broken", "of 3 servers there are only n2; nobody answers at " + dead(0) + ", " + dead(1) + "\n"},
+		{"weak", "server n0 is not there; of 3 servers there are only n1, n2; no answer from " + dead(0) + "\n"},
+		{"broken", "of 3 servers there are only n2; no answer from " + dead(0) + ", " + dead(1) + "\n"},
 	} {
 		nodes.Kill(i)
 		var all map[string]string

@@ -65,7 +65,7 @@ func TestAMemberThatWasExpelledJoinsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Wait(t, func(ctx context.Context) error { // its signs of life may come between
+	natstest.Wait(t, func(ctx context.Context) error { // its heartbeats may come between
 		if r, err = other.bucket.get(ctx, memberKey(before)); err != nil {
 			return err
 		}
@@ -146,21 +146,23 @@ func TestNoLeaseIsLostWhenTheServerThatLeadsTheBucketIsKilled(t *testing.T) {
 
 func TestAnOwnerThatWeHaveNotHeardOfYetIsRespected(t *testing.T) {
 	nodes := natstest.Shared(t)
-	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // nobody looks by itself
+	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName(), LeaseTime: MaxLeaseTime} // so that no member reads the bucket by itself
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	mustLease(t, other, 0)
-	log.mu.Lock()
-	v := *log.view
-	v.members = map[string]memberRecord{log.id: log.record}
-	log.view = &v
-	log.mu.Unlock()
+	log.view.mu.Lock()
+	log.member.mu.Lock()
+	state := *log.view.state
+	state.members = map[string]memberRecord{log.member.id: log.member.record}
+	log.view.state = &state
+	log.member.mu.Unlock()
+	log.view.mu.Unlock()
 	_, err := log.Lease(t.Context(), 0)
 	wantErr(t, "Lease", err, journal.ErrLocked)
 }
 
 func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 	nodes := natstest.Shared(t)
-	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // nobody looks by itself
+	log := openTest(t, Config{Replicas: 1, URL: nodes.URL(), LeaseTime: MaxLeaseTime}) // so that no member reads the bucket by itself
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	for range 3 {
@@ -179,7 +181,7 @@ func TestWhatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	cfg := Config{Replicas: 1, URL: nodes.URL(), Name: newName()}
 	log, other := openTest(t, cfg), openTest(t, cfg)
 	l := mustLease(t, log, 0)
-	l.lose(errSilent) // as if nobody could be told
+	l.lose(errSilent) // as if the bucket could not be written
 	next := takeOver(t, other, 0)
 	if next.Epoch() <= l.Epoch() {
 		t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())

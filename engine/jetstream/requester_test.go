@@ -38,7 +38,7 @@ func TestACallToAProcessThatIsKilledEndsSoon(t *testing.T) {
 		select {
 		case <-taken:
 			return nil
-		case err := <-call: // nobody was there yet
+		case err := <-call: // no process served yet
 			return err
 		}
 	})
@@ -78,9 +78,9 @@ func TestMoreRequestsThanADeskTakesAreSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	const limit, calls = 50, 150
-	log.desk.mu.Lock()
-	log.desk.limit = limit
-	log.desk.mu.Unlock()
+	log.member.requests.mu.Lock()
+	log.member.requests.limit = limit
+	log.member.requests.mu.Unlock()
 	var group sync.WaitGroup
 	for range calls {
 		group.Go(func() {
@@ -169,12 +169,12 @@ func TestPartsOfAnAnswer(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			x := &exchange{prefix: "p.", open: map[string]*call{}}
+			q := &requester{prefix: "p.", open: map[string]*call{}}
 			c := &call{done: make(chan struct{})}
-			x.open["1"] = c
+			q.open["1"] = c
 			for _, m := range test.parts {
 				m.Subject = "p.1"
-				x.answered(m)
+				q.receive(m)
 			}
 			if isOpen(c.done) {
 				t.Fatal("it is not whole")

@@ -17,21 +17,22 @@ import (
 	"sync"
 	"syscall"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// second is the second place for blobs: files in a folder that is not NATS's. A
-// file starts with a line of its own, with which it can be checked.
-type second struct {
+// secondCopy is the second place for blobs: files in a folder outside of NATS. A file
+// starts with a line that has the size and the checksum of the rest.
+type secondCopy struct {
 	dir string
 
 	mu     sync.Mutex
-	failed error // why the last copy was not made
+	failed error // of the last copy; nil if it was made
 }
 
 const secondMagic = "tideover-blob-1"
 
-func openSecond(cfg Config) (*second, error) {
+func openSecondCopy(cfg Config) (*secondCopy, error) {
 	if cfg.SecondPlace == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -42,12 +43,12 @@ func openSecond(cfg Config) (*second, error) {
 	if err := checkFolder(dir); err != nil {
 		return nil, err
 	}
-	return &second{dir: filepath.Join(dir, cfg.Name)}, nil
+	return &secondCopy{dir: filepath.Join(dir, cfg.Name)}, nil
 }
 
-// usable refuses a place that this process may not write to. One that is full can
-// be read, and may have room again.
-func (s *second) usable() error {
+// usable returns an error if this process may not write to the place. A full disk is
+// no error: it can be read, and may have room again.
+func (s *secondCopy) usable() error {
 	if s == nil {
 		return nil
 	}
@@ -58,7 +59,7 @@ func (s *second) usable() error {
 }
 
 // try writes into the place.
-func (s *second) try() error {
+func (s *secondCopy) try() error {
 	f, err := os.CreateTemp(s.root(), tmpPrefix)
 	if err != nil {
 		return err
@@ -67,14 +68,14 @@ func (s *second) try() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// shards returns which have copies here.
-func (s *second) shards() (list []int) {
+// shards returns the shards that have copies here.
+func (s *secondCopy) shards() (list []int) {
 	if s == nil {
 		return nil
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil // there are none that anybody could use
+		return nil // copies that can't be listed can't be used
 	}
 	for _, e := range entries {
 		n, err := strconv.Atoi(e.Name())
@@ -86,14 +87,14 @@ func (s *second) shards() (list []int) {
 }
 
 // root is the folder that was configured.
-func (s *second) root() string { return filepath.Dir(s.dir) }
+func (s *secondCopy) root() string { return filepath.Dir(s.dir) }
 
-func (s *second) path(shard int, blob string) string {
+func (s *secondCopy) path(shard int, blob string) string {
 	return filepath.Join(s.dir, strconv.Itoa(shard), blob)
 }
 
-// write stores a copy of what is in the file, under a name that nobody looks for.
-func (s *second) write(ctx context.Context, shard int, from *os.File) (tmp string, err error) {
+// write stores a copy of the file under a temporary name.
+func (s *secondCopy) write(ctx context.Context, shard int, from *os.File) (tmp string, err error) {
 	if _, err := os.Stat(s.root()); err != nil {
 		return "", err // is it mounted?
 	}
@@ -113,8 +114,8 @@ func (s *second) write(ctx context.Context, shard int, from *os.File) (tmp strin
 	return f.Name(), errors.Join(err, f.Sync())
 }
 
-// put makes what was written the copy of a blob.
-func (s *second) put(shard int, blob, tmp string) error {
+// put makes the temporary file the copy of a blob.
+func (s *secondCopy) put(shard int, blob, tmp string) error {
 	path := s.path(shard, blob)
 	if err := os.Rename(tmp, path); err != nil {
 		return err
@@ -122,7 +123,7 @@ func (s *second) put(shard int, blob, tmp string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// copyWithSum writes the line and the contents.
+// copyWithSum writes the first line and the contents.
 func copyWithSum(to io.Writer, from *os.File) error {
 	sum := sha256.New()
 	size, err := io.Copy(sum, io.NewSectionReader(from, 0, 1<<62))
@@ -137,7 +138,7 @@ func copyWithSum(to io.Writer, from *os.File) error {
 }
 
 // get copies a blob, or fails with ErrNoBlob or ErrDamaged.
-func (s *second) get(shard int, blob string, to io.Writer) error {
+func (s *secondCopy) get(shard int, blob string, to io.Writer) error {
 	path := s.path(shard, blob)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +164,7 @@ func (s *second) get(shard int, blob string, to io.Writer) error {
 	return nil
 }
 
-// secondHeader reads the line that a file starts with.
+// secondHeader reads the first line of a file.
 func secondHeader(r *bufio.Reader) (size int64, sum string, err error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -177,7 +178,7 @@ func secondHeader(r *bufio.Reader) (size int64, sum string, err error) {
 }
 
 // list returns the blobs of a shard. Their contents are not checked.
-func (s *second) list(shard int) (blobs []journal.Blob, err error) {
+func (s *secondCopy) list(shard int) (blobs []journal.Blob, err error) {
 	entries, err := os.ReadDir(filepath.Dir(s.path(shard, "x")))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -198,7 +199,7 @@ func (s *second) list(shard int) (blobs []journal.Blob, err error) {
 }
 
 // sum returns the digest of a copy, as the object store writes it.
-func (s *second) sum(shard int, blob string) (string, error) {
+func (s *secondCopy) sum(shard int, blob string) (string, error) {
 	f, err := os.Open(s.path(shard, blob))
 	if err != nil {
 		return "", err
@@ -212,20 +213,20 @@ func (s *second) sum(shard int, blob string) (string, error) {
 	return "SHA-256=" + base64.URLEncoding.EncodeToString(raw), err
 }
 
-// fail notes how the last copy went.
-func (s *second) fail(err error) {
+// setFailure records the error of the last copy; nil means that it was made.
+func (s *secondCopy) setFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
 }
 
-func (s *second) lastFailure() error {
+func (s *secondCopy) lastFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
-func (s *second) stat(shard int, blob string) (b journal.Blob, err error) {
+func (s *secondCopy) stat(shard int, blob string) (b journal.Blob, err error) {
 	f, err := os.Open(s.path(shard, blob))
 	if err != nil {
 		return b, err
@@ -239,10 +240,72 @@ func (s *second) stat(shard int, blob string) (b journal.Blob, err error) {
 	return journal.Blob{Name: blob, Size: size, Time: info.ModTime()}, err
 }
 
-// remove removes a copy. One that is not there is not an error.
-func (s *second) remove(shard int, blob string) error {
+// remove removes a copy. A missing one is not an error.
+func (s *secondCopy) remove(shard int, blob string) error {
 	if err := os.Remove(s.path(shard, blob)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// copyToSecond copies every blob that the second place lacks.
+func (b *leaseBlobs) copyToSecond(ctx context.Context) {
+	if b.objects.second == nil {
+		return
+	}
+	if err := b.tryCopyToSecond(ctx); err != nil {
+		b.objects.second.setFailure(err)
+		b.lease.backend.cfg.Logger.Error("the second place has not all blobs", "shard", b.lease.shard, "error", b.lease.backend.cfg.redact(err.Error()))
+		return
+	}
+	b.objects.second.setFailure(nil)
+}
+
+func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
+	var infos []*natsjs.ObjectInfo
+	var err error
+	for a := range asks.Attempts(ctx, &err) {
+		infos, err = b.objects.list(a.Context(), b.lease.shard)
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, info := range infos {
+		errs = append(errs, b.copyOne(ctx, info))
+	}
+	return errors.Join(errs...)
+}
+
+// copyOne copies a blob, unless the second place has it.
+func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error {
+	_, name, _ := strings.Cut(info.Name, "/")
+	second := b.objects.second
+	if sum, err := second.sum(b.lease.shard, name); err == nil && sum == info.Digest {
+		return nil
+	}
+	ctx, cancel := b.lease.during(ctx)
+	defer cancel()
+	f, err := b.open(ctx, info)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	tmp, err := second.write(ctx, b.lease.shard, f)
+	defer os.Remove(tmp) //nolint:errcheck // gone if all went well, and removed later if not
+	if err != nil {
+		return err
+	}
+	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
+		return err
+	}
+	defer func() { <-b.lease.changing }()
+	now, err := b.findOwned(ctx, name)
+	if errors.Is(err, journal.ErrNoBlob) || err == nil && now.NUID != info.NUID {
+		return nil // deleted or replaced meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return second.put(b.lease.shard, name, tmp)
 }

@@ -86,22 +86,22 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 // damages are what may happen to a blob in the object store.
 var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error{
 	"its parts are gone": func(ctx context.Context, _ natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		return l.objects().purge(ctx, chunkSubject(l.log.names, info.NUID), 0)
+		return l.objects.purge(ctx, chunkSubject(l.backend.names, info.NUID), 0)
 	},
 	"a part is gone": func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		s, err := js.Stream(ctx, l.log.names.blobStream())
+		s, err := js.Stream(ctx, l.backend.names.blobStream())
 		if err != nil {
 			return err
 		}
-		m, err := l.objects().get(ctx, getRequest{Seq: 1, Next: chunkSubject(l.log.names, info.NUID)})
+		m, err := l.objects.get(ctx, getRequest{Seq: 1, Next: chunkSubject(l.backend.names, info.NUID)})
 		if err != nil {
 			return err
 		}
 		return s.DeleteMsg(ctx, m.seq)
 	},
 	"a part is another one": func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		subject := chunkSubject(l.log.names, info.NUID)
-		if err := l.objects().purge(ctx, subject, 0); err != nil {
+		subject := chunkSubject(l.backend.names, info.NUID)
+		if err := l.objects.purge(ctx, subject, 0); err != nil {
 			return err
 		}
 		_, err := js.Publish(ctx, subject, bytes.Repeat([]byte("x"), int(info.Size)/4))
@@ -112,10 +112,10 @@ var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease
 		return err
 	},
 	"it is not listed any more": func(ctx context.Context, _ natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
-		return l.objects().purge(ctx, l.objects().metaSubject(l.shard, "a"), 0)
+		return l.objects.purge(ctx, l.objects.metaSubject(l.shard, "a"), 0)
 	},
 	"its description is damaged": func(ctx context.Context, js natsjs.JetStream, l *lease, _ *natsjs.ObjectInfo) error {
-		subject := l.objects().metaSubject(l.shard, "a")
+		subject := l.objects.metaSubject(l.shard, "a")
 		_, err := js.Publish(ctx, subject, []byte("{"))
 		return err
 	},
@@ -136,7 +136,7 @@ func TestADamagedBlobIsNoticedAndReadFromTheSecondPlace(t *testing.T) {
 			shard++
 			putBlob(t, l, "a", large)
 			putBlob(t, l, "b", "other")
-			info, err := l.objects().find(t.Context(), l.shard, "a")
+			info, err := l.objects.find(t.Context(), l.shard, "a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	wantNames(t, l, "b", "before")
 
 	var got bytes.Buffer
-	if err := l.objects().second.get(1, "before", &got); err != nil || got.String() != "there was no second place" {
+	if err := l.objects.second.get(1, "before", &got); err != nil || got.String() != "there was no second place" {
 		t.Errorf("the second place has %q, %v", got.String(), err)
 	}
 	path := filepath.Join(dir, "before")
@@ -214,7 +214,7 @@ func TestTheSecondPlaceHasAllAndOnlyWhatIsThere(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "get of a damaged copy", l.objects().second.get(1, "before", io.Discard), journal.ErrDamaged)
+	wantErr(t, "get of a damaged copy", l.objects.second.get(1, "before", io.Discard), journal.ErrDamaged)
 	wantBlob(t, l, "before", "there was no second place") // NATS has a good one
 }
 
@@ -285,19 +285,19 @@ func TestWhatAnOwnerHasNotFinishedIsRemovedByTheNext(t *testing.T) {
 	log.objects.sweepAge = 0
 	l := mustLease(t, log, 0)
 	putBlob(t, l, "kept", large)
-	f, err := l.objects().cache.create()
+	f, err := l.objects.cache.create()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.abandon()
-	u := &upload{objects: l.objects(), info: l.objects().newInfo(newObjectID(0, l.epoch), 0, "unfinished", f)}
+	u := &upload{objects: l.objects, info: l.objects.newInfo(newObjectID(0, l.epoch), 0, "unfinished", f)}
 	if err := u.send(t.Context(), strings.NewReader(large)); err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)
 	next := mustLease(t, log, 0)
 	natstest.Wait(t, func(ctx context.Context) error {
-		subjects, err := next.objects().subjects(ctx, chunkSubject(log.names, ">"))
+		subjects, err := next.objects.subjects(ctx, chunkSubject(log.names, ">"))
 		if err == nil && len(subjects) != 1 {
 			err = fmt.Errorf("the parts of %d blobs are there", len(subjects))
 		}

@@ -16,24 +16,24 @@ func TestSilence(t *testing.T) {
 		}
 		return m
 	}
-	r := roster{}
+	r := silence{}
 	want := func(now, silence int, ids ...string) {
 		t.Helper()
-		if got := r.silent(at(now), time.Duration(silence)*time.Second); !slices.Equal(got, ids) {
+		if got := r.longerThan(at(now), time.Duration(silence)*time.Second); !slices.Equal(got, ids) {
 			t.Errorf("after %d s, silent for %d s: %q; want %q", now, silence, got, ids)
 		}
 	}
-	r.see(members(map[string]uint64{"a": 1, "b": 2}), at(0))
+	r.update(members(map[string]uint64{"a": 1, "b": 2}), at(0))
 	want(0, 1)
-	r.see(members(map[string]uint64{"a": 3, "b": 2}), at(5))
+	r.update(members(map[string]uint64{"a": 3, "b": 2}), at(5))
 	want(5, 5, "b")
 	want(10, 5, "a", "b")
-	r.see(members(map[string]uint64{"a": 3, "b": 2, "c": 9}), at(10))
+	r.update(members(map[string]uint64{"a": 3, "b": 2, "c": 9}), at(10))
 	want(10, 5, "a", "b")
 	r.restart(at(11))
 	want(15, 5)
 	want(16, 5, "a", "b", "c")
-	r.see(members(map[string]uint64{"c": 10}), at(17))
+	r.update(members(map[string]uint64{"c": 10}), at(17))
 	want(30, 5, "c")
 	if len(r) != 1 {
 		t.Errorf("%d members are known; want those that are there", len(r))

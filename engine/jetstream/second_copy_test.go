@@ -25,7 +25,7 @@ func FuzzSecondPlace(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer from.Close()
-		s := &second{dir: filepath.Join(dir, "name")}
+		s := &secondCopy{dir: filepath.Join(dir, "name")}
 		tmp, err := s.write(t.Context(), 1, from)
 		if err == nil {
 			err = s.put(1, "a", tmp)
@@ -48,7 +48,7 @@ func FuzzSecondHeader(f *testing.F) {
 	f.Add([]byte("something else\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, _, _ = secondHeader(bufio.NewReader(bytes.NewReader(text))) // never panics
-		s := &second{dir: filepath.Join(t.TempDir(), "name")}
+		s := &secondCopy{dir: filepath.Join(t.TempDir(), "name")}
 		path := s.path(0, "a")
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

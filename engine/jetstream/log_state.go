@@ -17,12 +17,12 @@ type logState struct {
 }
 
 // logState asks the leader of a log.
-func (l *Log) logState(ctx context.Context, s stream) (logState, error) {
+func (b *backend) logState(ctx context.Context, s stream) (logState, error) {
 	info, err := s.info(ctx)
 	if err != nil {
 		return logState{}, s.deleted(err)
 	}
-	return l.settings.logState(s, info)
+	return b.settings.logState(s, info)
 }
 
 // logState checks that the stream is the one that was created with the cluster,
@@ -49,17 +49,17 @@ func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, 
 	return state, nil
 }
 
-// logStateSince is logState for a log that has had at least so many entries. One
-// that has fewer has lost some, unless its leader was replaced without knowing.
-func (l *Log) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
-	state, err := l.logState(ctx, s)
+// logStateSince is logState for a log that has had at least the known entry. If it ends
+// before that, it has lost entries, or its leader was replaced without knowing it.
+func (b *backend) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
+	state, err := b.logState(ctx, s)
 	if err != nil || state.last >= known {
 		return state, err
 	}
 	if err := s.barrier(ctx); err != nil {
 		return state, err
 	}
-	if state, err = l.logState(ctx, s); err != nil || state.last >= known {
+	if state, err = b.logState(ctx, s); err != nil || state.last >= known {
 		return state, err
 	}
 	return state, fmt.Errorf("%w: stream %s ends at entry %d, but entry %d was recorded; it was emptied, replaced or restored from an "+

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// settledKey is where the value of a name is kept. Names may have dots in places
-// where keys have none.
+// settledKey returns the key of the bucket for a name. A name may have dots where a key
+// may not.
 func settledKey(name string) string {
 	return "settled." + base64.RawURLEncoding.EncodeToString([]byte(name))
 }
@@ -19,7 +19,7 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 		return "", fmt.Errorf("settle %q: the name must have 1 to 200 characters", name)
 	}
 	for a := range asks.Attempts(ctx, &err) {
-		settled, err = l.settleOnce(a.Context(), settledKey(name), value)
+		settled, err = l.putIfAbsent(a.Context(), settledKey(name), value)
 	}
 	if err != nil {
 		return "", fmt.Errorf("settle %q: %w", name, plain(err))
@@ -27,13 +27,13 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 	return settled, nil
 }
 
-// settleOnce gives the value, unless there is one. When the answer was lost, the
-// next attempt finds it.
-func (l *Log) settleOnce(ctx context.Context, key, value string) (string, error) {
-	if l.life.Err() != nil {
+// putIfAbsent stores the value under the key, unless it has one, and returns the value
+// that it has. If the answer is lost, the next attempt finds the value.
+func (b *backend) putIfAbsent(ctx context.Context, key, value string) (string, error) {
+	if b.life.Err() != nil {
 		return "", errClosed
 	}
-	found, err := l.bucket.get(ctx, key)
+	found, err := b.bucket.get(ctx, key)
 	if err == nil {
 		return string(found.value), nil
 	}
@@ -43,9 +43,9 @@ func (l *Log) settleOnce(ctx context.Context, key, value string) (string, error)
 	if value == "" {
 		return "", nil
 	}
-	_, err = l.bucket.put(ctx, key, []byte(value), found.revision)
+	_, err = b.bucket.put(ctx, key, []byte(value), found.revision)
 	if errors.Is(err, errConflict) {
-		return "", errInProcess // somebody was faster: it is there now
+		return "", errInProcess // another member was faster: there is a value now
 	}
 	return value, err
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestViewReadsTheBucket(t *testing.T) {
-	v, err := newView([]record{
+	v, err := newClusterState([]record{
 		{settingsKey, []byte(`{"shards":3}`), 1},
 		{memberKey("b"), []byte(`{"name":"host-2","beat":7}`), 9},
 		{memberKey("a"), []byte(`{"name":"host-1"}`), 8},
@@ -34,21 +34,21 @@ func TestViewReadsTheBucket(t *testing.T) {
 		t.Errorf("assigned are %d; want each of three shards", all)
 	}
 	if v.assigned("") != nil {
-		t.Error("shards are assigned to nobody")
+		t.Error("shards are assigned to a member without an id")
 	}
 }
 
 func TestViewSaysWhatItCantRead(t *testing.T) {
 	for _, key := range []string{memberKey("a"), shardKey(0)} {
-		if _, err := newView([]record{{key, []byte("{"), 1}}, 1, 1); !errors.Is(err, journal.ErrDamaged) {
-			t.Errorf("newView with a bad %s = %v; want %v", key, err, journal.ErrDamaged)
+		if _, err := newClusterState([]record{{key, []byte("{"), 1}}, 1, 1); !errors.Is(err, journal.ErrDamaged) {
+			t.Errorf("newClusterState with a bad %s = %v; want %v", key, err, journal.ErrDamaged)
 		}
 	}
 }
 
 func TestSignsOfLifeAreNoChange(t *testing.T) {
-	view := func(records ...record) *view {
-		v, err := newView(records, 1, 2)
+	view := func(records ...record) *clusterState {
+		v, err := newClusterState(records, 1, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestSignsOfLifeAreNoChange(t *testing.T) {
 	}
 	v := view(record{memberKey("a"), []byte(`{"beat":1}`), 1}, record{shardKey(0), []byte(`{"owner":"a"}`), 2})
 	if !v.same(view(record{memberKey("a"), []byte(`{"beat":2}`), 3}, record{shardKey(0), []byte(`{"owner":"a"}`), 2})) {
-		t.Error("a sign of life is a change")
+		t.Error("a heartbeat is a change")
 	}
 	if v.same(view(record{shardKey(0), []byte(`{"owner":"a"}`), 2})) {
 		t.Error("a member that leaves is none")

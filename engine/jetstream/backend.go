@@ -1,0 +1,100 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// backend is the part of NATS that belongs to one cluster. All parts of a [Log]
+// share it. Its fields do not change after [Open].
+type backend struct {
+	cfg      Config
+	names    names
+	settings settings
+	timing   timing
+	c        *conn
+	bucket   bucket
+	life     context.Context //nolint:containedctx // ends when the log is closed
+}
+
+// checkShard returns an error if the cluster has no such shard.
+func (b *backend) checkShard(n int) error {
+	if n < 0 || n >= b.settings.Shards {
+		return fmt.Errorf("there is no such shard: the cluster has %d", b.settings.Shards)
+	}
+	return nil
+}
+
+// shardLog returns the stream with the log of a shard.
+func (b *backend) shardLog(n int) stream { return stream{b.c, b.names.logStream(n)} }
+
+// notify tells all members, this one included, that the bucket has changed. If the
+// message is lost, they see the change when they read the bucket the next time.
+func (b *backend) notify(revision uint64) {
+	_ = b.c.nc.Publish(b.names.noticeSubject(), strconv.AppendUint(nil, revision, 10))
+}
+
+// shardRecord returns the record of a shard. A shard without one has no owner.
+func (b *backend) shardRecord(ctx context.Context, shard int) (r shardRecord, err error) {
+	found, err := b.bucket.get(ctx, shardKey(shard))
+	if errors.Is(err, errNoMessage) {
+		return shardRecord{revision: found.revision}, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(found.value, &r); err != nil {
+		return r, fmt.Errorf("%w: key %s of the bucket: %w", journal.ErrDamaged, found.key, err)
+	}
+	r.revision = found.revision
+	return r, nil
+}
+
+// errChanged says that a record is not the one that it was. It is not final: the
+// writer reads the record again and decides again.
+var errChanged = errors.New("the record has changed meanwhile")
+
+// storeShard writes the record of a shard in place of the one with its revision.
+func (b *backend) storeShard(ctx context.Context, shard int, r shardRecord) (revision uint64, err error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return 0, err
+	}
+	revision, err = b.bucket.put(ctx, shardKey(shard), text, r.revision)
+	if errors.Is(err, errConflict) {
+		return 0, errChanged
+	}
+	return revision, err
+}
+
+// replaceShard is storeShard for a record that was read or written a while ago. Its
+// revision may be that of another record in the bucket of a new cluster with this
+// name, so its owner is compared as well: no two members have the same id.
+func (b *backend) replaceShard(ctx context.Context, shard int, old, next shardRecord) (revision uint64, err error) {
+	found, err := b.shardRecord(ctx, shard)
+	if err != nil {
+		return 0, err
+	}
+	if found.revision != old.revision || found.Owner != old.Owner || found.Epoch != old.Epoch {
+		return 0, errChanged
+	}
+	return b.storeShard(ctx, shard, next)
+}
+
+// releaseShard removes the owner from the record of a shard, if the record is still
+// the one given.
+func (b *backend) releaseShard(ctx context.Context, shard int, r shardRecord) error {
+	revision, err := b.replaceShard(ctx, shard, r, shardRecord{Epoch: r.Epoch, Last: r.Last, revision: r.revision})
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	if err == nil {
+		b.notify(revision)
+	}
+	return err
+}

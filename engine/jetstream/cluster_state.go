@@ -1,0 +1,96 @@
+package jetstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// memberRecord is the record of a member in the bucket.
+type memberRecord struct {
+	Name     string    `json:"name"`
+	Joined   time.Time `json:"joined"`
+	Wall     time.Time `json:"wall"` // the member's clock at the heartbeat
+	Beat     uint64    `json:"beat"` // heartbeats so far
+	revision uint64
+}
+
+// shardRecord is the record of a shard in the bucket.
+type shardRecord struct {
+	Owner    string `json:"owner"` // id of a member; empty means none
+	Epoch    uint64 `json:"epoch"`
+	Last     uint64 `json:"last"` // sequence of the log's last entry when this was written
+	revision uint64
+}
+
+// clusterState is the contents of the bucket at one time: the members and the owners
+// of the shards. It does not change.
+type clusterState struct {
+	revision uint64
+	members  map[string]memberRecord
+	shards   []shardRecord
+}
+
+// newClusterState decodes the records of the bucket.
+func newClusterState(records []record, revision uint64, shards int) (*clusterState, error) {
+	s := &clusterState{revision: revision, members: map[string]memberRecord{}, shards: make([]shardRecord, shards)}
+	for _, r := range records {
+		id, n := parseKey(r.key)
+		var err error
+		switch {
+		case id != "":
+			m := memberRecord{revision: r.revision}
+			err = json.Unmarshal(r.value, &m)
+			s.members[id] = m
+		case n >= 0 && n < shards:
+			s.shards[n].revision = r.revision
+			err = json.Unmarshal(r.value, &s.shards[n])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: key %s of the bucket: %w", journal.ErrDamaged, r.key, err)
+		}
+	}
+	return s, nil
+}
+
+// ids returns the members, and self even if the state lacks it; "" adds none.
+func (s *clusterState) ids(self string) []string {
+	ids := slices.Collect(maps.Keys(s.members))
+	if self != "" && !slices.Contains(ids, self) {
+		ids = append(ids, self)
+	}
+	return ids
+}
+
+// assigned returns the shards that the member should own.
+func (s *clusterState) assigned(self string) (shards []int) {
+	if self == "" {
+		return nil
+	}
+	for n, owner := range journal.Assign(s.ids(self), len(s.shards)) {
+		if owner == self {
+			shards = append(shards, n)
+		}
+	}
+	return shards
+}
+
+// same reports whether the other state differs in heartbeats only.
+func (s *clusterState) same(other *clusterState) bool {
+	return slices.Equal(s.shards, other.shards) &&
+		maps.EqualFunc(s.members, other.members, func(memberRecord, memberRecord) bool { return true })
+}
+
+// orphans returns the shards that no member owns.
+func (s *clusterState) orphans() (list []int) {
+	for n, r := range s.shards {
+		if _, there := s.members[r.Owner]; !there {
+			list = append(list, n)
+		}
+	}
+	return list
+}

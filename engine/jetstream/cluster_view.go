@@ -1,0 +1,202 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// clusterView is the newest state of the cluster that this process has read, and
+// what follows from it: the assigned shards and the members that are silent.
+type clusterView struct {
+	*backend
+	member  *membership
+	changes changeNotice // changes of the bucket that members have announced
+
+	mu           sync.Mutex
+	state        *clusterState // nil before the bucket was read
+	stateChanged chan struct{} // closed when the state changes
+	read         time.Time     // when the bucket was read
+	silence      silence
+	assigned     []int
+	assignedTo   string        // member id that the shards are assigned to
+	reassigned   chan struct{} // closed when the assigned shards change
+}
+
+func newClusterView(b *backend, member *membership) *clusterView {
+	return &clusterView{
+		backend: b, member: member, silence: silence{}, changes: changeNotice{signal: make(chan struct{}, 1)},
+		stateChanged: make(chan struct{}), reassigned: make(chan struct{}),
+	}
+}
+
+// adopt makes the state the present one and returns true, unless it is older than
+// the present one. If only older ones are read for long, the bucket was restored
+// from a backup, and an older one is adopted.
+func (v *clusterView) adopt(s *clusterState, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.state != nil && s.revision < v.state.revision && now.Sub(v.read) < v.timing.ended {
+		return false
+	}
+	old := v.state
+	v.state = s
+	v.silence.update(s.members, now)
+	if !v.member.beatsArrive(now) || now.Sub(v.read) > v.timing.fresh {
+		v.silence.restart(now)
+	}
+	v.read = now
+	if old == nil || !old.same(s) {
+		close(v.stateChanged)
+		v.stateChanged = make(chan struct{})
+		v.assign()
+	} else if v.member.self() != v.assignedTo {
+		v.assign() // the state of the join was read before the join had returned
+	}
+	return true
+}
+
+// reassign works out the assigned shards again, after the membership has changed.
+func (v *clusterView) reassign() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.assign()
+}
+
+// assign works out the assigned shards. The lock is held.
+func (v *clusterView) assign() {
+	var assigned []int
+	v.assignedTo = v.member.self()
+	if v.state != nil {
+		assigned = v.state.assigned(v.assignedTo)
+	}
+	if slices.Equal(assigned, v.assigned) {
+		return
+	}
+	v.assigned = assigned
+	close(v.reassigned)
+	v.reassigned = make(chan struct{})
+}
+
+// assignedShards returns the assigned shards, and a channel that is closed when they
+// change.
+func (v *clusterView) assignedShards() (shards []int, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.assigned), v.reassigned
+}
+
+// current returns the state, and a channel that is closed when there is another.
+func (v *clusterView) current() (*clusterState, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state, v.stateChanged
+}
+
+// members describes the members of a state.
+func (v *clusterView) members(s *clusterState) (list []journal.Member) {
+	now := time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id, m := range s.members {
+		list = append(list, journal.Member{ID: id, Name: m.Name, Joined: m.Joined, Silence: now.Sub(v.silence[id].at)})
+	}
+	slices.SortFunc(list, func(a, b journal.Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// expelSilent removes members that seem to be dead. A member whose heartbeat this
+// process has not seen yet is protected by the revision of its record.
+func (v *clusterView) expelSilent() {
+	now := time.Now()
+	v.mu.Lock()
+	quiet, dead := v.silence.longerThan(now, v.timing.gone), v.silence.longerThan(now, v.timing.expelAt)
+	members := v.state.members
+	v.mu.Unlock()
+	self := v.member.lastID()
+	var group sync.WaitGroup // a request that hangs must not delay the others
+	for _, id := range quiet {
+		if id != self {
+			group.Go(func() { v.expel(id, members[id], slices.Contains(dead, id)) })
+		}
+	}
+	group.Wait()
+}
+
+// expel removes a member if it is dead, or if its process is gone.
+func (v *clusterView) expel(id string, m memberRecord, dead bool) {
+	if !dead && !v.disconnected(id) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(v.life, v.timing.fresh)
+	defer cancel()
+	if err := v.bucket.remove(ctx, memberKey(id), m.revision); err != nil {
+		return // it has sent a heartbeat, or it is tried again after the next read
+	}
+	v.cfg.Logger.Warn("a member is silent; it was expelled", "member", id, "name", m.Name)
+	v.notify(0)
+}
+
+// disconnected reports whether the member's process has no connection to NATS.
+func (v *clusterView) disconnected(id string) bool {
+	ctx, cancel := context.WithTimeout(v.life, v.timing.beat/2)
+	defer cancel()
+	_, err := v.c.nc.RequestMsgWithContext(ctx, pingMessage(v.names.memberSubject(id)))
+	return errors.Is(err, nats.ErrNoResponders)
+}
+
+// connectionChanged is called when the connection is lost or back.
+func (v *clusterView) connectionChanged() {
+	if v.c.nc.IsConnected() {
+		v.changes.announce(0)
+	}
+}
+
+// changeNotice is the newest change of the bucket that a member has announced.
+type changeNotice struct {
+	mu       sync.Mutex
+	revision uint64
+	signal   chan struct{} // has an element when the bucket should be read
+}
+
+// announce records a change; 0 means that its revision is not known.
+func (n *changeNotice) announce(revision uint64) {
+	n.mu.Lock()
+	n.revision = max(n.revision, revision)
+	n.mu.Unlock()
+	select {
+	case n.signal <- struct{}{}:
+	default:
+	}
+}
+
+// receive records a change that [backend.notify] has announced.
+func (n *changeNotice) receive(m *nats.Msg) {
+	revision, err := strconv.ParseUint(string(m.Data), 10, 64)
+	if err == nil {
+		n.announce(revision)
+	}
+}
+
+// reset stops waiting for a change: the bucket may have been restored from a backup,
+// and never reach its revision.
+func (n *changeNotice) reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.revision = 0
+}
+
+func (n *changeNotice) newest() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.revision
+}

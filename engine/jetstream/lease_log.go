@@ -1,0 +1,93 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// leaseLog is the log of a shard in the hands of its owner.
+type leaseLog struct {
+	lease     *lease
+	stream    stream
+	subject   string
+	appending chan struct{} // held by an append
+
+	first, last atomic.Uint64 // sequences; last is that of the last entry that is known
+	unsure      atomic.Bool   // an append ended without an answer
+}
+
+// Bounds implements [journal.Lease].
+func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
+	for a := range asks.Attempts(ctx, &err) {
+		first, last, err = l.bounds(a.Context())
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("bounds of shard %d: %w", l.lease.shard, plain(err))
+	}
+	return first, last, nil
+}
+
+// bounds asks the leader.
+func (l *leaseLog) bounds(ctx context.Context) (first, last uint64, err error) {
+	if err := l.lease.usable(ctx); err != nil {
+		return 0, 0, err
+	}
+	s, err := l.lease.backend.logStateSince(ctx, l.stream, l.last.Load())
+	if err != nil {
+		return 0, 0, err
+	}
+	l.extend(s)
+	return s.first, s.last, nil
+}
+
+// extend makes the known bounds at least those of the state.
+func (l *leaseLog) extend(s logState) {
+	raise(&l.first, s.first)
+	raise(&l.last, s.last)
+}
+
+// raise makes the number at least n.
+func raise(number *atomic.Uint64, n uint64) {
+	for {
+		old := number.Load()
+		if old >= n || number.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// lastRecorded returns the sequence of the last entry that is known.
+func (l *leaseLog) lastRecorded() uint64 { return l.last.Load() }
+
+// Truncate implements [journal.Lease]. The server drops whole files and rewrites one
+// at most, so one request is enough.
+func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
+	err := l.truncate(ctx, below)
+	if err != nil {
+		return fmt.Errorf("truncate shard %d below %d: %w", l.lease.shard, below, l.lease.explain(ctx, err))
+	}
+	return nil
+}
+
+func (l *leaseLog) truncate(ctx context.Context, below uint64) (err error) {
+	if err := l.lease.lock(ctx, l.lease.changing); err != nil {
+		return err
+	}
+	defer func() { <-l.lease.changing }()
+	below = min(below, l.last.Load()+1)
+	if below <= l.first.Load() {
+		return nil
+	}
+	for a := range asks.Attempts(ctx, &err) {
+		err = errors.Join(l.lease.usable(a.Context()), l.lease.confirm(a.Context()))
+		if err == nil {
+			err = l.stream.purge(a.Context(), "", below)
+		}
+	}
+	if err == nil {
+		raise(&l.first, below)
+	}
+	return err
+}

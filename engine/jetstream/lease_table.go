@@ -1,0 +1,292 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// leaseTable has the leases of this process. It acquires them, and ends them when
+// the process may be a member no longer or another member has taken over.
+type leaseTable struct {
+	*backend
+	member  *membership
+	view    *clusterView
+	objects *objects
+	group   *sync.WaitGroup // of the goroutines of the log
+
+	mu     sync.Mutex
+	leases map[int]*lease // by shard; nil while the lease is being acquired
+	closed bool
+}
+
+func newLeaseTable(l *Log) *leaseTable {
+	return &leaseTable{
+		backend: l.backend, member: l.member, view: l.view, objects: l.objects, group: &l.group, leases: map[int]*lease{},
+	}
+}
+
+// acquire makes this process the owner of a shard.
+func (t *leaseTable) acquire(ctx context.Context, shard int) (_ *lease, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id, err := t.reserve(shard)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			t.unreserve(shard)
+		}
+	}()
+	record, err := t.claim(ctx, shard, id)
+	if err != nil {
+		return nil, err
+	}
+	t.notify(record.revision)
+	// The last owner may have appended until it was replaced, so the state is read
+	// after that, and from a leader that has proved to be one.
+	var state logState
+	log := t.shardLog(shard)
+	for a := range asks.Attempts(ctx, &err) {
+		if err = log.barrier(a.Context()); err == nil {
+			state, err = t.logState(a.Context(), log)
+		}
+	}
+	if err != nil {
+		return nil, err // releaseUnused finds the shard without a lease
+	}
+	held := newLease(t, shard, record, state)
+	return held, t.add(held, id)
+}
+
+// peek returns a reader of a shard that another member may own.
+func (t *leaseTable) peek(ctx context.Context, shard int) (_ journal.Reader, err error) {
+	if err := t.checkShard(shard); err != nil {
+		return nil, err
+	}
+	var state logState
+	for a := range asks.Attempts(ctx, &err) {
+		state, err = t.logState(a.Context(), t.shardLog(shard))
+	}
+	if err != nil {
+		return nil, plain(err)
+	}
+	return &peek{newLease(t, shard, shardRecord{}, state)}, nil
+}
+
+// peek reads a shard that another member may own. It is a lease that is not in the
+// table, without the methods that change something.
+type peek struct{ journal.Reader }
+
+// reserve marks a shard whose lease is being acquired, so that this happens once at
+// a time. It returns the member id under which to acquire it.
+func (t *leaseTable) reserve(shard int) (id string, err error) {
+	if err := t.checkShard(shard); err != nil {
+		return "", err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return "", errClosed
+	}
+	if _, used := t.leases[shard]; used {
+		return "", fmt.Errorf("%w: this process has it", journal.ErrLocked)
+	}
+	if id, err = t.member.mayLease(); err != nil {
+		return "", err
+	}
+	t.leases[shard] = nil
+	return id, nil
+}
+
+func (t *leaseTable) unreserve(shard int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.leases, shard)
+}
+
+// add adds an acquired lease, unless the process is no longer the member that has
+// acquired it. The lock is held while that is checked: endAll either sees the lease,
+// or the check fails.
+func (t *leaseTable) add(held *lease, id string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return errClosed
+	}
+	if err := t.member.checkID(id); err != nil {
+		return err
+	}
+	t.leases[held.shard] = held
+	t.group.Go(held.leaseBlobs.sweep)
+	return nil
+}
+
+// remove removes a lease that has ended.
+func (t *leaseTable) remove(held *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leases[held.shard] == held {
+		delete(t.leases, held.shard)
+	}
+}
+
+// claim writes this member into the record of the shard.
+func (t *leaseTable) claim(ctx context.Context, shard int, id string) (r shardRecord, err error) {
+	var tried uint64 // the epoch that may have been stored
+	for a := range asks.Attempts(ctx, &err) {
+		r, err = t.shardRecord(a.Context(), shard)
+		if err != nil || tried != 0 && r.Owner == id && r.Epoch == tried {
+			continue // it was stored, and the answer was lost
+		}
+		r, err = t.nextRecord(a.Context(), shard, id, r)
+		if err != nil {
+			continue
+		}
+		tried = r.Epoch
+		r.revision, err = t.storeShard(a.Context(), shard, r)
+	}
+	return r, err
+}
+
+// nextRecord returns the record to write to become the owner.
+func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r shardRecord) (shardRecord, error) {
+	if err := t.checkFree(ctx, id, r); err != nil {
+		return r, err
+	}
+	s := t.shardLog(shard)
+	state, err := t.logStateSince(ctx, s, r.Last)
+	if err != nil {
+		return r, err
+	}
+	epoch, err := lastEpoch(ctx, s, state)
+	if err != nil {
+		return r, err
+	}
+	return shardRecord{Owner: id, Epoch: 1 + max(r.Epoch, epoch), Last: state.last, revision: r.revision}, nil
+}
+
+// checkFree returns an error if another member owns the shard.
+func (t *leaseTable) checkFree(ctx context.Context, id string, r shardRecord) error {
+	if r.Owner == "" || r.Owner == id {
+		return nil
+	}
+	s, _ := t.view.current()
+	if m, ok := s.members[r.Owner]; ok {
+		return fmt.Errorf("%w: member %s (%s) has it", journal.ErrLocked, r.Owner, m.Name)
+	}
+	// The owner may have joined since the state was read.
+	_, err := t.bucket.get(ctx, memberKey(r.Owner))
+	if err == nil {
+		return fmt.Errorf("%w: member %s has it", journal.ErrLocked, r.Owner)
+	}
+	if errors.Is(err, errNoMessage) {
+		return nil
+	}
+	return err
+}
+
+// held returns the acquired leases.
+func (t *leaseTable) held() (list []*lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, held := range t.leases {
+		if held != nil {
+			list = append(list, held)
+		}
+	}
+	return list
+}
+
+// guard ends the leases when the others may think that this member is dead.
+func (t *leaseTable) guard() {
+	timer := time.NewTimer(t.timing.ended)
+	defer timer.Stop()
+	for {
+		left := t.member.leaseTimeLeft()
+		if left <= 0 {
+			t.endAll(errSilent)
+			left = t.timing.ended
+		}
+		timer.Reset(left)
+		select {
+		case <-t.life.Done():
+			return
+		case <-timer.C:
+		case <-t.member.woken:
+		}
+	}
+}
+
+// endAll ends all leases. The bucket is not changed.
+func (t *leaseTable) endAll(why error) {
+	for _, held := range t.held() {
+		held.lose(why)
+	}
+}
+
+// endTakenOver ends the leases of shards that belong to another owner.
+func (t *leaseTable) endTakenOver(s *clusterState) {
+	for _, held := range t.held() {
+		if held.takenOver(s.shards[held.shard], s.revision) {
+			held.lose(errTakenOver)
+		}
+	}
+}
+
+// releaseUnused releases shards that this member owns in the bucket and has no lease
+// of: the lease has ended while the bucket could not be written.
+func (t *leaseTable) releaseUnused() {
+	s, _ := t.view.current()
+	self := t.member.self()
+	if self == "" {
+		return
+	}
+	var unused []int
+	t.mu.Lock()
+	for n, r := range s.shards {
+		if _, used := t.leases[n]; r.Owner == self && !used {
+			unused = append(unused, n)
+		}
+	}
+	t.mu.Unlock()
+	for _, n := range unused {
+		ctx, cancel := context.WithTimeout(t.life, t.timing.fresh)
+		err := t.releaseShard(ctx, n, s.shards[n])
+		cancel()
+		if err != nil {
+			return // tried again after the next read of the bucket
+		}
+	}
+}
+
+// close acquires no more leases.
+func (t *leaseTable) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+}
+
+// releaseAll releases all leases, at the same time.
+func (t *leaseTable) releaseAll() error {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, held := range t.held() {
+		group.Go(func() {
+			if err := held.Release(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

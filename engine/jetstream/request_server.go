@@ -1,0 +1,152 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+const (
+	// maxOpen is how many requests a server has open at once.
+	maxOpen = 8192
+
+	// maxWaiting is how many bytes of requests may wait in the subscription.
+	maxWaiting = 256 << 20
+
+	// maxPart is how much of an answer fits into one message.
+	maxPart = journal.MaxEntry
+)
+
+// Headers of requests and answers. Ordinary ones have none.
+const (
+	partHeader   = "Tideover-Part"   // "2/3": the second message of an answer in three
+	statusHeader = "Tideover-Status" // why there is no answer
+	pingHeader   = "Tideover-Ping"   // a request that asks for nothing
+
+	statusNoServer   = "nobody"     // the request was rejected: no process answers
+	statusBusy       = "busy"       // the request was rejected: too many are open
+	statusUnanswered = "unanswered" // the request was accepted, and there will be no answer
+)
+
+func pingMessage(subject string) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{pingHeader: {"1"}}}
+}
+
+// requestServer receives requests on a subject and passes them to a [journal.Answer].
+type requestServer struct {
+	c   *conn
+	sub *nats.Subscription
+
+	mu     sync.Mutex
+	answer journal.Answer // nil means that requests are rejected
+	open   map[*request]bool
+	limit  int // of open
+	closed bool
+}
+
+// request is a request that has no answer yet.
+type request struct {
+	server  *requestServer
+	replyTo string
+}
+
+func newRequestServer(c *conn, subject string, answer journal.Answer) (*requestServer, error) {
+	s := &requestServer{c: c, answer: answer, open: map[*request]bool{}, limit: maxOpen}
+	// Under the lock, because the first request may come before s.sub is set.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, err := c.nc.Subscribe(subject, s.receive)
+	if err != nil {
+		return nil, c.clean(err)
+	}
+	s.sub = sub
+	return s, sub.SetPendingLimits(-1, maxWaiting)
+}
+
+// serve passes requests to answer from now on.
+func (s *requestServer) serve(answer journal.Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *requestServer) receive(m *nats.Msg) {
+	if m.Reply == "" {
+		return
+	}
+	if m.Header.Get(pingHeader) != "" {
+		s.c.send(&nats.Msg{Subject: m.Reply})
+		return
+	}
+	r, answer, status := s.admit(m.Reply)
+	if status != "" {
+		s.c.sendStatus(m.Reply, status)
+		return
+	}
+	answer(m.Data, r.reply)
+}
+
+func (s *requestServer) admit(replyTo string) (*request, journal.Answer, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed || s.answer == nil:
+		return nil, nil, statusNoServer
+	case len(s.open) >= s.limit:
+		return nil, nil, statusBusy
+	}
+	r := &request{s, replyTo}
+	s.open[r] = true
+	return r, s.answer, ""
+}
+
+// reply answers the request, unless it was answered.
+func (r *request) reply(answer []byte) {
+	r.server.mu.Lock()
+	open := r.server.open[r]
+	delete(r.server.open, r)
+	r.server.mu.Unlock()
+	if open {
+		r.server.c.sendAnswer(r.replyTo, answer)
+	}
+}
+
+// close accepts no more requests, and reports to the callers of open ones that there
+// will be no answer.
+func (s *requestServer) close() {
+	s.mu.Lock()
+	open := s.open
+	s.open, s.closed = nil, true
+	s.mu.Unlock()
+	_ = s.sub.Unsubscribe() // on a closed connection it is gone as well
+	for r := range open {
+		s.c.sendStatus(r.replyTo, statusUnanswered)
+	}
+}
+
+// sendAnswer sends an answer in as many messages as it takes.
+func (c *conn) sendAnswer(to string, answer []byte) {
+	parts := max(1, (len(answer)+maxPart-1)/maxPart)
+	for i := range parts {
+		m := &nats.Msg{Subject: to, Data: answer[i*maxPart : min(len(answer), (i+1)*maxPart)]}
+		if parts > 1 {
+			m.Header = nats.Header{partHeader: {fmt.Sprintf("%d/%d", i+1, parts)}}
+		}
+		c.send(m)
+	}
+}
+
+func (c *conn) sendStatus(to, status string) {
+	c.send(&nats.Msg{Subject: to, Header: nats.Header{statusHeader: {status}}})
+}
+
+// send publishes a message without waiting for an acknowledgement. Without a
+// connection the client keeps it until there is one.
+func (c *conn) send(m *nats.Msg) {
+	if err := c.nc.PublishMsg(m); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		c.recordError(err)
+	}
+}

@@ -1,0 +1,46 @@
+package jetstream
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// oldest is the first version of the server with batches of direct gets and messages
+// that expire.
+var oldest = [2]int{2, 11}
+
+// checkServer returns why the connected server can't be used.
+func checkServer(c *conn) error {
+	version := c.nc.ConnectedServerVersion()
+	if v, ok := parseVersion(version); ok && slices.Compare(v[:2], oldest[:]) < 0 {
+		return fmt.Errorf("the NATS server has version %s; at least %d.%d is needed", version, oldest[0], oldest[1])
+	}
+	if room := c.nc.MaxPayload(); room < journal.MaxEntry+maxHeader {
+		return fmt.Errorf("the NATS server takes messages of %d bytes; set its max_payload to at least %d, such as 1MB",
+			room, journal.MaxEntry+maxHeader)
+	}
+	return nil
+}
+
+// maxHeader is more than the size of the headers of any message of ours.
+const maxHeader = 2000
+
+func parseVersion(text string) (v [3]int, ok bool) {
+	text, _, _ = strings.Cut(text, "-")
+	parts := strings.Split(text, ".")
+	if len(parts) != len(v) {
+		return v, false
+	}
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return v, false
+		}
+		v[i] = n
+	}
+	return v, true
+}

@@ -1,0 +1,39 @@
+package jetstream
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+// troubleLog logs a problem once when it begins, and once when it is over.
+type troubleLog struct {
+	life   context.Context //nolint:containedctx // nothing is logged after its end
+	logger *slog.Logger
+	redact func(string) string
+
+	mu      sync.Mutex
+	present map[string]bool
+}
+
+func newTroubleLog(b *backend) *troubleLog {
+	return &troubleLog{life: b.life, logger: b.cfg.Logger, redact: b.cfg.redact, present: map[string]bool{}}
+}
+
+// report says how something went that is done again and again: err is nil if it
+// succeeded.
+func (t *troubleLog) report(problem string, err error) {
+	if t.life.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	known := t.present[problem]
+	t.present[problem] = err != nil
+	t.mu.Unlock()
+	switch {
+	case err != nil && !known:
+		t.logger.Warn(problem, "error", t.redact(err.Error()))
+	case err == nil && known:
+		t.logger.Info("over: " + problem)
+	}
+}
