@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -50,7 +51,7 @@ func TestADeadAddressIsFound(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
 	found, err := Check(t.Context(), Config{URL: nodes.URL() + ",nats://127.0.0.1:1", Name: newName()})
-	if err != nil || !has(found, Weak, "no answer from 127.0.0.1:1 (connection refused)") {
+	if err != nil || !has(found, journal.Weak, "no answer from 127.0.0.1:1 (connection refused)") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }

@@ -1,21 +1,43 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
+// findings collects what a check finds.
+type findings struct {
+	redact func(string) string
+	list   []journal.Finding
+}
+
+func (f *findings) add(severity, do, why, format string, args ...any) {
+	f.list = append(f.list, journal.Finding{
+		Severity: severity, What: f.redact(fmt.Sprintf(format, args...)), Why: why, Do: do,
+	})
+}
+
+// sorted returns the findings, the worst first.
+func (f *findings) sorted() []journal.Finding {
+	rank := map[string]int{journal.Broken: 0, journal.Weak: 1, journal.Note: 2}
+	slices.SortStableFunc(f.list, func(a, b journal.Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	return f.list
+}
+
 // Check returns what weakens the promises of a log, the worst first, without joining
 // its cluster or creating anything. An error means that the check itself failed.
-func Check(ctx context.Context, cfg Config) ([]Finding, error) {
+func Check(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check log: %w", err)
 	}
@@ -30,7 +52,7 @@ func Check(ctx context.Context, cfg Config) ([]Finding, error) {
 // checkDialTime is how long a check from outside waits for a server.
 const checkDialTime = 8 * time.Second
 
-func checkFromOutside(ctx context.Context, cfg Config) ([]Finding, error) {
+func checkFromOutside(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	who, err := cfg.identity()
 	if err != nil {
 		return nil, err
@@ -45,16 +67,16 @@ func checkFromOutside(ctx context.Context, cfg Config) ([]Finding, error) {
 	x := &examiner{findings: findings{redact: cfg.redact}, cfg: cfg, c: c, names: names(cfg.Name), outside: true}
 	x.bucket = newBucket(c, x.names)
 	if x.second, err = openSecondCopy(cfg); err != nil {
-		x.add(Broken, "make the folder, or mount its disk", "no member can start", "%v", err)
+		x.add(journal.Broken, "make the folder, or mount its disk", "no member can start", "%v", err)
 	}
 	if err := checkServer(c); err != nil {
-		x.add(Broken, "update or configure the server", "no member can start", "%v", err)
+		x.add(journal.Broken, "update or configure the server", "no member can start", "%v", err)
 	}
 	return x.examine(ctx)
 }
 
 // Check is the function of the same name for a log that is open.
-func (l *Log) Check(ctx context.Context) ([]Finding, error) {
+func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
 	if l.life.Err() != nil {
 		return nil, fmt.Errorf("check log %s: %w", l.cfg.Name, errClosed)
 	}
@@ -82,7 +104,7 @@ type examiner struct {
 	servers  []serverInfo // the servers that have answered
 }
 
-func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
+func (x *examiner) examine(ctx context.Context) ([]journal.Finding, error) {
 	if err := x.c.connected(); err != nil {
 		return nil, err
 	}
@@ -92,7 +114,7 @@ func (x *examiner) examine(ctx context.Context) ([]Finding, error) {
 	x.dead = deadAddresses(ctx, x.cfg.URL)
 	exists, err := x.findSettings(ctx)
 	if err != nil {
-		x.add(Broken, "start the servers that are missing", "nothing can be recorded", "%s", x.withMissing(fmt.Sprintf("the settings of the cluster can't be read: %v", err)))
+		x.add(journal.Broken, "start the servers that are missing", "nothing can be recorded", "%s", x.withMissing(fmt.Sprintf("the settings of the cluster can't be read: %v", err)))
 	}
 	if exists {
 		x.checkCluster(ctx)
@@ -138,7 +160,7 @@ func (x *examiner) checkMissing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	if _, err := (stream{x.c, x.names.logStream(0)}).info(ctx); err == nil {
-		x.add(Broken, "restore it from a backup", "no member can start", "stream %s was deleted, or its settings were", x.bucket.stream.name)
+		x.add(journal.Broken, "restore it from a backup", "no member can start", "stream %s was deleted, or its settings were", x.bucket.stream.name)
 		return
 	}
 	x.checkTraces()
@@ -156,14 +178,14 @@ func (x *examiner) checkConnection() {
 	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsLoopback() || u.Hostname() == "localhost" {
 		return
 	}
-	x.add(Note, "give the servers certificates, and use tls:// in the url",
+	x.add(journal.Note, "give the servers certificates, and use tls:// in the url",
 		"anyone who can read the network can read all work, and may change it", "the connection to %s is not encrypted", u.Host)
 }
 
 // checkTiming looks at the time of leases.
 func (x *examiner) checkTiming() {
 	if x.settings.Replicas > 1 && timingOf(x.settings.LeaseTime).ended < electionTime {
-		x.add(Weak, "create the cluster with a lease time of 12 s or more",
+		x.add(journal.Weak, "create the cluster with a lease time of 12 s or more",
 			"when a server dies its streams have no leader for 4 to 9 s; all leases end, and all shards start again",
 			"the lease time is %v", x.settings.LeaseTime)
 	}
@@ -176,19 +198,19 @@ const electionTime = 10 * time.Second
 func (x *examiner) checkSecond() {
 	if x.second == nil {
 		if x.cfg.SecondPlace == "" {
-			x.add(Weak, "set a second place: a folder on a disk that the NATS servers do not use",
+			x.add(journal.Weak, "set a second place: a folder on a disk that the NATS servers do not use",
 				"if the servers lose or damage the snapshots, the log before them is gone as well",
 				"snapshots have no second place outside of NATS")
 		}
 		return
 	}
 	if err := x.second.try(); err != nil {
-		x.add(Broken, "make the folder writable for this process; is its disk mounted?",
+		x.add(journal.Broken, "make the folder writable for this process; is its disk mounted?",
 			"new snapshots have no second copy", "the second place can't be written: %v", err)
 		return
 	}
 	if err := x.second.lastFailure(); err != nil {
-		x.add(Broken, "see to the cause; the next snapshot makes the copies again",
+		x.add(journal.Broken, "see to the cause; the next snapshot makes the copies again",
 			"some snapshots have no second copy", "the last copy to the second place failed: %v", err)
 	}
 }
@@ -197,17 +219,17 @@ func (x *examiner) checkSecond() {
 func (x *examiner) checkTraces() {
 	traces := traces(x.cfg, x.second)
 	if traces == "" {
-		x.add(Note, "start a member, which creates it", "there is nothing to look at yet", "there is no cluster %s", x.cfg.Name)
+		x.add(journal.Note, "start a member, which creates it", "there is nothing to look at yet", "there is no cluster %s", x.cfg.Name)
 		return
 	}
-	x.add(Broken, restoring, "all runs of it are lost, unless they are restored",
+	x.add(journal.Broken, restoring, "all runs of it are lost, unless they are restored",
 		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
 }
 
 // checkOrigin looks whether the cluster is the one that was there before.
 func (x *examiner) checkOrigin() {
 	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
-		x.add(Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
+		x.add(journal.Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
 			"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
 	}
 }
@@ -215,7 +237,7 @@ func (x *examiner) checkOrigin() {
 // checkDifferences looks for settings of the configuration that have no effect.
 func (x *examiner) checkDifferences(ctx context.Context) {
 	if want, has := x.cfg.Shards, x.settings.Shards; want > 0 && want != has {
-		x.add(Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
+		x.add(journal.Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
 			"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
@@ -225,7 +247,7 @@ func (x *examiner) checkDifferences(ctx context.Context) {
 		return // checkStreams finds what is wrong with it
 	}
 	for _, d := range differences(x.cfg, x.settings, log.Config) {
-		x.add(Note, d.do, "it is set when the cluster is created; later it has no effect", "%s is %s, and cluster %s has %s", d.key, d.want, x.cfg.Name, d.has)
+		x.add(journal.Note, d.do, "it is set when the cluster is created; later it has no effect", "%s is %s, and cluster %s has %s", d.key, d.want, x.cfg.Name, d.has)
 	}
 }
 
@@ -256,9 +278,9 @@ func (x *examiner) checkOwners(ctx context.Context) {
 	switch {
 	case s == nil: // checkStreams reports what is wrong with the bucket
 	case len(s.members) == 0:
-		x.add(Note, "start one", "nothing is worked on", "no process is in the cluster")
+		x.add(journal.Note, "start one", "nothing is worked on", "no process is in the cluster")
 	case len(s.orphans()) > 0:
-		x.add(Broken, "see the log of the processes, and `tideover cluster`", "runs of theirs stand still", "%s no owner: %s",
+		x.add(journal.Broken, "see the log of the processes, and `tideover cluster`", "runs of theirs stand still", "%s no owner: %s",
 			textfmt.PluralOf(len(s.orphans()), "shard has", "shards have"), numbers(s.orphans()))
 	}
 }

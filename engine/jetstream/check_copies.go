@@ -9,6 +9,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -90,11 +91,11 @@ func (x *examiner) checkCopies(list []copies) {
 		unplaced += max(c.want-1-len(c.peers), 0)
 	}
 	if few > 0 {
-		x.add(Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
+		x.add(journal.Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
 			"without any one server nothing works, and what only it has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
 	}
 	if unplaced > 0 {
-		x.add(Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
+		x.add(journal.Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
 	}
 	all := tallies(list)
 	var gone []string
@@ -103,7 +104,7 @@ func (x *examiner) checkCopies(list []copies) {
 		case !t.there() && !x.answered(name):
 			gone = append(gone, name)
 		case t.behind+t.gone > 0:
-			x.add(Weak, "wait, it catches up by itself; if it does not, look at its log", oneLess(list),
+			x.add(journal.Weak, "wait, it catches up by itself; if it does not, look at its log", oneLess(list),
 				"server %s is behind in %s, by up to %s", name, textfmt.Plural(t.behind+t.gone, "stream"), textfmt.PluralOf(int(t.lag), "entry", "entries"))
 		}
 	}
@@ -118,7 +119,7 @@ func (x *examiner) addGone(gone []string, list []copies) {
 	if len(gone) > 1 {
 		what = fmt.Sprintf("servers %s are not there", strings.Join(gone, ", "))
 	}
-	x.add(Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
+	x.add(journal.Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
 }
 
 // answered reports whether a server has answered.
@@ -148,7 +149,7 @@ func (x *examiner) withMissing(what string) string {
 // checkAddresses reports addresses that do not answer, unless withMissing has.
 func (x *examiner) checkAddresses() {
 	if len(x.dead) > 0 {
-		x.add(Weak, "start the server there, or correct the address", "a process that starts while the other servers are away does not find the cluster",
+		x.add(journal.Weak, "start the server there, or correct the address", "a process that starts while the other servers are away does not find the cluster",
 			"no answer from %s", strings.Join(x.dead, ", "))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
@@ -29,7 +30,7 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(found) != 1 || !has(found, Weak, "server n1 is not there; of 3 servers there are only n0, n2; no answer from "+dead) {
+		if len(found) != 1 || !has(found, journal.Weak, "server n1 is not there; of 3 servers there are only n0, n2; no answer from "+dead) {
 			return &foundError{found}
 		}
 		return nil
@@ -40,7 +41,7 @@ func TestAServerThatIsNotThereIsOneFinding(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(found) != 1 || !has(found, Broken, "of 3 servers there are only n0; no answer from "+dead) {
+		if len(found) != 1 || !has(found, journal.Broken, "of 3 servers there are only n0; no answer from "+dead) {
 			return &foundError{found}
 		}
 		return nil
@@ -87,14 +88,14 @@ func TestShardsThatNobodyHasAreFound(t *testing.T) {
 	log := openTest(t, cfg)
 	mustLease(t, log, 0)
 	found, err := Check(t.Context(), cfg)
-	if err != nil || !has(found, Broken, "2 shards have no owner: 1, 2") {
+	if err != nil || !has(found, journal.Broken, "2 shards have no owner: 1, 2") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
 	found, err = Check(t.Context(), cfg)
-	if err != nil || !has(found, Note, "no process is in the cluster") || has(found, Broken, "") {
+	if err != nil || !has(found, journal.Note, "no process is in the cluster") || has(found, journal.Broken, "") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 var (
@@ -26,14 +27,14 @@ func (x *examiner) checkServers(ctx context.Context) {
 	who := x.cfg.systemIdentity()
 	if who == nil {
 		x.checkVersion(x.c.nc.ConnectedServerName(), x.c.nc.ConnectedServerVersion())
-		x.add(Weak, `set sync_interval to "always" in the jetstream block of all servers; give credentials of the system account to have it checked`,
+		x.add(journal.Weak, `set sync_interval to "always" in the jetstream block of all servers; give credentials of the system account to have it checked`,
 			"by default a server writes to disk two minutes later, and what was acknowledged is lost in a power cut",
 			"it can't be shown that the servers sync each message to disk")
 		return
 	}
 	servers, err := x.askServers(ctx, who)
 	if err != nil || len(servers) == 0 {
-		x.add(Weak, "check the credentials of the system account", "it can't be shown that the servers sync each message to disk",
+		x.add(journal.Weak, "check the credentials of the system account", "it can't be shown that the servers sync each message to disk",
 			"the servers do not tell about themselves: %v", err)
 		return
 	}
@@ -119,11 +120,11 @@ func (x *examiner) checkServerInfo(s serverInfo) {
 		return // it has no streams
 	}
 	if !s.Data.Config.SyncAlways {
-		x.add(Weak, `set sync_interval to "always" in the server's jetstream block`,
+		x.add(journal.Weak, `set sync_interval to "always" in the server's jetstream block`,
 			"what was acknowledged in that time is lost in a power cut", "server %s syncs to disk every %v", s.Server.Name, s.Data.Config.SyncInterval)
 	}
 	if limit := s.Data.Config.MaxStore; limit > 0 && s.Data.Store > uint64(limit)/5*4 {
-		x.add(Weak, "give it more room (max_file)", "when it is full nothing can be recorded",
+		x.add(journal.Weak, "give it more room (max_file)", "when it is full nothing can be recorded",
 			"server %s uses %d of %d bytes", s.Server.Name, s.Data.Store, limit)
 	}
 	x.addSkew("server "+s.Server.Name, s.skew)
@@ -133,12 +134,12 @@ func (f *findings) checkVersion(name, version string) {
 	v, ok := parseVersion(version)
 	switch {
 	case !ok:
-		f.add(Note, "use a release", "it is not known how it behaves", "server %s has the version %q", name, version)
+		f.add(journal.Note, "use a release", "it is not known how it behaves", "server %s has the version %q", name, version)
 	case slices.Compare(v[:], safe[:]) < 0:
-		f.add(Weak, fmt.Sprintf("update it to %d.%d", tested[0], tested[1]),
+		f.add(journal.Weak, fmt.Sprintf("update it to %d.%d", tested[0], tested[1]),
 			"before 2.12.3 acknowledged messages may get lost when servers crash or are replaced", "server %s has version %s", name, version)
 	case slices.Compare(v[:2], tested[:]) < 0:
-		f.add(Note, fmt.Sprintf("update it to %d.%d when you can", tested[0], tested[1]),
+		f.add(journal.Note, fmt.Sprintf("update it to %d.%d when you can", tested[0], tested[1]),
 			"it is not the version that this was tested with", "server %s has version %s", name, version)
 	}
 }
@@ -173,7 +174,7 @@ func (x *examiner) checkClocks(ctx context.Context) {
 
 func (f *findings) addSkew(who string, d time.Duration) {
 	if d.Abs() > maxSkew {
-		f.add(Weak, "have all machines set their clocks by NTP", "delays and schedules are early or late by that much when work moves",
+		f.add(journal.Weak, "have all machines set their clocks by NTP", "delays and schedules are early or late by that much when work moves",
 			"the clock of %s is %v off", who, d.Round(time.Millisecond))
 	}
 }

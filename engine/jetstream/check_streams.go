@@ -22,8 +22,8 @@ func (x *examiner) checkStreams(ctx context.Context) {
 		each[i].redact = x.redact
 		copies[i] = x.checkStream(ctx, &each[i], stream{x.c, list[i]}, i > 1)
 	})
-	same := map[Finding][]string{}
-	var order []Finding
+	same := map[journal.Finding][]string{}
+	var order []journal.Finding
 	for i, one := range each {
 		for _, found := range one.list {
 			if same[found] == nil {
@@ -59,14 +59,14 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 		if errors.Is(err, journal.ErrDamaged) {
 			do = "restore it from a backup"
 		}
-		f.add(Broken, do, "what is in it can't be used", "%v", err)
+		f.add(journal.Broken, do, "what is in it can't be used", "%v", err)
 		return c
 	}
 	checkConfig(f, info.Config)
 	if isLog {
 		checkLogConfig(f, info)
 		if _, err := x.settings.logState(s, info); err != nil {
-			f.add(Broken, "see the text", "its shard can't be worked on", "%v", err)
+			f.add(journal.Broken, "see the text", "its shard can't be worked on", "%v", err)
 		}
 	}
 	return copiesOf(info)
@@ -77,40 +77,40 @@ func checkConfig(f *findings, c natsjs.StreamConfig) {
 	const lost = "what was acknowledged gets lost"
 	edit := func(what string) string { return "nats stream edit: " + what }
 	if c.Storage != natsjs.FileStorage {
-		f.add(Broken, "restore the stream with file storage", lost+" when the servers restart", "kept in memory only")
+		f.add(journal.Broken, "restore the stream with file storage", lost+" when the servers restart", "kept in memory only")
 	}
 	if c.MaxAge > 0 {
-		f.add(Broken, edit("no maximal age"), lost, "messages are removed after %v", c.MaxAge)
+		f.add(journal.Broken, edit("no maximal age"), lost, "messages are removed after %v", c.MaxAge)
 	}
 	if c.MaxMsgs > 0 {
-		f.add(Weak, edit("no maximal number of messages"), "it will be full at a number of entries", "at most %d messages", c.MaxMsgs)
+		f.add(journal.Weak, edit("no maximal number of messages"), "it will be full at a number of entries", "at most %d messages", c.MaxMsgs)
 	}
 	if c.Discard != natsjs.DiscardNew {
-		f.add(Broken, edit("discard policy new"), lost+" when the stream is full", "old messages make room for new ones")
+		f.add(journal.Broken, edit("discard policy new"), lost+" when the stream is full", "old messages make room for new ones")
 	}
 	if c.Retention != natsjs.LimitsPolicy {
-		f.add(Broken, "restore the stream with the retention policy limits", lost, "the retention policy is %v", c.Retention)
+		f.add(journal.Broken, "restore the stream with the retention policy limits", lost, "the retention policy is %v", c.Retention)
 	}
 	if !c.AllowDirect {
-		f.add(Broken, edit("allow direct"), "it can't be read", "direct access is not allowed")
+		f.add(journal.Broken, edit("allow direct"), "it can't be read", "direct access is not allowed")
 	}
 	if c.Duplicates < duplicates {
-		f.add(Weak, edit("duplicate window 2m"), "an append that is repeated is found out about more slowly",
+		f.add(journal.Weak, edit("duplicate window 2m"), "an append that is repeated is found out about more slowly",
 			"ids are remembered for %v only", c.Duplicates)
 	}
 	if c.Sealed {
-		f.add(Broken, "restore the stream from a backup", "nothing can be recorded any more", "sealed")
+		f.add(journal.Broken, "restore the stream from a backup", "nothing can be recorded any more", "sealed")
 	}
 }
 
 func checkLogConfig(f *findings, info *natsjs.StreamInfo) {
 	c := info.Config
 	if !c.DenyDelete {
-		f.add(Note, "nats stream edit: deny delete", "entries may be deleted by hand, which damages the log",
+		f.add(journal.Note, "nats stream edit: deny delete", "entries may be deleted by hand, which damages the log",
 			"single messages may be deleted")
 	}
 	if c.MaxBytes > 0 && info.State.Bytes > uint64(c.MaxBytes)/5*4 {
-		f.add(Weak, "raise the limit ("+editLimit(c.Name)+"), or see why snapshots do not cut the log",
+		f.add(journal.Weak, "raise the limit ("+editLimit(c.Name)+"), or see why snapshots do not cut the log",
 			"when it is full nothing can be recorded", "%d of %d bytes are used", info.State.Bytes, c.MaxBytes)
 	}
 }

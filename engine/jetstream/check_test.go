@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // has reports whether something of that severity was found that says the text.
-func has(found []Finding, severity, text string) bool {
+func has(found []journal.Finding, severity, text string) bool {
 	for _, f := range found {
 		if f.Severity == severity && strings.Contains(f.What, text) && f.Why != "" && f.Do != "" {
 			return true
@@ -19,7 +20,7 @@ func has(found []Finding, severity, text string) bool {
 	return false
 }
 
-func check(t *testing.T, log *Log) []Finding {
+func check(t *testing.T, log *Log) []journal.Finding {
 	t.Helper()
 	found, err := log.Check(t.Context())
 	if err != nil {
@@ -44,7 +45,7 @@ func TestACheckOfAGoodClusterFindsNothing(t *testing.T) {
 	})
 }
 
-type foundError struct{ found []Finding }
+type foundError struct{ found []journal.Finding }
 
 func (e *foundError) Error() string {
 	var b strings.Builder
@@ -59,12 +60,12 @@ func TestWithoutTheSystemAccountItCantBeShownThatServersSync(t *testing.T) {
 	nodes := natstest.Shared(t)
 	log := openTest(t, Config{URL: nodes.URL()})
 	found := check(t, log)
-	if !has(found, Weak, "can't be shown that the servers sync") || !has(found, Weak, "no second place") {
+	if !has(found, journal.Weak, "can't be shown that the servers sync") || !has(found, journal.Weak, "no second place") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 	log = openTest(t, Config{URL: nodes.URL(), SystemUser: "system", SystemPassword: "wrong-one"})
 	found = check(t, log)
-	if !has(found, Weak, "do not tell about themselves") || strings.Contains((&foundError{found}).Error(), "wrong-one") {
+	if !has(found, journal.Weak, "do not tell about themselves") || strings.Contains((&foundError{found}).Error(), "wrong-one") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 }
@@ -87,20 +88,20 @@ func TestAChangedStreamIsFound(t *testing.T) {
 	}
 	found := check(t, log)
 	for _, want := range [][2]string{
-		{Broken, "messages are removed after 1h"}, {Broken, "direct access is not allowed"},
-		{Weak, "remembered for 1s"}, {Weak, "1 of 3 replicas"}, {Weak, "lease time is 2s"},
+		{journal.Broken, "messages are removed after 1h"}, {journal.Broken, "direct access is not allowed"},
+		{journal.Weak, "remembered for 1s"}, {journal.Weak, "1 of 3 replicas"}, {journal.Weak, "lease time is 2s"},
 	} {
 		if !has(found, want[0], want[1]) {
 			t.Errorf("Check() = %v; want %q", &foundError{found}, want)
 		}
 	}
-	if found[0].Severity != Broken {
+	if found[0].Severity != journal.Broken {
 		t.Errorf("the first finding is %+v; want the worst first", found[0])
 	}
 	if err := js.DeleteStream(t.Context(), log.names.logStream(0)); err != nil {
 		t.Fatal(err)
 	}
-	if found := check(t, log); !has(found, Broken, "was deleted") {
+	if found := check(t, log); !has(found, journal.Broken, "was deleted") {
 		t.Errorf("Check() = %v; want that a stream was deleted", &foundError{found})
 	}
 }
@@ -112,7 +113,7 @@ func TestOneNodeThatSyncsLazilyIsFound(t *testing.T) {
 		URL: nodes.URL(), Shards: 3, SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword,
 	})
 	found := check(t, log)
-	if !has(found, Weak, "syncs to disk every 1m") || !has(found, Weak, "all streams: 1 of 3 replicas") {
+	if !has(found, journal.Weak, "syncs to disk every 1m") || !has(found, journal.Weak, "all streams: 1 of 3 replicas") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 }
@@ -128,7 +129,7 @@ func TestAMissingServerIsFound(t *testing.T) {
 		}
 	}
 	natstest.Wait(t, func(context.Context) error {
-		if found, err := log.Check(t.Context()); err != nil || !has(found, Weak, "is not there") {
+		if found, err := log.Check(t.Context()); err != nil || !has(found, journal.Weak, "is not there") {
 			return &foundError{found}
 		}
 		return nil
@@ -154,7 +155,7 @@ func TestAClockThatIsWrongIsFound(t *testing.T) {
 	f := &findings{redact: Config{}.redact}
 	f.addSkew("member a", 499*time.Millisecond)
 	f.addSkew("member b", -501*time.Millisecond)
-	if len(f.list) != 1 || !has(f.list, Weak, "clock of member b is -501ms off") {
+	if len(f.list) != 1 || !has(f.list, journal.Weak, "clock of member b is -501ms off") {
 		t.Errorf("found %+v; want the clock of b", f.list)
 	}
 }
@@ -162,7 +163,7 @@ func TestAClockThatIsWrongIsFound(t *testing.T) {
 func TestVersionsThatAreOldAreFound(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ version, want string }{
-		{"2.15.2", ""}, {"2.16.0", ""}, {"2.12.1", Weak}, {"2.11.9", Weak}, {"2.12.3", Note}, {"2.14.0-RC.1", Note}, {"dev", Note},
+		{"2.15.2", ""}, {"2.16.0", ""}, {"2.12.1", journal.Weak}, {"2.11.9", journal.Weak}, {"2.12.3", journal.Note}, {"2.14.0-RC.1", journal.Note}, {"dev", journal.Note},
 	}
 	for _, test := range tests {
 		f := &findings{redact: Config{}.redact}
@@ -182,7 +183,7 @@ func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
 	nodes := natstest.Shared(t)
 	cfg := Config{URL: nodes.URL(), Name: newName(), Shards: 2, SystemUser: natstest.SystemUser, SystemPassword: natstest.SystemPassword}
 	found, err := Check(t.Context(), cfg)
-	if err != nil || !has(found, Note, "there is no cluster "+cfg.Name) || has(found, Broken, "") {
+	if err != nil || !has(found, journal.Note, "there is no cluster "+cfg.Name) || has(found, journal.Broken, "") {
 		t.Errorf("Check() of what is not there = %v, %v", &foundError{found}, err)
 	}
 	if _, err := admin(t, nodes).Stream(t.Context(), names(cfg.Name).bucketStream()); err == nil {
@@ -190,7 +191,7 @@ func TestACheckFromOutsideJoinsAndCreatesNothing(t *testing.T) {
 	}
 	log := openTest(t, cfg)
 	found, err = Check(t.Context(), cfg)
-	if err != nil || !has(found, Weak, "no second place") || has(found, Note, "") {
+	if err != nil || !has(found, journal.Weak, "no second place") || has(found, journal.Note, "") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 	if status, err := log.Status(t.Context()); err != nil || len(status.Members) != 1 {

@@ -167,7 +167,7 @@ func TestABucketThatIsDeletedIsNeverMadeAgain(t *testing.T) {
 	_, err := Open(t.Context(), cfg)
 	wantErr(t, "Open", err, journal.ErrDamaged, log.names.bucketStream()+" was deleted", "restore")
 	found, err := Check(t.Context(), cfg)
-	if err != nil || !has(found, Broken, log.names.bucketStream()+" was deleted") {
+	if err != nil || !has(found, journal.Broken, log.names.bucketStream()+" was deleted") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }
@@ -241,7 +241,7 @@ func TestAFullStream(t *testing.T) {
 		t.Errorf("the last entry is %d, %v; want %d", end, err, last)
 	}
 	found, err := log.Check(t.Context())
-	if err != nil || !has(found, Weak, "bytes are used") {
+	if err != nil || !has(found, journal.Weak, "bytes are used") {
 		t.Errorf("Check() = %+v, %v; want that it is nearly full", found, err)
 	}
 	if err := l.Truncate(t.Context(), last); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // diary is a log that can be read while it is written.
@@ -75,8 +76,8 @@ func TestSettingsThatHaveNoEffectAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range [][2]string{
-		{Broken, "engine.shards is 4, and cluster " + cfg.Name + " has 2"}, {Note, "engine.replicas is 3, and cluster " + cfg.Name + " has 1"},
-		{Note, "engine.lease-time is 20s, and"}, {Note, "engine.max-bytes is 2097152, and"},
+		{journal.Broken, "engine.shards is 4, and cluster " + cfg.Name + " has 2"}, {journal.Note, "engine.replicas is 3, and cluster " + cfg.Name + " has 1"},
+		{journal.Note, "engine.lease-time is 20s, and"}, {journal.Note, "engine.max-bytes is 2097152, and"},
 	} {
 		if !has(found, want[0], want[1]) {
 			t.Errorf("Check() = %v; want %q", &foundError{found}, want)
@@ -98,7 +99,7 @@ func TestASettingThatWasChangedByHandHasEffect(t *testing.T) {
 	natstest.Wait(t, func(ctx context.Context) error { _, err := js.UpdateStream(ctx, changed); return err })
 	cfg := Config{URL: nodes.URL(), Name: log.cfg.Name, MaxBytes: 4 << 20}
 	found, err := Check(t.Context(), cfg)
-	if err != nil || has(found, Note, "max-bytes") {
+	if err != nil || has(found, journal.Note, "max-bytes") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }

@@ -245,7 +245,7 @@ func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 	}
 	putBlob(t, l, "b", "two")
 	wantBlob(t, l, "b", "two")
-	if found := check(t, log); !has(found, Broken, "second place can't be written") {
+	if found := check(t, log); !has(found, journal.Broken, "second place can't be written") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 	if _, err := os.Stat(place); err == nil {
@@ -254,12 +254,12 @@ func TestASecondPlaceThatFailsHoldsUpNothingAndIsCaughtUp(t *testing.T) {
 	if err := os.Rename(place+"-away", place); err != nil {
 		t.Fatal(err)
 	}
-	if found := check(t, log); !has(found, Broken, "last copy to the second place failed") {
+	if found := check(t, log); !has(found, journal.Broken, "last copy to the second place failed") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 	putBlob(t, l, "c", "three")
 	wantFiles(t, filepath.Join(place, log.cfg.Name, "0"), "a", "b", "c")
-	if found := check(t, log); has(found, Broken, "second place") {
+	if found := check(t, log); has(found, journal.Broken, "second place") {
 		t.Errorf("Check() = %v; want nothing about the second place", &foundError{found})
 	}
 }

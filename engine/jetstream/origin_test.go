@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // wiped is a cluster whose servers have lost everything.
@@ -51,7 +52,7 @@ func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 		cfg := cfg
 		c.change(&cfg)
 		found, err := Check(t.Context(), cfg)
-		if err != nil || !has(found, Broken, "there is no cluster "+cfg.Name+", but there has been: "+c.want) {
+		if err != nil || !has(found, journal.Broken, "there is no cluster "+cfg.Name+", but there has been: "+c.want) {
 			t.Errorf("of what %s knows: Check() = %v, %v", name, &foundError{found}, err)
 		}
 	}
@@ -64,7 +65,7 @@ func TestANewClusterDoesNotLookLikeAnOldOne(t *testing.T) {
 	if text := diary.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "not the cluster that this process was in before") {
 		t.Errorf("the log of who joins another says %s", text)
 	}
-	if found, err := Check(t.Context(), cfg); err != nil || !has(found, Broken, "is not the one that this process was in") {
+	if found, err := Check(t.Context(), cfg); err != nil || !has(found, journal.Broken, "is not the one that this process was in") {
 		t.Errorf("Check() = %v, %v", &foundError{found}, err)
 	}
 }

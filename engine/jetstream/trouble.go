@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// troubleLog logs a problem once when it begins, and once when it is over.
+// troubleLog logs a problem once when it begins, and once when it is over. Operations
+// that are repeated every second would fill the log otherwise.
 type troubleLog struct {
 	life   context.Context //nolint:containedctx // nothing is logged after its end
 	logger *slog.Logger

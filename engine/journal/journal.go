@@ -133,3 +133,19 @@ type Blob struct {
 type Backuper interface {
 	Backup(ctx context.Context, dir string) error
 }
+
+// The severities of a [Finding], the worst first.
+const (
+	Broken = "broken" // it does not work, or loses what was acknowledged
+	Weak   = "weak"   // it promises less than it should
+	Note   = "note"   // worth knowing
+)
+
+// Finding is something about the servers, the disks or the configuration that weakens
+// what a log promises.
+type Finding struct {
+	Severity string `json:"severity"`
+	What     string `json:"what"` // what was found
+	Why      string `json:"why"`  // what that means
+	Do       string `json:"do"`   // what to change
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -106,7 +106,7 @@ func (r *remote) examine(ctx context.Context, f *configFlags) error {
 	}
 	if src.Path == "" && len(src.Flags) == 0 {
 		d.Findings = append(d.Findings, doctor.Finding{
-			Severity: jetstream.Note, What: "there is no configuration file: this is about the defaults", Why: "a server that runs may use others",
+			Severity: journal.Note, What: "there is no configuration file: this is about the defaults", Why: "a server that runs may use others",
 			Do: "name its file with --config, or the server with --server",
 		})
 	}
@@ -181,7 +181,7 @@ func doors(cfg *config.Config, now time.Time) []doctor.Finding {
 }
 
 // severityColours are of the 16 that every terminal has.
-var severityColours = map[string]string{jetstream.Broken: "31", jetstream.Weak: "33", jetstream.Note: "2"}
+var severityColours = map[string]string{journal.Broken: "31", journal.Weak: "33", journal.Note: "2"}
 
 func renderDiagnosis(d diagnosis, s *screen) []string {
 	lines := []string{visible("runs are kept in " + d.Engine)}
@@ -196,5 +196,5 @@ func renderDiagnosis(d diagnosis, s *screen) []string {
 	if !doctor.Weakens(d.Findings) {
 		return append(lines, "", s.paint("32", "nothing weakens the promise"))
 	}
-	return append(lines, "", fmt.Sprintf("%d broken, %d weak", counts[jetstream.Broken], counts[jetstream.Weak]))
+	return append(lines, "", fmt.Sprintf("%d broken, %d weak", counts[journal.Broken], counts[journal.Weak]))
 }

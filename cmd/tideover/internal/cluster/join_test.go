@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -105,7 +105,7 @@ func TestServersThatAreAwayAreAFinding(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t, "{nats: 'nats://me:${env:PW}@127.0.0.1:1'}")
 	found, err := Examine(t.Context(), o)
-	if err != nil || len(found) != 1 || found[0].Severity != jetstream.Broken || strings.Contains(found[0].What, "PLANTED") || !strings.Contains(found[0].What, "127.0.0.1:1") {
+	if err != nil || len(found) != 1 || found[0].Severity != journal.Broken || strings.Contains(found[0].What, "PLANTED") || !strings.Contains(found[0].What, "127.0.0.1:1") {
 		t.Errorf("Examine = %+v, %v", found, err)
 	}
 }

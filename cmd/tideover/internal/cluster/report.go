@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -20,7 +20,7 @@ const (
 
 // Watch logs what makes the promise of the cluster weaker than it could be, a line
 // each: at once, and later what is new or over, until the context ends.
-func Watch(ctx context.Context, look func(context.Context) ([]jetstream.Finding, error), log *slog.Logger) {
+func Watch(ctx context.Context, look func(context.Context) ([]journal.Finding, error), log *slog.Logger) {
 	r := &reporter{look: look, log: log, said: map[string]string{}}
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
@@ -36,7 +36,7 @@ func Watch(ctx context.Context, look func(context.Context) ([]jetstream.Finding,
 
 // reporter knows what was said.
 type reporter struct {
-	look   func(context.Context) ([]jetstream.Finding, error)
+	look   func(context.Context) ([]journal.Finding, error)
 	log    *slog.Logger
 	said   map[string]string // what was found, by what stays the same of it
 	failed bool
@@ -59,7 +59,7 @@ func (r *reporter) report(ctx context.Context) {
 	r.failed = false
 	now := map[string]string{}
 	for _, f := range list {
-		if f.Severity == jetstream.Note {
+		if f.Severity == journal.Note {
 			continue
 		}
 		key := numbers.ReplaceAllString(f.Severity+f.What, "#")
@@ -79,9 +79,9 @@ func (r *reporter) report(ctx context.Context) {
 // numbers differ from time to time when all else is the same.
 var numbers = lazyregexp.New(`[0-9]+`)
 
-func (r *reporter) tell(f jetstream.Finding) {
+func (r *reporter) tell(f journal.Finding) {
 	attrs := []any{"what", f.What, "why", f.Why, "do", f.Do}
-	if f.Severity == jetstream.Broken {
+	if f.Severity == journal.Broken {
 		r.log.Error("the cluster does not keep its promise", attrs...)
 		return
 	}

@@ -11,35 +11,35 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 func TestWhatIsNewOrOverIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lag := func(n string) jetstream.Finding {
-			return jetstream.Finding{Severity: jetstream.Weak, What: "server b is " + n + " behind", Why: "w", Do: "d"}
+		lag := func(n string) journal.Finding {
+			return journal.Finding{Severity: journal.Weak, What: "server b is " + n + " behind", Why: "w", Do: "d"}
 		}
-		gone := jetstream.Finding{Severity: jetstream.Broken, What: "server c is not there", Why: "w", Do: "d"}
-		note := jetstream.Finding{Severity: jetstream.Note, What: "worth knowing"}
+		gone := journal.Finding{Severity: journal.Broken, What: "server c is not there", Why: "w", Do: "d"}
+		note := journal.Finding{Severity: journal.Note, What: "worth knowing"}
 		answers := []struct {
-			found []jetstream.Finding
+			found []journal.Finding
 			err   error
 			want  string
 		}{
-			{[]jetstream.Finding{lag("3"), note}, nil, "WARN server b is 3 behind\n"},
-			{[]jetstream.Finding{lag("5")}, nil, ""},
-			{[]jetstream.Finding{lag("7"), gone}, nil, "ERROR server c is not there\n"},
+			{[]journal.Finding{lag("3"), note}, nil, "WARN server b is 3 behind\n"},
+			{[]journal.Finding{lag("5")}, nil, ""},
+			{[]journal.Finding{lag("7"), gone}, nil, "ERROR server c is not there\n"},
 			{nil, errors.New("oops"), "WARN oops\n"},
 			{nil, errors.New("oops"), ""},
-			{[]jetstream.Finding{lag("9")}, nil, "INFO server c is not there\n"},
+			{[]journal.Finding{lag("9")}, nil, "INFO server c is not there\n"},
 			{nil, nil, "INFO server b is 9 behind\n"},
 			{nil, nil, ""},
 		}
 		var text pad
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		turn := 0
-		look := func(context.Context) ([]jetstream.Finding, error) {
+		look := func(context.Context) ([]journal.Finding, error) {
 			a := answers[min(turn, len(answers)-1)]
 			turn++
 			return a.found, a.err

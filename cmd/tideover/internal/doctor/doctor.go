@@ -6,11 +6,11 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // Finding is something that weakens a promise.
-type Finding = jetstream.Finding
+type Finding = journal.Finding
 
 // findings collects them.
 type findings []Finding
@@ -23,7 +23,7 @@ func (f *findings) add(severity, do, why, format string, args ...any) {
 // only worth knowing.
 func Weakens(list []Finding) bool {
 	for _, f := range list {
-		if f.Severity != jetstream.Note {
+		if f.Severity != journal.Note {
 			return true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // Door is where a server is asked, and what it shows to whoever asks.
@@ -29,11 +29,11 @@ const early = 14 * 24 * time.Hour
 func (d Door) Check(now time.Time) []Finding {
 	var f findings
 	if d.Open && d.Certificate == nil && d.Refused == nil {
-		f.add(jetstream.Note, "set server.tls, or have a proxy that speaks TLS before it and let nobody else reach it",
+		f.add(journal.Note, "set server.tls, or have a proxy that speaks TLS before it and let nobody else reach it",
 			"the token crosses the network in the clear", "%s is %s, which is open to others, without TLS", d.Key, d.Address)
 	}
 	if d.Refused != nil {
-		f.add(jetstream.Weak, "renew it, and see that the key is its key and can be read by the server alone",
+		f.add(journal.Weak, "renew it, and see that the key is its key and can be read by the server alone",
 			"the one before is shown until it ends", "the new certificate can't be used: %v", d.Refused)
 	}
 	if d.Certificate != nil {
@@ -50,11 +50,11 @@ func (d Door) checkTime(f *findings, now time.Time) {
 	left := until.Sub(now)
 	switch {
 	case left <= 0:
-		f.add(jetstream.Broken, do, "clients refuse it", "the certificate ended on %s", day(until))
+		f.add(journal.Broken, do, "clients refuse it", "the certificate ended on %s", day(until))
 	case now.Before(from):
-		f.add(jetstream.Weak, "set the clock, or get a certificate that is one already", "clients refuse it until then", "the certificate begins on %s", day(from))
+		f.add(journal.Weak, "set the clock, or get a certificate that is one already", "clients refuse it until then", "the certificate begins on %s", day(from))
 	case left < min(early, until.Sub(from)/3):
-		f.add(jetstream.Weak, do, why, "the certificate ends in %s, on %s", remaining(left), day(until))
+		f.add(journal.Weak, do, why, "the certificate ends in %s, on %s", remaining(left), day(until))
 	}
 }
 
@@ -79,7 +79,7 @@ func (d Door) checkNames(f *findings) {
 	if len(d.Hosts) == 0 || slices.ContainsFunc(d.Hosts, func(h string) bool { return d.Certificate.VerifyHostname(h) == nil }) {
 		return
 	}
-	f.add(jetstream.Weak, "put a name that it has into server.hosts, or get one for a name that is there",
+	f.add(journal.Weak, "put a name that it has into server.hosts, or get one for a name that is there",
 		"clients refuse it, or the server refuses them", "the certificate is for %s, and the server goes by %s", names(d.Certificate), strings.Join(d.Hosts, ", "))
 }
 

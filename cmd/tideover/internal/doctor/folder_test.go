@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // found returns what is found, without that which depends on the machine.
 func found(d Folder) (text string) {
 	for _, f := range d.Check() {
-		if f.Severity != jetstream.Note && !strings.Contains(f.What, "the disk of") && !strings.Contains(f.What, "the data folder is ") {
+		if f.Severity != journal.Note && !strings.Contains(f.What, "the disk of") && !strings.Contains(f.What, "the data folder is ") {
 			text += f.Severity + ": " + f.What + "\n"
 		}
 	}
@@ -110,8 +110,8 @@ func TestAFolderThatCanNotBeWritten(t *testing.T) {
 
 func TestWeakens(t *testing.T) {
 	t.Parallel()
-	for severity, want := range map[string]bool{jetstream.Note: false, jetstream.Weak: true, jetstream.Broken: true} {
-		if got := Weakens([]Finding{{Severity: jetstream.Note}, {Severity: severity}}); got != want {
+	for severity, want := range map[string]bool{journal.Note: false, journal.Weak: true, journal.Broken: true} {
+		if got := Weakens([]Finding{{Severity: journal.Note}, {Severity: severity}}); got != want {
 			t.Errorf("%s: %v", severity, got)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine"
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -124,7 +124,7 @@ func verdict(bad, weak int) (state, text string) {
 }
 
 // severities are how findings are shown.
-var severities = map[string]string{jetstream.Broken: "failed", jetstream.Weak: "waiting", jetstream.Note: ""}
+var severities = map[string]string{journal.Broken: "failed", journal.Weak: "waiting", journal.Note: ""}
 
 // process returns what there is to say of the process.
 func (h *handler) process(now time.Time) []fact {
@@ -244,9 +244,9 @@ func (c *checkup) findings(h *handler, now time.Time) []doctor.Finding {
 func severe(list []doctor.Finding) (broken, weak int) {
 	for _, f := range list {
 		switch f.Severity {
-		case jetstream.Broken:
+		case journal.Broken:
 			broken++
-		case jetstream.Weak:
+		case journal.Weak:
 			weak++
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
-	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -17,7 +17,7 @@ func TestHostileTextAroundTheServer(t *testing.T) {
 	var found []doctor.Finding
 	g := newGrown(t, func(o *Options) { o.Findings = func() []doctor.Finding { return found } })
 	for _, x := range hostile {
-		found = append(found, doctor.Finding{Severity: jetstream.Weak, What: x.text, Why: x.text, Do: x.text})
+		found = append(found, doctor.Finding{Severity: journal.Weak, What: x.text, Why: x.text, Do: x.text})
 	}
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
