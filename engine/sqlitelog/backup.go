@@ -31,7 +31,7 @@ func (l *lease) backup(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.pass(ctx, l.copying); err != nil {
+	if err := l.lockChannel(ctx, l.copying); err != nil {
 		return err
 	}
 	defer func() { <-l.copying }()
@@ -82,11 +82,11 @@ func clearTarget(dir string, made bool) {
 // copyAll copies the database as it is when the blobs are gathered. The name of
 // the database comes last: without it, the folder is not opened.
 func (l *lease) copyAll(ctx context.Context, conn *sqlite.Conn, dir string) error {
-	if err := l.pass(ctx, l.gate); err != nil {
+	if err := l.lockChannel(ctx, l.changing); err != nil {
 		return err
 	}
 	err := l.gather(ctx, conn, filepath.Join(dir, "blobs"))
-	<-l.gate
+	<-l.changing
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/engine/journal"
-	"zombiezen.com/go/sqlite"
 )
 
 // tmpPrefix marks files that are being written; no blob's name starts with a dot.
@@ -20,7 +19,7 @@ const tmpPrefix = ".tmp-"
 
 // blobPath returns the file of a blob. A dot at the start would hide it or lead
 // out of the folder; one at the end is dropped by Windows.
-func (l *lease) blobPath(name string) (string, error) {
+func blobPath(dir, name string) (string, error) {
 	other := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
 	}
@@ -30,14 +29,17 @@ func (l *lease) blobPath(name string) (string, error) {
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
 		return "", errors.New("the name must not start or end with a dot")
 	}
-	return filepath.Join(l.dir, "blobs", name), nil
+	return filepath.Join(dir, "blobs", name), nil
 }
 
+// leaseBlobs is the blobs of a folder in the hands of its owner.
+type leaseBlobs struct{ lease *lease }
+
 // Put implements [journal.Lease].
-func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) error) error {
-	path, err := l.blobPath(name)
+func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
+	path, err := blobPath(b.lease.dir, name)
 	if err == nil {
-		err = l.put(ctx, path, write)
+		err = b.put(ctx, path, write)
 	}
 	if err != nil {
 		return fmt.Errorf("put blob %q: %w", name, err)
@@ -45,8 +47,8 @@ func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) erro
 	return nil
 }
 
-func (l *lease) put(ctx context.Context, path string, write func(io.Writer) error) error {
-	if err := l.usable(ctx); err != nil {
+func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer) error) error {
+	if err := b.lease.usable(ctx); err != nil {
 		return err
 	}
 	dir := filepath.Dir(path)
@@ -64,7 +66,7 @@ func (l *lease) put(ctx context.Context, path string, write func(io.Writer) erro
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return describe(path, err)
 	}
-	return l.changeBlobs(ctx, func() error {
+	return b.changeBlobs(ctx, func() error {
 		if err := os.Rename(f.Name(), path); err != nil {
 			return describe(path, err)
 		}
@@ -73,49 +75,33 @@ func (l *lease) put(ctx context.Context, path string, write func(io.Writer) erro
 }
 
 // changeBlobs makes a change that no backup sees half of.
-func (l *lease) changeBlobs(ctx context.Context, change func() error) error {
-	if err := l.pass(ctx, l.gate); err != nil {
+func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error {
+	if err := b.lease.lockChannel(ctx, b.lease.changing); err != nil {
 		return err
 	}
-	defer func() { <-l.gate }()
-	if err := l.owned(ctx); err != nil {
+	defer func() { <-b.lease.changing }()
+	if err := b.lease.confirm(ctx); err != nil {
 		return err
 	}
-	if l.durability != Full {
+	if b.lease.durability != Full {
 		// A snapshot must not outlive the entries that it was made of.
-		if err := l.pass(ctx, l.writer.turn); err != nil {
+		if err := b.lease.lockChannel(ctx, b.lease.writer.turn); err != nil {
 			return err
 		}
-		err := l.writer.sync()
-		<-l.writer.turn
+		err := b.lease.writer.sync()
+		<-b.lease.writer.turn
 		if err != nil {
-			return describe(l.path, err)
+			return describe(b.lease.path, err)
 		}
 	}
 	return change()
 }
 
-// owned checks that no other owner has taken over.
-func (l *lease) owned(ctx context.Context) error {
-	var epoch int64
-	err := l.reading(ctx, func(conn *sqlite.Conn) (err error) {
-		epoch, err = number(conn, "SELECT epoch FROM meta")
-		return err
-	})
-	if err != nil {
-		return describe(l.path, err)
-	}
-	if uint64(epoch) != l.epoch {
-		return l.takenOver()
-	}
-	return nil
-}
-
 // Get implements [journal.Lease].
-func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	path, err := l.blobPath(name)
+func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	path, err := blobPath(b.lease.dir, name)
 	if err == nil {
-		err = l.usable(ctx)
+		err = b.lease.usable(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get blob %q: %w", name, err)
@@ -131,11 +117,11 @@ func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 }
 
 // Blobs implements [journal.Lease].
-func (l *lease) Blobs(ctx context.Context) ([]journal.Blob, error) {
-	if err := l.usable(ctx); err != nil {
-		return nil, fmt.Errorf("list blobs of %s: %w", l.dir, err)
+func (b *leaseBlobs) Blobs(ctx context.Context) ([]journal.Blob, error) {
+	if err := b.lease.usable(ctx); err != nil {
+		return nil, fmt.Errorf("list blobs of %s: %w", b.lease.dir, err)
 	}
-	entries, err := os.ReadDir(filepath.Join(l.dir, "blobs"))
+	entries, err := os.ReadDir(filepath.Join(b.lease.dir, "blobs"))
 	if err != nil {
 		return nil, fmt.Errorf("list blobs: %w", err)
 	}
@@ -157,10 +143,10 @@ func (l *lease) Blobs(ctx context.Context) ([]journal.Blob, error) {
 }
 
 // Delete implements [journal.Lease].
-func (l *lease) Delete(ctx context.Context, name string) error {
-	path, err := l.blobPath(name)
+func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
+	path, err := blobPath(b.lease.dir, name)
 	if err == nil {
-		err = l.changeBlobs(ctx, func() error {
+		err = b.changeBlobs(ctx, func() error {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

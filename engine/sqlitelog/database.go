@@ -45,7 +45,7 @@ func connect(path string, flags sqlite.OpenFlags, pragmas ...string) (*sqlite.Co
 	if err != nil {
 		return nil, err
 	}
-	// Nobody but a curious person with a shell is in the way for that long.
+	// Only a person with a shell holds a lock for that long.
 	conn.SetBusyTimeout(5 * time.Second)
 	for _, p := range append(pragmas, "cell_size_check = ON") {
 		if err := pragma(conn, p); err != nil {

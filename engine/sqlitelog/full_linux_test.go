@@ -98,7 +98,7 @@ func TestAFullDisk(t *testing.T) {
 		cmd.SysProcAttr = attr
 		return cmd.Output()
 	}
-	// In a user namespace nobody needs to be root. Where that is forbidden, root
+	// In a user namespace the test need not be root. Where that is forbidden, root
 	// may still mount; where both are, the test of a database that may not grow
 	// has to do.
 	out, err := run(&syscall.SysProcAttr{

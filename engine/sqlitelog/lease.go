@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 )
 
-// lease is the ownership of a folder.
+// lease is the ownership of a folder. leaseLog has the methods for entries, leaseBlobs
+// those for blobs.
 type lease struct {
 	dir        string
 	path       string // of the database
@@ -26,16 +26,18 @@ type lease struct {
 	release func() error
 
 	writer      writer
-	anchor      *sqlite.Conn  // keeps the write-ahead log open while the writer is closed
-	first, last atomic.Uint64 // written by the goroutine that has the turn of the writer
+	anchor      *sqlite.Conn // keeps the write-ahead log open while the writer is closed
 	readers     readers
 	checkpoints *checkpointer
 
-	// gate is held while blobs change, and by a backup while it gathers them.
-	gate chan struct{}
+	// changing is held while blobs change, and by a backup while it gathers them.
+	changing chan struct{}
 
 	// copying is held by a backup.
 	copying chan struct{}
+
+	leaseLog
+	leaseBlobs
 }
 
 var (
@@ -99,12 +101,13 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 		anchor:      anchor,
 		readers:     newReaders(path),
 		checkpoints: newCheckpointer(path),
-		gate:        make(chan struct{}, 1),
+		changing:    make(chan struct{}, 1),
 		copying:     make(chan struct{}, 1),
 	}
+	l.leaseLog.lease, l.leaseBlobs.lease = l, l
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.release = sync.OnceValue(l.giveUp)
-	if err := l.settle(conn); err != nil {
+	if err := l.readBounds(conn); err != nil {
 		return nil, closeAfter(conn, closeAfter(anchor, err))
 	}
 	l.checkpoints.start(&l.writer, l.readers)
@@ -113,7 +116,7 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 }
 
 // nextEpoch makes a number that no owner had before: it is on disk before
-// anything is recorded with it, whatever durability was chosen.
+// anything is recorded with it, with any durability.
 func nextEpoch(conn *sqlite.Conn, d Durability) (uint64, error) {
 	if err := pragma(conn, synchronous(Full)); err != nil {
 		return 0, err
@@ -125,76 +128,11 @@ func nextEpoch(conn *sqlite.Conn, d Durability) (uint64, error) {
 	return uint64(epoch), pragma(conn, synchronous(d))
 }
 
-// settle reads the bounds back: at the start, and after an append that failed
-// without saying whether it was recorded.
-func (l *lease) settle(conn *sqlite.Conn) error {
-	const query = "SELECT first, (SELECT max(seq) FROM log), (SELECT min(seq) FROM log) FROM meta"
-	stmt, err := conn.Prepare(query)
-	if err != nil {
-		return describe(l.path, err)
-	}
-	defer stmt.Reset() //nolint:errcheck // it repeats the error of the step
-	if row, err := stmt.Step(); err != nil {
-		return describe(l.path, err)
-	} else if !row {
-		return damaged(l.path, errors.New("the table meta is empty"))
-	}
-	first, last := stmt.ColumnInt64(0), stmt.ColumnInt64(0)-1
-	if !stmt.ColumnIsNull(1) {
-		last = stmt.ColumnInt64(1)
-		if lowest := stmt.ColumnInt64(2); lowest != first {
-			return damaged(l.path, fmt.Errorf("the first entry is %d, not %d", lowest, first))
-		}
-	}
-	l.first.Store(uint64(first))
-	l.last.Store(uint64(last))
-	return nil
-}
-
 // Epoch implements [journal.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch }
 
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
-
-// Bounds implements [journal.Lease].
-func (l *lease) Bounds(ctx context.Context) (first, last uint64, err error) {
-	if err := l.usable(ctx); err != nil {
-		return 0, 0, fmt.Errorf("bounds of %s: %w", l.dir, err)
-	}
-	if l.writer.unsure.Load() {
-		if err := l.settleInTurn(ctx); err != nil {
-			return 0, 0, fmt.Errorf("bounds of %s: %w", l.dir, err)
-		}
-	}
-	// In this order: last never falls, so it is never below first-1.
-	first = l.first.Load()
-	return first, l.last.Load(), nil
-}
-
-func (l *lease) settleInTurn(ctx context.Context) error {
-	if err := l.pass(ctx, l.writer.turn); err != nil {
-		return err
-	}
-	defer func() { <-l.writer.turn }()
-	conn, err := l.writer.open()
-	if err != nil {
-		return describe(l.path, err)
-	}
-	return l.settleIfUnsure(conn)
-}
-
-func (l *lease) settleIfUnsure(conn *sqlite.Conn) error {
-	if !l.writer.unsure.Load() {
-		return nil
-	}
-	if err := l.settle(conn); err != nil {
-		l.writer.failed(err)
-		return err
-	}
-	l.writer.unsure.Store(false)
-	return nil
-}
 
 // unclosed are leases of this process that have ended with connections open and the lock
 // held, by the path of the database.
@@ -221,7 +159,7 @@ func closeUnclosed(path string) error {
 	return earlier.(*lease).closeWriter()
 }
 
-// usable says why nothing may be done under the lease any more.
+// usable returns why the lease may be used no longer.
 func (l *lease) usable(ctx context.Context) error {
 	select {
 	case <-l.lost:
@@ -231,20 +169,42 @@ func (l *lease) usable(ctx context.Context) error {
 	}
 }
 
-// pass waits at a channel that lets one through at a time. Those who wait are
-// let through in the order of their arrival.
-func (l *lease) pass(ctx context.Context, gate chan struct{}) error {
+// lockChannel takes a lock that is a channel with room for one element. Goroutines get
+// it in the order in which they ask.
+func (l *lease) lockChannel(ctx context.Context, lock chan struct{}) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
 	select {
-	case gate <- struct{}{}:
+	case lock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if err := l.usable(ctx); err != nil {
-		<-gate
+		<-lock
 		return err
+	}
+	return nil
+}
+
+// takenOver ends the lease because the database has another epoch.
+func (l *lease) takenOver() error {
+	l.lose()
+	return fmt.Errorf("%w: epoch %d of %s is over; was its lock file deleted?", journal.ErrStale, l.epoch, l.dir)
+}
+
+// confirm checks that no other owner has taken over.
+func (l *lease) confirm(ctx context.Context) error {
+	var epoch int64
+	err := l.reading(ctx, func(conn *sqlite.Conn) (err error) {
+		epoch, err = number(conn, "SELECT epoch FROM meta")
+		return err
+	})
+	if err != nil {
+		return describe(l.path, err)
+	}
+	if uint64(epoch) != l.epoch {
+		return l.takenOver()
 	}
 	return nil
 }
@@ -257,11 +217,11 @@ func (l *lease) giveUp() error {
 	l.copying <- struct{}{} // a backup has noticed
 	l.checkpoints.stop()
 	l.readers.close()
-	l.gate <- struct{}{} // no blob is being changed
+	l.changing <- struct{}{} // no blob is being changed
 	l.writer.turn <- struct{}{}
 	err := l.closeWriter()
 	<-l.writer.turn
-	<-l.gate
+	<-l.changing
 	<-l.copying
 	if err != nil {
 		return fmt.Errorf("release %s: %w", l.dir, describe(l.path, err))

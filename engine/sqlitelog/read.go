@@ -17,7 +17,7 @@ const (
 )
 
 // Read implements [journal.Lease].
-func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	last := l.last.Load()
 	return func(yield func(journal.Entry, error) bool) {
 		var c chunk
@@ -41,9 +41,9 @@ func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 }
 
 // fetch fills the chunk with the entries that follow, without a gap.
-func (l *lease) fetch(ctx context.Context, c *chunk, from, last uint64) error {
+func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error {
 	c.reset()
-	if err := l.usable(ctx); err != nil {
+	if err := l.lease.usable(ctx); err != nil {
 		return err
 	}
 	if first := l.first.Load(); from < first {
@@ -52,9 +52,9 @@ func (l *lease) fetch(ctx context.Context, c *chunk, from, last uint64) error {
 	if from > last {
 		return nil
 	}
-	err := l.reading(ctx, func(conn *sqlite.Conn) error { return c.fill(conn, from, last) })
+	err := l.lease.reading(ctx, func(conn *sqlite.Conn) error { return c.fill(conn, from, last) })
 	if err != nil {
-		return describe(l.path, err)
+		return describe(l.lease.path, err)
 	}
 	if len(c.entries) > 0 && c.entries[0].Seq == from {
 		return nil
@@ -63,7 +63,7 @@ func (l *lease) fetch(ctx context.Context, c *chunk, from, last uint64) error {
 	if first := l.first.Load(); from < first {
 		return fmt.Errorf("cut off: the first entry is %d", first)
 	}
-	return damaged(l.path, fmt.Errorf("entry %d is missing", from))
+	return damaged(l.lease.path, fmt.Errorf("entry %d is missing", from))
 }
 
 // chunk is some entries that follow each other, and their data.

@@ -52,7 +52,7 @@ func (l *lease) reading(ctx context.Context, read func(*sqlite.Conn) error) erro
 	return err
 }
 
-// close waits for those who read. Nobody is served afterwards.
+// close waits for readers. No connection is lent afterwards.
 func (r readers) close() {
 	for range maxReaders {
 		if conn := <-r.slots; conn != nil {

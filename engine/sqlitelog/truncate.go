@@ -25,7 +25,7 @@ var errTakenOver = errors.New("another epoch")
 
 // Truncate implements [journal.Lease]. A sequence behind the end removes
 // everything. What was removed may come back after a power cut.
-func (l *lease) Truncate(ctx context.Context, below uint64) error {
+func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
 	below = min(below, l.last.Load()+1)
 	for l.first.Load() < below {
 		if err := l.step(ctx, func(conn *sqlite.Conn) error { return l.cut(conn, below) }); err != nil {
@@ -45,20 +45,20 @@ func (l *lease) Truncate(ctx context.Context, below uint64) error {
 }
 
 // step makes a change in a turn of its own.
-func (l *lease) step(ctx context.Context, change func(*sqlite.Conn) error) error {
-	if err := l.pass(ctx, l.writer.turn); err != nil {
+func (l *leaseLog) step(ctx context.Context, change func(*sqlite.Conn) error) error {
+	if err := l.lease.lockChannel(ctx, l.lease.writer.turn); err != nil {
 		return err
 	}
-	defer func() { <-l.writer.turn }()
-	err := l.writer.relaxed(change)
+	defer func() { <-l.lease.writer.turn }()
+	err := l.lease.writer.relaxed(change)
 	if errors.Is(err, errTakenOver) {
-		return l.takenOver()
+		return l.lease.takenOver()
 	}
-	return describe(l.path, err)
+	return describe(l.lease.path, err)
 }
 
 // cut removes some entries from the front.
-func (l *lease) cut(conn *sqlite.Conn, below uint64) (err error) {
+func (l *leaseLog) cut(conn *sqlite.Conn, below uint64) (err error) {
 	first := l.first.Load()
 	if first >= below {
 		return nil // another call did it
@@ -78,12 +78,12 @@ func (l *lease) cut(conn *sqlite.Conn, below uint64) (err error) {
 		return err
 	}
 	if next == first {
-		return damaged(l.path, fmt.Errorf("entry %d is missing", first))
+		return damaged(l.lease.path, fmt.Errorf("entry %d is missing", first))
 	}
 	// Before readers can see the gap, so that they know what it is.
 	l.first.Store(next)
 	err = sqlitex.Execute(conn, "UPDATE meta SET first = ?1 WHERE epoch = ?2",
-		&sqlitex.ExecOptions{Args: []any{int64(next), int64(l.epoch)}})
+		&sqlitex.ExecOptions{Args: []any{int64(next), int64(l.lease.epoch)}})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (l *lease) cut(conn *sqlite.Conn, below uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	l.checkpoints.wrote(size / 16) // freed pages are noted, not written
+	l.lease.checkpoints.wrote(size / 16) // freed pages are noted, not written
 	return nil
 }
 
@@ -122,7 +122,7 @@ func cutPoint(conn *sqlite.Conn, first, below uint64) (next uint64, size int, er
 }
 
 // shrink gives a few free pages back, and reports whether there are more.
-func (l *lease) shrink(conn *sqlite.Conn) (more bool, err error) {
+func (l *leaseLog) shrink(conn *sqlite.Conn) (more bool, err error) {
 	free, err := number(conn, "PRAGMA freelist_count")
 	if err != nil {
 		return false, err
@@ -134,6 +134,6 @@ func (l *lease) shrink(conn *sqlite.Conn) (more bool, err error) {
 	if free <= max(pages/8, sparePages) {
 		return false, nil
 	}
-	l.checkpoints.wrote(stepPages * pageSize / 8) // most are free, and only those in use are moved
+	l.lease.checkpoints.wrote(stepPages * pageSize / 8) // most are free, and only those in use are moved
 	return true, pragma(conn, fmt.Sprintf("incremental_vacuum(%d)", stepPages))
 }

@@ -6,8 +6,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writer is the connection that records. Whoever uses it has its turn, which is
-// given in the order of asking: a truncation lets waiting appends in between.
+// writer is the connection that records. The goroutine that uses it holds its turn, which
+// is given in the order of asking: waiting appends come between the steps of a truncation.
 type writer struct {
 	path       string
 	durability Durability
