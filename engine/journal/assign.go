@@ -11,8 +11,8 @@ import (
 // It depends on nothing but who the members are, so that all who know the same
 // members agree without talking. No member has two shards more than another, and
 // few shards move when a member comes or goes. The order of the members does not
-// matter, nor does naming one twice; without members nobody owns anything, and
-// the names are empty.
+// matter, nor does naming one twice; without members no shard has an owner,
+// and the names are empty.
 //
 // The result is part of the protocol between processes of different versions:
 // it must never change.

@@ -34,8 +34,8 @@ type Cluster interface {
 	// it leases, when its owner has let go of it.
 	Assigned() (shards []int, changed <-chan struct{})
 
-	// Peek returns a reader of a shard, whoever owns it. What it is about to read
-	// the owner may cut off or remove: that is an error, as it is for a lease.
+	// Peek returns a reader of a shard that another member may own. The owner may cut
+	// off or remove what it is about to read: that is an error, as it is for a lease.
 	Peek(ctx context.Context, shard int) (Reader, error)
 
 	// Call asks the process that serves the shard, and returns its answer.

@@ -14,7 +14,7 @@ import (
 // server is where requests to a shard or to a member go.
 type server struct {
 	member *Member
-	answer journal.Answer // nil if nobody listens
+	answer journal.Answer // nil if requests are not answered
 	left   chan struct{}  // closed when the others know that no answer will come
 }
 
@@ -74,12 +74,12 @@ func (m *Member) Ask(ctx context.Context, member string, request []byte) ([]byte
 }
 
 // ask sends a request to the server that find finds, and waits for its answer.
-func (m *Member) ask(ctx context.Context, op Operation, request []byte, find func() *server) ([]byte, error) {
-	f := m.fault(op)
-	if err := m.suffer(ctx, f); err != nil {
+func (p *process) ask(ctx context.Context, op Operation, request []byte, find func() *server) ([]byte, error) {
+	f := p.fault(op)
+	if err := p.suffer(ctx, f); err != nil {
 		return nil, err
 	}
-	unlock, err := m.enter(ctx)
+	unlock, err := p.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (m *Member) ask(ctx context.Context, op Operation, request []byte, find fun
 		unlock()
 		return nil, journal.ErrNobody
 	}
-	e := &exchange{from: m, to: to, answer: to.answer, request: bytes.Clone(request), answered: make(chan []byte, 1)}
+	e := &exchange{from: p, to: to, answer: to.answer, request: bytes.Clone(request), answered: make(chan []byte, 1)}
 	unlock()
 	if f.After != nil && f.Late > 0 {
 		time.AfterFunc(f.Late, e.deliver)

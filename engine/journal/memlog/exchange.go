@@ -13,17 +13,17 @@ var errUnanswered = errors.New("the process that was asked has gone without an a
 
 // exchange is a request and its answer.
 type exchange struct {
-	from     *Member
+	from     *process
 	to       *server
 	answer   journal.Answer
 	request  []byte
 	answered chan []byte
 }
 
-// deliver hands the request to the process that it is for. A frozen one gets it
-// when it thaws; if there is none any more, it is lost.
+// deliver passes the request to its receiver. A frozen process gets it when it thaws; if
+// the process is gone, the request is lost.
 func (e *exchange) deliver() {
-	if e.to.member.take(e.deliver) {
+	if e.to.member.accept(e.deliver) {
 		e.answer(e.request, e.reply)
 	}
 }
@@ -31,35 +31,13 @@ func (e *exchange) deliver() {
 // reply sends the answer back. Only the first one counts.
 func (e *exchange) reply(answer []byte) {
 	answer = bytes.Clone(answer)
-	if !e.to.member.take(func() { e.reply(answer) }) || !e.from.hears() {
+	if !e.to.member.accept(func() { e.reply(answer) }) || !e.from.reachable() {
 		return
 	}
 	select {
 	case e.answered <- answer:
 	default:
 	}
-}
-
-// take reports whether the process can go on with something now. If it is frozen,
-// it will do so later.
-func (m *Member) take(later func()) bool {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
-	if m.reach() != nil {
-		return false
-	}
-	if m.thawed != nil {
-		m.inbox = append(m.inbox, later)
-		return false
-	}
-	return true
-}
-
-// hears reports whether messages reach the process.
-func (m *Member) hears() bool {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
-	return m.reach() == nil
 }
 
 // wait returns the answer, when it comes.

@@ -158,7 +158,7 @@ func TestLeaseWhoseAnswerIsLostIsFree(t *testing.T) {
 			t.Fatalf("Lease = %v; want %v", err, errBroken)
 		}
 		if l := lease(t, a, 0); l.Epoch() != 2 {
-			t.Errorf("Epoch() = %d; want 2, after the one that nobody knows", l.Epoch())
+			t.Errorf("Epoch() = %d; want 2, after the one that its caller does not know", l.Epoch())
 		}
 	})
 }

@@ -17,15 +17,15 @@ type lease struct {
 	number int // of the shard
 	shard  *shard
 	epoch  uint64
-	server *server // who answers requests to the shard
+	server *server // answers requests to the shard
 
 	lost chan struct{} // closed when the owner knows that it is over
 }
 
 var _ journal.Shared = (*shared)(nil)
 
-// lease makes the process the owner of a shard.
-func (m *Member) lease(ctx context.Context, number int) (*lease, error) {
+// newLease makes the member the owner of a shard.
+func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 	f := m.fault(Operation{Name: "lease", Shard: number})
 	if err := m.suffer(ctx, f); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (m *Member) lease(ctx context.Context, number int) (*lease, error) {
 	}
 	s.epoch++
 	if f.After != nil {
-		return nil, f.After // nobody knows of the lease, so it is over
+		return nil, f.After // the caller does not know of the lease, so it is over
 	}
 	l := &lease{member: m, number: number, shard: s, epoch: s.epoch, server: newServer(m), lost: make(chan struct{})}
 	s.owner = l
@@ -123,7 +123,7 @@ func do[T any](ctx context.Context, l *lease, name string, operation func(*shard
 		time.AfterFunc(f.Late, func() {
 			l.member.store.mu.Lock()
 			defer l.member.store.mu.Unlock()
-			_, _ = operation(l.shard) // nobody is there to be told
+			_, _ = operation(l.shard) // the caller has got its answer
 		})
 		return result, f.After
 	}

@@ -14,24 +14,17 @@ import (
 
 // Member is a process that shares the store. It implements [journal.Cluster].
 type Member struct {
-	store *Store
-	name  string
+	process
+	name string
 
 	id       string // empty if it has not joined
 	joined   time.Time
 	assigned []int
 	changed  chan struct{}
-	leases   map[*lease]bool // that have not ended for the store and for the owner
-	server   *server         // who answers requests to the member
+	leases   map[*lease]bool // that have not ended both for the store and for the owner
+	server   *server         // answers requests to the member
 
-	gone   chan struct{} // closed when the process has ended
-	killed bool
-	cut    bool
-	thawed chan struct{} // nil if it is not frozen
-	inbox  []func()      // what waits for it to thaw
-	silent *silence      // nil if it can be heard of
-
-	disturb func(Operation) Fault
+	silent *silence // nil if its heartbeats arrive
 }
 
 var _ journal.Cluster = (*Member)(nil)
@@ -57,8 +50,7 @@ func (s *Store) newMember(name string) *Member {
 	defer s.mu.Unlock()
 	s.prepare()
 	m := &Member{
-		store: s, name: name, leases: map[*lease]bool{},
-		changed: make(chan struct{}), gone: make(chan struct{}),
+		process: process{store: s, gone: make(chan struct{})}, name: name, leases: map[*lease]bool{}, changed: make(chan struct{}),
 	}
 	m.server = newServer(m)
 	return m
@@ -74,7 +66,7 @@ func (m *Member) join() {
 	s.assign()
 }
 
-// assign tells those who can hear it what they should own.
+// assign assigns the shards to the members that can be reached.
 func (s *Store) assign() {
 	var ids []string
 	for _, m := range s.members {
@@ -133,56 +125,11 @@ func (m *Member) Assigned() (shards []int, changed <-chan struct{}) {
 
 // Lease implements [journal.Log]. The lease is a [journal.Shared].
 func (m *Member) Lease(ctx context.Context, number int) (journal.Lease, error) {
-	held, err := m.lease(ctx, number)
+	held, err := newLease(ctx, m, number)
 	if err != nil {
 		return nil, err
 	}
 	return shared{held}, nil
-}
-
-// lock takes the store for a while, when the process is not frozen.
-func (m *Member) lock(ctx context.Context) (unlock func(), err error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		m.store.mu.Lock()
-		thawed := m.thawed
-		if thawed == nil {
-			return m.store.mu.Unlock, nil
-		}
-		m.store.mu.Unlock()
-		select {
-		case <-thawed:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// enter takes the store for a while, when the process can reach it.
-func (m *Member) enter(ctx context.Context) (unlock func(), err error) {
-	unlock, err = m.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.reach(); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
-}
-
-// reach says why the process can't reach the store.
-func (m *Member) reach() error {
-	switch {
-	case m.killed:
-		return errKilled
-	case isClosed(m.gone):
-		return errClosed
-	case m.cut:
-		return errCut
-	}
-	return nil
 }
 
 // Close implements [journal.Log]. Of a member that is cut off the others don't
@@ -204,6 +151,14 @@ func (m *Member) Close() error {
 	}
 	m.leave()
 	return nil
+}
+
+// Disturb has a function decide what goes wrong with each operation of the member.
+// It is called by several goroutines. None goes wrong if it is nil.
+func (m *Member) Disturb(decide func(Operation) Fault) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	m.disturb = decide
 }
 
 // Settle implements [journal.Cluster].

@@ -31,15 +31,15 @@ type Store struct {
 // defaultSilence is what a real cluster needs to tell a dead member from a slow one.
 const defaultSilence = 3 * time.Second
 
-// Open returns a log that is kept in the store. It is not a member: it shares the
-// store with nobody, and keeps what it leases until that is released.
+// Open returns a log that is kept in the store. It is not a member: it does not share the
+// store, and keeps its leases until they are released.
 func (s *Store) Open() journal.Log { return &log{process: s.newMember("")} }
 
 // log is a process that is not a member.
 type log struct{ process *Member }
 
 func (l *log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
-	held, err := l.process.lease(ctx, shard)
+	held, err := newLease(ctx, l.process, shard)
 	if err != nil {
 		return nil, err
 	}

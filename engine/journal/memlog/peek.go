@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// reader reads a shard that somebody else may own.
+// reader reads a shard that another member may own.
 type reader struct {
 	member *Member
 	shard  *shard

@@ -15,7 +15,7 @@ type shard struct {
 	bytes   uint64 // of all entries
 	blobs   map[string]blob
 	epoch   uint64 // of the latest lease
-	owner   *lease // nil if nobody has it
+	owner   *lease // nil if there is none
 }
 
 type blob struct {

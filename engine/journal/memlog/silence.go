@@ -33,12 +33,11 @@ func (m *Member) Kill() {
 	m.wake()
 	m.end()
 	m.inbox = nil
-	m.hush()
+	m.beginSilence()
 }
 
-// Freeze stops the process, as SIGSTOP does: until Thaw, whatever it asks of the
-// store waits, Release and Close included, and it learns of nothing. Requests to
-// it wait too.
+// Freeze stops the process, as SIGSTOP does: until Thaw, its calls to the store wait,
+// Release and Close included, and it learns of nothing. Requests to it wait too.
 func (m *Member) Freeze() {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -46,7 +45,7 @@ func (m *Member) Freeze() {
 		return
 	}
 	m.thawed = make(chan struct{})
-	m.hush()
+	m.beginSilence()
 }
 
 // Thaw lets a frozen process go on. If it was taken for dead meanwhile, it now
@@ -67,11 +66,11 @@ func (m *Member) Thaw() {
 	}
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
-	m.speak()
+	m.endSilence()
 }
 
-// Cut cuts the process off from the store and from the others: until Heal,
-// whatever it asks of them fails, and what they ask of it is lost. If it is cut
+// Cut cuts the process off from the store and from the others: until Heal, its requests
+// fail, and requests to it are lost. If it is cut
 // off for so long that it is taken for dead, it knows that its leases are lost.
 func (m *Member) Cut() {
 	m.store.mu.Lock()
@@ -80,7 +79,7 @@ func (m *Member) Cut() {
 		return
 	}
 	m.cut = true
-	m.hush()
+	m.beginSilence()
 }
 
 // Heal ends what Cut has begun. If the process was taken for dead meanwhile, it
@@ -92,11 +91,11 @@ func (m *Member) Heal() {
 		return
 	}
 	m.cut = false
-	m.speak()
+	m.endSilence()
 }
 
-// hush begins a silence.
-func (m *Member) hush() {
+// beginSilence begins a silence.
+func (m *Member) beginSilence() {
 	if m.silent != nil {
 		return
 	}
@@ -111,12 +110,12 @@ func (m *Member) hush() {
 	m.silent = begun
 }
 
-// speak ends a silence, if nothing else keeps the member silent.
-func (m *Member) speak() {
+// endSilence ends a silence, if nothing else keeps the member silent.
+func (m *Member) endSilence() {
 	if m.thawed != nil || isClosed(m.gone) {
 		return
 	}
-	m.settle()
+	m.syncLeases()
 	if m.cut || m.silent == nil {
 		return
 	}
@@ -129,8 +128,8 @@ func (m *Member) speak() {
 	m.store.assign()
 }
 
-// settle brings together what the process and what the store know of its leases.
-func (m *Member) settle() {
+// syncLeases ends leases that have ended for the store or for the process only.
+func (m *Member) syncLeases() {
 	for l := range m.leases {
 		if l.shard.owner != l {
 			l.lose()
@@ -138,14 +137,6 @@ func (m *Member) settle() {
 		if isClosed(l.lost) && !m.cut {
 			l.free()
 		}
-	}
-}
-
-// wake lets go on what waits for the process to thaw.
-func (m *Member) wake() {
-	if m.thawed != nil {
-		close(m.thawed)
-		m.thawed = nil
 	}
 }
 
@@ -166,17 +157,12 @@ func (m *Member) leave() {
 		l.shard.owner = nil
 		l.server.leave()
 	}
-	if m.thawed == nil {
-		m.learn()
+	if m.thawed == nil { // the process learns of it
+		m.assignOf(nil)
+		for l := range m.leases {
+			l.lose()
+			l.free()
+		}
 	}
 	s.assign()
-}
-
-// learn has the process know that it is not a member.
-func (m *Member) learn() {
-	m.assignOf(nil)
-	for l := range m.leases {
-		l.lose()
-		l.free()
-	}
 }

@@ -1,0 +1,143 @@
+package memlog
+
+import (
+	"context"
+	"time"
+)
+
+// process is the process of a member: it may be frozen, cut off or gone. The lock of the
+// store guards it.
+type process struct {
+	store *Store
+
+	gone   chan struct{} // closed when the process has ended
+	killed bool
+	cut    bool
+	thawed chan struct{} // nil if it is not frozen
+	inbox  []func()      // messages that wait for it to thaw
+
+	disturb func(Operation) Fault
+}
+
+// Operation is what a member asks of the store or of another member.
+type Operation struct {
+	// Name is that of the method, in lower case: lease, bounds, append, read,
+	// truncate, put, get, blobs, delete, peek, call, ask, settle or
+	// status.
+	Name string
+
+	Shard int // -1 for ask, settle and status
+}
+
+// Fault is what goes wrong with an operation. The zero Fault is nothing.
+type Fault struct {
+	Delay  time.Duration // before anything happens
+	Before error         // is returned, and nothing was done
+	After  error         // is returned, but it was done: the answer was lost
+
+	// Late has it done so much later than After was returned: the request was
+	// on its way. An append then counts even if the lease has ended, if nothing
+	// was appended meanwhile. Leases, settle and status know no Late.
+	Late time.Duration
+}
+
+// lock locks the store, when the process is not frozen.
+func (p *process) lock(ctx context.Context) (unlock func(), err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p.store.mu.Lock()
+		thawed := p.thawed
+		if thawed == nil {
+			return p.store.mu.Unlock, nil
+		}
+		p.store.mu.Unlock()
+		select {
+		case <-thawed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// enter locks the store, when the process can reach it.
+func (p *process) enter(ctx context.Context) (unlock func(), err error) {
+	unlock, err = p.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.reach(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// reach returns why the process can't reach the store.
+func (p *process) reach() error {
+	switch {
+	case p.killed:
+		return errKilled
+	case isClosed(p.gone):
+		return errClosed
+	case p.cut:
+		return errCut
+	}
+	return nil
+}
+
+// wake ends the waits for the process to thaw.
+func (p *process) wake() {
+	if p.thawed != nil {
+		close(p.thawed)
+		p.thawed = nil
+	}
+}
+
+// accept reports whether the process can handle a message now. If it is frozen, it calls
+// later when it thaws.
+func (p *process) accept(later func()) bool {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	if p.reach() != nil {
+		return false
+	}
+	if p.thawed != nil {
+		p.inbox = append(p.inbox, later)
+		return false
+	}
+	return true
+}
+
+// reachable reports whether messages reach the process.
+func (p *process) reachable() bool {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	return p.reach() == nil
+}
+
+// fault returns what goes wrong with the operation.
+func (p *process) fault(op Operation) Fault {
+	p.store.mu.Lock()
+	decide := p.disturb
+	p.store.mu.Unlock()
+	if decide == nil {
+		return Fault{}
+	}
+	return decide(op)
+}
+
+// suffer is the part of a fault that comes before the operation.
+func (p *process) suffer(ctx context.Context, f Fault) error {
+	if f.Delay > 0 {
+		timer := time.NewTimer(f.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.gone: // what comes next says so
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return f.Before
+}
