@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -10,29 +9,6 @@ import (
 
 // expireStep is how many runs are looked at in one transaction.
 const expireStep = 256
-
-// Expire deletes up to most runs that are in one of the states and ended before a
-// time, and gives room back to the disk. It returns how many it deleted: fewer
-// than most means that none is left. Each of its transactions is short.
-func (v *View) Expire(ctx context.Context, states []string, before time.Time, most int) (deleted int, err error) {
-	e := expiry{states: states, before: before, reached: map[pair]int64{}}
-	for more := true; more && deleted < most; {
-		n := 0
-		err := v.write(ctx, "expire", func(w *writer) error {
-			var err error
-			n, more, err = e.step(w, min(most-deleted, expireStep))
-			return err
-		})
-		if err != nil {
-			return deleted, err
-		}
-		deleted += n
-	}
-	if deleted == 0 {
-		return 0, nil
-	}
-	return deleted, v.shrink(ctx)
-}
 
 // expiry is the state of one Expire. It walks the runs of each workflow and state
 // in order of creation, as none can have ended before it was created.
@@ -89,20 +65,4 @@ func (e *expiry) walk(w *writer, p pair, most int) (int, error) {
 		e.reached[p] = maxPlace
 	}
 	return len(ids), nil
-}
-
-// shrink gives free pages back to the disk, some at a time, if they are more
-// than an eighth of the file. Fewer are soon used again.
-func (v *View) shrink(ctx context.Context) error {
-	return v.write(ctx, "shrink", func(w *writer) error {
-		pages, err := queryInt(w.conn, "PRAGMA page_count")
-		if err != nil {
-			return err
-		}
-		free, err := queryInt(w.conn, "PRAGMA freelist_count")
-		if err != nil || free < 256 || free < pages/8 {
-			return err
-		}
-		return run(w.conn, "PRAGMA incremental_vacuum(1024)")
-	})
 }

@@ -73,6 +73,7 @@ type key struct{ next, place int64 }
 
 // selection is a filter in terms of the tables.
 type selection struct {
+	names      *names // of the view
 	states     []int64
 	anyState   bool
 	workflow   int64 // 0: any
@@ -91,9 +92,10 @@ type selection struct {
 }
 
 // resolve looks up the names of a filter. It reports false if nothing can match.
-func (v *View) resolve(f Filter) (s selection, ok bool, err error) {
+func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 	s = selection{
-		from: minPlace, to: maxPlace, order: f.Order, search: f.Search,
+		names: n,
+		from:  minPlace, to: maxPlace, order: f.Order, search: f.Search,
 		attempts: int64(f.MinAttempts) + firstName, anyState: len(f.States) == 0,
 		limit: min(max(f.Limit, 0), MaxLimit),
 	}
@@ -119,12 +121,12 @@ func (v *View) resolve(f Filter) (s selection, ok bool, err error) {
 	if err := s.resume(f); err != nil {
 		return s, false, err
 	}
-	s.states = v.names.known(f.States)
+	s.states = n.known(f.States)
 	ok = s.anyState || len(s.states) > 0
-	s.excluded = v.names.like(f.Exclude)
+	s.excluded = n.like(f.Exclude)
 	if f.Workflow != "" {
 		var known bool
-		s.workflow, known = v.names.id(f.Workflow)
+		s.workflow, known = n.id(f.Workflow)
 		ok = ok && known && !slices.Contains(s.excluded, s.workflow)
 	}
 	return s, ok, nil

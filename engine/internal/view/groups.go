@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -20,30 +19,9 @@ type Group struct {
 	Last     time.Time // Created of the newest
 }
 
-// Groups returns the runs that have an error and match a filter, grouped, the
-// largest groups first. It reads the index of errors and nothing else, unless
-// the filter asks for attempts or words. Order, After and Limit do not matter,
-// and Search does not look for ids and pieces.
-func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, err error) {
-	if most <= 0 || f.Search != "" && query(f.Search, false) == "" {
-		return nil, nil
-	}
-	f.After, f.Order = "", ""
-	err = v.read(ctx, "group", func(c *sqlite.Conn) error {
-		s, ok, err := v.resolve(f)
-		if err != nil || !ok {
-			return err
-		}
-		groups, err = v.groups(c, &s, most, false)
-		if err == nil && len(groups) == 0 && s.search != "" {
-			groups, err = v.groups(c, &s, most, true)
-		}
-		return err
-	})
-	return groups, err
-}
-
-func (v *View) groups(c *sqlite.Conn, s *selection, most int, stems bool) (groups []Group, err error) {
+// groups returns the groups of the selection. stems says that the words of the search
+// may be beginnings of words.
+func (s *selection) groups(c *sqlite.Conn, most int, stems bool) (groups []Group, err error) {
 	st, _, err := c.PrepareTransient(s.groupQuery(most))
 	if err != nil {
 		return nil, err
@@ -57,7 +35,7 @@ func (v *View) groups(c *sqlite.Conn, s *selection, most int, stems bool) (group
 		if err != nil || !row {
 			return groups, err
 		}
-		g, err := v.group(c, st)
+		g, err := readGroup(s.names, c, st)
 		if err != nil {
 			return nil, err
 		}
@@ -74,13 +52,13 @@ func (s *selection) groupQuery(most int) string {
 		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, q, most)
 }
 
-// group describes a group by its oldest and its newest run.
-func (v *View) group(c *sqlite.Conn, st *sqlite.Stmt) (Group, error) {
-	oldest, ok, err := v.names.at(c, st.ColumnInt64(1))
+// readGroup describes a group by its oldest and its newest run.
+func readGroup(n *names, c *sqlite.Conn, st *sqlite.Stmt) (Group, error) {
+	oldest, ok, err := n.at(c, st.ColumnInt64(1))
 	if err != nil || !ok {
 		return Group{}, err
 	}
-	newest, ok, err := v.names.at(c, st.ColumnInt64(2))
+	newest, ok, err := n.at(c, st.ColumnInt64(2))
 	if err != nil || !ok {
 		return Group{}, err
 	}

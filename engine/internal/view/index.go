@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"fmt"
 
 	"zombiezen.com/go/sqlite"
@@ -13,28 +12,6 @@ const indexStep = 256
 
 // maxBehind is how far SearchBehind counts.
 const maxBehind = 10_000
-
-// Index makes up to most runs searchable that were written since it was called
-// last, and returns how many it did: fewer means that none is left. It
-// is for the writer's idle moments, as it takes several times as long as writing
-// the run. Each of its transactions is short.
-func (v *View) Index(ctx context.Context, most int) (done int, err error) {
-	for done < most {
-		want, n := min(most-done, indexStep), 0
-		err := v.write(ctx, "index", func(w *writer) error {
-			var err error
-			n, err = w.index(want)
-			return err
-		})
-		if err != nil {
-			return done, err
-		}
-		if done += n; n < want {
-			break
-		}
-	}
-	return done, nil
-}
 
 // index goes on behind the last indexed place, and then does those before it
 // that have changed. Both are in order of place, which FTS5 needs to gather

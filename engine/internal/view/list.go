@@ -2,55 +2,17 @@ package view
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"zombiezen.com/go/sqlite"
 )
 
-// List returns a page of the runs that a filter describes. It never sorts: every
-// list is put together from ranges of an index that are in order already.
-func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
-	err = v.read(ctx, "list", func(c *sqlite.Conn) error {
-		s, ok, err := v.resolve(f)
-		if err != nil {
-			return err
-		}
-		if s.search != "" {
-			if p.SearchBehind, err = behind(c); err != nil {
-				return err
-			}
-		}
-		if !ok {
-			return nil
-		}
-		keys, err := v.keys(c, &s)
-		if err != nil {
-			return err
-		}
-		if len(keys) > s.limit {
-			keys = keys[:s.limit]
-			p.Next = s.cursor(keys[s.limit-1])
-		}
-		p.Distance = s.mode
-		for _, k := range keys {
-			p.Cursors = append(p.Cursors, s.cursor(k))
-		}
-		p.Runs, err = v.preview(c, keys)
-		return err
-	})
-	if err != nil {
-		return Page{}, err
-	}
-	return p, nil
-}
-
 // preview returns the runs of a list as a list shows them.
-func (v *View) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
+func (s *selection) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
 	runs := make([]Run, 0, len(keys))
 	for _, k := range keys {
-		err := each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(s *sqlite.Stmt) error {
-			r, _, _, err := v.names.scan(s)
+		err := each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(st *sqlite.Stmt) error {
+			r, _, _, err := s.names.scan(st)
 			r.Input, r.Output, r.Detail = slices.Clone(preview(r.Input)), slices.Clone(preview(r.Output)), nil
 			runs = append(runs, r)
 			return err
@@ -63,12 +25,12 @@ func (v *View) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
 }
 
 // keys returns where the runs of a page are, and one more if there is another.
-func (v *View) keys(c *sqlite.Conn, s *selection) ([]key, error) {
+func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 	switch {
 	case s.from >= s.to:
 		return nil, nil
 	case s.search != "":
-		return v.find(c, s)
+		return s.find(c)
 	case s.order == Soonest:
 		return s.merge(c, pairs, s.soonest)
 	case s.errorLast != 0:
@@ -103,7 +65,7 @@ const (
 type pair struct{ workflow, state, error int64 }
 
 // pairs returns each workflow and state that occur together. It skips from one
-// to the next in the index, whatever the number of runs. A comparison of both at
+// to the next in the index, independent of the number of runs. A comparison of both at
 // once would read shorter, but SQLite then looks at every run it skips.
 func pairs(c *sqlite.Conn) (all []pair, err error) {
 	for p, ok := (pair{}), true; ok; all = append(all, p) {

@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// put writes a run where its id says, if that is where it is or nobody else is.
+// put writes a run to the place of its id, if that is free or the run is there already.
 func (w *writer) put(r *Run) error {
 	if r.ID == "" {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)
@@ -24,7 +24,7 @@ func (w *writer) put(r *Run) error {
 }
 
 // near is how far the time of an id may be from Created, in milliseconds: in a
-// cluster, whoever asks for a run draws its id.
+// cluster, the process that requests a run draws its id.
 const near = 10_000
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -52,7 +52,7 @@ func (w *writer) putAside(r *Run, hasHome bool) error {
 		if place, err = w.free(placeOf(r.Created)); err != nil {
 			return err
 		}
-		if err := w.remember(r.ID, place); err != nil {
+		if err := w.storeAside(r.ID, place); err != nil {
 			return err
 		}
 		w.crowded[u.home()] = w.crowded[u.home()] || is
@@ -62,8 +62,8 @@ func (w *writer) putAside(r *Run, hasHome bool) error {
 	return err
 }
 
-// remember notes where a run is that is not at home.
-func (w *writer) remember(id string, place int64) error {
+// storeAside records the place of a run that is not at home.
+func (w *writer) storeAside(id string, place int64) error {
 	s, err := prepare(w.conn, "INSERT INTO aside VALUES(?, ?)")
 	if err != nil {
 		return err

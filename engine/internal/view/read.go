@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -26,6 +27,112 @@ func (v *View) read(ctx context.Context, op string, f func(*sqlite.Conn) error) 
 		err = end
 	}
 	return wrap(ctx, op, err)
+}
+
+// Get returns everything about a run.
+func (v *View) Get(ctx context.Context, id string) (r Run, ok bool, err error) {
+	err = v.read(ctx, "get", func(c *sqlite.Conn) error {
+		place, found, err := locate(c, id)
+		if err != nil || !found {
+			return err
+		}
+		if r, ok, err = v.names.at(c, place); err != nil || !ok {
+			return err
+		}
+		return nil
+	})
+	return r, ok, err
+}
+
+// List returns a page of the runs that a filter describes. It never sorts: every
+// list is put together from ranges of an index that are in order already.
+func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
+	err = v.read(ctx, "list", func(c *sqlite.Conn) error {
+		s, ok, err := v.names.resolve(f)
+		if err != nil {
+			return err
+		}
+		if s.search != "" {
+			if p.SearchBehind, err = behind(c); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			return nil
+		}
+		keys, err := s.keys(c)
+		if err != nil {
+			return err
+		}
+		if len(keys) > s.limit {
+			keys = keys[:s.limit]
+			p.Next = s.cursor(keys[s.limit-1])
+		}
+		p.Distance = s.mode
+		for _, k := range keys {
+			p.Cursors = append(p.Cursors, s.cursor(k))
+		}
+		p.Runs, err = s.preview(c, keys)
+		return err
+	})
+	if err != nil {
+		return Page{}, err
+	}
+	return p, nil
+}
+
+// Find returns the ids of up to most runs whose id begins with a text, or whose
+// key is that text: of those that are indexed, among the thousand latest that
+// have its words; of the others, among the latest.
+func (v *View) Find(ctx context.Context, text string, most int) (ids []string, err error) {
+	if text == "" || most <= 0 {
+		return nil, nil
+	}
+	err = v.read(ctx, "find", func(c *sqlite.Conn) error {
+		s := selection{names: &v.names, from: minPlace, to: maxPlace, anyState: true, order: Newest, limit: most}
+		keys, err := s.withID(c, text)
+		if err != nil {
+			return err
+		}
+		keyed, err := s.withKey(c, text)
+		if err != nil {
+			return err
+		}
+		for _, k := range append(keys, keyed...) {
+			stored, ok, err := storedID(c, k.place)
+			if err != nil {
+				return err
+			}
+			if id := idAt(k.place, stored); ok && len(ids) < most && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// Groups returns the runs that have an error and match a filter, grouped, the
+// largest groups first. It reads the index of errors and nothing else, unless
+// the filter asks for attempts or words. Order, After and Limit do not matter,
+// and Search does not look for ids and pieces.
+func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, err error) {
+	if most <= 0 || f.Search != "" && query(f.Search, false) == "" {
+		return nil, nil
+	}
+	f.After, f.Order = "", ""
+	err = v.read(ctx, "group", func(c *sqlite.Conn) error {
+		s, ok, err := v.names.resolve(f)
+		if err != nil || !ok {
+			return err
+		}
+		groups, err = s.groups(c, most, false)
+		if err == nil && len(groups) == 0 && s.search != "" {
+			groups, err = s.groups(c, most, true)
+		}
+		return err
+	})
+	return groups, err
 }
 
 // exec runs a statement that has neither parameters nor rows.
@@ -59,21 +166,6 @@ func columnBytes(s *sqlite.Stmt, col int) []byte {
 	b := make([]byte, s.ColumnLen(col))
 	s.ColumnBytes(col, b)
 	return b
-}
-
-// Get returns everything about a run.
-func (v *View) Get(ctx context.Context, id string) (r Run, ok bool, err error) {
-	err = v.read(ctx, "get", func(c *sqlite.Conn) error {
-		place, found, err := locate(c, id)
-		if err != nil || !found {
-			return err
-		}
-		if r, ok, err = v.names.at(c, place); err != nil || !ok {
-			return err
-		}
-		return nil
-	})
-	return r, ok, err
 }
 
 // at returns the run at a place, whole.

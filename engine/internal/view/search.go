@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ const (
 //
 // Whole words come first because FTS5 walks the runs of a word as they are asked
 // for, but gathers all runs of all words that begin so before it answers.
-func (v *View) find(c *sqlite.Conn, s *selection) (keys []key, err error) {
+func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	text := strings.TrimSpace(s.search)
 	single := len(text) >= minPiece && len(text) <= maxWord && !strings.ContainsAny(text, " \t\r\n")
 	for _, mode := range [...]int{byID, byWords, byStems, byPiece} {
@@ -31,11 +30,11 @@ func (v *View) find(c *sqlite.Conn, s *selection) (keys []key, err error) {
 		}
 		switch mode {
 		case byID:
-			keys, err = v.withID(c, s, text)
+			keys, err = s.withID(c, text)
 		case byWords, byStems:
 			keys, err = s.withWords(c, query(text, mode == byStems))
 		case byPiece:
-			keys, err = v.withPiece(c, s, text)
+			keys, err = s.withPiece(c, text)
 		}
 		if s.mode = mode; err != nil || len(keys) > 0 {
 			return keys, err
@@ -104,14 +103,14 @@ func numbers(list []int64) string {
 }
 
 // withID looks where runs are whose id begins so, and among those put aside.
-func (v *View) withID(c *sqlite.Conn, s *selection, text string) ([]key, error) {
+func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 	prefix := strings.ToLower(text)
 	var keys []key
 	if from, to, ok := idRange(prefix); ok {
 		part := *s
 		part.from, part.to = max(s.from, from), min(s.to, to)
 		var err error
-		if keys, err = v.walk(c, &part, 0, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) }); err != nil {
+		if keys, err = part.walk(c, 0, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) }); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +121,7 @@ func (v *View) withID(c *sqlite.Conn, s *selection, text string) ([]key, error) 
 	for _, p := range places {
 		part := *s
 		part.from, part.to = max(s.from, p), min(s.to, p+1)
-		one, err := v.walk(c, &part, 0, func(*Run) bool { return true })
+		one, err := part.walk(c, 0, func(*Run) bool { return true })
 		if err != nil {
 			return nil, err
 		}
@@ -133,9 +132,9 @@ func (v *View) withID(c *sqlite.Conn, s *selection, text string) ([]key, error) 
 }
 
 // withPiece looks at the latest runs, one by one.
-func (v *View) withPiece(c *sqlite.Conn, s *selection, text string) ([]key, error) {
+func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 	lower := strings.ToLower(text)
-	keys, err := v.walk(c, s, maxPiece, func(r *Run) bool {
+	keys, err := s.walk(c, maxPiece, func(r *Run) bool {
 		return strings.Contains(r.ID, lower) || strings.Contains(r.ID, text) || strings.Contains(strings.ToLower(r.Key), lower)
 	})
 	if err != nil {
@@ -147,7 +146,7 @@ func (v *View) withPiece(c *sqlite.Conn, s *selection, text string) ([]key, erro
 // walk reads the runs of a selection in order of place and keeps those that
 // match, as many as a page needs, or enough to sort them. It looks at no more
 // than most runs; 0 means all.
-func (v *View) walk(c *sqlite.Conn, s *selection, most int, match func(*Run) bool) (keys []key, err error) {
+func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys []key, err error) {
 	if s.from >= s.to {
 		return nil, nil
 	}
@@ -173,7 +172,7 @@ func (v *View) walk(c *sqlite.Conn, s *selection, most int, match func(*Run) boo
 		if err != nil || !row {
 			return keys, err
 		}
-		r, place, _, err := v.names.scan(st)
+		r, place, _, err := s.names.scan(st)
 		if err != nil {
 			return nil, err
 		}
@@ -223,39 +222,8 @@ func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err e
 	}
 }
 
-// Find returns the ids of up to most runs whose id begins with a text, or whose
-// key is that text: of those that are indexed, among the thousand latest that
-// have its words; of the others, among the latest.
-func (v *View) Find(ctx context.Context, text string, most int) (ids []string, err error) {
-	if text == "" || most <= 0 {
-		return nil, nil
-	}
-	err = v.read(ctx, "find", func(c *sqlite.Conn) error {
-		s := selection{from: minPlace, to: maxPlace, anyState: true, order: Newest, limit: most}
-		keys, err := v.withID(c, &s, text)
-		if err != nil {
-			return err
-		}
-		keyed, err := v.withKey(c, &s, text)
-		if err != nil {
-			return err
-		}
-		for _, k := range append(keys, keyed...) {
-			stored, ok, err := storedID(c, k.place)
-			if err != nil {
-				return err
-			}
-			if id := idAt(k.place, stored); ok && len(ids) < most && !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-		return nil
-	})
-	return ids, err
-}
-
 // withKey returns runs that have exactly this key.
-func (v *View) withKey(c *sqlite.Conn, s *selection, text string) (keys []key, err error) {
+func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error) {
 	is := func(r *Run) bool { return r.Key == text }
 	indexed, err := queryInt(c, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaIndexed))
 	if err != nil {
@@ -263,7 +231,7 @@ func (v *View) withKey(c *sqlite.Conn, s *selection, text string) (keys []key, e
 	}
 	late := *s
 	late.from = indexed + 1
-	if keys, err = v.walk(c, &late, maxPiece, is); err != nil {
+	if keys, err = late.walk(c, maxPiece, is); err != nil {
 		return nil, err
 	}
 	early := *s
@@ -281,7 +249,7 @@ func (v *View) withKey(c *sqlite.Conn, s *selection, text string) (keys []key, e
 		return nil, err
 	}
 	for _, k := range maybe {
-		r, ok, err := v.names.at(c, k.place)
+		r, ok, err := s.names.at(c, k.place)
 		if err != nil {
 			return nil, err
 		}

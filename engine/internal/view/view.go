@@ -13,7 +13,7 @@ import (
 )
 
 // View is an open view. Its methods may be called by several goroutines; writes
-// wait for each other, reads for nobody.
+// wait for each other, reads do not wait.
 type View struct {
 	path    string
 	rebuilt string
@@ -21,7 +21,7 @@ type View struct {
 	cursor  atomic.Uint64
 	readers *pool
 
-	writing chan *writer // has the writer while nobody writes
+	writing chan *writer // has the writer while it is not in use
 	stopped context.Context
 	stop    context.CancelFunc
 	closing sync.Once
@@ -70,7 +70,7 @@ func (v *View) open(ctx context.Context) (*writer, error) {
 	return w, nil
 }
 
-// load looks whether the file is one of ours and reads what is kept in memory.
+// load checks that the file is a view, and reads the names and the cursor.
 func (v *View) load(c *sqlite.Conn) (*writer, error) {
 	if err := checkVersion(c); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 // That of a new one is 0.
 func (v *View) Cursor() uint64 { return v.cursor.Load() }
 
-// Rebuilt says why the file that Open found was replaced by an empty one. It is
+// Rebuilt returns why the file that Open found was replaced by an empty one. It is
 // empty if the file was opened as it was, or there was none.
 func (v *View) Rebuilt() string { return v.rebuilt }
 
@@ -117,7 +117,7 @@ func (v *View) Size() int64 {
 	return size
 }
 
-// Close interrupts whoever reads or writes, waits for them, and closes the file.
+// Close interrupts reads and writes, waits for them, and closes the file.
 func (v *View) Close() error {
 	v.closing.Do(func() {
 		v.stop()

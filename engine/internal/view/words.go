@@ -11,7 +11,7 @@ import (
 )
 
 // Bounds of what is indexed of one run. Longer words are cut, so that a piece of
-// base64 is found by its beginning; whatever is past the rest is not found.
+// base64 is found by its beginning; text beyond the other bounds is not found.
 const (
 	maxText  = 64 << 10
 	maxWords = 2000
@@ -21,7 +21,7 @@ const (
 )
 
 // words splits a text as the index does: into runs of letters and digits, in
-// lower case. Whatever is no UTF-8 separates, as does NUL.
+// lower case. Bytes that are not UTF-8 separate words, as does NUL.
 func words(text string, f func(string) bool) {
 	text = text[:min(len(text), maxText)]
 	for i := 0; i < len(text); {

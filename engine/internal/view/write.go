@@ -3,12 +3,13 @@ package view
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
 
 // writer is the one connection that writes, and what it knows of the file. It
-// belongs to whoever took it from View.writing.
+// belongs to the goroutine that received it from View.writing.
 type writer struct {
 	conn    *sqlite.Conn
 	names   *names
@@ -175,4 +176,65 @@ func (v *View) Write(ctx context.Context, b Batch) error {
 		w.cursor = b.Cursor
 		return run(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaCursor, int64(b.Cursor))
 	})
+}
+
+// Expire deletes up to most runs that are in one of the states and ended before a
+// time, and gives room back to the disk. It returns how many it deleted: fewer
+// than most means that none is left. Each of its transactions is short.
+func (v *View) Expire(ctx context.Context, states []string, before time.Time, most int) (deleted int, err error) {
+	e := expiry{states: states, before: before, reached: map[pair]int64{}}
+	for more := true; more && deleted < most; {
+		n := 0
+		err := v.write(ctx, "expire", func(w *writer) error {
+			var err error
+			n, more, err = e.step(w, min(most-deleted, expireStep))
+			return err
+		})
+		if err != nil {
+			return deleted, err
+		}
+		deleted += n
+	}
+	if deleted == 0 {
+		return 0, nil
+	}
+	return deleted, v.shrink(ctx)
+}
+
+// shrink gives free pages back to the disk, some at a time, if they are more
+// than an eighth of the file. Fewer are soon used again.
+func (v *View) shrink(ctx context.Context) error {
+	return v.write(ctx, "shrink", func(w *writer) error {
+		pages, err := queryInt(w.conn, "PRAGMA page_count")
+		if err != nil {
+			return err
+		}
+		free, err := queryInt(w.conn, "PRAGMA freelist_count")
+		if err != nil || free < 256 || free < pages/8 {
+			return err
+		}
+		return run(w.conn, "PRAGMA incremental_vacuum(1024)")
+	})
+}
+
+// Index makes up to most runs searchable that were written since it was called
+// last, and returns how many it did: fewer means that none is left. It
+// is for the writer's idle moments, as it takes several times as long as writing
+// the run. Each of its transactions is short.
+func (v *View) Index(ctx context.Context, most int) (done int, err error) {
+	for done < most {
+		want, n := min(most-done, indexStep), 0
+		err := v.write(ctx, "index", func(w *writer) error {
+			var err error
+			n, err = w.index(want)
+			return err
+		})
+		if err != nil {
+			return done, err
+		}
+		if done += n; n < want {
+			break
+		}
+	}
+	return done, nil
 }
