@@ -189,7 +189,7 @@ func quarantineText(r *machine.Run, step int) string {
 		return died + ": while this one is new, no other attempt begins in its process"
 	case s.Status != machine.Waiting:
 		return ""
-	case !r.Queued(step):
+	case !r.InQueue(step):
 		return died + ": the next one begins after a delay"
 	case alone:
 		return died + ": the next one begins when no other attempt runs in its process"

@@ -288,7 +288,7 @@ func (sh *shard) nextSuspect() (run *machine.Run, step int, ok bool) {
 	for run, step := range sh.m.Suspects() {
 		q := run.Queue(step)
 		runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
-		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.Active() && q.Workflow.Active >= runs {
+		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs {
 			continue
 		}
 		if early && sh.handlers.handler(run.Def.Steps[step].Handler) == nil {

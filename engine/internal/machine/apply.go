@@ -9,20 +9,20 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Begin says that the records that follow are those of the entry.
+// Begin starts an entry: the records that follow are part of it.
 func (m *Machine) Begin(seq uint64, h Header) {
 	m.seq = seq
 	m.at, m.sinceBoot = h.At, h.SinceBoot
 }
 
 // Apply changes the state as the record says. It fails only on a record that
-// contradicts the state, which a log that this package wrote has none of.
+// contradicts the state; a log that this package wrote has none.
 func (m *Machine) Apply(rec *Record) error {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Opened:
 		m.boot = rec.Text
-		// A snapshot is of one owner. If it knows what came later, that is of a log
-		// which has lost its end.
+		// A snapshot belongs to one owner. If a run in it knows later entries, those
+		// are of a log that has lost its end.
 		for _, r := range m.all {
 			r.restored = false
 		}
@@ -33,7 +33,7 @@ func (m *Machine) Apply(rec *Record) error {
 			return err
 		}
 		m.define(d)
-		m.used[d.hash] = max(m.used[d.hash], rec.At)
+		m.use(d.hash, rec.At)
 		return nil
 	case Started:
 		return m.applyStarted(rec)
@@ -51,7 +51,7 @@ func (m *Machine) Apply(rec *Record) error {
 	if !ok {
 		return fmt.Errorf("%w: %s of the unknown run %s", ErrEncoding, rec.Kind, rec.Run)
 	}
-	m.count(r.Def.workflow, rec)
+	r.Def.workflow.Totals.count(rec)
 	if r.knows(m.seq) {
 		return nil
 	}
@@ -63,21 +63,16 @@ func (m *Machine) Apply(rec *Record) error {
 	}
 	m.applyRun(r, rec)
 	if r.extra != nil && r.running == 0 {
-		r.extra.until = 0 // what ran then has ended
+		r.extra.until = 0 // the attempts that ran then have ended
 	}
-	m.rest(r)
+	m.giveUpPlace(r)
 	m.touch(r)
 	return nil
 }
 
-// knows reports whether the run came from a snapshot that was written after the
-// entry which is being replayed.
-func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
-
-// count keeps the totals. They depend on nothing but the record, because a
-// snapshot has those of its beginning and the runs of later.
-func (m *Machine) count(w *Workflow, rec *Record) {
-	t := &w.Totals
+// count counts the record. Totals depend on records alone, because a snapshot has the
+// totals of its beginning and the runs as they were later.
+func (t *Totals) count(rec *Record) {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Started:
 		t.Started++
@@ -102,65 +97,65 @@ func (m *Machine) count(w *Workflow, rec *Record) {
 func (m *Machine) applyRun(r *Run, rec *Record) {
 	s := &r.Steps[rec.Step]
 	if rec.Kind != Progress {
-		r.remember(rec)
+		appendHistory(r, rec)
 	}
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Begun:
 		m.applyBegun(r, rec)
 	case Done:
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		s.Status, s.Lost = Complete, 0
-		r.setOutput(rec.Step, bytes.Clone(rec.Data))
+		setOutput(r, rec.Step, bytes.Clone(rec.Data))
 		r.done++
-		m.open(r, rec.Step, rec.At)
-		m.settle(r, rec.At)
+		m.startNext(r, rec.Step, rec.At)
+		m.endIfDone(r, rec.At)
 	case Failed:
-		if r.healthy(rec.Step, rec.At) {
+		if healthy(r, rec.Step, rec.At) {
 			s.Spent, s.First = 0, s.At
 		}
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		s.Spent++
 		s.Lost = 0
 		s.Prev = rec.Prev
-		m.follow(r, rec)
-		r.setMemo(rec)
+		m.waitOrFail(r, rec)
+		setMemo(r, rec)
 	case Limited:
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		s.Windows++
-		s.afresh()
+		s.recount()
 		m.waitFor(r, rec)
-		m.settle(r, rec.At)
+		m.endIfDone(r, rec.At)
 	case Snoozed:
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		s.Lost = 0
-		s.pardon()
+		s.uncount()
 		m.waitFor(r, rec)
-		m.settle(r, rec.At)
+		m.endIfDone(r, rec.At)
 	case Lost:
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		if s.Lost < math.MaxUint16 {
 			s.Lost++
 		}
-		s.pardon()
-		m.follow(r, rec)
+		s.uncount()
+		m.waitOrFail(r, rec)
 	case Released:
-		m.stopped(r, rec.Step)
-		s.pardon()
+		endAttempt(r, rec.Step)
+		s.uncount()
 		m.wait(r, rec.Step, rec.At)
 		if r.extra != nil && r.extra.until > rec.At {
 			m.wait(r, rec.Step, r.extra.until)
 			s.clock = true
 		}
-		r.setMemo(rec)
-		m.settle(r, rec.At)
+		setMemo(r, rec)
+		m.endIfDone(r, rec.At)
 	case Late:
-		m.stopped(r, rec.Step)
+		endAttempt(r, rec.Step)
 		s.Status = Exhausted
-		m.settle(r, rec.At)
+		m.endIfDone(r, rec.At)
 	case Cancel:
-		m.decide(r, Canceled, retry.StopCanceled, rec.At)
+		m.setOutcome(r, Canceled, retry.StopCanceled, rec.At)
 	case Expired:
-		m.decide(r, Dead, retry.StopTimeout, rec.At)
+		m.setOutcome(r, Dead, retry.StopTimeout, rec.At)
 	case Retry:
 		m.applyRetry(r, rec)
 	case Woken:
@@ -173,26 +168,26 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		}
 	case Held:
 		r.Held = true
-		m.hold(r)
+		m.stopWaits(r)
 	case Freed:
 		r.Held = false
-		m.resume(r)
+		m.resumeWaits(r)
 	case Forgiven:
 		for i := range r.Steps {
 			s := &r.Steps[i]
 			suspect := s.queued && s.Lost > 0
 			if suspect {
-				m.leave(r, i)
+				m.dequeue(r, i)
 			}
 			if s.forgive(); suspect {
-				m.enqueue(r, i) // like any other
+				m.enqueue(r, i) // as a step without losses
 			}
 		}
 	case Progress:
-		r.setProgress(rec.Step, bytes.Clone(rec.Data))
+		setProgress(r, rec.Step, bytes.Clone(rec.Data))
 	case Parked:
 		m.timers.unset(r, int32(rec.Step)) // in replay it has not left the timers
-		m.leave(r, rec.Step)
+		m.dequeue(r, rec.Step)
 		s.Status = NoHandler
 		m.park(r, rec.Step)
 	case Unparked:
@@ -207,7 +202,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 func (m *Machine) applyStarted(rec *Record) error {
 	if r, known := m.runs[rec.Run]; known {
 		if r.knows(m.seq) {
-			m.count(r.Def.workflow, rec)
+			r.Def.workflow.Totals.count(rec)
 			return nil
 		}
 		return fmt.Errorf("%w: run %s starts twice", ErrEncoding, rec.Run)
@@ -234,23 +229,23 @@ func (m *Machine) applyStarted(rec *Record) error {
 	for i, out := range rec.Outputs {
 		if out != nil && i < len(r.Steps) {
 			r.Steps[i].Status = Complete
-			r.setOutput(i, bytes.Clone(out))
+			setOutput(r, i, bytes.Clone(out))
 			r.done++
 		}
 	}
 	m.add(r)
-	m.claim(r)
+	m.claimKey(r)
 	if m.snapshot != nil {
 		r.snap = m.snapshot.no // the log has it from the beginning
 	}
-	m.used[rec.Hash] = max(m.used[rec.Hash], rec.At)
-	m.count(d.workflow, rec)
-	r.remember(rec)
+	m.use(rec.Hash, rec.At)
+	d.workflow.Totals.count(rec)
+	appendHistory(r, rec)
 	if r.Deadline != 0 {
 		m.timers.set(r, deadline, r.Deadline)
 	}
 	for i := range r.Steps {
-		if r.Steps[i].Status == Blocked && r.needsMet(i) {
+		if r.Steps[i].Status == Blocked && needsMet(r, i) {
 			m.wait(r, i, max(rec.Due, rec.At))
 		}
 	}
@@ -261,7 +256,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 func (m *Machine) applyBegun(r *Run, rec *Record) {
 	s := &r.Steps[rec.Step]
 	m.timers.unset(r, int32(rec.Step))
-	m.leave(r, rec.Step)
+	m.dequeue(r, rec.Step)
 	s.Status, s.At = Running, rec.At
 	s.Attempt++
 	if s.First == 0 {
@@ -273,75 +268,6 @@ func (m *Machine) applyBegun(r *Run, rec *Record) {
 		r.active = true
 		r.Def.workflow.Active++
 		m.requeue(r)
-	}
-}
-
-// settle ends the run if nothing is left to do, or to wait for.
-func (m *Machine) settle(r *Run, at int64) {
-	switch {
-	case r.running > 0:
-	case r.Outcome != Undecided:
-		m.close(r, at)
-	case int(r.done) == len(r.Steps):
-		m.decide(r, Succeeded, 0, at)
-	case r.Failing:
-		m.decide(r, Dead, r.Reason, at)
-	}
-}
-
-// decide gives the run its outcome. Attempts that still run are waited for.
-func (m *Machine) decide(r *Run, o Outcome, why retry.Reason, at int64) {
-	r.Outcome, r.Reason, r.Ended, r.Held = o, why, at, false
-	m.hold(r)
-	m.timers.unset(r, deadline)
-	for i := range r.Steps {
-		if r.Steps[i].Status == NoHandler {
-			m.unpark(r, i)
-			r.Steps[i].Status = Waiting
-		}
-	}
-	if r.running == 0 {
-		m.close(r, at)
-	}
-}
-
-// rest lets another run have the place of one that nothing goes on with: it is
-// paused, or waits for a handler. It needs a place again to go on.
-func (m *Machine) rest(r *Run) {
-	if !r.active || r.running > 0 || !r.Held && !r.parked() {
-		return
-	}
-	r.active = false
-	r.Def.workflow.Active--
-	m.requeue(r)
-}
-
-func (r *Run) parked() bool {
-	for i := range r.Steps {
-		if r.Steps[i].Status == NoHandler {
-			return true
-		}
-	}
-	return false
-}
-
-// close says that nothing of the run goes on.
-func (m *Machine) close(r *Run, at int64) {
-	if r.active {
-		r.active = false
-		r.Def.workflow.Active--
-	}
-	if r.Outcome != Dead {
-		m.retire(r, at)
-	}
-}
-
-// retire lets the key and the definition of a finished run be forgotten in time.
-func (m *Machine) retire(r *Run, at int64) {
-	m.used[r.Def.hash] = max(m.used[r.Def.hash], at)
-	if r.Key != "" {
-		m.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow, ended: at}
-		m.ended = append(m.ended, expiry{r.Key, at})
 	}
 }
 
@@ -363,7 +289,7 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 			m.wait(r, i, max(s.At, rec.At))
 			s.clock = clock
 		case Blocked:
-			if r.needsMet(i) {
+			if needsMet(r, i) {
 				m.wait(r, i, rec.At)
 			}
 		case Running, Complete, NoHandler:
@@ -371,16 +297,8 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 	}
 }
 
-// cutSource parts what stands in a Started record: who started it, and the key.
+// cutSource splits the text of a Started record into the source and the key.
 func cutSource(text string) (source, key string) {
 	source, key, _ = strings.Cut(text, "\x00")
 	return source, key
-}
-
-func (m *Machine) applyCron(rec *Record) {
-	if rec.Data == nil {
-		delete(m.schedules, rec.Text)
-		return
-	}
-	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }

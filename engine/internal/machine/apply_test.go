@@ -212,7 +212,7 @@ func TestPurge(t *testing.T) {
 	w.pass(time.Hour)
 	purge(time.Minute, time.Minute)
 	if _, _, err := w.m.Start(&Start{Hash: d.Hash(), ID: w.id()}, w.now); err == nil {
-		t.Error("Start by a definition that nobody has used for long")
+		t.Error("Start by a definition that was not used for long")
 	}
 	if rec, ok := w.m.Define(d, w.now); !ok {
 		t.Error("Define stores it again")

@@ -94,7 +94,7 @@ func BenchmarkMemory(b *testing.B) {
 		used := heap() - before
 		data := frames(m.Snapshot(), nil, 1000)
 		b.ReportMetric(float64(used)/n, "B/run")
-		before = heap() // without the machine, which nobody uses any more
+		before = heap() // without the machine, which is not used any more
 		again, err := Restore(bytes.NewReader(data))
 		if err != nil {
 			b.Fatal(err)

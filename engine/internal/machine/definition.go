@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Hash tells definitions apart.
+// Hash identifies a definition.
 type Hash [16]byte
 
 // Definition is a workflow as it was written. A run keeps the one it started
@@ -36,11 +36,11 @@ type Step struct {
 	Name      string          `json:"name"`
 	Needs     []string        `json:"needs,omitempty"`
 	Policy    retry.Policy    `json:"policy"`
-	Handler   string          `json:"handler"`                // who does the work
-	Args      json.RawMessage `json:"args,omitempty"`         // what the handler is told beside the input
+	Handler   string          `json:"handler"`                // name of the function that does the work
+	Args      json.RawMessage `json:"args,omitempty"`         // arguments of the handler beside the input
 	Heartbeat time.Duration   `json:"heartbeat_ns,omitempty"` // longest silence of an attempt; 0 means any
-	MaxLost   int             `json:"max_lost"`               // lost attempts that are made up for
-	Windows   int             `json:"max_windows,omitempty"`  // times it may be told when to come back; 0 means DefaultWindows
+	MaxLost   int             `json:"max_lost"`               // lost attempts in a row that are repeated
+	Windows   int             `json:"max_windows,omitempty"`  // times that a service may state when to come back; 0 means DefaultWindows
 
 	needs []int // positions of Needs
 	opens []int // positions of the steps that need this one
@@ -50,7 +50,7 @@ type Step struct {
 // Refused are the keys of a policy that a step can't honour.
 var Refused = []string{"hedge", "budget"}
 
-// DefaultWindows is how often a step may be told when to come back.
+// DefaultWindows is how often a service may state to a step when to come back.
 const DefaultWindows = 10
 
 // Prepare checks the definition, all of it, and makes it ready for use.
@@ -180,7 +180,7 @@ func (d *Definition) cycle() string {
 	return ""
 }
 
-// Hash returns what tells the definition from others.
+// Hash returns the hash that identifies the definition.
 func (d *Definition) Hash() Hash { return d.hash }
 
 // Text returns the definition as it is stored.
@@ -221,7 +221,7 @@ func ParseDefinition(text []byte) (*Definition, error) {
 	if err := d.Prepare(); err != nil {
 		return nil, fmt.Errorf("definition %q: %w", d.Name, err)
 	}
-	// What was stored counts, also where this version would write it otherwise.
+	// The stored text counts, even if this version would write it differently.
 	sum := sha256.Sum256(text)
 	d.text, d.hash = bytes.Clone(text), Hash(sum[:16])
 	return d, nil

@@ -18,8 +18,8 @@ type Entry struct {
 	data []byte
 }
 
-// Reset begins an entry at the time, which the elapsed time since the machine's
-// boot goes with: of a wall clock alone nobody can say that it was set.
+// Reset begins an entry at the time of the wall clock. The elapsed time since the boot of
+// the computer shows whether the wall clock was set.
 func (e *Entry) Reset(at, sinceBoot int64) {
 	e.base = at
 	e.data = append(e.data[:0], Format)
@@ -39,13 +39,13 @@ func (e *Entry) Bytes() []byte {
 	return e.data
 }
 
-// Header is what an entry says of itself.
+// Header is the times of an entry.
 type Header struct {
 	At        int64
 	SinceBoot int64
 }
 
-// ReadHeader returns what an entry says of itself.
+// ReadHeader returns the times of an entry.
 func ReadHeader(data []byte) (h Header, err error) {
 	data, err = checked(data, "entry")
 	if err != nil {
@@ -57,8 +57,8 @@ func ReadHeader(data []byte) (h Header, err error) {
 	return h, in.err
 }
 
-// ReadEntry calls apply with each record of an entry. What a record refers to is
-// part of the data.
+// ReadEntry calls apply with each record of an entry. The bytes of a record are part of
+// the data.
 func ReadEntry(data []byte, apply func(*Record) error) (h Header, err error) {
 	data, err = checked(data, "entry")
 	if err != nil {

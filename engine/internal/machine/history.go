@@ -18,8 +18,8 @@ const (
 	maxText     = 16 << 10 // of a record in it
 )
 
-// remember adds the record to the run's history.
-func (r *Run) remember(rec *Record) {
+// appendHistory adds the record to the run's history.
+func appendHistory(r *Run, rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
 	if rec.Kind == Started {
@@ -31,12 +31,12 @@ func (r *Run) remember(rec *Record) {
 	short.Text = textfmt.TruncateValid(short.Text, maxText, "")
 	r.History = short.append(r.History, r.Created)
 	if len(r.History) > maxHistory {
-		r.shorten()
+		shortenHistory(r)
 	}
 }
 
-// shorten leaves out the middle of the history.
-func (r *Run) shorten() {
+// shortenHistory leaves out the middle of the history.
+func shortenHistory(r *Run) {
 	head, left := 0, 0
 	tail := len(r.History)
 	in := reader{data: r.History}
@@ -65,8 +65,8 @@ func (r *Run) shorten() {
 	r.History = append(short, r.History[tail:]...)
 }
 
-// last returns when something happened last.
-func (r *Run) last() (at int64) {
+// lastRecorded returns the time of the last record in the history.
+func lastRecorded(r *Run) (at int64) {
 	for rec := range r.Records() {
 		at = rec.At
 	}
@@ -88,8 +88,8 @@ func (r *Run) Records() iter.Seq[Record] {
 	}
 }
 
-// Situation returns the step that matters most now, its last error, and when
-// something happened last.
+// Situation returns the step that matters most now, the last error, and the time of the
+// last record.
 func (r *Run) Situation() (step, text string, at time.Time) {
 	var last int64
 	best := -1
@@ -102,7 +102,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	for rec := range r.Records() {
 		last = max(last, rec.At)
 		if rec.Kind == Expired && rec.Text == "" {
-			rec.Text = r.cutOffText(rec.At)
+			rec.Text = cutOffText(r, rec.At)
 			cutOff = rec.Text != ""
 		}
 		if rec.Text == "" {
@@ -112,7 +112,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		case Failed, Lost, Limited:
 			text, cutOff = rec.Text, false
 		case Late:
-			if !cutOff { // otherwise it failed because it was told to end
+			if !cutOff { // otherwise it failed because it was canceled
 				text = rec.Text
 			}
 		case Expired:
@@ -132,9 +132,9 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	return step, text, time.Unix(0, last)
 }
 
-// cutOffText says that the run's time ended then in the middle of an attempt; it is
-// empty if no attempt was running.
-func (r *Run) cutOffText(at int64) string {
+// cutOffText returns a text that says that the run's time ended then in the middle of an
+// attempt; it is empty if no attempt was running.
+func cutOffText(r *Run, at int64) string {
 	running := map[int]bool{} // by step
 	var limit time.Duration
 	for rec := range r.Records() {
@@ -158,7 +158,7 @@ func (r *Run) cutOffText(at int64) string {
 	return fmt.Sprintf("timed out after %v while an attempt ran", limit)
 }
 
-// matters orders statuses by how much one wants to see them.
+// matters orders statuses by how much they matter to a user.
 func (s Status) matters() int {
 	return [...]int{Blocked: 1, Waiting: 3, Running: 4, Complete: 0, Exhausted: 5, NoHandler: 2}[s]
 }

@@ -15,7 +15,7 @@ func TestHistoryHasEveryKind(t *testing.T) {
 			Kind: k, Run: ID{1}, Step: 3, At: epoch + int64(k)*sec, Attempt: 4, Due: epoch + 5, Delay: time.Second, Prev: 2, By: 1,
 			Reason: 3, Deadline: epoch + 9, Other: ID{2}, Hash: Hash{3}, Text: "text", Data: []byte("data"), Ends: Dead, Outputs: [][]byte{nil, {1}},
 		}
-		r.remember(&rec)
+		appendHistory(r, &rec)
 		rec.Run, rec.Hash, rec.Data, rec.Outputs = ID{}, Hash{}, nil, nil // the run has them
 		if k == Started {
 			rec.Text = ""
@@ -59,7 +59,7 @@ func TestHistoryIsShortened(t *testing.T) {
 			shortened := 0
 			for i := range test.n {
 				before := len(r.History)
-				r.remember(&Record{Kind: Failed, At: epoch + int64(i), Attempt: i + 1, Text: text[:test.text(rng)]})
+				appendHistory(r, &Record{Kind: Failed, At: epoch + int64(i), Attempt: i + 1, Text: text[:test.text(rng)]})
 				if len(r.History) > maxHistory {
 					t.Fatalf("%d bytes after %d records", len(r.History), i+1)
 				}
@@ -105,7 +105,7 @@ func checkShort(t *testing.T, r *Run, n int) {
 func TestOneHugeRecordDoesNotFillTheHistory(t *testing.T) {
 	r := &Run{Created: epoch}
 	for i := range 20 {
-		r.remember(&Record{Kind: Failed, At: epoch, Attempt: i + 1, Text: strings.Repeat("é", 300<<10)})
+		appendHistory(r, &Record{Kind: Failed, At: epoch, Attempt: i + 1, Text: strings.Repeat("é", 300<<10)})
 		if len(r.History) > maxHistory {
 			t.Fatalf("%d bytes after %d records of 600 kB", len(r.History), i+1)
 		}
@@ -120,7 +120,7 @@ func TestOneHugeRecordDoesNotFillTheHistory(t *testing.T) {
 func TestRecordsOfDamagedBytesEnd(t *testing.T) {
 	good := &Run{Created: epoch}
 	for k := Started; k < kinds; k++ {
-		good.remember(&Record{Kind: k, At: epoch + 5, Attempt: 3, Due: epoch + 9, Text: "some text"})
+		appendHistory(good, &Record{Kind: k, At: epoch + 5, Attempt: 3, Due: epoch + 9, Text: "some text"})
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 4000 {
@@ -135,7 +135,7 @@ func TestRecordsOfDamagedBytesEnd(t *testing.T) {
 				t.Fatalf("%d records of %d bytes: %x", n, len(r.History), r.History)
 			}
 		}
-		r.shorten()
+		shortenHistory(r)
 	}
 }
 

@@ -85,7 +85,7 @@ func (j *judge) see(rec *Record) {
 	case Jumped:
 		for _, r := range j.runs {
 			if r.calendar <= rec.At-int64(rec.Delay) {
-				r.calendar = 0 // it was time, whatever the clock says now
+				r.calendar = 0 // it was time, even if the clock is set back
 			}
 			for i := range r.steps {
 				if s := &r.steps[i]; s.calendar <= rec.At-int64(rec.Delay) {
@@ -245,7 +245,7 @@ func (j *judge) step(r *judged, rec *Record) {
 			j.t.Fatalf("%+v of a run with outcome %d", rec, r.outcome)
 		}
 		if r.outcome == Dead {
-			r.revivals++ // that nobody will put it back to work is an outcome too
+			r.revivals++ // that it will not be put back to work is an outcome too
 		}
 		r.outcome, r.canceled = Canceled, true
 	case Expired:

@@ -1,18 +1,16 @@
 package machine
 
-import (
-	"time"
-)
+import "time"
 
-// applyJumped moves everything that is measured by elapsed time along with the
-// clock. What was asked for by the calendar stays.
-func (m *Machine) applyJumped(rec *Record) {
+// applyJumped moves all times that were measured by elapsed time along with the clock.
+// Times that were asked for by the calendar stay.
+func (m *state) applyJumped(rec *Record) {
 	by, was := rec.Delay, rec.At-int64(rec.Delay)
 	for _, r := range m.all {
 		if r.knows(m.seq) || r.Finished() {
 			continue
 		}
-		if start, ok := r.scheduled(was); ok {
+		if start, ok := scheduledAfter(r, was); ok {
 			// Its time is yet to begin, with the start, which may be now.
 			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
 		} else {
@@ -47,9 +45,9 @@ func move(t *int64, by time.Duration) {
 	}
 }
 
-// scheduled returns when a run that has not begun may do so, if that is after
-// the time.
-func (r *Run) scheduled(now int64) (at int64, ok bool) {
-	at = r.next()
+// scheduledAfter returns when a run that has not begun may do so, if that is after the
+// time.
+func scheduledAfter(r *Run, now int64) (at int64, ok bool) {
+	at = endOfWait(r)
 	return at, at > now && !r.begun()
 }

@@ -529,9 +529,9 @@ func legalRun(m *Machine, r *Run) error {
 			return fmt.Errorf("step %d does not wait: timer %v, queued %v", i, timed, s.queued)
 		case parked != (s.Status == NoHandler):
 			return fmt.Errorf("step %d is %v, parked %v", i, s.Status, parked)
-		case s.Status == Blocked && r.needsMet(i):
+		case s.Status == Blocked && needsMet(r, i):
 			return fmt.Errorf("step %d is blocked by nothing", i)
-		case s.Status != Blocked && s.Status != Complete && !r.needsMet(i):
+		case s.Status != Blocked && s.Status != Complete && !needsMet(r, i):
 			return fmt.Errorf("step %d is %v before what it needs", i, s.Status)
 		case s.Spent > s.Attempt || s.Spent < 0:
 			return fmt.Errorf("step %d has spent %d of %d attempts", i, s.Spent, s.Attempt)

@@ -154,7 +154,7 @@ func (g *game) turn() {
 	}
 }
 
-// command records what somebody or something wants.
+// command records a random command.
 func (g *game) command() {
 	g.t.Helper()
 	for _, r := range g.m.Due(g.now, 1+g.rng.IntN(20)) {
@@ -185,23 +185,23 @@ func (g *game) rare(p int) {
 	}
 	switch {
 	case p < 76:
-		one(g.m.Hold(r.ID, "somebody", g.now))
+		one(g.m.Hold(r.ID, "operator", g.now))
 		if g.chance(60) {
-			one(g.m.Free(r.ID, "somebody", g.now))
+			one(g.m.Free(r.ID, "operator", g.now))
 		}
 	case p < 78:
-		one(g.m.Cancel(r.ID, "somebody", g.now))
+		one(g.m.Cancel(r.ID, "operator", g.now))
 	case p < 79:
-		recs, _ := g.m.Postpone(r.ID, g.now+g.rng.Int64N(int64(20*time.Second)), "somebody", g.now)
+		recs, _ := g.m.Postpone(r.ID, g.now+g.rng.Int64N(int64(20*time.Second)), "operator", g.now)
 		for _, rec := range recs {
 			g.emit(rec)
 		}
 	case p < 80:
-		one(g.m.Forgive(r.ID, "somebody", g.now))
+		one(g.m.Forgive(r.ID, "operator", g.now))
 	case p < 83:
-		one(g.m.Retry(r.ID, "somebody", g.now))
+		one(g.m.Retry(r.ID, "operator", g.now))
 	case p < 86:
-		recs, _ := g.m.Wake(r.ID, "somebody", g.now)
+		recs, _ := g.m.Wake(r.ID, "operator", g.now)
 		for _, rec := range recs {
 			g.emit(rec)
 		}
@@ -285,7 +285,7 @@ func (g *game) dispatch() {
 	g.t.Helper()
 	for _, p := range append([]place(nil), g.m.suspects...) {
 		r, step := p.run, int(p.step)
-		if q := r.Queue(step); !r.Queued(step) || g.chance(50) || q.Running >= 4 || !r.Active() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
+		if q := r.Queue(step); !r.InQueue(step) || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
 			continue
 		}
 		if !g.handlers[r.Def.Steps[step].Handler] {

@@ -1,13 +1,11 @@
 package machine
 
-import (
-	"slices"
-)
+import "slices"
 
-// applyPurged forgets the keys of what ended before At, the dead that died before Due
-// and are not in Data, and definitions that nobody has used since. What it does must not
+// applyPurged removes the keys of runs that ended before At, the dead runs that died
+// before Due and are not in Data, and definitions that were not used since. It must not
 // depend on which finished runs are in memory: that is not recorded.
-func (m *Machine) applyPurged(rec *Record) {
+func (m *state) applyPurged(rec *Record) {
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
 		if e.at >= rec.At {
 			return false
@@ -38,26 +36,11 @@ func (m *Machine) applyPurged(rec *Record) {
 		if k := m.keys[r.Key]; k.id == r.ID {
 			delete(m.keys, r.Key)
 		}
-		// In a snapshot that it is written to on leaving it must not know this
-		// entry, which may have changed it too.
+		// In a snapshot that the run is written to when it is removed, it must not know
+		// this entry, which may have changed it too.
 		r.version = min(r.version, m.seq-1)
-		m.drop(r)
+		m.remove(r)
 		m.purged = append(m.purged, r.ID)
 	}
-	for h, d := range m.defs {
-		if at := m.used[h]; d.open || at >= rec.At || at >= rec.Due {
-			continue
-		}
-		delete(m.used, h) // and so it is stored again before the next start
-		if d.runs == 0 {
-			delete(m.defs, h)
-		}
-	}
-}
-
-// TakePurged returns the dead runs that were forgotten since the last call.
-func (m *Machine) TakePurged() []ID {
-	ids := m.purged
-	m.purged = nil
-	return ids
+	m.definitionSet.purge(min(rec.At, rec.Due))
 }

@@ -1,16 +1,16 @@
 package machine
 
-// Workflow is what all runs of a name have in common, whatever the definition
-// they follow.
+// Workflow is what all runs of a name have in common, even if they follow different
+// definitions.
 type Workflow struct {
 	Name   string
-	Active int         // runs that have begun and are not closed
-	Counts [States]int // runs in memory, by where they are
+	Active int         // runs that have a place: they have begun and are not closed
+	Counts [States]int // runs in memory, by state
 	Totals Totals
 	queues []*Queue
 }
 
-// Totals counts what happened since the log began.
+// Totals counts runs and attempts since the log began.
 type Totals struct {
 	Started, Succeeded, Dead, Canceled uint64
 	Attempts, Failures, Lost           uint64
@@ -25,13 +25,26 @@ type Queue struct {
 	Running  int // attempts
 
 	begun, fresh fifo
-	gone         int  // that left since the last look for them, at most
-	listed       bool // in Machine.busy
+	gone         int  // that left since the last compaction, at most
+	listed       bool // in queueSet.busy
 }
 
-// Len returns how many stand in the queue, at most: some may have left.
+// Len returns how many steps are in the queue, at most: some may have left.
 func (q *Queue) Len() int { return q.begun.len() + q.fresh.len() }
 
+// queue returns the queue of the step, which it adds if it is new.
+func (w *Workflow) queue(step string) *Queue {
+	for _, q := range w.queues {
+		if q.Step == step {
+			return q
+		}
+	}
+	q := &Queue{Workflow: w, Step: step}
+	w.queues = append(w.queues, q)
+	return q
+}
+
+// place is a step of a run.
 type place struct {
 	run  *Run
 	step int32
@@ -77,15 +90,21 @@ func (f *fifo) pop() {
 	}
 }
 
+// queueSet has the steps that are due: those in queues that are not empty, and suspects.
+type queueSet struct {
+	busy     []*Queue
+	suspects []place // that are due, in the order of compareSuspects
+}
+
 // enqueue puts a step that is due into its queue.
-func (m *Machine) enqueue(run *Run, step int) {
-	s := &run.Steps[step]
-	if s.queued {
+func (s *queueSet) enqueue(run *Run, step int) {
+	ss := &run.Steps[step]
+	if ss.queued {
 		return
 	}
-	s.queued = true
-	if s.Lost > 0 {
-		m.addSuspect(place{run, int32(step)})
+	ss.queued = true
+	if ss.Lost > 0 {
+		s.addSuspect(place{run, int32(step)})
 		return
 	}
 	q := run.Def.Steps[step].queue
@@ -96,21 +115,21 @@ func (m *Machine) enqueue(run *Run, step int) {
 	}
 	if !q.listed {
 		q.listed = true
-		m.busy = append(m.busy, q)
+		s.busy = append(s.busy, q)
 	}
 }
 
-// leave takes a step out of its queue, if it stands there. Its place is found
-// to be empty later; when many are, they are looked for, because each keeps a
-// run in memory, and a queue may be blocked for long.
-func (m *Machine) leave(run *Run, step int) {
-	s := &run.Steps[step]
-	if !s.queued {
+// dequeue removes a step from its queue, if it is there. Its place stays until it is
+// found to be empty; when many are, the queue is compacted, because each keeps a run in
+// memory, and a queue may be blocked for long.
+func (s *queueSet) dequeue(run *Run, step int) {
+	ss := &run.Steps[step]
+	if !ss.queued {
 		return
 	}
-	s.queued = false
-	if s.Lost > 0 {
-		m.removeSuspect(place{run, int32(step)})
+	ss.queued = false
+	if ss.Lost > 0 {
+		s.removeSuspect(place{run, int32(step)})
 		return
 	}
 	q := run.Def.Steps[step].queue
@@ -121,24 +140,24 @@ func (m *Machine) leave(run *Run, step int) {
 	}
 }
 
-// requeue lets the steps of a run stand where those of its kind do: a limit on the
-// runs must neither hold up one that is within it nor let another pass.
-func (m *Machine) requeue(run *Run) {
+// requeue moves the steps of a run after it got or lost its place: a limit on the runs
+// must neither delay a run that is within it nor let another pass.
+func (s *queueSet) requeue(run *Run) {
 	for i := range run.Steps {
-		if s := &run.Steps[i]; s.queued && s.Lost == 0 {
-			s.queued = false
-			m.enqueue(run, i)
+		if ss := &run.Steps[i]; ss.queued && ss.Lost == 0 {
+			ss.queued = false
+			s.enqueue(run, i)
 		}
 	}
 }
 
-// waits reports whether the step still stands in its queue.
+// waits reports whether the step is still in its queue.
 func (p place) waits() bool {
 	s := &p.run.Steps[p.step]
 	return s.queued && s.Lost == 0
 }
 
-// compact lets go of those that have left.
+// compact removes the places of steps that have left.
 func (f *fifo) compact() {
 	var kept fifo
 	for i := range f.n {
@@ -149,18 +168,18 @@ func (f *fifo) compact() {
 	*f = kept
 }
 
-// Busy returns the queues that may have somebody in them.
-func (m *Machine) Busy() []*Queue {
-	kept := m.busy[:0]
-	for _, q := range m.busy {
+// Busy returns the queues that may have steps in them.
+func (s *queueSet) Busy() []*Queue {
+	kept := s.busy[:0]
+	for _, q := range s.busy {
 		if q.Len() > 0 {
 			kept = append(kept, q)
 		} else {
 			q.listed = false
 		}
 	}
-	clear(m.busy[len(kept):])
-	m.busy = kept
+	clear(s.busy[len(kept):])
+	s.busy = kept
 	return kept
 }
 
@@ -173,7 +192,7 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 	return q.fresh.next(false)
 }
 
-// next returns the first that has not left meanwhile, nor stands in the other one.
+// next returns the first step that is still in this queue.
 func (f *fifo) next(active bool) (*Run, int, bool) {
 	for {
 		p, ok := f.first()
@@ -201,18 +220,7 @@ func (q *Queue) Oldest() (at int64, ok bool) {
 	return at, ok
 }
 
-// begun reports whether the run has had an attempt since it was last put to
-// work.
-func (r *Run) begun() bool {
-	for i := range r.Steps {
-		if r.Steps[i].Attempt > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// Add adds what was counted elsewhere.
+// Add adds other totals.
 func (t *Totals) Add(o Totals) {
 	t.Started += o.Started
 	t.Succeeded += o.Succeeded

@@ -27,15 +27,15 @@ const (
 	Retry                     // a dead run is put back to work; Text says by whom
 	Woken                     // a wait is ended by hand; Text says by whom
 	Progress                  // Data says how far the attempt is
-	Parked                    // nobody knows the step's handler
-	Unparked                  // somebody does
+	Parked                    // the step's handler is not known here
+	Unparked                  // it is known now
 	Late                      // an attempt of a run that is over has ended; Text says how
 	Jumped                    // the wall clock was set: Delay says by how much
 	Purged                    // what ended before At, and died before Due, is forgotten, but for the dead runs whose ids are Data
 	Cron                      // Text is the name of a schedule, Due when it is due next, Data the rest
 	Replaced                  // the run Other does the work of this dead one
 	Omitted                   // in a history: Attempt records were left out here
-	Limited                   // an attempt was told when to come back: a window is spent, and no attempt
+	Limited                   // a service has stated when to come back: a window is spent, and no attempt
 	Held                      // the run is paused; Text says by whom
 	Freed                     // it goes on; Text says by whom
 	Postponed                 // a wait is prolonged by hand, until Due; Text says by whom

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Restore returns the state that a snapshot begins. The log from the entry after
-// Seq on makes it complete.
+// Restore returns the state that a snapshot has. The log from the entry after Seq on
+// makes it complete.
 func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
 
-// RestoreCold is Restore, and leaves what can be cold at the time in its frames,
-// whose numbers begin at 0.
+// RestoreCold is Restore, and leaves the runs that can be cold at the time in their
+// frames. The numbers of frames begin at 0.
 func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
 
 func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
@@ -27,7 +27,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	case kind != frameState:
 		return nil, fmt.Errorf("%w: no state at the beginning", ErrEncoding)
 	}
-	if err := m.readState(body); err != nil {
+	if err := decodeState(m.state, body); err != nil {
 		return nil, err
 	}
 	var count uint64
@@ -54,10 +54,10 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			if err != nil {
 				return nil, err
 			}
-			if cold && run.chillable(now) {
-				run.chill(n, at)
+			if cold && chillable(run, now) {
+				chill(run, n, at)
 			} else {
-				run.own()
+				copyParts(run)
 			}
 			if _, twice := m.runs[run.ID]; twice {
 				return nil, fmt.Errorf("%w: run %s is there twice", ErrEncoding, run.ID)
@@ -73,46 +73,8 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	return m, nil
 }
 
-// install puts a restored run into memory, with its timers.
-func (m *Machine) install(r *Run) {
-	r.restored = true
-	m.add(r)
-	for i := range r.Steps {
-		s := &r.Steps[i]
-		switch s.Status {
-		case Running:
-			r.Def.Steps[i].queue.Running++
-		case Complete:
-			r.done++
-		case NoHandler:
-			m.park(r, i)
-		case Waiting:
-			if r.waits() {
-				m.timers.set(r, int32(i), s.At)
-			}
-		case Blocked, Exhausted:
-		}
-	}
-	if r.Outcome == Undecided && r.Deadline != 0 {
-		m.timers.set(r, deadline, r.Deadline)
-	}
-	if r.active = r.active && r.begun() && !r.Closed(); r.active {
-		r.Def.workflow.Active++
-	}
-	switch {
-	case !r.Finished():
-		m.claim(r)
-	case r.version > m.seq: // else the state has what is left of its key
-		m.retire(r, r.last())
-	}
-	if r.Finished() {
-		r.dirty = true
-		m.changed = append(m.changed, r)
-	}
-	m.show(r)
-}
-
-func (m *Machine) readState(body []byte) error {
+// decodeState reads the first frame of a snapshot, which has the state without the runs.
+func decodeState(m *state, body []byte) error {
 	if len(body) == 0 || body[0] != Format {
 		return fmt.Errorf("%w: a snapshot that is not of format %d", ErrFormat, Format)
 	}
@@ -146,8 +108,7 @@ func (m *Machine) readState(body []byte) error {
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		id, name, at := ID(r.array()), string(r.bytes()), r.varint()
 		key := string(r.bytes())
-		m.ended = append(m.ended, expiry{key, at})
-		m.keys[key] = keyed{id, m.workflow(name), at}
+		m.addExpired(expiry{key, at}, id, m.workflow(name))
 	}
 	return r.err
 }

@@ -39,7 +39,7 @@ const (
 	StateDead
 	StateCanceled
 	StateReplaced // dead, and another run does its work
-	StatePaused   // somebody has said so
+	StatePaused   // by a user
 	States
 )
 
@@ -80,12 +80,12 @@ type Run struct {
 	Outcome  Outcome
 	Reason   retry.Reason // why it is dead
 	Failing  bool         // a step failed for good; the running ones are waited for
-	Held     bool         // nothing begins before somebody says so
+	Held     bool         // paused: nothing begins before it is resumed
 	Archived bool         // the reader of changes has put it into an archive; of no meaning here
 
-	extra   *extra
+	*extra
 	version uint64 // the entry that changed it last
-	index   int32  // in Machine.all
+	index   int32  // in runIndex.all
 	timer   int32  // of the deadline, in the timers; -1 means none
 	snap    uint32 // the last snapshot it was written to
 
@@ -95,7 +95,7 @@ type Run struct {
 	running uint16
 	done    uint16
 	shown   State
-	dirty   bool // changed since the reader of changes has seen it
+	changeMark
 	active  bool // counted in Workflow.Active
 	retried bool // it was dead, and was put back to work
 
@@ -111,51 +111,51 @@ type StepState struct {
 	Spent   int32         // those of them that count for the policy
 	timer   int32         // in the timers; -1 means none
 	Lost    uint16        // lost ones since the last that was not
-	Windows uint16        // times it was told when to come back
+	Windows uint16        // times that a service stated when to come back
 	Status  Status
-	queued  bool // stands in its queue
+	queued  bool // is in its queue
 	clock   bool // At was asked for by the calendar
 }
 
-// extra is what most waiting runs have nothing of.
+// extra has the fields that most waiting runs do not need. A nil one is empty.
 type extra struct {
 	outputs    [][]byte
 	progress   [][]byte
 	previous   ID
 	replacedBy ID
 	source     string
-	until      int64 // an attempt that runs is to be made again then
+	until      int64 // when an attempt that runs is to be made again
 }
 
-// Output returns what the step at the position returned, nil if nothing yet.
-func (r *Run) Output(step int) []byte {
-	if r.extra == nil || step >= len(r.extra.outputs) {
+// Output returns the output of the step at the position, nil if it has none yet.
+func (x *extra) Output(step int) []byte {
+	if x == nil || step >= len(x.outputs) {
 		return nil
 	}
-	return r.extra.outputs[step]
+	return x.outputs[step]
 }
 
-// Outputs returns what the steps returned, nil for those that have not. It is
-// not to be changed, and nil if there is nothing at all.
-func (r *Run) Outputs() [][]byte {
-	if r.extra == nil {
+// Outputs returns the outputs of the steps, nil for those that have none yet. It is
+// not to be changed, and nil if no step has one.
+func (x *extra) Outputs() [][]byte {
+	if x == nil {
 		return nil
 	}
-	return r.extra.outputs
+	return x.outputs
 }
 
-// Progress returns what the step's attempt said last of its progress.
-func (r *Run) Progress(step int) []byte {
-	if r.extra == nil || step >= len(r.extra.progress) {
+// Progress returns the last progress that the step's attempt has reported.
+func (x *extra) Progress(step int) []byte {
+	if x == nil || step >= len(x.progress) {
 		return nil
 	}
-	return r.extra.progress[step]
+	return x.progress[step]
 }
 
 // Previous returns the run that this one repeats, if it repeats one.
-func (r *Run) Previous() (id ID) {
-	if r.extra != nil {
-		id = r.extra.previous
+func (x *extra) Previous() (id ID) {
+	if x != nil {
+		id = x.previous
 	}
 	return id
 }
@@ -194,21 +194,22 @@ func decodeOrigin(text string) (id ID, key string, ok bool) {
 }
 
 // ReplacedBy returns the run that does the work of this dead one.
-func (r *Run) ReplacedBy() (id ID) {
-	if r.extra != nil {
-		id = r.extra.replacedBy
+func (x *extra) ReplacedBy() (id ID) {
+	if x != nil {
+		id = x.replacedBy
 	}
 	return id
 }
 
-// Source says who started the run.
-func (r *Run) Source() (source string) {
-	if r.extra != nil {
-		source = r.extra.source
+// Source returns who started the run.
+func (x *extra) Source() (source string) {
+	if x != nil {
+		source = x.source
 	}
 	return source
 }
 
+// more returns the extra fields, to be changed.
 func (r *Run) more() *extra {
 	if r.extra == nil {
 		r.extra = new(extra)
@@ -216,7 +217,7 @@ func (r *Run) more() *extra {
 	return r.extra
 }
 
-func (r *Run) setOutput(step int, out []byte) {
+func setOutput(r *Run, step int, out []byte) {
 	x := r.more()
 	if x.outputs == nil {
 		x.outputs = make([][]byte, len(r.Steps))
@@ -224,7 +225,7 @@ func (r *Run) setOutput(step int, out []byte) {
 	x.outputs[step] = out
 }
 
-func (r *Run) setProgress(step int, p []byte) {
+func setProgress(r *Run, step int, p []byte) {
 	x := r.more()
 	if x.progress == nil {
 		x.progress = make([][]byte, len(r.Steps))
@@ -232,7 +233,7 @@ func (r *Run) setProgress(step int, p []byte) {
 	x.progress[step] = p
 }
 
-// InQueue reports whether the step is due, and waits for a free place.
+// InQueue reports whether the step is due and has not begun.
 func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
 
 // HasPlace reports whether the run is among those that a limit of the workflow's
@@ -295,11 +296,11 @@ func (r *Run) Next() (at int64) {
 	if r.Outcome != Undecided || r.Held {
 		return 0
 	}
-	return r.next()
+	return endOfWait(r)
 }
 
-// next is Next for runs that are paused too.
-func (r *Run) next() (at int64) {
+// endOfWait is Next for runs that are paused too.
+func endOfWait(r *Run) (at int64) {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.Status == Waiting && (at == 0 || s.At < at) {
 			at = s.At
@@ -307,6 +308,29 @@ func (r *Run) next() (at int64) {
 	}
 	return at
 }
+
+// begun reports whether the run has had an attempt.
+func (r *Run) begun() bool {
+	for i := range r.Steps {
+		if r.Steps[i].Attempt > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// knows reports whether the run came from a snapshot that was written after the entry
+// that is being replayed.
+func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
+
+// waits reports whether the waits of the run end by themselves.
+func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
+
+// Version returns the entry that changed the run last.
+func (r *Run) Version() uint64 { return r.version }
+
+// IsCold reports whether the run's input and history are not in memory.
+func (r *Run) IsCold() bool { return r.coldFrame != 0 }
 
 // Attempts returns how many attempts were begun.
 func (r *Run) Attempts() (n int) {

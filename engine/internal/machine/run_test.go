@@ -101,6 +101,6 @@ func TestTheReaderOfChanges(t *testing.T) {
 	r.Seen()
 	w.finish(r, 0, Result{})
 	if w.m.Behind() != 1 || !r.Dirty() {
-		t.Error("a run that was seen has changed, and nobody says so")
+		t.Error("a run that was seen has changed, and is not among the changed")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// A snapshot is written while the machine goes on. It begins with what is not
-// part of a run, as it was at one entry, and goes on with the runs, each as it
-// is when its turn comes and with the entry that changed it last. Replay starts
-// after the entry of the beginning, and skips for each run what it knows.
+// A snapshot is written while the machine goes on. It begins with the state without the
+// runs, as it was at one entry. The runs follow, each as it is when its turn comes and
+// with the entry that changed it last. Replay starts after the entry of the beginning,
+// and skips for each run the entries that the run knows.
 //
 // It is a sequence of frames: a letter, the length, the content, its sum.
 const (
@@ -21,18 +21,18 @@ const (
 	frameRuns  = 'r'
 	frameEnd   = 'e'
 	maxFrame   = 1 << 30
-	fullFrame  = 4 << 20 // takes no further run
+	fullFrame  = 4 << 20 // gets no further run
 )
 
-// Snapshot is the writing of one.
+// Snapshot is a snapshot that is being written.
 type Snapshot struct {
-	m       *Machine
+	m       *state
 	Seq     uint64 // the entry it begins at
 	Chilled int    // runs that were moved out of memory into it
 	no      uint32
-	next    int    // the runs from here on are written; it counts down
+	next    int    // the runs from this index on are written; it counts down
 	state   []byte // not yet in a frame
-	left    []byte
+	removed []byte // runs that were removed before their turn, not yet in a frame
 	count   uint64
 	done    bool
 	err     error // of a run that could not be read
@@ -44,11 +44,11 @@ type Snapshot struct {
 // Err returns why the snapshot can't be complete.
 func (s *Snapshot) Err() error { return s.err }
 
-// Snapshot begins one, between two entries. There is at most one at a time. The
-// state is written here and not by the first Next: entries may come between.
+// Snapshot begins a snapshot, between two entries. There is at most one at a time. The
+// state is encoded here and not by the first Next: entries may come between.
 func (m *Machine) Snapshot() *Snapshot {
-	m.snaps++
-	s := &Snapshot{m: m, Seq: m.seq, no: m.snaps, next: len(m.all), state: m.encodeState()}
+	m.snapshots++
+	s := &Snapshot{m: m.state, Seq: m.seq, no: m.snapshots, next: len(m.all), state: encodeState(m.state)}
 	m.snapshot = s
 	return s
 }
@@ -60,11 +60,11 @@ func (s *Snapshot) Stop() {
 	}
 }
 
-// leaving writes a run that leaves the memory before its turn.
-func (s *Snapshot) leaving(r *Run) {
+// writeRemoved writes a run that is removed from memory before its turn.
+func (s *Snapshot) writeRemoved(r *Run) {
 	if r.snap != s.no && int(r.index) < s.next {
 		r.snap = s.no
-		s.add(&s.left, r)
+		s.add(&s.removed, r)
 	}
 }
 
@@ -87,10 +87,10 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 		s.frames++
 		return frame(b, frameState, state), true
 	}
-	body := s.left // of which frame makes a copy
+	body := s.removed // frame makes a copy of it
 	for n := 0; n < most && s.next > 0 && len(body) < fullFrame; n++ {
-		// Runs that came after the beginning are at the end, and need no turn. One
-		// that was moved by the leaving of another may get two.
+		// Runs that were added after the beginning are at the end, and need no turn. One
+		// that was moved when another was removed may get two.
 		s.next = min(s.next, len(s.m.all)) - 1
 		if s.next < 0 {
 			s.next = 0
@@ -102,7 +102,7 @@ func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 			s.add(&body, r)
 		}
 	}
-	s.left = body[:0]
+	s.removed = body[:0]
 	if len(body) > 0 {
 		s.frames++
 		return frame(b, frameRuns, body), true
@@ -179,7 +179,8 @@ func Verify(stream io.Reader) error {
 	}
 }
 
-func (m *Machine) encodeState() []byte {
+// encodeState returns the first frame of a snapshot: the state without the runs.
+func encodeState(m *state) []byte {
 	b := []byte{Format}
 	b = binary.AppendUvarint(b, m.seq)
 	b = binary.AppendVarint(b, m.at)
@@ -193,8 +194,7 @@ func (m *Machine) encodeState() []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.workflows)))
 	for name, w := range m.workflows {
 		b = appendBytes(b, name)
-		t := &w.Totals
-		for _, n := range []uint64{t.Started, t.Succeeded, t.Dead, t.Canceled, t.Attempts, t.Failures, t.Lost} {
+		for _, n := range w.Totals.list() {
 			b = binary.AppendUvarint(b, n)
 		}
 	}

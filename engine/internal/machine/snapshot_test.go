@@ -269,7 +269,7 @@ func TestSnapshotsThatAreRefused(t *testing.T) {
 			t.Fatalf("Restore with byte %d changed has %d runs", i, m.Len())
 		}
 	}
-	state, run := w.m.encodeState(), w.m.all[0].append(nil)
+	state, run := encodeState(w.m.state), w.m.all[0].Encode(nil)
 	newer := append([]byte{Format + 1}, state[1:]...)
 	tests := []struct {
 		name string
@@ -334,11 +334,11 @@ func FuzzRestore(f *testing.F) {
 	w := sample(f)
 	var runs []byte
 	for _, r := range w.m.all {
-		runs = r.append(runs)
+		runs = r.Encode(runs)
 	}
-	f.Add(w.m.encodeState(), runs, byte(w.m.Len()))
-	f.Add(w.m.encodeState(), w.m.all[3].append(nil), byte(1))
-	f.Add(New().encodeState(), []byte{}, byte(0))
+	f.Add(encodeState(w.m.state), runs, byte(w.m.Len()))
+	f.Add(encodeState(w.m.state), w.m.all[3].Encode(nil), byte(1))
+	f.Add(encodeState(newState()), []byte{}, byte(0))
 	f.Fuzz(func(t *testing.T, state, runs []byte, n byte) {
 		bounded(t, len(state)+len(runs), func() {
 			_, _ = Restore(bytes.NewReader(state))

@@ -5,22 +5,20 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
-	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Layout says in which of several shards things belong: where they would be if they
-// had been started there.
+// Layout assigns runs, keys and schedules to shards: where they would be if they had been
+// started there.
 type Layout struct {
 	shards    int
 	schedules map[string]string // the workflow that each starts
 	together  map[string]bool   // workflows
 }
 
-// NewLayout returns the layout of so many shards for what the machines have.
+// NewLayout returns the layout of so many shards for the schedules of the machines.
 func NewLayout(shards int, from ...*Machine) *Layout {
 	l := &Layout{shards: shards, schedules: map[string]string{}, together: map[string]bool{}}
 	for _, m := range from {
@@ -35,7 +33,7 @@ func NewLayout(shards int, from ...*Machine) *Layout {
 // counted.
 func (l *Layout) Together(workflow string) { l.together[workflow] = true }
 
-// Starts says which workflow a schedule starts.
+// Starts records which workflow a schedule starts.
 func (l *Layout) Starts(schedule, workflow string) { l.schedules[schedule] = workflow }
 
 // OfRun returns the shard of a run.
@@ -84,7 +82,7 @@ func (l *Layout) OfSchedule(name string) int {
 	return KeySlot(name) % l.shards
 }
 
-// Check says what does not belong in the shard, if anything.
+// Check returns an error if something in the machine does not belong in the shard.
 func (l *Layout) Check(shard int, m *Machine) error {
 	for _, r := range m.all {
 		if at := l.OfRun(r); at != shard {
@@ -104,24 +102,24 @@ func (l *Layout) Check(shard int, m *Machine) error {
 	return nil
 }
 
-// Distribute takes everything out of the machines, which are the shards of one
-// state however it was laid out, and returns the shards of this layout. They are
-// states of an empty log: no run knows of an entry. What stood in a queue waits
-// in the timers again, and is due by the same times.
+// Distribute moves everything out of the machines, which are the shards of one state in
+// any layout, and returns the shards of this layout. They are states of an empty log: no
+// run knows an entry. Steps that were in a queue wait in the timers again, and are due
+// at the same times.
 //
-// A cold run stays cold, and is read from where it was. So the memory that this
-// takes does not depend on how large the inputs are.
+// A cold run stays cold, and is read from where it was. So the memory that Distribute
+// needs does not depend on the size of the inputs.
 //
-// What the machines are left with is the definitions, for reading archives.
+// The machines keep only the definitions, for reading archives.
 func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
-	d := distribution{Layout: l, to: make([]*Machine, l.shards), numbers: map[shelf]uint32{}}
+	d := distribution{Layout: l, to: make([]*Machine, l.shards), numbers: map[frameRef]uint32{}}
 	d.frames = append(d.frames, nil) // the number 0 means that a run is not cold
 	for i := range d.to {
 		d.to[i] = New()
 		d.to[i].Cold(d.load)
 	}
 	for _, m := range from {
-		if err := d.take(m); err != nil {
+		if err := d.moveAll(m); err != nil {
 			return nil, err
 		}
 	}
@@ -131,31 +129,31 @@ func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
 	return d.to, nil
 }
 
-// distribution is what goes on in Distribute.
+// distribution is the state of Distribute.
 type distribution struct {
 	*Layout
 	to      []*Machine
 	frames  []func() ([]byte, error) // by their new number
-	numbers map[shelf]uint32
+	numbers map[frameRef]uint32
 }
 
-// shelf is a frame that cold runs of a machine are in.
-type shelf struct {
+// frameRef is a frame with cold runs of a machine.
+type frameRef struct {
 	of    *Machine
 	frame uint32
 }
 
 func (d *distribution) load(frame uint32) ([]byte, error) { return d.frames[frame]() }
 
-// take takes everything out of a machine.
-func (d *distribution) take(m *Machine) error {
+// moveAll moves everything out of a machine.
+func (d *distribution) moveAll(m *Machine) error {
 	for _, r := range m.all {
-		if err := d.takeRun(m, r); err != nil {
+		if err := d.moveRun(m, r); err != nil {
 			return err
 		}
 	}
 	for _, e := range m.ended {
-		if err := d.takeKey(e, m.keys[e.key]); err != nil {
+		if err := d.moveKey(e, m.keys[e.key]); err != nil {
 			return err
 		}
 	}
@@ -180,13 +178,13 @@ func (d *distribution) take(m *Machine) error {
 		}
 	}
 	defs, used := m.defs, m.used
-	*m = *New()
+	m.state = newState()
 	m.defs, m.used = defs, used
 	return nil
 }
 
-// takeRun moves a run, which belongs to its new shard from then on.
-func (d *distribution) takeRun(m *Machine, r *Run) error {
+// moveRun moves a run, which belongs to its new shard from then on.
+func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to := d.to[d.OfRun(r)]
 	if _, twice := to.runs[r.ID]; twice {
 		return fmt.Errorf("%w: run %s is there twice", ErrEncoding, r.ID)
@@ -203,32 +201,31 @@ func (d *distribution) takeRun(m *Machine, r *Run) error {
 		r.Steps[i].timer, r.Steps[i].queued = noTimer, false
 	}
 	if r.coldFrame != 0 {
-		r.coldFrame = d.number(shelf{m, r.coldFrame})
+		r.coldFrame = d.number(frameRef{m, r.coldFrame})
 	}
 	to.install(r)
 	return nil
 }
 
 // number returns the new number of a frame.
-func (d *distribution) number(s shelf) uint32 {
-	n, known := d.numbers[s]
+func (d *distribution) number(f frameRef) uint32 {
+	n, known := d.numbers[f]
 	if !known {
 		n = uint32(len(d.frames))
-		load := s.of.load // the machine is about to lose it
-		d.frames = append(d.frames, func() ([]byte, error) { return load(s.frame) })
-		d.numbers[s] = n
+		load := f.of.load // the machine is about to lose it
+		d.frames = append(d.frames, func() ([]byte, error) { return load(f.frame) })
+		d.numbers[f] = n
 	}
 	return n
 }
 
-// takeKey moves a key that is only remembered.
-func (d *distribution) takeKey(e expiry, k keyed) error {
+// moveKey moves a key whose run has ended.
+func (d *distribution) moveKey(e expiry, k keyed) error {
 	to := d.to[d.OfKey(e.key, k.of.Name)]
 	if other, taken := to.keys[e.key]; taken {
 		return keyTwice(e.key, other, k.id, k.of.Name)
 	}
-	to.keys[e.key] = keyed{k.id, to.workflow(k.of.Name), k.ended}
-	to.ended = append(to.ended, e)
+	to.addExpired(e, k.id, to.workflow(k.of.Name))
 	return nil
 }
 
@@ -242,37 +239,20 @@ func keyTwice(key string, k keyed, id ID, workflow string) error {
 		"it can be moved when one of them has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
-// Learn makes a definition known that another machine knows.
-func (m *Machine) Learn(h Hash, from *Machine) {
-	if used, stored := from.used[h]; stored {
-		m.used[h] = max(m.used[h], used)
-	}
-	if _, known := m.defs[h]; known {
-		return
-	}
-	d := *from.defs[h]
-	d.Steps = slices.Clone(d.Steps) // they know their queues
-	d.runs, d.open = 0, false
-	m.define(&d)
-}
-
-// Definitions yields what tells the definitions apart that are known.
-func (m *Machine) Definitions() iter.Seq[Hash] { return maps.Keys(m.defs) }
-
 func (t *Totals) list() [7]uint64 {
 	return [...]uint64{t.Started, t.Succeeded, t.Dead, t.Canceled, t.Attempts, t.Failures, t.Lost}
 }
 
-// Tally is an account of what a machine has. Those of all shards, added, are the
-// same however the state is laid out.
+// Tally counts the contents of a machine. The sum over all shards is the same for every
+// layout of a state.
 type Tally struct {
-	Runs      [States]int // in memory, by where they are
+	Runs      [States]int // in memory, by state
 	Orphans   int         // attempts that run by the state
 	Keys      int
 	Schedules int
 	Timers    int
 	Totals    Totals
-	Sum       uint64 // of all contents, in whatever order
+	Sum       uint64 // of all contents, in any order
 }
 
 // Tally counts everything. Sums are comparable that were made with the same seed.
@@ -286,7 +266,7 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 		}
 		plain := *whole
 		plain.version = 0
-		b = plain.append(append(b[:0], 'r'))
+		b = plain.Encode(append(b[:0], 'r'))
 		add()
 		t.Runs[r.State()]++
 		t.Orphans += int(r.running)
@@ -310,7 +290,7 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 		}
 		t.Totals.Add(w.Totals)
 	}
-	t.Keys, t.Schedules, t.Timers = len(m.keys), len(m.schedules), len(m.timers.heap)
+	t.Keys, t.Schedules, t.Timers = len(m.keys), len(m.schedules), m.Waiting()
 	return t, nil
 }
 

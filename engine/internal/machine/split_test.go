@@ -270,7 +270,7 @@ func TestAWholeStateStandsInItsQueuesAgain(t *testing.T) {
 				break
 			}
 			due = append(due, r.Steps[step].At)
-			m.leave(r, step)
+			m.dequeue(r, step)
 		}
 	}
 	if len(due) != 50 || !slices.IsSorted(due) {

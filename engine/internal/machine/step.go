@@ -4,35 +4,35 @@ import (
 	"bytes"
 )
 
-// pardon says that an attempt did not count. The total timeout of a step begins
+// uncount makes an attempt one that does not count. The total timeout of a step begins
 // with the first that does.
-func (s *StepState) pardon() {
+func (s *StepState) uncount() {
 	if s.Spent == 0 {
 		s.First = 0
 	}
 }
 
-// afresh says that the next attempts are counted from the beginning.
-func (s *StepState) afresh() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
+// recount makes the next attempts count from the beginning.
+func (s *StepState) recount() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
 
-// forgive forgets what was spent. The time of an attempt that runs goes on.
+// forgive resets all that was spent. The time of an attempt that runs goes on.
 func (s *StepState) forgive() {
-	s.afresh()
+	s.recount()
 	s.Windows = 0
 	if s.Status == Running {
 		s.First = s.At
 	}
 }
 
-// setMemo keeps what an attempt has left for the next.
-func (r *Run) setMemo(rec *Record) {
+// setMemo stores the memo of an attempt for the next.
+func setMemo(r *Run, rec *Record) {
 	if rec.Data != nil {
-		r.setProgress(rec.Step, bytes.Clone(rec.Data))
+		setProgress(r, rec.Step, bytes.Clone(rec.Data))
 	}
 }
 
-// stopped says that the step's attempt is over.
-func (m *Machine) stopped(r *Run, step int) {
+// endAttempt ends the attempt of the step, if one runs.
+func endAttempt(r *Run, step int) {
 	if r.Steps[step].Status != Running {
 		return
 	}
@@ -40,43 +40,41 @@ func (m *Machine) stopped(r *Run, step int) {
 	r.Def.Steps[step].queue.Running--
 }
 
-// follow does what was decided after an attempt that came to nothing.
-func (m *Machine) follow(r *Run, rec *Record) {
+// waitOrFail applies the decision after an attempt without a result: the step waits, or
+// has failed for good.
+func (m *state) waitOrFail(r *Run, rec *Record) {
 	if rec.Reason != 0 {
 		r.Steps[rec.Step].Status = Exhausted
 		if !r.Failing {
 			r.Failing, r.Reason = true, rec.Reason
-			m.hold(r)
+			m.stopWaits(r)
 		}
 	} else {
 		m.wait(r, rec.Step, rec.Due)
 	}
-	m.settle(r, rec.At)
+	m.endIfDone(r, rec.At)
 }
 
-// wait lets the step wait until then. The waits of a run that is failing, or
-// over, go on when it is put back to work.
-func (m *Machine) wait(r *Run, step int, due int64) {
+// wait makes the step wait until the time. The waits of a run that is failing, or has
+// ended, go on when it is put back to work.
+func (m *state) wait(r *Run, step int, due int64) {
 	s := &r.Steps[step]
 	s.Status, s.At, s.clock = Waiting, due, false
-	m.leave(r, step)
+	m.dequeue(r, step)
 	if r.waits() {
 		m.timers.set(r, int32(step), due)
 	}
 }
 
-// waitFor lets the step wait as the record says.
-func (m *Machine) waitFor(r *Run, rec *Record) {
+// waitFor makes the step wait as the record says.
+func (m *state) waitFor(r *Run, rec *Record) {
 	m.wait(r, rec.Step, rec.Due)
 	r.Steps[rec.Step].clock = rec.Clock
-	r.setMemo(rec)
+	setMemo(r, rec)
 }
 
-// waits reports whether the waits of the run end by themselves.
-func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
-
-// resume lets the waits of a run go on that was held.
-func (m *Machine) resume(r *Run) {
+// resumeWaits sets the timers of a run again that was paused.
+func (m *state) resumeWaits(r *Run) {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.Status == Waiting && r.waits() {
 			m.timers.set(r, int32(i), s.At)
@@ -84,24 +82,24 @@ func (m *Machine) resume(r *Run) {
 	}
 }
 
-// hold takes the steps that wait out of the timers and queues.
-func (m *Machine) hold(r *Run) {
+// stopWaits removes the steps of a run from the timers and queues.
+func (m *state) stopWaits(r *Run) {
 	for i := range r.Steps {
 		m.timers.unset(r, int32(i))
-		m.leave(r, i)
+		m.dequeue(r, i)
 	}
 }
 
-// open lets those steps begin that needed this one, and nothing else.
-func (m *Machine) open(r *Run, step int, at int64) {
+// startNext lets the steps begin that needed this one, and no other that is not complete.
+func (m *state) startNext(r *Run, step int, at int64) {
 	for _, i := range r.Def.Steps[step].opens {
-		if r.Steps[i].Status == Blocked && r.needsMet(i) {
+		if r.Steps[i].Status == Blocked && needsMet(r, i) {
 			m.wait(r, i, at)
 		}
 	}
 }
 
-func (r *Run) needsMet(step int) bool {
+func needsMet(r *Run, step int) bool {
 	for _, i := range r.Def.Steps[step].needs {
 		if r.Steps[i].Status != Complete {
 			return false

@@ -10,8 +10,8 @@ import (
 )
 
 // A step is a suspect if its last attempt was lost with the process: the attempt may be what
-// ended the process. A suspect waits longer after each loss, does not stand in the queue of its
-// step, and begins when the process admits it. After a few losses it has to run alone, so that
+// ended the process. A suspect waits longer after each loss, is not in the queue of its step,
+// and begins when the process admits it. After a few losses it has to run alone, so that
 // a process that ends then ends because of it.
 
 const (
@@ -37,10 +37,11 @@ func (r *Run) Losses(step int) int { return int(r.Steps[step].Lost) }
 // process makes.
 func (r *Run) NeedsIsolation(step int) bool {
 	s := &r.Steps[step]
-	return s.Lost > 0 && int(s.Lost) >= r.isolatedAfter(step)
+	return s.Lost > 0 && int(s.Lost) >= isolatedAfter(r, step)
 }
 
-func (r *Run) isolatedAfter(step int) int {
+// isolatedAfter returns after how many losses the step has to run alone.
+func isolatedAfter(r *Run, step int) int {
 	return min(max(r.Def.Steps[step].MaxLost, 1), aloneAfter)
 }
 
@@ -48,36 +49,17 @@ func (r *Run) isolatedAfter(step int) int {
 // before it begins, for those that run to end, and then for it. It doubles with each further
 // loss: an attempt that ends its process late is found too.
 func (r *Run) Isolation(step int) time.Duration {
-	return firstAlone << min(max(r.Losses(step)-r.isolatedAfter(step), 0), maxDoublings)
-}
-
-// RanAlone reports whether the attempt that runs by the state was the only one of its process
-// for as long as is known: it began alone, and no entry of the log is from after the time for
-// which others waited. It must be asked before the clock is set.
-func (m *Machine) RanAlone(r *Run, step int) bool {
-	var isolated time.Duration
-	for rec := range r.Records() {
-		if rec.Kind == Begun && rec.Step == step {
-			isolated = rec.Delay
-		}
-	}
-	return isolated > 0 && m.at < later(r.Steps[step].At, isolated)
+	return firstAlone << min(max(r.Losses(step)-isolatedAfter(r, step), 0), maxDoublings)
 }
 
 // Queue returns the queue of the step.
 func (r *Run) Queue(step int) *Queue { return r.Def.Steps[step].queue }
 
-// Active reports whether the run counts among those in progress of its workflow.
-func (r *Run) Active() bool { return r.active }
-
-// Queued reports whether the step is due and has not begun.
-func (r *Run) Queued(step int) bool { return r.Steps[step].queued }
-
 // Suspects yields the suspects that are due: those with the fewest losses first, and those that
 // have to run alone last. The machine must not change meanwhile.
-func (m *Machine) Suspects() iter.Seq2[*Run, int] {
+func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	return func(yield func(*Run, int) bool) {
-		for _, p := range m.suspects {
+		for _, p := range s.suspects {
 			if !yield(p.run, int(p.step)) {
 				return
 			}
@@ -85,14 +67,14 @@ func (m *Machine) Suspects() iter.Seq2[*Run, int] {
 	}
 }
 
-func (m *Machine) addSuspect(p place) {
-	at, _ := slices.BinarySearchFunc(m.suspects, p, compareSuspects)
-	m.suspects = slices.Insert(m.suspects, at, p)
+func (s *queueSet) addSuspect(p place) {
+	at, _ := slices.BinarySearchFunc(s.suspects, p, compareSuspects)
+	s.suspects = slices.Insert(s.suspects, at, p)
 }
 
-func (m *Machine) removeSuspect(p place) {
-	if at := slices.Index(m.suspects, p); at >= 0 {
-		m.suspects = slices.Delete(m.suspects, at, at+1)
+func (s *queueSet) removeSuspect(p place) {
+	if at := slices.Index(s.suspects, p); at >= 0 {
+		s.suspects = slices.Delete(s.suspects, at, at+1)
 	}
 }
 

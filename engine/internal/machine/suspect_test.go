@@ -56,7 +56,7 @@ func TestASuspectThatIsResetIsNoSuspect(t *testing.T) {
 	w := newWorld(t)
 	r := w.start(w.define(steps(t, "one", "a: fixed(1s)")), Start{})
 	w.lost(map[*Run]int{r: 3})
-	rec, err := w.m.Forgive(r.ID, "somebody", w.now)
+	rec, err := w.m.Forgive(r.ID, "operator", w.now)
 	w.do(rec, err)
 	for range w.m.Suspects() {
 		t.Error("it is a suspect")

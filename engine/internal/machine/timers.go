@@ -1,8 +1,10 @@
 package machine
 
-// timers is a heap of what is due when. It has four children a node, which
-// halves its depth, and knows the place of every timer, so that one can be
-// taken out without a search.
+import "math"
+
+// timers is a heap of the steps and deadlines by due time. It has four children a node,
+// which halves its depth, and knows the place of every timer, so that one can be
+// removed without a search.
 type timers struct {
 	heap []timer
 }
@@ -25,7 +27,18 @@ func (t *timer) place() *int32 {
 	return &t.run.Steps[t.step].timer
 }
 
-// set makes the timer due then, whether there was one or not.
+// Next returns when the first timer is due.
+func (h *timers) Next() int64 {
+	if t, ok := h.first(); ok {
+		return t.due
+	}
+	return math.MaxInt64
+}
+
+// Waiting returns how many timers there are.
+func (h *timers) Waiting() int { return len(h.heap) }
+
+// set sets the due time of the timer, which it adds if there is none.
 func (h *timers) set(run *Run, step int32, due int64) {
 	t := timer{due, run, step}
 	at := t.place()
@@ -41,7 +54,7 @@ func (h *timers) set(run *Run, step int32, due int64) {
 	}
 }
 
-// unset takes the timer out, if there is one.
+// unset removes the timer, if there is one.
 func (h *timers) unset(run *Run, step int32) {
 	t := timer{run: run, step: step}
 	at := t.place()

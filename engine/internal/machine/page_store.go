@@ -2,12 +2,12 @@ package machine
 
 import "fmt"
 
-// A run that waits for long, or is dead, needs neither its input nor its history
-// in memory. Once a snapshot has it as it is, what is left of it is where it
-// stands there: it is cold. Whatever happens to it makes it warm again.
+// A run that waits for long, or is dead, needs neither its input nor its history in
+// memory. Once a snapshot has the present state of the run, only its place in the
+// snapshot is kept: the run is cold. Each record of a run makes it warm again.
 //
-// The machine reads no files. It is given a function that returns the content of
-// a frame, and is told when frames have been written.
+// The machine reads no files. It calls a function that returns the content of a frame,
+// and [Snapshot.Chill] is called when frames have been written.
 
 // coldAfter is how far ahead a wait must end for the run to be cold.
 const coldAfter = 30e9
@@ -15,10 +15,16 @@ const coldAfter = 30e9
 // Load returns the content of a frame of runs, by its number.
 type Load func(frame uint32) ([]byte, error)
 
-// Cold says from where cold runs are read.
-func (m *Machine) Cold(load Load) { m.load = load }
+// pageStore reads the parts of cold runs that are not in memory.
+type pageStore struct {
+	runDecoder
+	load Load // nil means that there are no cold runs
+}
 
-// written is a run as it was put into a frame.
+// Cold sets the function that reads frames with cold runs.
+func (p *pageStore) Cold(load Load) { p.load = load }
+
+// written is a run as it was written into a frame.
 type written struct {
 	run     *Run
 	version uint64
@@ -27,7 +33,7 @@ type written struct {
 }
 
 // chillable reports whether the run can be cold at the time.
-func (r *Run) chillable(now int64) bool {
+func chillable(r *Run, now int64) bool {
 	if r.running > 0 {
 		return false
 	}
@@ -45,8 +51,8 @@ func (r *Run) chillable(now int64) bool {
 	return true
 }
 
-// chill drops what the frame has of the run.
-func (r *Run) chill(frame, at uint32) {
+// chill removes the parts of the run from memory that the frame has.
+func chill(r *Run, frame, at uint32) {
 	r.Input, r.History = nil, nil
 	if r.extra != nil {
 		r.extra.outputs = nil
@@ -54,7 +60,7 @@ func (r *Run) chill(frame, at uint32) {
 	r.coldFrame, r.coldAt = frame, at
 }
 
-// Chill makes runs cold that a snapshot has as they are, at most so many, and
+// Chill makes runs cold whose present state the snapshot has, at most so many, and
 // moves those that are cold already to it. more is false after the last. base is
 // added to the numbers of the frames, to tell them from those of another snapshot.
 func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
@@ -65,8 +71,8 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 			continue
 		}
 		warm := r.coldFrame == 0
-		if !warm || r.version == w.version && r.chillable(now) {
-			r.chill(base+w.frame, w.at)
+		if !warm || r.version == w.version && chillable(r, now) {
+			chill(r, base+w.frame, w.at)
 			if warm {
 				s.Chilled++
 			}
@@ -78,15 +84,12 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 	return s.written != nil
 }
 
-// IsCold reports whether the run's input and history are not in memory.
-func (r *Run) IsCold() bool { return r.coldFrame != 0 }
-
-// fetch returns what a cold run has left in its frame.
-func (m *Machine) fetch(r *Run) (*Run, error) {
-	if m.load == nil {
+// fetch reads a cold run from its frame.
+func (p *pageStore) fetch(r *Run) (*Run, error) {
+	if p.load == nil {
 		return nil, fmt.Errorf("run %s: nowhere to read it from", r.ID)
 	}
-	body, err := m.load(r.coldFrame)
+	body, err := p.load(r.coldFrame)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.ID, err)
 	}
@@ -94,29 +97,29 @@ func (m *Machine) fetch(r *Run) (*Run, error) {
 		return nil, fmt.Errorf("%w: run %s is not where it was put", ErrEncoding, r.ID)
 	}
 	in := reader{data: body[r.coldAt:]}
-	left, err := m.readRun(&in)
+	left, err := p.readRun(&in)
 	if err == nil && left.ID != r.ID {
 		err = fmt.Errorf("%w: run %s is where %s was put", ErrEncoding, left.ID, r.ID)
 	}
 	return left, err
 }
 
-// warm brings the run back into memory.
-func (m *Machine) warm(r *Run) error {
+// warm reads the run back into memory, if it is cold.
+func (p *pageStore) warm(r *Run) error {
 	if r.coldFrame == 0 {
 		return nil
 	}
-	left, err := m.fetch(r)
+	left, err := p.fetch(r)
 	if err != nil {
 		return err
 	}
-	r.restock(left)
+	refill(r, left)
 	r.coldFrame, r.coldAt = 0, 0
 	return nil
 }
 
-// restock gives the run what it had left in a frame.
-func (r *Run) restock(left *Run) {
+// refill gives the run the parts that it had left in a frame.
+func refill(r, left *Run) {
 	r.Input, r.History = left.Input, left.History
 	if left.extra != nil && left.extra.outputs != nil {
 		r.more().outputs = left.extra.outputs
@@ -124,12 +127,12 @@ func (r *Run) restock(left *Run) {
 }
 
 // Copy returns a copy of the run, whole, that is not part of the state.
-func (m *Machine) Copy(r *Run) (*Run, error) {
-	data, err := m.Encode(nil, r)
+func (p *pageStore) Copy(r *Run) (*Run, error) {
+	data, err := p.Encode(nil, r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.Decode(data)
+	c, err := p.Decode(data)
 	if err == nil {
 		for i := range c.Steps {
 			c.Steps[i].queued = r.Steps[i].queued
@@ -139,21 +142,21 @@ func (m *Machine) Copy(r *Run) (*Run, error) {
 }
 
 // Encode adds the run to b, whole, in the form of Decode.
-func (m *Machine) Encode(b []byte, r *Run) ([]byte, error) {
-	whole, err := m.whole(r)
+func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
+	whole, err := p.whole(r)
 	if err != nil {
 		return b, err
 	}
-	return whole.append(b), nil
+	return whole.Encode(b), nil
 }
 
-// whole returns the run, if it is cold with what it has left in its frame. It
-// shares the rest with the run, and is not to be changed.
-func (m *Machine) whole(r *Run) (*Run, error) {
+// whole returns the run, a cold one with the parts from its frame. It shares the rest
+// with the run, and is not to be changed.
+func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.coldFrame == 0 {
 		return r, nil
 	}
-	left, err := m.fetch(r)
+	left, err := p.fetch(r)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +165,6 @@ func (m *Machine) whole(r *Run) (*Run, error) {
 		x := *r.extra
 		w.extra = &x
 	}
-	w.restock(left)
+	refill(&w, left)
 	return &w, nil
 }

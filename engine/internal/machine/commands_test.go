@@ -319,7 +319,7 @@ func TestLose(t *testing.T) {
 	w.check("at the end", w.shadow)
 }
 
-// A step that must not be repeated is given up at the first loss, whatever ran beside it.
+// A step that must not be repeated is given up at the first loss, also if others ran beside it.
 func TestLoseOfAStepThatIsNeverRepeated(t *testing.T) {
 	w := newWorld(t)
 	d := steps(t, "one", "a: fixed(1s)")
@@ -433,7 +433,7 @@ func TestCancel(t *testing.T) {
 		{"one that runs", func(w *world, r *Run) { w.attempt(r) }, nil, false},
 		{"one that succeeded", func(w *world, r *Run) { w.attempt(r); w.finish(r, 0, Result{}) }, ErrState, true},
 		{"one that is canceled", func(w *world, r *Run) { w.do(w.m.Cancel(r.ID, "", w.now)) }, ErrState, true},
-		{"one that is dead, which nobody will put back to work then", func(w *world, r *Run) {
+		{"one that is dead, and will not be put back to work then", func(w *world, r *Run) {
 			w.attempt(r)
 			w.finish(r, 0, Result{Failed: true, Outcome: retry.Outcome{Final: true}})
 		}, nil, true},

@@ -3,7 +3,10 @@ package machine
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/tideover/tideover/retry"
 )
 
 // The flags of a run, and of a step beside its status. The numbers are stored.
@@ -17,8 +20,8 @@ const (
 	stepWindows = 0x40
 )
 
-// append writes the run, to be read with the state around it.
-func (r *Run) append(b []byte) []byte {
+// Encode adds a run that is not cold to b, in the form of Decode.
+func (r *Run) Encode(b []byte) []byte {
 	b = append(b, r.ID[:]...)
 	b = append(b, r.Def.hash[:]...)
 	b = binary.AppendUvarint(b, r.version)
@@ -80,17 +83,37 @@ func (r *Run) append(b []byte) []byte {
 	return appendBytes(b, x.source)
 }
 
-// readRun reads what append wrote. It copies what it keeps.
-func (m *Machine) readRun(in *reader) (*Run, error) {
-	r, err := m.parseRun(in)
+// EncodeWithout is Encode without the input, for a reader that has it elsewhere.
+func (r *Run) EncodeWithout(b []byte) []byte {
+	input := r.Input
+	r.Input = nil
+	b = r.Encode(slices.Grow(b, 200+len(r.Key)+len(r.History)))
+	r.Input = input
+	return b
+}
+
+// runDecoder reads runs that were encoded. They need the definitions that they follow.
+type runDecoder struct {
+	definitions *definitionSet
+}
+
+// Decode reads a run by itself. It is not part of the state.
+func (d *runDecoder) Decode(data []byte) (*Run, error) {
+	in := reader{data: data}
+	return d.readRun(&in)
+}
+
+// readRun reads an encoded run. It copies the parts that it keeps.
+func (d *runDecoder) readRun(in *reader) (*Run, error) {
+	r, err := d.parseRun(in)
 	if err == nil {
-		r.own()
+		copyParts(r)
 	}
 	return r, err
 }
 
-// own makes copies of what the run has of the bytes it was read from.
-func (r *Run) own() {
+// copyParts copies the parts of the run that belong to the bytes that it was read from.
+func copyParts(r *Run) {
 	r.Input = append([]byte(nil), r.Input...)
 	r.History = append([]byte(nil), r.History...)
 	if r.extra != nil {
@@ -98,22 +121,21 @@ func (r *Run) own() {
 	}
 }
 
-// parseRun reads what append wrote. The large parts of the run are part of the
-// data.
-func (m *Machine) parseRun(in *reader) (*Run, error) {
+// parseRun reads an encoded run. The large parts of the run are part of the data.
+func (d *runDecoder) parseRun(in *reader) (*Run, error) {
 	r := &Run{ID: in.array(), timer: noTimer}
 	hash := Hash(in.array())
-	d, ok := m.defs[hash]
+	def, ok := d.definitions.Definition(hash)
 	if in.err != nil || !ok {
 		return nil, fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
 	}
-	r.Def = d
+	r.Def = def
 	r.version = in.uvarint()
 	r.Created = in.varint()
 	r.Deadline = in.varint()
 	r.Ended = in.varint()
 	r.Outcome = Outcome(in.byte())
-	r.Reason = reason(in.byte())
+	r.Reason = retry.Reason(in.byte())
 	flags := in.byte()
 	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
 	r.retried = flags&runRetried != 0
@@ -123,7 +145,7 @@ func (m *Machine) parseRun(in *reader) (*Run, error) {
 	r.Key = string(in.bytes())
 	r.Input = in.bytes()
 	r.History = in.bytes()
-	r.Steps = make([]StepState, len(d.Steps))
+	r.Steps = make([]StepState, len(def.Steps))
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		s.timer = noTimer

@@ -1,0 +1,100 @@
+package machine
+
+// runIndex has the runs that are in memory, by id and by key.
+type runIndex struct {
+	runs  map[ID]*Run
+	all   []*Run // the same, in no order; see Snapshot
+	keys  map[string]keyed
+	ended []expiry // keys of runs that are closed, oldest first
+}
+
+// keyed is the run that was started with a key.
+type keyed struct {
+	id    ID
+	of    *Workflow
+	ended int64 // 0 means that the key does not expire yet
+}
+
+// expiry is a key that can be forgotten some time after the run has ended.
+type expiry struct {
+	key string
+	at  int64
+}
+
+// Run returns a run that is in memory.
+func (x *runIndex) Run(id ID) (*Run, bool) {
+	r, ok := x.runs[id]
+	return r, ok
+}
+
+// Len returns how many runs are in memory.
+func (x *runIndex) Len() int { return len(x.all) }
+
+// All returns the runs in memory, in no order. It is valid until the next change.
+func (x *runIndex) All() []*Run { return x.all }
+
+// ByKey returns the run that was started with the key.
+func (x *runIndex) ByKey(key string) (ID, bool) {
+	k, ok := x.keys[key]
+	return k.id, ok
+}
+
+// Orphans calls yield with every attempt that is running by the state.
+func (x *runIndex) Orphans(yield func(*Run, int)) {
+	for _, r := range x.all {
+		if r.running == 0 {
+			continue
+		}
+		for i := range r.Steps {
+			if r.Steps[i].Status == Running {
+				yield(r, i)
+			}
+		}
+	}
+}
+
+// insert adds the run, without its key.
+func (x *runIndex) insert(r *Run) {
+	r.index = int32(len(x.all))
+	x.all = append(x.all, r)
+	x.runs[r.ID] = r
+}
+
+// drop removes the run. Its key stays.
+func (x *runIndex) drop(r *Run) {
+	last := x.all[len(x.all)-1]
+	x.all[r.index] = last
+	last.index = r.index
+	x.all[len(x.all)-1] = nil
+	x.all = x.all[:len(x.all)-1]
+	delete(x.runs, r.ID)
+}
+
+// claimKey gives the run its key.
+func (x *runIndex) claimKey(r *Run) {
+	if r.Key != "" {
+		x.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow}
+	}
+}
+
+// expireKey lets the key of the run be forgotten some time after it has ended.
+func (x *runIndex) expireKey(r *Run, at int64) {
+	if r.Key != "" {
+		x.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow, ended: at}
+		x.ended = append(x.ended, expiry{r.Key, at})
+	}
+}
+
+// addExpired adds the key of a run that has ended and may be in memory no longer.
+func (x *runIndex) addExpired(e expiry, id ID, of *Workflow) {
+	x.keys[e.key] = keyed{id, of, e.at}
+	x.ended = append(x.ended, e)
+}
+
+// firstExpiry returns when the first run with a key that may expire has ended.
+func (x *runIndex) firstExpiry() (at int64, ok bool) {
+	if len(x.ended) == 0 {
+		return 0, false
+	}
+	return x.ended[0].at, true
+}
