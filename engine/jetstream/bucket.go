@@ -22,8 +22,8 @@ func newBucket(c *conn, n names) bucket {
 	return bucket{stream{c, n.bucketStream()}, n.bucket()}
 }
 
-// record is a value in the bucket. Its revision tells it from other values that
-// the key has had, or will have.
+// record is a value in the bucket. Its revision is different for each value that the
+// key has had, or will have.
 type record struct {
 	key      string
 	value    []byte
@@ -35,8 +35,8 @@ const (
 	operationHeader = "KV-Operation"
 	operationPurge  = "PURGE"
 
-	// markerTime is how long the place of a removed key is marked. It only has to
-	// outlive what replicas and readers may be behind.
+	// markerTime is how long the place of a removed key is marked: longer than replicas
+	// and readers may be behind.
 	markerTime = "60s"
 )
 
@@ -84,8 +84,8 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 }
 
 // all returns the records of all members and shards, the settings, and the revision
-// of the bucket. It asks any replica, so what it returns may be older than what was
-// returned before. A server answers with 1024 at most.
+// of the bucket. It asks any replica, so the result may be older than an earlier one. A
+// server answers with 1024 at most.
 func (b bucket) all(ctx context.Context) (records []record, revision uint64, err error) {
 	keys := []string{b.subject("member.*"), b.subject("shard.*"), b.subject(settingsKey)}
 	revision, err = b.batch(ctx, getRequest{MultiLast: keys}, func(m message) error {

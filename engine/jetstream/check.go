@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// findings collects what a check finds.
+// findings collects the findings of a check.
 type findings struct {
 	redact func(string) string
 	list   []journal.Finding
@@ -155,7 +155,8 @@ func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 	return true, json.Unmarshal(r.value, &x.settings)
 }
 
-// checkMissing tells a cluster that was not created yet from one whose bucket is gone.
+// checkMissing finds out why there are no settings: the cluster was not created yet, or
+// its bucket is gone.
 func (x *examiner) checkMissing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()

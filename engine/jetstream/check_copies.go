@@ -154,7 +154,7 @@ func (x *examiner) checkAddresses() {
 	}
 }
 
-// oneLess returns what it means that a replica is missing.
+// oneLess returns the consequence of a missing replica.
 func oneLess(list []copies) string {
 	for _, c := range list {
 		if c.want > 1 && c.good() <= c.want/2+1 {

@@ -37,7 +37,7 @@ type Config struct {
 	URL  string // of the servers: nats://…, tls://…, several with commas
 	Name string // of this cluster within NATS, the start of the names of its streams: a-z, 0-9, dash; empty means DefaultName
 
-	Shards    int           // at creation; 0 means DefaultShards, or what the cluster has
+	Shards    int           // at creation; 0 means DefaultShards, or the number that the cluster has
 	Replicas  int           // of everything, at creation; 0 means 3 if the servers are a cluster, else 1
 	MaxBytes  int64         // of each shard's stream, at creation; 0 means no limit
 	LeaseTime time.Duration // silence after which a member is taken for dead, at creation; 0 means DefaultLeaseTime
@@ -47,7 +47,7 @@ type Config struct {
 	NKeySeed       string // path of a file with the seed of an nkey
 	User, Password string
 	Token          string
-	TLS            *tls.Config // authorities and client certificate; nil means what the URL says
+	TLS            *tls.Config // authorities and client certificate; nil means that the URL decides
 
 	// Credentials of NATS's system account, for [Log.Check] only.
 	SystemCredentials          string
@@ -60,11 +60,11 @@ type Config struct {
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
 	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is logged. Empty means none
 
-	beat        time.Duration // between two heartbeats, for tests; 0 means what follows from LeaseTime
+	beat        time.Duration // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
 	requestTime time.Duration // for a server to answer, for tests; 0 means requestTime
 
 	Logger *slog.Logger        // nil means none
-	Redact func(string) string // applied to what servers and networks say, before it is in an error or a log; nil means nothing more than our own secrets
+	Redact func(string) string // applied to texts of servers and networks, before they are in an error or a log; nil means that only the secrets of this Config are removed
 }
 
 // withDefaults fills in the defaults that do not depend on the servers.

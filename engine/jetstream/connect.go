@@ -121,7 +121,8 @@ func (c *conn) refusal(err error) error {
 	return err
 }
 
-// remedy says what to do about a refusal, of credentials unless the error is of TLS.
+// remedy returns the advice for a rejected connection: about TLS, or the text for
+// credentials.
 func remedy(err error, credentials string) string {
 	switch {
 	case errors.Is(err, nats.ErrSecureConnWanted):

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// format is the version of what this package stores.
+// format is the version of the stored formats.
 const format = 1
 
 // duplicates is how long JetStream remembers the ids of entries.
@@ -27,7 +27,7 @@ const createTime = 3 * time.Second
 // stream that was made by hand has none.
 const identityKey = "tideover-cluster"
 
-// settings are what all members of a cluster have in common. They never change.
+// settings are common to all members of a cluster. They never change.
 type settings struct {
 	Version   int           `json:"version"`
 	ID        string        `json:"id"`
@@ -65,7 +65,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	if s.Ready {
-		c.created = s.ID == c.proposed // the answer to what follows was lost before
+		c.created = s.ID == c.proposed // an earlier attempt has created it, and the answer was lost
 		return s, nil
 	}
 	c.cfg.Logger.Info("making the streams of the cluster, which takes some seconds", "name", c.cfg.Name, "streams", s.Shards+2)

@@ -112,7 +112,8 @@ func outcome(err error) retry.Outcome {
 	return retry.OutcomeOf(err)
 }
 
-// plain returns an error without what a runner has added to it.
+// plain returns the last error of a runner that has stopped because the error is final.
+// Other errors stay as they are.
 func plain(err error) error {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent && e.Last != nil {
 		return e.Last

@@ -217,7 +217,7 @@ func (l *lease) Serve(answer journal.Answer) error {
 	return nil
 }
 
-// warn logs what failed and does not keep the owner from working.
+// warn logs a failure that does not keep the owner from working.
 func (l *lease) warn(message string, err error) {
 	l.backend.cfg.Logger.Warn(message, "shard", l.shard, "error", l.backend.cfg.redact(err.Error()))
 }

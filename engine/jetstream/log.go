@@ -144,7 +144,7 @@ func (l *Log) connectParts() (err error) {
 }
 
 // followCluster reads the bucket, regularly and when a member has announced a change,
-// and does what follows from it.
+// and then expels silent members and releases unused shards.
 func (l *Log) followCluster() {
 	ticker := time.NewTicker(l.timing.beat)
 	defer ticker.Stop()
@@ -217,7 +217,8 @@ func (l *Log) leave() error {
 	return errors.Join(append(errs, l.objects.close())...)
 }
 
-// ClusterID tells the cluster from earlier and later ones with its name.
+// ClusterID returns the id of the cluster. Earlier and later clusters with its name have
+// another.
 func (l *Log) ClusterID() string { return l.settings.ID }
 
 // MemberName returns the name of this process; [Log.Member] returns its id.

@@ -66,8 +66,8 @@ func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	return shard, blob, ok && err == nil
 }
 
-// newObjectID returns the name of the chunks of an object. It says who writes them: the
-// next owner removes chunks that are not finished.
+// newObjectID returns the name of the chunks of an object. It has the writer, so that
+// the next owner can remove the chunks if they are not finished.
 func newObjectID(shard int, epoch uint64) string {
 	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// traces returns in words what shows that there has been a cluster of this name.
+// traces returns the signs that there has been a cluster of this name, in words.
 func traces(c Config, second *secondCopy) string {
 	var list []string
 	if c.Before != "" {
@@ -19,7 +19,7 @@ func traces(c Config, second *secondCopy) string {
 	return strings.Join(list, ", and ")
 }
 
-// restoring is what to do when servers have lost a cluster.
+// restoring is the advice when servers have lost a cluster.
 const restoring = "if the NATS servers have lost their disks: end all processes, delete the streams that were made since, and restore the lost ones " +
 	"(nats stream restore), or move a backup to the cluster (tideover move); to start anew on purpose, remove what the second place has of it"
 

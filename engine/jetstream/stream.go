@@ -144,8 +144,8 @@ func (s stream) purge(ctx context.Context, subject string, below uint64) error {
 	return s.ask(ctx, "STREAM.PURGE", request, &answer)
 }
 
-// barrier returns when the leader has proved that most replicas follow it: what it
-// said before may have been out of date, and what it says next is not. A purge
+// barrier returns when the leader has proved that most replicas follow it: its earlier
+// answers may have been out of date, the next ones are not. A purge
 // below the first possible sequence removes nothing, but has to be agreed upon.
 func (s stream) barrier(ctx context.Context) error { return s.purge(ctx, "", 1) }
 

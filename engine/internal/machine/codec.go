@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// ErrEncoding says that stored bytes are not what this package writes.
+// ErrEncoding says that stored bytes are not in the format of this package.
 var ErrEncoding = errors.New("stored record is not readable")
 
-// reader reads what the append functions wrote. The first thing that is not
-// there makes it fail for good; the caller looks at err once, at the end.
+// reader reads values that the append functions wrote. The first one that is missing
+// makes it fail for good; the caller checks err once, at the end.
 type reader struct {
 	data []byte
 	err  error

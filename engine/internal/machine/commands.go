@@ -18,7 +18,7 @@ var (
 	ErrConflict = errors.New("key is taken")
 )
 
-// Commands decides what commands and the ends of attempts do. A decision returns the
+// Commands decides about commands of users and about the ends of attempts. A decision returns the
 // record that [Machine.Apply] applies, or why the command is rejected. It changes nothing,
 // except that it reads cold runs back into memory.
 type Commands struct {

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// Format is the version of what this package writes. A log or a snapshot of a
+// Format is the version of the stored formats. A log or a snapshot of a
 // newer one is refused.
 const Format = 1
 
@@ -30,7 +30,7 @@ func (e *Entry) Reset(at, sinceBoot int64) {
 // Add adds a record.
 func (e *Entry) Add(r *Record) { e.data = r.append(e.data, e.base) }
 
-// Size returns the size of what Bytes would return.
+// Size returns the size of the entry that Bytes would return.
 func (e *Entry) Size() int { return len(e.data) + crc32.Size }
 
 // Bytes ends the entry and returns it. It is valid until Reset.

@@ -17,8 +17,8 @@ type Totals struct {
 }
 
 // Queue is the steps of a name that are due, oldest first. Runs that have a place
-// go before those that have none, which is what keeps a limit on the runs of a
-// workflow from blocking those within it.
+// go before those that have none, so that a limit on the runs of a workflow does not
+// block those within it.
 type Queue struct {
 	Workflow *Workflow
 	Step     string

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Kind says what a record records. The numbers are a stored format: kinds are
-// only ever added.
+// Kind is the kind of an event that a record records. The numbers are a stored format:
+// kinds are only ever added.
 type Kind uint8
 
 // The kinds of records.
@@ -31,7 +31,7 @@ const (
 	Unparked                  // it is known now
 	Late                      // an attempt of a run that is over has ended; Text says how
 	Jumped                    // the wall clock was set: Delay says by how much
-	Purged                    // what ended before At, and died before Due, is forgotten, but for the dead runs whose ids are Data
+	Purged                    // runs that ended before At, or died before Due, are forgotten, except the dead ones whose ids are Data
 	Cron                      // Text is the name of a schedule, Due when it is due next, Data the rest
 	Replaced                  // the run Other does the work of this dead one
 	Omitted                   // in a history: Attempt records were left out here
@@ -39,7 +39,7 @@ const (
 	Held                      // the run is paused; Text says by whom
 	Freed                     // it goes on; Text says by whom
 	Postponed                 // a wait is prolonged by hand, until Due; Text says by whom
-	Forgiven                  // what a run has spent is forgotten; Text says by whom
+	Forgiven                  // the attempts that a run has spent count no longer; Text says by whom
 	kinds
 )
 
@@ -57,7 +57,7 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Record is one thing that happened. Which fields a kind uses is said there.
+// Record is one event. The comment of its kind says which fields it uses.
 type Record struct {
 	Kind     Kind
 	Run      ID
@@ -66,7 +66,7 @@ type Record struct {
 	Attempt  int
 	Due      int64         // when the next thing is due
 	Delay    time.Duration // the wait, as it was decided
-	Prev     time.Duration // what the policy computed
+	Prev     time.Duration // the delay that the policy computed
 	By       retry.Source  // who set the wait
 	Reason   retry.Reason  // why there is no further attempt
 	Deadline int64         // when the run, or the attempt, is over at the latest
