@@ -41,8 +41,10 @@ var areas = map[string]area{
 		"journal": 0, "internal/disk": 0,
 		"journal/journaltest": 1, "jetstream/natstest": 1, "internal/faultdisk": 1,
 		"internal/machine": 2, "internal/view": 2, "journal/memlog": 2, "sqlitelog": 2, "jetstream": 2,
-		"":           5,
-		"enginetest": 6, "jetstream/clustertest": 6,
+		"internal/store": 3,
+		"move":           4,
+		"":               5,
+		"enginetest":     6, "jetstream/clustertest": 6,
 	}},
 	"cmd/tideover": {ranks: map[string]int{
 		// Tools that know nothing of the others.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
@@ -13,9 +14,6 @@ import (
 // ErrAway says that the shard of a run did not answer, or one that may have what
 // is asked for. It may do so later.
 var ErrAway = errors.New("did not answer")
-
-// askPolicy is how the owner of a shard is waited for.
-var askPolicy = retry.Must("exponential(20ms..1s) jitter=full attempts=unlimited total-timeout=1m")
 
 // unreached is an error of a shard that nobody could be asked for.
 type unreached struct {
@@ -47,7 +45,7 @@ func (cl *cluster) askAt(ctx context.Context, shard int, c *call, other func() i
 	defer context.AfterFunc(cl.stop, cancel)()
 	var last, refused error // why nobody was asked, and what was answered
 	sent := false           // the shard may have done it
-	a, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (answer, error) {
+	a, err := retry.Value(ctx, store.CallPolicy, func(ctx context.Context) (answer, error) {
 		if last != nil && !sent {
 			shard = other()
 		}

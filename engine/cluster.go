@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // cluster keeps the shards that fall to this process.
@@ -77,9 +78,9 @@ func leftAlone(ctx context.Context, log journal.Cluster) error {
 			continue // it is lost, and was left out of a move
 		}
 		if err == nil {
-			err = movedTo(ctx, r)
+			err = move.Check(ctx, r)
 		}
-		if moved, ok := errors.AsType[*MovedError](err); ok {
+		if moved, ok := errors.AsType[*move.MovedError](err); ok {
 			return moved
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
 // TestClusterLivesOn is TestClusterGetsThrough with folders, snapshots, commands,
@@ -298,19 +299,19 @@ func (c *life) autopsy(id string) {
 		if sh == nil {
 			continue
 		}
-		f, err := fold(c.t.Context(), sh.lease)
+		f, err := store.Fold(c.t.Context(), sh.lease)
 		if err != nil {
 			c.t.Logf("fold: %v", err)
 			return
 		}
-		_, there := f.m.Run(run)
+		_, there := f.Machine.Run(run)
 		first, last, _ := sh.lease.Bounds(c.t.Context())
 		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d; view cursor %d", sh.number, m.log.Member(), there, first, last, sh.view.Load().Cursor())
 		for _, b := range must(sh.lease.Blobs(c.t.Context())) {
 			c.t.Logf("   blob %s %d", b.Name, b.Size)
 		}
-		for _, name := range f.archives {
-			err := readArchive(c.t.Context(), sh.lease, name, f.m, func(r *machine.Run) error {
+		for _, name := range f.Archives {
+			err := store.ReadArchive(c.t.Context(), sh.lease, name, f.Machine, func(r *machine.Run) error {
 				if r.ID == run {
 					c.t.Logf("   in %s as %s, ended %v", name, r.State(), time.Unix(0, r.Ended))
 				}

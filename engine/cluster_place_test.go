@@ -11,6 +11,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 )
 
 func nothing() Part {
@@ -198,7 +199,7 @@ func TestClusterMoveBackWithOneKeyOfTwo(t *testing.T) {
 			started(t, a.Engine, w, 1, Key("order 7"))
 		}
 		_ = a.Close(t.Context())
-		_, err := Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), MoveOptions{Workflows: []*Workflow{wide, narrow}})
+		_, err := move.Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), move.Options{Limited: limitedOf(wide, narrow)})
 		if err == nil || !strings.Contains(err.Error(), "of wide") || !strings.Contains(err.Error(), "of narrow") {
 			t.Errorf("Move = %v; want an error that names both workflows", err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 )
 
 func TestClusterHandoverIsToldAsOne(t *testing.T) {
@@ -54,11 +55,11 @@ func TestClusterThatWasMovedAwayIsRefused(t *testing.T) {
 		a := joined(t, s, "a", Config{Workflows: []*Workflow{w}})
 		settled(t, a)
 		_ = a.Close(t.Context())
-		if _, err := Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), MoveOptions{To: "elsewhere"}); err != nil {
+		if _, err := move.Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), move.Options{To: "elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Open(t.Context(), Config{Log: s.Join("b"), Workflows: []*Workflow{w}})
-		if moved, ok := errors.AsType[*MovedError](err); !ok || moved.To != "elsewhere" {
+		if moved, ok := errors.AsType[*move.MovedError](err); !ok || moved.To != "elsewhere" {
 			t.Errorf("Open = %v; want that everything was moved elsewhere", err)
 		}
 	})

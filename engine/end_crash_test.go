@@ -14,6 +14,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -265,7 +266,7 @@ func TestEndsAfterABackupAndAMove(t *testing.T) {
 	}
 	ended(t, e)
 	from, to := folder(t, first), folder(t, moved)
-	must(Move(t.Context(), from, to, MoveOptions{Workflows: []*Workflow{w}}))
+	must(move.Move(t.Context(), from, to, move.Options{Limited: limitedOf(w)}))
 	if err := errors.Join(from.Close(), to.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +285,7 @@ func TestClusterEndsAfterAMove(t *testing.T) {
 		time.Sleep(time.Minute)
 		ended(t, e)
 		mover := s.Join("mover")
-		must(Move(t.Context(), home.Open(), mover, MoveOptions{Workflows: []*Workflow{w}}))
+		must(move.Move(t.Context(), home.Open(), mover, move.Options{Limited: limitedOf(w)}))
 		mover.Close()
 		a, b := joined(t, s, "a", Config{Workflows: []*Workflow{w}}), joined(t, s, "b", Config{Workflows: []*Workflow{w}})
 		settled(t, a, b)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // BenchmarkMove moves 200 000 runs that wait, from a folder to 32 shards in memory.
@@ -44,12 +45,12 @@ func benchmarkMove(b *testing.B, snapshotAfter int64) {
 	}
 	from := folder(b, dir)
 	for b.Loop() {
-		if moved := must(Move(b.Context(), from, newRooms(32), MoveOptions{})); moved.Runs["scheduled"] != n {
-			b.Fatalf("Move() = %+v", moved)
+		if moved := must(move.Move(b.Context(), from, newRooms(32), move.Options{})); moved.Runs["scheduled"] != n {
+			b.Fatalf("move.Move() = %+v", moved)
 		}
 		b.StopTimer()
 		leased(b, from, func(_ int, l journal.Lease) {
-			if err := l.Delete(b.Context(), movedBlob); err != nil {
+			if err := l.Delete(b.Context(), "moved"); err != nil {
 				b.Fatal(err)
 			}
 		})

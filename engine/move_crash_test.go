@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // mortal is a log whose process dies at a change.
@@ -121,20 +123,20 @@ func consistent(t *testing.T, what string, from, to journal.Log, seed maphash.Se
 		t.Fatalf("%s: the source has %+v, had %+v", what, got, want)
 	}
 	source, target := refusals(t, from), refusals(t, to)
-	if refusedWith[*MovedError](source) != refusedWith[error](source) {
+	if refusedWith[*move.MovedError](source) != refusedWith[error](source) {
 		t.Fatalf("%s: the source says %v", what, source)
 	}
-	if refusedWith[*MovingError](target) != refusedWith[error](target) {
+	if refusedWith[*move.MovingError](target) != refusedWith[error](target) {
 		t.Fatalf("%s: the target says %v", what, target)
 	}
-	if refusedWith[*MovedError](source) == len(source) {
+	if refusedWith[*move.MovedError](source) == len(source) {
 		return
 	}
 	leased(t, to, func(shard int, l journal.Lease) {
 		if target[shard] != nil {
 			return
 		}
-		if got := must(must(fold(context.Background(), l)).m.Tally(seed)); !got.Empty() {
+		if got := must(must(store.Fold(context.Background(), l)).Machine.Tally(seed)); !got.Empty() {
 			t.Fatalf("%s: shard %d of the target can be opened and has %+v, and the source says %v", what, shard, got, source)
 		}
 	})
@@ -144,7 +146,7 @@ func consistent(t *testing.T, what string, from, to journal.Log, seed maphash.Se
 func complete(t *testing.T, what string, from, to journal.Log, seed maphash.Seed, want machine.Tally, archived int) {
 	t.Helper()
 	source, target := refusals(t, from), refusals(t, to)
-	if refusedWith[*MovedError](source) != len(source) || refusedWith[error](target) != 0 {
+	if refusedWith[*move.MovedError](source) != len(source) || refusedWith[error](target) != 0 {
 		t.Fatalf("%s: the source says %v, the target %v", what, source, target)
 	}
 	if got, n := states(t, to, seed); got != want || n != archived {
@@ -158,7 +160,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 	noLeaks(t)
 	h, seed := furnish(t, 20), maphash.MakeSeed()
 	two := newRooms(2)
-	must(Move(t.Context(), copied(t, folder(t, h.dir)), two, MoveOptions{}))
+	must(move.Move(t.Context(), copied(t, folder(t, h.dir)), two, move.Options{}))
 	for _, test := range []struct {
 		name string
 		from journal.Log
@@ -171,15 +173,15 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 				what := fmt.Sprintf("dies at change %d, which is made %v", n, made)
 				from, to, left := copied(t, test.from), newRooms(test.to), new(atomic.Int64)
 				left.Store(int64(n))
-				_, err := Move(t.Context(), &mortal{from, left, made}, &mortal{to, left, made}, MoveOptions{})
+				_, err := move.Move(t.Context(), &mortal{from, left, made}, &mortal{to, left, made}, move.Options{})
 				if over = err == nil; !over && !errors.Is(err, errDied) {
-					t.Fatalf("%s: Move() = %v", what, err)
+					t.Fatalf("%s: move.Move() = %v", what, err)
 				}
 				consistent(t, what, from, to, seed, want)
 				if !over {
-					_, err = Move(t.Context(), from, to, MoveOptions{})
+					_, err = move.Move(t.Context(), from, to, move.Options{})
 				}
-				if _, gone := errors.AsType[*MovedError](err); err != nil && !gone { // gone if the last change was made
+				if _, gone := errors.AsType[*move.MovedError](err); err != nil && !gone { // gone if the last change was made
 					t.Fatalf("%s: again: %v", what, err)
 				}
 				complete(t, what, from, to, seed, want, archived)
@@ -203,7 +205,7 @@ func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	h, seed := furnish(t, 20), maphash.MakeSeed()
 	two := newRooms(2)
-	must(Move(t.Context(), folder(t, h.dir), two, MoveOptions{}))
+	must(move.Move(t.Context(), folder(t, h.dir), two, move.Options{}))
 	for n := range uint64(2 * *chaosSeeds) {
 		rng := rand.New(rand.NewPCG(n, 1))
 		from, to, left := copied(t, two), newRooms(3), new(atomic.Int64)
@@ -212,14 +214,14 @@ func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
 			want, archived := states(t, from, seed)
 			left.Store(1 + rng.Int64N(40))
 			after := rng.IntN(2) == 0
-			_, err := Move(t.Context(), &mortal{from, left, after}, &mortal{to, left, after}, MoveOptions{})
+			_, err := move.Move(t.Context(), &mortal{from, left, after}, &mortal{to, left, after}, move.Options{})
 			consistent(t, what, from, to, seed, want)
-			if _, gone := errors.AsType[*MovedError](err); err == nil || gone {
+			if _, gone := errors.AsType[*move.MovedError](err); err == nil || gone {
 				complete(t, what, from, to, seed, want, archived)
 				break
 			}
 			if !errors.Is(err, errDied) {
-				t.Fatalf("%s: Move() = %v", what, err)
+				t.Fatalf("%s: move.Move() = %v", what, err)
 			}
 			for i, err := range refusals(t, from) {
 				if err == nil && rng.IntN(2) == 0 {
@@ -285,21 +287,21 @@ func TestAnotherOwnerInTheMiddleOfAMove(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			from, to := &foreign{rooms: copied(t, folder(t, h.dir))}, &foreign{rooms: newRooms(2)}
 			from.say = &machine.Record{Kind: machine.Cron, At: 1, Due: 2, Text: "somebody else's", Data: []byte("{}")}
-			_, err := Move(t.Context(), from, to, MoveOptions{Progress: func(p MoveProgress) {
+			_, err := move.Move(t.Context(), from, to, move.Options{Progress: func(p move.Progress) {
 				if p.Stage == test.stage && p.Done == p.Total {
 					from.intrude.Store(test.source)
 					to.intrude.Store(!test.source)
 				}
 			}})
 			if !errors.Is(err, journal.ErrStale) {
-				t.Errorf("Move() = %v", err)
+				t.Errorf("move.Move() = %v", err)
 			}
 			want, archived := states(t, from, seed)
 			if got := want.Schedules - 1; got != 0 != test.source {
 				t.Errorf("%d schedules were added", got)
 			}
 			consistent(t, "after it", from, to, seed, want)
-			must(Move(t.Context(), from, to, MoveOptions{}))
+			must(move.Move(t.Context(), from, to, move.Options{}))
 			complete(t, "again", from, to, seed, want, archived)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -266,10 +267,10 @@ func (h *household) goOn(t *testing.T, e *Engine) {
 }
 
 // counted checks what a move says that it has moved.
-func (h *household) counted(t *testing.T, m Moved) {
+func (h *household) counted(t *testing.T, m move.Moved) {
 	t.Helper()
 	if !maps.Equal(m.Runs, h.states(t)) || m.Schedules != 1 || m.Keys < len(h.keys) || m.Orphans != len(h.lost) || m.Archived == 0 || m.Stood <= 0 {
-		t.Errorf("Move() = %+v, want runs %v and %d keys", m, h.states(t), len(h.keys))
+		t.Errorf("move.Move() = %+v, want runs %v and %d keys", m, h.states(t), len(h.keys))
 	}
 }
 

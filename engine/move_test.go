@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/engine/sqlitelog"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -51,16 +53,32 @@ func folder(t testing.TB, dir string) journal.Log {
 // leased calls f with the lease of every shard.
 func leased(t testing.TB, log journal.Log, f func(shard int, l journal.Lease)) {
 	t.Helper()
-	s := side{what: "log"}
-	if err := s.lease(context.Background(), log); err != nil {
-		t.Fatal(err)
+	shards := 1
+	if c, ok := log.(interface{ Shards() int }); ok {
+		shards = c.Shards()
 	}
-	for i, l := range s.leases {
-		f(i, l)
+	for n := range shards {
+		l, err := log.Lease(context.Background(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := l.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}()
+		f(n, l)
 	}
-	if err := s.release(); err != nil {
-		t.Fatal(err)
+}
+
+// limitedOf returns the names of the workflows that have a limit.
+func limitedOf(workflows ...*Workflow) (names []string) {
+	for _, w := range workflows {
+		if w.Limited() {
+			names = append(names, w.Name())
+		}
 	}
+	return names
 }
 
 // states returns what the shards of a log have together, and how many finished
@@ -68,12 +86,12 @@ func leased(t testing.TB, log journal.Log, f func(shard int, l journal.Lease)) {
 func states(t testing.TB, log journal.Log, seed maphash.Seed) (sum machine.Tally, archived int) {
 	t.Helper()
 	leased(t, log, func(shard int, l journal.Lease) {
-		f := must(fold(context.Background(), l))
-		defer f.cold.close()
-		sum.Add(must(f.m.Tally(seed)))
-		for _, name := range f.archives {
-			err := readArchive(context.Background(), l, name, f.m, func(r *machine.Run) error {
-				if _, there := f.m.Run(r.ID); !there {
+		f := must(store.Fold(context.Background(), l))
+		defer f.Close()
+		sum.Add(must(f.Machine.Tally(seed)))
+		for _, name := range f.Archives {
+			err := store.ReadArchive(context.Background(), l, name, f.Machine, func(r *machine.Run) error {
+				if _, there := f.Machine.Run(r.ID); !there {
 					archived++
 				}
 				return nil
@@ -89,7 +107,7 @@ func states(t testing.TB, log journal.Log, seed maphash.Seed) (sum machine.Tally
 // refusals returns why the shards of a log can't be opened, nil for those that can.
 func refusals(t testing.TB, log journal.Log) (errs []error) {
 	t.Helper()
-	leased(t, log, func(_ int, l journal.Lease) { errs = append(errs, movedTo(context.Background(), l)) })
+	leased(t, log, func(_ int, l journal.Lease) { errs = append(errs, move.Check(context.Background(), l)) })
 	return errs
 }
 
@@ -116,7 +134,7 @@ func TestMoveToAnotherFolder(t *testing.T) {
 	from, dir := folder(t, h.dir), t.TempDir()
 	to := folder(t, dir)
 	var stages []string
-	opts := MoveOptions{From: h.dir, To: dir, Progress: func(p MoveProgress) {
+	opts := move.Options{From: h.dir, To: dir, Progress: func(p move.Progress) {
 		if !slices.Contains(stages, p.Stage) {
 			stages = append(stages, p.Stage)
 		}
@@ -124,22 +142,22 @@ func TestMoveToAnotherFolder(t *testing.T) {
 			t.Errorf("progress %+v", p)
 		}
 	}}
-	moved := must(Move(t.Context(), from, to, opts))
+	moved := must(move.Move(t.Context(), from, to, opts))
 	h.counted(t, moved)
 	if moved.Bytes < 1000 || moved.FromShards != 1 || moved.ToShards != 1 {
-		t.Errorf("Move() = %+v", moved)
+		t.Errorf("move.Move() = %+v", moved)
 	}
 	if got := strings.Join(stages, " "); got != "read archives write verify" {
 		t.Errorf("stages: %s", got)
 	}
-	var gone *MovedError
+	var gone *move.MovedError
 	if errs := refusals(t, from); !errors.As(errs[0], &gone) || gone.To != dir || !strings.Contains(gone.Error(), dir) || gone.At.IsZero() {
 		t.Errorf("the source says %v", errs)
 	}
 	if errs := refusals(t, to); errs[0] != nil {
 		t.Errorf("the target says %v", errs)
 	}
-	if _, err := Move(t.Context(), from, folder(t, t.TempDir()), MoveOptions{}); !errors.As(err, &gone) {
+	if _, err := move.Move(t.Context(), from, folder(t, t.TempDir()), move.Options{}); !errors.As(err, &gone) {
 		t.Errorf("a second move = %v", err)
 	}
 	to.Close()
@@ -154,17 +172,17 @@ func TestMoveToSeveralShardsAndBack(t *testing.T) {
 			seed := maphash.MakeSeed()
 			want, _ := states(t, folder(t, h.dir), seed)
 			there, other, dir := newRooms(n), newRooms(5), t.TempDir()
-			first := must(Move(t.Context(), folder(t, h.dir), there, MoveOptions{}))
+			first := must(move.Move(t.Context(), folder(t, h.dir), there, move.Options{}))
 			h.counted(t, first)
 			if got, archived := states(t, there, seed); got != want || archived != first.Archived {
 				t.Errorf("the shards have %+v and %d archived, want %+v and %d", got, archived, want, first.Archived)
 			}
-			h.counted(t, must(Move(t.Context(), there, other, MoveOptions{}))) // another number of shards
+			h.counted(t, must(move.Move(t.Context(), there, other, move.Options{}))) // another number of shards
 			back := folder(t, dir)
-			moved := must(Move(t.Context(), other, back, MoveOptions{}))
+			moved := must(move.Move(t.Context(), other, back, move.Options{}))
 			h.counted(t, moved)
 			if moved.FromShards != 5 || moved.ToShards != 1 {
-				t.Errorf("Move() = %+v", moved)
+				t.Errorf("move.Move() = %+v", moved)
 			}
 			back.Close()
 			h.unpacked(t, dir)
@@ -183,9 +201,9 @@ func TestMoveToAClusterAndBack(t *testing.T) {
 		time.Sleep(45 * time.Minute) // the schedule was due once
 		ended(t, e)
 		mover := cluster.Join("mover")
-		moved := must(Move(t.Context(), home.Open(), mover, MoveOptions{Workflows: []*Workflow{r.wait, r.narrow}}))
+		moved := must(move.Move(t.Context(), home.Open(), mover, move.Options{Limited: limitedOf(r.wait, r.narrow)}))
 		if moved.ToShards != 8 || moved.Keys != 51 || moved.Schedules != 1 || moved.Runs["waiting"] != 40 || moved.Runs["scheduled"] != 11 {
-			t.Errorf("Move() = %+v", moved)
+			t.Errorf("move.Move() = %+v", moved)
 		}
 		mover.Close()
 
@@ -206,18 +224,18 @@ func TestMoveToAClusterAndBack(t *testing.T) {
 			t.Errorf("%d runs of at most 2 at once; the schedule was due %d times, want 3", most, reports)
 		}
 		mover = cluster.Join("mover")
-		_, err := Move(t.Context(), mover, back.Open(), MoveOptions{})
+		_, err := move.Move(t.Context(), mover, back.Open(), move.Options{})
 		if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), "stop what uses it first") {
-			t.Errorf("Move() of what is in use = %v", err)
+			t.Errorf("move.Move() of what is in use = %v", err)
 		}
 		mover.Close()
 		time.Sleep(time.Minute)
 		ended(t, a, b)
 
 		mover = cluster.Join("mover")
-		moved = must(Move(t.Context(), mover, back.Open(), MoveOptions{}))
+		moved = must(move.Move(t.Context(), mover, back.Open(), move.Options{}))
 		if moved.FromShards != 8 || moved.Runs["succeeded"] != 54 {
-			t.Errorf("Move() = %+v", moved)
+			t.Errorf("move.Move() = %+v", moved)
 		}
 		mover.Close()
 		e = r.open(t, back.Open())
@@ -241,14 +259,14 @@ func TestADryRunWritesNothing(t *testing.T) {
 		return all
 	}
 	source, target := look(from), look(to)
-	moved := must(Move(t.Context(), from, to, MoveOptions{DryRun: true}))
+	moved := must(move.Move(t.Context(), from, to, move.Options{DryRun: true}))
 	h.counted(t, moved)
 	if moved.Bytes != 0 || look(from) != source || look(to) != target {
-		t.Errorf("Move() = %+v, and the source is %s, the target %s", moved, look(from), look(to))
+		t.Errorf("move.Move() = %+v, and the source is %s, the target %s", moved, look(from), look(to))
 	}
-	again := must(Move(t.Context(), from, to, MoveOptions{}))
+	again := must(move.Move(t.Context(), from, to, move.Options{}))
 	if again.Stood, again.Bytes, moved.Stood = 0, 0, 0; fmt.Sprint(again) != fmt.Sprint(moved) {
-		t.Errorf("Move() = %+v, and a dry run %+v", again, moved)
+		t.Errorf("move.Move() = %+v, and a dry run %+v", again, moved)
 	}
 }
 
@@ -260,19 +278,19 @@ func TestLogsThatAreRefused(t *testing.T) {
 	half := func() rooms {
 		to, left := newRooms(2), new(atomic.Int64)
 		left.Store(10)
-		_, err := Move(t.Context(), copied(t, full), &mortal{to, left, false}, MoveOptions{From: "the old one"})
+		_, err := move.Move(t.Context(), copied(t, full), &mortal{to, left, false}, move.Options{From: "the old one"})
 		if !errors.Is(err, errDied) || !strings.Contains(err.Error(), "until the move is repeated") {
 			t.Fatal(err)
 		}
 		return to
 	}
 	gone := copied(t, full)
-	must(Move(t.Context(), gone, newRooms(1), MoveOptions{To: "the new one"}))
+	must(move.Move(t.Context(), gone, newRooms(1), move.Options{To: "the new one"}))
 	undecided, tried := copied(t, full), newRooms(2)
 	left := new(atomic.Int64)
 	left.Store(10)
-	_, _ = Move(t.Context(), undecided, &mortal{tried, left, false}, MoveOptions{To: "the first one"})
-	must(Move(t.Context(), undecided, newRooms(1), MoveOptions{To: "the second one"}))
+	_, _ = move.Move(t.Context(), undecided, &mortal{tried, left, false}, move.Options{To: "the first one"})
+	must(move.Move(t.Context(), undecided, newRooms(1), move.Options{To: "the second one"}))
 	busy := newRooms(3)
 	must(busy.Lease(t.Context(), 2))
 	shared := &memlog.Store{Shards: 3}
@@ -289,7 +307,7 @@ func TestLogsThatAreRefused(t *testing.T) {
 	})
 	unread := newRooms(1)
 	leased(t, unread, func(_ int, l journal.Lease) {
-		l.Put(t.Context(), movedBlob, func(w io.Writer) error { _, err := io.WriteString(w, "?"); return err })
+		l.Put(t.Context(), "moved", func(w io.Writer) error { _, err := io.WriteString(w, "?"); return err })
 	})
 	for _, test := range []struct {
 		name     string
@@ -312,12 +330,12 @@ func TestLogsThatAreRefused(t *testing.T) {
 		{"a mark that can't be read", unread, newRooms(1), `the log is damaged: blob "moved"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Move(t.Context(), test.from, test.to, MoveOptions{}); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("Move() = %v, want %q", err, test.want)
+			if _, err := move.Move(t.Context(), test.from, test.to, move.Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("move.Move() = %v, want %q", err, test.want)
 			}
 		})
 	}
-	if errs := refusals(t, half()); refusedWith[*MovingError](errs) != 2 {
+	if errs := refusals(t, half()); refusedWith[*move.MovingError](errs) != 2 {
 		t.Errorf("a half-filled target says %v", errs)
 	}
 	if errs := refusals(t, unread); errs[0] == nil {
@@ -337,7 +355,7 @@ func TestATargetThatNothingHappenedIn(t *testing.T) {
 		}
 	}
 	want, archived := states(t, from, seed)
-	must(Move(t.Context(), from, to, MoveOptions{}))
+	must(move.Move(t.Context(), from, to, move.Options{}))
 	complete(t, "then", from, to, seed, want, archived)
 }
 
@@ -346,7 +364,7 @@ func TestAMovedStateThatIsDamaged(t *testing.T) {
 	h := furnish(t, 20)
 	dir := t.TempDir()
 	to := folder(t, dir)
-	must(Move(t.Context(), folder(t, h.dir), to, MoveOptions{}))
+	must(move.Move(t.Context(), folder(t, h.dir), to, move.Options{}))
 	leased(t, to, func(_ int, l journal.Lease) {
 		for _, b := range must(l.Blobs(t.Context())) {
 			if strings.HasPrefix(b.Name, "snapshot-") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // failing has reading a shard fail, by a lease and by a peek.
@@ -83,14 +84,14 @@ func moveWithoutShards(t *testing.T, lost []int) {
 	from.Disturb(failing(errDeleted, lost...))
 	dir := filepath.Join(t.TempDir(), "to")
 	to := folder(t, dir)
-	_, err := Move(t.Context(), from, to, MoveOptions{})
-	if e, ok := errors.AsType[*LostShardError](err); !ok || e.Shard != lost[0] || !errors.Is(err, journal.ErrDamaged) {
+	_, err := move.Move(t.Context(), from, to, move.Options{})
+	if e, ok := errors.AsType[*move.LostShardError](err); !ok || e.Shard != lost[0] || !errors.Is(err, journal.ErrDamaged) {
 		t.Fatalf("Move of a cluster with a lost shard = %v; want which", err)
 	}
-	opts := MoveOptions{From: "old", To: dir, WithoutShards: append(lost, lost[0])}
-	count := must(Move(t.Context(), from, to, MoveOptions{WithoutShards: lost, DryRun: true}))
-	moved := must(Move(t.Context(), from, to, opts))
-	for _, m := range []Moved{count, moved} {
+	opts := move.Options{From: "old", To: dir, WithoutShards: append(lost, lost[0])}
+	count := must(move.Move(t.Context(), from, to, move.Options{WithoutShards: lost, DryRun: true}))
+	moved := must(move.Move(t.Context(), from, to, opts))
+	for _, m := range []move.Moved{count, moved} {
 		if m.Runs["succeeded"] != want || m.FromShards != 4 || len(m.LeftOut) != len(lost) {
 			t.Fatalf("Move = %+v; want %d runs without the shards %v", m, want, lost)
 		}
@@ -109,7 +110,7 @@ func moveWithoutShards(t *testing.T, lost []int) {
 	again := s.Join("again")
 	again.Disturb(failing(errDeleted, lost...))
 	_, err = Open(t.Context(), Config{Log: again, Workflows: []*Workflow{w}, Logger: quiet()})
-	if _, ok := errors.AsType[*MovedError](err); !ok {
+	if _, ok := errors.AsType[*move.MovedError](err); !ok {
 		t.Errorf("Open of the old place = %v; want that it was moved", err)
 	}
 }
@@ -141,7 +142,7 @@ func shardsThatAreNotLeftOut(t *testing.T) {
 		from := s.Join("mover")
 		from.Disturb(c.fault)
 		dir := t.TempDir()
-		_, err := Move(t.Context(), from, folder(t, dir), MoveOptions{WithoutShards: c.without})
+		_, err := move.Move(t.Context(), from, folder(t, dir), move.Options{WithoutShards: c.without})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Move = %v; want %q", c.name, err, c.want)
 		}
@@ -150,12 +151,12 @@ func shardsThatAreNotLeftOut(t *testing.T) {
 		}
 	}
 	plain := new(memlog.Store)
-	_, err := Move(t.Context(), plain.Open(), newRooms(2), MoveOptions{WithoutShards: []int{0}})
+	_, err := move.Move(t.Context(), plain.Open(), newRooms(2), move.Options{WithoutShards: []int{0}})
 	if err == nil || !strings.Contains(err.Error(), "shard 0 can't be left out: the source has one alone") {
 		t.Errorf("Move of a log that is no cluster = %v", err)
 	}
 	// Nothing of this has marked it.
-	moved := must(Move(t.Context(), s.Join("mover"), newRooms(2), MoveOptions{}))
+	moved := must(move.Move(t.Context(), s.Join("mover"), newRooms(2), move.Options{}))
 	if moved.Runs["succeeded"] != 60 || moved.LeftOut != nil {
 		t.Errorf("Move = %+v; want all 60 runs", moved)
 	}
@@ -180,12 +181,12 @@ func moveWhenALostShardIsBack(t *testing.T) {
 		return f
 	})
 	to := newRooms(3)
-	_, err := Move(t.Context(), from, to, MoveOptions{WithoutShards: []int{0}})
+	_, err := move.Move(t.Context(), from, to, move.Options{WithoutShards: []int{0}})
 	if err == nil || !strings.Contains(err.Error(), "told to end") {
 		t.Fatalf("Move = %v; want that it is interrupted", err)
 	}
 	from.Disturb(nil)
-	moved := must(Move(t.Context(), from, to, MoveOptions{}))
+	moved := must(move.Move(t.Context(), from, to, move.Options{}))
 	if moved.Runs["succeeded"] != 60 {
 		t.Errorf("Move = %+v; want all 60 runs", moved)
 	}
@@ -208,7 +209,7 @@ func backupWithoutLostShards(t *testing.T) {
 	}
 	a.log.Disturb(failing(errDeleted, 3))
 	err := a.Backup(t.Context(), dir)
-	if e, ok := errors.AsType[*LostShardError](err); !ok || e.Shard != 3 {
+	if e, ok := errors.AsType[*move.LostShardError](err); !ok || e.Shard != 3 {
 		t.Errorf("Backup = %v; want that shard 3 is lost", err)
 	}
 	want := 60 - at[3]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -43,7 +44,7 @@ type owner struct {
 	purgedAt    time.Time
 	viewer      viewer
 	snapshots   snapshots
-	cold        cold
+	cold        store.Paging
 	health      health
 	news        news
 }

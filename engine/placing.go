@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/retry"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
 // start starts a run where it belongs.
@@ -66,15 +65,16 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 	gathered, known := cl.settled[name]
 	cl.mu.Unlock()
 	if !known {
-		var err error
-		if gathered, err = settlePlace(ctx, cl.log, name, w.limited()); err != nil {
+		place, err := store.PlaceOf(ctx, cl.log, name, store.PlaceFor(w.Limited()))
+		if err != nil {
 			return false, err
 		}
+		gathered = place == store.Gathered
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.settled[name] = gathered
-	if !w.limited() {
+	if !w.Limited() {
 		delete(cl.loose, name)
 	} else if _, told := cl.loose[name]; !gathered && !told {
 		cl.loose[name] = Trouble{
@@ -84,32 +84,6 @@ func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
 		cl.e.cfg.Logger.Warn(cl.loose[name].What, "because", cl.loose[name].Error)
 	}
 	return gathered, nil
-}
-
-// settlePlace settles whether the runs of a workflow are gathered in one shard.
-func settlePlace(ctx context.Context, log journal.Cluster, workflow string, gathered bool) (bool, error) {
-	return placeOf(ctx, log, workflow, map[bool]string{true: "gathered", false: "spread"}[gathered])
-}
-
-// askPlace returns whether they are, if that is settled.
-func askPlace(ctx context.Context, log journal.Cluster, workflow string) (bool, error) {
-	return placeOf(ctx, log, workflow, "")
-}
-
-func placeOf(ctx context.Context, log journal.Cluster, workflow, wish string) (gathered bool, err error) {
-	settled, err := settledPlace(ctx, log, workflow, wish)
-	return settled == "gathered", err
-}
-
-// settledPlace returns what is settled of a workflow; empty if that is nothing.
-func settledPlace(ctx context.Context, log journal.Cluster, workflow, wish string) (string, error) {
-	settled, err := retry.Value(ctx, askPolicy, func(ctx context.Context) (string, error) {
-		return log.Settle(ctx, "workflow."+workflow, wish)
-	})
-	if err != nil {
-		return "", fmt.Errorf("where the runs of %s are: %w", workflow, err)
-	}
-	return settled, nil
 }
 
 // aim is where runs without a key are started. Those that come together go to the

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // open restores the state and records that somebody else has it now.
@@ -30,7 +31,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	if sh.lease, err = log.Lease(ctx, sh.number); err != nil {
 		return err
 	}
-	if err := movedTo(ctx, sh.lease); err != nil {
+	if err := move.Check(ctx, sh.lease); err != nil {
 		return err
 	}
 	sh.clock = newClock(boot)
@@ -77,7 +78,7 @@ func (sh *shard) reopenView() {
 // shut closes what was opened.
 func (sh *shard) shut() {
 	sh.snapshots.abort()
-	sh.cold.close()
+	sh.cold.Close()
 	if v := sh.view.Load(); v != nil {
 		if err := v.Close(); err != nil {
 			sh.cfg.Logger.Error("close the view", "error", err)
@@ -103,11 +104,11 @@ func (sh *shard) restore(ctx context.Context) error {
 	var bad []error
 	var unreadable []string
 	for _, b := range slices.Backward(blobs) {
-		seq, ok := blobSeq(b.Name, "snapshot-")
+		seq, ok := store.ParseName(b.Name, store.SnapshotPrefix)
 		if !ok || seq+1 < first || seq > last {
 			continue
 		}
-		m, err := sh.cold.readSnapshot(ctx, sh.lease, b.Name, sh.clock.last)
+		m, err := sh.cold.ReadSnapshot(ctx, sh.lease, b.Name, sh.clock.last)
 		if errors.Is(err, machine.ErrFormat) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
@@ -116,7 +117,7 @@ func (sh *shard) restore(ctx context.Context) error {
 			sh.snapshots.size = b.Size
 			return sh.discard(ctx, unreadable)
 		}
-		if !isDamage(err) {
+		if !store.IsDamage(err) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
 		}
 		unreadable = append(unreadable, b.Name)
@@ -128,13 +129,8 @@ func (sh *shard) restore(ctx context.Context) error {
 		return errors.Join(bad...)
 	}
 	sh.m = machine.New()
-	sh.m.Cold(sh.cold.load)
+	sh.m.Cold(sh.cold.Load)
 	return nil
-}
-
-// isDamage reports whether something that is stored can't be read, today or ever.
-func isDamage(err error) bool {
-	return errors.Is(err, journal.ErrDamaged) || errors.Is(err, machine.ErrEncoding) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // discard removes snapshots that can't be read, now that an older one was: they
@@ -158,7 +154,7 @@ func (sh *shard) replay(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
-		if err := apply(sh.m, entry); err != nil {
+		if err := store.Apply(sh.m, entry); err != nil {
 			return err
 		}
 		sh.seq = entry.Seq
@@ -166,28 +162,6 @@ func (sh *shard) replay(ctx context.Context) error {
 		if sh.seq == known {
 			sh.skipView(known)
 		}
-	}
-	return nil
-}
-
-// apply applies an entry of the log.
-func apply(m *machine.Machine, entry journal.Entry) error {
-	h, err := machine.ReadHeader(entry.Data)
-	if err == nil {
-		begun := false
-		_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
-			if !begun { // what has no records says nothing of the time either
-				begun = true
-				m.Begin(entry.Seq, h)
-			}
-			return m.Apply(rec)
-		})
-	}
-	if errors.Is(err, machine.ErrEncoding) {
-		err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
-	}
-	if err != nil {
-		return fmt.Errorf("entry %d of the log: %w", entry.Seq, err)
 	}
 	return nil
 }
@@ -202,7 +176,7 @@ func (sh *shard) skipView(known uint64) {
 		}
 		r.Seen()
 		if r.Finished() {
-			sh.snapshots.archive(r)
+			sh.snapshots.archive.Add(r)
 			_ = sh.m.Forget(r)
 		}
 	}
@@ -322,38 +296,34 @@ func (sh *shard) fillView() error {
 		return err
 	}
 	for _, b := range blobs {
-		if _, ok := blobSeq(b.Name, "archive-"); !ok {
+		if _, ok := store.ParseName(b.Name, store.ArchivePrefix); !ok {
 			continue
 		}
-		if err := sh.fillFrom(ctx, b.Name); err != nil {
-			if !isDamage(err) {
+		if err := sh.fillWith(ctx, func(yield func(*machine.Run) error) error {
+			return store.ReadArchive(ctx, sh.lease, b.Name, sh.m, yield)
+		}); err != nil {
+			if !store.IsDamage(err) {
 				return fmt.Errorf("archive %s: %w", b.Name, err)
 			}
 			// What ended is gone from the lists, what goes on is not touched.
 			sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
 		}
 	}
-	return sh.snapshots.unstored(func(in io.Reader) error { return sh.fillWith(ctx, in) })
+	return sh.fillWith(ctx, func(yield func(*machine.Run) error) error { return sh.snapshots.archive.Read(sh.m, yield) })
 }
 
-func (sh *shard) fillFrom(ctx context.Context, name string) error {
-	in, err := openBlob(ctx, sh.lease, name)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return sh.fillWith(ctx, in)
-}
-
-// fillWith writes the runs of an archive to the view.
-func (sh *shard) fillWith(ctx context.Context, in io.Reader) error {
+// fillWith writes the runs that read yields to the view.
+func (sh *shard) fillWith(ctx context.Context, read func(yield func(*machine.Run) error) error) error {
 	var b view.Batch
 	flush := func() error {
+		if len(b.Put) == 0 {
+			return nil
+		}
 		err := sh.view.Load().Write(ctx, b)
 		b.Put = b.Put[:0]
 		return err
 	}
-	err := sh.m.ReadArchive(in, func(r *machine.Run) error {
+	err := read(func(r *machine.Run) error {
 		if b.Put = append(b.Put, row(r)); len(b.Put) >= viewBatch {
 			return flush()
 		}

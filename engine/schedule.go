@@ -13,6 +13,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -108,8 +109,8 @@ func (e *Engine) knowsWorkflow(ctx context.Context, name string) (bool, error) {
 	if e.cluster == nil || name == "" {
 		return false, nil
 	}
-	settled, err := settledPlace(ctx, e.cluster.log, name, "")
-	return settled != "", err
+	place, err := store.PlaceOf(ctx, e.cluster.log, name, store.Undecided)
+	return place != store.Undecided, err
 }
 
 // setSchedules makes these all the schedules of the shard.

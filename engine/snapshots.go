@@ -1,30 +1,23 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
 const (
 	snapshotAfter = 64 << 20         // bytes of log since the last one, at least
-	archiveAfter  = 32 << 20         // bytes of finished runs
-	snapshotRuns  = 128              // of a frame: as many are read for one that is wanted
 	manyChilled   = 100_000          // runs whose memory is worth giving back
 	chillRuns     = 5000             // made cold at once: the owner does nothing else meanwhile
 	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
 	restAfter     = 5 * time.Second  // the last change: then there is time to make much log superfluous
-	archiveFrame  = 256 << 10
 )
 
 // snapshots writes one when the log has grown enough, while the engine goes on.
@@ -43,15 +36,9 @@ type snapshots struct {
 	base    uint32 // of the numbers of its frames
 	chill   bool   // it is complete, and runs are being moved to it
 
-	kept     []byte // an archive that could not be stored yet
-	keptLast int64  // end of the last run in it
-	runs     []byte // finished runs of the frame that is being filled
-	frame    []byte
-	archived bytes.Buffer
-	zip      *zstd.Encoder
-	newest   int64 // end of the last run in it
-	cancel   context.CancelFunc
-	done     chan struct{}
+	archive store.ArchiveBuffer // finished runs, which the next snapshot no longer has
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 type frame struct {
@@ -65,7 +52,7 @@ type wish struct {
 	over   bool
 	err    error
 	size   int64
-	blocks []block
+	blocks []store.Block
 }
 
 func (s *snapshots) grown(n int) {
@@ -86,72 +73,12 @@ func (s *snapshots) wake() <-chan wish {
 	return s.wants
 }
 
-// archive keeps a finished run until the next snapshot, which no longer has it.
-func (s *snapshots) archive(r *machine.Run) {
-	s.runs = r.Encode(s.runs)
-	s.newest = max(s.newest, r.Ended)
-	if len(s.runs) >= archiveFrame {
-		s.flush()
-	}
-}
-
-// flush ends a frame of finished runs.
-func (s *snapshots) flush() {
-	if len(s.runs) == 0 {
-		return
-	}
-	if s.zip == nil {
-		s.zip = newEncoder(&s.archived)
-	}
-	s.frame = machine.AppendArchive(s.frame[:0], s.runs)
-	_, _ = s.zip.Write(s.frame) // to memory
-	s.runs = s.runs[:0]
-}
-
-// takeArchive returns the finished runs, compressed, and begins anew.
-func (s *snapshots) takeArchive() []byte {
-	s.endArchive()
-	s.kept = append(s.kept, s.archived.Bytes()...) // streams may follow each other
-	s.keptLast = max(s.keptLast, s.newest)
-	s.archived, s.newest = bytes.Buffer{}, 0
-	return s.kept
-}
-
-// endArchive ends the compressed stream of what was archived so far.
-func (s *snapshots) endArchive() {
-	s.flush()
-	if s.zip != nil {
-		_ = s.zip.Close() // to memory
-		s.zip = nil
-	}
-}
-
-// unstored calls yield with the archives that are in no blob.
-func (s *snapshots) unstored(yield func(io.Reader) error) error {
-	s.endArchive()
-	for _, data := range [][]byte{s.kept, s.archived.Bytes()} {
-		if len(data) == 0 {
-			continue
-		}
-		in, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		err = yield(in)
-		in.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // due reports whether it is time for a snapshot.
 func (s *snapshots) due(sh *shard) bool {
 	if s.log == 0 || !s.free(sh) {
 		return false
 	}
-	return s.log >= max(sh.cfg.snapshotAfter, s.size/2) || s.archived.Len() >= archiveAfter ||
+	return s.log >= max(sh.cfg.snapshotAfter, s.size/2) || s.archive.IsFull() ||
 		time.Since(s.since) >= s.age(sh) || s.idle(sh)
 }
 
@@ -178,8 +105,7 @@ func (s *snapshots) begin(sh *shard) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.frames, s.wants, s.done = make(chan frame, 1), make(chan wish), make(chan struct{})
-	archive := s.takeArchive()
-	newest := s.keptLast
+	archive, newest := s.archive.Take()
 	s.current = sh.m.Snapshot()
 	s.seq = s.current.Seq
 	s.taken, s.log = s.log, 0
@@ -209,12 +135,12 @@ func (s *snapshots) advance(sh *shard, w wish) {
 			return
 		}
 		sh.health.snapshotting(nil)
-		s.kept, s.keptLast = nil, 0
+		s.archive.Stored()
 		s.size, s.before = w.size, s.taken
 		s.turnCold(sh, w.blocks)
 		return
 	}
-	data, more := s.current.Next(nil, snapshotRuns)
+	data, more := s.current.Next(nil, store.FrameRuns)
 	s.frames <- frame{data, !more, s.current.Err()}
 	if !more || s.current.Err() != nil {
 		s.current.Stop()
@@ -222,14 +148,14 @@ func (s *snapshots) advance(sh *shard, w wish) {
 }
 
 // turnCold begins to move runs out of memory into the snapshot.
-func (s *snapshots) turnCold(sh *shard, blocks []block) {
-	raw, err := sh.lease.Get(context.Background(), fmt.Sprintf("snapshot-%020d", s.seq))
+func (s *snapshots) turnCold(sh *shard, blocks []store.Block) {
+	raw, err := sh.lease.Get(context.Background(), store.SnapshotName(s.seq))
 	if err != nil {
 		sh.cfg.Logger.Error("a snapshot can't be opened; what it has stays in memory", "error", err)
 		return
 	}
-	s.base ^= otherSnapshot
-	if s.chill = sh.cold.use(s.base, raw, blocks); !s.chill {
+	s.base ^= store.OtherSnapshot
+	if s.chill = sh.cold.Use(s.base, raw, blocks); !s.chill {
 		_ = raw.Close() // it was only read
 	}
 }
@@ -238,7 +164,7 @@ func (s *snapshots) turnCold(sh *shard, blocks []block) {
 func (s *snapshots) moveCold(sh *shard) {
 	if s.chill && !s.current.Chill(sh.clock.last, s.base, chillRuns) {
 		s.chill = false
-		sh.cold.drop(s.base ^ otherSnapshot)
+		sh.cold.Drop(s.base ^ store.OtherSnapshot)
 		if s.current.Chilled >= manyChilled {
 			go runtime.GC() // what they took is not needed again soon
 		}
@@ -259,26 +185,21 @@ func (s *snapshots) abort() {
 func (sh *shard) writeSnapshot(ctx context.Context, frames chan frame, wants chan wish, seq uint64, archive []byte, newest int64) (w wish) {
 	w.over = true
 	if len(archive) > 0 {
-		name := fmt.Sprintf("archive-%020d-%d", seq, newest/1e9)
-		w.err = sh.lease.Put(ctx, name, func(out io.Writer) error {
-			_, err := out.Write(archive)
-			return err
-		})
-		if w.err != nil {
+		if w.err = store.PutArchive(ctx, sh.lease, store.ArchiveName(seq, newest/1e9), archive); w.err != nil {
 			return w
 		}
 	}
-	name := fmt.Sprintf("snapshot-%020d", seq)
+	name := store.SnapshotName(seq)
 	w.err = sh.lease.Put(ctx, name, func(out io.Writer) error {
-		blocks := newBlockWriter(out)
+		blocks := store.NewBlockWriter(out)
 		err := writeFrames(ctx, blocks, frames, wants)
-		w.size, w.blocks = blocks.at, blocks.blocks
+		w.size, w.blocks = blocks.Size(), blocks.Blocks()
 		return err
 	})
 	if w.err != nil {
 		return w
 	}
-	if err := sh.verify(ctx, name); err != nil {
+	if err := store.VerifySnapshot(ctx, sh.lease, name); err != nil {
 		// It must not be taken for one that can stand in for the log.
 		w.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), sh.lease.Delete(context.WithoutCancel(ctx), name))
 		return w
@@ -288,7 +209,7 @@ func (sh *shard) writeSnapshot(ctx context.Context, frames chan frame, wants cha
 }
 
 // writeFrames asks the owner for frames until the last.
-func writeFrames(ctx context.Context, blocks *blockWriter, frames chan frame, wants chan wish) error {
+func writeFrames(ctx context.Context, blocks *store.BlockWriter, frames chan frame, wants chan wish) error {
 	for {
 		select {
 		case wants <- wish{}:
@@ -300,7 +221,7 @@ func writeFrames(ctx context.Context, blocks *blockWriter, frames chan frame, wa
 			return f.err
 		}
 		if len(f.data) > 0 {
-			if err := blocks.write(f.data); err != nil {
+			if err := blocks.Write(f.data); err != nil {
 				return err
 			}
 		}
@@ -308,18 +229,6 @@ func writeFrames(ctx context.Context, blocks *blockWriter, frames chan frame, wa
 			return nil
 		}
 	}
-}
-
-// verify reads a snapshot back.
-func (sh *shard) verify(ctx context.Context, name string) error {
-	raw, err := sh.lease.Get(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer raw.Close()
-	in := newBlockReader(raw)
-	defer in.close()
-	return machine.Verify(in)
 }
 
 // cut removes what the last two snapshots make superfluous. The one before the
@@ -332,7 +241,7 @@ func (sh *shard) cut(ctx context.Context) error {
 	}
 	var seqs []uint64
 	for _, b := range blobs {
-		if seq, ok := blobSeq(b.Name, "snapshot-"); ok {
+		if seq, ok := store.ParseName(b.Name, store.SnapshotPrefix); ok {
 			seqs = append(seqs, seq)
 		}
 	}
@@ -342,60 +251,17 @@ func (sh *shard) cut(ctx context.Context) error {
 		}
 	}
 	for n := 0; n+2 < len(seqs); n++ {
-		if err := sh.lease.Delete(ctx, fmt.Sprintf("snapshot-%020d", seqs[n])); err != nil {
+		if err := sh.lease.Delete(ctx, store.SnapshotName(seqs[n])); err != nil {
 			return err
 		}
 	}
 	oldest := time.Now().Add(-sh.cfg.Retention).Unix()
 	for _, b := range blobs {
-		var seq uint64
-		var newest int64
-		if n, _ := fmt.Sscanf(b.Name, "archive-%d-%d", &seq, &newest); n == 2 && newest < oldest {
+		if _, newest, ok := store.ParseArchiveName(b.Name); ok && newest < oldest {
 			if err := sh.lease.Delete(ctx, b.Name); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// blobSeq returns the sequence in the name of a blob.
-func blobSeq(name, prefix string) (seq uint64, ok bool) {
-	rest, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return 0, false
-	}
-	_, err := fmt.Sscanf(rest, "%d", &seq)
-	return seq, err == nil
-}
-
-func newEncoder(w io.Writer) *zstd.Encoder {
-	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		panic(err) // the options are right
-	}
-	return zip
-}
-
-// openBlob opens a compressed blob.
-func openBlob(ctx context.Context, log journal.Reader, name string) (io.ReadCloser, error) {
-	raw, err := log.Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	unzip, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return nil, errors.Join(err, raw.Close())
-	}
-	return &blob{unzip, raw}, nil
-}
-
-type blob struct {
-	*zstd.Decoder
-	raw io.Closer
-}
-
-func (b *blob) Close() error {
-	b.Decoder.Close()
-	return b.raw.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
 // spread gives each shard the schedules that belong to it. One whose home is
@@ -76,7 +77,9 @@ func (cl *cluster) home(ctx context.Context, s *Schedule) (int, error) {
 	if w := cl.e.handlers.workflow(s.Workflow); w != nil {
 		gathered, err = cl.gathered(ctx, w)
 	} else { // others may know it
-		gathered, err = askPlace(ctx, cl.log, s.Workflow)
+		var place store.Place
+		place, err = store.PlaceOf(ctx, cl.log, s.Workflow, store.Undecided)
+		gathered = place == store.Gathered
 	}
 	if gathered {
 		return machine.WorkflowSlot(s.Workflow) % cl.log.Shards(), err

@@ -208,7 +208,7 @@ func (v *viewer) batch(sh *shard) view.Batch {
 			v.finished = append(v.finished, r)
 			if !r.Archived {
 				r.Archived = true
-				sh.snapshots.archive(r)
+				sh.snapshots.archive.Add(r)
 			}
 		}
 	}

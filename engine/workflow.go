@@ -161,8 +161,9 @@ func Timeout(d time.Duration) Part {
 	return func(b *builder) { b.w.def.Timeout = d }
 }
 
-// limited reports whether its runs or attempts must be counted.
-func (w *Workflow) limited() bool {
+// Limited reports whether the workflow limits its runs ([MaxRuns]) or attempts
+// ([Concurrency]). In a cluster all runs of such a workflow are in one shard.
+func (w *Workflow) Limited() bool {
 	for _, n := range w.steps {
 		if n > 0 {
 			return true

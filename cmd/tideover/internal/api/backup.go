@@ -13,16 +13,17 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // Backup is what was copied.
 type Backup struct {
-	Dir       string           `json:"dir"`
-	Shards    int              `json:"shards,omitempty"` // of the cluster; 0 without one, and then the following is not known
-	Runs      map[string]int   `json:"runs,omitempty"`   // by state
-	Keys      int              `json:"keys,omitempty"`
-	Schedules int              `json:"schedules,omitempty"`
-	LeftOut   []engine.LeftOut `json:"left_out,omitempty"` // shards that are lost: what was in them is not in the copy
+	Dir       string         `json:"dir"`
+	Shards    int            `json:"shards,omitempty"` // of the cluster; 0 without one, and then the following is not known
+	Runs      map[string]int `json:"runs,omitempty"`   // by state
+	Keys      int            `json:"keys,omitempty"`
+	Schedules int            `json:"schedules,omitempty"`
+	LeftOut   []move.LeftOut `json:"left_out,omitempty"` // shards that are lost: what was in them is not in the copy
 }
 
 // BackupWithout copies everything to a folder on the server's machine, but what is in
@@ -70,13 +71,13 @@ func backupProblem(err error, dir string) error {
 	switch {
 	case atTarget(err, dir):
 		return bad("dir", "%v", err)
-	case errors.Is(err, engine.ErrNotLost):
+	case errors.Is(err, move.ErrNotLost):
 		return bad("without_shards", "%v", err)
 	case errors.Is(err, engine.ErrClosed):
 		return err
 	}
 	p := &Problem{Status: http.StatusInternalServerError, Code: CodeInternal, Message: err.Error()}
-	if lost, ok := errors.AsType[*engine.LostShardError](err); ok {
+	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
 		p.Hint = fmt.Sprintf("if it can't be restored, leave it out: --without-shard %d, or %d in without_shards", lost.Shard, lost.Shard)
 	}
 	return p

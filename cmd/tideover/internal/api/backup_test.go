@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/move"
 )
 
 func TestWhoseMistakeABackupIs(t *testing.T) {
@@ -56,7 +56,7 @@ func TestABackupWithoutShards(t *testing.T) {
 
 func TestALostShardIsNamedInTheProblem(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("backup: %w", &engine.LostShardError{Shard: 3, Err: errors.New("the stream was deleted")})
+	err := fmt.Errorf("backup: %w", &move.LostShardError{Shard: 3, Err: errors.New("the stream was deleted")})
 	p, ok := errors.AsType[*Problem](backupProblem(err, "/copy"))
 	if !ok || p.Status != 500 || p.Message != "backup: the stream was deleted" || !strings.Contains(p.Hint, "--without-shard 3") {
 		t.Errorf("backupProblem = %+v; want a hint that names the shard", p)

@@ -11,6 +11,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -31,7 +32,7 @@ var schemaTypes = map[string]reflect.Type{
 	"Run": reflect.TypeFor[engine.Info](), "RunStep": reflect.TypeFor[engine.StepInfo](), "RunAttempt": reflect.TypeFor[engine.AttemptInfo](),
 	"RunWait": reflect.TypeFor[engine.WaitInfo](), "RunNote": reflect.TypeFor[engine.Note](), "RetryAccount": reflect.TypeFor[engine.RetryInfo](),
 	"RunPage": reflect.TypeFor[engine.Page](), "Trouble": reflect.TypeFor[engine.Trouble](), "Schedule": reflect.TypeFor[engine.Schedule](), "RefusedStart": reflect.TypeFor[engine.RefusedStart](),
-	"LeftOut": reflect.TypeFor[engine.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
+	"LeftOut": reflect.TypeFor[move.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
 }
 
 // fieldsOf returns the names that a struct has in JSON, and those it always has.

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
-	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/engine/sqlitelog"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -160,7 +160,7 @@ type moved struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	DryRun bool   `json:"dry_run"`
-	engine.Moved
+	move.Moved
 }
 
 func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err error) {
@@ -197,7 +197,7 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 		return m, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	m.Moved, err = engine.Move(ctx, out, in, engine.MoveOptions{
+	m.Moved, err = move.Move(ctx, out, in, move.Options{
 		From: m.From, To: m.To, DryRun: o.dryRun, LeaveUnreadable: o.leave, WithoutShards: o.without, Progress: o.progress,
 	})
 	o.erase()
@@ -212,7 +212,7 @@ var stages = map[string]string{"read": "reading shards", "archives": "copying ar
 
 // progress says how far the move is: on a terminal in place, otherwise each stage
 // once.
-func (o *moveOptions) progress(p engine.MoveProgress) {
+func (o *moveOptions) progress(p move.Progress) {
 	text := stages[p.Stage]
 	if text == "" {
 		text = p.Stage

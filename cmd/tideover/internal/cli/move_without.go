@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/move"
 )
 
 // addWithout adds the flag that names shards that are lost.
@@ -17,7 +17,7 @@ func addWithout(cmd *cobra.Command, shards *[]int) {
 }
 
 // incomplete warns of shards that were left out, whoever reads the rest.
-func incomplete(list []engine.LeftOut) string {
+func incomplete(list []move.LeftOut) string {
 	var numbers []string
 	for _, l := range list {
 		numbers = append(numbers, strconv.Itoa(l.Shard))
@@ -30,7 +30,7 @@ func incomplete(list []engine.LeftOut) string {
 }
 
 // renderLeftOut says what is missing, so that nobody takes a part for all.
-func renderLeftOut(list []engine.LeftOut, s *screen) (lines []string) {
+func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
 	for _, l := range list {
 		lines = append(lines, s.paint("31", visible(fmt.Sprintf("LEFT OUT shard %d, with all its runs, keys, schedules and history: %s", l.Shard, l.Error))))
 	}
@@ -39,7 +39,7 @@ func renderLeftOut(list []engine.LeftOut, s *screen) (lines []string) {
 
 // advised adds to the error of a move what can be done about a shard that is lost.
 func advised(err error) error {
-	if lost, ok := errors.AsType[*engine.LostShardError](err); ok {
+	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
 		return fmt.Errorf("%w; if it can't be restored, leave it out: --without-shard %d", err, lost.Shard)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
+	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -122,7 +122,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 
 func TestWhatWasLeftOutForPeople(t *testing.T) {
 	t.Parallel()
-	lost := []engine.LeftOut{{Shard: 3, Error: "the stream was \x1bdeleted"}, {Shard: 7, Error: "it is empty"}}
+	lost := []move.LeftOut{{Shard: 3, Error: "the stream was \x1bdeleted"}, {Shard: 7, Error: "it is empty"}}
 	if got, want := incomplete(lost), "NOT COMPLETE: shards 3, 7 left out"; got != want {
 		t.Errorf("incomplete = %q, want %q", got, want)
 	}

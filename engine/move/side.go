@@ -1,4 +1,4 @@
-package engine
+package move
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// side is one of the two logs.
+// side is one of the two logs of a move.
 type side struct {
 	what    string
-	shards  int              // that it has
-	numbers []int            // of those that follow, which are all but the lost ones
-	leases  []journal.Lease  // none if it is only read
-	readers []journal.Reader // of the same shards
+	shards  int              // of the log
+	numbers []int            // of the shards that are moved: all but the lost ones
+	leases  []journal.Lease  // of these; none if the log is only read
+	readers []journal.Reader // of these
 	last    []uint64         // entry of each shard, as far as this process knows
 
-	without []int           // that are to be left out
-	lost    []LeftOut       // that are
-	cluster journal.Cluster // nil if it is none
+	without []int           // shards that are to be left out
+	lost    []LeftOut       // shards that are left out
+	cluster journal.Cluster // nil if the log is no cluster
 }
 
 // lease takes all shards.
@@ -36,12 +36,12 @@ func (s *side) lease(ctx context.Context, log journal.Log) error {
 	if s.shards < 1 {
 		return fmt.Errorf("the %s has %d shards", s.what, s.shards)
 	}
-	if err := s.leavable(); err != nil {
+	if err := s.checkWithout(); err != nil {
 		return err
 	}
 	for n := range s.shards {
 		if slices.Contains(s.without, n) {
-			if err := s.leaveLeased(ctx, log, n); err != nil {
+			if err := s.leaveOutLeased(ctx, log, n); err != nil {
 				return err
 			}
 			continue
@@ -71,16 +71,16 @@ func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
 	return nil
 }
 
-// peek reads all shards of a cluster, and owns none.
+// peek opens all shards of a cluster for reading, and owns none.
 func (s *side) peek(ctx context.Context, log journal.Cluster) error {
 	s.shards = log.Shards()
-	if err := s.leavable(); err != nil {
+	if err := s.checkWithout(); err != nil {
 		return err
 	}
 	for n := range s.shards {
 		r, err := log.Peek(ctx, n)
 		if slices.Contains(s.without, n) {
-			if err := s.leave(ctx, n, r, err); err != nil {
+			if err := s.leaveOut(ctx, n, r, err); err != nil {
 				return err
 			}
 			continue
@@ -93,7 +93,7 @@ func (s *side) peek(ctx context.Context, log journal.Cluster) error {
 	return nil
 }
 
-// holder returns who has a shard, if that can be known.
+// holder returns the name of the process that has a shard, if that is known.
 func holder(ctx context.Context, log journal.Log, shard int) string {
 	c, ok := log.(journal.Cluster)
 	if !ok {
@@ -121,16 +121,16 @@ func (s *side) release() error {
 	return errors.Join(errs...)
 }
 
-// wrap says of which shard an error is: the one at the place.
+// wrap adds the shard at the index to an error.
 func (s *side) wrap(at int, err error) error { return s.wrapShard(s.numbers[at], err) }
 
 func (s *side) wrapShard(n int, err error) error {
 	return fmt.Errorf("shard %d of the %s: %w", n, s.what, err)
 }
 
-// fence records an entry that changes nothing. It is refused if anybody else has
-// recorded something, whatever this process believes of its lease. And it makes
-// sure that nobody can who does not know of it.
+// fence records an entry that changes nothing. The log refuses it if another process has
+// recorded something, even if this process still counts on its lease. After it, a process
+// that has not read it can record nothing.
 func (s *side) fence(ctx context.Context, shard int, move string) error {
 	var e machine.Entry
 	e.Reset(time.Now().UnixNano(), 0)
@@ -142,7 +142,7 @@ func (s *side) fence(ctx context.Context, shard int, move string) error {
 	return nil
 }
 
-// fenceID returns by what a fence of a move is known.
+// fenceID returns the id of the entry that is a fence of the move.
 func fenceID(move string, seq uint64) journal.ID {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", move, seq))
 	return journal.ID(sum[:16])

@@ -1,4 +1,4 @@
-package engine
+package move
 
 import (
 	"cmp"
@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 )
 
-// look finds out what earlier attempts have left, and whether the two can be the
+// checkBoth finds out what earlier attempts have left, and whether the two logs can be the
 // source and the target.
-func (m *mover) look(ctx context.Context) error {
+func (m *mover) checkBoth(ctx context.Context) error {
 	if err := m.identify(ctx); err != nil {
 		return err
 	}
@@ -31,26 +32,26 @@ func (m *mover) look(ctx context.Context) error {
 		}
 		m.ticket.ID = k.ID
 	}
-	if m.arrived, err = m.left(ctx); err != nil || m.arrived {
+	if m.arrived, err = m.isMarked(ctx); err != nil || m.arrived {
 		return err
 	}
 	for i, k := range begun {
 		if k != nil {
-			continue // what is there is of an earlier attempt
+			continue // its contents are of an earlier attempt
 		}
-		if err := m.empty(ctx, i); err != nil {
+		if err := m.checkEmpty(ctx, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func newTicket(o MoveOptions) mark {
+func newTicket(o Options) mark {
 	return mark{ID: rand.Text(), Origin: rand.Text(), From: o.From, To: o.To, At: time.Now()}
 }
 
-// identify finds out which source it is, and that neither is in the middle of
-// something else.
+// identify finds out which source it is. It fails if one of the logs is part of another
+// move.
 func (m *mover) identify(ctx context.Context) error {
 	m.ticket = newTicket(m.opts)
 	// It is in the first shard, unless that was lost at an earlier attempt.
@@ -80,10 +81,10 @@ func (m *mover) identify(ctx context.Context) error {
 
 func isThere(k *mark) bool { return k != nil }
 
-// left reports whether the whole source was marked by an earlier attempt at this
+// isMarked reports whether the whole source was marked by an earlier attempt at this
 // move, which means that the target was complete then, and nothing has been
 // recorded in the source since. A source that is moving elsewhere is an error.
-func (m *mover) left(ctx context.Context) (bool, error) {
+func (m *mover) isMarked(ctx context.Context) (bool, error) {
 	gone, err := m.from.marks(ctx, movedBlob)
 	if err != nil {
 		return false, err
@@ -97,7 +98,7 @@ func (m *mover) left(ctx context.Context) (bool, error) {
 		if k.ID != m.ticket.ID {
 			return false, m.from.wrap(i, &MovedError{k.To, k.At})
 		}
-		same, err := m.untouched(ctx, i, k.Seq)
+		same, err := m.isUntouched(ctx, i, k.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -106,9 +107,9 @@ func (m *mover) left(ctx context.Context) (bool, error) {
 	return all, nil
 }
 
-// untouched reports whether nothing was recorded in a shard of the source after
+// isUntouched reports whether nothing was recorded in a shard of the source after
 // the entry, but by this move.
-func (m *mover) untouched(ctx context.Context, shard int, seq uint64) (bool, error) {
+func (m *mover) isUntouched(ctx context.Context, shard int, seq uint64) (bool, error) {
 	first, _, err := m.from.leases[shard].Bounds(ctx)
 	if err != nil {
 		return false, m.from.wrap(shard, err)
@@ -127,24 +128,24 @@ func (m *mover) untouched(ctx context.Context, shard int, seq uint64) (bool, err
 	return true, nil
 }
 
-// empty fails if there is anything in a shard of the target.
-func (m *mover) empty(ctx context.Context, shard int) error {
-	f, err := fold(ctx, m.to.leases[shard])
+// checkEmpty fails if there is anything in a shard of the target.
+func (m *mover) checkEmpty(ctx context.Context, shard int) error {
+	s, err := store.Fold(ctx, m.to.leases[shard])
 	if err != nil {
 		return m.to.wrap(shard, err)
 	}
-	defer f.cold.close()
-	t, err := f.m.Tally(m.seed)
+	defer s.Close()
+	t, err := s.Machine.Tally(m.seed)
 	if err != nil {
 		return m.to.wrap(shard, err)
 	}
-	if !t.Empty() || len(f.archives) > 0 {
-		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to an empty one", contents(&t, len(f.archives))))
+	if !t.Empty() || len(s.Archives) > 0 {
+		return m.to.wrap(shard, fmt.Errorf("it is not empty, it has %s; move to an empty one", contents(&t, len(s.Archives))))
 	}
 	return nil
 }
 
-// contents says what there is.
+// contents lists what a shard has.
 func contents(t *machine.Tally, archives int) string {
 	var list []string
 	add := func(n int, what string) {

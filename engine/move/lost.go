@@ -1,4 +1,4 @@
-package engine
+package move
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -28,10 +29,10 @@ func (e *LostShardError) Error() string { return e.Err.Error() }
 // Unwrap returns why it can't be read.
 func (e *LostShardError) Unwrap() error { return e.Err }
 
-// unreadable says of which shard an error of reading is, and whether it is lost.
+// unreadable adds the shard to an error of reading, and whether it is lost.
 func (s *side) unreadable(n int, err error) error {
 	wrapped := s.wrapShard(n, err)
-	if s.what == "source" && s.shards > 1 && isDamage(err) {
+	if s.what == "source" && s.shards > 1 && store.IsDamage(err) {
 		return &LostShardError{n, wrapped}
 	}
 	return wrapped
@@ -41,8 +42,8 @@ func (s *side) unreadable(n int, err error) error {
 // may be there later, or never was.
 var ErrNotLost = errors.New("can't be left out")
 
-// leavable fails if what is to be left out is not there, or is everything.
-func (s *side) leavable() error {
+// checkWithout fails if a shard that is to be left out is not there, or if all are.
+func (s *side) checkWithout() error {
 	s.without = slices.Compact(slices.Sorted(slices.Values(s.without)))
 	for _, n := range s.without {
 		switch {
@@ -58,26 +59,26 @@ func (s *side) leavable() error {
 	return nil
 }
 
-// leaveLeased leaves out a shard that nobody else may use meanwhile.
-func (s *side) leaveLeased(ctx context.Context, log journal.Log, n int) error {
+// leaveOutLeased leaves out a shard, and keeps its lease meanwhile.
+func (s *side) leaveOutLeased(ctx context.Context, log journal.Log, n int) error {
 	l, err := log.Lease(ctx, n)
 	if err != nil {
-		return s.leave(ctx, n, nil, err)
+		return s.leaveOut(ctx, n, nil, err)
 	}
-	return errors.Join(s.leave(ctx, n, l, nil), l.Release())
+	return errors.Join(s.leaveOut(ctx, n, l, nil), l.Release())
 }
 
-// leave leaves out a shard, if it is lost. A mistake would cost all that is in it,
-// so one that can be read, or may be when servers are back, is not left out.
-func (s *side) leave(ctx context.Context, n int, r journal.Reader, err error) error {
+// leaveOut leaves out a shard, if it is lost. A mistake would cost all that is in it, so a
+// shard that can be read, or may be when servers are back, is not left out.
+func (s *side) leaveOut(ctx context.Context, n int, r journal.Reader, err error) error {
 	if err == nil {
-		var f *folded
-		if f, err = fold(ctx, r); err == nil {
-			f.cold.close()
+		var state *store.State
+		if state, err = store.Fold(ctx, r); err == nil {
+			state.Close()
 			return fmt.Errorf("shard %d of the %s %w: it can be read", n, s.what, ErrNotLost)
 		}
 	}
-	if !isDamage(err) || ctx.Err() != nil {
+	if !store.IsDamage(err) || ctx.Err() != nil {
 		return fmt.Errorf("shard %d of the %s %w: it is not lost, and may be read later: %w", n, s.what, ErrNotLost, err)
 	}
 	s.lost = append(s.lost, LeftOut{n, err.Error()})

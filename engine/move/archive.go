@@ -1,4 +1,4 @@
-package engine
+package move
 
 import (
 	"cmp"
@@ -6,25 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// pack writes the archives of the target. They come before the states: those must
-// have the definitions that they are read with.
-func (m *mover) pack(ctx context.Context) error {
-	zip := newEncoder(nil)
+// writeArchives writes the archives of the target. They come before the states: a state
+// must have the definitions that its archives are read with.
+func (m *mover) writeArchives(ctx context.Context) error {
+	zip := store.NewEncoder(nil)
 	packers := make([]packer, len(m.to.leases))
 	for i, l := range m.to.leases {
-		packers[i] = packer{lease: l, seq: m.to.last[i], zip: zip, seed: m.seed, room: max(archiveAfter/len(packers), archiveFrame)}
+		packers[i] = packer{lease: l, seq: m.to.last[i], zip: zip, seed: m.seed, room: max(store.ArchiveSize/len(packers), store.ArchiveFrame)}
 	}
-	err := m.archives(ctx, func(shard int, r *machine.Run, known *machine.Machine) error {
+	err := m.readArchives(ctx, func(shard int, r *machine.Run, known *machine.Machine) error {
 		m.parts[shard].Learn(r.Def.Hash(), known)
 		return packers[shard].add(ctx, r)
 	})
@@ -43,30 +43,28 @@ func (m *mover) pack(ctx context.Context) error {
 	return nil
 }
 
-// count counts the finished runs that are in archives.
-func (m *mover) count(ctx context.Context) error {
-	return m.archives(ctx, func(int, *machine.Run, *machine.Machine) error { return nil })
+// countArchives counts the finished runs that are in archives.
+func (m *mover) countArchives(ctx context.Context) error {
+	return m.readArchives(ctx, func(int, *machine.Run, *machine.Machine) error { return nil })
 }
 
-// archive is one of the source.
+// archive is an archive of the source.
 type archive struct {
 	shard  int
 	name   string
 	newest int64
 }
 
-// keep takes a run that belongs in a shard of the target, by a definition that the
-// machine knows.
-type keep func(shard int, r *machine.Run, known *machine.Machine) error
+// addRun adds a run to a shard of the target. known has the definition of the run.
+type addRun func(shard int, r *machine.Run, known *machine.Machine) error
 
-// archives reads the archives of the source, oldest first.
-func (m *mover) archives(ctx context.Context, take keep) error {
+// readArchives reads the archives of the source, oldest first.
+func (m *mover) readArchives(ctx context.Context, add addRun) error {
 	var list []archive
 	for i, f := range m.source {
-		for _, name := range f.archives {
+		for _, name := range f.Archives {
 			a := archive{shard: i, name: name}
-			var seq uint64
-			_, _ = fmt.Sscanf(name, "archive-%d-%d", &seq, &a.newest) // it is for the order alone
+			_, a.newest, _ = store.ParseArchiveName(name) // it is for the order alone
 			list = append(list, a)
 		}
 	}
@@ -74,26 +72,26 @@ func (m *mover) archives(ctx context.Context, take keep) error {
 	seen := make([]recent, len(m.source))
 	for n, a := range list {
 		seen[a.shard].next()
-		if err := m.unpack(ctx, a, &seen[a.shard], take); err != nil {
+		if err := m.readArchive(ctx, a, &seen[a.shard], add); err != nil {
 			return err
 		}
-		m.tell("archives", n+1, len(list))
+		m.reportProgress("archives", n+1, len(list))
 	}
 	return nil
 }
 
-// unpack reads an archive. Runs that are in memory too are left out.
-func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) error {
-	known := m.source[a.shard].m
-	var refused error // by the target, which says nothing of the archive
-	err := readArchive(ctx, m.from.readers[a.shard], a.name, known, func(r *machine.Run) error {
+// readArchive reads an archive. Runs that the state has too are left out.
+func (m *mover) readArchive(ctx context.Context, a archive, seen *recent, add addRun) error {
+	known := m.source[a.shard].Machine
+	var refused error // of the target: it says nothing about the archive
+	err := store.ReadArchive(ctx, m.from.readers[a.shard], a.name, known, func(r *machine.Run) error {
 		shard := m.layout.OfRun(r)
 		if _, there := m.parts[shard].Run(r.ID); there || !seen.add(r.ID) {
 			return nil
 		}
 		m.moved.Archived++
 		m.moved.Runs[r.State().String()]++
-		if refused = take(shard, r, known); refused != nil {
+		if refused = add(shard, r, known); refused != nil {
 			refused = m.to.wrap(shard, refused)
 		}
 		return refused
@@ -102,7 +100,7 @@ func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) 
 	case err == nil || refused != nil:
 		return refused
 	case m.from.leases == nil && errors.Is(err, journal.ErrNoBlob):
-		return nil // its owner has removed it meanwhile: what is in it was kept long enough
+		return nil // its owner has removed it meanwhile: its runs were kept long enough
 	case m.opts.LeaveUnreadable && ctx.Err() == nil && (errors.Is(err, machine.ErrEncoding) || errors.Is(err, journal.ErrDamaged)):
 		m.moved.Unreadable = append(m.moved.Unreadable, a.name)
 		return nil
@@ -110,22 +108,8 @@ func (m *mover) unpack(ctx context.Context, a archive, seen *recent, take keep) 
 	return m.from.wrap(a.shard, fmt.Errorf("archive %s: %w", a.name, err))
 }
 
-func readArchive(ctx context.Context, log journal.Reader, name string, known *machine.Machine, yield func(*machine.Run) error) error {
-	in, err := openBlob(ctx, log, name)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return known.ReadArchive(in, func(r *machine.Run) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return yield(r)
-	})
-}
-
-// recent knows the runs of the last archives of a shard. If a process ended between
-// an archive and its snapshot, the next one has the same runs again.
+// recent has the ids of the runs in the last archives of a shard. If a process ended
+// between an archive and its snapshot, the next archive has the same runs again.
 type recent [3]map[machine.ID]bool
 
 func (r *recent) next() {
@@ -179,8 +163,8 @@ func (p *packer) add(ctx context.Context, r *machine.Run) error {
 	p.runs = r.Encode(p.runs)
 	p.count++
 	p.sum += maphash.Bytes(p.seed, p.runs[at:])
-	if len(p.runs) >= archiveFrame {
-		p.press()
+	if len(p.runs) >= store.ArchiveFrame {
+		p.endFrame()
 	}
 	if len(p.data) >= p.room {
 		return p.flush(ctx)
@@ -188,9 +172,9 @@ func (p *packer) add(ctx context.Context, r *machine.Run) error {
 	return nil
 }
 
-// press ends a frame. Each is compressed by itself: an encoder for each shard would
+// endFrame compresses a frame. Each is compressed by itself: an encoder for each shard would
 // take more memory than all that is gathered.
-func (p *packer) press() {
+func (p *packer) endFrame() {
 	if len(p.runs) > 0 {
 		p.data = p.zip.EncodeAll(machine.AppendArchive(nil, p.runs), p.data)
 		p.runs = p.runs[:0]
@@ -199,15 +183,11 @@ func (p *packer) press() {
 
 // flush stores an archive. None of a shard has the name of another.
 func (p *packer) flush(ctx context.Context) error {
-	if p.press(); len(p.data) == 0 {
+	if p.endFrame(); len(p.data) == 0 {
 		return nil
 	}
 	p.named = max(p.newest/1e9, p.named+1)
-	name := fmt.Sprintf("archive-%020d-%d", p.seq, p.named)
-	err := p.lease.Put(ctx, name, func(out io.Writer) error {
-		_, err := out.Write(p.data)
-		return err
-	})
+	err := store.PutArchive(ctx, p.lease, store.ArchiveName(p.seq, p.named), p.data)
 	p.stored += int64(len(p.data))
 	p.data = p.data[:0]
 	return err

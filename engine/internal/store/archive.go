@@ -1,0 +1,137 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+const (
+	ArchiveSize  = 32 << 20  // bytes of finished runs in an archive
+	ArchiveFrame = 256 << 10 // bytes of finished runs that are compressed together
+)
+
+// ArchiveName returns the name of an archive. seq is the entry of its snapshot, and
+// newest the Unix time in seconds at which its last run ended.
+func ArchiveName(seq uint64, newest int64) string {
+	return fmt.Sprintf("archive-%020d-%d", seq, newest)
+}
+
+// ParseArchiveName returns what [ArchiveName] was given.
+func ParseArchiveName(name string) (seq uint64, newest int64, ok bool) {
+	n, _ := fmt.Sscanf(name, "archive-%d-%d", &seq, &newest)
+	return seq, newest, n == 2
+}
+
+// ReadArchive reads the runs of a stored archive, by the definitions of the machine, until
+// the context ends.
+func ReadArchive(ctx context.Context, log journal.Reader, name string, known *machine.Machine, yield func(*machine.Run) error) error {
+	raw, err := log.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	unzip, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return errors.Join(err, raw.Close())
+	}
+	defer raw.Close()
+	defer unzip.Close()
+	return known.ReadArchive(unzip, func(r *machine.Run) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return yield(r)
+	})
+}
+
+// ArchiveBuffer gathers finished runs for the next archive. The zero value is empty.
+type ArchiveBuffer struct {
+	kept       []byte // an archive that could not be stored yet
+	keptNewest int64  // end of the last run in it
+	runs       []byte // of the frame that is being filled
+	frame      []byte
+	zipped     bytes.Buffer
+	zip        *zstd.Encoder
+	newest     int64 // end of the last run since the last Take
+}
+
+// Add adds a finished run.
+func (a *ArchiveBuffer) Add(r *machine.Run) {
+	a.runs = r.Encode(a.runs)
+	a.newest = max(a.newest, r.Ended)
+	if len(a.runs) >= ArchiveFrame {
+		a.endFrame()
+	}
+}
+
+func (a *ArchiveBuffer) endFrame() {
+	if len(a.runs) == 0 {
+		return
+	}
+	if a.zip == nil {
+		a.zip = NewEncoder(&a.zipped)
+	}
+	a.frame = machine.AppendArchive(a.frame[:0], a.runs)
+	_, _ = a.zip.Write(a.frame) // to memory
+	a.runs = a.runs[:0]
+}
+
+// endStream ends the compressed stream.
+func (a *ArchiveBuffer) endStream() {
+	a.endFrame()
+	if a.zip != nil {
+		_ = a.zip.Close() // to memory
+		a.zip = nil
+	}
+}
+
+// IsFull reports whether it is time to store the archive.
+func (a *ArchiveBuffer) IsFull() bool { return a.zipped.Len() >= ArchiveSize }
+
+// Take returns an archive of all runs since it was last stored, and when the last of them
+// ended, in nanoseconds. The buffer keeps it until Stored is called.
+func (a *ArchiveBuffer) Take() (archive []byte, newest int64) {
+	a.endStream()
+	a.kept = append(a.kept, a.zipped.Bytes()...) // streams may follow each other
+	a.keptNewest = max(a.keptNewest, a.newest)
+	a.zipped, a.newest = bytes.Buffer{}, 0
+	return a.kept, a.keptNewest
+}
+
+// Stored says that what Take returned last is stored.
+func (a *ArchiveBuffer) Stored() { a.kept, a.keptNewest = nil, 0 }
+
+// Read reads the runs that are in no stored archive, by the definitions of the machine.
+func (a *ArchiveBuffer) Read(known *machine.Machine, yield func(*machine.Run) error) error {
+	a.endStream()
+	for _, data := range [][]byte{a.kept, a.zipped.Bytes()} {
+		if len(data) == 0 {
+			continue
+		}
+		in, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		err = known.ReadArchive(in, yield)
+		in.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutArchive stores an archive.
+func PutArchive(ctx context.Context, lease journal.Lease, name string, archive []byte) error {
+	return lease.Put(ctx, name, func(out io.Writer) error {
+		_, err := out.Write(archive)
+		return err
+	})
+}

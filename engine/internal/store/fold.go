@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// State is the state that a log has.
+type State struct {
+	Machine  *machine.Machine
+	Archives []string // names
+
+	paging Paging
+}
+
+// Fold reads the last snapshot that can be read, and the log after it. It changes
+// nothing.
+func Fold(ctx context.Context, log journal.Reader) (*State, error) {
+	s := &State{Machine: machine.New()}
+	err := s.restore(ctx, log)
+	if err == nil {
+		err = s.replay(ctx, log)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the snapshot that the state was read from.
+func (s *State) Close() { s.paging.Close() }
+
+func (s *State) restore(ctx context.Context, log journal.Reader) error {
+	blobs, err := log.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	first, last, err := log.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, b := range blobs {
+		if _, ok := ParseName(b.Name, ArchivePrefix); ok {
+			s.Archives = append(s.Archives, b.Name)
+		}
+		if seq, ok := ParseName(b.Name, SnapshotPrefix); ok && seq+1 >= first && seq <= last {
+			names = append(names, b.Name)
+		}
+	}
+	var bad []error
+	for _, name := range slices.Backward(names) {
+		m, err := s.paging.ReadSnapshot(ctx, log, name, time.Now().UnixNano())
+		if err == nil {
+			s.Machine = m
+			return nil
+		}
+		bad = append(bad, fmt.Errorf("snapshot %s: %w", name, err))
+		if errors.Is(err, machine.ErrFormat) {
+			return errors.Join(bad...)
+		}
+	}
+	if first > 1 {
+		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it", journal.ErrDamaged, first))
+		return errors.Join(bad...)
+	}
+	return nil
+}
+
+func (s *State) replay(ctx context.Context, log journal.Reader) error {
+	for entry, err := range log.Read(ctx, s.Machine.Seq()+1) {
+		if err != nil {
+			return fmt.Errorf("read the log: %w", err)
+		}
+		if err := Apply(s.Machine, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply applies an entry of the log.
+func Apply(m *machine.Machine, entry journal.Entry) error {
+	h, err := machine.ReadHeader(entry.Data)
+	if err == nil {
+		begun := false
+		_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+			if !begun { // the time of an entry without records does not count
+				begun = true
+				m.Begin(entry.Seq, h)
+			}
+			return m.Apply(rec)
+		})
+	}
+	if errors.Is(err, machine.ErrEncoding) {
+		err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
+	}
+	if err != nil {
+		return fmt.Errorf("entry %d of the log: %w", entry.Seq, err)
+	}
+	return nil
+}
+
+// IsDamage reports whether something that is stored can't be read, today or ever.
+func IsDamage(err error) bool {
+	return errors.Is(err, journal.ErrDamaged) || errors.Is(err, machine.ErrEncoding) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// OtherSnapshot is added to the numbers of the frames of every other snapshot, so that
+// the frames of two snapshots can be told apart while runs are moved from one to the other.
+const OtherSnapshot = 1 << 31
+
+// frameCache is how many frames are kept as read. Runs that were put into a frame
+// together often wake together.
+const frameCache = 16
+
+// Paging reads runs that are in a snapshot and not in memory. One goroutine may use it.
+type Paging struct {
+	files [2]pagedFile // by whether OtherSnapshot is in a number
+	unzip *zstd.Decoder
+	cache [frameCache]pagedFrame
+	next  int
+}
+
+type pagedFile struct {
+	io.ReaderAt
+	io.Closer
+	blocks []Block
+}
+
+type pagedFrame struct {
+	number uint32
+	body   []byte
+}
+
+// Use makes the snapshot one that runs can be read from. It reports false if the snapshot
+// can only be read from its beginning; the caller closes it then.
+func (p *Paging) Use(base uint32, raw io.ReadCloser, blocks []Block) bool {
+	at, ok := raw.(io.ReaderAt)
+	if !ok {
+		return false
+	}
+	p.Drop(base)
+	p.files[base/OtherSnapshot] = pagedFile{at, raw, blocks}
+	return true
+}
+
+// Drop closes a snapshot that no run is in any more.
+func (p *Paging) Drop(base uint32) {
+	f := &p.files[base/OtherSnapshot]
+	if f.Closer != nil {
+		_ = f.Close() // it was only read
+	}
+	*f = pagedFile{}
+	clear(p.cache[:])
+}
+
+// Close closes both snapshots.
+func (p *Paging) Close() {
+	p.Drop(0)
+	p.Drop(OtherSnapshot)
+}
+
+// Load returns the content of a frame.
+func (p *Paging) Load(number uint32) ([]byte, error) {
+	for i := range p.cache {
+		if p.cache[i].number == number && p.cache[i].body != nil {
+			return p.cache[i].body, nil
+		}
+	}
+	f := &p.files[number/OtherSnapshot]
+	n := int(number % OtherSnapshot)
+	if f.ReaderAt == nil || n >= len(f.blocks) {
+		return nil, fmt.Errorf("frame %d of a snapshot is not there", n)
+	}
+	b := f.blocks[n]
+	data := make([]byte, b.size)
+	if _, err := f.ReadAt(data, b.at); err != nil {
+		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
+	}
+	if p.unzip == nil {
+		p.unzip, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1)) // the options are right
+	}
+	data, err := p.unzip.DecodeAll(data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
+	}
+	body, err := machine.Frame(data)
+	if err != nil {
+		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
+	}
+	p.cache[p.next] = pagedFrame{number, body}
+	p.next = (p.next + 1) % frameCache
+	return body, nil
+}
+
+// ReadSnapshot restores the state of a snapshot. What need not be in memory stays in the
+// snapshot, if that can be read at any place.
+func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name string, now int64) (*machine.Machine, error) {
+	raw, err := log.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	in := newBlockReader(raw)
+	defer in.close()
+	_, random := raw.(io.ReaderAt)
+	if !random {
+		m, err := machine.Restore(in)
+		return m, errors.Join(err, raw.Close())
+	}
+	m, err := machine.RestoreCold(in, now)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	p.Use(0, raw, in.blocks)
+	m.Cold(p.Load)
+	return m, nil
+}

@@ -1,0 +1,250 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+// foldPolicy is for a log that is in use: what was about to be read may have been
+// cut off, because there is a newer snapshot.
+var foldPolicy = retry.Must("fixed(1s) attempts=5")
+
+// read reads the source, and distributes its state over the shards of the target.
+func (m *mover) read(ctx context.Context) error {
+	var from []*machine.Machine
+	for i, r := range m.from.readers {
+		s, err := retry.Value(ctx, foldPolicy, func(ctx context.Context) (*store.State, error) { return store.Fold(ctx, r) })
+		if err != nil {
+			return m.from.unreadable(m.from.numbers[i], err)
+		}
+		m.source, from = append(m.source, s), append(from, s.Machine)
+		t, err := s.Machine.Tally(m.seed)
+		if err != nil {
+			return m.from.wrap(i, err)
+		}
+		m.want.state.Add(t)
+		for h := range s.Machine.Definitions() {
+			m.missing[h] = true
+		}
+		m.reportProgress("read", i+1, len(m.from.readers))
+	}
+	t := &m.want.state
+	for state, n := range t.Runs {
+		if n > 0 {
+			m.moved.Runs[machine.State(state).String()] = n
+		}
+	}
+	m.moved.Orphans, m.moved.Keys, m.moved.Schedules = t.Orphans, t.Keys, t.Schedules
+	var err error
+	if m.layout, err = m.plan(ctx, from); err != nil {
+		return err
+	}
+	m.parts, err = m.layout.Distribute(from...)
+	return err
+}
+
+// plan returns where everything will be. In a cluster that also decides where runs will
+// be that are started later.
+func (m *mover) plan(ctx context.Context, from []*machine.Machine) (*machine.Layout, error) {
+	layout := machine.NewLayout(len(m.to.leases), from...)
+	limited := map[string]bool{}
+	for _, part := range from {
+		for name := range part.Workflows() {
+			limited[name] = false
+		}
+		for _, stored := range part.Schedules() {
+			var s struct {
+				Workflow string `json:"workflow"`
+			}
+			_ = json.Unmarshal(stored.Data, &s) // as the engine has written it
+			layout.Starts(stored.Name, s.Workflow)
+		}
+	}
+	for _, name := range m.opts.Limited {
+		limited[name] = true
+	}
+	for name, gathered := range limited {
+		if m.to.cluster != nil && !m.opts.DryRun {
+			place, err := store.PlaceOf(ctx, m.to.cluster, name, store.PlaceFor(gathered))
+			if err != nil {
+				return nil, err
+			}
+			gathered = place == store.Gathered
+		}
+		if gathered {
+			layout.Together(name)
+		}
+	}
+	return layout, nil
+}
+
+// prepare makes the target a log that no engine opens, and removes what an earlier
+// attempt has left there.
+func (m *mover) prepare(ctx context.Context) error {
+	if !m.known {
+		if err := m.ticket.put(ctx, m.from.leases[0], originBlob); err != nil {
+			return m.from.wrap(0, err)
+		}
+	}
+	for i := range m.to.leases {
+		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
+			return err
+		}
+	}
+	m.advice = "; the source is as it was, the target is of no use until the move is repeated"
+	for i, l := range m.to.leases {
+		if err := m.ticket.put(ctx, l, movingBlob); err != nil {
+			return m.to.wrap(i, err)
+		}
+	}
+	for i, l := range m.to.leases {
+		if err := clearShard(ctx, l, m.to.last[i]); err != nil {
+			return m.to.wrap(i, err)
+		}
+		// Without it the removal of the others might not last.
+		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearShard removes all that a shard has. The log then begins after its first entry: with
+// a snapshot that can't be read it must be damaged, and not empty.
+func clearShard(ctx context.Context, lease journal.Lease, last uint64) error {
+	blobs, err := lease.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range blobs {
+		if !strings.HasPrefix(b.Name, store.SnapshotPrefix) && !strings.HasPrefix(b.Name, store.ArchivePrefix) {
+			continue
+		}
+		if err := lease.Delete(ctx, b.Name); err != nil {
+			return err
+		}
+	}
+	return lease.Truncate(ctx, last+1)
+}
+
+// write writes everything to the target.
+func (m *mover) write(ctx context.Context) error {
+	if err := m.writeArchives(ctx); err != nil {
+		return err
+	}
+	for i, l := range m.to.leases {
+		size, err := store.WriteState(ctx, l, m.parts[i], m.to.last[i])
+		if err != nil {
+			return m.to.wrap(i, err)
+		}
+		m.moved.Bytes += size
+		m.parts[i] = nil // its memory is of use for reading it back
+		m.reportProgress("write", i+1, len(m.to.leases))
+	}
+	return nil
+}
+
+// verify reads the target back, and compares it with what was in the source.
+func (m *mover) verify(ctx context.Context) error {
+	var got account
+	for i := range m.to.leases {
+		if err := m.verifyShard(ctx, i, &got); err != nil {
+			return m.to.wrap(i, fmt.Errorf("read back: %w", err))
+		}
+		m.reportProgress("verify", i+1, len(m.to.leases))
+	}
+	if got != m.want {
+		return fmt.Errorf("what was read back is not what was written: %+v, want %+v", got, m.want)
+	}
+	if len(m.missing) > 0 {
+		return fmt.Errorf("%d definitions were not read back", len(m.missing))
+	}
+	return nil
+}
+
+func (m *mover) verifyShard(ctx context.Context, shard int, got *account) error {
+	lease := m.to.leases[shard]
+	s, err := store.Fold(ctx, lease)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if seq := s.Machine.Seq(); seq != m.to.last[shard] {
+		return fmt.Errorf("it is the state of entry %d, want %d", seq, m.to.last[shard])
+	}
+	if err := m.layout.Check(shard, s.Machine); err != nil {
+		return err
+	}
+	t, err := s.Machine.Tally(m.seed)
+	if err != nil {
+		return err
+	}
+	got.state.Add(t)
+	for h := range s.Machine.Definitions() {
+		delete(m.missing, h)
+	}
+	for _, name := range s.Archives {
+		err := store.ReadArchive(ctx, lease, name, s.Machine, func(r *machine.Run) error {
+			if at := m.layout.OfRun(r); at != shard {
+				return fmt.Errorf("run %s belongs in shard %d", r.ID, at)
+			}
+			got.runs++
+			got.sum += maphash.Bytes(m.seed, r.Encode(nil))
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("archive %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// seal marks the source, and then makes the target a log that engines open.
+func (m *mover) seal(ctx context.Context) error {
+	m.advice = "; repeat the move to complete it, until then neither log can be relied on"
+	for i, l := range m.from.leases {
+		if m.arrived {
+			break // it is marked
+		}
+		k := m.ticket
+		k.At, k.Seq = time.Now(), m.from.last[i]
+		if err := k.put(ctx, l, movedBlob); err != nil {
+			return m.from.wrap(i, err)
+		}
+	}
+	// Another process may have taken a shard over while this one slept. If it did so
+	// before the marks, it has recorded something, or can't after this; if it does so
+	// later, it sees the marks.
+	for i := range m.from.leases {
+		if err := m.from.fence(ctx, i, m.ticket.ID); err != nil {
+			return err
+		}
+	}
+	begun, err := m.to.marks(ctx, movingBlob)
+	if err != nil {
+		return err
+	}
+	for i, k := range begun {
+		if k == nil {
+			continue // an earlier attempt came that far, and an engine may use it
+		}
+		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
+			return err
+		}
+	}
+	for i, l := range m.to.leases {
+		if err := l.Delete(ctx, movingBlob); err != nil {
+			return m.to.wrap(i, err)
+		}
+	}
+	return nil
+}
