@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What ends an attempt from outside. They are the causes of its context.
+// The causes of the context of an attempt that is ended from outside.
 var (
 	// ErrShutdown says that the engine is being closed. The attempt will be made
 	// again, and does not count.
@@ -30,8 +30,8 @@ var (
 	// ErrSilent says that there was no heartbeat for too long.
 	ErrSilent = errors.New("no heartbeat")
 
-	// ErrPaused says that somebody has paused the run. The attempt will be made
-	// again when it goes on, and does not count.
+	// ErrPaused says that the run was paused. The attempt will be made again when the
+	// run goes on, and does not count.
 	ErrPaused = errors.New("the run is paused")
 
 	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
@@ -47,27 +47,27 @@ type attemptKey struct {
 
 // attempt is one call of a handler.
 type attempt struct {
-	sh      *shard
-	key     attemptKey
-	number  int
-	handler Handler
-	task    Task
-	def     *machine.Definition
-	outputs [][]byte
-	timeout time.Duration // until the deadline; 0 means none
-	silence time.Duration // longest time without a heartbeat; 0 means any
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	ended   atomic.Bool // the owner has been told how it ended
-	alive   *time.Timer // fires when there was no heartbeat
-	beat    atomic.Int64
-	lent    bool        // others have its place, because it can't begin
-	told    atomic.Bool // that it has ended
-	left    atomic.Bool // its place was given back
-	trial   *trial      // of a suspect; nil for others
+	sh       *shard
+	key      attemptKey
+	number   int
+	handler  Handler
+	task     Task
+	def      *machine.Definition
+	outputs  [][]byte
+	timeout  time.Duration // until the deadline; 0 means none
+	silence  time.Duration // longest time without a heartbeat; 0 means any
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	ended    atomic.Bool // its outcome is known; nothing changes it
+	reported atomic.Bool // its outcome was sent to the owner
+	alive    *time.Timer // fires when there was no heartbeat
+	beat     atomic.Int64
+	lent     bool        // others have its place, because it can't begin
+	left     atomic.Bool // its place was given back
+	trial    *trial      // of a suspect; nil for others
 }
 
-// end tells the attempt to end.
+// end cancels the context of the attempt.
 func (a *attempt) end(cause error) {
 	a.cancel(cause)
 	a.grace(cause)
@@ -76,13 +76,13 @@ func (a *attempt) end(cause error) {
 // leave gives back the place of the attempt.
 func (a *attempt) leave() {
 	if a.left.CompareAndSwap(false, true) {
-		a.sh.process.places.give()
-		a.sh.process.quarantine.exit()
+		a.sh.places.give()
+		a.sh.quarantine.exit()
 		a.trial.end()
 	}
 }
 
-// run makes the attempt and tells the owner how it ended.
+// run makes the attempt and reports its outcome to the owner.
 func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
@@ -103,10 +103,10 @@ func (a *attempt) run() {
 	result := &machine.Result{Failed: true, Error: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() { // also when the handler ends the goroutine
 		if !a.ended.CompareAndSwap(false, true) {
-			a.sh.unstuck(zombie{a.key, a.number})
+			a.sh.dispatcher.handlerReturned(stuckHandler{a.key, a.number})
 			return
 		}
-		a.tell(result)
+		a.report(result)
 	}()
 	out, err := a.call(ctx)
 	result = a.judged(ctx, out, err)
@@ -155,17 +155,17 @@ type handover struct{}
 func (handover) Error() string        { return "the run goes on in another process" }
 func (handover) Is(target error) bool { return target == ErrShutdown }
 
-// grace gives an attempt that was told to end some time for it.
+// grace gives an attempt whose context has ended some time to return.
 func (a *attempt) grace(cause error) {
 	if errors.Is(cause, ErrShutdown) {
-		return // whoever closes the engine says for how long
+		return // the caller of Close decides how long
 	}
 	time.AfterFunc(a.sh.cfg.Grace, func() {
 		if !a.ended.CompareAndSwap(false, true) {
 			return
 		}
-		a.sh.stuck.Add(1)
-		a.tell(&machine.Result{
+		a.sh.dispatcher.handlerStuck()
+		a.report(&machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
 			Error: fmt.Sprintf("still running %v after it was told to end: %v", a.sh.cfg.Grace, cause),
 		})
@@ -186,28 +186,28 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Re
 	}
 	memo := a.memo(err)
 	if s, ok := errors.AsType[*snooze](err); ok {
-		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Now: s.now, Error: a.sh.text(s.note), Memo: memo}
+		return &machine.Result{Snooze: s.wait, Until: s.until, Limited: s.limited, Now: s.now, Error: a.sh.errorText(s.note), Memo: memo}
 	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrPaused) {
-		return &machine.Result{Release: true, Error: a.sh.text(err.Error()), Memo: memo}
+		return &machine.Result{Release: true, Error: a.sh.errorText(err.Error()), Memo: memo}
 	}
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {
-		// Nobody canceled the run, or this would not be asked: it is something the
-		// handler called that was canceled, and that may pass.
+		// The run was not canceled, or this would not be asked: something that the
+		// handler called was canceled, and that may pass.
 		outcome.Class = retry.ClassTransient
 	}
-	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.text(err.Error()), Memo: memo}
+	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo}
 }
 
-// text returns the text of an error as it is stored: without secrets, of
+// errorText returns the text of an error as it is stored: without secrets, of
 // bounded length, valid UTF-8.
-func (sh *shard) text(s string) string {
-	s = sh.cfg.Redact(s)
+func (p *process) errorText(s string) string {
+	s = p.cfg.Redact(s)
 	if len(s) > maxError {
 		kept := textfmt.Truncate(s, maxError)
 		s = fmt.Sprintf("%s… (%d bytes more)", kept, len(s)-len(kept))
@@ -215,16 +215,16 @@ func (sh *shard) text(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// tell tells the owner how the attempt ended.
-func (a *attempt) tell(r *machine.Result) {
+// report sends the outcome of the attempt to the owner.
+func (a *attempt) report(r *machine.Result) {
 	r.Run, r.Step, r.Attempt = a.key.run, a.key.step, a.number
-	a.told.Store(true)
+	a.reported.Store(true)
 	select {
 	case a.sh.others <- &request{result: r}:
 	case <-a.sh.done:
 	}
 	if a.sh.dead.Load() {
-		a.leave() // nobody may have heard it
+		a.leave() // the owner may not have received it
 	}
 }
 
@@ -263,12 +263,12 @@ func (a *attempt) heartbeat(progress any) error {
 	if now-last < int64(progressEvery) || !a.beat.CompareAndSwap(last, now) {
 		return nil
 	}
-	text, err := a.sh.note(progress)
+	text, err := a.sh.encodeNote(progress)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
 	}
 	select {
-	case a.sh.others <- &request{do: func(t *turn) error { return t.progress(a.key, a.number, text) }}:
+	case a.sh.others <- &request{do: func(*turn) error { return a.sh.dispatcher.progress(a.key, a.number, text) }}:
 	case <-a.sh.done:
 	case <-a.ctx.Done():
 	}
@@ -280,9 +280,9 @@ func (a *attempt) saveProgress(ctx context.Context, progress any) error {
 	if a.alive != nil {
 		a.alive.Reset(a.silence)
 	}
-	text, err := a.sh.note(progress)
+	text, err := a.sh.encodeNote(progress)
 	if err == nil {
-		err = a.sh.do(ctx, func(t *turn) error { return t.progress(a.key, a.number, text) })
+		err = a.sh.do(ctx, func(*turn) error { return a.sh.dispatcher.progress(a.key, a.number, text) })
 	}
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
@@ -290,8 +290,8 @@ func (a *attempt) saveProgress(ctx context.Context, progress any) error {
 	return nil
 }
 
-// note returns what an attempt says of itself as it is stored.
-func (sh *shard) note(v any) ([]byte, error) {
+// encodeNote returns the progress or the memo of an attempt as it is stored.
+func (p *process) encodeNote(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -299,19 +299,19 @@ func (sh *shard) note(v any) ([]byte, error) {
 	if len(text) > maxError {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
 	}
-	if text = []byte(sh.cfg.Redact(string(text))); !json.Valid(text) {
+	if text = []byte(p.cfg.Redact(string(text))); !json.Valid(text) {
 		text, _ = json.Marshal(string(text)) // a string can be
 	}
 	return text, nil
 }
 
-// memo returns what the attempt leaves for the next.
+// memo returns what the attempt keeps for the next.
 func (a *attempt) memo(err error) []byte {
 	k, ok := errors.AsType[*kept](err)
 	if !ok {
 		return nil
 	}
-	text, err := a.sh.note(k.memo)
+	text, err := a.sh.encodeNote(k.memo)
 	if err != nil {
 		a.sh.cfg.Logger.Error("what an attempt keeps for the next can't be stored", "run", a.task.Run, "step", a.task.Step, "error", err)
 		return nil

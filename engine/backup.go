@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
@@ -35,4 +37,24 @@ func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (c
 		return move.Moved{}, fmt.Errorf("backup: %w", err)
 	}
 	return copied, nil
+}
+
+// DiskUsage returns the bytes that the engine's folder takes, by file.
+func (e *Engine) DiskUsage() (map[string]int64, error) {
+	sizes := map[string]int64{}
+	err := filepath.WalkDir(e.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			name, _ := filepath.Rel(e.cfg.Dir, path)
+			sizes[name] = info.Size()
+		}
+		return err
+	})
+	return sizes, err
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,9 +38,8 @@ const (
 	opEvents     op = "events" // of a member
 )
 
-// call is something that is asked of a shard, wherever its owner is. The text is
-// what processes say to each other: versions that run side by side must
-// understand it.
+// call is something that is asked of a shard, in this process or in another one. Its JSON
+// is sent between processes: versions that run side by side must understand it.
 type call struct {
 	Op        op              `json:"op"`
 	ID        string          `json:"id,omitempty"`
@@ -58,8 +58,8 @@ type call struct {
 	Fresh     bool            `json:"fresh,omitempty"` // of groups, as in Filter
 }
 
-// start is a start on its way to a shard. Its id was drawn by who asks, so that
-// asking again starts nothing twice.
+// start is a start on its way to a shard. The caller draws the id, so that a repeated call
+// starts nothing twice.
 type start struct {
 	ID         string          `json:"id"`
 	Definition json.RawMessage `json:"definition"`
@@ -73,7 +73,7 @@ type start struct {
 	def *machine.Definition // as read
 }
 
-// answer is what a shard says to a call.
+// answer is the answer of a shard to a call.
 type answer struct {
 	Error      *fault          `json:"error,omitempty"`
 	Started    *Started        `json:"started,omitempty"`
@@ -87,92 +87,109 @@ type answer struct {
 	Stats      *Stats          `json:"stats,omitempty"`
 	Schedules  []Schedule      `json:"schedules,omitempty"`
 	Over       bool            `json:"over,omitempty"` // the run that is waited for is
-	Happened   *happened       `json:"happened,omitempty"`
+	Events     *remoteEvents   `json:"happened,omitempty"`
 }
 
 // longestWait is how long a shard waits with the answer to a wait.
 const longestWait = 20 * time.Second
 
 // perform does what is asked of the shard.
-func (sh *shard) perform(ctx context.Context, c *call) (a answer, err error) {
-	switch c.Op {
+func (c *commands) perform(ctx context.Context, asked *call) (a answer, err error) {
+	q := &c.sh.queries
+	switch id, by := asked.ID, asked.By; asked.Op {
 	case opStart:
-		a.Started, err = sh.startCalled(ctx, c.Start)
+		a.Started, err = c.startCalled(ctx, asked.Start)
 	case opGet:
-		a.Info, err = sh.get(ctx, c.ID)
+		a.Info, err = q.get(ctx, id)
 	case opHas:
-		_, err = sh.load(ctx, c.ID)
+		_, err = q.load(ctx, id)
 	case opWait:
-		a.Over, err = sh.waitFor(ctx, c.ID)
+		a.Over, err = q.wait(ctx, id)
 	case opCancel:
-		err = sh.cancel(ctx, c.ID, c.By)
+		err = c.change(ctx, asked, (*machine.Machine).Cancel)
 	case opRetry:
-		err = sh.retry(ctx, c.ID, c.By)
+		err = c.change(ctx, asked, c.retry)
 	case opWake:
-		err = sh.wake(ctx, c.ID, c.By)
+		err = c.changeSteps(ctx, asked, (*machine.Machine).Wake)
 	case opPause:
-		err = sh.pause(ctx, c.ID, c.By)
+		err = c.change(ctx, asked, (*machine.Machine).Hold)
 	case opResume:
-		err = sh.resume(ctx, c.ID, c.By)
+		err = c.change(ctx, asked, (*machine.Machine).Free)
 	case opPostpone:
-		err = sh.postpone(ctx, c.ID, c.Until, c.By)
+		err = c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
+			return m.Postpone(run, calendar(asked.Until), by, now)
+		})
 	case opReset:
-		err = sh.reset(ctx, c.ID, c.By)
+		err = c.change(ctx, asked, (*machine.Machine).Forgive)
 	case opReplay:
-		a.Started, err = sh.again(ctx, c.ID, c.Input, c.By)
+		a.Started, err = c.replay(ctx, id, asked.Input, by)
 	case opRerun:
-		a.Started, err = sh.rerun(ctx, c.ID, c.Step, c.By)
+		a.Started, err = c.rerun(ctx, id, asked.Step, by)
 	case opLatest:
-		a.Started, err = sh.retryLatest(ctx, c)
+		a.Started, err = c.retryLatest(ctx, asked)
 	case opDefinition:
-		a.Definition, a.Info, err = sh.definition(ctx, c.ID)
+		a.Definition, a.Info, err = q.definition(ctx, id)
 	case opList:
-		if c.Filter == nil {
+		if asked.Filter == nil {
 			return a, fmt.Errorf("%w: a list of nothing", errCall)
 		}
-		return sh.list(ctx, *c.Filter)
+		return q.list(ctx, *asked.Filter)
 	case opGroups:
-		if c.Fresh {
-			sh.refresh(ctx)
+		if asked.Fresh {
+			c.sh.views.refresh(ctx)
 		}
-		a.Groups, err = sh.groups(ctx, c.Limit, c.Exclude)
+		a.Groups, err = q.groups(ctx, asked.Limit, asked.Exclude)
 	case opFind:
-		a.IDs, err = sh.find(ctx, c.Text, c.Limit)
+		a.IDs, err = q.find(ctx, asked.Text, asked.Limit)
 	case opStats:
-		a.Stats, err = sh.stats(ctx)
+		a.Stats, err = q.stats(ctx)
 	case opSchedule:
-		err = sh.setSchedules(ctx, c.Schedules)
+		err = c.sh.scheduler.set(ctx, asked.Schedules)
 	case opSchedules:
-		a.Schedules, err = sh.listSchedules(ctx)
+		a.Schedules, err = c.sh.scheduler.list(ctx)
 	default:
-		err = fmt.Errorf("%w: %q, which a newer version may know", errCall, c.Op)
+		err = fmt.Errorf("%w: %q, which a newer version may know", errCall, asked.Op)
+	}
+	return a, err
+}
+
+// performForOthers is perform for another process, which does not wait for long.
+func (c *commands) performForOthers(ctx context.Context, asked *call) (answer, error) {
+	if asked.Op != opWait {
+		return c.perform(ctx, asked)
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	a, err := c.perform(ctx, asked)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
 	}
 	return a, err
 }
 
 // startCalled starts a run that another process asks for.
-func (sh *shard) startCalled(ctx context.Context, c *start) (*Started, error) {
-	if c == nil {
+func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) {
+	if s == nil {
 		return nil, fmt.Errorf("%w: a start of nothing", errCall)
 	}
-	def, afar := c.def, c.def == nil
-	if afar {
+	def, remote := s.def, s.def == nil
+	if remote {
 		var err error
-		if def, err = machine.ParseDefinition(c.Definition); err != nil {
+		if def, err = machine.ParseDefinition(s.Definition); err != nil {
 			return nil, err
 		}
 	}
-	id, err := machine.ParseID(c.ID)
+	id, err := machine.ParseID(s.ID)
 	if err != nil {
 		return nil, err
 	}
-	if c.Again || afar { // an earlier call may have started it
-		switch stored, err := sh.stored(ctx, id); {
+	if s.Again || remote { // an earlier call may have started it
+		switch stored, err := c.sh.queries.stored(ctx, id); {
 		case err != nil:
 			return nil, err
 		case stored:
-			return &Started{ID: c.ID}, nil
+			return &Started{ID: s.ID}, nil
 		}
 	}
-	return sh.start(ctx, def, &machine.Start{ID: id, Key: c.Key, Source: c.Source, Input: c.Input, At: c.At, Timeout: c.Timeout})
+	return c.start(ctx, def, &machine.Start{ID: id, Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout})
 }

@@ -44,9 +44,9 @@ func (c *clock) uptime() time.Duration {
 	return up
 }
 
-// since returns by how much the wall clock was set while nobody looked: since an
-// entry that was written at the time, so long after a boot. Without a boot in
-// common there is only one thing to be sure of, that time does not go back.
+// since returns by how much the wall clock was set since an entry that was written at the
+// time, so long after a boot. If the machine was started again since, only one thing is
+// certain: time does not go back.
 func (c *clock) since(at int64, sinceBoot time.Duration, boot string) time.Duration {
 	wall := time.Duration(c.last - at)
 	if elapsed, id := c.boot(); id != "" && id == boot && elapsed >= sinceBoot {

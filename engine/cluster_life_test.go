@@ -264,8 +264,8 @@ func (c *life) judge() {
 	}
 	for i, m := range c.members {
 		m.places.mu.Lock()
-		if m.places.free != 4 || len(m.places.hungry) > 0 {
-			t.Errorf("member %d: %d places are free, %d hungry", i, m.places.free, len(m.places.hungry))
+		if m.places.free != 4 || len(m.places.waiting) > 0 {
+			t.Errorf("member %d: %d places are free, %d shards wait", i, m.places.free, len(m.places.waiting))
 		}
 		m.places.mu.Unlock()
 	}
@@ -306,7 +306,7 @@ func (c *life) autopsy(id string) {
 		}
 		_, there := f.Machine.Run(run)
 		first, last, _ := sh.lease.Bounds(c.t.Context())
-		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d; view cursor %d", sh.number, m.log.Member(), there, first, last, sh.view.Load().Cursor())
+		c.t.Logf("shard %d of %s: in the state: %v; log %d..%d; view cursor %d", sh.number, m.log.Member(), there, first, last, sh.views.view.Load().Cursor())
 		for _, b := range must(sh.lease.Blobs(c.t.Context())) {
 			c.t.Logf("   blob %s %d", b.Name, b.Size)
 		}

@@ -43,7 +43,7 @@ func TestClusterStartWithoutKeyGoesElsewhere(t *testing.T) {
 }
 
 func TestClusterStartsThatComeOneByOneAreSpread(t *testing.T) {
-	var a aim
+	var a startPlacement
 	shards := map[int]int{}
 	for range 320 {
 		shards[a.next(32)]++

@@ -19,28 +19,15 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-func (t *turn) progress(key attemptKey, attempt int, progress json.RawMessage) error {
-	if rec, ok := t.sh.m.Report(key.run, key.step, attempt, progress, t.now); ok {
-		t.must(&rec)
-	}
-	return nil
-}
+// commands does what callers ask of a shard, in their goroutines: it starts and changes
+// runs. Each change is made by the owner.
+type commands struct{ sh *shard }
 
-// Cancel ends a run. Its steps are told, and what they still return is noted
-// and dropped. A dead run that is canceled is one that nobody will retry.
+// Cancel ends a run. The contexts of its attempts end, and what these still return is
+// noted and dropped. A dead run that is canceled leaves the dead letters.
 func (e *Engine) Cancel(ctx context.Context, id, by string) error {
 	_, err := e.of(ctx, id, &call{Op: opCancel, By: by})
 	return err
-}
-
-func (sh *shard) cancel(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "cancel", id, func(t *turn, run machine.ID) error {
-		rec, err := sh.m.Cancel(run, name(by), t.now)
-		if err == nil {
-			t.must(&rec)
-		}
-		return err
-	})
 }
 
 // Retry puts a dead run back to work: steps that failed get a new set of
@@ -51,60 +38,17 @@ func (e *Engine) Retry(ctx context.Context, id, by string) error {
 	return err
 }
 
-func (sh *shard) retry(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "retry", id, func(t *turn, run machine.ID) error {
-		if err := t.stuck(run); err != nil {
-			return err
-		}
-		rec, err := sh.m.Retry(run, name(by), t.now)
-		if err == nil {
-			t.must(&rec)
-		}
-		return err
-	})
-}
-
-// stuck refuses to begin again what has not ended yet.
-func (t *turn) stuck(id machine.ID) error {
-	for key := range t.sh.zombies {
-		if key.run == id && !t.sh.zombies[key] {
-			return fmt.Errorf("%w: an attempt of run %s does not end and still runs in this process", ErrState, id)
-		}
-	}
-	return nil
-}
-
 // Wake ends the waits of a run, so that the next attempts begin now.
 func (e *Engine) Wake(ctx context.Context, id, by string) error {
 	_, err := e.of(ctx, id, &call{Op: opWake, By: by})
 	return err
 }
 
-func (sh *shard) wake(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "wake", id, func(t *turn, run machine.ID) error {
-		recs, err := sh.m.Wake(run, name(by), t.now)
-		for i := range recs {
-			t.must(&recs[i])
-		}
-		return err
-	})
-}
-
-// Pause stops a run until Resume: nothing of it begins, and what runs is told to
-// end and will be made again. Waits keep their times.
+// Pause stops a run until Resume: nothing of it begins, and attempts that run are ended
+// and will be made again. Waits keep their times.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	_, err := e.of(ctx, id, &call{Op: opPause, By: by})
 	return err
-}
-
-func (sh *shard) pause(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "pause", id, func(t *turn, run machine.ID) error {
-		rec, err := sh.m.Hold(run, name(by), t.now)
-		if err == nil {
-			t.must(&rec)
-		}
-		return err
-	})
 }
 
 // Resume lets a run go on that was paused.
@@ -113,31 +57,11 @@ func (e *Engine) Resume(ctx context.Context, id, by string) error {
 	return err
 }
 
-func (sh *shard) resume(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "resume", id, func(t *turn, run machine.ID) error {
-		rec, err := sh.m.Free(run, name(by), t.now)
-		if err == nil {
-			t.must(&rec)
-		}
-		return err
-	})
-}
-
-// Postpone has a run wait until a time of the calendar. What runs is told to end,
-// and is made again then; it does not count.
+// Postpone has a run wait until a time of the calendar. Attempts that run are ended, and
+// made again then; they do not count.
 func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
 	_, err := e.of(ctx, id, &call{Op: opPostpone, Until: until, By: by})
 	return err
-}
-
-func (sh *shard) postpone(ctx context.Context, id string, until time.Time, by string) error {
-	return sh.with(ctx, "postpone", id, func(t *turn, run machine.ID) error {
-		recs, err := sh.m.Postpone(run, calendar(until), name(by), t.now)
-		for i := range recs {
-			t.must(&recs[i])
-		}
-		return err
-	})
 }
 
 // Reset forgets what a run has spent: attempts, windows and lost ones.
@@ -146,39 +70,62 @@ func (e *Engine) Reset(ctx context.Context, id, by string) error {
 	return err
 }
 
-func (sh *shard) reset(ctx context.Context, id, by string) error {
-	return sh.with(ctx, "reset", id, func(t *turn, run machine.ID) error {
-		rec, err := sh.m.Forgive(run, name(by), t.now)
-		if err == nil {
-			t.must(&rec)
+// decision is a method of the machine that decides about a command of a caller.
+type decision func(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error)
+
+// change changes a run as the machine decides.
+func (c *commands) change(ctx context.Context, asked *call, decide decision) error {
+	return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
+		rec, err := decide(m, run, by, now)
+		if err != nil {
+			return nil, err
+		}
+		return []machine.Record{rec}, nil
+	})
+}
+
+// changeSteps is change for a decision with a record for each step.
+func (c *commands) changeSteps(ctx context.Context, asked *call, decide func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error)) error {
+	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, run machine.ID) error {
+		recs, err := decide(t.o.m, run, name(asked.By), t.now)
+		for i := range recs {
+			t.must(&recs[i])
 		}
 		return err
 	})
 }
 
+// retry puts a dead run back to work, unless an attempt of it still runs.
+func (c *commands) retry(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error) {
+	if err := c.sh.dispatcher.checkStuck(run); err != nil {
+		return machine.Record{}, err
+	}
+	return m.Retry(run, by, now)
+}
+
 // with asks the owner to do something with a run.
-func (sh *shard) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
+func (c *commands) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %q", what, ErrNotFound, id)
 	}
-	if err := sh.do(ctx, func(t *turn) error { return f(t, run) }); err != nil {
-		return fmt.Errorf("%s: %w", what, sh.ended(ctx, what, id, err))
+	if err := c.sh.do(ctx, func(t *turn) error { return f(t, run) }); err != nil {
+		return fmt.Errorf("%s: %w", what, c.explain(ctx, what, id, err))
 	}
 	return nil
 }
 
-// overWords are how the states of runs that have left the memory are told.
+// overWords are the states of runs that have left the memory, in words.
 var overWords = map[string]string{
 	StateSucceeded: "has succeeded", StateCanceled: "was canceled", StateReplaced: "was replaced", StateDead: "is dead",
 }
 
-// ended makes an error clearer if the run is not in memory any more.
-func (sh *shard) ended(ctx context.Context, what, id string, err error) error {
+// explain makes an error clearer if the run is not in memory any more.
+func (c *commands) explain(ctx context.Context, what, id string, err error) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if i, e2 := sh.get(ctx, id); e2 == nil {
+	if i, e2 := c.sh.queries.get(ctx, id); e2 == nil {
 		return fmt.Errorf("%w: run %s %s, nothing to %s", ErrState, id, cmp.Or(overWords[i.State], "is "+i.State), what)
 	}
 	return err
@@ -203,8 +150,8 @@ func (e *Engine) Replay(ctx context.Context, id string, input json.RawMessage, b
 	return e.started(e.of(ctx, id, &call{Op: opReplay, Input: input, By: by}))
 }
 
-func (sh *shard) again(ctx context.Context, id string, input json.RawMessage, by string) (*Started, error) {
-	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
+func (c *commands) replay(ctx context.Context, id string, input json.RawMessage, by string) (*Started, error) {
+	return c.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
 		if input != nil {
 			if !json.Valid(input) {
 				return nil, errors.New("input: not JSON")
@@ -229,8 +176,8 @@ func (e *Engine) Rerun(ctx context.Context, r RerunRequest) (Started, error) {
 	return e.started(e.of(ctx, r.Run, &call{Op: opRerun, Step: r.Step, By: r.By}))
 }
 
-func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, error) {
-	return sh.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
+func (c *commands) rerun(ctx context.Context, id, step, by string) (*Started, error) {
+	return c.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
 		i := r.Def.Index(step)
 		if i < 0 {
 			return nil, fmt.Errorf("step: workflow %q has no %q", r.Def.Name, step)
@@ -247,8 +194,8 @@ func (sh *shard) rerun(ctx context.Context, id, step, by string) (*Started, erro
 
 // repeat starts a run like another one. change says what differs, and returns the
 // definition that the new run follows.
-func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) (*machine.Definition, error)) (*Started, error) {
-	r, err := sh.load(ctx, id)
+func (c *commands) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) (*machine.Definition, error)) (*Started, error) {
+	r, err := c.sh.queries.load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -256,18 +203,18 @@ func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine
 		return nil, fmt.Errorf("%w: run %s is %s; cancel it first", ErrState, id, r.State())
 	}
 	s := &machine.Start{Input: r.Input, Previous: r.ID, Source: name(by)}
-	if s.Origin, s.OriginKey, err = sh.origin(ctx, r); err != nil {
+	if s.Origin, s.OriginKey, err = c.origin(ctx, r); err != nil {
 		return nil, err
 	}
 	def, err := change(r, s)
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Input) > sh.cfg.MaxPayload {
-		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), sh.cfg.MaxPayload)
+	if len(s.Input) > c.sh.cfg.MaxPayload {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(s.Input), c.sh.cfg.MaxPayload)
 	}
 	s.Hash = def.Hash()
-	err = sh.do(ctx, func(t *turn) error { return t.repeat(r, s, def) })
+	err = c.sh.do(ctx, func(t *turn) error { return c.repeatIn(t, r, s, def) })
 	if err != nil {
 		return nil, err
 	}
@@ -277,13 +224,13 @@ func (sh *shard) repeat(ctx context.Context, id, by string, change func(*machine
 // origin returns the first run of the chain of repetitions that r ends, and its key.
 // Runs of earlier versions have only the previous run: they are followed as far as
 // they are kept.
-func (sh *shard) origin(ctx context.Context, r *machine.Run) (id machine.ID, key string, err error) {
+func (c *commands) origin(ctx context.Context, r *machine.Run) (id machine.ID, key string, err error) {
 	for {
 		id, key, known := r.Origin()
 		if known {
 			return id, key, nil
 		}
-		previous, err := sh.load(ctx, id.String())
+		previous, err := c.sh.queries.load(ctx, id.String())
 		if errors.Is(err, ErrNotFound) {
 			return id, key, nil
 		}
@@ -294,11 +241,11 @@ func (sh *shard) origin(ctx context.Context, r *machine.Run) (id machine.ID, key
 	}
 }
 
-// repeat starts a run, and says of a dead one that the new one does its work. Both
+// repeatIn starts a run, and says of a dead one that the new one does its work. Both
 // or neither: of two who repeat a dead run at once, one is refused.
-func (t *turn) repeat(r *machine.Run, s *machine.Start, def *machine.Definition) error {
+func (c *commands) repeatIn(t *turn, r *machine.Run, s *machine.Start, def *machine.Definition) error {
 	if r.Outcome == machine.Dead {
-		if _, err := t.sh.m.Replace(r.ID, r.ID, t.now); err != nil {
+		if _, err := t.o.m.Replace(r.ID, r.ID, t.now); err != nil {
 			return err
 		}
 	}
@@ -306,7 +253,7 @@ func (t *turn) repeat(r *machine.Run, s *machine.Start, def *machine.Definition)
 	if err != nil || r.Outcome != machine.Dead {
 		return err
 	}
-	rec, err := t.sh.m.Replace(r.ID, next, t.now)
+	rec, err := t.o.m.Replace(r.ID, next, t.now)
 	if err == nil {
 		t.must(&rec)
 	}

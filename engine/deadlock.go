@@ -17,13 +17,16 @@ import (
 // so such a deadlock is found, and not guessed.
 
 const (
-	deadlockEvery  = time.Second      // how often it is looked for one while handlers wait
+	deadlockEvery  = time.Second      // between two searches while handlers wait
 	deadlockRemote = 10 * time.Second // the same, while the states of runs are asked of other processes
 	deadlockAfter  = time.Minute      // how long runs of other processes must be queued for it
 )
 
-// handlerWaits are the calls of Wait that are made in handlers of this process.
-type handlerWaits struct {
+// deadlockWatcher has the calls of Wait that are made in handlers of this process, and
+// looks for deadlocks among them.
+type deadlockWatcher struct {
+	router *router
+
 	mu       sync.Mutex
 	of       map[*attempt]map[machine.ID]int // how many calls wait for which run
 	watching bool                            // the goroutine that looks for deadlocks runs
@@ -32,8 +35,8 @@ type handlerWaits struct {
 	watch    sync.WaitGroup
 }
 
-// begin notes that a handler waits for a run, and returns what ends that.
-func (w *handlerWaits) begin(e *Engine, a *attempt, run machine.ID) (end func()) {
+// begin notes that a handler waits for a run, and returns a function that ends that.
+func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil {
@@ -47,7 +50,7 @@ func (w *handlerWaits) begin(e *Engine, a *attempt, run machine.ID) (end func())
 		var ctx context.Context
 		ctx, w.stop = context.WithCancel(context.Background())
 		w.watching = true
-		w.watch.Go(func() { e.watchDeadlocks(ctx) })
+		w.watch.Go(func() { w.run(ctx) })
 	}
 	return func() {
 		w.mu.Lock()
@@ -63,7 +66,7 @@ func (w *handlerWaits) begin(e *Engine, a *attempt, run machine.ID) (end func())
 
 // list returns which runs each attempt waits for. Without any, it reports that the
 // goroutine that looks for deadlocks may end.
-func (w *handlerWaits) list() (waits map[*attempt][]machine.ID, ends bool) {
+func (w *deadlockWatcher) list() (waits map[*attempt][]machine.ID, ends bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.of) == 0 {
@@ -78,7 +81,7 @@ func (w *handlerWaits) list() (waits map[*attempt][]machine.ID, ends bool) {
 }
 
 // close ends the goroutine that looks for deadlocks, for good.
-func (w *handlerWaits) close() {
+func (w *deadlockWatcher) close() {
 	w.mu.Lock()
 	w.closed = true
 	if w.stop != nil {
@@ -88,18 +91,10 @@ func (w *handlerWaits) close() {
 	w.watch.Wait()
 }
 
-// shards returns the shards of this process.
-func (e *Engine) shards() []*shard {
-	if e.alone != nil {
-		return []*shard{e.alone}
-	}
-	return e.cluster.own()
-}
-
-// watchDeadlocks looks for deadlocks for as long as handlers wait for runs. The
+// run looks for deadlocks for as long as handlers wait for runs. The
 // shards of a process are not looked at in the same moment: what is found counts
 // when it is found twice.
-func (e *Engine) watchDeadlocks(ctx context.Context) {
+func (w *deadlockWatcher) run(ctx context.Context) {
 	var last deadlock
 	since := time.Now()
 	for wait := deadlockEvery; ; {
@@ -108,12 +103,12 @@ func (e *Engine) watchDeadlocks(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		waits, ends := e.waits.list()
+		waits, ends := w.list()
 		if ends {
-			e.reportDeadlock(deadlock{})
+			w.report(deadlock{})
 			return
 		}
-		found, err := e.findDeadlock(ctx, waits)
+		found, err := w.find(ctx, waits)
 		if err != nil {
 			continue // a shard can't answer, which is a trouble of its own
 		}
@@ -125,26 +120,26 @@ func (e *Engine) watchDeadlocks(ctx context.Context) {
 		switch {
 		case !again:
 			since = time.Now()
-			e.reportDeadlock(deadlock{})
+			w.report(deadlock{})
 		case found.remote == 0 || time.Since(since) >= deadlockAfter:
-			e.reportDeadlock(found)
+			w.report(found)
 		}
 	}
 }
 
-// reportDeadlock makes a deadlock a trouble of the shard of its first attempt, where
-// all who look at troubles find it, or says that there is none.
-func (e *Engine) reportDeadlock(d deadlock) {
-	for _, sh := range e.shards() {
+// report makes a deadlock a trouble of the shard of its first attempt, where
+// troubles are looked for, or clears the trouble if there is none.
+func (w *deadlockWatcher) report(d deadlock) {
+	for _, sh := range w.router.shards() {
 		if len(d.attempts) == 0 || sh.number != d.shard {
 			if sh.health.get(troubleDeadlock) != nil {
-				e.cfg.Logger.Info("the deadlock is over", "shard", sh.number)
+				w.router.process.cfg.Logger.Info("the deadlock is over", "shard", sh.number)
 			}
 			sh.health.set(troubleDeadlock, nil)
 			continue
 		}
 		if sh.health.get(troubleDeadlock) == nil {
-			e.cfg.Logger.Error("deadlock: attempts wait for runs that can't begin", "shard", sh.number, "why", d.text)
+			w.router.process.cfg.Logger.Error("deadlock: attempts wait for runs that can't begin", "shard", sh.number, "why", d.text)
 		}
 		sh.health.set(troubleDeadlock, errors.New(d.text))
 	}
@@ -159,31 +154,31 @@ type deadlock struct {
 	text     string
 }
 
-// findDeadlock looks at all shards of this process.
-func (e *Engine) findDeadlock(ctx context.Context, waits map[*attempt][]machine.ID) (d deadlock, err error) {
+// find looks at all shards of this process.
+func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine.ID) (d deadlock, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fanOut)
 	defer cancel()
 	g := &waitGraph{
-		places: e.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
+		places: w.router.process.cfg.Concurrency, attempts: map[attemptKey]*waitingAttempt{}, runs: map[machine.ID]*waitedRun{},
 		stepLimits: map[limitKey]int{}, runLimits: map[limitKey]*runLimit{},
 	}
-	for _, sh := range e.shards() {
-		_, err := ask(ctx, sh, func(*turn) (struct{}, error) { sh.describeWaits(g, waits); return struct{}{}, nil })
+	for _, sh := range w.router.shards() {
+		_, err := ask(ctx, sh, func(*turn) (struct{}, error) { g.addShard(sh, waits); return struct{}{}, nil })
 		if err != nil {
 			return d, err
 		}
 	}
-	g.full = e.places.none()
+	g.full = w.router.process.places.none()
 	if stuck := g.stuck(); len(stuck) > 0 && len(g.elsewhere) > 0 {
-		e.askElsewhere(ctx, g)
+		w.askElsewhere(ctx, g)
 	}
 	return g.deadlock(g.stuck()), nil
 }
 
 // askElsewhere asks for the states of runs that other processes own.
-func (e *Engine) askElsewhere(ctx context.Context, g *waitGraph) {
+func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
 	for id := range g.elsewhere {
-		if i, err := e.Get(ctx, id.String()); err == nil && i.State == StateQueued {
+		if i, err := w.router.process.getRun(ctx, id.String()); err == nil && i.State == StateQueued {
 			g.elsewhere[id] = i.Workflow
 		} else {
 			delete(g.elsewhere, id)

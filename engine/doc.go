@@ -21,7 +21,7 @@
 // limited apart. Cancellation is recorded before it is acted on. With the default
 // durability, what was acknowledged is on disk.
 //
-// A step may run more than once: after a crash, nobody can know how far it got.
+// A step may run more than once: after a crash, it is not known how far it got.
 // Make steps idempotent: [Task.Origin] and [Task.Step] together are a key that stays
 // the same in all attempts, also when the run is retried, replayed or rerun.
 //

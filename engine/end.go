@@ -24,7 +24,7 @@ type Ended struct {
 }
 
 // OnEnd starts a run of another workflow when one of this workflow ends for the
-// first time, whatever its outcome is, with an [Ended] as its input. It is recorded
+// first time, with any outcome, and has an [Ended] as its input. It is recorded
 // together with the end, and so happens exactly once: a dead run that is retried or
 // canceled has ended before, and starts nothing when it ends again. With [OnGiveUp]
 // in the same workflow, a run that dies starts both.
@@ -33,7 +33,7 @@ type Ended struct {
 // whose time is over, may still be running then.
 //
 // It is part of the definition that a run follows to its end, and so happens also
-// where nobody knows the workflow any more; the run waits as needs-handler then.
+// where the workflow is no longer registered; the new run waits as needs-handler then.
 func OnEnd(w *Workflow) Part {
 	return func(b *builder) {
 		switch {
@@ -73,42 +73,42 @@ func (w *Workflow) checkFamily() error {
 	return nil
 }
 
-// heirs are the workflows of which runs are started with the end of another run.
-type heirs struct {
+// followUps are the workflows of which runs are started with the end of another run.
+type followUps struct {
 	onGiveUp *Workflow           // nil for none
 	onEnd    *machine.Definition // the same
 	ended    []byte              // input of the latter
 }
 
-// heirs returns what is to be started with the record. Their definitions are stored
+// followUps returns what is to be started with the record. Their definitions are stored
 // ahead of it: they can be larger than what an entry has left for all of this, and
 // do no harm if nothing follows.
-func (t *turn) heirs(rec *machine.Record) (h heirs, err error) {
+func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if rec.Ends == machine.Undecided {
-		return h, nil
+		return f, nil
 	}
-	run, ok := t.sh.m.Run(rec.Run)
+	run, ok := t.o.m.Run(rec.Run)
 	if !ok {
-		return h, nil
+		return f, nil
 	}
-	if w := t.sh.handlers.workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
-		h.onGiveUp = w.onGiveUp
+	if w := t.o.sh.handlers.workflow(run.Def.Name); w != nil && rec.Ends == machine.Dead {
+		f.onGiveUp = w.onGiveUp
 	}
 	if !run.HasEnded() {
-		h.onEnd = run.Def.OnEnd
+		f.onEnd = run.Def.OnEnd
 	}
-	if h.onGiveUp != nil {
-		err = t.define(h.onGiveUp.def)
+	if f.onGiveUp != nil {
+		err = t.define(f.onGiveUp.def)
 	}
-	if h.onEnd != nil && err == nil {
-		if h.ended, err = inputOfEnd(run, rec); err == nil {
-			err = t.define(h.onEnd)
+	if f.onEnd != nil && err == nil {
+		if f.ended, err = inputOfEnd(run, rec); err == nil {
+			err = t.define(f.onEnd)
 		}
 	}
-	return h, err
+	return f, err
 }
 
-// inputOfEnd returns what is told of a run that the record ends.
+// inputOfEnd returns the input of the run that follows the one that the record ends.
 func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 	origin, key := originOf(run)
 	text, err := json.Marshal(Ended{
@@ -122,30 +122,30 @@ func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 }
 
 // room is what an entry must have left for them.
-func (h *heirs) room() (n int) {
+func (f *followUps) room() (n int) {
 	const start = 1000 // beside the input
-	if h.onGiveUp != nil {
+	if f.onGiveUp != nil {
 		n += giveUpInput + start
 	}
-	if h.onEnd != nil {
-		n += len(h.ended) + start
+	if f.onEnd != nil {
+		n += len(f.ended) + start
 	}
 	return n
 }
 
-// startHeirs starts what follows from the end of the run.
-func (t *turn) startHeirs(id machine.ID, h heirs) error {
-	if h.onGiveUp != nil {
-		if run, ok := t.sh.m.Run(id); ok {
-			if err := t.giveUp(run, h.onGiveUp); err != nil {
+// startFollowUps starts what follows from the end of the run.
+func (t *turn) startFollowUps(id machine.ID, f followUps) error {
+	if f.onGiveUp != nil {
+		if run, ok := t.o.m.Run(id); ok {
+			if err := t.giveUp(run, f.onGiveUp); err != nil {
 				return err
 			}
 		}
 	}
-	if h.onEnd == nil {
+	if f.onEnd == nil {
 		return nil
 	}
-	s := &machine.Start{Hash: h.onEnd.Hash(), Input: h.ended, Source: "on-end of " + id.String()}
-	_, _, err := t.start(s, h.onEnd)
+	s := &machine.Start{Hash: f.onEnd.Hash(), Input: f.ended, Source: "on-end of " + id.String()}
+	_, _, err := t.start(s, f.onEnd)
 	return err
 }

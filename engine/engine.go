@@ -13,24 +13,27 @@ import (
 var ErrClosed = errors.New("the engine is closed")
 
 // Engine runs workflows. Its methods may be called by several goroutines.
+//
+// It has many methods because it is the whole of what a program uses: start, read and
+// change runs, schedules and workflows. Each method checks its arguments and passes a call
+// to a shard by the router; what a shard does is not here.
 type Engine struct {
 	process
-	log     journal.Log
-	alone   *shard   // without a cluster there is one
-	cluster *cluster // nil without
+	router
+	deadlocks deadlockWatcher
+	log       journal.Log
 
 	observing chan struct{} // closed when the observer has seen everything; nil without one
 	done      chan struct{} // closed when nothing runs any more
 	err       error         // why; valid after done
 }
 
-// process is what all shards of a process share.
+// process is what the engine and all its shards have in common.
 type process struct {
 	cfg        Config
 	hub        hub
 	handlers   registry
 	places     places
-	waits      handlerWaits
 	quarantine quarantine
 	pens       chan struct{} // as many views as it holds are written at a time
 
@@ -47,6 +50,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{done: make(chan struct{})}
 	e.cfg = cfg
 	e.getRun = e.Get
+	e.router.process = &e.process
+	e.deadlocks.router = &e.router
 	e.hub.init()
 	e.places.free = cfg.Concurrency
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
@@ -92,7 +97,7 @@ func (e *Engine) run() {
 		e.alone.run()
 		e.err = e.alone.err
 	}
-	e.waits.close()
+	e.deadlocks.close()
 	if err := e.log.Close(); err != nil {
 		e.cfg.Logger.Error("close the log", "error", err)
 	}
@@ -100,8 +105,8 @@ func (e *Engine) run() {
 	close(e.done)
 }
 
-// Close ends the engine: no attempt begins, those that run are told to end and
-// waited for until the context ends. What they have not finished begins again
+// Close ends the engine: no attempt begins, and the contexts of those that run are
+// canceled. Close waits for them until its own context ends. What they have not finished begins again
 // when the engine is opened next, or at once by another process of the cluster.
 func (e *Engine) Close(ctx context.Context) error {
 	if e.cluster != nil {

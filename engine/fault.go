@@ -35,7 +35,7 @@ func faultOf(err error) *fault {
 			f.Kind = kind
 		}
 	}
-	if _, ok := errors.AsType[untaken](err); ok {
+	if _, ok := errors.AsType[notAccepted](err); ok {
 		f.Kind = "untaken"
 	}
 	return f
@@ -47,7 +47,7 @@ func (f *fault) err() error {
 		return nil
 	}
 	if f.Kind == "untaken" {
-		return untaken{&remote{f.Text, ErrClosed}}
+		return notAccepted{&remote{f.Text, ErrClosed}}
 	}
 	return &remote{f.Text, faults[f.Kind]}
 }
@@ -61,8 +61,8 @@ type remote struct {
 func (r *remote) Error() string { return r.text }
 func (r *remote) Unwrap() error { return r.is }
 
-// untaken is an error of a shard that has not looked at what was asked: another
-// owner can be.
-type untaken struct{ error }
+// notAccepted is the error of a shard that has not read a request: another owner can be
+// asked.
+type notAccepted struct{ error }
 
-func (u untaken) Unwrap() error { return u.error }
+func (e notAccepted) Unwrap() error { return e.error }

@@ -83,7 +83,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 		}
 	}
 	text, err := json.Marshal(g)
-	if err == nil && len(text) > min(t.sh.cfg.MaxPayload, giveUpInput) {
+	if err == nil && len(text) > min(t.o.sh.cfg.MaxPayload, giveUpInput) {
 		text, err = json.Marshal(g.byReference(run, len(text)))
 	}
 	if err != nil {
@@ -150,18 +150,36 @@ func (p *process) completeInput(ctx context.Context, input json.RawMessage) (jso
 	return text, nil
 }
 
-// purgeRecord decides to forget runs that are kept long enough. Dead runs that a
+// purgeEvery is how often old runs are looked for.
+func (o *owner) purgeEvery() time.Duration {
+	return min(time.Hour, o.sh.cfg.Retention/20, o.sh.cfg.DeadRetention/20)
+}
+
+// purge forgets runs that were kept long enough.
+func (o *owner) purge() {
+	idle := o.sh.snapshots.needsEntry()
+	if now := time.Now(); idle || now.Sub(o.purgedAt) >= o.purgeEvery() {
+		o.purgedAt = now
+		t := &o.turn
+		if rec, ok := o.purgeRecord(t.now); ok || idle {
+			t.must(&rec)
+		}
+		o.sh.views.requestExpiry()
+	}
+}
+
+// purgeRecord decides to forget runs that were kept long enough. Dead runs that a
 // follow-up run refers to are kept.
-func (sh *shard) purgeRecord(now int64) (rec machine.Record, ok bool) {
-	dead := now - int64(sh.cfg.DeadRetention)
-	return sh.m.Purge(now-int64(sh.cfg.Retention), dead, sh.referenced(dead))
+func (o *owner) purgeRecord(now int64) (rec machine.Record, ok bool) {
+	dead := now - int64(o.sh.cfg.DeadRetention)
+	return o.m.Purge(now-int64(o.sh.cfg.Retention), dead, o.referenced(dead))
 }
 
 // referenced returns the dead runs whose input a follow-up run may still need: one that
 // is not over, or dead and not forgotten yet.
-func (sh *shard) referenced(dead int64) map[machine.ID]bool {
+func (o *owner) referenced(dead int64) map[machine.ID]bool {
 	ids := map[machine.ID]bool{}
-	for _, r := range sh.m.All() {
+	for _, r := range o.m.All() {
 		if r.Finished() || r.Closed() && r.Ended < dead {
 			continue
 		}

@@ -36,7 +36,7 @@ type Task struct {
 	Input    json.RawMessage // of the run
 	Progress json.RawMessage // what an attempt of the step said last by Progress, SaveProgress or Keep
 	Spent    int             // attempts that count for the policy
-	Windows  int             // times it was told when to come back
+	Windows  int             // times an attempt returned Limited
 
 	attempt *attempt
 	encoded bool // the output is JSON, because we made it
@@ -145,8 +145,8 @@ type snooze struct {
 }
 
 // Snooze is what a handler returns to be called again later without having
-// failed: no attempt of the policy is spent. The note says why, for whoever
-// looks at the run.
+// failed: no attempt of the policy is spent. The note says why; it is shown with the
+// run.
 func Snooze(wait time.Duration, note string) error {
 	return &snooze{wait: max(wait, time.Nanosecond), note: note}
 }
@@ -157,16 +157,15 @@ func SnoozeUntil(t time.Time, note string) error {
 	return &snooze{until: calendar(t), note: note}
 }
 
-// Limited is what a handler returns that was told when to come back: by a
-// quota that is filled up again, say. No attempt is spent but one of the
-// [MaxWindows], and the attempts that follow are counted from the beginning. The
+// Limited is what a handler returns if it knows when to try again: when a quota is filled
+// up, say. It uses one of [MaxWindows] instead of an attempt, and resets the attempt count. The
 // policy's server-wait, server-slack and jitter apply. Like that of SnoozeUntil,
 // the time is one of the calendar.
 func Limited(until time.Time, note string) error {
 	return &snooze{until: calendar(until), limited: true, note: note}
 }
 
-// LimitedFor is Limited for a time that passes, whatever the clock is set to.
+// LimitedFor is Limited for a duration, which does not change when the clock is set.
 func LimitedFor(wait time.Duration, note string) error {
 	return &snooze{wait: max(wait, time.Nanosecond), limited: true, note: note}
 }
@@ -205,9 +204,9 @@ type kept struct {
 
 func (k *kept) Unwrap() error { return k.error }
 
-// Keep returns the error that a handler returns, of whatever kind, with something
-// that the step's next attempt finds as [Task.Progress]. Both are stored together
-// or not at all. It is anything small that encoding/json can write.
+// Keep adds a memo to the error that a handler returns, of any kind. The step's next
+// attempt finds it as [Task.Progress]. Both are stored together or not at all. The memo is
+// anything small that encoding/json can write.
 func Keep(err error, memo any) error {
 	if err == nil {
 		return nil

@@ -14,27 +14,29 @@ type health struct {
 	troubles [4]trouble
 	warnings []Trouble
 	wrong    error                // for good
-	said     map[string]time.Time // log lines, and when each was last written
+	logged   map[string]time.Time // messages, and when each was last logged
+	cfg      *Config
 }
 
-// sayAgain is how often a trouble that goes on is logged.
-const sayAgain = time.Minute
+func (h *health) init(cfg *Config) { h.cfg = cfg }
 
-// complain logs an error, at most once a minute for each message.
-func (sh *shard) complain(message string, args ...any) {
-	h := &sh.health
+// logEvery is how often a trouble that goes on is logged.
+const logEvery = time.Minute
+
+// logError logs an error, at most once a minute for each message.
+func (h *health) logError(message string, args ...any) {
 	h.mu.Lock()
-	last, ok := h.said[message]
-	again := !ok || time.Since(last) >= sayAgain
-	if again {
-		if h.said == nil {
-			h.said = map[string]time.Time{}
+	last, ok := h.logged[message]
+	due := !ok || time.Since(last) >= logEvery
+	if due {
+		if h.logged == nil {
+			h.logged = map[string]time.Time{}
 		}
-		h.said[message] = time.Now()
+		h.logged[message] = time.Now()
 	}
 	h.mu.Unlock()
-	if again {
-		sh.cfg.Logger.Error(message, args...)
+	if due {
+		h.cfg.Logger.Error(message, args...)
 	}
 }
 
@@ -101,35 +103,34 @@ type Trouble struct {
 	Error string    `json:"error"`
 }
 
-// troubles returns what keeps the shard from doing its work at the moment.
-func (sh *shard) troubles() (list []Trouble) {
-	h := &sh.health
+// list returns what keeps the shard from doing its work at the moment.
+func (h *health) list() (list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, what := range [...]string{"can't store what happens", "can't write the view", "can't write a snapshot", "can't go on: attempts wait for runs that can't begin (deadlock)"} {
 		if t := h.troubles[i]; t.err != nil {
-			list = append(list, Trouble{what, t.since, sh.cfg.Redact(t.err.Error())})
+			list = append(list, Trouble{what, t.since, h.cfg.Redact(t.err.Error())})
 		}
 	}
 	return list
 }
 
-// warnings returns what someone should look at, while the shard does its work.
-func (sh *shard) warnings() []Trouble {
-	sh.health.mu.Lock()
-	defer sh.health.mu.Unlock()
-	list := slices.Clone(sh.health.warnings)
+// listWarnings returns what someone should look at, while the shard does its work.
+func (h *health) listWarnings() []Trouble {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := slices.Clone(h.warnings)
 	for i := range list {
-		list[i].Error = sh.cfg.Redact(list[i].Error)
+		list[i].Error = h.cfg.Redact(list[i].Error)
 	}
 	return list
 }
 
-// named returns the troubles with the shard's number.
-func (sh *shard) named() []Trouble {
-	list := sh.troubles()
+// listFor returns the troubles with the number of the shard.
+func (h *health) listFor(shard int) []Trouble {
+	list := h.list()
 	for i := range list {
-		list[i].What = "shard " + strconv.Itoa(sh.number) + " " + list[i].What
+		list[i].What = "shard " + strconv.Itoa(shard) + " " + list[i].What
 	}
 	return list
 }

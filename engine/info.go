@@ -57,7 +57,7 @@ type StepInfo struct {
 	Lost       int             `json:"lost,omitempty"`       // lost ones in a row
 	MaxLost    int             `json:"max_lost"`             // how many are made up for
 	Quarantine string          `json:"quarantine,omitempty"` // what the next attempt waits for, if the process died in the last ones
-	Windows    int             `json:"windows,omitempty"`    // times it was told when to come back
+	Windows    int             `json:"windows,omitempty"`    // times an attempt returned Limited
 	MaxWindows int             `json:"max_windows"`          // how often it may be
 	Output     json.RawMessage `json:"output,omitempty"`
 	Progress   json.RawMessage `json:"progress,omitempty"`
@@ -274,7 +274,7 @@ func (i *Info) Retry() RetryInfo {
 		if a.Wait != nil && a.Outcome == "failed" {
 			m.Backoff = append(m.Backoff, a.Wait.Delay.Milliseconds())
 		}
-		if a.Error != "" && a.Outcome != "late" { // a late one ended because it was told to
+		if a.Error != "" && a.Outcome != "late" { // a late one ended because its context did
 			m.LastError = a.Error
 		}
 		if k == len(s.Attempts)-1 && (a.Outcome == "running" || a.Outcome == "late" || a.Outcome == "succeeded") {

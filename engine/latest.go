@@ -213,8 +213,8 @@ func scheduledTime(key string) time.Time {
 
 // definition returns the definition that a run follows, and the run without its history
 // and results: both must fit into one message.
-func (sh *shard) definition(ctx context.Context, id string) (text json.RawMessage, info *Info, err error) {
-	r, err := sh.load(ctx, id)
+func (q *queries) definition(ctx context.Context, id string) (text json.RawMessage, info *Info, err error) {
+	r, err := q.load(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -228,25 +228,25 @@ func (sh *shard) definition(ctx context.Context, id string) (text json.RawMessag
 
 // retryLatest starts a run by another definition in the place of one that has ended. It
 // takes over the results of the steps in keep.
-func (sh *shard) retryLatest(ctx context.Context, c *call) (*Started, error) {
-	if c.Start == nil {
+func (c *commands) retryLatest(ctx context.Context, asked *call) (*Started, error) {
+	if asked.Start == nil {
 		return nil, fmt.Errorf("%w: no definition", errCall)
 	}
-	def := c.Start.def
+	def := asked.Start.def
 	if def == nil {
 		var err error
-		if def, err = machine.ParseDefinition(c.Start.Definition); err != nil {
+		if def, err = machine.ParseDefinition(asked.Start.Definition); err != nil {
 			return nil, err
 		}
 	}
 	// An attempt of the run that does not end must not meet one of its successor.
-	err := sh.with(ctx, "retry", c.ID, func(t *turn, run machine.ID) error { return t.stuck(run) })
+	err := c.with(ctx, "retry", asked.ID, func(_ *turn, run machine.ID) error { return c.sh.dispatcher.checkStuck(run) })
 	if err != nil {
 		return nil, err
 	}
-	return sh.repeat(ctx, c.ID, c.By, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
-		s.Input, s.Outputs = c.Start.Input, make([][]byte, len(def.Steps))
-		for _, name := range c.Keep {
+	return c.repeat(ctx, asked.ID, asked.By, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
+		s.Input, s.Outputs = asked.Start.Input, make([][]byte, len(def.Steps))
+		for _, name := range asked.Keep {
 			from, to := r.Def.Index(name), def.Index(name)
 			if from < 0 || to < 0 || r.Steps[from].Status != machine.Complete {
 				return nil, fmt.Errorf("%w: run %s has no result of step %q", ErrState, r.ID, name)

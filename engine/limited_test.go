@@ -276,7 +276,7 @@ func TestLimitsAndTheClock(t *testing.T) {
 				}, Policy("fixed(1s) attempts=2 server-wait=1d"))
 				e := opened(t, Config{Workflows: []*Workflow{w}, Rand: func() uint64 { return 0 }})
 				must(0, e.alone.do(t.Context(), func(turn *turn) error {
-					e.alone.clock.wall = func(now time.Time) int64 { return now.UnixNano() + offset.Load() }
+					e.alone.owner.clock.wall = func(now time.Time) int64 { return now.UnixNano() + offset.Load() }
 					return nil
 				}))
 				s := started(t, e, w, 1)

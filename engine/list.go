@@ -1,18 +1,10 @@
 package engine
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
@@ -42,54 +34,6 @@ type Page struct {
 
 // passed is the cursor of a shard whose runs are not in a list.
 const passed = "-"
-
-// list returns runs, and the cursor of each: the place after it.
-func (sh *shard) list(ctx context.Context, f Filter) (a answer, err error) {
-	v := sh.view.Load()
-	switch {
-	case v == nil && sh.dir == "":
-		a.Page, err = sh.listAll(ctx, &f)
-		return a, err
-	case v == nil:
-		return a, fmt.Errorf("list: %w", sh.errNoView())
-	}
-	a.Page = new(Page)
-	if f.After == passed {
-		return a, nil
-	}
-	if f.Fresh {
-		sh.refresh(ctx)
-	}
-	p, err := v.List(ctx, f.view())
-	if err != nil {
-		return answer{}, err
-	}
-	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
-	for i := range p.Runs {
-		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
-	}
-	a.Cursors, a.Distance = p.Cursors, p.Distance
-	return a, nil
-}
-
-// listAll is for engines without a view.
-func (sh *shard) listAll(ctx context.Context, f *Filter) (*Page, error) {
-	page, err := ask(ctx, sh, func(*turn) (*Page, error) {
-		page := new(Page)
-		for _, r := range sh.m.All() {
-			row := row(r) // without a view there is no folder, and nothing is cold
-			if f.matches(&row) {
-				page.Runs = append(page.Runs, summary(&row))
-			}
-		}
-		return page, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
-	return page, nil
-}
 
 func (f *Filter) view() view.Filter {
 	v := view.Filter{
@@ -141,38 +85,6 @@ type Groups struct {
 	Silent []int // shards that did not answer: their runs are missing
 }
 
-// groups returns the dead runs of the shard grouped by how they failed.
-func (sh *shard) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
-	v := sh.view.Load()
-	if v == nil {
-		return nil, fmt.Errorf("groups: %w", sh.errNoView())
-	}
-	found, err := v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
-	groups := make([]Group, len(found))
-	for i, g := range found {
-		groups[i] = Group(g)
-	}
-	return groups, err
-}
-
-// find returns the ids of the runs that begin with the text, or have it as key.
-func (sh *shard) find(ctx context.Context, text string, limit int) ([]string, error) {
-	ids, err := ask(ctx, sh, func(*turn) (ids []string, err error) {
-		if id, ok := sh.m.ByKey(text); ok {
-			ids = append(ids, id.String())
-		}
-		return ids, nil
-	})
-	if err != nil || len(ids) > 0 || sh.dir == "" {
-		return ids, err
-	}
-	v := sh.view.Load()
-	if v == nil {
-		return nil, fmt.Errorf("find: %w", sh.errNoView())
-	}
-	return v.Find(ctx, text, limit)
-}
-
 // Stats is where everything is.
 type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
@@ -200,65 +112,4 @@ type WorkflowStats struct {
 	Name   string         `json:"name"`
 	States map[string]int `json:"states"` // runs that are not finished, and dead ones
 	Totals Totals         `json:"totals"` // since the log began
-}
-
-// finished are the states of runs that leave the memory.
-var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
-
-// stats returns where everything of the shard is.
-func (sh *shard) stats(ctx context.Context) (*Stats, error) {
-	s, err := ask(ctx, sh, func(*turn) (s *Stats, err error) {
-		s = new(Stats)
-		names := slices.Sorted(maps.Keys(sh.m.Workflows()))
-		for _, name := range names {
-			w := sh.m.Workflows()[name]
-			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals)}
-			for state, n := range w.Counts {
-				if n > 0 && !finished[machine.State(state)] {
-					ws.States[machine.State(state).String()] = n
-				}
-			}
-			s.Workflows = append(s.Workflows, ws)
-		}
-		s.Waiting, s.Running, s.Missing = sh.m.Waiting(), len(sh.running), sh.m.ParkedHandlers()
-		s.Behind = sh.viewer.behind(sh.m)
-		for _, q := range sh.m.Busy() {
-			s.Queued += q.Len()
-			if at, ok := q.Oldest(); ok {
-				s.Oldest = earlier(s.Oldest, pointer(at))
-			}
-		}
-		for run, step := range sh.m.Suspects() {
-			s.Queued++
-			s.Oldest = earlier(s.Oldest, pointer(run.Steps[step].At))
-		}
-		if next := sh.m.Next(); next != 1<<63-1 {
-			s.Next = pointer(next)
-		}
-		return s, nil
-	})
-	if err == nil {
-		s.Stuck, s.Troubles, s.Warnings = sh.stuck.Load(), sh.troubles(), sh.warnings()
-	}
-	return s, err
-}
-
-// DiskUsage returns the bytes that the engine's folder takes, by file.
-func (e *Engine) DiskUsage() (map[string]int64, error) {
-	sizes := map[string]int64{}
-	err := filepath.WalkDir(e.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			name, _ := filepath.Rel(e.cfg.Dir, path)
-			sizes[name] = info.Size()
-		}
-		return err
-	})
-	return sizes, err
 }

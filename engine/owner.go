@@ -3,15 +3,17 @@ package engine
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
-	"github.com/tideover/tideover/engine/internal/store"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
 )
 
 const (
@@ -21,56 +23,29 @@ const (
 	farBehind = 100_000 // runs the view may be behind before new ones wait
 )
 
-// owner is the state of the engine and what goes on with it. One goroutine has
-// it, that of run.
+// owner has the state of a shard and decides about requests, one turn after the other.
+// One goroutine uses it, that of [shard.run], and so do the parts that are called in it:
+// they read the state (m) and record what they decide in the turn.
 type owner struct {
-	m      *machine.Machine
+	sh     *shard
+	m      *machine.Machine // the state
+	turn   turn
 	clock  *clock
 	seq    uint64 // last entry of the log
 	entry  machine.Entry
-	turn   turn
 	random func() uint64
+	events eventBatch
 
-	running     map[attemptKey]*attempt
-	isolated    isolated
-	zombies     map[zombie]bool // handlers that were given up; true for those that have returned before that was known
-	patience    context.Context // for how long the disk is waited for
-	waiters     map[machine.ID][]chan struct{}
-	schedules   map[*machine.Schedule]Schedule // as read
-	unstartable map[string]bool                // schedules that are due, and whose workflow is not registered here
-	known       int                            // version of the registry that parked steps were held against
-	openedAt    time.Time                      // parking begins a little later
-	stopping    bool
-	purgedAt    time.Time
-	viewer      viewer
-	snapshots   snapshots
-	cold        store.Paging
-	health      health
-	news        news
-}
-
-// request is something that is asked of the owner.
-type request struct {
-	start  *machine.Start // with def: a start
-	def    *machine.Definition
-	result *machine.Result // the end of an attempt
-	do     func(*turn) error
-	read   bool // it changes nothing
-	done   chan struct{}
-	id     machine.ID
-	err    error
-
-	existing  bool // of a start: the key is that of the run id
-	sameInput bool // and its input is the same, byte for byte
+	storeWait context.Context                // ends the wait for a log that can't store
+	waiters   map[machine.ID][]chan struct{} // closed when a run is
+	openedAt  time.Time
+	purgedAt  time.Time
+	stopping  bool
 }
 
 func (o *owner) init(sh *shard) {
-	o.turn.sh, o.news.hub = sh, &sh.hub
-	o.running = map[attemptKey]*attempt{}
-	o.zombies = map[zombie]bool{}
-	o.patience = context.Background()
-	o.schedules = map[*machine.Schedule]Schedule{}
-	o.unstartable = map[string]bool{}
+	o.sh, o.turn.o, o.events.hub = sh, o, &sh.hub
+	o.storeWait = context.Background()
 	o.waiters = map[machine.ID][]chan struct{}{}
 	if o.random = sh.cfg.Rand; o.random == nil {
 		var seed [32]byte
@@ -79,82 +54,15 @@ func (o *owner) init(sh *shard) {
 	}
 }
 
-// do asks the owner to do something, and waits until what follows is stored. If
-// the context ends first it may still be done: what f fills in must not be read then.
-func (sh *shard) do(ctx context.Context, f func(*turn) error) error {
-	return sh.send(ctx, sh.others, &request{do: f, done: make(chan struct{})})
-}
-
-func (sh *shard) send(ctx context.Context, to chan *request, r *request) error {
-	select {
-	case to <- r:
-	case <-sh.done:
-		return untaken{sh.reason()}
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case <-r.done:
-		return r.err
-	case <-sh.done:
-		return sh.answered(r)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// ask reads the state. It is answered also while nothing can be stored.
-func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, err error) {
-	answer := new(T) // not v: see do
-	err = sh.send(ctx, sh.reads, &request{read: true, done: make(chan struct{}), do: func(t *turn) (err error) {
-		*answer, err = f(t)
-		return err
-	}})
-	if err == nil {
-		v = *answer
-	}
-	return v, err
-}
-
-// answered returns the answer of a request, if the engine stopped after it.
-func (sh *shard) answered(r *request) error {
-	select {
-	case <-r.done:
-		return r.err
-	default:
-		return sh.reason()
-	}
-}
-
-func (sh *shard) reason() error {
-	if sh.err == nil || errors.Is(sh.err, ErrClosed) {
-		return ErrClosed
-	}
-	return fmt.Errorf("%w: %w", ErrClosed, sh.err)
-}
-
-// run owns the state until the engine is closed.
-func (sh *shard) run() {
-	defer close(sh.done)
-	err := sh.serve()
-	if err != nil && !errors.Is(err, ErrClosed) {
-		sh.cfg.Logger.Error("engine stopped", "error", err)
-	}
-	sh.err = err
-	sh.abandon()
-	if !errors.Is(err, ErrClosed) || errors.Is(err, journal.ErrStale) {
-		sh.viewer.stop()
-		sh.shut()
-	}
-}
-
-func (sh *shard) serve() error {
+// serve makes turns until the shard is closed.
+func (o *owner) serve() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	sh := o.sh
 	stop := sh.stop
 	for {
 		starts := sh.starts
-		if sh.stopping || sh.viewer.behind(sh.m) > farBehind {
+		if o.stopping || sh.views.behind() > farBehind {
 			starts = nil
 		}
 		var first *request
@@ -166,80 +74,89 @@ func (sh *shard) serve() error {
 		case <-timer.C:
 		case <-sh.room:
 			woken = true
-		case <-sh.viewer.wake(sh.m):
-		case err := <-sh.viewer.written:
-			sh.viewed(err)
-		case w := <-sh.snapshots.wake():
-			sh.snapshots.advance(sh, w)
+		case <-sh.views.wake():
+		case err := <-sh.views.results():
+			sh.views.confirm(err)
+		case p := <-sh.snapshots.wake():
+			sh.snapshots.advance(p)
 		case <-sh.lease.Lost():
 			return fmt.Errorf("%w: %w", ErrClosed, journal.ErrStale)
 		case <-stop:
 			select {
 			case <-sh.kill:
-				return sh.finish()
+				return o.finish()
 			default:
 			}
 			stop = nil
-			sh.stopping = true
-			sh.process.quarantine.leave(sh)
-			sh.releaseAll()
+			o.stopping = true
+			sh.dispatcher.suspects.leave()
+			sh.dispatcher.releaseAll()
 		case <-sh.kill:
-			return sh.finish()
+			return o.finish()
 		}
-		if err := sh.take(first, starts); err != nil {
+		if err := o.makeTurn(first, starts); err != nil {
 			return err
 		}
-		if woken && (!sh.turn.full || sh.stopping) {
-			sh.process.places.pass()
+		if woken && (!sh.dispatcher.isFull() || o.stopping) {
+			sh.places.pass()
 		}
-		if sh.stopping && len(sh.running) == 0 {
-			return sh.finish()
+		if o.stopping && sh.dispatcher.count() == 0 {
+			return o.finish()
 		}
-		sh.viewer.feed(sh)
-		sh.snapshots.moveCold(sh)
-		sh.snapshots.begin(sh)
-		sh.sleep(timer)
+		sh.views.feed()
+		sh.snapshots.moveRuns()
+		sh.snapshots.begin()
+		timer.Reset(o.delay())
 	}
 }
 
-// sleep sets the timer to the next thing that is due.
-func (sh *shard) sleep(timer *time.Timer) {
-	wait := min(time.Minute, sh.purgeEvery(), sh.snapshots.age(sh))
-	if !sh.viewer.reopen.IsZero() {
-		wait = min(wait, time.Until(sh.viewer.reopen))
-	}
-	if sh.snapshots.retains(sh) {
-		wait = min(wait, time.Until(sh.snapshots.rest))
-	}
-	if sh.snapshots.chill || sh.turn.more {
+// finish ends the shard in order.
+func (o *owner) finish() error {
+	o.sh.views.flush()
+	o.sh.shut()
+	return ErrClosed
+}
+
+// delay returns how long there is nothing to do.
+func (o *owner) delay() time.Duration {
+	wait := min(time.Minute, o.purgeEvery(), o.sh.snapshots.maxAge())
+	wait = min(wait, o.sh.views.delay(), o.sh.snapshots.delay())
+	if o.sh.dispatcher.hasMore() {
 		wait = 0
 	}
-	if next := sh.next(); next < sh.clock.last+int64(wait) {
-		wait = time.Duration(next - sh.clock.wall(time.Now()))
+	if next := o.nextDue(); next < o.clock.last+int64(wait) {
+		wait = time.Duration(next - o.clock.wall(time.Now()))
 	}
-	timer.Reset(max(wait, 0))
+	return max(wait, 0)
 }
 
-// next returns when something is due.
-func (sh *shard) next() int64 {
-	if sh.stopping {
+// nextDue returns when something is due.
+func (o *owner) nextDue() int64 {
+	if o.stopping {
 		return 1<<63 - 1
 	}
-	next := min(sh.m.Next(), sh.schedulesDue())
-	if hold := sh.openedAt.Add(settle).UnixNano(); len(sh.m.Busy()) > 0 && sh.clock.last < hold {
-		next = min(next, hold)
+	next := min(o.m.Next(), o.sh.scheduler.nextDue())
+	if at := o.registeredBy(); len(o.m.Busy()) > 0 && o.clock.last < at {
+		next = min(next, at)
 	}
-	return min(next, sh.isolated.next(sh.m))
+	return min(next, o.sh.dispatcher.suspects.nextDue())
 }
 
-// take gathers what there is to do, stores what follows, and acts on it.
-func (sh *shard) take(first *request, starts chan *request) error {
-	t := &sh.turn
-	if err := sh.begin(); err != nil {
+// registrationTime is how long handlers and workflows may be registered after the engine
+// was opened, before it is recorded that one is missing.
+const registrationTime = 2 * time.Second
+
+// registeredBy returns the end of the registration time.
+func (o *owner) registeredBy() int64 { return o.openedAt.Add(registrationTime).UnixNano() }
+
+// makeTurn gathers what there is to do, stores what follows, and acts on it.
+func (o *owner) makeTurn(first *request, starts chan *request) error {
+	t, sh := &o.turn, o.sh
+	if err := o.beginTurn(); err != nil {
 		return err
 	}
-	sh.handle(first)
-	for n := 0; n < fullTurn && sh.entry.Size() < fullEntry; n++ {
+	t.handle(first)
+	for n := 0; n < fullTurn && o.entry.Size() < fullEntry; n++ {
 		var r *request
 		select {
 		case r = <-sh.others:
@@ -255,16 +172,16 @@ func (sh *shard) take(first *request, starts chan *request) error {
 		if r == nil {
 			break
 		}
-		sh.handle(r)
+		t.handle(r)
 	}
-	if !sh.stopping {
-		sh.due()
-		sh.dispatch()
+	if !o.stopping {
+		o.doDue()
+		sh.dispatcher.dispatch()
 	}
 	if err := sh.health.fatal(); err != nil {
 		return err
 	}
-	if err := sh.commit(); err != nil {
+	if err := t.commit(); err != nil {
 		return err
 	}
 	t.act()
@@ -272,34 +189,283 @@ func (sh *shard) take(first *request, starts chan *request) error {
 	return nil
 }
 
-// abandon answers everybody who still waits.
-func (sh *shard) abandon() {
-	for _, r := range sh.turn.requests {
+// beginTurn begins a turn.
+func (o *owner) beginTurn() error {
+	now, jumped := o.clock.now()
+	o.turn.now = now
+	o.turn.open()
+	return o.recordJump(jumped)
+}
+
+// recordJump records that the clock was set, before anything is decided by it.
+func (o *owner) recordJump(by time.Duration) error {
+	if by == 0 {
+		return nil
+	}
+	o.sh.cfg.Logger.Warn("the clock was set; waits go on by the time that passes", "by", by)
+	if err := o.turn.record(&machine.Record{Kind: machine.Jumped, At: o.turn.now, Delay: by}); err != nil {
+		return err
+	}
+	if by < 0 {
+		o.sh.scheduler.reschedule()
+	}
+	return nil
+}
+
+// doDue does what the time has brought: it ends runs and steps whose time is over, starts
+// scheduled runs, and forgets old ones.
+func (o *owner) doDue() {
+	t := &o.turn
+	for _, run := range o.m.Due(t.now, dueAtOnce) {
+		rec := o.m.Expire(run, o.openedAt.UnixNano(), t.now)
+		t.must(&rec)
+	}
+	o.sh.scheduler.fire()
+	o.purge()
+	o.sh.dispatcher.suspects.endIsolation()
+	o.sh.dispatcher.unpark()
+}
+
+// slot returns a slot for a new run. With a key it is that of the key, unless
+// the key belongs to another shard: that of a schedule's start may.
+func (o *owner) slot(key string) int {
+	sh := o.sh
+	if slot := machine.KeySlot(key); key != "" && slot%sh.shards == sh.number {
+		return slot
+	}
+	return int(o.random()%uint64(machine.Slots/sh.shards))*sh.shards + sh.number
+}
+
+// addWaiter has the channel closed when the run is closed.
+func (o *owner) addWaiter(id machine.ID, over chan struct{}) {
+	o.waiters[id] = append(o.waiters[id], over)
+}
+
+// removeWaiter takes back a wait.
+func (o *owner) removeWaiter(id machine.ID, over chan struct{}) {
+	list := slices.DeleteFunc(o.waiters[id], func(w chan struct{}) bool { return w == over })
+	if o.waiters[id] = list; len(list) == 0 {
+		delete(o.waiters, id)
+	}
+}
+
+// endWaits ends all waits for a run.
+func (o *owner) endWaits(id machine.ID) {
+	for _, w := range o.waiters[id] {
+		close(w)
+	}
+	delete(o.waiters, id)
+}
+
+// abandon answers all requests and ends all waits, when the owner has stopped.
+func (o *owner) abandon() {
+	for _, r := range o.turn.requests {
 		if r.done != nil {
-			r.err = sh.reason()
+			r.err = o.sh.closedError()
 			close(r.done)
 		}
 	}
-	for _, list := range sh.waiters {
+	for _, list := range o.waiters {
 		for _, w := range list {
 			close(w)
 		}
 	}
-	sh.dead.Store(true)
-	for _, a := range sh.turn.launches {
-		a.ended.Store(true) // it did not begin
-		if a.lent {
-			a.left.Store(true)
-		} else {
-			a.leave()
-		}
-	}
-	for _, a := range sh.running {
-		a.end(ErrClosed)
-		if a.told.Load() {
-			a.leave()
-		}
-	}
-	sh.process.places.leave(sh)
-	sh.process.quarantine.leave(sh)
 }
+
+// turn is one round of the owner: requests, the entry that stores what follows from them,
+// and what is to be done when that is stored.
+type turn struct {
+	o        *owner
+	now      int64
+	opened   int64 // the time of the entry
+	records  int
+	requests []*request
+	ended    []machine.ID // runs that are closed
+}
+
+// open begins an entry.
+func (t *turn) open() {
+	boot, _ := t.o.clock.boot()
+	t.records, t.opened = 0, t.now
+	t.o.entry.Reset(t.now, int64(boot))
+}
+
+// readClock updates the time of the turn.
+func (t *turn) readClock() error {
+	now, jumped := t.o.clock.now()
+	t.now = now
+	return t.o.recordJump(jumped)
+}
+
+// handle decides about a request.
+func (t *turn) handle(r *request) {
+	if r == nil {
+		return
+	}
+	t.requests = append(t.requests, r)
+	switch {
+	case r.start != nil:
+		t.startRequested(r)
+	case r.result != nil:
+		// The attempt may have ended after the turn began, and its wait must not
+		// begin before it ended.
+		if r.err = t.readClock(); r.err == nil {
+			t.o.sh.dispatcher.conclude(r.result)
+		}
+	default:
+		r.err = r.do(t)
+	}
+}
+
+// isFull reports whether the entry takes no further attempt.
+func (t *turn) isFull() bool { return t.o.entry.Size() >= fullEntry }
+
+// must records what the machine has decided itself. That it could contradict the
+// state would be an error of this program, which stops the engine at the commit.
+func (t *turn) must(rec *machine.Record) {
+	if err := t.record(rec); err != nil {
+		t.o.sh.health.broken(err)
+	}
+}
+
+// record adds a record to the entry of the turn, with the starts of follow-up runs, and
+// applies it.
+func (t *turn) record(rec *machine.Record) error {
+	o := t.o
+	next, err := t.followUps(rec)
+	if err != nil {
+		return err
+	}
+	if t.records > 0 && o.entry.Size()+rec.Size()+next.room() > journal.MaxEntry {
+		if err := t.commit(); err != nil {
+			return err
+		}
+		t.open()
+	}
+	if t.records == 0 {
+		boot, _ := o.clock.boot()
+		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
+	}
+	t.records++
+	o.entry.Add(rec)
+	if err := o.m.Apply(rec); err != nil {
+		// What was decided from the state can't contradict it.
+		return fmt.Errorf("record %s: %w", rec.Kind, err)
+	}
+	if !rec.Run.IsZero() {
+		t.noteConsequences(rec)
+	}
+	return t.startFollowUps(rec.Run, next)
+}
+
+// noteConsequences notes what is to be done about a record when it is stored.
+func (t *turn) noteConsequences(rec *machine.Record) {
+	run, ok := t.o.m.Run(rec.Run)
+	if !ok {
+		return
+	}
+	t.o.events.note(rec, run)
+	switch {
+	case run.Closed():
+		if len(t.o.waiters) > 0 {
+			t.ended = append(t.ended, rec.Run)
+		}
+	case run.Outcome != machine.Undecided:
+		t.o.sh.dispatcher.stopAttempts(run, errRunOver)
+	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
+		t.o.sh.dispatcher.stopAttempts(run, ErrPaused)
+	}
+}
+
+// commit stores the entry. It does not return before that, unless it can't ever.
+func (t *turn) commit() error {
+	if t.records == 0 {
+		return nil
+	}
+	o, sh := t.o, t.o.sh
+	var id journal.ID
+	binary.LittleEndian.PutUint64(id[:8], o.random())
+	binary.LittleEndian.PutUint64(id[8:], o.random())
+	data := o.entry.Bytes()
+	pace := pace{policy: storePolicy}
+	for {
+		seq, err := sh.lease.Append(context.Background(), o.seq, id, data)
+		if err == nil {
+			o.seq = seq
+			sh.dispatcher.reclaimPlaces()
+			sh.snapshots.logGrew(len(data))
+			sh.health.storing(nil)
+			return nil
+		}
+		if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrTooLarge) {
+			return fmt.Errorf("store: %w", err)
+		}
+		sh.health.storing(err)
+		sh.dispatcher.lendPlaces()
+		t.answerReads()
+		sh.health.logError("can't store; nothing goes on until it can", "error", err)
+		if stop := t.waitToStore(pace.next(err, o.random())); stop != nil {
+			return fmt.Errorf("store: %w: %w", stop, err)
+		}
+	}
+}
+
+var errKilled = errors.New("the engine must end at once")
+
+// waitToStore waits before the next attempt to store, and answers reads meanwhile. It
+// returns why there must be no other attempt.
+func (t *turn) waitToStore(wait time.Duration) error {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	o, sh := t.o, t.o.sh
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case r := <-sh.reads:
+			r.err = r.do(t)
+			close(r.done)
+		case <-o.storeWait.Done():
+			return context.Cause(o.storeWait)
+		case <-sh.kill:
+			return errKilled
+		case <-sh.lease.Lost():
+			return journal.ErrStale
+		}
+	}
+}
+
+// answerReads answers the reads of the turn, which do not depend on what is stored. They
+// may show what is not stored yet.
+func (t *turn) answerReads() {
+	kept := t.requests[:0]
+	for _, r := range t.requests {
+		if r.read {
+			close(r.done)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	clear(t.requests[len(kept):])
+	t.requests = kept
+}
+
+// act does what was decided, now that it is stored.
+func (t *turn) act() {
+	for i, r := range t.requests {
+		if r.done != nil {
+			close(r.done)
+		}
+		t.requests[i] = nil
+	}
+	t.requests = t.requests[:0]
+	t.o.sh.dispatcher.act()
+	for _, id := range t.ended {
+		t.o.endWaits(id)
+	}
+	t.ended = t.ended[:0]
+	t.o.events.publish()
+}
+
+// storePolicy is how the engine waits for its own disk.
+var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Policy()

@@ -7,13 +7,13 @@ import (
 
 // places are how many attempts the process may make. Its shards share them.
 type places struct {
-	mu     sync.Mutex
-	free   int
-	hungry []*shard // those that found none, the first first
+	mu      sync.Mutex
+	free    int
+	waiting []*shard // shards that found none, the first first
 }
 
-// take takes a place for the shard. If there is none, the shard is told when there
-// may be one.
+// take takes a place for the shard. If there is none, the shard is woken when there may be
+// one.
 func (p *places) take(sh *shard) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,8 +21,8 @@ func (p *places) take(sh *shard) bool {
 		p.free--
 		return true
 	}
-	if !slices.Contains(p.hungry, sh) {
-		p.hungry = append(p.hungry, sh)
+	if !slices.Contains(p.waiting, sh) {
+		p.waiting = append(p.waiting, sh)
 	}
 	return false
 }
@@ -46,7 +46,7 @@ func (p *places) give() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free++; p.free > 0 {
-		p.call()
+		p.wakeFirst()
 	}
 }
 
@@ -55,20 +55,20 @@ func (p *places) pass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free > 0 {
-		p.call()
+		p.wakeFirst()
 	}
 }
 
-// call tells the first who is hungry. It needs the lock.
-func (p *places) call() {
-	if len(p.hungry) == 0 {
+// wakeFirst wakes the first shard that waits. It needs the lock.
+func (p *places) wakeFirst() {
+	if len(p.waiting) == 0 {
 		return
 	}
-	first := p.hungry[0]
-	p.hungry = slices.Delete(p.hungry, 0, 1)
+	first := p.waiting[0]
+	p.waiting = slices.Delete(p.waiting, 0, 1)
 	select {
 	case first.room <- struct{}{}:
-	default: // it knows
+	default: // it is woken already
 	}
 }
 
@@ -76,8 +76,8 @@ func (p *places) call() {
 func (p *places) leave(sh *shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hungry = slices.DeleteFunc(p.hungry, func(h *shard) bool { return h == sh })
+	p.waiting = slices.DeleteFunc(p.waiting, func(h *shard) bool { return h == sh })
 	if p.free > 0 {
-		p.call()
+		p.wakeFirst()
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"github.com/tideover/tideover/engine/internal/machine"
 )
 
 // quarantine says when the process makes attempts of suspects: steps whose last attempt was
@@ -65,7 +63,7 @@ func (t *trial) end() {
 	})
 }
 
-// enter admits an attempt that is no suspect. If it can't begin now, the shard is told when it
+// enter admits an attempt that is no suspect. If it can't begin now, the shard is woken when it
 // may.
 func (q *quarantine) enter(sh *shard) bool {
 	q.mu.Lock()
@@ -168,10 +166,6 @@ func (q *quarantine) release(sh *shard) {
 
 // leave forgets a shard that begins no attempts: it has stopped, or it can't store.
 func (q *quarantine) leave(sh *shard) {
-	if sh.isolated.waits {
-		sh.isolated = isolated{}
-		q.release(sh)
-	}
 	q.withdraw(sh)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,7 +173,7 @@ func (q *quarantine) leave(sh *shard) {
 }
 
 // want notes what the shard would begin next. It needs the lock, as do those that follow.
-// Others are told only if that lets them begin: two shards that wait must not wake each other
+// Others are woken only if that lets them begin: two shards that wait must not wake each other
 // for ever.
 func (q *quarantine) want(sh *shard, losses int) {
 	if q.wants == nil {
@@ -209,7 +203,7 @@ func (q *quarantine) wait(sh *shard) {
 	q.waiting[sh] = struct{}{}
 }
 
-// wake tells the shards that wait that something has changed.
+// wake wakes the shards that wait, because something has changed.
 func (q *quarantine) wake() {
 	for sh := range q.waiting {
 		select {
@@ -218,150 +212,4 @@ func (q *quarantine) wake() {
 		}
 	}
 	clear(q.waiting)
-}
-
-// isolated is the suspect of a shard that runs alone, or waits until it can.
-type isolated struct {
-	key    attemptKey
-	waits  bool     // others don't begin, and it has not
-	late   int64    // when it begins, whether it is alone or not
-	runs   *attempt // nil if it has not begun
-	lasted time.Duration
-}
-
-// next returns when there is something to do about it.
-func (i *isolated) next(m *machine.Machine) int64 {
-	switch {
-	case i.waits:
-		return i.late
-	case i.runs != nil:
-		return i.ends(m)
-	}
-	return math.MaxInt64
-}
-
-// ends returns when its trial is over. The clock may be set meanwhile: the state knows of it.
-func (i *isolated) ends(m *machine.Machine) int64 {
-	run, ok := m.Run(i.key.run)
-	if !ok {
-		return 0
-	}
-	return run.Steps[i.key.step].At + int64(i.lasted)
-}
-
-// dispatchSuspects begins attempts of suspects that need not run alone.
-func (sh *shard) dispatchSuspects() {
-	t := &sh.turn
-	for !t.full && sh.entry.Size() < fullEntry {
-		run, step, ok := sh.nextSuspect()
-		switch {
-		case !ok:
-			sh.process.quarantine.withdraw(sh)
-			return
-		case run.NeedsIsolation(step):
-			sh.process.quarantine.wantIsolation(sh)
-			return
-		}
-		handler := sh.handlers.handler(run.Def.Steps[step].Handler)
-		if handler == nil {
-			sh.parkStep(run, step)
-			continue
-		}
-		if !sh.process.places.take(sh) {
-			t.full = true
-			return
-		}
-		trial := sh.process.quarantine.try(sh, run.Losses(step))
-		if trial == nil {
-			sh.process.places.give()
-			return
-		}
-		rec := sh.m.Attempt(run, step, t.now)
-		sh.launch(run, step, handler, trial, &rec)
-	}
-}
-
-// nextSuspect returns the suspect that comes first of those which the limits of their
-// workflows allow.
-func (sh *shard) nextSuspect() (run *machine.Run, step int, ok bool) {
-	early := time.Since(sh.openedAt) < settle
-	for run, step := range sh.m.Suspects() {
-		q := run.Queue(step)
-		runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
-		if attempts > 0 && q.Running >= attempts || runs > 0 && !run.HasPlace() && q.Workflow.Active >= runs {
-			continue
-		}
-		if early && sh.handlers.handler(run.Def.Steps[step].Handler) == nil {
-			continue
-		}
-		return run, step, true
-	}
-	return nil, 0, false
-}
-
-// isolate begins the attempt of a suspect that has to run alone. Others don't begin from here
-// on. If those that run take too long, the attempt begins beside them, and proves nothing if it
-// is lost.
-func (sh *shard) isolate() {
-	t, i, q := &sh.turn, &sh.isolated, &sh.process.quarantine
-	run, step, ok := sh.nextSuspect()
-	ok = ok && run.NeedsIsolation(step) && sh.entry.Size() < fullEntry
-	if i.waits && (!ok || i.key != attemptKey{run.ID, step}) {
-		*i = isolated{}
-		q.release(sh) // it was canceled, or another one comes first
-	}
-	if !ok || i.runs != nil {
-		return
-	}
-	if t.survived != nil {
-		t.more = true // others may begin after this turn, and it may wait for them then
-		return
-	}
-	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
-	if handler == nil {
-		sh.parkStep(run, step)
-		return
-	}
-	if !q.isolate(sh) {
-		return
-	}
-	lasts := run.Isolation(step)
-	if !i.waits {
-		*i = isolated{key: attemptKey{run.ID, step}, waits: true, late: t.now + int64(lasts)}
-	}
-	trial, alone := q.tryAlone(sh, t.now >= i.late)
-	if trial == nil {
-		return
-	}
-	if !sh.process.places.take(sh) {
-		q.exit()
-		t.full = true
-		i.late = max(i.late, t.now+int64(time.Second))
-		return
-	}
-	rec := sh.m.Attempt(run, step, t.now)
-	if alone {
-		rec.Delay = lasts
-	}
-	sh.launch(run, step, handler, trial, &rec)
-	sh.cfg.Logger.Warn("the process died in the last attempts of a step: others wait while the next one is new",
-		"run", run.ID, "step", run.Def.Steps[step].Name, "lost", run.Losses(step), "alone", alone, "for", lasts)
-	*i = isolated{key: i.key, runs: sh.running[i.key], lasted: lasts}
-	q.withdraw(sh)
-}
-
-// endIsolation lets others begin after an attempt has run alone for long enough. That is stored
-// before: from then on, a process that dies may do so because of another attempt.
-func (sh *shard) endIsolation() {
-	t, i := &sh.turn, &sh.isolated
-	switch {
-	case i.runs == nil:
-	case sh.running[i.key] != i.runs:
-		*i = isolated{}
-	case t.opened >= i.ends(sh.m):
-		rec, _ := sh.purgeRecord(t.now)
-		t.must(&rec) // an entry of this time is what counts
-		t.survived = i.runs.trial
-		*i = isolated{}
-	}
 }

@@ -72,6 +72,13 @@ func (r *registry) admit(w *Workflow) error {
 	return r.addLocked([]*Workflow{w}, nil)
 }
 
+// currentVersion returns a number that grows when something is added.
+func (r *registry) currentVersion() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.version
+}
+
 func (r *registry) handler(name string) Handler {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -101,7 +108,7 @@ func (e *Engine) Register(workflows ...*Workflow) error {
 	if err := e.handlers.add(workflows, nil); err != nil {
 		return err
 	}
-	return e.look()
+	return e.wakeShards()
 }
 
 // Replace makes these all the workflows that new runs can follow. Runs in progress
@@ -118,7 +125,7 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 		}
 	}
 	e.handlers.mu.Unlock()
-	return e.look()
+	return e.wakeShards()
 }
 
 // Workflow returns the workflow of the name that new runs follow.

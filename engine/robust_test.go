@@ -322,8 +322,8 @@ func TestTheClockIsSet(t *testing.T) {
 		s := started(t, e, w, 1)
 		set := func(d time.Duration) {
 			_ = e.alone.do(context.Background(), func(*turn) error {
-				was := e.alone.clock.wall
-				e.alone.clock.wall = func(t time.Time) int64 { return was(t) + int64(d) }
+				was := e.alone.owner.clock.wall
+				e.alone.owner.clock.wall = func(t time.Time) int64 { return was(t) + int64(d) }
 				return nil
 			})
 			_ = e.alone.do(context.Background(), func(*turn) error { return nil }) // a look at the clock

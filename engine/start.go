@@ -79,7 +79,7 @@ func Source(who string) StartOption {
 	return func(s *startSettings) error { s.source = name(who); return nil }
 }
 
-// name cuts what somebody calls himself to a length that can be shown.
+// name cuts the name of a caller to a length that can be shown.
 func name(who string) string {
 	if len(who) > 200 {
 		who = who[:200]
@@ -103,8 +103,8 @@ type Started struct {
 // Wait waits for the run's outcome.
 func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx, s.ID) }
 
-// Start starts a run. When it returns, the run is stored, and goes on whatever
-// happens to the process. The input is anything that encoding/json can write, and
+// Start starts a run. When it returns, the run is stored, and goes on even if the
+// process ends. The input is anything that encoding/json can write, and
 // read as the type that the workflow's steps take.
 //
 // A workflow that is not registered is registered first. If another workflow of the
@@ -136,7 +136,16 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 			return Started{}, fmt.Errorf("start %s: %w", w.Name(), err)
 		}
 	}
-	return e.startAt(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout})
+	return e.started(e.router.start(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout}))
+}
+
+// started completes the answer to a start.
+func (e *Engine) started(a answer, err error) (Started, error) {
+	if err != nil {
+		return Started{}, err
+	}
+	a.Started.e = e
+	return *a.Started, nil
 }
 
 // StartRegistered starts a run of the workflow that is registered under the name of w:
@@ -165,7 +174,9 @@ func (w *Workflow) accepts(input any, text json.RawMessage) error {
 	return json.Unmarshal(text, reflect.New(w.input).Interface())
 }
 
-func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.Start) (*Started, error) {
+// start starts a run in the shard.
+func (c *commands) start(ctx context.Context, def *machine.Definition, s *machine.Start) (*Started, error) {
+	sh := c.sh
 	if len(s.Input) > sh.cfg.MaxPayload {
 		return nil, tooLarge(def, s, sh.cfg.MaxPayload)
 	}
@@ -174,9 +185,9 @@ func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.
 	select {
 	case sh.starts <- r:
 	case <-sh.stop:
-		return nil, untaken{fmt.Errorf("start %s: %w", def.Name, ErrClosed)}
+		return nil, notAccepted{fmt.Errorf("start %s: %w", def.Name, ErrClosed)}
 	case <-sh.done:
-		return nil, untaken{sh.reason()}
+		return nil, notAccepted{sh.closedError()}
 	case <-ctx.Done():
 		return nil, fmt.Errorf("start %s: %w", def.Name, context.Cause(ctx))
 	}
@@ -185,7 +196,7 @@ func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.
 	case <-r.done:
 		err = r.err
 	case <-sh.done:
-		err = sh.answered(r)
+		err = sh.answerOf(r)
 	case <-ctx.Done():
 		// It may be stored or not; with a key, asking again finds out.
 		err = fmt.Errorf("%w before the start was known to be stored", context.Cause(ctx))
@@ -195,7 +206,7 @@ func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.
 	}
 	st := &Started{ID: r.id.String(), Existing: r.existing}
 	if r.existing && !r.sameInput {
-		if st.InputDiffers, err = sh.inputDiffers(ctx, st.ID, s.Input); err != nil {
+		if st.InputDiffers, err = c.inputDiffers(ctx, st.ID, s.Input); err != nil {
 			return nil, fmt.Errorf("start %s: the key is that of run %s, whose input can't be compared: %w", def.Name, st.ID, err)
 		}
 	}
@@ -203,8 +214,8 @@ func (sh *shard) start(ctx context.Context, def *machine.Definition, s *machine.
 }
 
 // inputDiffers reports whether the input of a stored run is another than this one.
-func (sh *shard) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
-	run, err := sh.load(ctx, id)
+func (c *commands) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
+	run, err := c.sh.queries.load(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil // the key is kept, and the run is not
 	}
@@ -243,16 +254,16 @@ func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
 // start decides about a start. The run gets its id here, so that the id has the
 // time of the record in it.
 func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, existing bool, err error) {
-	sh := t.sh
+	o := t.o
 	if err := t.define(def); err != nil {
 		return id, false, err
 	}
 	if s.ID.IsZero() {
-		s.ID = machine.NewID(t.now, sh.random(), sh.random()).In(sh.slot(s.Key))
-	} else if _, again := sh.m.Run(s.ID); again {
+		s.ID = machine.NewID(t.now, o.random(), o.random()).In(o.slot(s.Key))
+	} else if _, again := o.m.Run(s.ID); again {
 		return s.ID, false, nil
 	}
-	rec, other, err := sh.m.Start(s, t.now)
+	rec, other, err := o.m.Start(s, t.now)
 	if err != nil || !other.IsZero() {
 		return other, err == nil, err
 	}
@@ -268,20 +279,20 @@ func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, 
 // key are the same start again: their input is compared here, at no cost.
 func (t *turn) startRequested(r *request) {
 	r.id, r.existing, r.err = t.start(r.start, r.def)
-	if run, ok := t.sh.m.Run(r.id); ok && r.existing && !run.IsCold() {
+	if run, ok := t.o.m.Run(r.id); ok && r.existing && !run.IsCold() {
 		r.sameInput = bytes.Equal(run.Input, r.start.Input)
 	}
 }
 
 // define stores a definition, unless it is stored already.
 func (t *turn) define(def *machine.Definition) error {
-	rec, fresh := t.sh.m.Define(def, t.now)
+	rec, fresh := t.o.m.Define(def, t.now)
 	if !fresh {
 		return nil
 	}
 	err := t.record(&rec)
 	if err != nil {
-		t.sh.health.broken(err)
+		t.o.sh.health.broken(err)
 	}
 	return err
 }

@@ -53,9 +53,9 @@ type waitedRun struct {
 	hasPlace bool     // among the runs that a limit counts
 }
 
-// describeWaits adds what the shard has to the graph. It is called by the owner.
-func (sh *shard) describeWaits(g *waitGraph, waits map[*attempt][]machine.ID) {
-	for _, a := range sh.running {
+// addShard adds the attempts and runs of a shard to the graph. It is called by the owner.
+func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
+	for a := range sh.dispatcher.attempts() {
 		g.attempts[a.key] = &waitingAttempt{
 			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, a.task.Step}, number: a.number, waits: waits[a],
 		}
@@ -70,18 +70,18 @@ func (sh *shard) describeWaits(g *waitGraph, waits map[*attempt][]machine.ID) {
 	}
 	var here []*machine.Run
 	for id := range g.elsewhere {
-		if run, ok := sh.m.Run(id); ok {
+		if run, ok := sh.owner.m.Run(id); ok {
 			here = append(here, run)
 		}
 	}
 	for _, run := range here {
 		delete(g.elsewhere, run.ID)
-		sh.describeRun(g, run)
+		g.addRun(sh, run)
 	}
 }
 
-// describeRun adds a run to the graph, and the limits it is queued for.
-func (sh *shard) describeRun(g *waitGraph, run *machine.Run) {
+// addRun adds a run to the graph, and the limits it is queued for.
+func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	if g.runs[run.ID] != nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (sh *shard) describeRun(g *waitGraph, run *machine.Run) {
 				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
 			}
 			if runs > 0 && !r.hasPlace {
-				sh.describeRunLimit(g, r.workflow, runs)
+				g.addRunLimit(sh, r.workflow, runs)
 			}
 		case s.Status == machine.Waiting, s.Status == machine.NoHandler:
 			r.goesOn = true
@@ -107,19 +107,19 @@ func (sh *shard) describeRun(g *waitGraph, run *machine.Run) {
 	}
 }
 
-// describeRunLimit adds a limit of runs that is used up, with the runs that use it.
-func (sh *shard) describeRunLimit(g *waitGraph, workflow string, limit int) {
-	w := sh.m.Workflows()[workflow]
+// addRunLimit adds a limit of runs that is used up, with the runs that use it.
+func (g *waitGraph) addRunLimit(sh *shard, workflow string, limit int) {
+	w := sh.owner.m.Workflows()[workflow]
 	key := limitKey{shard: sh.number, workflow: workflow}
 	if w == nil || w.Active < limit || g.runLimits[key] != nil {
 		return
 	}
 	l := &runLimit{limit: limit, active: w.Active}
 	g.runLimits[key] = l
-	for _, run := range sh.m.All() {
+	for _, run := range sh.owner.m.All() {
 		if run.HasPlace() && run.Def.Name == workflow {
 			l.runs = append(l.runs, run.ID)
-			sh.describeRun(g, run)
+			g.addRun(sh, run)
 		}
 	}
 }

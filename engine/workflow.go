@@ -252,7 +252,7 @@ func HeartbeatTimeout(d time.Duration) StepOption {
 // again. After more the step is given up, but only if the process died while no other attempt
 // ran in it: a step is not given up because of what ran beside it. After three losses, or
 // MaxLost if that is less, an attempt runs alone. 0 means that a lost attempt is never made
-// again, whatever ended the process.
+// again, for any end of the process.
 func MaxLost(n int) StepOption {
 	return func(s *stepBuilder) { s.MaxLost = n }
 }

@@ -17,7 +17,7 @@ import (
 func coldRuns(t *testing.T, e *Engine) (n int) {
 	t.Helper()
 	if err := e.alone.do(context.Background(), func(*turn) error {
-		for _, r := range e.alone.m.All() {
+		for _, r := range e.alone.owner.m.All() {
 			if r.IsCold() {
 				n++
 			}

@@ -3,47 +3,62 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/journal"
 )
 
+// placement decides in which shard of a cluster runs are started.
+type placement struct {
+	log   journal.Cluster
+	calls *remoteCalls
+	cfg   *Config
+	next  startPlacement // of runs without a key
+
+	mu       sync.Mutex
+	gathered map[string]bool    // whether the runs of a workflow are in one shard
+	loose    map[string]Trouble // workflows whose limits do not hold for all their runs
+}
+
 // start starts a run where it belongs.
-func (cl *cluster) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
-	gathered, err := cl.gathered(ctx, w)
+func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
+	gathered, err := p.isGathered(ctx, w)
 	if err != nil {
 		return a, fmt.Errorf("start %s: %w", w.Name(), err)
 	}
 	c := &call{Op: opStart, Start: &start{
 		Definition: w.def.Text(), Key: s.Key, Source: s.Source, Input: s.Input, At: s.At, Timeout: s.Timeout, def: w.def,
 	}}
-	n := cl.log.Shards()
+	n := p.log.Shards()
 	slot := machine.KeySlot(s.Key)
 	shard := slot % n
 	switch {
 	case gathered:
 		shard = machine.WorkflowSlot(w.Name()) % n
 	case s.Key == "":
-		return cl.startAnywhere(ctx, c)
+		return p.startAnywhere(ctx, c)
 	}
 	if s.Key == "" || slot%n != shard {
 		slot = anySlot(shard, n)
 	}
 	c.Start.ID = newID(slot)
-	return cl.ask(ctx, shard, c)
+	return p.calls.ask(ctx, shard, c)
 }
 
 // startAnywhere starts a run in a shard that has an owner.
-func (cl *cluster) startAnywhere(ctx context.Context, c *call) (answer, error) {
-	n := cl.log.Shards()
-	shard := cl.aim.next(n)
+func (p *placement) startAnywhere(ctx context.Context, c *call) (answer, error) {
+	n := p.log.Shards()
+	shard := p.next.next(n)
 	c.Start.ID = newID(anySlot(shard, n))
-	defer cl.aim.done()
-	return cl.askAt(ctx, shard, c, func() int {
-		shard = cl.aim.other(shard, n)
+	defer p.next.done()
+	return p.calls.askAt(ctx, shard, c, func() int {
+		shard = p.next.other(shard, n)
 		c.Start.ID = newID(anySlot(shard, n))
 		return shard
 	})
@@ -56,40 +71,47 @@ func newID(slot int) string {
 // anySlot returns one of the slots of a shard.
 func anySlot(shard, shards int) int { return rand.IntN(machine.Slots/shards)*shards + shard }
 
-// gathered reports whether a workflow has one shard for all its runs. One with a
-// limit has, because only an owner can count. That is settled when it is first
-// started, or a key that was used before might be looked for in another shard.
-func (cl *cluster) gathered(ctx context.Context, w *Workflow) (bool, error) {
+// isGathered reports whether a workflow has one shard for all its runs. A workflow with a
+// limit has, because only an owner can count. That is decided when it is first started, or
+// a key that was used before might be looked for in another shard.
+func (p *placement) isGathered(ctx context.Context, w *Workflow) (bool, error) {
 	name := w.Name()
-	cl.mu.Lock()
-	gathered, known := cl.settled[name]
-	cl.mu.Unlock()
+	p.mu.Lock()
+	gathered, known := p.gathered[name]
+	p.mu.Unlock()
 	if !known {
-		place, err := store.PlaceOf(ctx, cl.log, name, store.PlaceFor(w.Limited()))
+		place, err := store.PlaceOf(ctx, p.log, name, store.PlaceFor(w.Limited()))
 		if err != nil {
 			return false, err
 		}
 		gathered = place == store.Gathered
 	}
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	cl.settled[name] = gathered
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gathered[name] = gathered
 	if !w.Limited() {
-		delete(cl.loose, name)
-	} else if _, told := cl.loose[name]; !gathered && !told {
-		cl.loose[name] = Trouble{
+		delete(p.loose, name)
+	} else if _, known := p.loose[name]; !gathered && !known {
+		p.loose[name] = Trouble{
 			What: "the limit of workflow " + name + " holds in each shard apart", Since: time.Now(),
 			Error: "it had none when it was first started, and its runs are spread; give the workflow another name to have the limit for all of them",
 		}
-		cl.e.cfg.Logger.Warn(cl.loose[name].What, "because", cl.loose[name].Error)
+		p.cfg.Logger.Warn(p.loose[name].What, "because", p.loose[name].Error)
 	}
 	return gathered, nil
 }
 
-// aim is where runs without a key are started. Those that come together go to the
+// troubles returns the workflows whose limits do not hold for all their runs.
+func (p *placement) troubles() []Trouble {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.loose))
+}
+
+// startPlacement says where runs without a key are started. Those that come together go to the
 // same shard, whose owner stores them in one entry; those that come one after the
 // other are spread, as are all over time.
-type aim struct {
+type startPlacement struct {
 	mu    sync.Mutex
 	shard int
 	until time.Time
@@ -100,12 +122,12 @@ type aim struct {
 
 const (
 	aimFor   = 50 * time.Millisecond
-	aimTimes = 16 // as many starts of each who starts as a turn is for
+	aimTimes = 16 // starts of a turn for each caller that starts at the same time
 	aimRuns  = 1000
 )
 
 // next returns the shard of a start, which is followed by done.
-func (a *aim) next(shards int) int {
+func (a *startPlacement) next(shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open++
@@ -119,7 +141,7 @@ func (a *aim) next(shards int) int {
 }
 
 // other returns the shard of a start that was refused: that shard's turn is over.
-func (a *aim) other(refused, shards int) int {
+func (a *startPlacement) other(refused, shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shard == refused {
@@ -129,7 +151,7 @@ func (a *aim) other(refused, shards int) int {
 }
 
 // done says that a start has been answered.
-func (a *aim) done() {
+func (a *startPlacement) done() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open--

@@ -22,42 +22,42 @@ type Event struct {
 // backlog is how many events are kept for readers that come late or are slow.
 const backlog = 8192
 
-// hub passes events on. It never waits for a reader: one that is too slow misses
-// some, and is told how many.
+// hub passes events on. It never waits for a reader: a slow one misses some, and gets
+// their number.
 type hub struct {
 	mu      sync.Mutex
 	ring    []Event // the last ones; it grows up to backlog
 	seq     uint64
 	changed chan struct{} // closed at the next event
 	closed  bool
-	wanted  atomic.Bool // somebody reads, or has read
+	wanted  atomic.Bool // there is or was a reader
 }
 
 func (h *hub) init() { h.changed = make(chan struct{}) }
 
-// news are the events of a turn that is not stored yet.
-type news struct {
+// eventBatch has the events of a turn that is not stored yet.
+type eventBatch struct {
 	hub     *hub
 	pending []retry.Event
 }
 
 // add adds an event, to be published when what the turn has decided is stored.
-func (n *news) add(ev retry.Event) {
-	if n.hub.wanted.Load() {
-		n.pending = append(n.pending, ev)
+func (b *eventBatch) add(ev retry.Event) {
+	if b.hub.wanted.Load() {
+		b.pending = append(b.pending, ev)
 	}
 }
 
 // note makes the events of a record, to be published when it is stored.
-func (n *news) note(rec *machine.Record, run *machine.Run) {
-	if !n.hub.wanted.Load() {
+func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
+	if !b.hub.wanted.Load() {
 		return
 	}
 	ev := retry.Event{Time: time.Unix(0, rec.At), Name: run.Def.Name, Run: rec.Run.String()}
 	add := func(kind retry.EventKind) *retry.Event {
 		ev.Kind = kind
-		n.pending = append(n.pending, ev)
-		return &n.pending[len(n.pending)-1]
+		b.pending = append(b.pending, ev)
+		return &b.pending[len(b.pending)-1]
 	}
 	step := &run.Def.Steps[rec.Step]
 	inStep := func(kind retry.EventKind) *retry.Event {
@@ -128,19 +128,19 @@ func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 }
 
 // publish passes on what is stored now.
-func (n *news) publish() {
-	if len(n.pending) == 0 {
+func (b *eventBatch) publish() {
+	if len(b.pending) == 0 {
 		return
 	}
-	h := n.hub
+	h := b.hub
 	h.mu.Lock()
-	for _, ev := range n.pending {
+	for _, ev := range b.pending {
 		h.add(Event{Event: ev})
 	}
 	h.wake()
 	h.mu.Unlock()
-	clear(n.pending)
-	n.pending = n.pending[:0]
+	clear(b.pending)
+	b.pending = b.pending[:0]
 }
 
 // Tell puts an event of something beside the engine into the stream, so that
@@ -168,7 +168,7 @@ func (h *hub) add(ev Event) {
 	}
 }
 
-// wake tells readers that there is more. It needs the lock.
+// wake wakes the readers, because there is more. It needs the lock.
 func (h *hub) wake() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -208,7 +208,7 @@ func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-c
 // as many as can be followed.
 func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
 	if e.cluster != nil {
-		e.cluster.watch()
+		e.cluster.follower.watch()
 	}
 	return e.hub.events(ctx, after)
 }

@@ -28,30 +28,31 @@ var (
 	keepPolicy = retry.Must("exponential(1s..30s) jitter=equal attempts=unlimited").Policy()
 )
 
-// keeper keeps a shard in this process.
-type keeper struct {
+// shardKeeper keeps a shard in this process: it opens it, and opens it again when it has
+// ended by an error.
+type shardKeeper struct {
 	cl     *cluster
 	number int
-	ctx    context.Context //nolint:containedctx // until the shard is to be left
-	leave  context.CancelFunc
+	ctx    context.Context //nolint:containedctx // until the shard is to be given up
+	cancel context.CancelFunc
 }
 
-func (cl *cluster) keep(n int) *keeper {
-	k := &keeper{cl: cl, number: n}
-	k.ctx, k.leave = context.WithCancel(context.Background())
+func (cl *cluster) keep(n int) *shardKeeper {
+	k := &shardKeeper{cl: cl, number: n}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
 	go k.run()
 	return k
 }
 
-func (k *keeper) run() {
+func (k *shardKeeper) run() {
 	defer func() { k.cl.left <- k }()
-	defer k.leave()
+	defer k.cancel()
 	pace := pace{policy: keepPolicy}
 	for {
 		sh, err := retry.Value(k.ctx, openPolicy, k.open)
 		if err != nil {
-			k.cl.right(k.number)
-			return // it is to be left
+			k.cl.clearTrouble(k.number)
+			return // it is to be given up
 		}
 		k.cl.put(sh)
 		begin := time.Now()
@@ -62,9 +63,9 @@ func (k *keeper) run() {
 			k.close(sh)
 		}
 		k.cl.remove(sh)
-		k.settle(sh)
+		k.waitForHandlers(sh)
 		if !errors.Is(sh.err, ErrClosed) && !errors.Is(sh.err, journal.ErrStale) {
-			k.cl.trouble(k.number, sh.err)
+			k.cl.setTrouble(k.number, sh.err)
 		}
 		if time.Since(begin) > wellFor {
 			pace.reset()
@@ -76,41 +77,41 @@ func (k *keeper) run() {
 	}
 }
 
-// open opens the shard, once nobody else has it.
-func (k *keeper) open(ctx context.Context) (*shard, error) {
+// open opens the shard, once no other process has it.
+func (k *shardKeeper) open(ctx context.Context) (*shard, error) {
 	e := k.cl.e
 	dir, err := k.dir(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.cl.trouble(k.number, err)
+			k.cl.setTrouble(k.number, err)
 		}
 		return nil, err
 	}
 	sh := newShard(&e.process, k.number, k.cl.log.Shards(), dir)
-	opened := k.cl.opens(sh)
+	opened := k.cl.beginOpening(sh)
 	err = sh.open(ctx, k.cl.log)
 	opened()
 	if err == nil {
-		err = sh.lease.(journal.Shared).Serve(k.cl.answer(sh))
+		err = sh.lease.(journal.Shared).Serve(k.cl.calls.answerWith(sh.commands.performForOthers))
 		if err != nil {
 			sh.shut()
 		}
 	}
 	switch {
 	case err == nil:
-		k.cl.right(k.number)
+		k.cl.clearTrouble(k.number)
 		return sh, nil
 	case errors.Is(err, journal.ErrLocked), errors.Is(err, journal.ErrStale):
-		return nil, retry.After(err, lockedWait) // whoever has it is about to let go of it
+		return nil, retry.After(err, lockedWait) // the process that has it is about to give it up
 	case ctx.Err() == nil:
-		k.cl.trouble(k.number, err)
+		k.cl.setTrouble(k.number, err)
 	}
 	return nil, err
 }
 
 // dir makes the folder of the shard's view. The views of another cluster that used
 // Dir are somewhere else.
-func (k *keeper) dir(ctx context.Context) (string, error) {
+func (k *shardKeeper) dir(ctx context.Context) (string, error) {
 	root := k.cl.e.cfg.Dir
 	if root == "" {
 		return "", nil
@@ -123,8 +124,8 @@ func (k *keeper) dir(ctx context.Context) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// close lets go of the shard: in order, for as long as there is.
-func (k *keeper) close(sh *shard) {
+// close gives up the shard: in order, as far as there is time.
+func (k *shardKeeper) close(sh *shard) {
 	ctx, cancel := context.WithCancel(k.cl.hurry)
 	defer cancel()
 	if k.cl.stop.Err() == nil {
@@ -135,10 +136,10 @@ func (k *keeper) close(sh *shard) {
 	sh.close(ctx)
 }
 
-// settle waits until the handlers of a shard that was lost have ended, so that
+// waitForHandlers waits until the handlers of a shard that was lost have ended, so that
 // they are not called again beside themselves. One that does not end is not
 // waited for longer than its grace.
-func (k *keeper) settle(sh *shard) {
+func (k *shardKeeper) waitForHandlers(sh *shard) {
 	ended := make(chan struct{})
 	go func() {
 		sh.attempts.Wait()
@@ -150,3 +151,19 @@ func (k *keeper) settle(sh *shard) {
 	case <-k.cl.hurry.Done():
 	}
 }
+
+// pace says how long to wait before something is tried again that is tried for
+// ever.
+type pace struct {
+	policy retry.Policy
+	state  retry.State
+}
+
+func (p *pace) next(err error, random uint64) time.Duration {
+	p.state.Attempt++
+	d := retry.Decide(p.policy, p.state, retry.OutcomeOf(err), retry.Gates{}, random)
+	p.state.Prev = d.Prev
+	return d.Wait
+}
+
+func (p *pace) reset() { p.state = retry.State{} }

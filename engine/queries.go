@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -12,6 +13,61 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
 )
+
+// Get returns a run with its whole history.
+func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
+	a, err := e.of(ctx, id, &call{Op: opGet})
+	return a.Info, err
+}
+
+// Wait waits for the outcome of a run. That the run is dead is not an error of
+// Wait, but of its [Info.Err].
+//
+// A handler that waits for a run keeps its place meanwhile. If all places are kept in
+// this way, nothing goes on: [Engine.Troubles] reports it, provided that handlers
+// call Wait with their own context. Better let the handler end, and start the rest
+// by [OnEnd].
+func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
+	if t, ok := TaskOf(ctx); ok && t.attempt != nil && t.attempt.sh.process == &e.process {
+		if run, err := machine.ParseID(id); err == nil {
+			defer e.deadlocks.begin(t.attempt, run)()
+		}
+	}
+	for {
+		a, err := e.of(ctx, id, &call{Op: opWait})
+		if err != nil {
+			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if !a.Over {
+			continue // the owner in another process does not wait for long
+		}
+		if i, err := e.Get(ctx, id); err != nil || i.Finished() {
+			return i, err
+		}
+		// It was put back to work meanwhile.
+	}
+}
+
+// Find returns the ids of the runs that begin with the text, or have it as key.
+func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string, err error) {
+	if _, err := machine.ParseID(text); err == nil {
+		return []string{text}, nil
+	}
+	answers, silent, err := e.gather(ctx, &call{Op: opFind, Text: text, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		if a != nil {
+			ids = append(ids, a.IDs...)
+		}
+	}
+	if len(ids) == 0 && len(silent) > 0 {
+		return nil, fmt.Errorf("find %q: %w", text, away(silent))
+	}
+	slices.Sort(ids)
+	return ids[:min(len(ids), max(limit, 0))], nil
+}
 
 // List returns runs. It reads the view, which is a moment behind unless the filter
 // says that it must not be.
@@ -113,8 +169,8 @@ func (f *Filter) before(a, b *Info) bool {
 	}
 }
 
-// cursorOf returns the part of a cursor that belongs to a shard. One that is not
-// made of parts belongs to all: whoever reads it says what is wrong with it.
+// cursorOf returns the part of a cursor that belongs to a shard. A cursor that is not made
+// of parts belongs to all shards: each of them says what is wrong with it.
 func cursorOf(after string, shard int) string {
 	parts := strings.Split(after, ".")
 	if shard < len(parts) && len(parts) > 1 {
@@ -213,8 +269,8 @@ func (e *Engine) OwnStats(ctx context.Context) (s Stats, shards int, err error) 
 	}
 	answers := make([]*answer, e.count())
 	for _, sh := range e.cluster.own() {
-		// One that is being given away is counted by whoever has it next.
-		if one, err := sh.stats(ctx); err == nil {
+		// One that is being given away is counted by the process that has it next.
+		if one, err := sh.queries.stats(ctx); err == nil {
 			answers[sh.number] = &answer{Stats: one}
 			shards++
 		}
@@ -280,11 +336,11 @@ func earlier(a, b *time.Time) *time.Time {
 // Troubles returns what keeps this process from doing its work at the moment.
 func (e *Engine) Troubles() []Trouble {
 	if e.alone != nil {
-		return e.alone.troubles()
+		return e.alone.health.list()
 	}
 	list := e.cluster.troubles()
 	for _, sh := range e.cluster.own() {
-		list = append(list, sh.named()...)
+		list = append(list, sh.health.listFor(sh.number)...)
 	}
 	return list
 }
@@ -293,7 +349,7 @@ func (e *Engine) Troubles() []Trouble {
 // schedules whose last start was refused.
 func (e *Engine) Warnings() (list []Trouble) {
 	for _, sh := range e.shards() {
-		list = append(list, sh.warnings()...)
+		list = append(list, sh.health.listWarnings()...)
 	}
 	return list
 }

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	followBatch  = 256                    // events of another process that are taken at once
+	followPause  = 100 * time.Millisecond // between batches: a reader sees no difference
+	followWait   = 2 * time.Second        // for the first of a batch
+	membersEvery = time.Second            // how often the list of members is read
+)
+
+// followPolicy is how a member is waited for that does not answer.
+var followPolicy = retry.Must("exponential(200ms..5s) attempts=unlimited")
+
+// remoteEvents are events of a process on their way to another.
+type remoteEvents struct {
+	Events []retry.Event `json:"events,omitempty"`
+	After  uint64        `json:"after"` // where to go on
+}
+
+// eventFollower puts the events of all other processes of a cluster into the stream of this
+// one.
+type eventFollower struct {
+	hub  *hub
+	log  journal.Cluster
+	stop context.Context // until the engine is closed
+
+	watch     func() // has the events of others followed
+	watched   chan struct{}
+	followers sync.WaitGroup
+}
+
+func (f *eventFollower) init(h *hub, log journal.Cluster, stop context.Context) {
+	f.hub, f.log, f.stop = h, log, stop
+	f.watched = make(chan struct{})
+	f.watch = sync.OnceFunc(func() { close(f.watched) })
+	f.followers.Go(f.run)
+}
+
+// wait waits until nothing is followed any more.
+func (f *eventFollower) wait() { f.followers.Wait() }
+
+// run follows the other processes from the first reader of events on, until the engine is
+// closed.
+func (f *eventFollower) run() {
+	select {
+	case <-f.watched:
+	case <-f.stop.Done():
+		return
+	}
+	following := map[string]context.CancelFunc{}
+	tick := time.NewTicker(membersEvery)
+	defer tick.Stop()
+	for {
+		members, self := f.log.Members(), f.log.Member()
+		for _, id := range members {
+			if following[id] == nil && id != self {
+				ctx, cancel := context.WithCancel(f.stop)
+				following[id] = cancel
+				f.followers.Go(func() { f.followMember(ctx, id) })
+			}
+		}
+		for id, cancel := range following {
+			if !slices.Contains(members, id) || id == self {
+				cancel()
+				delete(following, id)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-f.stop.Done():
+			for _, cancel := range following {
+				cancel()
+			}
+			return
+		}
+	}
+}
+
+// followMember follows one process.
+func (f *eventFollower) followMember(ctx context.Context, id string) {
+	after := Now
+	_ = followPolicy.Do(ctx, func(ctx context.Context) error { // until the context ends
+		for {
+			h, err := f.askEvents(ctx, id, after)
+			if err != nil {
+				return err
+			}
+			after = h.After
+			f.hub.addRemote(h, id)
+			select {
+			case <-time.After(followPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+}
+
+// askEvents asks a member for events.
+func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) (h remoteEvents, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*followWait)
+	defer cancel()
+	request, err := json.Marshal(&call{Op: opEvents, After: after})
+	if err != nil {
+		return h, err
+	}
+	text, err := f.log.Ask(ctx, id, request)
+	if err != nil {
+		return h, err
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return h, err
+	}
+	if a.Error != nil {
+		return h, a.Error.err()
+	}
+	if a.Events == nil {
+		return h, errors.New("an answer without events")
+	}
+	return *a.Events, nil
+}
+
+// addRemote puts events of another process into the stream.
+func (h *hub) addRemote(from remoteEvents, member string) {
+	if len(from.Events) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	for _, ev := range from.Events {
+		h.add(Event{Event: ev, Member: member})
+	}
+	h.wake()
+}
+
+// perform answers what is asked of this process, and not of one of its shards.
+func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err error) {
+	if c.Op != opEvents {
+		return a, errCall
+	}
+	a.Events = f.hub.remoteEvents(ctx, c.After)
+	return a, nil
+}
+
+// remoteEvents returns events of this process for another one. It waits for the first for
+// a while.
+func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
+	h.wanted.Store(true)
+	if after == Now {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return &remoteEvents{After: h.seq}
+	}
+	wait := time.NewTimer(followWait)
+	defer wait.Stop()
+	out := &remoteEvents{After: after}
+	for {
+		list, _, more, closed := h.after(out.After, followBatch)
+		for _, ev := range list {
+			if out.After = ev.Seq; ev.Member == "" {
+				out.Events = append(out.Events, ev.Event)
+			}
+		}
+		if len(out.Events) > 0 || closed {
+			return out
+		}
+		if len(list) > 0 {
+			continue // of others, which are asked themselves
+		}
+		select {
+		case <-more:
+		case <-wait.C:
+			return out
+		case <-ctx.Done():
+			return out
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// recovery restores the state of a shard that was opened, and takes it over.
+type recovery struct {
+	sh *shard
+	o  *owner
+}
+
+func (r recovery) run(ctx context.Context) error {
+	r.o.storeWait = ctx
+	defer func() { r.o.storeWait = context.Background() }()
+	if err := r.restore(ctx); err != nil {
+		return err
+	}
+	if err := r.sh.views.open(ctx); err != nil {
+		if errors.Is(err, journal.ErrDamaged) || ctx.Err() != nil {
+			return err
+		}
+		r.sh.views.setMissing(err)
+	}
+	if err := r.replay(ctx); err != nil {
+		return err
+	}
+	if err := r.takeOver(); err != nil {
+		return err
+	}
+	r.o.openedAt, r.o.purgedAt = time.Now(), time.Now()
+	return nil
+}
+
+// restore reads the last snapshot that can be read.
+func (r recovery) restore(ctx context.Context) error {
+	lease := r.sh.lease
+	blobs, err := lease.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	first, last, err := lease.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	var bad []error
+	var unreadable []string
+	for _, b := range slices.Backward(blobs) {
+		seq, ok := store.ParseName(b.Name, store.SnapshotPrefix)
+		if !ok || seq+1 < first || seq > last {
+			continue
+		}
+		m, err := r.sh.snapshots.read(ctx, b)
+		if errors.Is(err, machine.ErrFormat) {
+			return fmt.Errorf("snapshot %s: %w", b.Name, err)
+		}
+		if err == nil {
+			r.o.m, r.o.seq = m, m.Seq()
+			return r.discard(ctx, unreadable)
+		}
+		if !store.IsDamage(err) {
+			return fmt.Errorf("snapshot %s: %w", b.Name, err)
+		}
+		unreadable = append(unreadable, b.Name)
+		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
+		r.sh.cfg.Logger.Error("a snapshot can't be read; an older one is tried", "name", b.Name, "error", err)
+	}
+	if first > 1 {
+		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it; restore a backup", journal.ErrDamaged, first))
+		return errors.Join(bad...)
+	}
+	r.o.m = r.sh.snapshots.newState()
+	return nil
+}
+
+// discard removes snapshots that can't be read, now that an older one was: they
+// must not be counted on when the log is cut off.
+func (r recovery) discard(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := r.sh.lease.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay applies what the log has after the snapshot.
+func (r recovery) replay(ctx context.Context) error {
+	r.sh.views.skipKnown(r.o.seq)
+	for entry, err := range r.sh.lease.Read(ctx, r.o.seq+1) {
+		if err != nil {
+			return fmt.Errorf("read the log: %w", err)
+		}
+		if err := store.Apply(r.o.m, entry); err != nil {
+			return err
+		}
+		r.o.seq = entry.Seq
+		r.sh.snapshots.logGrew(len(entry.Data))
+		r.sh.views.skipKnown(r.o.seq)
+	}
+	return nil
+}
+
+// takeOver records that this process goes on, what the clock did meanwhile, and
+// the attempts that were lost with the last one.
+func (r recovery) takeOver() error {
+	o, t := r.o, &r.o.turn
+	head, bootWas := o.m.Clock()
+	orphans := r.orphans()
+	if err := o.beginTurn(); err != nil {
+		return err
+	}
+	_, boot := o.clock.boot()
+	if head.At != 0 {
+		if err := o.recordJump(o.clock.since(head.At, time.Duration(head.SinceBoot), bootWas)); err != nil {
+			return err
+		}
+	}
+	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(r.sh.lease.Epoch())}); err != nil {
+		return err
+	}
+	_, shared := r.sh.lease.(journal.Shared) // it may not have been this process
+	var names []string
+	for _, orphan := range orphans {
+		run, _ := o.m.Run(orphan.run)
+		rec := o.m.Lose(run, orphan.step, t.now, orphan.alone)
+		if shared {
+			rec.Text = strings.Replace(rec.Text, "the process died", "the process died, or was cut off from the cluster,", 1)
+		}
+		if err := t.record(&rec); err != nil {
+			return err
+		}
+		names = append(names, orphan.run.String())
+	}
+	r.warnOfLost(names)
+	if err := t.commit(); err != nil {
+		return err
+	}
+	t.act()
+	return nil
+}
+
+// orphan is an attempt that ran when the last process ended.
+type orphan struct {
+	attemptKey
+	alone bool // no other attempt ran in that process
+}
+
+// orphans returns the attempts that are running by the state, before anything of this process
+// is recorded. If there is only one, it ran alone, whether or not that was recorded.
+func (r recovery) orphans() (list []orphan) {
+	r.o.m.Orphans(func(run *machine.Run, step int) {
+		list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})
+	})
+	if len(list) == 1 && r.sh.shards == 1 {
+		list[0].alone = true
+	}
+	return list
+}
+
+// maxNamed is how many runs a line of the log names.
+const maxNamed = 10
+
+// warnOfLost names the runs whose attempts were lost.
+func (r recovery) warnOfLost(runs []string) {
+	if n := len(runs); n > 0 {
+		r.sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", n, "shard", r.sh.number,
+			"runs", strings.Join(slices.Compact(runs[:min(n, maxNamed)]), ","))
+	}
+}

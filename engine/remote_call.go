@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	maxCalls = 4096             // of other processes, that are worked on at once
+	maxWaits = 16384            // of those that only wait
+	callTime = 30 * time.Second // that one may take here
+)
+
+// ErrAway says that the shard of a run did not answer, or one that may have what
+// is asked for. It may do so later.
+var ErrAway = errors.New("did not answer")
+
+// shardUnreachable is the error of a call to a shard that has no owner, or whose owner did
+// not answer.
+type shardUnreachable struct {
+	shard int
+	err   error
+}
+
+func (e *shardUnreachable) Error() string { return fmt.Sprintf("shard %d: %v", e.shard, e.err) }
+func (e *shardUnreachable) Unwrap() error { return e.err }
+
+// Is makes it an [ErrAway].
+func (e *shardUnreachable) Is(target error) bool { return target == ErrAway }
+
+func isUnreachable(err error) bool {
+	_, ok := errors.AsType[*shardUnreachable](err)
+	return ok
+}
+
+// remoteCalls passes calls to the owners of shards, in this process or in others, and
+// answers those of other processes.
+type remoteCalls struct {
+	log    journal.Cluster
+	shards *shardTable
+	stop   context.Context // until the engine is closed
+
+	working chan struct{} // places for calls of others
+	waiting chan struct{} // and for those that wait
+}
+
+// ask asks the owner of a shard. It waits for one as long as there is none.
+func (rc *remoteCalls) ask(ctx context.Context, shard int, c *call) (answer, error) {
+	return rc.askAt(ctx, shard, c, func() int { return shard })
+}
+
+// askAt asks the owner of a shard. If no owner accepts the call, it asks that of another
+// shard.
+func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func() int) (answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(rc.stop, cancel)()
+	var last, refused error // why no owner was asked, and what one answered
+	sent := false           // the shard may have done it
+	a, err := retry.Value(ctx, store.CallPolicy, func(ctx context.Context) (answer, error) {
+		if last != nil && !sent {
+			shard = other()
+		}
+		a, err := rc.askOnce(ctx, shard, c)
+		_, gone := errors.AsType[notAccepted](err)
+		switch {
+		case err == nil:
+			return a, nil
+		case gone, errors.Is(err, journal.ErrNobody), errors.Is(err, errBusy):
+			last = err
+			return a, err
+		case isUnreachable(err) && c.markRepeated():
+			last, sent = err, true
+			return a, err
+		default:
+			refused = err
+			return a, retry.Permanent(err)
+		}
+	})
+	switch {
+	case err == nil:
+		return a, nil
+	case rc.stop.Err() != nil && (refused == nil || errors.Is(refused, context.Canceled) || isUnreachable(refused)):
+		return a, ErrClosed
+	case refused != nil:
+		return a, refused
+	case ctx.Err() != nil && last != nil: // otherwise the runner's error ends with it
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
+	}
+	if why := rc.shards.anyTrouble(); why != "" && errors.Is(err, journal.ErrNobody) {
+		err = fmt.Errorf("%w; this process can't work either: %s", err, why)
+	}
+	return a, &shardUnreachable{shard, err}
+}
+
+// markRepeated makes the call one that is repeated, because it is not known whether it was
+// carried out. It reports false if it must not be repeated.
+func (c *call) markRepeated() bool {
+	switch c.Op {
+	case opStart:
+		c.Start.Again = true
+		return true
+	case opGet, opDefinition, opHas, opWait, opList, opGroups, opFind, opStats, opSchedule, opSchedules:
+		return true
+	default:
+		return false
+	}
+}
+
+func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
+	if sh := rc.shards.get(shard); sh != nil {
+		a, err = sh.commands.performForOthers(ctx, c)
+		return a, reached(shard, err)
+	}
+	request, err := encode(c)
+	if err != nil {
+		return a, err
+	}
+	if len(request) > journal.MaxEntry {
+		return a, fmt.Errorf("%s: %w: %d bytes, at most %d can be sent to another process", c.Op, ErrTooLarge, len(request), journal.MaxEntry)
+	}
+	text, err := rc.log.Call(ctx, shard, request)
+	if err != nil {
+		if !errors.Is(err, journal.ErrNobody) {
+			err = &shardUnreachable{shard, fmt.Errorf("%w; it may have been done", err)}
+		}
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("answer of shard %d: %w", shard, err)
+	}
+	return a, reached(shard, a.Error.err())
+}
+
+// reached returns the error of a shard that was asked. If the shard has ended meanwhile, it
+// is not known what became of the call.
+func reached(shard int, err error) error {
+	if _, gone := errors.AsType[notAccepted](err); !gone && errors.Is(err, ErrClosed) {
+		return &shardUnreachable{shard, err}
+	}
+	return err
+}
+
+// answerWith returns a function that answers calls of other processes, a limited number at
+// once.
+func (rc *remoteCalls) answerWith(perform func(context.Context, *call) (answer, error)) journal.Answer {
+	return func(request []byte, reply func([]byte)) {
+		c := new(call)
+		if err := json.Unmarshal(request, c); err != nil {
+			reply(encodeAnswer(answer{}, fmt.Errorf("%w: %w", errCall, err)))
+			return
+		}
+		places := rc.working
+		if c.Op == opWait || c.Op == opEvents {
+			places = rc.waiting
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			reply(encodeAnswer(answer{}, errBusy))
+			return
+		}
+		go func() {
+			defer func() { <-places }()
+			ctx, cancel := context.WithTimeout(context.Background(), callTime)
+			defer cancel()
+			reply(encodeAnswer(guarded(ctx, c, perform)))
+		}()
+	}
+}
+
+// guarded is perform for requests that no version of this program sends.
+func guarded(ctx context.Context, c *call, perform func(context.Context, *call) (answer, error)) (a answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a, err = answer{}, fmt.Errorf("%w: %v", errCall, p)
+		}
+	}()
+	return perform(ctx, c)
+}
+
+// encodeAnswer returns an answer as it is sent.
+func encodeAnswer(a answer, err error) []byte {
+	a.Error = faultOf(err)
+	text, err := encode(a)
+	if err != nil {
+		text, _ = encode(answer{Error: faultOf(err)}) // of strings
+	}
+	return text
+}
+
+// encode returns JSON, in which the JSON of others is as it was.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}

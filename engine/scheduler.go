@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/retry"
+)
+
+// scheduler starts the runs of a shard's schedules. It is called by the owner, but for set
+// and list.
+type scheduler struct {
+	sh *shard
+	o  *owner
+
+	decoded     map[*machine.Schedule]Schedule
+	unstartable map[string]bool // schedules that are due, and whose workflow is not registered here
+}
+
+func (s *scheduler) init(sh *shard) {
+	s.sh, s.o = sh, &sh.owner
+	s.decoded = map[*machine.Schedule]Schedule{}
+	s.unstartable = map[string]bool{}
+}
+
+// set makes these all the schedules of the shard.
+func (s *scheduler) set(ctx context.Context, list []Schedule) error {
+	wanted := map[string]Schedule{}
+	for _, one := range list {
+		wanted[one.Name] = one
+	}
+	return s.sh.do(ctx, func(t *turn) error {
+		for name := range s.o.m.Schedules() {
+			if _, keep := wanted[name]; !keep {
+				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: name})
+				delete(s.unstartable, name)
+			}
+		}
+		for _, one := range wanted {
+			one.Refused = nil
+			stored, ok := s.o.m.Schedules()[one.Name]
+			if !ok || !s.decode(stored).sameAs(one) {
+				s.plan(&one, time.Unix(0, t.now))
+				delete(s.unstartable, one.Name)
+				continue
+			}
+			one.Next = time.Unix(0, stored.Due)
+			if s.decode(stored).Refused != nil && s.canStart(&one) {
+				t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: stored.Due, Data: one.data()})
+			}
+		}
+		s.warn()
+		return nil
+	})
+}
+
+// list returns the schedules as they are shown.
+func (s *scheduler) list(ctx context.Context) ([]Schedule, error) {
+	return ask(ctx, s.sh, func(*turn) (list []Schedule, err error) {
+		for _, stored := range s.o.m.Schedules() {
+			list = append(list, s.describe(stored))
+		}
+		return list, nil
+	})
+}
+
+// canStart reports whether the next start of the schedule would be accepted now.
+func (s *scheduler) canStart(one *Schedule) bool {
+	w := s.sh.handlers.workflow(one.Workflow)
+	if w == nil {
+		return false
+	}
+	_, err := s.input(one, w)
+	return err == nil
+}
+
+// plan records when the schedule is due after the time.
+func (s *scheduler) plan(one *Schedule, after time.Time) {
+	next, err := ParseCron(one.Cron, after)
+	due := next.UnixNano()
+	if err != nil {
+		due = math.MaxInt64 // it was due for the last time
+	}
+	t := &s.o.turn
+	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: due, Data: one.data()})
+}
+
+// reschedule makes schedules due that the clock, when it was ahead, has put off.
+func (s *scheduler) reschedule() {
+	now := time.Unix(0, s.o.turn.now)
+	for _, stored := range s.o.m.Schedules() {
+		one := s.decode(stored)
+		if next, err := ParseCron(one.Cron, now); err == nil && next.Before(one.Next) {
+			s.plan(&one, now)
+		}
+	}
+}
+
+// nextDue returns when the first schedule is due.
+func (s *scheduler) nextDue() int64 {
+	due := int64(math.MaxInt64)
+	for _, stored := range s.o.m.Schedules() {
+		switch {
+		case s.sh.handlers.workflow(s.decode(stored).Workflow) != nil:
+			due = min(due, stored.Due)
+		case !s.unstartable[stored.Name]: // that is reported when it is due
+			due = min(due, max(stored.Due, s.o.registeredBy()))
+		}
+	}
+	return due
+}
+
+// decode decodes a stored schedule.
+func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
+	out, ok := s.decoded[stored]
+	if !ok {
+		_ = json.Unmarshal(stored.Data, &out) // as data wrote it
+		out.Next = time.Unix(0, stored.Due)
+		if len(s.decoded) > 2*len(s.o.m.Schedules()) {
+			clear(s.decoded)
+		}
+		s.decoded[stored] = out
+	}
+	return out
+}
+
+// fire starts the runs of the schedules that are due. The key makes sure that no start is
+// made twice.
+func (s *scheduler) fire() {
+	now := s.o.turn.now
+	changed := false
+	for _, stored := range s.o.m.Schedules() {
+		if stored.Due > now {
+			continue
+		}
+		one := s.decode(stored)
+		w := s.sh.handlers.workflow(one.Workflow)
+		if w == nil {
+			changed = s.reportUnstartable(&one) || changed
+			continue
+		}
+		changed = true
+		delete(s.unstartable, one.Name)
+		at := time.Unix(0, s.o.turn.now)
+		if late := at.Sub(one.Next); !one.Skip || late < time.Minute {
+			if err := s.start(&one, w); err != nil {
+				one.noteRefused(s.sh.errorText(err.Error()))
+				s.reportRefused(&one, at)
+			} else {
+				one.Refused = nil
+			}
+		}
+		s.plan(&one, at)
+	}
+	if changed {
+		s.warn()
+	}
+}
+
+// start starts a run for the time at which the schedule is due.
+func (s *scheduler) start(one *Schedule, w *Workflow) error {
+	input, err := s.input(one, w)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.o.turn.start(&machine.Start{
+		Hash: w.def.Hash(), Input: input, Source: "schedule " + one.Name,
+		Key: "schedule/" + one.Name + "/" + one.Next.UTC().Format(time.RFC3339),
+	}, w.def)
+	return err
+}
+
+// input returns the input of the next run of the schedule.
+func (s *scheduler) input(one *Schedule, w *Workflow) (json.RawMessage, error) {
+	input, err := w.prepared(one.Input, one.Next)
+	if err != nil {
+		return nil, err
+	}
+	if most := s.sh.cfg.MaxPayload; len(input) > most {
+		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(input), most)
+	}
+	return input, nil
+}
+
+// reportUnstartable reports a schedule that is due, if the process does not know its
+// workflow. The start is made when the workflow is registered. After the engine was opened
+// there is some time to do so. It returns true when it has reported something new.
+func (s *scheduler) reportUnstartable(one *Schedule) bool {
+	if s.unstartable[one.Name] || s.o.turn.now < s.o.registeredBy() {
+		return false
+	}
+	s.unstartable[one.Name] = true
+	one.noteRefused(unknownWorkflow(one.Workflow))
+	s.reportRefused(one, one.Next) // the same time after a restart: it is the same event
+	return true
+}
+
+func unknownWorkflow(name string) string {
+	return fmt.Sprintf("workflow %q: %v in the process that has this schedule: register it, and the start is made", name, ErrUnknownWorkflow)
+}
+
+// reportRefused logs a refused start, and makes it an event.
+func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
+	s.sh.cfg.Logger.Error("a scheduled start was refused", "schedule", one.Name, "workflow", one.Workflow, "due", one.Next, "error", one.Refused.Error)
+	s.o.events.add(retry.Event{
+		Kind: retry.StartRefused, Time: at, Name: one.Workflow, Note: "schedule " + one.Name, Err: errors.New(one.Refused.Error),
+	})
+}
+
+// describe returns the schedule as it is shown. That its workflow is unknown is
+// not stored: it is a fact about this process.
+func (s *scheduler) describe(stored *machine.Schedule) Schedule {
+	one := s.decode(stored)
+	if s.unstartable[one.Name] {
+		one.noteRefused(unknownWorkflow(one.Workflow))
+	}
+	return one
+}
+
+// warn makes a warning of each schedule whose last start was refused.
+func (s *scheduler) warn() {
+	var list []Trouble
+	for _, stored := range s.o.m.Schedules() {
+		if one := s.describe(stored); one.Refused != nil {
+			list = append(list, Trouble{
+				What:  fmt.Sprintf("schedule %s: a start of workflow %s was refused", one.Name, one.Workflow),
+				Since: one.Refused.Since, Error: one.Refused.Error,
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b Trouble) int { return strings.Compare(a.What, b.What) })
+	s.sh.health.warn(list)
+}

@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
+)
+
+// queries reads the runs of a shard, in the goroutines of callers: from memory, by the
+// owner, or from the view.
+type queries struct{ sh *shard }
+
+// load returns a copy of a run, from memory or from the view.
+func (q *queries) load(ctx context.Context, id string) (*machine.Run, error) {
+	run, err := machine.ParseID(id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	copied, err := ask(ctx, q.sh, func(*turn) (*machine.Run, error) {
+		r, ok := q.sh.owner.m.Run(run)
+		if !ok {
+			return nil, ErrNotFound
+		}
+		return q.sh.owner.m.Copy(r)
+	})
+	switch {
+	case err == nil:
+		return copied, nil
+	case !errors.Is(err, ErrNotFound):
+		return nil, fmt.Errorf("%w: %s", err, id)
+	}
+	return q.loadEnded(ctx, id)
+}
+
+// stored reports whether the run is stored. Unlike load it waits until it is known that
+// the run is, so that the answer can be relied on: while nothing can be stored, load
+// returns runs that may yet come to nothing.
+func (q *queries) stored(ctx context.Context, id machine.ID) (bool, error) {
+	found := new(bool)
+	err := q.sh.do(ctx, func(*turn) error {
+		_, *found = q.sh.owner.m.Run(id)
+		return nil
+	})
+	if n, ok := errors.AsType[notAccepted](err); ok {
+		return false, n.error // an earlier call may have been accepted
+	}
+	if err != nil || *found {
+		return err == nil, err
+	}
+	_, err = q.loadEnded(ctx, id.String())
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// loadEnded returns a run that has ended, and is no longer in memory.
+func (q *queries) loadEnded(ctx context.Context, id string) (*machine.Run, error) {
+	v, err := q.sh.views.get()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", id, err)
+	case v == nil:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	row, ok, err := v.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || len(row.Detail) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	copied, err := ask(ctx, q.sh, func(*turn) (*machine.Run, error) { return q.sh.owner.m.Decode(row.Detail) })
+	if err != nil {
+		return nil, err
+	}
+	copied.Input = row.Input
+	return copied, nil
+}
+
+func (q *queries) get(ctx context.Context, id string) (*Info, error) {
+	r, err := q.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return describe(r), nil
+}
+
+// wait waits until the run is closed, or gone.
+func (q *queries) wait(ctx context.Context, id string) (over bool, err error) {
+	run, err := machine.ParseID(id)
+	if err != nil {
+		return false, fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	err = q.waitOnce(ctx, run)
+	return err == nil, err
+}
+
+// waitOnce waits until the run is closed.
+func (q *queries) waitOnce(ctx context.Context, run machine.ID) error {
+	over, there := make(chan struct{}), new(bool)
+	// Not a read, which is answered also while the end of a run can't be stored.
+	err := q.sh.do(ctx, func(*turn) error {
+		r, ok := q.sh.owner.m.Run(run)
+		if *there = ok; ok && !r.Closed() {
+			q.sh.owner.addWaiter(run, over)
+		} else {
+			close(over)
+		}
+		return nil
+	})
+	if err != nil {
+		q.endWait(run, over)
+		return err
+	}
+	if !*there { // it is over, or was never here
+		if _, err = q.loadEnded(ctx, run.String()); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-over:
+		return q.sh.stopError()
+	case <-q.sh.stop:
+		return notAccepted{ErrClosed}
+	case <-ctx.Done():
+		q.endWait(run, over)
+		return context.Cause(ctx)
+	}
+}
+
+// endWait takes back a wait. The caller does not wait for that.
+func (q *queries) endWait(id machine.ID, over chan struct{}) {
+	go func() {
+		_ = q.sh.do(context.Background(), func(*turn) error { // if the shard ends, there is nothing to take back
+			q.sh.owner.removeWaiter(id, over)
+			return nil
+		})
+	}()
+}
+
+// list returns runs, and the cursor of each: the place after it.
+func (q *queries) list(ctx context.Context, f Filter) (a answer, err error) {
+	v, err := q.sh.views.get()
+	if err != nil {
+		return a, fmt.Errorf("list: %w", err)
+	}
+	if v == nil {
+		a.Page, err = q.listAll(ctx, &f)
+		return a, err
+	}
+	a.Page = new(Page)
+	if f.After == passed {
+		return a, nil
+	}
+	if f.Fresh {
+		q.sh.views.refresh(ctx)
+	}
+	p, err := v.List(ctx, f.view())
+	if err != nil {
+		return answer{}, err
+	}
+	a.Page.Next, a.Page.Behind = p.Next, p.SearchBehind
+	for i := range p.Runs {
+		a.Page.Runs = append(a.Page.Runs, summary(&p.Runs[i]))
+	}
+	a.Cursors, a.Distance = p.Cursors, p.Distance
+	return a, nil
+}
+
+// listAll is for engines without a view.
+func (q *queries) listAll(ctx context.Context, f *Filter) (*Page, error) {
+	page, err := ask(ctx, q.sh, func(*turn) (*Page, error) {
+		page := new(Page)
+		for _, r := range q.sh.owner.m.All() {
+			row := row(r) // without a view there is no folder, and nothing is cold
+			if f.matches(&row) {
+				page.Runs = append(page.Runs, summary(&row))
+			}
+		}
+		return page, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(page.Runs, func(a, b Info) int { return cmp.Compare(b.ID, a.ID) })
+	return page, nil
+}
+
+// groups returns the dead runs of the shard grouped by how they failed.
+func (q *queries) groups(ctx context.Context, limit int, exclude []string) ([]Group, error) {
+	v, err := q.sh.views.get()
+	if err == nil && v == nil {
+		err = errors.New("this engine has no view")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("groups: %w", err)
+	}
+	found, err := v.Groups(ctx, view.Filter{States: []string{"dead"}, Exclude: exclude}, limit)
+	groups := make([]Group, len(found))
+	for i, g := range found {
+		groups[i] = Group(g)
+	}
+	return groups, err
+}
+
+// find returns the ids of the runs that begin with the text, or have it as key.
+func (q *queries) find(ctx context.Context, text string, limit int) ([]string, error) {
+	ids, err := ask(ctx, q.sh, func(*turn) (ids []string, err error) {
+		if id, ok := q.sh.owner.m.ByKey(text); ok {
+			ids = append(ids, id.String())
+		}
+		return ids, nil
+	})
+	if err != nil || len(ids) > 0 {
+		return ids, err
+	}
+	v, err := q.sh.views.get()
+	if err != nil {
+		return nil, fmt.Errorf("find: %w", err)
+	}
+	if v == nil {
+		return nil, nil
+	}
+	return v.Find(ctx, text, limit)
+}
+
+// finished are the states of runs that leave the memory.
+var finished = map[machine.State]bool{machine.StateSucceeded: true, machine.StateCanceled: true, machine.StateReplaced: true}
+
+// stats returns where everything of the shard is.
+func (q *queries) stats(ctx context.Context) (*Stats, error) {
+	s, err := ask(ctx, q.sh, func(*turn) (s *Stats, err error) {
+		s = new(Stats)
+		names := slices.Sorted(maps.Keys(q.sh.owner.m.Workflows()))
+		for _, name := range names {
+			w := q.sh.owner.m.Workflows()[name]
+			ws := WorkflowStats{Name: name, States: map[string]int{}, Totals: Totals(w.Totals)}
+			for state, n := range w.Counts {
+				if n > 0 && !finished[machine.State(state)] {
+					ws.States[machine.State(state).String()] = n
+				}
+			}
+			s.Workflows = append(s.Workflows, ws)
+		}
+		s.Waiting, s.Running, s.Missing = q.sh.owner.m.Waiting(), q.sh.dispatcher.count(), q.sh.owner.m.ParkedHandlers()
+		s.Behind = q.sh.views.behind()
+		for _, queue := range q.sh.owner.m.Busy() {
+			s.Queued += queue.Len()
+			if at, ok := queue.Oldest(); ok {
+				s.Oldest = earlier(s.Oldest, pointer(at))
+			}
+		}
+		for run, step := range q.sh.owner.m.Suspects() {
+			s.Queued++
+			s.Oldest = earlier(s.Oldest, pointer(run.Steps[step].At))
+		}
+		if next := q.sh.owner.m.Next(); next != 1<<63-1 {
+			s.Next = pointer(next)
+		}
+		return s, nil
+	})
+	if err == nil {
+		s.Stuck, s.Troubles, s.Warnings = q.sh.dispatcher.stuckNow.Load(), q.sh.health.list(), q.sh.health.listWarnings()
+	}
+	return s, err
+}

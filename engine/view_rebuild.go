@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/internal/view"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// open opens the view, if there is one. If it is not as far as the snapshot, everything
+// that the snapshot and the archives have is written to it.
+func (v *viewWriter) open(ctx context.Context) (err error) {
+	if v.path == "" {
+		return nil
+	}
+	opened, err := view.Open(ctx, v.path)
+	if err != nil {
+		return err
+	}
+	v.view.Store(opened)
+	defer func() {
+		if err != nil {
+			_ = v.view.Swap(nil).Close() // the error before says more
+		}
+	}()
+	if why := opened.Rebuilt(); why != "" {
+		v.sh.cfg.Logger.Warn("the view is made anew", "because", why)
+	}
+	_, last, err := v.sh.lease.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	switch v.cursor = opened.Cursor(); {
+	case v.cursor > 0 && last == 0:
+		return fmt.Errorf("%w: the log has no entries, and %s knows %d: restore a backup, or use another folder to begin with nothing",
+			journal.ErrDamaged, v.path, v.cursor)
+	case v.cursor > last:
+		return v.rebuild(fmt.Errorf("it is of entry %d, and the log ends at %d", v.cursor, last))
+	case v.cursor > 0 && v.cursor < v.o.m.Seq():
+		// Another owner has been here, or a backup was restored.
+		return v.rebuild(fmt.Errorf("it is of entry %d, and the snapshot is of %d", v.cursor, v.o.m.Seq()))
+	case v.cursor < v.o.m.Seq():
+		return v.fill()
+	}
+	return nil
+}
+
+// tryReopen opens a view that could not be opened before.
+func (v *viewWriter) tryReopen() {
+	if time.Now().Before(v.reopen) {
+		return
+	}
+	if err := v.open(context.Background()); err != nil {
+		v.setMissing(err)
+		return
+	}
+	v.reopen = time.Time{}
+	v.sh.health.viewing(nil)
+	v.startWriting()
+}
+
+// rebuild makes a new view in the place of one that is of no use.
+func (v *viewWriter) rebuild(why error) error {
+	v.sh.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", v.path, "because", why)
+	_ = v.view.Load().Close()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(v.path + suffix)
+	}
+	fresh, err := view.Open(context.Background(), v.path)
+	if err != nil {
+		return fmt.Errorf("view: %w", err)
+	}
+	v.view.Store(fresh)
+	return v.fill()
+}
+
+// fill writes to the view what is not in the log any more.
+func (v *viewWriter) fill() error {
+	ctx := context.Background()
+	v.cursor = 0
+	v.markAllChanged()
+	blobs, err := v.sh.lease.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range blobs {
+		if _, ok := store.ParseName(b.Name, store.ArchivePrefix); !ok {
+			continue
+		}
+		err := fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
+			return store.ReadArchive(ctx, v.sh.lease, b.Name, v.o.m, yield)
+		})
+		if err != nil {
+			if !store.IsDamage(err) {
+				return fmt.Errorf("archive %s: %w", b.Name, err)
+			}
+			// What ended is gone from the lists, what goes on is not touched.
+			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
+		}
+	}
+	return fillView(ctx, v.view.Load(), v.sh.snapshots.readUnstored)
+}
+
+// fillView writes the runs that read yields to a view.
+func fillView(ctx context.Context, to *view.View, read func(yield func(*machine.Run) error) error) error {
+	var b view.Batch
+	flush := func() error {
+		if len(b.Put) == 0 {
+			return nil
+		}
+		err := to.Write(ctx, b)
+		b.Put = b.Put[:0]
+		return err
+	}
+	err := read(func(r *machine.Run) error {
+		if b.Put = append(b.Put, row(r)); len(b.Put) >= viewBatch {
+			return flush()
+		}
+		return nil
+	})
+	return errors.Join(err, flush())
+}
+
+// skipKnown passes over changes that the view has already, if the log was read up to the
+// last entry that the view knows. Finished runs are archived all the same: what had been
+// archived of them is lost.
+func (v *viewWriter) skipKnown(seq uint64) {
+	if seq != v.cursor {
+		return
+	}
+	for _, r := range v.o.m.TakeChanged() {
+		if r.Version() > v.cursor {
+			v.o.m.Change(r) // as the snapshot knows it, it is ahead of the replay
+			continue
+		}
+		r.Seen()
+		if r.Finished() {
+			v.sh.snapshots.archiveRun(r)
+			_ = v.o.m.Forget(r)
+		}
+	}
+	v.o.m.TakePurged()
+}
