@@ -59,7 +59,7 @@ type attempt struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	ended    atomic.Bool // its outcome is known; nothing changes it
-	reported atomic.Bool // its outcome was sent to the owner
+	reported atomic.Bool // its outcome is on the way to the owner
 	alive    *time.Timer // fires when there was no heartbeat
 	beat     atomic.Int64
 	lent     bool        // others have its place, because it can't begin

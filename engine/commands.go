@@ -26,48 +26,41 @@ type commands struct{ sh *shard }
 // Cancel ends a run. The contexts of its attempts end, and what these still return is
 // noted and dropped. A dead run that is canceled leaves the dead letters.
 func (e *Engine) Cancel(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opCancel, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opCancel, By: by})
 }
 
 // Retry puts a dead run back to work: steps that failed get a new set of
 // attempts, what succeeded is kept. The run keeps its definition;
 // [Engine.RetryLatest] continues with the current one.
 func (e *Engine) Retry(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opRetry, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opRetry, By: by})
 }
 
 // Wake ends the waits of a run, so that the next attempts begin now.
 func (e *Engine) Wake(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opWake, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opWake, By: by})
 }
 
 // Pause stops a run until Resume: nothing of it begins, and attempts that run are ended
 // and will be made again. Waits keep their times.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opPause, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opPause, By: by})
 }
 
 // Resume lets a run go on that was paused.
 func (e *Engine) Resume(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opResume, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opResume, By: by})
 }
 
 // Postpone has a run wait until a time of the calendar. Attempts that run are ended, and
 // made again then; they do not count.
 func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opPostpone, Until: until, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opPostpone, Until: until, By: by})
 }
 
 // Reset forgets what a run has spent: attempts, windows and lost ones.
 func (e *Engine) Reset(ctx context.Context, id, by string) error {
-	_, err := e.of(ctx, id, &call{Op: opReset, By: by})
-	return err
+	return e.change(ctx, id, &call{Op: opReset, By: by})
 }
 
 // decision is a method of the machine that decides about a command of a caller.

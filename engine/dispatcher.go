@@ -15,7 +15,7 @@ import (
 )
 
 // dispatcher begins attempts while there are places for them, and has those that run. It
-// is called by the owner, but for handlerStuck and handlerReturned.
+// is called by the owner, but for handlerStuck, stuckCount and handlerReturned.
 type dispatcher struct {
 	sh *shard
 	o  *owner
@@ -123,7 +123,7 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 
 // parkStep lets a step wait for its handler, once there was time to register it.
 func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
-	if time.Since(d.o.openedAt) < registrationTime {
+	if d.o.isRegistering() {
 		return false
 	}
 	rec := d.o.m.Park(run, step, d.o.turn.now)
@@ -243,6 +243,9 @@ func (d *dispatcher) noteStuck(h stuckHandler, returned bool) {
 
 // handlerStuck counts a handler that is given up.
 func (d *dispatcher) handlerStuck() { d.stuckNow.Add(1) }
+
+// stuckCount returns how many handlers are stuck and have not returned.
+func (d *dispatcher) stuckCount() int64 { return d.stuckNow.Load() }
 
 // handlerReturned says that a handler which was given up has returned after all. It is
 // called by the goroutine of the handler.

@@ -149,6 +149,9 @@ const registrationTime = 2 * time.Second
 // registeredBy returns the end of the registration time.
 func (o *owner) registeredBy() int64 { return o.openedAt.Add(registrationTime).UnixNano() }
 
+// isRegistering reports whether handlers may still be registered.
+func (o *owner) isRegistering() bool { return time.Since(o.openedAt) < registrationTime }
+
 // makeTurn gathers what there is to do, stores what follows, and acts on it.
 func (o *owner) makeTurn(first *request, starts chan *request) error {
 	t, sh := &o.turn, o.sh

@@ -43,22 +43,13 @@ func (r recovery) run(ctx context.Context) error {
 
 // restore reads the last snapshot that can be read.
 func (r recovery) restore(ctx context.Context) error {
-	lease := r.sh.lease
-	blobs, err := lease.Blobs(ctx)
-	if err != nil {
-		return err
-	}
-	first, last, err := lease.Bounds(ctx)
+	first, snapshots, _, err := store.List(ctx, r.sh.lease)
 	if err != nil {
 		return err
 	}
 	var bad []error
 	var unreadable []string
-	for _, b := range slices.Backward(blobs) {
-		seq, ok := store.ParseName(b.Name, store.SnapshotPrefix)
-		if !ok || seq+1 < first || seq > last {
-			continue
-		}
+	for _, b := range snapshots {
 		m, err := r.sh.snapshots.read(ctx, b)
 		if errors.Is(err, machine.ErrFormat) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)

@@ -64,6 +64,12 @@ func (r *router) of(ctx context.Context, id string, c *call) (answer, error) {
 	}
 }
 
+// change asks the shard of a run to change it.
+func (r *router) change(ctx context.Context, id string, c *call) error {
+	_, err := r.of(ctx, id, c)
+	return err
+}
+
 // locate looks for a run in all shards but one.
 func (r *router) locate(ctx context.Context, id string, not int) (shard int, there bool, err error) {
 	var silent []int

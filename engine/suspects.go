@@ -80,7 +80,7 @@ func (s *suspects) dispatch() {
 // allow.
 func (s *suspects) next() (run *machine.Run, step int, ok bool) {
 	sh, o := s.d.sh, s.d.o
-	early := time.Since(o.openedAt) < registrationTime
+	early := o.isRegistering()
 	for run, step := range o.m.Suspects() {
 		q := run.Queue(step)
 		runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)

@@ -85,23 +85,20 @@ func (v *viewWriter) fill() error {
 	ctx := context.Background()
 	v.cursor = 0
 	v.markAllChanged()
-	blobs, err := v.sh.lease.Blobs(ctx)
+	_, _, archives, err := store.List(ctx, v.sh.lease)
 	if err != nil {
 		return err
 	}
-	for _, b := range blobs {
-		if _, ok := store.ParseName(b.Name, store.ArchivePrefix); !ok {
-			continue
-		}
+	for _, name := range archives {
 		err := fillView(ctx, v.view.Load(), func(yield func(*machine.Run) error) error {
-			return store.ReadArchive(ctx, v.sh.lease, b.Name, v.o.m, yield)
+			return store.ReadArchive(ctx, v.sh.lease, name, v.o.m, yield)
 		})
 		if err != nil {
 			if !store.IsDamage(err) {
-				return fmt.Errorf("archive %s: %w", b.Name, err)
+				return fmt.Errorf("archive %s: %w", name, err)
 			}
 			// What ended is gone from the lists, what goes on is not touched.
-			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", b.Name, "error", err)
+			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", name, "error", err)
 		}
 	}
 	return fillView(ctx, v.view.Load(), v.sh.snapshots.readUnstored)

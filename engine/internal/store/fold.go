@@ -38,32 +38,41 @@ func Fold(ctx context.Context, log journal.Reader) (*State, error) {
 // Close closes the snapshot that the state was read from.
 func (s *State) Close() { s.paging.Close() }
 
-func (s *State) restore(ctx context.Context, log journal.Reader) error {
+// List returns the first entry of a log, the snapshots that its entries follow on, the
+// newest first, and the names of the archives.
+func List(ctx context.Context, log journal.Reader) (first uint64, snapshots []journal.Blob, archives []string, err error) {
 	blobs, err := log.Blobs(ctx)
 	if err != nil {
-		return err
+		return 0, nil, nil, err
 	}
 	first, last, err := log.Bounds(ctx)
+	for _, b := range slices.Backward(blobs) {
+		if seq, ok := ParseName(b.Name, SnapshotPrefix); ok && seq+1 >= first && seq <= last {
+			snapshots = append(snapshots, b)
+		}
+	}
+	for _, b := range blobs {
+		if _, ok := ParseName(b.Name, ArchivePrefix); ok {
+			archives = append(archives, b.Name)
+		}
+	}
+	return first, snapshots, archives, err
+}
+
+func (s *State) restore(ctx context.Context, log journal.Reader) error {
+	first, snapshots, archives, err := List(ctx, log)
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, b := range blobs {
-		if _, ok := ParseName(b.Name, ArchivePrefix); ok {
-			s.Archives = append(s.Archives, b.Name)
-		}
-		if seq, ok := ParseName(b.Name, SnapshotPrefix); ok && seq+1 >= first && seq <= last {
-			names = append(names, b.Name)
-		}
-	}
+	s.Archives = archives
 	var bad []error
-	for _, name := range slices.Backward(names) {
-		m, err := s.paging.ReadSnapshot(ctx, log, name, time.Now().UnixNano())
+	for _, b := range snapshots {
+		m, err := s.paging.ReadSnapshot(ctx, log, b.Name, time.Now().UnixNano())
 		if err == nil {
 			s.Machine = m
 			return nil
 		}
-		bad = append(bad, fmt.Errorf("snapshot %s: %w", name, err))
+		bad = append(bad, fmt.Errorf("snapshot %s: %w", b.Name, err))
 		if errors.Is(err, machine.ErrFormat) {
 			return errors.Join(bad...)
 		}
