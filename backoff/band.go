@@ -18,39 +18,39 @@ type Band struct {
 	Hi float64 // upper edge, at least Lo
 }
 
-// The bands that have names.
+// Named bands.
 var (
 	None  = Band{}         // every delay exactly as computed
-	Full  = Band{0, 1}     // anywhere between none and the whole delay: the best spread
+	Full  = Band{0, 1}     // between zero and the whole delay: the best spread
 	Equal = Band{0.5, 1}   // at least half of the delay
-	Wide  = Band{0.5, 1.5} // half the delay either way: what "jitter: true" means
+	Wide  = Band{0.5, 1.5} // ±50 %: the meaning of "jitter: true"
 )
 
-// maxFactor is the largest upper edge that a band may have. It is far above
-// any use and keeps the arithmetic away from infinity.
+// maxFactor is the largest upper edge of a band. It is far above any use and
+// prevents infinite values.
 const maxFactor = 1e6
 
-// PlusMinus returns the band that reaches the fraction f of the delay below and
-// above it: PlusMinus(0.2) is 0.8..1.2.
+// PlusMinus returns the band from the fraction f below the delay to the same
+// fraction above it: PlusMinus(0.2) is 0.8..1.2.
 func PlusMinus(f float64) Band {
 	if f == 0 {
 		return None
 	}
-	return Band{tidy(1 - f), tidy(1 + f)}
+	return Band{roundNoise(1 - f), roundNoise(1 + f)}
 }
 
-// Plus returns the band that reaches from the delay to the fraction f above it:
-// Plus(0.5) is 1..1.5. It never shortens a delay.
+// Plus returns the band from the delay to the fraction f above it: Plus(0.5) is
+// 1..1.5. It never shortens a delay.
 func Plus(f float64) Band {
 	if f == 0 {
 		return None
 	}
-	return Band{1, tidy(1 + f)}
+	return Band{1, roundNoise(1 + f)}
 }
 
-// tidy removes the last bits of noise that 1-0.33 leaves, so that a band made
-// from a fraction equals the one written with both edges.
-func tidy(f float64) float64 {
+// roundNoise removes the rounding error of expressions such as 1-0.33, so that
+// a band made from a fraction equals the one written with both edges.
+func roundNoise(f float64) float64 {
 	r := math.Round(f*1e9) / 1e9
 	if math.Abs(r-f) < 1e-12 {
 		return r
@@ -75,9 +75,9 @@ func (b Band) Validate() error {
 	return nil
 }
 
-// edges returns the range of the delay d under the band and the cap, both ends
-// included. The band is not None, and d is not above limit.
-func (b Band) edges(d, limit time.Duration) (lo, hi time.Duration) {
+// delayRange returns the shortest and the longest delay for the delay d and the
+// cap limit. The band must not be None, and d must not be above limit.
+func (b Band) delayRange(d, limit time.Duration) (lo, hi time.Duration) {
 	top := d
 	if b.Hi != 1 {
 		top = scale(d, b.Hi)
@@ -86,24 +86,24 @@ func (b Band) edges(d, limit time.Duration) (lo, hi time.Duration) {
 		return min(scale(d, b.Lo), top), top
 	}
 	if b.Lo >= 1 {
-		// Cut off at the cap, a band that only lengthens would shrink to a point
-		// there. It keeps its proportions below the cap instead.
+		// A band that only lengthens would shrink to a single point at the cap.
+		// It is moved below the cap instead, with the same proportions.
 		return min(scale(limit, b.Lo/b.Hi), limit), limit
 	}
 	return min(scale(d, b.Lo), limit), limit
 }
 
-// pick draws a delay from the range lo..hi, both ends included. Every
-// nanosecond of it is equally likely for a uniform u.
+// pick returns a delay between lo and hi, both included. For a uniform u every
+// nanosecond is equally likely.
 func pick(lo, hi time.Duration, u uint64) time.Duration {
 	n, _ := bits.Mul64(u, uint64(hi-lo)+1)
 	return lo + time.Duration(n)
 }
 
-// scale returns d×f to the nearest nanosecond, at most the largest duration.
+// scale returns d×f to the nearest nanosecond, limited to the largest duration.
 func scale(d time.Duration, f float64) time.Duration {
-	// The conversion keeps the product from being fused with the addition, which
-	// would round differently on some processors.
+	// The conversion prevents a fused multiply-add, which would round
+	// differently on some processors.
 	x := float64(float64(d)*f) + 0.5
 	if x >= math.MaxInt64 {
 		return math.MaxInt64
@@ -122,7 +122,7 @@ func (b Band) String() string {
 	case Equal:
 		return "equal"
 	}
-	// The short forms are for bands that they spell exactly.
+	// Use a short form only if it means exactly this band.
 	for _, short := range []string{percent(b.Hi - 1), "+" + percent(b.Hi-1)} {
 		if p, err := parseEdges(short); err == nil && p == b {
 			return short
@@ -131,9 +131,9 @@ func (b Band) String() string {
 	return decimal.Format(b.Lo) + ".." + decimal.Format(b.Hi)
 }
 
-func percent(f float64) string { return decimal.Format(tidy(tidy(f)*100)) + "%" }
+func percent(f float64) string { return decimal.Format(roundNoise(roundNoise(f)*100)) + "%" }
 
-// ParseBand reads the text form of a band: none, full, equal, true (0.5..1.5),
+// ParseBand parses the text form of a band: none, full, equal, true (0.5..1.5),
 // 20% (either way), +50% (only longer) or 0.5..1.5 (both edges).
 func ParseBand(s string) (Band, error) {
 	switch s {

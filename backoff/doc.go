@@ -1,10 +1,10 @@
 // Package backoff computes how long to wait before a retry.
 //
 // A [Schedule] is plain data, and its [Schedule.Delay] is a pure function: the
-// number of the retry, the delay before it and the randomness are arguments.
-// Nothing here sleeps, reads a clock or keeps state, so one schedule serves any
-// number of goroutines, and a stored one computes the same delays after a
-// restart as before it.
+// number of the retry, the previous delay and the random number are arguments.
+// This package does not sleep, reads no clock and has no state, so any number
+// of goroutines can use one schedule, and a stored schedule computes the same
+// delays after a restart.
 //
 //	s := backoff.Schedule{
 //		Kind:   backoff.Exponential,
@@ -21,22 +21,24 @@
 //   - [Fixed]: Base
 //   - [Linear]: Base × k
 //   - [Exponential]: Base × Factor^(k-1)
-//   - [Decorrelated]: a random delay between Base and three times the previous one
+//   - [Decorrelated]: a random delay between Base and three times the previous
+//     one
 //
 // never more than Cap.
 //
 // # Jitter
 //
-// Clients that fail together retry together unless chance spreads them. A
+// Clients that fail together retry together unless their delays are random. A
 // [Band] is the range around the delay from which the actual one is drawn,
 // uniformly: ±20 % is 0.8..1.2, [Full] is 0..1.
 //
-// The cap is a promise that jitter keeps: the band is cut off at the cap. The
-// sample is not clamped to it, because that would put every client whose draw
-// was above the cap on exactly the cap, back in step.
+// No delay exceeds the cap, even with jitter: the band is cut off at the cap.
+// The drawn delay is not clamped to the cap, because then every client with a
+// draw above the cap would wait for exactly the cap, and they would retry
+// together again.
 //
 // # What it is not for
 //
-// This package does not decide whether to retry and does not wait. That is
-// package retry.
+// This package does not decide whether to retry and does not wait. Use package
+// retry for that.
 package backoff

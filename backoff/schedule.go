@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Kind is the family a schedule belongs to: how its delays grow.
+// Kind says how the delays of a schedule grow.
 type Kind uint8
 
 // The kinds. The zero Kind is Fixed.
 const (
 	Fixed        Kind = iota // the same delay every time
-	Linear                   // one Base more every time
+	Linear                   // longer by one Base every time
 	Exponential              // Factor times longer every time
 	Decorrelated             // random between Base and three times the previous delay
 )
@@ -47,12 +47,13 @@ type Schedule struct {
 	Base         time.Duration // delay before the first retry
 	Cap          time.Duration // no delay exceeds it, jitter included; 0 means no limit
 	Factor       float64       // growth per retry of an exponential; 0 means 2
-	MaxDoublings int           // an exponential stops growing after so many steps; 0 means no limit
+	MaxDoublings int           // an exponential stops growing after this many steps; 0 means no limit
 	Jitter       Band          // the zero value adds none
 }
 
-// spread is how far above the previous delay a decorrelated one may reach.
-const spread = 3
+// decorrelatedFactor is the longest decorrelated delay as a multiple of the
+// previous one.
+const decorrelatedFactor = 3
 
 // Validate reports everything that is wrong with the schedule, each problem
 // with its field's name.
@@ -74,7 +75,7 @@ func (s Schedule) Validate() error {
 	case s.Cap > 0 && s.Cap < s.Base:
 		bad("cap: %v is below base %v", s.Cap, s.Base)
 	case s.Cap == 0 && s.Kind == Decorrelated:
-		bad("cap: a decorrelated schedule needs one")
+		bad("cap: a decorrelated schedule needs one: set it above zero")
 	}
 	switch {
 	case s.Factor == 0:
@@ -98,52 +99,52 @@ func (s Schedule) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Delay returns the wait before retry number retry, counted from 1. prev is
-// the delay that Delay returned for the retry before, 0 for none; only
-// decorrelated schedules look at it. u is a uniform random number.
+// Delay returns the wait before retry number retry, counted from 1. prev is the
+// delay that Delay returned for the retry before, 0 for none; only decorrelated
+// schedules use it. u is a uniform random number.
 func (s Schedule) Delay(retry int, prev time.Duration, u uint64) time.Duration {
 	return s.draw(retry, prev, u)
 }
 
 // draw is Delay without copying the schedule.
 func (s *Schedule) draw(retry int, prev time.Duration, u uint64) time.Duration {
-	lo, hi := s.reach(retry, prev)
+	lo, hi := s.delayRange(retry, prev)
 	return pick(lo, hi, u)
 }
 
-// Random reports whether delays depend on chance, so that a caller may spare
-// itself the random number when they do not.
+// Random reports whether delays are random. If not, the caller may pass 0
+// instead of a random number.
 func (s Schedule) Random() bool { return s.Kind == Decorrelated || s.Jitter != None }
 
 // Range returns the shortest and the longest delay that [Schedule.Delay] can
 // return for the same arguments.
 func (s Schedule) Range(retry int, prev time.Duration) (lo, hi time.Duration) {
-	return s.reach(retry, prev)
+	return s.delayRange(retry, prev)
 }
 
-// reach is Range without copying the schedule.
-func (s *Schedule) reach(retry int, prev time.Duration) (lo, hi time.Duration) {
+// delayRange is Range without copying the schedule.
+func (s *Schedule) delayRange(retry int, prev time.Duration) (lo, hi time.Duration) {
 	limit := s.Cap
 	if limit == 0 {
 		limit = math.MaxInt64
 	}
 	if s.Kind == Decorrelated {
-		return s.Base, max(s.Base, min(scale(max(prev, s.Base), spread), limit))
+		return s.Base, max(s.Base, min(scale(max(prev, s.Base), decorrelatedFactor), limit))
 	}
-	d := min(s.grown(retry), limit)
+	d := min(s.baseDelay(retry), limit)
 	if s.Jitter.Hi == 0 {
 		return d, d
 	}
-	return s.Jitter.edges(d, limit)
+	return s.Jitter.delayRange(d, limit)
 }
 
 // Bounds returns the shortest and the longest delay that retry number retry can
-// have whatever the delays before it were.
+// have, for any delays before it.
 func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
 	if s.Kind != Decorrelated {
 		return s.Range(retry, 0)
 	}
-	return s.Base, min(grow(s.Base, spread, max(retry, 1)), s.Cap)
+	return s.Base, min(timesPower(s.Base, decorrelatedFactor, max(retry, 1)), s.Cap)
 }
 
 // Delays yields the number and the delay of each retry from the first on,
@@ -170,30 +171,30 @@ func (s Schedule) mean(retry int, prev time.Duration) time.Duration {
 	if s.Kind != Decorrelated {
 		s.Jitter = None
 	}
-	lo, hi := s.reach(retry, prev)
+	lo, hi := s.delayRange(retry, prev)
 	return lo + (hi-lo)/2
 }
 
-// grown returns the delay of every kind but the decorrelated, before cap and
-// jitter.
-func (s *Schedule) grown(retry int) time.Duration {
+// baseDelay returns the delay before cap and jitter, for every kind except the
+// decorrelated.
+func (s *Schedule) baseDelay(retry int) time.Duration {
 	k := max(retry, 1) - 1
 	switch {
 	case s.Kind == Fixed:
 		return s.Base
 	case s.Kind == Linear:
-		return times(s.Base, k)
+		return multiply(s.Base, k)
 	case s.MaxDoublings > 0:
 		k = min(k, s.MaxDoublings)
 	}
 	if s.Factor == 0 || s.Factor == 2 {
-		return double(s.Base, k)
+		return timesPowerOf2(s.Base, k)
 	}
-	return grow(s.Base, s.Factor, k)
+	return timesPower(s.Base, s.Factor, k)
 }
 
-// times returns d×(k+1), at most the largest duration.
-func times(d time.Duration, k int) time.Duration {
+// multiply returns d×(k+1), limited to the largest duration.
+func multiply(d time.Duration, k int) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(k)+1)
 	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
@@ -201,15 +202,15 @@ func times(d time.Duration, k int) time.Duration {
 	return time.Duration(lo)
 }
 
-// double returns d×2^k, at most the largest duration.
-func double(d time.Duration, k int) time.Duration {
+// timesPowerOf2 returns d×2^k, limited to the largest duration.
+func timesPowerOf2(d time.Duration, k int) time.Duration {
 	if d == 0 || k < bits.LeadingZeros64(uint64(d)) {
 		return d << k
 	}
 	return math.MaxInt64
 }
 
-// grow returns d×factor^k, at most the largest duration.
-func grow(d time.Duration, factor float64, k int) time.Duration {
+// timesPower returns d×factor^k, limited to the largest duration.
+func timesPower(d time.Duration, factor float64, k int) time.Duration {
 	return scale(d, min(math.Pow(factor, float64(k)), math.MaxFloat64))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// op is the guarded call: opaque to the compiler, and over at once.
+// op is the guarded call: it cannot be inlined, and returns at once.
 //
 //go:noinline
 func op(ctx context.Context) error { return ctx.Err() }
@@ -106,8 +106,8 @@ func BenchmarkClosedParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkFailing is a window in which every second call fails and which the
-// rule allows: the lock, and the memory of bad calls, in steady state.
+// BenchmarkFailing measures a window in which every second call fails, which
+// the rule allows: the lock and the list of bad calls in steady state.
 func BenchmarkFailing(b *testing.B) {
 	for name, c := range map[string]breaker.Config{
 		"calls": {WindowCalls: 100},

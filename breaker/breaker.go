@@ -14,28 +14,28 @@ import (
 // Breaker is a circuit breaker. All its methods may be called by any number of
 // goroutines. Make one with [New].
 type Breaker struct {
-	// What a call in the closed state reads. Nothing here changes then, so that
-	// every processor may keep its own copy.
-	closed    atomic.Pointer[window] // nil unless every call passes
-	timeStart bool                   // Allow needs the clock
-	timeEnd   bool                   // Done of a success needs the clock
-	config    Config                 // without zeros
+	// The fields that a call reads in the closed state. They do not change in
+	// that state, so every processor can cache them.
+	closed       atomic.Pointer[window] // nil unless the state lets all calls through
+	clockOnAllow bool                   // Allow must read the clock
+	clockOnDone  bool                   // Done must read the clock for a success
+	config       Config                 // with defaults filled in
 	options
-	_ [64]byte // keeps the lock's traffic away from the above
+	_ [64]byte // separates the fields above from the lock's cache line
 
-	mu       sync.Mutex
-	state    State // as the last call found it
-	until    time.Duration
-	openings int           // in a row, without closing in between
-	openFor  time.Duration // how long the last of them was meant to last
-	probes   probes
-	mail     mail
+	mu        sync.Mutex
+	state     State // when a call last changed it; see StateAt
+	openUntil time.Duration
+	openings  int           // in a row, without closing in between
+	openFor   time.Duration // length of the last opening
+	probes    probes
+	events    eventQueue
 }
 
-// New returns a closed breaker, or everything that is wrong with the
+// New returns a closed breaker, or an error that lists every problem of the
 // configuration and the options.
 func New(c Config, opts ...Option) (*Breaker, error) {
-	b := &Breaker{config: c.filled(), options: options{random: rand.Uint64}}
+	b := &Breaker{config: c.withDefaults(), options: options{random: rand.Uint64}}
 	missing := error(nil)
 	for _, o := range opts {
 		if o == nil {
@@ -45,10 +45,10 @@ func New(c Config, opts ...Option) (*Breaker, error) {
 		o(&b.options)
 	}
 	if err := errors.Join(c.Validate(), b.validate(), missing); err != nil {
-		return nil, fmt.Errorf("%s: %w", title(b.name), err)
+		return nil, fmt.Errorf("%s: %w", describe(b.name), err)
 	}
-	b.timeStart = c.SlowCall > 0
-	b.timeEnd = b.timeStart || c.WindowCalls == 0
+	b.clockOnAllow = c.SlowCall > 0
+	b.clockOnDone = b.clockOnAllow || c.WindowCalls == 0
 	b.probes.limit, b.probes.timeout = b.config.Probes, b.config.ProbeTimeout
 	b.closed.Store(newWindow(b.config))
 	return b, nil
@@ -67,23 +67,24 @@ func Must(c Config, opts ...Option) *Breaker {
 // Name returns the name given by [WithName].
 func (b *Breaker) Name() string { return b.name }
 
-// Allow asks to make a call. The caller reports with [Permit.Done] what became
-// of it. If the call may not be made, the error is an [*OpenError]. Allow never
-// waits.
+// Allow returns a permit for one call. The caller must report the result with
+// [Permit.Done]. If the call may not be made, the error is an [*OpenError].
+// Allow never blocks.
 func (b *Breaker) Allow() (Permit, error) {
-	if w := b.closed.Load(); w != nil && !b.timeStart {
+	if w := b.closed.Load(); w != nil && !b.clockOnAllow {
 		return Permit{breaker: b, window: w}, nil
 	}
 	return b.allowNow()
 }
 
+// allowNow is outside of Allow so that Allow can be inlined.
 func (b *Breaker) allowNow() (Permit, error) { return b.AllowAt(clock.Now()) }
 
-// OpenFor returns how long calls will still be refused: 0 when one could pass
-// now, and [math.MaxInt64] when the breaker is forced open.
+// OpenFor returns how long calls will still be rejected: 0 if one could pass
+// now, and [math.MaxInt64] if the breaker is forced open.
 //
-// When a half-open breaker has all its probes under way, it is the time until
-// the first of them expires. Any of their reports can end the wait before that.
+// If a half-open breaker has all its probes in flight, it is the time until the
+// first of them expires; a report of any of them can end it sooner.
 func (b *Breaker) OpenFor() time.Duration {
 	if b.closed.Load() != nil {
 		return 0
@@ -91,9 +92,10 @@ func (b *Breaker) OpenFor() time.Duration {
 	return b.OpenForAt(clock.Now())
 }
 
-// ShutFor returns how long calls will be refused for certain. It is
-// [Breaker.OpenFor] but for a half-open breaker, for which it is 0: its probes
-// may come back at any moment. A runner asks it before it waits for the next attempt.
+// ShutFor returns how long calls will be rejected for certain. It is
+// [Breaker.OpenFor], except for a half-open breaker, for which it is 0: its
+// probes may report at any moment. A retry loop can use it to decide whether to
+// wait for the next attempt.
 func (b *Breaker) ShutFor() time.Duration {
 	if b.closed.Load() != nil {
 		return 0
@@ -101,24 +103,23 @@ func (b *Breaker) ShutFor() time.Duration {
 	return b.ShutForAt(clock.Now())
 }
 
-// State returns the state as a call would find it now. It changes nothing: when
-// the open time is over it says HalfOpen, though the event for that comes with
-// the first probe.
+// State returns the state in which a call would find the breaker now. It
+// changes nothing: when the open time is over it returns HalfOpen, although the
+// event for that change comes with the first probe.
 func (b *Breaker) State() State {
 	if b.closed.Load() == nil {
 		return b.StateAt(clock.Now())
 	}
-	return b.StateAt(0) // these states do not end with time
+	return b.StateAt(0) // Closed and ForcedClosed do not end with time
 }
 
-// Counts returns the results that count at this moment.
+// Counts returns the results that count now.
 func (b *Breaker) Counts() Counts { return b.CountsAt(clock.Now()) }
 
-// Force holds the breaker in the state ForcedOpen or ForcedClosed until
+// Force keeps the breaker in the state ForcedOpen or ForcedClosed until
 // [Breaker.Reset]. No other state can be forced.
 func (b *Breaker) Force(s State) error { return b.ForceAt(clock.Now(), s) }
 
-// Reset makes the breaker as good as new from any state: closed and under its rules,
-// with nothing counted. Unless it was closed already, there
-// is an event.
+// Reset closes the breaker from any state, with all counts at zero and its
+// rules in force. There is an event unless it was Closed.
 func (b *Breaker) Reset() { b.ResetAt(clock.Now()) }

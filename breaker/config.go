@@ -9,52 +9,54 @@ import (
 	"github.com/tideover/tideover/backoff"
 )
 
-// Off as a FailureRate turns that rule off.
+// Off, as Config.FailureRate, disables that rule.
 const Off = -1
 
 // Config says when a breaker opens, for how long, and how it closes again. It
 // is comparable plain data, and its zero value is [Default].
 type Config struct {
-	Window      time.Duration // count the calls of the last so long; 0 means 10s, or none with WindowCalls
-	WindowCalls int           // count the last so many calls instead; 0 means to use Window
+	Window      time.Duration // count the calls of this last period; 0 means 10s, or no time window with WindowCalls
+	WindowCalls int           // count this many last calls instead; 0 means to use Window
 
-	FailureRate         float64       // open at this share of failed calls, 0.004 for 0.4 %; 0 means 0.8, Off never
-	ConsecutiveFailures int           // open at so many failures in a row, however far apart; 0 means never
-	SlowCall            time.Duration // a call that takes so long, or longer, is slow; 0 means that none is
+	FailureRate         float64       // open at this share of failed calls, 0.004 for 0.4 %; 0 means 0.8, Off disables
+	ConsecutiveFailures int           // open at this many failures in a row, however far apart; 0 disables
+	SlowCall            time.Duration // a call that takes at least this long is slow; 0 means that no call is
 	SlowRate            float64       // open at this share of slow calls; 0 means 0.8 with SlowCall
-	MinCalls            int           // the rates need so many calls in the window; 0 means 20, or WindowCalls if that is less
+	MinCalls            int           // the rates need this many calls in the window; 0 means 20, or WindowCalls if that is less
 
 	Open           backoff.Schedule // the k-th opening in a row lasts its k-th delay; zero means 5s doubling to 60s, ±50 %
-	Probes         int              // how many probes a half-open breaker has under way at once; 0 means 1
-	ProbeSuccesses int              // how many of them must succeed for it to close; 0 means 1
-	ProbeTimeout   time.Duration    // a probe under way for so long makes room for another; 0 means 30s
+	Probes         int              // how many probes a half-open breaker allows at once; 0 means 1
+	ProbeSuccesses int              // how many of them must succeed to close the breaker; 0 means 1
+	ProbeTimeout   time.Duration    // after this time without a report another probe may start; 0 means 30s
 }
 
-// Default returns the zero Config spelled out: 80 % failures of at least 20
-// calls in 10 s open it for 5 s, growing to 60 s, and one probe closes it.
+// Default returns the zero Config with its defaults filled in: 80 % failures of
+// at least 20 calls in 10 s open the breaker for 5 s, growing to 60 s, and one
+// successful probe closes it.
 //
-// In simulations of gray failures this brought recovery from 38 s, with a retry
-// budget alone, to 9 s. A rate of 80 % tells an outage from the errors that
-// retries cope with. The open time varies by half either way, because breakers
-// that open together probe together: ±10 % took some fifty periods to spread
-// them, ±50 % took two.
-func Default() Config { return Config{}.filled() }
+// In simulations of partial failures this shortened the recovery from 38 s,
+// with a retry budget alone, to 9 s. A rate of 80 % separates an outage from
+// errors that retries can handle. The open time varies by ±50 %, because
+// breakers that open together would also probe together: ±10 % took about fifty
+// periods to spread them, ±50 % took two.
+func Default() Config { return Config{}.withDefaults() }
 
-// Provider returns the configuration for a remote provider of which a client
-// uses several: quicker to open, since another provider can take the call, and
-// quicker to look again. It opens at 5 failures in a row, or when fewer than
-// half of at least 20 calls in 10 s succeed, for 1 s doubling to 60 s, ±50 %.
+// Provider returns the configuration for one of several remote providers. It
+// opens sooner than the default, since another provider can take the call, and
+// probes sooner. It opens at 5 failures in a row, or when fewer than half of at
+// least 20 calls in 10 s succeed, for 1 s doubling to 60 s, ±50 %.
 func Provider() Config {
 	c := Config{
-		FailureRate:         0.5000000000000001, // the next number after a half: at exactly half it stays closed
+		FailureRate:         0.5000000000000001, // the next float64 after 0.5: at exactly half it stays closed
 		ConsecutiveFailures: 5,
-	}.filled()
+	}.withDefaults()
 	c.Open.Base = time.Second
 	return c
 }
 
-// filled returns the configuration with every zero replaced by what it means.
-func (c Config) filled() Config {
+// withDefaults returns the configuration with every zero replaced by its
+// default.
+func (c Config) withDefaults() Config {
 	if c.WindowCalls == 0 {
 		c.Window = cmp.Or(c.Window, 10*time.Second)
 	}
@@ -99,19 +101,19 @@ func (c Config) checkWindow() error {
 
 func (c Config) checkRules() error {
 	var p problems
-	if c.FailureRate != Off && !share(c.FailureRate) {
+	if c.FailureRate != Off && !isShare(c.FailureRate) {
 		p.add("failure-rate", "%v is not between 0 and 1", c.FailureRate)
 	}
 	negative(&p, "consecutive-failures", c.ConsecutiveFailures)
 	negative(&p, "slow-call", c.SlowCall)
 	switch {
-	case !share(c.SlowRate):
+	case !isShare(c.SlowRate):
 		p.add("slow-rate", "%v is not between 0 and 1", c.SlowRate)
 	case c.SlowRate > 0 && c.SlowCall == 0:
-		p.add("slow-rate", "%v needs slow-call to say which calls are slow", c.SlowRate)
+		p.add("slow-rate", "%v has no effect without slow-call: set slow-call", c.SlowRate)
 	}
 	if c.FailureRate == Off && c.ConsecutiveFailures == 0 && c.SlowCall == 0 {
-		p.add("failure-rate", "is off, and no other rule could open the breaker")
+		p.add("failure-rate", "is off and there is no other rule, so the breaker could never open: set consecutive-failures or slow-call")
 	}
 	return errors.Join(p...)
 }
@@ -138,10 +140,10 @@ func (c Config) checkProbes() error {
 	return errors.Join(p...)
 }
 
-// share reports whether f is a share of a whole. NaN is not.
-func share(f float64) bool { return f >= 0 && f <= 1 }
+// isShare reports whether f is between 0 and 1. NaN is not.
+func isShare(f float64) bool { return f >= 0 && f <= 1 }
 
-// problems collects what is wrong, field by field.
+// problems collects the problems of fields.
 type problems []error
 
 func (p *problems) add(field, format string, args ...any) {
@@ -153,4 +155,31 @@ func negative[T int | time.Duration](p *problems, field string, v T) {
 	if v < 0 {
 		p.add(field, "%v is negative", v)
 	}
+}
+
+// openingRule returns the rule that opens a breaker with these counts; empty if
+// none does.
+func (c *Config) openingRule(n Counts) Cause {
+	switch {
+	case c.ConsecutiveFailures > 0 && n.ConsecutiveFailures >= c.ConsecutiveFailures:
+		return CauseConsecutive
+	case n.Calls < c.MinCalls:
+		return ""
+	case c.FailureRate > 0 && reaches(n.Failures, n.Calls, c.FailureRate):
+		return CauseFailureRate
+	case c.SlowRate > 0 && reaches(n.Slow, n.Calls, c.SlowRate):
+		return CauseSlowRate
+	}
+	return ""
+}
+
+// reaches reports whether part is at least the share rate of all.
+//
+// It compares the quotient and not the product rate×all. The float64 0.07 is
+// not exactly seven hundredths, and times 100 it is more than 7. But the
+// quotient 7/100 is rounded in the same way as the literal 0.07, so the two are
+// equal, and for fewer than 10^11 calls no other fraction rounds to a rate of
+// up to four decimals.
+func reaches(part, all int, rate float64) bool {
+	return part > 0 && float64(part)/float64(all) >= rate
 }

@@ -7,14 +7,13 @@ import (
 
 var errNilOp = errors.New("breaker: the operation is nil")
 
-// Do calls op if b lets it, reports the result and returns op's error. If b
-// refuses, op is not called and the error is an [*OpenError].
+// Do calls op if b allows it, reports the result and returns op's error. If b
+// rejects the call, op is not called and the error is an [*OpenError].
 //
-// An error from op is a failure, unless the caller canceled ctx, which says
-// nothing about the destination. A deadline of ctx that passed is a failure:
-// the destination did not answer in the time it was given, and one that
-// swallows every call must open the breaker. A panic in op is a failure too, and
-// goes on.
+// An error from op is a failure, unless the caller canceled ctx, which shows
+// nothing about the destination. A deadline of ctx that passed is a failure: a
+// destination that never answers must open the breaker. A panic in op is a
+// failure too, and propagates.
 func Do(ctx context.Context, b *Breaker, op func(context.Context) error) error {
 	if op == nil {
 		return errNilOp
@@ -35,6 +34,7 @@ func Do(ctx context.Context, b *Breaker, op func(context.Context) error) error {
 	return err
 }
 
+// result returns how the error of a call counts.
 func result(ctx context.Context, err error) Result {
 	switch {
 	case err == nil:

@@ -1,30 +1,32 @@
 package breaker
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Event is a change of state.
 //
-// Observers get events one at a time and in the order of the changes, on the
-// goroutine of a call to the breaker that is under way, with no lock held. They
-// may call any method of the breaker; changes they cause are reported after
-// they return. An observer that takes long makes that call take long. An event
-// may come just after the call that caused it has returned, if another
-// goroutine was busy reporting.
+// Observers receive events one at a time and in the order of the changes, on
+// the goroutine of some call of the breaker, with no lock held. They may call
+// any method of the breaker; changes that they cause are reported after they
+// return. A slow observer delays that call. An event may arrive just after the
+// call that caused it has returned, if another goroutine was delivering.
 //
-// A panic in an observer is recovered and lost, since the call on whose
-// goroutine it happens to run is not at fault; the other observers still get
-// the event. An observer that wants to know of its panics recovers them itself.
+// A panic in an observer is recovered and dropped, because the call on whose
+// goroutine it runs is not at fault; the other observers still receive the
+// event. An observer that needs to know of its panics must recover them itself.
 type Event struct {
 	Name    string        // of the breaker
 	From    State         // the state that ended
 	To      State         // the state that began
-	At      time.Duration // when, by the clock that the breaker was called with
+	At      time.Duration // time of the change, by the clock that the breaker was called with
 	Cause   Cause         // why
 	Counts  Counts        // the results that counted in From, up to the change
-	OpenFor time.Duration // how long calls will be refused, as [Breaker.OpenFor]
+	OpenFor time.Duration // how long calls will be rejected, as [Breaker.OpenFor]
 }
 
-// Cause is why a breaker changed its state.
+// Cause is the reason of a change of state.
 type Cause string
 
 // The causes.
@@ -40,65 +42,59 @@ const (
 	CauseReset          Cause = "reset"           // Reset was called
 )
 
-// mail holds the events that observers have not got yet. It is guarded by the
-// breaker's lock.
-type mail struct {
+// eventQueue holds the events that observers have not received yet. Its methods
+// need the breaker's lock held, except deliver and pop, which take it.
+type eventQueue struct {
 	waiting    []Event
-	delivering bool // some goroutine is at it and will find what is added
+	delivering bool // a goroutine is in deliver and will find events that are added
 }
 
-// post notes an event for the observers. It needs the lock.
-func (b *Breaker) post(e Event) {
-	if len(b.observers) > 0 && e.From != e.To {
-		b.mail.waiting = append(b.mail.waiting, e)
-	}
+// startDelivery reports whether the caller must call deliver after it has unlocked:
+// there are events, and no other goroutine delivers.
+func (q *eventQueue) startDelivery() bool {
+	start := len(q.waiting) > 0 && !q.delivering
+	q.delivering = q.delivering || start
+	return start
 }
 
-// unlock releases the lock and delivers the events that were posted under it.
-func (b *Breaker) unlock() {
-	mine := len(b.mail.waiting) > 0 && !b.mail.delivering
-	if mine {
-		b.mail.delivering = true
-	}
-	b.mu.Unlock()
-	if mine {
-		b.deliver()
-	}
-}
-
-// deliver hands out events until there are none. Only one goroutine does so at
-// a time, which is what keeps the events in order.
-func (b *Breaker) deliver() {
+// deliver passes events to the observers until there are none. Only one goroutine
+// does so at a time, which keeps the events in order.
+func (q *eventQueue) deliver(mu *sync.Mutex, observers []func(Event)) {
 	finished := false
 	defer func() {
 		if !finished { // an observer ended the goroutine, as a test's Fatal does
-			b.mu.Lock()
-			b.mail.delivering = false
-			b.unlock()
+			mu.Lock()
+			q.delivering = false
+			again := q.startDelivery()
+			mu.Unlock()
+			if again {
+				q.deliver(mu, observers)
+			}
 		}
 	}()
-	for e, ok := b.next(); ok; e, ok = b.next() {
-		for _, observe := range b.observers {
+	for e, ok := q.pop(mu); ok; e, ok = q.pop(mu) {
+		for _, observe := range observers {
 			notify(observe, e)
 		}
 	}
 	finished = true
 }
 
-// next takes the oldest event, or ends the delivery.
-func (b *Breaker) next() (Event, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.mail.waiting) == 0 {
-		b.mail.waiting = nil
-		b.mail.delivering = false
+// pop removes and returns the oldest event; if there is none it ends the delivery.
+func (q *eventQueue) pop(mu *sync.Mutex) (Event, bool) {
+	mu.Lock()
+	defer mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.waiting = nil
+		q.delivering = false
 		return Event{}, false
 	}
-	e := b.mail.waiting[0]
-	b.mail.waiting = b.mail.waiting[1:]
+	e := q.waiting[0]
+	q.waiting = q.waiting[1:]
 	return e, true
 }
 
+// notify calls an observer and recovers its panic.
 func notify(observe func(Event), e Event) {
 	defer func() { _ = recover() }()
 	observe(e)

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// recorder is an observer that keeps what it gets.
+// recorder is an observer that stores its events.
 type recorder struct{ events []breaker.Event }
 
 func (r *recorder) observe(e breaker.Event) { r.events = append(r.events, e) }
@@ -81,7 +81,7 @@ func TestTheCauseNamesTheRule(t *testing.T) {
 	}
 }
 
-// A peer deadlocks when its callback asks for the state.
+// Another library deadlocks when its callback reads the state.
 func TestACallbackMayAskTheBreakerAnything(t *testing.T) {
 	t.Parallel()
 	var b *breaker.Breaker

@@ -10,13 +10,13 @@ import (
 
 const sec = time.Second
 
-// fiveSeconds is an open time without chance.
+// fiveSeconds is an open time without jitter.
 var fiveSeconds = backoff.Schedule{Base: 5 * sec}
 
 // fragile opens at the first failure, for five seconds.
 var fragile = breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1, Open: fiveSeconds}
 
-// allow makes a call that must be let through.
+// allow requests a call that must be allowed.
 func allow(t *testing.T, b *breaker.Breaker, now time.Duration) breaker.Permit {
 	t.Helper()
 	p, err := b.AllowAt(now)
@@ -26,7 +26,7 @@ func allow(t *testing.T, b *breaker.Breaker, now time.Duration) breaker.Permit {
 	return p
 }
 
-// refuse makes a call that must not be let through.
+// refuse requests a call that must be rejected.
 func refuse(t *testing.T, b *breaker.Breaker, now time.Duration) *breaker.OpenError {
 	t.Helper()
 	_, err := b.AllowAt(now)
@@ -37,7 +37,7 @@ func refuse(t *testing.T, b *breaker.Breaker, now time.Duration) *breaker.OpenEr
 	return open
 }
 
-// call makes a call that takes no time.
+// call makes a call that must be allowed and takes no time.
 func call(t *testing.T, b *breaker.Breaker, now time.Duration, r breaker.Result) {
 	t.Helper()
 	allow(t, b, now).DoneAt(now, r)
@@ -64,7 +64,7 @@ func wantCounts(t *testing.T, b *breaker.Breaker, now time.Duration, want breake
 	}
 }
 
-// result reads one letter: success, failure or canceled.
+// result parses one letter: success, failure or canceled.
 func result(c rune) breaker.Result {
 	switch c {
 	case 's':

@@ -7,19 +7,19 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// The methods in this file are the state machine. All but admit, report and
-// reportProbe, which take the lock, need it held.
+// The methods in this file are the state machine. admit, report and reportProbe
+// take the lock; the others need it held.
 
-// admit decides about a call when not every call passes.
+// admit decides about a call in a state that does not let all calls through.
 func (b *Breaker) admit(now time.Duration) (Permit, error) {
 	b.mu.Lock()
 	defer b.unlock()
-	if b.elapsed(now) {
-		b.enter(HalfOpen, now, CauseOpenElapsed)
+	if b.openTimeOver(now) {
+		b.changeState(HalfOpen, now, CauseOpenElapsed)
 	}
-	wait := b.wait(now)
+	wait := b.refusedFor(now)
 	switch {
-	case b.state.passes(): // since AllowAt looked
+	case b.state.allowsAll(): // it changed since AllowAt read it
 		return Permit{breaker: b, window: b.closed.Load(), start: now}, nil
 	case b.state == HalfOpen && wait == 0:
 		return Permit{breaker: b, probe: b.probes.start(now), start: now}, nil
@@ -38,7 +38,7 @@ func (b *Breaker) report(w *window, now time.Duration, bad badness) {
 	if bad == (badness{}) || b.state != Closed {
 		return
 	}
-	if cause := b.config.trips(w.counts(now)); cause != "" {
+	if cause := b.config.openingRule(w.counts(now)); cause != "" {
 		b.open(now, cause)
 	}
 }
@@ -47,7 +47,7 @@ func (b *Breaker) report(w *window, now time.Duration, bad badness) {
 func (b *Breaker) reportProbe(id uint64, now time.Duration, r Result, bad badness) {
 	b.mu.Lock()
 	defer b.unlock()
-	if !b.probes.end(id) || r == Canceled {
+	if !b.probes.finish(id) || r == Canceled {
 		return
 	}
 	b.probes.count(bad)
@@ -55,10 +55,10 @@ func (b *Breaker) reportProbe(id uint64, now time.Duration, r Result, bad badnes
 	case bad.failed:
 		b.open(now, CauseProbeFailed)
 	case bad.slow:
-		// Closing now would only count slow calls until it opens again.
+		// A closed breaker would count slow calls until it opens again.
 		b.open(now, CauseProbeSlow)
 	case b.probes.counts.Calls >= b.config.ProbeSuccesses:
-		b.enter(Closed, now, CauseProbeSucceeded)
+		b.changeState(Closed, now, CauseProbeSucceeded)
 	}
 }
 
@@ -66,16 +66,16 @@ func (b *Breaker) reportProbe(id uint64, now time.Duration, r Result, bad badnes
 func (b *Breaker) open(now time.Duration, cause Cause) {
 	var u uint64
 	if b.config.Open.Random() {
-		u = b.random() // before anything changes: it is not our code and may panic
+		u = b.random() // before any change: it is the user's function and may panic
 	}
 	b.openings++
 	b.openFor = b.config.Open.Delay(b.openings, b.openFor, u)
-	b.until = clock.Later(now, b.openFor)
-	b.enter(Open, now, cause)
+	b.openUntil = clock.Later(now, b.openFor)
+	b.changeState(Open, now, cause)
 }
 
-// enter changes the state, and starts it afresh if it is the same.
-func (b *Breaker) enter(to State, now time.Duration, cause Cause) {
+// changeState changes the state. If it is the same state, it begins anew.
+func (b *Breaker) changeState(to State, now time.Duration, cause Cause) {
 	e := Event{Name: b.name, From: b.state, To: to, At: now, Cause: cause, Counts: b.counts(now)}
 	b.state = to
 	b.probes.clear()
@@ -83,24 +83,35 @@ func (b *Breaker) enter(to State, now time.Duration, cause Cause) {
 		b.openings, b.openFor = 0, 0
 	}
 	var w *window
-	if to.passes() {
+	if to.allowsAll() {
 		w = newWindow(b.config)
 	}
 	b.closed.Store(w)
-	e.OpenFor = b.wait(now)
-	b.post(e)
+	e.OpenFor = b.refusedFor(now)
+	if len(b.observers) > 0 && e.From != e.To {
+		b.events.waiting = append(b.events.waiting, e)
+	}
 }
 
-// elapsed reports whether the breaker was opened and its open time is over.
-func (b *Breaker) elapsed(now time.Duration) bool { return b.state == Open && now >= b.until }
+// unlock unlocks the mutex and then delivers the events that were added under it.
+func (b *Breaker) unlock() {
+	deliver := b.events.startDelivery()
+	b.mu.Unlock()
+	if deliver {
+		b.events.deliver(&b.mu, b.observers)
+	}
+}
 
-// wait returns how long calls will still be refused.
-func (b *Breaker) wait(now time.Duration) time.Duration {
+// openTimeOver reports whether the breaker is open and its open time is over.
+func (b *Breaker) openTimeOver(now time.Duration) bool { return b.state == Open && now >= b.openUntil }
+
+// refusedFor returns how long calls will still be rejected.
+func (b *Breaker) refusedFor(now time.Duration) time.Duration {
 	switch b.state {
 	case Open:
-		return max(b.until-now, 0)
+		return max(b.openUntil-now, 0)
 	case HalfOpen:
-		return b.probes.wait(now)
+		return b.probes.refusedFor(now)
 	case ForcedOpen:
 		return math.MaxInt64
 	default:

@@ -10,7 +10,8 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// A peer rounds the failure rate to two decimals, so that this never trips.
+// Another library rounds the failure rate to two decimals, so that this never
+// opens it.
 func TestAThresholdOfFourPerMilleTrips(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]breaker.Config{
@@ -36,7 +37,7 @@ func TestOneFailureBelowAThresholdOfFourPerMilleIsBorne(t *testing.T) {
 	wantState(t, b, 0, breaker.Closed)
 }
 
-// A peer counts what the caller canceled as failures.
+// Another library counts canceled calls as failures.
 func TestTenCancellationsByTheCallerDoNotOpen(t *testing.T) {
 	t.Parallel()
 	b := breaker.Must(breaker.Config{ConsecutiveFailures: 2, MinCalls: 1})

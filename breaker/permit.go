@@ -6,29 +6,30 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// Permit is the leave to make one call. Its holder reports the result once, with
-// Done or DoneAt. A probe's second report counts nothing; that of any other
-// call counts again, because a permit is a plain value that costs nothing and
-// remembers nothing. The zero Permit ignores reports.
+// Permit is the permission to make one call. Its holder must report the result
+// once, with Done or DoneAt. A second report of a probe is ignored; a second
+// report of any other call counts again, because a permit is a plain value
+// without state. The zero Permit ignores reports.
 //
-// A permit that is never reported counts nothing; if it is a probe's, it holds
-// up other probes until Config.ProbeTimeout.
+// A permit that is never reported does not count; if it is a probe's, its place
+// is taken until Config.ProbeTimeout.
 type Permit struct {
 	breaker *Breaker
 	window  *window       // nil for a probe
 	probe   uint64        // id of the probe
-	start   time.Duration // 0 unless it is needed
+	start   time.Duration // 0 unless Config.SlowCall is set
 }
 
 // Done reports the result of the call.
 func (p Permit) Done(r Result) {
-	if r == Success && p.window != nil && !p.breaker.timeEnd {
+	if r == Success && p.window != nil && !p.breaker.clockOnDone {
 		p.window.n.Add(1)
 		return
 	}
 	p.doneNow(r)
 }
 
+// doneNow is outside of Done so that Done can be inlined.
 func (p Permit) doneNow(r Result) {
 	if p.window != nil && r == Canceled {
 		return
@@ -47,7 +48,7 @@ func (p Permit) DoneAt(now time.Duration, r Result) {
 	case p.window == nil:
 		p.breaker.reportProbe(p.probe, now, r, bad)
 	case r == Canceled:
-	case bad == badness{} && p.window.succeed(now):
+	case bad == badness{} && p.window.addSuccess(now):
 	default:
 		p.breaker.report(p.window, now, bad)
 	}

@@ -9,11 +9,11 @@ import (
 
 // probes are the calls that a half-open breaker has let through.
 type probes struct {
-	limit   int // under way at once, expired ones not counted
+	limit   int // how many may be in flight at once, expired ones not counted
 	timeout time.Duration
-	last    uint64  // id of the last probe ever; ids are never used again
-	pending []probe // those that have not reported, oldest first
-	counts  Counts  // those that have
+	last    uint64  // id of the latest probe; ids are never reused
+	pending []probe // probes that have not reported, oldest first
+	counts  Counts  // results of the others
 }
 
 type probe struct {
@@ -21,30 +21,30 @@ type probe struct {
 	expires time.Duration
 }
 
-// remembered is how many expired probes may still report and be counted. The
-// bound only matters to callers who lose their permits; without it they would
-// also lose memory.
-const remembered = 64
+// maxExpired is how many expired probes may still report and count. Without
+// this limit, callers that never report would make pending grow for ever.
+const maxExpired = 64
 
-// clear ends all probes: their reports will not count.
+// clear drops all probes: their reports will not count.
 func (p *probes) clear() {
 	p.pending = p.pending[:0]
 	p.counts = Counts{}
 }
 
-// wait returns how long it takes until another probe may start even if none of
-// those under way reports: 0 when it may start now.
-func (p *probes) wait(now time.Duration) time.Duration {
+// refusedFor returns the time until another probe may start if none of the
+// probes in flight reports; 0 if one may start now.
+func (p *probes) refusedFor(now time.Duration) time.Duration {
 	if len(p.pending) < p.limit {
 		return 0
 	}
-	// They expire in the order in which they began, so this one makes room.
+	// They expire in the order in which they began, so this one is the next to
+	// free a place.
 	return max(p.pending[len(p.pending)-p.limit].expires-now, 0)
 }
 
 // start begins a probe and returns its id.
 func (p *probes) start(now time.Duration) uint64 {
-	if len(p.pending) >= p.limit+remembered {
+	if len(p.pending) >= p.limit+maxExpired {
 		p.pending = slices.Delete(p.pending, 0, 1)
 	}
 	p.last++
@@ -52,8 +52,8 @@ func (p *probes) start(now time.Duration) uint64 {
 	return p.last
 }
 
-// end removes the probe and reports whether it was there, which it is once.
-func (p *probes) end(id uint64) bool {
+// finish removes the probe and reports whether it was pending.
+func (p *probes) finish(id uint64) bool {
 	i := slices.IndexFunc(p.pending, func(q probe) bool { return q.id == id })
 	if i < 0 {
 		return false

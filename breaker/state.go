@@ -2,16 +2,16 @@ package breaker
 
 import "fmt"
 
-// State is what a breaker does with calls.
+// State says how a breaker treats calls.
 type State uint8
 
 // The states. A new breaker is Closed.
 const (
 	Closed       State = iota // calls pass and are counted
-	HalfOpen                  // a few calls pass, to find out whether they work again
-	Open                      // calls are refused for a time
-	ForcedOpen                // calls are refused until Reset
-	ForcedClosed              // calls pass and are counted, but nothing opens the breaker
+	HalfOpen                  // a few calls pass, to find out whether the destination works again
+	Open                      // calls are rejected for a time
+	ForcedOpen                // calls are rejected until Reset
+	ForcedClosed              // calls pass and are counted, but no rule opens the breaker
 )
 
 var stateNames = [...]string{"closed", "half-open", "open", "forced-open", "forced-closed"}
@@ -24,17 +24,17 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// passes reports whether every call is let through in the state.
-func (s State) passes() bool { return s == Closed || s == ForcedClosed }
+// allowsAll reports whether every call passes in the state.
+func (s State) allowsAll() bool { return s == Closed || s == ForcedClosed }
 
-// Result is what became of a call.
+// Result is the result of a call.
 type Result uint8
 
 // The results. Any other value counts as Failure.
 const (
-	Success  Result = iota // the destination did its job, even if the answer was "no"
-	Failure                // the destination did not
-	Canceled               // the caller gave up: counts nothing, and makes room for another probe
+	Success  Result = iota // the destination worked, even if its answer was negative
+	Failure                // the destination did not work
+	Canceled               // the caller gave up: does not count, and frees the place of a probe
 )
 
 var resultNames = [...]string{"success", "failure", "canceled"}
@@ -47,11 +47,12 @@ func (r Result) String() string {
 	return fmt.Sprintf("result(%d)", uint8(r))
 }
 
-// Counts are the results that a breaker looks at: those in the window while it
-// is closed, those of the probes while it is half-open, none while it is open.
+// Counts are the results that count in a state: those in the window while the
+// breaker is closed, those of the probes while it is half-open, none while it
+// is open.
 type Counts struct {
 	Calls               int // calls that succeeded or failed
 	Failures            int // calls that failed
 	Slow                int // calls that were slow, failed ones included
-	ConsecutiveFailures int // failures since the last success, even those that have left the window
+	ConsecutiveFailures int // failures since the last success, including those that have left the window
 }

@@ -8,8 +8,8 @@ import (
 // The methods of this file, and [Permit.DoneAt], take the time as an argument. See
 // "Time" in the package documentation.
 
-// AllowAt is [Breaker.Allow] at the time now. The permit's result is to be
-// reported with [Permit.DoneAt].
+// AllowAt is [Breaker.Allow] at the time now. Report the result with
+// [Permit.DoneAt].
 func (b *Breaker) AllowAt(now time.Duration) (Permit, error) {
 	if w := b.closed.Load(); w != nil {
 		return Permit{breaker: b, window: w, start: now}, nil
@@ -21,7 +21,7 @@ func (b *Breaker) AllowAt(now time.Duration) (Permit, error) {
 func (b *Breaker) OpenForAt(now time.Duration) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.wait(now)
+	return b.refusedFor(now)
 }
 
 // ShutForAt is [Breaker.ShutFor] at the time now.
@@ -31,14 +31,14 @@ func (b *Breaker) ShutForAt(now time.Duration) time.Duration {
 	if b.state == HalfOpen {
 		return 0
 	}
-	return b.wait(now)
+	return b.refusedFor(now)
 }
 
 // StateAt is [Breaker.State] at the time now.
 func (b *Breaker) StateAt(now time.Duration) State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.elapsed(now) {
+	if b.openTimeOver(now) {
 		return HalfOpen
 	}
 	return b.state
@@ -54,12 +54,12 @@ func (b *Breaker) CountsAt(now time.Duration) Counts {
 // ForceAt is [Breaker.Force] at the time now.
 func (b *Breaker) ForceAt(now time.Duration, s State) error {
 	if s != ForcedOpen && s != ForcedClosed {
-		return fmt.Errorf("%s: cannot force %v, only %v and %v", title(b.name), s, ForcedOpen, ForcedClosed)
+		return fmt.Errorf("%s: cannot force %v, only %v and %v", describe(b.name), s, ForcedOpen, ForcedClosed)
 	}
 	b.mu.Lock()
 	defer b.unlock()
 	if b.state != s {
-		b.enter(s, now, CauseForced)
+		b.changeState(s, now, CauseForced)
 	}
 	return nil
 }
@@ -68,5 +68,5 @@ func (b *Breaker) ForceAt(now time.Duration, s State) error {
 func (b *Breaker) ResetAt(now time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.enter(Closed, now, CauseReset)
+	b.changeState(Closed, now, CauseReset)
 }

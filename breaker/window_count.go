@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// callTally remembers which of the last size calls were bad. Successes need no
-// memory: they are the numbers in between.
+// callTally records which of the last size calls were bad. It does not record
+// successes: they are the numbers in between.
 type callTally struct {
 	size     uint64
 	bad      []badCall // oldest first; those before head have left the window
@@ -28,10 +28,10 @@ func (t *callTally) advance(_ time.Duration, n uint64) time.Duration {
 	return math.MaxInt64
 }
 
-func (t *callTally) mark(n uint64, b badness) {
+func (t *callTally) recordBad(n uint64, b badness) {
 	t.advance(0, n)
-	// With half of the slice out of the window, moving the other half down is
-	// cheaper than growing and keeps the memory in proportion to the window.
+	// If half of the slice has left the window, moving the other half down is
+	// cheaper than growing, and bounds the memory by the window size.
 	if len(t.bad) == cap(t.bad) && t.head >= (len(t.bad)+1)/2 {
 		t.bad = t.bad[:copy(t.bad, t.bad[t.head:])]
 		t.head = 0

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// history is the naive model of a window of calls: all results, counted anew
+// history is the naive model of a window of calls: all results, counted again
 // each time.
 type history struct {
 	config breaker.Config
@@ -39,7 +39,8 @@ func (h *history) counts() (c breaker.Counts) {
 	return c
 }
 
-// opens says what the rules make of the last result, with whole numbers.
+// opens reports whether the rules open the breaker after the last result,
+// computed with integers.
 func (h *history) opens(perMille int) bool {
 	c, o := h.counts(), h.calls[len(h.calls)-1]
 	rates := c.Calls >= h.config.MinCalls &&
@@ -47,8 +48,8 @@ func (h *history) opens(perMille int) bool {
 	return (o.failed || o.slow) && (rates || c.ConsecutiveFailures >= h.config.ConsecutiveFailures)
 }
 
-// FuzzCallWindow runs a history through a breaker and through the model, and
-// compares all counts and the decision to open after every call.
+// FuzzCallWindow feeds a history to a breaker and to the model, and compares
+// all counts and the decision to open after every call.
 func FuzzCallWindow(f *testing.F) {
 	f.Add(uint8(3), uint8(0), uint16(500), uint8(9), []byte("sfsffsxfSFff"))
 	f.Add(uint8(250), uint8(249), uint16(4), uint8(200), append(make([]byte, 249), 'f'))

@@ -6,18 +6,18 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// parts is into how many slices a window of time is cut. A slice leaves the
+// slicesPerWindow is the number of slices of a time window. A slice leaves the
 // window as a whole.
-const parts = 10
+const slicesPerWindow = 10
 
-// timeTally counts bad calls in a ring of slices of time. Successes are not
-// counted here either: each slice knows how many results there were before it.
+// timeTally counts bad calls in a ring of time slices. It does not count
+// successes: each slice stores the number of results before it.
 type timeTally struct {
 	width   time.Duration
-	edge    time.Duration // when the current slice ends
+	edge    time.Duration // end of the current slice
 	started bool
-	current int // index of the slice that edge ends; the next one is the oldest
-	ring    [parts]slice
+	current int // index of the current slice; the next one in the ring is the oldest
+	ring    [slicesPerWindow]slice
 }
 
 type slice struct {
@@ -26,8 +26,9 @@ type slice struct {
 	slow     int
 }
 
-// advance never goes back: a result with a time before the current slice, which
-// goroutines that overtake each other produce, counts in the current slice.
+// advance never goes back: a result with a time before the current slice counts
+// in the current slice. Goroutines that overtake each other produce such
+// results.
 func (t *timeTally) advance(now time.Duration, n uint64) time.Duration {
 	switch {
 	case !t.started:
@@ -35,8 +36,8 @@ func (t *timeTally) advance(now time.Duration, n uint64) time.Duration {
 		t.edge = clock.Later(now, t.width)
 	case now >= t.edge:
 		over := now - t.edge
-		for range min(over/t.width+1, parts) {
-			t.current = (t.current + 1) % parts
+		for range min(over/t.width+1, slicesPerWindow) {
+			t.current = (t.current + 1) % slicesPerWindow
 			t.ring[t.current] = slice{before: n}
 		}
 		t.edge = clock.Later(now-over%t.width, t.width)
@@ -44,7 +45,7 @@ func (t *timeTally) advance(now time.Duration, n uint64) time.Duration {
 	return t.edge
 }
 
-func (t *timeTally) mark(_ uint64, b badness) {
+func (t *timeTally) recordBad(_ uint64, b badness) {
 	s := &t.ring[t.current]
 	if b.failed {
 		s.failures++
@@ -55,7 +56,7 @@ func (t *timeTally) mark(_ uint64, b badness) {
 }
 
 func (t *timeTally) counts(n uint64) Counts {
-	oldest := &t.ring[(t.current+1)%parts]
+	oldest := &t.ring[(t.current+1)%slicesPerWindow]
 	c := Counts{Calls: int(n - oldest.before)}
 	for i := range t.ring {
 		c.Failures += t.ring[i].failures

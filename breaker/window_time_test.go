@@ -60,7 +60,7 @@ func TestTimeWindowMatchesTheModelOnRandomHistories(t *testing.T) {
 	}
 }
 
-// compareTimes has one nanosecond for a unit of time: the window counts in
+// compareTimes uses one nanosecond as the unit of time: the window counts in
 // slices of width+1.
 func compareTimes(t *testing.T, width uint16, steps []byte) {
 	t.Helper()

@@ -11,21 +11,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// DefaultTimeout ends a proposal with all its attempts and waits when the
-// policy does not say.
+// DefaultTimeout is the total timeout of a proposal, with all its attempts and
+// waits, if the policy has none.
 const DefaultTimeout = 30 * time.Second
 
-// preset is the policy of writers that collide.
+// preset is the name of the default policy.
 const preset = "contention"
 
-// Config is what may be written in a file about a writer. The zero Config is
-// the contention preset with a timeout of 30 seconds.
+// Config configures a writer. It is plain data. The zero Config is the
+// contention preset with a total timeout of 30 seconds.
 type Config struct {
 	Policy retry.Policy // zero means the preset contention; a TotalTimeout of 0 means DefaultTimeout
-	Scale  float64      // base of the waits in measured attempts, at least the policy's; 0 means the policy's
+	Scale  float64      // base of the waits as a multiple of a measured attempt, if that is longer than the policy's base; 0 means the policy's base
 }
 
-// maxScale is far beyond what helps, and keeps sums finite.
+// maxScale is far above any useful value, and keeps sums finite.
 const maxScale = 1000
 
 // Validate reports everything that is wrong with the config, each problem with
@@ -38,16 +38,16 @@ func (c Config) Validate() error {
 	case !(c.Scale > 0 && c.Scale <= maxScale): // false for NaN too
 		errs = append(errs, fmt.Errorf("scale: %v is not between 0 and %d", c.Scale, maxScale))
 	case p.Attempts == retry.Unlimited:
-		errs = append(errs, errors.New("scale: needs a limit on attempts"))
+		errs = append(errs, errors.New("scale: needs a limit on attempts: set attempts in the policy"))
 	case p.Base == 0:
-		errs = append(errs, errors.New("scale: needs a base above zero"))
-	case p.Kind == backoff.Decorrelated: // its delays follow each other, and not the base
-		errs = append(errs, errors.New("scale: a decorrelated schedule has no use for one"))
+		errs = append(errs, errors.New("scale: needs a base above zero: set the base of the policy"))
+	case p.Kind == backoff.Decorrelated: // its delays depend on each other, not on the base
+		errs = append(errs, errors.New("scale: has no effect on a decorrelated schedule: use another kind"))
 	}
 	return errors.Join(errs...)
 }
 
-// policy returns the policy with its defaults spelled out.
+// policy returns the policy with its defaults filled in.
 func (c Config) policy() retry.Policy {
 	p := c.Policy
 	if p == (retry.Policy{}) {
@@ -57,14 +57,14 @@ func (c Config) policy() retry.Policy {
 	return p
 }
 
-// For returns the policy for attempts that take so long, as a [Pace] measures
-// them; 0 means that none was measured. It is a pure function, for programs that call
-// [retry.Decide] instead of a [Writer].
+// For returns the policy for attempts of this duration, as measured by a
+// [Pace]; 0 means that none was measured. It is a pure function, for programs
+// that call [retry.Decide] instead of a [Writer].
 //
-// Without Scale it is the policy as it stands. With it, base and cap grow by
-// one factor, so that the base is Scale attempts. They never shrink, and never
-// grow so far that all attempts, with all waits at their longest, would not fit
-// into the total timeout.
+// Without Scale it returns the policy unchanged. With Scale, base and cap grow
+// by the same factor, so that the base is Scale attempts. They never shrink,
+// and they grow only as far as all attempts, with the longest waits, fit into
+// the total timeout.
 func (c Config) For(attempt time.Duration) retry.Policy {
 	p := c.policy()
 	if c.Scale <= 0 || p.Base <= 0 || attempt <= 0 {
@@ -72,14 +72,14 @@ func (c Config) For(attempt time.Duration) retry.Policy {
 	}
 	want := c.Scale * float64(attempt) / float64(p.Base)
 	left := float64(p.TotalTimeout) - float64(attempt)*float64(p.Retries()+1)
-	factor := max(min(want, left/float64(longest(p))), 1)
-	p.Base, p.Cap = stretch(p.Base, factor), stretch(p.Cap, factor)
+	factor := max(min(want, left/float64(sumOfLongestWaits(p))), 1)
+	p.Base, p.Cap = multiply(p.Base, factor), multiply(p.Cap, factor)
 	return p
 }
 
-// longest returns the sum of the policy's waits, each at its longest. It stops
-// counting at the total timeout, beyond which nothing grows.
-func longest(p retry.Policy) (sum time.Duration) {
+// sumOfLongestWaits returns the sum of the policy's waits, each at its longest.
+// It stops at the total timeout, because waits cannot grow beyond it.
+func sumOfLongestWaits(p retry.Policy) (sum time.Duration) {
 	for k := 1; k <= p.Retries() && sum < p.TotalTimeout; k++ {
 		_, hi := p.Bounds(k)
 		sum += min(hi, p.TotalTimeout)
@@ -87,8 +87,8 @@ func longest(p retry.Policy) (sum time.Duration) {
 	return max(sum, 1)
 }
 
-// stretch multiplies a duration, up to the largest one.
-func stretch(d time.Duration, factor float64) time.Duration {
+// multiply multiplies a duration, limited to the largest one.
+func multiply(d time.Duration, factor float64) time.Duration {
 	if f := float64(d) * factor; f < math.MaxInt64 {
 		return time.Duration(f)
 	}

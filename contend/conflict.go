@@ -7,14 +7,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// ConflictError is the failure of an attempt that lost to another's value.
-// It is what a writer tries again after.
+// ConflictError is the failure of an attempt that lost to another writer's
+// value. A writer retries after it.
 type ConflictError struct {
-	Winner any   // what won, if it is known; see [Winner]
-	Err    error // what the store said; may be nil
+	Winner any   // the winning value, if it is known; see [Winner]
+	Err    error // the store's error; may be nil
 }
 
-// Error says what won if that has a short form, and what the store said.
+// Error returns the winning value, if it is a [fmt.Stringer], and the store's
+// error.
 func (e *ConflictError) Error() string {
 	text := "lost to another's value"
 	if s, ok := e.Winner.(fmt.Stringer); ok {
@@ -26,21 +27,21 @@ func (e *ConflictError) Error() string {
 	return text
 }
 
-// Unwrap returns what the store said.
+// Unwrap returns the store's error.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// RetryOutcome makes a conflict a reason to try again, also if the store's error
-// calls itself permanent. A delay that it states is kept.
+// RetryOutcome makes a conflict retryable, even if the store's error is marked
+// permanent. The delay that the store's error states is used.
 func (e *ConflictError) RetryOutcome() retry.Outcome {
 	return retry.Outcome{After: retry.OutcomeOf(e.Err).After}
 }
 
-// Lost marks an attempt as lost to the winner. Both may be nil: a store that
-// has only a yes and a no for an answer has nothing to tell.
+// Lost returns the error of an attempt that lost to the winner. Both arguments
+// may be nil, for a store that reports only success or failure.
 func Lost(winner any, err error) error { return &ConflictError{Winner: winner, Err: err} }
 
-// Winner returns the value that won, if the error is a conflict that carries
-// one of this type.
+// Winner returns the winning value, if the error is a conflict that carries one
+// of this type.
 func Winner[V any](err error) (v V, ok bool) {
 	if e, found := errors.AsType[*ConflictError](err); found {
 		v, ok = e.Winner.(V)
@@ -57,10 +58,10 @@ func (e *unsureError) Unwrap() []error { return []error{ErrUnsure, e.err} }
 
 func (e *unsureError) RetryOutcome() retry.Outcome { return retry.Outcome{} }
 
-// Unsure marks the failure of an attempt that may have been written all the
-// same: the answer was lost, not the value. It promises that the next attempt
-// looks for the value first, in the very state on which it makes its own write
-// depend; see [Try]. It returns nil for a nil error.
+// Unsure marks the failure of an attempt that may have been written: the
+// response was lost. The next attempt must first check for the value, in the
+// same state on which its own write depends; see [Try]. It returns nil for a
+// nil error.
 func Unsure(err error) error {
 	if err == nil {
 		return nil
@@ -68,10 +69,10 @@ func Unsure(err error) error {
 	return &unsureError{err}
 }
 
-// SQLConflict reports whether a database refused a transaction because of
-// another one: SQLSTATE 40001, a serialisation failure, or 40P01, a deadlock.
-// It knows every error that has a method SQLState() string, which those of pgx
-// and lib/pq have. Give it to [WithConflicts].
+// SQLConflict reports whether a database rejected a transaction because of
+// another one: SQLSTATE 40001 (serialisation failure) or 40P01 (deadlock). It
+// recognises every error that has a method SQLState() string, such as those of
+// pgx and lib/pq. Pass it to [WithConflicts].
 func SQLConflict(err error) bool {
 	e, ok := errors.AsType[interface {
 		error

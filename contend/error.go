@@ -6,34 +6,34 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What a writer's error may be, for errors.Is.
+// Errors that the error of a writer matches with errors.Is.
 var (
-	// ErrRetries says that every attempt was used up.
+	// ErrRetries means that all attempts were used.
 	ErrRetries = errors.New("max proposal retries exceeded")
-	// ErrTimeout says that the proposal's time was over.
+	// ErrTimeout means that the total timeout or the context's deadline passed.
 	ErrTimeout = errors.New("proposal timed out")
-	// ErrUnsure says that the value may have been written nevertheless.
+	// ErrUnsure means that the value may have been written nevertheless.
 	ErrUnsure = errors.New("outcome unknown")
 )
 
-// Error is what a writer returns when it gives up. It unwraps to one of the
-// errors above, and to the last conflict or failure.
+// Error is the error of a writer that gave up. It unwraps to one of the errors
+// above, and to the last conflict or failure.
 type Error struct {
-	Err    *retry.Error // why, after how many attempts, and the failures
+	Err    *retry.Error // the reason, the number of attempts, and the failures
 	Unsure bool         // the value may have been written nevertheless
 }
 
-// Exceeded returns the error of a proposal whose attempts ended for the reason,
-// for programs that call [retry.Decide] instead of a [Writer]. last is
-// its last failure.
+// Exceeded returns the error of a proposal that ended for the reason why, for
+// programs that call [retry.Decide] instead of a [Writer]. last is the last
+// failure.
 func Exceeded(why retry.Reason, attempts int, last error) *Error {
 	return &Error{Err: &retry.Error{Reason: why, Attempts: attempts, Last: last}, Unsure: errors.Is(last, ErrUnsure)}
 }
 
-// Error says why there is no further attempt, and how the last one failed.
+// Error returns why there is no further attempt, and how the last one failed.
 func (e *Error) Error() string {
 	text := e.Err.Error()
-	if why := e.kind(); why != nil {
+	if why := e.sentinel(); why != nil {
 		text = why.Error()
 		if e.Err.Last != nil {
 			text += ": " + e.Err.Last.Error()
@@ -45,8 +45,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// kind returns the sentinel that the reason stands for, if there is one.
-func (e *Error) kind() error {
+// sentinel returns the error variable for the reason; nil if there is none.
+func (e *Error) sentinel() error {
 	switch e.Err.Reason {
 	case retry.StopAttempts:
 		return ErrRetries
@@ -57,10 +57,10 @@ func (e *Error) kind() error {
 	}
 }
 
-// Unwrap returns what the error is, and what the runner said.
+// Unwrap returns the runner's error and the error variables that apply.
 func (e *Error) Unwrap() []error {
 	errs := []error{e.Err}
-	if why := e.kind(); why != nil {
+	if why := e.sentinel(); why != nil {
 		errs = append(errs, why)
 	}
 	if e.Unsure {
@@ -69,8 +69,8 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// RetryOutcome tells a runner around the writer that what may have been written
-// must not be written again.
+// RetryOutcome makes an error with Unsure permanent for an outer retry loop,
+// because the value may have been written and must not be written again.
 func (e *Error) RetryOutcome() retry.Outcome {
 	if e.Unsure {
 		return retry.Outcome{Class: retry.ClassPermanent}

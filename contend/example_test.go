@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/contend"
 )
 
-// Two writers add to one list. The second finds that it lost, and rebases on
-// what won without reading it again.
+// Two writers add to one list. The second loses, and rebases on the winning
+// value without reading it again.
 func Example() {
 	store := &cell{value: "ann"}
 	base, version := store.get()
@@ -34,13 +34,13 @@ func Example() {
 	// ann bob cyd <nil>
 }
 
-// sqlError is what the drivers' errors have in common.
+// sqlError has what the errors of the SQL drivers have in common.
 type sqlError struct{ state string }
 
 func (e sqlError) Error() string    { return "could not serialize access (SQLSTATE " + e.state + ")" }
 func (e sqlError) SQLState() string { return e.state }
 
-// beginner has the shape of what database/sql needs for a transaction.
+// beginner stands for a database handle of database/sql.
 type beginner struct{ refuse int }
 
 func (b *beginner) inTx(_ context.Context, _ func() error) error {
@@ -51,7 +51,7 @@ func (b *beginner) inTx(_ context.Context, _ func() error) error {
 }
 
 // A serialisable transaction is run again from its start when the database
-// refuses it because of another one.
+// rejects it because of another one.
 func Example_transaction() {
 	db := &beginner{refuse: 2}
 	writer := contend.Must("contention", contend.WithConflicts(contend.SQLConflict))
@@ -68,7 +68,7 @@ func Example_transaction() {
 	// <nil>
 }
 
-// An answer that is lost leaves open whether the write was. Update looks for it
+// If the response is lost, the value may have been written. Update looks for it
 // in what it reads before it writes again.
 func ExampleUpdate() {
 	store, cut := &cell{}, true
@@ -101,8 +101,8 @@ func ExampleUpdate() {
 	// id-7 <nil>
 }
 
-// The base of the waits follows the distance. An attempt that takes 200 ms is
-// answered by waits from 200 ms on, and the cap grows with them.
+// The base of the waits follows the measured duration: attempts that take 200
+// ms get waits from 200 ms on, and the cap grows with them.
 func ExampleConfig_For() {
 	far := contend.Config{Scale: 1}
 	var pace contend.Pace

@@ -13,8 +13,8 @@ import (
 )
 
 // meeting is a group whose devices all propose at once, in virtual time, to
-// five acceptors that are a hop away. Every wait is [retry.Decide]'s, by the
-// policy that the config has for the pace which the device has measured.
+// five acceptors that are one hop away. Every wait is computed by
+// [retry.Decide], with the policy for the pace that the device has measured.
 type meeting struct {
 	config    contend.Config
 	hop       time.Duration
@@ -35,7 +35,7 @@ type device struct {
 	start time.Duration // of the attempt
 }
 
-// allCommit reports whether every device gets its update through.
+// allCommit reports whether every device commits its update.
 func allCommit(c contend.Config, hop time.Duration, devices int, seed uint64) bool {
 	const acceptors = 5
 	m := &meeting{config: c, hop: hop, r: rand.New(rand.NewPCG(seed, uint64(devices)))}
@@ -86,7 +86,7 @@ func (m *meeting) lost(d *device) {
 	})
 }
 
-// send puts all messages on their way.
+// send sends all messages.
 func (m *meeting) send() {
 	for _, msg := range m.out.Send {
 		m.after(max(time.Duration(float64(m.hop)*(1+0.2*m.r.NormFloat64())), 1), func() {
@@ -108,7 +108,8 @@ func (m *meeting) after(wait time.Duration, do func()) {
 	heap.Push(&m.events, due{m.now + wait, m.made, do})
 }
 
-// due is what happens at a time; of one time in the order in which it was made.
+// due is a scheduled function; functions of the same time run in the order in
+// which they were scheduled.
 type due struct {
 	at time.Duration
 	n  int
@@ -132,7 +133,7 @@ func (q *queue) Pop() any {
 
 var groups = flag.Int("contend.groups", 20, "number of groups to simulate for each case")
 
-// share returns in how many per cent of the groups every device commits.
+// share returns the percentage of the groups in which every device commits.
 func share(c contend.Config, hop time.Duration, devices int) int {
 	n := 0
 	for seed := range uint64(*groups) {

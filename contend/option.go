@@ -9,18 +9,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Option adds to a writer what can't be written in a file.
+// Option sets a property of a writer that is not plain data.
 type Option func(*settings) error
 
-// settings is what options set.
+// settings are the values that options set.
 type settings struct {
 	conflicts []func(error) bool
 	random    func() uint64
 	runner    []retry.Option
 }
 
-// given returns an option that refuses a value which is missing.
-func given(present bool, name string, set func(*settings)) Option {
+// required returns an option that fails unless its value is present.
+func required(present bool, name string, set func(*settings)) Option {
 	return func(s *settings) error {
 		if !present {
 			return errors.New(name + ": nil")
@@ -30,33 +30,35 @@ func given(present bool, name string, set func(*settings)) Option {
 	}
 }
 
-func passed(o retry.Option) Option {
-	return given(true, "", func(s *settings) { s.runner = append(s.runner, o) })
+// runnerOption passes an option on to the retry runner.
+func runnerOption(o retry.Option) Option {
+	return required(true, "", func(s *settings) { s.runner = append(s.runner, o) })
 }
 
-// WithConflicts recognises the errors by which a store says that another's
-// value won, so that they need no [Lost]. It may be given several times.
+// WithConflicts sets a function that recognises the errors with which a store
+// reports a conflict, so that they need no [Lost]. It may be given several
+// times.
 func WithConflicts(lost func(error) bool) Option {
-	return given(lost != nil, "WithConflicts", func(s *settings) { s.conflicts = append(s.conflicts, lost) })
+	return required(lost != nil, "WithConflicts", func(s *settings) { s.conflicts = append(s.conflicts, lost) })
 }
 
-// WithName names the writer in errors, events and logs.
-func WithName(name string) Option { return passed(retry.WithName(name)) }
+// WithName sets the name of the writer in errors, events and logs.
+func WithName(name string) Option { return runnerOption(retry.WithName(name)) }
 
-// WithObserver shows the events of all proposals to the function, on the
+// WithObserver calls the function with the events of all proposals, on the
 // goroutine of the proposal. It may be given several times.
-func WithObserver(observe func(retry.Event)) Option { return passed(retry.WithObserver(observe)) }
+func WithObserver(observe func(retry.Event)) Option { return runnerOption(retry.WithObserver(observe)) }
 
 // WithLogger logs one line for each retry, and one when the writer gives up.
-func WithLogger(l *slog.Logger) Option { return passed(retry.WithLogger(l)) }
+func WithLogger(l *slog.Logger) Option { return runnerOption(retry.WithLogger(l)) }
 
-// WithRand draws the randomness of all waits from the function, which must be
-// safe for use by several goroutines.
+// WithRand sets the source of the random numbers for all waits. It must be safe
+// for concurrent use.
 func WithRand(random func() uint64) Option {
-	return given(random != nil, "WithRand", func(s *settings) { s.random = random })
+	return required(random != nil, "WithRand", func(s *settings) { s.random = random })
 }
 
-// WithSeed makes the randomness of all waits reproducible.
+// WithSeed makes the random numbers of all waits reproducible.
 func WithSeed(seed uint64) Option {
 	var mu sync.Mutex
 	pcg := rand.NewPCG(seed, 0)
@@ -67,7 +69,8 @@ func WithSeed(seed uint64) Option {
 	})
 }
 
-func apply(opts []Option) (settings, error) {
+// applyOptions returns the settings, and the problems of all options.
+func applyOptions(opts []Option) (settings, error) {
 	s := settings{random: rand.Uint64}
 	var errs []error
 	for _, o := range opts {

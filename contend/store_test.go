@@ -2,7 +2,7 @@ package contend_test
 
 import "sync"
 
-// cell is a store that takes a write only on condition.
+// cell is a store with conditional writes.
 type cell struct {
 	mu      sync.Mutex
 	value   string
@@ -15,8 +15,8 @@ func (c *cell) get() (string, int) {
 	return c.value, c.version
 }
 
-// set writes the value if the version is still the one given, and otherwise
-// returns what is there.
+// set writes the value if the version is unchanged, and otherwise returns the
+// present value.
 func (c *cell) set(value string, version int) (winner string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,37 +8,35 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Update changes a state S that is read and written on condition: its parts
-// are what every optimistic write consists of. It gets ambiguous answers right
-// by itself.
+// Update changes a state S with conditional writes. Its functions are the parts
+// of any optimistic write. It handles ambiguous failures correctly.
 type Update[S, T any] struct {
-	// Read returns the state as it is, with what Write needs to make its
-	// write depend on it: a version, a sequence, an epoch.
+	// Read returns the present state, including what Write needs as its
+	// condition: a version, a sequence, an epoch.
 	Read func(context.Context) (S, error)
 
-	// Write changes the state on condition that it is still the one given.
-	// Losing is [Lost], or an error that [WithConflicts] knows. After any other
-	// failure it is unsure whether the change was written, unless the error says
-	// by a mark of package retry what it is.
+	// Write changes the state on condition that it is still s. A conflict is
+	// [Lost], or an error that [WithConflicts] recognises. After any other
+	// error the change may have been written, unless the error has a mark of
+	// package retry.
 	Write func(context.Context, S) (T, error)
 
-	// Mine reports whether the state holds this very update already, and its
-	// result. It is asked only while that is unsure. Nil means that it can't
-	// be told: then an ambiguous answer ends the update with [ErrUnsure].
+	// Mine reports whether the state already contains this very update, and
+	// returns its result. It is called only if an earlier attempt may have been
+	// written. If Mine is nil, an ambiguous failure ends the update with
+	// [ErrUnsure].
 	Mine func(S) (T, bool)
 }
 
-// Do runs the update until it is written or the writer gives up.
-//
-// Mine and Write see the same state. A write that is still under way when Mine
-// does not find it either comes first, so that the state has changed and the
-// next Write loses, or comes too late and loses itself.
+// Mine and Write get the same state. If a write is still in flight while Mine
+// does not find it, either it arrives first, so that the state has changed and
+// the next Write loses, or it arrives too late and loses itself.
 func (u Update[S, T]) Do(ctx context.Context, w *Writer) (v T, err error) {
 	if u.Read == nil || u.Write == nil {
-		return v, errors.New("contend: an Update needs Read and Write")
+		return v, errors.New("contend: Update: Read or Write is nil: set both")
 	}
 	v, err = Do(ctx, w, func(ctx context.Context, try Try) (T, error) { return u.attempt(ctx, w, try) })
-	if left := u.timeToLook(err, w); left > 0 {
+	if left := u.timeForLastRead(err, w); left > 0 {
 		ctx, cancel := context.WithTimeout(ctx, left)
 		defer cancel()
 		if s, failed := u.Read(ctx); failed == nil {
@@ -50,10 +48,11 @@ func (u Update[S, T]) Do(ctx context.Context, w *Writer) (v T, err error) {
 	return v, err
 }
 
+// attempt reads the state, looks for an earlier write of this update, and writes.
 func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err error) {
 	s, err := u.Read(ctx)
 	if err != nil {
-		return v, unread(err)
+		return v, markReadFailure(err)
 	}
 	if try.Unsure && u.Mine != nil {
 		if v, won := u.Mine(s); won {
@@ -64,7 +63,7 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 		return v, nil
 	}
 	switch {
-	case says(err) || w.conflict(err) != nil:
+	case statesOutcome(err) || w.conflict(err) != nil:
 		return v, err
 	case u.Mine == nil:
 		return v, retry.Permanent(Unsure(err))
@@ -72,37 +71,39 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 	return v, Unsure(err)
 }
 
-// says reports whether the error states what became of the attempt, by a mark of
-// package retry or of this one. That an error has a type which knows whether it
-// may pass, as that of a response with a status, says nothing of the kind.
-func says(err error) bool {
+// statesOutcome reports whether the error states what became of the attempt, by
+// a mark of package retry or of this one. An error type that says whether a
+// failure is temporary, such as that of a response with a status, does not
+// state that.
+func statesOutcome(err error) bool {
 	if retry.Marked(err) || errors.Is(err, ErrUnsure) {
 		return true
 	}
 	_, lost := errors.AsType[*ConflictError](err)
-	_, read := errors.AsType[*unreadError](err)
+	_, read := errors.AsType[*readError](err)
 	return lost || read
 }
 
-// unread makes a failed read one that may be repeated, unless it says
-// otherwise: it has written nothing.
-func unread(err error) error {
-	if says(err) {
+// markReadFailure makes a failed read retryable, unless the error states
+// otherwise: a read has written nothing.
+func markReadFailure(err error) error {
+	if statesOutcome(err) {
 		return err
 	}
-	return &unreadError{err}
+	return &readError{err}
 }
 
-// unreadError is the failure of a read.
-type unreadError struct{ error }
+// readError is the failure of a read.
+type readError struct{ error }
 
-func (e *unreadError) Unwrap() error { return e.error }
+func (e *readError) Unwrap() error { return e.error }
 
-func (e *unreadError) RetryOutcome() retry.Outcome { return retry.OutcomeOf(e.error) }
+func (e *readError) RetryOutcome() retry.Outcome { return retry.OutcomeOf(e.error) }
 
-// timeToLook returns how much time is left for a last look, when the attempts
-// are used up and one of them may have been written.
-func (u Update[S, T]) timeToLook(err error, w *Writer) time.Duration {
+// timeForLastRead returns how much time is left for one more read, after all
+// attempts were used and one of them may have been written. It returns 0 if no
+// read is needed.
+func (u Update[S, T]) timeForLastRead(err error, w *Writer) time.Duration {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || !e.Unsure || e.Err.Reason != retry.StopAttempts || u.Mine == nil {
 		return 0

@@ -37,9 +37,9 @@ func adding(c *cell, word string, lossy func(write func() bool) error) contend.U
 	}
 }
 
-// Writes over a line that loses requests and answers, or delivers them late:
-// every word is there at most once, is there when the update says so, and is not
-// when it says that it is not.
+// Writes over a connection that loses requests and responses, or delivers them
+// late: every word is stored at most once, is stored if the update succeeds,
+// and is not stored if the update fails without ErrUnsure.
 func TestAnUpdateIsNeverWrittenTwiceNorLost(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) { stormyUpdates(t, seed) })
@@ -135,8 +135,8 @@ func TestAFailedReadIsSureAndTriedAgain(t *testing.T) {
 	})
 }
 
-// statusError is like those of packages that know whether a failure may pass, and
-// not whether anything was done.
+// statusError is like errors that say whether a failure is temporary, and not
+// whether something was written.
 type statusError int
 
 func (s statusError) Error() string               { return fmt.Sprint("status ", int(s)) }

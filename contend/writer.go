@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Writer proposes values to a store that others write to as well. It is made
-// once and shared by all goroutines; what it learns is how long attempts take.
+// Writer proposes values to a store that others write to as well. Make it once
+// and share it among all goroutines. It measures how long attempts take.
 type Writer struct {
 	config    Config
 	conflicts []func(error) bool
@@ -25,9 +25,10 @@ type Writer struct {
 	pace Pace
 }
 
-// New returns a writer. A config that is not valid is an error.
+// New returns a writer, or an error that lists every problem of the config and
+// the options.
 func New(c Config, opts ...Option) (*Writer, error) {
-	s, err := apply(opts)
+	s, err := applyOptions(opts)
 	if err = errors.Join(c.Validate(), err); err != nil {
 		return nil, fmt.Errorf("contend.New: %w", oneline.Error(err))
 	}
@@ -35,7 +36,7 @@ func New(c Config, opts ...Option) (*Writer, error) {
 	p := c.policy()
 	own := append(s.runner, retry.WithRand(s.random), retry.WithClassifier(w.outcome))
 	if c.Scale > 0 {
-		p.Cap = math.MaxInt64 // the scaled policy has its own
+		p.Cap = math.MaxInt64 // the scaled policy has its own cap
 		own = append(own, retry.WithSchedule(w.delay))
 	}
 	if w.runner, err = retry.New(p, own...); err != nil {
@@ -44,11 +45,11 @@ func New(c Config, opts ...Option) (*Writer, error) {
 	return w, nil
 }
 
-// Must is [New] for package variables and tests: it panics with the error that New
-// would return. It accepts a config, or a policy in the text form that [retry.Parse]
-// reads.
+// Must is [New] for package variables and tests: it panics with the error that
+// New would return. It accepts a config, or a policy in the text form of
+// [retry.Parse].
 func Must[C Config | string](config C, opts ...Option) *Writer {
-	c, err := configOf(config)
+	c, err := parseConfig(config)
 	if err != nil {
 		panic(fmt.Errorf("contend.Must: %w", err))
 	}
@@ -59,8 +60,9 @@ func Must[C Config | string](config C, opts ...Option) *Writer {
 	return w
 }
 
-// configOf returns a config that is given as such or as the text of its policy.
-func configOf(config any) (c Config, err error) {
+// parseConfig returns the config, which is given as such or as the text of its
+// policy.
+func parseConfig(config any) (c Config, err error) {
 	text, ok := config.(string)
 	if !ok {
 		return config.(Config), nil
@@ -69,58 +71,59 @@ func configOf(config any) (c Config, err error) {
 	return c, err
 }
 
-// Policy returns the policy that the next wait follows.
+// Policy returns the policy that decides the next wait.
 func (w *Writer) Policy() retry.Policy {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.config.For(w.pace.Attempt())
 }
 
-// delay is the wait by the scaled policy.
+// delay returns the wait of the scaled policy.
 func (w *Writer) delay(s retry.State, o retry.Outcome) time.Duration {
 	return retry.Decide(w.Policy(), s, o, retry.Gates{}, w.random()).Wait
 }
 
-// outcome says what a failure means. Only who knows that nothing was written
-// may write again, so an error that says nothing ends the proposal.
+// outcome classifies a failure. An unmarked error ends the proposal, because
+// the value may have been written: only an attempt that knows that it wrote
+// nothing may be repeated.
 func (w *Writer) outcome(err error) retry.Outcome {
 	if t, ok := errors.AsType[*retry.TimeoutError](err); ok && t.Total {
-		return retry.Outcome{} // for the total timeout to end it
+		return retry.Outcome{} // the total timeout ends it
 	}
-	if says(err) {
+	if statesOutcome(err) {
 		return retry.OutcomeOf(err)
 	}
 	return retry.Outcome{Class: retry.ClassPermanent}
 }
 
-// conflict returns the error as a conflict, nil if it is none. Those who
-// recognise conflicts are not asked about an error that says what it is.
+// conflict returns the error as a conflict; nil if it is none. The functions of
+// WithConflicts are not called for an error that states its outcome.
 func (w *Writer) conflict(err error) error {
 	if _, ok := errors.AsType[*ConflictError](err); ok {
 		return err
 	}
 	for _, lost := range w.conflicts {
-		if !says(err) && lost(err) {
+		if !statesOutcome(err) && lost(err) {
 			return &ConflictError{Err: err}
 		}
 	}
 	return nil
 }
 
-// observe learns from an attempt that was answered.
+// observe records the duration of an attempt that the store answered.
 func (w *Writer) observe(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pace.Observe(took)
 }
 
-// Do makes attempts until one wins or the policy gives up; the error is then an
-// [*Error]. The attempt runs on the caller's goroutine, under a context that
-// ends with it, and is never abandoned.
+// Do makes attempts until one succeeds or the policy gives up; the error is
+// then an [*Error]. The attempt runs on the caller's goroutine, with a context
+// that ends with it; Do always waits for it to return.
 func (w *Writer) Do(ctx context.Context, propose func(context.Context, Try) error) error {
 	switch {
 	case w == nil || w.runner == nil:
-		return errors.New("contend: the Writer was not made by New")
+		return errors.New("contend: the Writer was not made by New: use New or Must")
 	case ctx == nil:
 		return errors.New("contend: context: nil")
 	case propose == nil:
@@ -141,7 +144,7 @@ type proposal struct {
 	try     Try
 }
 
-// attempt makes one attempt, and remembers how it ended.
+// attempt makes one attempt, and records in p.try how it ended.
 func (p *proposal) attempt(ctx context.Context) error {
 	p.try.Number++
 	start := clock.Now()
@@ -161,7 +164,48 @@ func (p *proposal) attempt(ctx context.Context) error {
 		p.try.Lost = lost
 		return lost
 	}
-	// An attempt that was interrupted, and says nothing more, may have written.
-	p.try.Unsure = p.try.Unsure || ctx.Err() != nil && !says(err)
+	// An interrupted attempt without a mark may have written.
+	p.try.Unsure = p.try.Unsure || ctx.Err() != nil && !statesOutcome(err)
 	return err
 }
+
+// Try describes the attempts before the present one.
+type Try struct {
+	Number int   // of this attempt, from 1
+	Lost   error // the conflict of the previous attempt; nil if it had none
+	Unsure bool  // an earlier attempt may have been written; check that before writing again
+}
+
+// Do is [Writer.Do] for a proposal with a result.
+func Do[T any](ctx context.Context, w *Writer, propose func(context.Context, Try) (T, error)) (v T, err error) {
+	var try func(context.Context, Try) error
+	if propose != nil {
+		try = func(ctx context.Context, t Try) (err error) { v, err = propose(ctx, t); return err }
+	}
+	if err = w.Do(ctx, try); err != nil {
+		var none T
+		return none, err
+	}
+	return v, nil
+}
+
+// Pace is the smoothed duration of an attempt: each new one counts an eighth,
+// as in TCP's round-trip estimate. It reads no clock. The zero Pace has no
+// measurement.
+type Pace struct {
+	smoothed time.Duration
+}
+
+// Observe adds the duration of an attempt that the store answered. Do not
+// observe an attempt without a response: it measures the caller's timeout.
+func (p *Pace) Observe(took time.Duration) {
+	switch took = max(took, 1); p.smoothed {
+	case 0:
+		p.smoothed = took
+	default:
+		p.smoothed += (took - p.smoothed) / 8
+	}
+}
+
+// Attempt returns the smoothed duration of an attempt; 0 if none was observed.
+func (p *Pace) Attempt() time.Duration { return p.smoothed }

@@ -19,8 +19,8 @@ import (
 
 var errTaken = errors.New("wrong last sequence")
 
-// losing returns a proposal that loses n times and then wins, and what each
-// attempt saw.
+// losing returns a proposal that loses n times and then succeeds, and records
+// each Try.
 func losing(n int) (propose func(context.Context, contend.Try) error, tries *[]contend.Try) {
 	tries = new([]contend.Try)
 	return func(_ context.Context, try contend.Try) error {

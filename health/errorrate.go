@@ -8,16 +8,17 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// What an [ErrorRate] is made of.
+// Constants of an [ErrorRate].
 const (
-	// ErrorWindow is how far back results count.
+	// ErrorWindow is the length of the window: older results do not count.
 	ErrorWindow = 60 * time.Second
 
-	// MinErrorRequests is how many results the window must hold: five a second.
-	// With fewer, a handful of failures would look like an outage.
+	// MinErrorRequests is the number of results in the window below which the
+	// pressure is 0: five a second. With fewer, a handful of failures would
+	// look like an outage.
 	MinErrorRequests = 300
 
-	// MaxPressure bounds the pressure, so that delays grow tenfold at most.
+	// MaxPressure limits the pressure, so that delays grow tenfold at most.
 	MaxPressure = 0.9
 
 	minSuccess   = 0.5 // pressure starts below this share of successes
@@ -25,9 +26,8 @@ const (
 	bucketWidth  = ErrorWindow / errorBuckets
 )
 
-// ErrorRate makes delays longer while much of what is sent to a destination
-// fails, whoever sent it: all callers of a process learn from each other's
-// failures.
+// ErrorRate makes delays longer while many calls of a destination fail. All
+// callers of a process share it, and so learn from each other's failures.
 //
 // The pressure is max(0, (n − s/0.5)/(n+1)) for n results, s of them successes,
 // in the last 60 s: the adaptive throttling of Google's SRE book ("Handling
@@ -49,7 +49,7 @@ func (e *ErrorRate) Add(success bool) { e.AddAt(clock.Now(), success) }
 func (e *ErrorRate) AddAt(now time.Duration, success bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.turn(now)
+	e.advanceWindow(now)
 	i := e.head % errorBuckets
 	e.all[i]++
 	e.n++
@@ -59,8 +59,9 @@ func (e *ErrorRate) AddAt(now time.Duration, success bool) {
 	}
 }
 
-// turn moves the window to now. A clock that goes back does not move it.
-func (e *ErrorRate) turn(now time.Duration) {
+// advanceWindow moves the window to now. A clock that goes back does not move
+// it.
+func (e *ErrorRate) advanceWindow(now time.Duration) {
 	head := int64(max(now, 0) / bucketWidth)
 	for range min(head-e.head, errorBuckets) {
 		e.head++
@@ -72,15 +73,15 @@ func (e *ErrorRate) turn(now time.Duration) {
 	e.head = max(e.head, head)
 }
 
-// Pressure returns how much of what is sent is in vain: 0 while half or more
-// succeeds, at most [MaxPressure].
+// Pressure returns how far the success rate is below one half: 0 while at least
+// half of the calls succeed, at most [MaxPressure].
 func (e *ErrorRate) Pressure() float64 { return e.PressureAt(clock.Now()) }
 
 // PressureAt is [ErrorRate.Pressure] at the time now.
 func (e *ErrorRate) PressureAt(now time.Duration) float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.turn(now)
+	e.advanceWindow(now)
 	if e.n < MinErrorRequests {
 		return 0
 	}
@@ -89,7 +90,7 @@ func (e *ErrorRate) PressureAt(now time.Duration) float64 {
 }
 
 // Stretch returns the delay divided by one minus the pressure: the delay itself
-// in good times, up to ten times as long in bad ones.
+// while the pressure is 0, up to ten times as long otherwise.
 func (e *ErrorRate) Stretch(d time.Duration) time.Duration { return e.StretchAt(clock.Now(), d) }
 
 // StretchAt is [ErrorRate.Stretch] at the time now.

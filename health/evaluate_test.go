@@ -52,7 +52,7 @@ func (l law) outages(seed uint64, n int) []time.Duration {
 	return list
 }
 
-// prober says when to look next: the k-th time, after elapsed.
+// prober returns the time until the k-th probe, after elapsed.
 type prober interface {
 	next(k int, elapsed time.Duration, u uint64) time.Duration
 	over(lastFailure, firstSuccess time.Duration)
@@ -80,9 +80,9 @@ func (p recoveryProber) over(lastFailure, firstSuccess time.Duration) {
 	}
 }
 
-// play returns the mean cost of an outage in seconds: a second for each probe
-// and the time from the recovery to the probe that notices it.
-func play(p prober, outages []time.Duration, seed uint64) float64 {
+// meanCost returns the mean cost of an outage in seconds: a second for each
+// probe plus the time from the recovery to the probe that notices it.
+func meanCost(p prober, outages []time.Duration, seed uint64) float64 {
 	r := rand.NewPCG(seed, 2)
 	total := 0.0
 	for _, length := range outages {
@@ -97,9 +97,9 @@ func play(p prober, outages []time.Duration, seed uint64) float64 {
 	return total / float64(len(outages))
 }
 
-// tuned returns the exponential schedule that would have cost least on exactly
-// these outages: nobody could have known it before.
-func tuned(runs [][]time.Duration) (best backoff.Schedule, cost float64) {
+// bestSchedule returns the exponential schedule that costs least on exactly
+// these outages: a bound that needs knowledge of the future.
+func bestSchedule(runs [][]time.Duration) (best backoff.Schedule, cost float64) {
 	cost = math.Inf(1)
 	for base := 0.25; base <= 256; base *= math.Sqrt2 {
 		for _, factor := range []float64{1, 1.1, 1.25, 1.5, 2, 3} {
@@ -110,7 +110,7 @@ func tuned(runs [][]time.Duration) (best backoff.Schedule, cost float64) {
 				}
 				sum := 0.0
 				for seed, run := range runs {
-					sum += play((*plainProber)(&s), run, uint64(seed))
+					sum += meanCost((*plainProber)(&s), run, uint64(seed))
 				}
 				if mean := sum / float64(len(runs)); mean < cost {
 					best, cost = s, mean
@@ -158,23 +158,23 @@ func run(t *testing.T, l law, seeds, n int, tune bool) (res results, best backof
 		runs[i] = l.outages(uint64(i), n)
 	}
 	if tune {
-		best, _ = tuned(runs)
+		best, _ = bestSchedule(runs)
 	}
 	plain := RecoveryConfig{}.withDefaults().Backoff
 	for i, outages := range runs {
 		seed := uint64(i)
-		res.plain = append(res.plain, play((*plainProber)(&plain), outages, seed))
+		res.plain = append(res.plain, meanCost((*plainProber)(&plain), outages, seed))
 		if tune {
-			res.tuned = append(res.tuned, play((*plainProber)(&best), outages, seed))
+			res.tuned = append(res.tuned, meanCost((*plainProber)(&best), outages, seed))
 		}
-		res.prior = append(res.prior, play(recoveryProber{new(Recovery), false}, outages, seed))
-		res.learned = append(res.learned, play(recoveryProber{new(Recovery), true}, outages, seed))
+		res.prior = append(res.prior, meanCost(recoveryProber{new(Recovery), false}, outages, seed))
+		res.learned = append(res.learned, meanCost(recoveryProber{new(Recovery), true}, outages, seed))
 	}
 	return res, best
 }
 
 // TestEvaluate prints the table of docs/health.md with -evaluate. Otherwise it
-// plays fewer outages and checks only what is beyond doubt.
+// runs fewer outages and checks only large differences.
 func TestEvaluate(t *testing.T) {
 	if !*evaluate {
 		evaluateBriefly(t)

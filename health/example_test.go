@@ -54,7 +54,7 @@ func ExampleGate() {
 	pass, _ := gate.Enter(context.Background())
 	pass.Done(health.FailedFor(50 * time.Minute)) // 503 with Retry-After: 3000
 
-	// Whoever cannot wait that long is told at once.
+	// A caller whose deadline is earlier gets an error at once.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = gate.Enter(ctx)
@@ -66,7 +66,7 @@ func ExampleGate() {
 // In virtual time, as a simulator would.
 func ExampleGate_EnterAt() {
 	gate, _ := health.NewGate(health.GateConfig{})
-	gate.ShutAt(0, 30*time.Second) // somebody said that it is down
+	gate.ShutAt(0, 30*time.Second) // the provider reports an outage
 	turns := map[limit.Priority]*health.Turn{}
 	for _, p := range []limit.Priority{limit.Low, limit.High, limit.Normal} {
 		turns[p], _ = gate.EnterAt(0, p, 0)

@@ -6,66 +6,40 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/limit"
 )
 
-// Gate stands before one destination that many callers use. While it is open
-// everybody passes. When the destination fails, the gate closes: instead of every
-// caller finding out for itself when it is back, one at a time looks, the prober,
-// and the others wait. When a probe succeeds they are let through, the most
-// urgent first, spread over GateConfig.Release so that they do not knock the
-// destination over again.
+// Gate protects one destination that many callers use. While the gate is open,
+// every call passes. After GateConfig.Failures failures in a row the gate closes:
+// one caller at a time, the prober, passes to find out whether the destination is
+// back, and the other callers wait. When a probe succeeds, the waiting callers
+// pass, the most urgent first, spread over GateConfig.Release so that they do not
+// overload the destination again.
 //
 // The prober is the most urgent caller that waits when a probe is due; its call
-// is a real one. Waiters are ordered as in package limit: by class, aged, then
-// deadline, then arrival. Nobody polls.
+// is a real one. Waiters are ordered as in package limit: by priority class with
+// aging, then by deadline, then by arrival. No caller polls.
 //
 // All methods may be called by any number of goroutines. Make one with [NewGate].
 type Gate struct {
-	config   GateConfig // without zeros
-	recovery *Recovery  // nil means none
-	random   func() uint64
-
-	// All that a call needs while the gate is open: the closings so far, and in
-	// the lowest bit whether it is shut.
-	word     atomic.Uint64
-	failures atomic.Int64 // in a row while it is not closed
-
-	mu    sync.Mutex
-	state GateState
-	since time.Duration // when it closed
-	last  time.Duration // when a call last failed
-	steps int           // failed probes
-	due   time.Duration // when the next probe, or the next release, is due
-	end   time.Duration // when the release is over
-
-	probes  uint64 // so far; the last one's number
-	probing bool   // the last one is under way
-	began   time.Duration
-
-	line  *limit.Concurrency
-	turns map[*limit.Waiter]*Turn
-
-	timer *time.Timer   // the shell's; nil unless somebody blocks
-	rings time.Duration // when it does
-	set   uint64        // how often it was set
-
-	predicted             time.Duration
-	lastOutage, lastGuess time.Duration
+	mu          sync.Mutex  // guards gateMachine (but its atomics) and the timer
+	gateMachine             // decides; this type adds the lock, the clock, the timer and blocking
+	timer       *time.Timer // nil unless a goroutine blocks in Enter
+	timerAt     time.Duration
+	timerCount  uint64 // timers set so far; the number of the current one
 }
 
-// GateState is what a gate does with callers.
+// GateState says how a gate treats callers.
 type GateState uint8
 
-// The states. A new gate is GateOpen.
+// The states of a gate. A new gate is GateOpen.
 const (
-	GateOpen      GateState = iota // everybody passes
-	GateClosed                     // one prober at a time passes, the others wait
-	GateReleasing                  // those who waited pass one after the other; so do newcomers
+	GateOpen      GateState = iota // every call passes
+	GateClosed                     // one prober at a time passes, all other callers wait
+	GateReleasing                  // waiting and new callers pass one after the other, by urgency
 )
 
 var gateStateNames = [...]string{"open", "closed", "releasing"}
@@ -81,7 +55,10 @@ func (s GateState) String() string {
 // NewGate returns an open gate, or everything that is wrong with the
 // configuration.
 func NewGate(cfg GateConfig, opts ...GateOption) (*Gate, error) {
-	g := &Gate{config: cfg.withDefaults(), random: rand.Uint64, turns: map[*limit.Waiter]*Turn{}}
+	g := &Gate{gateMachine: gateMachine{
+		config: cfg.withDefaults(), random: rand.Uint64, turns: map[*limit.Waiter]*Turn{},
+	}}
+	g.gate = g
 	errs := []error{cfg.Validate()}
 	for _, o := range opts {
 		if o == nil {
@@ -96,41 +73,41 @@ func NewGate(cfg GateConfig, opts ...GateOption) (*Gate, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
-	line, err := limit.NewConcurrency(g.config.line())
+	queue, err := limit.NewConcurrency(g.config.queueConfig())
 	if err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
-	line.TryAcquire()
-	g.line = line
+	queue.TryAcquire() // the gate holds the only permit: see queueConfig
+	g.queue = queue
 	return g, nil
 }
 
-// Enter returns when the caller may call the destination. Whoever gets a Pass
-// ends it with [Pass.Done]. The context's priority ([limit.WithPriority]) and
-// deadline decide the place in the queue.
+// Enter blocks until the caller may call the destination. After the call the
+// caller must report its outcome with [Pass.Done]. The context's priority
+// ([limit.WithPriority]) and deadline decide the place in the queue.
 //
-// A caller whose deadline comes before the next probe gets a [*ClosedError] at
-// once, and so does one that waits as soon as that is certain. When the queue is
-// full the error is [limit.ErrQueueFull], and [limit.ErrShed] for a waiter that
-// had to make room for a more urgent caller. When the context ends first, the
-// error matches its error and its cause.
+// A caller whose deadline comes before the next probe gets a [*ClosedError]: at
+// once, or, if the next probe is postponed while it waits, at that moment. The
+// error is [limit.ErrQueueFull] if the queue is full, and [limit.ErrShed] for a
+// waiter that had to make room for a more urgent caller. If the context ends
+// first, the error matches the context's error and its cause.
 func (g *Gate) Enter(ctx context.Context) (Pass, error) {
 	if ctx.Err() != nil {
-		return Pass{}, ended(ctx, "the gate")
+		return Pass{}, waitError(ctx, "the gate")
 	}
 	if w := g.word.Load(); w&shut == 0 {
 		return Pass{gate: g, closing: w >> 1}, nil
 	}
-	return g.wait(ctx)
+	return g.enterBlocking(ctx)
 }
 
-// shut is the bit of the gate's word that stops callers.
+// shut is the bit of gateMachine.word that is set while callers may have to wait.
 const shut = 1
 
-// wait is the blocking shell.
-func (g *Gate) wait(ctx context.Context) (Pass, error) {
+// enterBlocking waits for a pass at a gate that is not open.
+func (g *Gate) enterBlocking(ctx context.Context) (Pass, error) {
 	now := clock.Now()
-	t, err := g.enter(now, limit.PriorityFrom(ctx), deadlineOf(ctx, now), make(chan struct{}))
+	t, err := g.enterOrQueue(now, limit.PriorityFrom(ctx), deadlineOf(ctx, now), make(chan struct{}))
 	if err != nil {
 		return Pass{}, err
 	}
@@ -140,12 +117,12 @@ func (g *Gate) wait(ctx context.Context) (Pass, error) {
 		if !g.LeaveAt(clock.Now(), t) {
 			t.pass.Done(Canceled) // it was let through at the same moment; if not, this does nothing
 		}
-		return Pass{}, ended(ctx, "the gate")
+		return Pass{}, waitError(ctx, "the gate")
 	}
 	return t.pass, t.err
 }
 
-// deadlineOf returns the context's deadline on the time line of now.
+// deadlineOf converts the context's deadline to the origin of now; 0 means none.
 func deadlineOf(ctx context.Context, now time.Duration) time.Duration {
 	d, ok := ctx.Deadline()
 	if !ok {
@@ -154,47 +131,47 @@ func deadlineOf(ctx context.Context, now time.Duration) time.Duration {
 	return clock.Later(now, max(time.Until(d), 1)) // 0 would mean none
 }
 
-// unlock sets the timer for what is due next and releases the lock. Only a gate
-// at which goroutines block has a timer: simulators call [Gate.AdvanceAt].
+// unlock sets the timer for the next probe or release and unlocks the mutex. Only
+// a gate in which goroutines block has a timer: simulators call [Gate.AdvanceAt].
 func (g *Gate) unlock(now time.Duration) {
-	at, ok := g.next()
-	if g.timer != nil && (!ok || at != g.rings) {
+	at, ok := g.nextDue()
+	if g.timer != nil && (!ok || at != g.timerAt) {
 		g.timer.Stop()
 		g.timer = nil
 	}
-	if ok && g.timer == nil && g.blocked() {
-		g.rings = at
-		g.set++
-		n := g.set
-		g.timer = time.AfterFunc(at-now, func() { g.ring(n) })
+	if ok && g.timer == nil && g.hasBlockedCaller() {
+		g.timerAt = at
+		g.timerCount++
+		n := g.timerCount
+		g.timer = time.AfterFunc(at-now, func() { g.onTimer(n) })
 	}
 	g.mu.Unlock()
 }
 
-// blocked reports whether a goroutine waits. A gate is used in one way or the
-// other, so any turn can tell.
-func (g *Gate) blocked() bool {
+// hasBlockedCaller reports whether a goroutine waits in Enter. Callers of one gate
+// use either Enter or EnterAt, so looking at any one turn is enough.
+func (g *Gate) hasBlockedCaller() bool {
 	for _, t := range g.turns {
 		return t.ready != nil
 	}
 	return false
 }
 
-// ring is what the timer does: a moment's work, on a goroutine that ends with it.
-// One that was stopped too late must not clear the timer that came after it.
-func (g *Gate) ring(n uint64) {
+// onTimer runs when timer number n fires. A timer that fired although it was
+// stopped must not clear the one that replaced it.
+func (g *Gate) onTimer(n uint64) {
 	g.mu.Lock()
 	now := clock.Now()
 	defer g.unlock(now)
-	if n == g.set {
+	if n == g.timerCount {
 		g.timer = nil
 	}
 	g.advance(now)
 }
 
-// Shut closes the gate, for news that came by another way than a call: a breaker
-// that opened, a page that says the provider is down. wait is how long not to
-// probe at least, 0 if nobody said. A closed gate stays as it is.
+// Shut closes the gate without a failed call: because a breaker opened, or the
+// provider's status page reports an outage. wait is the least time until the
+// first probe; 0 leaves it to the schedule. A closed gate stays as it is.
 func (g *Gate) Shut(wait time.Duration) { g.ShutAt(clock.Now(), wait) }
 
 // ShutAt is [Gate.Shut] at the time now.
@@ -206,7 +183,8 @@ func (g *Gate) ShutAt(now, wait time.Duration) {
 	}
 }
 
-// Open lets the waiters through as a probe that succeeded does.
+// Open releases the waiting callers, as a successful probe does. It does nothing
+// unless the gate is closed.
 func (g *Gate) Open() { g.OpenAt(clock.Now()) }
 
 // OpenAt is [Gate.Open] at the time now.
@@ -214,24 +192,24 @@ func (g *Gate) OpenAt(now time.Duration) {
 	g.mu.Lock()
 	defer g.unlock(now)
 	if g.state == GateClosed {
-		g.reopen(now)
+		g.startRelease(now)
 	}
 }
 
 // GateStats is the state of a gate at one moment.
 type GateStats struct {
 	State    GateState
-	Since    time.Duration // how long it has been closed; 0 if it is not
-	Failed   int           // probes that failed since
+	Since    time.Duration // time since it closed; 0 if it is not closed
+	Failed   int           // failed probes since it closed
 	Probing  bool          // a probe is under way
-	Next     time.Duration // how long until the next probe is due; 0 unless it is closed and none is under way
-	Expected time.Duration // how long until recovery, by the estimate's median; 0 without one
+	Next     time.Duration // time until the next probe; 0 if the gate is not closed or a probe is under way
+	Expected time.Duration // expected time until recovery (median); 0 without WithRecovery
 	Waiting  int
-	ByClass  [limit.Classes]int // those who wait by the priority they came with: index [limit.Priority.Class]
+	ByClass  [limit.Classes]int // waiting callers by the priority they came with: index [limit.Priority.Class]
 
-	Closings      uint64        // so far
-	LastOutage    time.Duration // how long the last one that is over kept it closed
-	LastPredicted time.Duration // the estimate's median for it when it began; 0 without an estimate
+	Closings      uint64        // how often the gate has closed
+	LastOutage    time.Duration // how long the last closing lasted that is over
+	LastPredicted time.Duration // the median that was predicted when it began; 0 without WithRecovery
 }
 
 // Stats returns the current state.
@@ -241,13 +219,13 @@ func (g *Gate) Stats() GateStats { return g.StatsAt(clock.Now()) }
 func (g *Gate) StatsAt(now time.Duration) GateStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	line := g.line.Stats()
+	queue := g.queue.Stats()
 	s := GateStats{
-		State: g.state, Waiting: line.Waiting, ByClass: line.ByClass, Closings: g.word.Load() >> 1,
+		State: g.state, Waiting: queue.Waiting, ByClass: queue.ByClass, Closings: g.word.Load() >> 1,
 		LastOutage: g.lastOutage, LastPredicted: g.lastGuess,
 	}
 	if g.state == GateClosed {
-		s.Since, s.Failed, s.Probing, s.Expected = now-g.since, g.steps, g.probing, g.expected(now)
+		s.Since, s.Failed, s.Probing, s.Expected = now-g.since, g.steps, g.probing, g.expectedRecovery(now)
 		if !g.probing {
 			s.Next = max(g.due-now, 0)
 		}

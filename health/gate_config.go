@@ -10,18 +10,18 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// GateConfig says when a [Gate] closes, how it looks for recovery and how it
-// opens. It is comparable plain data, and its zero value is usable.
+// GateConfig says when a [Gate] closes, how it probes for recovery and how fast
+// it opens. It is comparable plain data, and its zero value is usable.
 type GateConfig struct {
-	Failures     int              // so many failures in a row close it; 0 means 5
-	Probe        backoff.Schedule // the k-th probe starts its k-th delay after the last; zero means 1s growing by half to 10s, ±20 %
-	ProbeTimeout time.Duration    // a probe under way for so long counts as failed; 0 means 30s
-	Release      time.Duration    // the waiters are let through over this long; 0 means 1s
-	Queue        int              // callers that may wait; 0 means 1000
-	Aging        time.Duration    // a waiter rises one class per this long; 0 means 10s
+	Failures     int              // this many failures in a row close the gate; 0 means 5
+	Probe        backoff.Schedule // delays between probes; the zero schedule means 1s growing by half to 10s, ±20 %
+	ProbeTimeout time.Duration    // a probe that takes longer counts as failed; 0 means 30s
+	Release      time.Duration    // after recovery, the waiting callers pass within this time; 0 means 1s
+	Queue        int              // how many callers may wait; 0 means 1000
+	Aging        time.Duration    // a waiter rises by one priority class per this time; 0 means 10s
 }
 
-// maxShut is the longest that a server's wait keeps a gate from probing.
+// maxShut limits how long a server's Retry-After can postpone the next probe.
 const maxShut = time.Hour
 
 func (c GateConfig) withDefaults() GateConfig {
@@ -52,7 +52,7 @@ func (c GateConfig) Validate() error {
 	}
 	switch {
 	case c.Probe.Kind == backoff.Decorrelated:
-		bad("probe: kind: a gate's steps cannot be decorrelated")
+		bad("probe: kind: decorrelated is not supported by a gate: use another kind")
 	case c.Probe != backoff.Schedule{} && c.Probe.Base == 0:
 		bad("probe: base: must be above zero")
 	}
@@ -62,28 +62,29 @@ func (c GateConfig) Validate() error {
 	if c.Release < 0 {
 		bad("release: %v is negative", c.Release)
 	}
-	if err := c.line().Validate(); err != nil {
+	if err := c.queueConfig().Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// line returns the configuration of the queue: a limit of one permit, which the
-// gate holds itself and hands to the most urgent waiter when it lets one through.
-func (c GateConfig) line() limit.ConcurrencyConfig {
+// queueConfig returns the configuration of the queue: a limit of one permit,
+// which the gate itself holds. The gate releases it to let the most urgent
+// waiter pass.
+func (c GateConfig) queueConfig() limit.ConcurrencyConfig {
 	return limit.ConcurrencyConfig{Max: 1, Queue: c.Queue, Aging: c.Aging}
 }
 
-// GateOption adds to a gate what is not plain data.
+// GateOption sets a dependency of a gate that is not plain data.
 type GateOption func(*Gate)
 
-// WithRecovery makes the gate probe when the estimate says so, within half and
-// twice the step of GateConfig.Probe and never beyond its cap, and teaches the
-// estimate each outage. One estimate serves the gates of one destination.
+// WithRecovery makes the gate probe when the estimate recommends it, within
+// half and twice the step of GateConfig.Probe and never beyond its cap. The
+// gate reports each outage to the estimate. The gates of one destination may
+// share one estimate.
 func WithRecovery(r *Recovery) GateOption { return func(g *Gate) { g.recovery = r } }
 
-// WithRand sets the source of the random numbers for the jitter. It is called
-// with the gate's lock held: it need not be safe for use by several goroutines,
-// and must not call the gate. Without this option the source is that of package
-// math/rand/v2.
+// WithRand sets the source of the random numbers for the jitter. The gate calls
+// it with its lock held: it need not be safe for concurrent use, and must not
+// call the gate. Without this option the gate uses package math/rand/v2.
 func WithRand(f func() uint64) GateOption { return func(g *Gate) { g.random = f } }

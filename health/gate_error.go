@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// ErrGateClosed is what the error of every caller is, in the sense of
-// [errors.Is], that a gate turned away because it cannot open in time. The error
+// ErrGateClosed matches (with [errors.Is]) the error of every caller that a
+// gate rejected because it cannot open before the caller's deadline. The error
 // itself is a [*ClosedError].
 var ErrGateClosed = errors.New("gate is closed")
 
-// ClosedError says that a gate will not open before the caller's deadline.
+// ClosedError is the error of a caller whose deadline comes before the gate can
+// open.
 type ClosedError struct {
-	Next     time.Duration // how long until the next probe: nobody gets through before it
-	Expected time.Duration // how long until recovery, by the estimate's median; 0 without an estimate
+	Next     time.Duration // time until the next probe; no call passes before it
+	Expected time.Duration // expected time until recovery (median); 0 without WithRecovery
 	Within   time.Duration // how long the caller could have waited
 }
 
-// Error says what to wait for.
+// Error returns the time until the next probe, the caller's limit and, if it is
+// known, the expected recovery.
 func (e *ClosedError) Error() string {
 	msg := fmt.Sprintf("%v: the next probe is in %v and the caller can wait %v",
 		ErrGateClosed, e.Next.Round(time.Millisecond), e.Within.Round(time.Millisecond))
@@ -32,9 +34,9 @@ func (e *ClosedError) Error() string {
 // Unwrap returns [ErrGateClosed].
 func (e *ClosedError) Unwrap() error { return ErrGateClosed }
 
-// ended returns the error of a wait that the context cut short. It matches both
-// the context's error and the cause that whoever ended it gave.
-func ended(ctx context.Context, wait string) error {
+// waitError returns the error of a wait that the end of the context
+// interrupted. It matches both the context's error and its cause.
+func waitError(ctx context.Context, wait string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return fmt.Errorf("health: wait for %s: %w", wait, cause)

@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// steps is the default schedule without chance: probes 1 s, 2.5 s, 4.75 s… after
-// the gate closed.
+// steps is the default schedule without jitter: probes 1 s, 2.5 s, 4.75 s…
+// after the gate closed.
 var steps = backoff.Schedule{Kind: backoff.Exponential, Base: sec, Cap: 10 * sec, Factor: 1.5}
 
 func newGate(t testing.TB, cfg GateConfig, opts ...GateOption) *Gate {
@@ -28,8 +28,8 @@ func newGate(t testing.TB, cfg GateConfig, opts ...GateOption) *Gate {
 	return g
 }
 
-// come makes a caller that must be let in or queued.
-func come(t *testing.T, g *Gate, now time.Duration, p limit.Priority) *Turn {
+// enterGate adds a caller, which must pass or be queued.
+func enterGate(t *testing.T, g *Gate, now time.Duration, p limit.Priority) *Turn {
 	t.Helper()
 	turn, err := g.EnterAt(now, p, 0)
 	if err != nil {
@@ -38,8 +38,8 @@ func come(t *testing.T, g *Gate, now time.Duration, p limit.Priority) *Turn {
 	return turn
 }
 
-// passed returns the pass of a turn that must have one.
-func passed(t *testing.T, turn *Turn) Pass {
+// wantPass returns the pass of the turn, which must be over.
+func wantPass(t *testing.T, turn *Turn) Pass {
 	t.Helper()
 	pass, over, err := turn.Result()
 	if !over || err != nil {
@@ -89,7 +89,7 @@ func TestGateClosesAfterFailuresInARow(t *testing.T) {
 			g := newGate(t, GateConfig{})
 			for _, c := range tt.outcomes {
 				o := map[rune]Outcome{'s': Succeeded, 'f': Failed, 'c': Canceled}[c]
-				passed(t, come(t, g, 0, limit.Normal)).DoneAt(0, o)
+				wantPass(t, enterGate(t, g, 0, limit.Normal)).DoneAt(0, o)
 			}
 			if got := g.StatsAt(0).State; got != tt.want {
 				t.Errorf("after %q the gate is %v, want %v", tt.outcomes, got, tt.want)
@@ -102,19 +102,19 @@ func TestGateHasOneProberAtATime(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Probe: steps})
 	g.ShutAt(0, 0)
-	low, high := come(t, g, 0, limit.Low), come(t, g, 0, limit.High)
+	low, high := enterGate(t, g, 0, limit.Low), enterGate(t, g, 0, limit.High)
 	g.AdvanceAt(sec - 1)
 	wantWaiting(t, low, high)
 	if at, ok := g.NextAt(); !ok || at != sec {
 		t.Fatalf("NextAt() = %v, %v, want 1s", at, ok)
 	}
 	g.AdvanceAt(sec)
-	probe := passed(t, high)
+	probe := wantPass(t, high)
 	wantWaiting(t, low)
 	if !probe.Probe() {
 		t.Error("the first one through is not a probe")
 	}
-	third := come(t, g, 2*sec, limit.Highest)
+	third := enterGate(t, g, 2*sec, limit.Highest)
 	g.AdvanceAt(3 * sec)
 	wantWaiting(t, low, third) // the probe is under way
 	probe.DoneAt(3*sec, Failed)
@@ -123,8 +123,8 @@ func TestGateHasOneProberAtATime(t *testing.T) {
 		t.Errorf("StatsAt = %+v, want the next probe in 1.5s", got)
 	}
 	g.AdvanceAt(4500 * ms)
-	passed(t, third).DoneAt(4500*ms, Succeeded)
-	if passed(t, low).Probe() {
+	wantPass(t, third).DoneAt(4500*ms, Succeeded)
+	if wantPass(t, low).Probe() {
 		t.Error("after the recovery there still is a probe")
 	}
 	if got := g.StatsAt(4500 * ms); got.State != GateOpen || got.LastOutage != 4500*ms || got.Closings != 1 {
@@ -136,20 +136,20 @@ func TestGateLetsANewcomerProbeWhenOneIsDue(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Probe: steps})
 	g.ShutAt(0, 0)
-	if p := passed(t, come(t, g, time.Minute, limit.Lowest)); !p.Probe() {
+	if p := wantPass(t, enterGate(t, g, time.Minute, limit.Lowest)); !p.Probe() {
 		t.Error("the newcomer is not the prober")
 	}
-	wantWaiting(t, come(t, g, time.Minute, limit.Highest))
+	wantWaiting(t, enterGate(t, g, time.Minute, limit.Highest))
 }
 
 func TestGateHonoursTheServersWait(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Failures: 1, Probe: steps})
-	passed(t, come(t, g, 0, limit.Normal)).DoneAt(0, FailedFor(20*sec))
+	wantPass(t, enterGate(t, g, 0, limit.Normal)).DoneAt(0, FailedFor(20*sec))
 	if got := g.StatsAt(0).Next; got != 20*sec {
 		t.Errorf("the first probe is due in %v, want 20s", got)
 	}
-	p := passed(t, come(t, g, 20*sec, limit.Normal))
+	p := wantPass(t, enterGate(t, g, 20*sec, limit.Normal))
 	p.DoneAt(20*sec, FailedFor(1000*time.Hour))
 	if got := g.StatsAt(20 * sec).Next; got != time.Hour {
 		t.Errorf("after an absurd wait the next probe is due in %v, want 1h", got)
@@ -160,20 +160,20 @@ func TestGateProbesThatSayNothing(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Probe: steps})
 	g.ShutAt(0, 0)
-	first := passed(t, come(t, g, sec, limit.Normal))
-	second := come(t, g, sec, limit.Normal)
+	first := wantPass(t, enterGate(t, g, sec, limit.Normal))
+	second := enterGate(t, g, sec, limit.Normal)
 	first.DoneAt(1100*ms, Canceled)
 	wantWaiting(t, second) // not at once: the step counts from the start of the last
 	g.AdvanceAt(2 * sec)
-	probe := passed(t, second)
-	third := come(t, g, 2*sec, limit.Normal)
+	probe := wantPass(t, second)
+	third := enterGate(t, g, 2*sec, limit.Normal)
 	if at, _ := g.NextAt(); at != 32*sec {
 		t.Errorf("NextAt() = %v, want 32s, when the probe expires", at)
 	}
 	g.AdvanceAt(32 * sec)
 	wantWaiting(t, third)
 	g.AdvanceAt(32*sec + 1500*ms)
-	if !passed(t, third).Probe() {
+	if !wantPass(t, third).Probe() {
 		t.Error("after the first probe expired there is no other")
 	}
 	probe.DoneAt(40*sec, Failed) // too late to matter
@@ -190,10 +190,10 @@ func TestGateReleasesByPriorityOverASecond(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Probe: steps})
 	g.ShutAt(0, 0)
-	probe := passed(t, come(t, g, sec, limit.Normal))
+	probe := wantPass(t, enterGate(t, g, sec, limit.Normal))
 	var turns []*Turn
 	for i := range 5 {
-		turns = append(turns, come(t, g, sec, limit.Lowest+limit.Priority(i)))
+		turns = append(turns, enterGate(t, g, sec, limit.Lowest+limit.Priority(i)))
 	}
 	probe.DoneAt(2*sec, Succeeded)
 	for i := range 5 {
@@ -202,7 +202,7 @@ func TestGateReleasesByPriorityOverASecond(t *testing.T) {
 			t.Fatalf("NextAt() = %v, %v, want %v", next, ok, at)
 		}
 		g.AdvanceAt(at)
-		passed(t, turns[4-i])
+		wantPass(t, turns[4-i])
 		wantWaiting(t, turns[:4-i]...)
 	}
 	if got := g.StatsAt(3 * sec).State; got != GateOpen {
@@ -214,26 +214,26 @@ func TestGateNewcomersDuringAReleaseWaitTheirTurnAndNoLonger(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Probe: steps})
 	g.ShutAt(0, 0)
-	probe := passed(t, come(t, g, sec, limit.Normal))
+	probe := wantPass(t, enterGate(t, g, sec, limit.Normal))
 	for range 3 {
-		come(t, g, sec, limit.Normal)
+		enterGate(t, g, sec, limit.Normal)
 	}
 	probe.DoneAt(2*sec, Succeeded)
-	late := come(t, g, 2*sec, limit.Lowest)
+	late := enterGate(t, g, 2*sec, limit.Lowest)
 	wantWaiting(t, late)
 	g.AdvanceAt(3 * sec)
-	passed(t, late)
+	wantPass(t, late)
 }
 
 func TestGateThatClosesAgainWhileItReleases(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Failures: 1, Probe: steps})
 	g.ShutAt(0, 0)
-	passed(t, come(t, g, sec, limit.Normal)).DoneAt(sec, Failed)
-	probe := passed(t, come(t, g, 3*sec, limit.Normal))
-	a, b := come(t, g, 3*sec, limit.High), come(t, g, 3*sec, limit.Low)
+	wantPass(t, enterGate(t, g, sec, limit.Normal)).DoneAt(sec, Failed)
+	probe := wantPass(t, enterGate(t, g, 3*sec, limit.Normal))
+	a, b := enterGate(t, g, 3*sec, limit.High), enterGate(t, g, 3*sec, limit.Low)
 	probe.DoneAt(3*sec, Succeeded)
-	passed(t, a).DoneAt(3*sec, Failed)
+	wantPass(t, a).DoneAt(3*sec, Failed)
 	wantWaiting(t, b)
 	if got := g.StatsAt(3 * sec); got.State != GateClosed || got.Next != 1500*ms || got.Closings != 2 {
 		t.Errorf("StatsAt = %+v, want it closed again at the step it had reached", got)
@@ -254,7 +254,7 @@ func TestGateTurnsAwayWhoCannotWaitLongEnough(t *testing.T) {
 	if want := "gate is closed: the next probe is in 9s and the caller can wait 8s, recovery is expected in "; !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error = %q, want %q", err, want)
 	}
-	probe := passed(t, come(t, g, 10*sec, limit.Normal))
+	probe := wantPass(t, enterGate(t, g, 10*sec, limit.Normal))
 	patient, err := g.EnterAt(10*sec, limit.Low, time.Hour)
 	hasty, err2 := g.EnterAt(10*sec, limit.High, 12*sec)
 	if err != nil || err2 != nil {
@@ -271,11 +271,11 @@ func TestGateQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, GateConfig{Queue: 2, Probe: steps})
 	g.ShutAt(0, 0)
-	a, b := come(t, g, 0, limit.Normal), come(t, g, 0, limit.Low)
+	a, b := enterGate(t, g, 0, limit.Normal), enterGate(t, g, 0, limit.Low)
 	if _, err := g.EnterAt(0, limit.Low, 0); !errors.Is(err, limit.ErrQueueFull) {
 		t.Errorf("EnterAt at a full queue = %v, want ErrQueueFull", err)
 	}
-	c := come(t, g, 0, limit.High)
+	c := enterGate(t, g, 0, limit.High)
 	if _, _, err := b.Result(); !errors.Is(err, limit.ErrShed) {
 		t.Errorf("the one that made room got %v, want ErrShed", err)
 	}
@@ -290,7 +290,7 @@ func TestGateQueueIsBounded(t *testing.T) {
 
 func TestGateUsesTheEstimateWithinItsStep(t *testing.T) {
 	t.Parallel()
-	// All outages so far took 3 s: no use to look at 1 s, or so it seems.
+	// All outages so far took 3 s, so a probe after 1 s seems useless.
 	r := new(Recovery)
 	for range 200 {
 		r.Observe(2900*ms, 3*sec)
@@ -304,9 +304,9 @@ func TestGateUsesTheEstimateWithinItsStep(t *testing.T) {
 		t.Errorf("recovery is expected in %v, want about 3s", got)
 	}
 	before := r.Predict(0).Outages
-	passed(t, come(t, g, 3*sec, limit.Normal)).DoneAt(3*sec, Succeeded)
-	if got := r.Predict(0).Outages; got <= before*keep {
-		t.Errorf("the estimate rests on %v outages, want one more than %v", got, before*keep)
+	wantPass(t, enterGate(t, g, 3*sec, limit.Normal)).DoneAt(3*sec, Succeeded)
+	if got := r.Predict(0).Outages; got <= before*evidenceDecay {
+		t.Errorf("the estimate rests on %v outages, want one more than %v", got, before*evidenceDecay)
 	}
 	if got := g.StatsAt(3 * sec); got.LastOutage != 3*sec || got.LastPredicted < 2500*ms {
 		t.Errorf("StatsAt = %+v, want the outage and what was predicted", got)
@@ -444,7 +444,7 @@ func TestGateOpenLetsTheWaitersThrough(t *testing.T) {
 
 func FuzzGate(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
-	f.Add(uint64(9), []byte("the gate never has two probers and forgets nobody"))
+	f.Add(uint64(9), []byte("the gate never has two probers and loses no waiter"))
 	f.Fuzz(func(t *testing.T, seed uint64, ops []byte) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		g := newGate(t, GateConfig{Failures: 1 + r.IntN(3), Queue: 1 + r.IntN(9)}, WithRand(r.Uint64), WithRecovery(new(Recovery)))
@@ -486,7 +486,7 @@ func FuzzGate(f *testing.F) {
 			collect()
 			checkGate(t, g, now, turns)
 		}
-		// Whatever happened: once all works, everybody gets through.
+		// After any history: once all calls succeed, all callers pass.
 		for range 10_000 {
 			if len(turns) == 0 {
 				break
@@ -509,7 +509,7 @@ func FuzzGate(f *testing.F) {
 	})
 }
 
-// checkGate tests what must hold at any moment.
+// checkGate checks the invariants of a gate.
 func checkGate(t *testing.T, g *Gate, now time.Duration, waiting map[*Turn]bool) {
 	t.Helper()
 	s := g.StatsAt(now)
@@ -517,15 +517,15 @@ func checkGate(t *testing.T, g *Gate, now time.Duration, waiting map[*Turn]bool)
 	case len(g.turns) > len(waiting):
 		t.Fatalf("the gate knows %d waiters, there are %d", len(g.turns), len(waiting))
 	case s.Waiting > len(g.turns):
-		t.Fatalf("%d in the line, %d turns", s.Waiting, len(g.turns))
+		t.Fatalf("%d in the queue, %d turns", s.Waiting, len(g.turns))
 	case s.State == GateOpen && len(g.turns) > 0:
 		t.Fatalf("the gate is open and %d wait", len(g.turns))
 	case s.State != GateClosed && s.Probing:
 		t.Fatalf("a probe is under way and the gate is %v", s.State)
 	case s.Next < 0 || s.Next > maxShut:
 		t.Fatalf("the next probe is due in %v", s.Next)
-	case g.line.Stats().InUse != 1:
-		t.Fatalf("the gate's permit is gone: %+v", g.line.Stats())
+	case g.queue.Stats().InUse != 1:
+		t.Fatalf("the gate's permit is gone: %+v", g.queue.Stats())
 	}
 }
 

@@ -15,15 +15,15 @@ const (
 
 // The prior: outages end at the rate priorRate/t, so that one which has lasted
 // long is expected to last long. It weighs as much as priorOutages outages that
-// came to the bin.
+// reached the bin.
 const (
 	priorRate    = 0.3
 	priorOutages = 1.0
 )
 
-// keep is what is left of all older evidence after each outage: the last fifty
-// or so count.
-const keep = 0.98
+// evidenceDecay is the factor by which all older evidence shrinks at each
+// outage: about the last fifty outages count.
+const evidenceDecay = 0.98
 
 // binEdges are the upper ends of the bins in seconds.
 var binEdges = func() (edges [bins]float64) {
@@ -33,16 +33,16 @@ var binEdges = func() (edges [bins]float64) {
 	return edges
 }()
 
-// hazard is what is known about how long outages last: for each bin the outages
+// hazard is the evidence about how long outages last: for each bin the outages
 // that ended in it, and the seconds that outages spent in it. The rate at which
-// outages end in a bin is a Gamma variable, and these are its evidence.
+// outages end in a bin is a Gamma variable with this evidence.
 type hazard struct {
-	outages float64 // seen, decayed like the rest
+	outages float64 // observed, decayed like the rest
 	ended   [bins]float64
 	spent   [bins]float64
 }
 
-// binOf returns the bin that holds t; bins means that it is beyond the last.
+// binOf returns the bin that contains t; bins if t is beyond the last one.
 func binOf(t float64) int {
 	if t < firstEdge {
 		return 0
@@ -61,6 +61,7 @@ func binOf(t float64) int {
 	return i
 }
 
+// binStart returns the lower end of bin i in seconds.
 func binStart(i int) float64 {
 	if i == 0 {
 		return 0
@@ -69,7 +70,7 @@ func binStart(i int) float64 {
 }
 
 // rate returns the mean rate, per second, at which outages end in bin i. Beyond
-// the last bin there is only the prior.
+// the last bin it is the prior's.
 func (z *hazard) rate(i int) float64 {
 	if i >= bins {
 		return priorRate / binEdges[bins-1]
@@ -82,9 +83,9 @@ func (z *hazard) rate(i int) float64 {
 	return (priorOutages*expected + z.ended[i]) / (priorOutages*width + z.spent[i])
 }
 
-// walk calls f for each piece of a bin from the time t on: where the piece
-// starts and how long it is, both in seconds, and the rate in it. The last piece
-// has no end. It stops when f returns false.
+// walk calls f for each bin, or part of a bin, after the time t, with its start
+// and length in seconds and its rate. The last one has no end. It stops when f
+// returns false.
 func (z *hazard) walk(t float64, f func(i int, start, length, rate float64) bool) {
 	for i := binOf(t); i < bins; i++ {
 		start := max(t, binStart(i))
@@ -98,8 +99,8 @@ func (z *hazard) walk(t float64, f func(i int, start, length, rate float64) bool
 // gap returns the gap g after t for which g times the hazard within it is twice
 // the cost of a probe: sqrt(2·cost/rate) where the rate is constant. A shorter
 // gap would spend more on probes than it saves of the delay, a longer one the
-// other way round. Looking at the hazard of the whole gap, not at the rate where
-// it starts, is what makes it stop at the foot of a peak that lies ahead.
+// other way round. It uses the hazard of the whole gap, not the rate at its
+// start, so that the gap ends before a peak of the hazard.
 func (z *hazard) gap(t, cost, longest float64) (g float64) {
 	g = longest
 	sum := 0.0
@@ -121,8 +122,8 @@ func (z *hazard) gap(t, cost, longest float64) (g float64) {
 	return g
 }
 
-// remaining returns how much longer an outage that has lasted t takes to have
-// ended with the probability p.
+// remaining returns the time after which an outage that has lasted t has ended
+// with the probability p.
 func (z *hazard) remaining(t, p float64) (left float64) {
 	need := -math.Log1p(-p)
 	z.walk(t, func(i int, start, length, rate float64) bool {
@@ -140,16 +141,16 @@ func (z *hazard) remaining(t, p float64) (left float64) {
 	return left
 }
 
-// observe counts an outage that was still on at from and over at to. When it
-// ended in between nobody knows: the ending is spread over the bins between by
-// what was known before.
+// observe counts an outage that lasted at the time from and was over at the
+// time to. The exact end is unknown: the ending is spread over the bins in
+// between, in proportion to the estimate so far.
 func (z *hazard) observe(from, to float64) {
 	old := *z
 	for i := range bins {
-		z.ended[i] *= keep
-		z.spent[i] *= keep
+		z.ended[i] *= evidenceDecay
+		z.spent[i] *= evidenceDecay
 	}
-	z.outages = z.outages*keep + 1
+	z.outages = z.outages*evidenceDecay + 1
 	for i := range min(binOf(from)+1, bins) {
 		z.spent[i] += max(min(binEdges[i], from)-binStart(i), 0)
 	}
@@ -169,7 +170,7 @@ func (z *hazard) observe(from, to float64) {
 	})
 }
 
-// between returns the integral of the rate.
+// between returns the integral of the rate between two times.
 func (z *hazard) between(from, to float64) (sum float64) {
 	z.walk(from, func(_ int, start, length, rate float64) bool {
 		if start >= to {
@@ -181,9 +182,10 @@ func (z *hazard) between(from, to float64) (sum float64) {
 	return sum
 }
 
-// valid reports whether observations could have led to this state.
+// valid reports whether observations can lead to this state; it checks stored
+// states.
 func (z *hazard) valid() bool {
-	const most = 1/(1-keep) + 1
+	const most = 1/(1-evidenceDecay) + 1
 	ok := z.outages >= 0 && z.outages <= most // false for NaN
 	for i := range bins {
 		ok = ok && z.ended[i] >= 0 && z.ended[i] <= most && z.spent[i] >= 0 && z.spent[i] <= most*(binEdges[i]-binStart(i))*1.001
@@ -191,7 +193,7 @@ func (z *hazard) valid() bool {
 	return ok
 }
 
-// seconds converts to a duration, at most the largest.
+// seconds converts to a duration, limited to the largest one.
 func seconds(s float64) time.Duration {
 	if ns := s * float64(time.Second); ns < math.MaxInt64 {
 		return time.Duration(ns)

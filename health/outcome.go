@@ -6,39 +6,39 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// Outcome is what became of a call. The zero Outcome is a plain success.
+// Outcome is the result of a call. The zero Outcome is a success.
 type Outcome struct {
 	Result breaker.Result
 
-	// Refused says of a failure that it is about the credentials of the call and
-	// not about the server: 401, 402, 403, 429. Another key of the same provider
-	// may do. Only a [Pool] looks at it.
+	// Refused marks a failure that is about the credentials of the call and not
+	// about the server: 401, 402, 403, 429. Another key of the same provider
+	// may succeed. Only [Pool] uses it.
 	Refused bool
 
-	// Wait is how long the server asked to be left alone (Retry-After); 0 means
-	// that it did not say. It counts for failures only.
+	// Wait is the server's Retry-After; 0 means that it sent none. It is used
+	// for failures only.
 	Wait time.Duration
 }
 
-// The outcomes that need no more words.
+// Common outcomes.
 var (
 	Succeeded = Outcome{Result: breaker.Success}
 	Failed    = Outcome{Result: breaker.Failure}
-	Canceled  = Outcome{Result: breaker.Canceled} // by its own caller: says nothing about the target
+	Canceled  = Outcome{Result: breaker.Canceled} // by its own caller: counts neither as success nor as failure of the target
 )
 
-// FailedFor returns the outcome of a call whose server asked to be left alone
-// for so long.
+// FailedFor returns the outcome of a failed call whose server sent a
+// Retry-After of wait.
 func FailedFor(wait time.Duration) Outcome { return Outcome{Result: breaker.Failure, Wait: wait} }
 
-// RefusedFor returns the outcome of a call whose key was refused, for so long if
-// the server said how long.
+// RefusedFor returns the outcome of a call whose key was rejected; wait is the
+// server's Retry-After, 0 if it sent none.
 func RefusedFor(wait time.Duration) Outcome {
 	return Outcome{Result: breaker.Failure, Refused: true, Wait: wait}
 }
 
-// failed reports whether the call failed. As for a breaker, a result that is none of
-// the three counts as a failure.
+// failed reports whether the call failed. As in package breaker, an unknown
+// result counts as a failure.
 func (o Outcome) failed() bool {
 	return o.Result != breaker.Success && o.Result != breaker.Canceled
 }

@@ -15,25 +15,26 @@ import (
 )
 
 // Pool chooses among targets that can do the same work. All its methods may be
-// called by any number of goroutines; none waits.
+// called by any number of goroutines; none blocks.
 //
 // A target is out while any of these holds:
 //
-//   - It is cooling: its server asked to be left alone ([Outcome.Wait]). Asking
-//     again keeps the later of the two times.
-//   - Its breaker refuses calls ([WithBreaker]).
-//   - It is ejected, after PoolConfig.Failures failures in a row. When that time
-//     is over it is let in again for one call at a time, until one succeeds.
+//   - It is cooling: its server sent a Retry-After ([Outcome.Wait]). Of two
+//     such times the later one counts.
+//   - Its breaker rejects calls ([WithBreaker]).
+//   - It is ejected, after PoolConfig.Failures failures in a row. After the
+//     ejection it gets one call at a time, until one succeeds.
 //
-// Of the targets that are in, those of the lowest tier are candidates. Two of
-// them are drawn, and the one whose [Score] is lower, divided by its weight, gets
-// the call. Best of two keeps every candidate in use and still avoids the worst;
-// the best of all would send every caller to the same one.
+// Of the targets that are in, those of the lowest tier are candidates. The pool
+// draws two of them, and the one whose [Score] divided by its weight is lower
+// gets the call. Choosing the better of two uses every candidate and still
+// avoids the worst; choosing the best of all would send every caller to the
+// same target.
 //
-// Ejections are only this side's opinion. When a smaller share of the targets
-// than PoolConfig.Panic is in, or none, the pool panics: it ignores them, and
-// the tiers, and chooses by score alone. A server's word and an open breaker
-// are never ignored.
+// Ejections are only a guess of this process. When the share of targets that
+// are in is below PoolConfig.Panic, or none is in, the pool is in panic: it
+// ignores ejections and tiers and chooses by score alone. It never ignores a
+// Retry-After or an open breaker.
 type Pool struct {
 	config PoolConfig // without zeros
 	names  map[string]int
@@ -43,24 +44,24 @@ type Pool struct {
 
 	mu       sync.Mutex
 	targets  []target
-	suspects members // those that may be out; all others are in
+	suspects members // targets that may be out; all others are in
 }
 
 type target struct {
 	Target
 	score     Score
 	breaker   *breaker.Breaker // nil means none
-	siblings  members          // the keys of the same provider, itself included
+	siblings  members          // targets of the same provider, itself included
 	failures  int              // in a row
-	ejections int              // in a row, without a success in between
-	ejectFor  time.Duration    // how long the last of them was meant to last
-	out       time.Duration    // ejected until
-	trials    int              // calls under way that began while ejections was above zero
-	cool      time.Duration    // cooling until
+	ejections int              // in a row, without a success between them
+	ejectFor  time.Duration    // length of the last ejection
+	out       time.Duration    // the ejection ends at this time
+	trials    int              // calls in flight that began while ejections was above zero
+	cool      time.Duration    // the cooling ends at this time
 }
 
-// NewPool returns a pool of the targets, or everything that is wrong with them,
-// the configuration and the options.
+// NewPool returns a pool of the targets, or an error that lists every problem
+// of the targets, the configuration and the options.
 func NewPool(cfg PoolConfig, targets []Target, opts ...PoolOption) (*Pool, error) {
 	p := &Pool{config: cfg.withDefaults(), names: make(map[string]int, len(targets))}
 	errs := []error{cfg.Validate(), validTargets(targets)}
@@ -81,7 +82,7 @@ func NewPool(cfg PoolConfig, targets []Target, opts ...PoolOption) (*Pool, error
 	}
 	for i := range p.targets {
 		p.all.add(i)
-		p.targets[i].siblings = p.keysOf(i)
+		p.targets[i].siblings = p.sameProvider(i)
 		if p.targets[i].breaker != nil {
 			p.suspects.add(i)
 		}
@@ -103,8 +104,8 @@ func tiersOf(targets []Target) []members {
 	return list
 }
 
-// keysOf returns the targets that share the provider of target i.
-func (p *Pool) keysOf(i int) (s members) {
+// sameProvider returns the targets that have the provider of target i.
+func (p *Pool) sameProvider(i int) (s members) {
 	s.add(i)
 	for j, t := range p.targets {
 		if t.Provider != "" && t.Provider == p.targets[i].Provider {
@@ -119,15 +120,15 @@ func (p *Pool) Pick() Call { return p.PickAt(clock.Now(), rand.Uint64()) }
 
 // PickAt is [Pool.Pick] at the time now; u is a uniform random number.
 //
-// There always is a target. When all are cooling or behind open breakers it is
-// the one that is back first, and [Call.Wait] says when that will be.
+// It always returns a target. If all targets are cooling or behind open
+// breakers, that is the one that reopens first, and [Call.Wait] returns when.
 func (p *Pool) PickAt(now time.Duration, u uint64) Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if set := p.candidates(now); set != 0 {
 		return p.begin(now, p.bestOfTwo(now, set, u))
 	}
-	i, wait := p.soonest(now)
+	i, wait := p.firstToReopen(now)
 	return Call{pool: p, index: i, start: now, wait: wait}
 }
 
@@ -136,17 +137,17 @@ func (p *Pool) Next(failed *Call) (Call, bool) {
 	return p.NextAt(clock.Now(), rand.Uint64(), failed)
 }
 
-// NextAt chooses a target for the work of a call that has failed, one that is in
-// and that the work has not been to; false means that there is none. After a
-// refusal ([Outcome.Refused]) another key of the same provider comes first, then
-// other providers; after any other failure it is the other way round, because
-// all keys of a provider lead to the same servers.
+// NextAt chooses a target for the work of a failed call: one that is in and
+// that the work has not tried. It returns false if there is none. After a
+// rejection ([Outcome.Refused]) another key of the same provider comes first,
+// then other providers. After any other failure other providers come first,
+// because all keys of a provider lead to the same servers.
 func (p *Pool) NextAt(now time.Duration, u uint64, failed *Call) (Call, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	tried := failed.tried
 	tried.add(failed.index)
-	all := p.in(now) &^ tried
+	all := p.callable(now) &^ tried
 	set := all & p.targets[failed.index].siblings
 	if !failed.refused {
 		set = all &^ set
@@ -162,7 +163,7 @@ func (p *Pool) NextAt(now time.Duration, u uint64, failed *Call) (Call, bool) {
 	return c, true
 }
 
-// begin starts a call of target i.
+// begin counts and returns a call of target i.
 func (p *Pool) begin(now time.Duration, i int) Call {
 	t := &p.targets[i]
 	t.score.Begin()
@@ -173,9 +174,9 @@ func (p *Pool) begin(now time.Duration, i int) Call {
 	return c
 }
 
-// Cool closes the target with the name for so long, as [Outcome.Wait] does; for
-// news that came by another way than a call. It returns false if there is no
-// such target.
+// Cool closes the named target for the time wait, as a reported [Outcome.Wait]
+// does. Use it for information that did not come from a call. It returns false
+// if there is no such target.
 func (p *Pool) Cool(name string, wait time.Duration) bool {
 	return p.CoolAt(clock.Now(), name, wait)
 }
@@ -188,13 +189,13 @@ func (p *Pool) CoolAt(now time.Duration, name string, wait time.Duration) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.coolDown(i, now, wait)
+	p.closeFor(i, now, wait)
 	return true
 }
 
-// Readmit lets the target with the name in again, whatever its server said and
-// however often it failed; for news that it is wanted after all. Its score, and an
-// open breaker, stay. It returns false if there is no such target.
+// Readmit ends the cooling and the ejection of the named target and resets its
+// failure count. Its score and an open breaker stay. It returns false if there
+// is no such target.
 func (p *Pool) Readmit(name string) bool {
 	i, ok := p.names[name]
 	if !ok {
@@ -207,22 +208,22 @@ func (p *Pool) Readmit(name string) bool {
 	return true
 }
 
-// Recovery returns how long it will be until a target is in: 0 when one is now.
-// It is what to answer as Retry-After when all are cooling.
+// Recovery returns the time until a target is in; 0 if one is in now. Use it as
+// the Retry-After of a response when all targets are cooling.
 func (p *Pool) Recovery() time.Duration { return p.RecoveryAt(clock.Now()) }
 
 // RecoveryAt is [Pool.Recovery] at the time now.
 func (p *Pool) RecoveryAt(now time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, wait := p.soonest(now)
+	_, wait := p.firstToReopen(now)
 	return wait
 }
 
-// soonest returns the target that no server and no breaker keeps closed for
-// longer than any other, and for how long that is. Ejections don't count: when
-// they are all there is, they are ignored.
-func (p *Pool) soonest(now time.Duration) (first int, wait time.Duration) {
+// firstToReopen returns the target that its server or breaker keeps closed for
+// the shortest time, and that time. Ejections are ignored, as they are when
+// nothing else is left.
+func (p *Pool) firstToReopen(now time.Duration) (first int, wait time.Duration) {
 	wait = math.MaxInt64
 	for i := range p.targets {
 		if w := p.targets[i].closedFor(now); i == 0 || w < wait {
@@ -236,14 +237,15 @@ func (p *Pool) soonest(now time.Duration) (first int, wait time.Duration) {
 type Status struct {
 	Target
 	InFlight int
-	Mean     time.Duration // time to first byte to be expected
+	Mean     time.Duration // expected time to first byte
 	Cost     float64       // the score, weight included
 	Failures int           // in a row
-	Closed   time.Duration // how long its server or breaker keeps it closed; 0 means not
-	Ejected  time.Duration // how long it is ejected; 0 means not
+	Closed   time.Duration // how much longer its server or breaker keeps it closed; 0 means that it is open
+	Ejected  time.Duration // how much longer it is ejected; 0 means that it is not
 }
 
-// Status returns the state of all targets, in the order they were given.
+// Status returns the state of all targets, in the order in which NewPool got
+// them.
 func (p *Pool) Status() []Status { return p.StatusAt(clock.Now()) }
 
 // StatusAt is [Pool.Status] at the time now.

@@ -8,18 +8,18 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// Call is one call of a target that a [Pool] chose. Whoever got it ends it with
-// [Call.Done]: until then it counts as under way. Its methods are for one
-// goroutine at a time. The zero Call ignores reports.
+// Call is one call of a target that a [Pool] chose. The caller must end it with
+// [Call.Done]; until then it counts as in flight. Use a Call in one goroutine
+// at a time. The zero Call ignores reports.
 type Call struct {
 	pool    *Pool
 	index   int
 	start   time.Duration
 	wait    time.Duration
-	tried   members // targets that the same work has been to before
-	counted bool    // as under way
-	trial   bool    // as one of a target that was ejected and has not answered since
-	heard   bool    // the first byte came
+	tried   members // targets that the same work has tried before
+	counted bool    // as in flight
+	trial   bool    // a call of a target that was ejected and has not succeeded since
+	heard   bool    // the first byte arrived
 	refused bool
 	over    bool
 }
@@ -32,13 +32,14 @@ func (c *Call) Target() Target {
 	return c.pool.targets[c.index].Target
 }
 
-// Wait returns how long the target is still closed: 0 unless all targets are.
-// Then the call is better not made; answer with Retry-After instead. Such a call
-// is not counted as under way and need not be ended.
+// Wait returns how long the target is still closed: 0 unless all targets are
+// closed. If it is above 0, do not make the call: answer with this Retry-After
+// instead. Such a call does not count as in flight and need not be ended.
 func (c *Call) Wait() time.Duration { return c.wait }
 
-// FirstByte reports that the answer began. Without it, the end of a call that
-// succeeds counts as its first byte; calls that stream should not wait so long.
+// FirstByte reports that the response began. Without it, the end of a
+// successful call counts as its first byte; call it for responses that are
+// streamed.
 func (c *Call) FirstByte() { c.FirstByteAt(clock.Now()) }
 
 // FirstByteAt is [Call.FirstByte] at the time now.
@@ -48,12 +49,12 @@ func (c *Call) FirstByteAt(now time.Duration) {
 	}
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
-	c.hear(now)
+	c.recordFirstByte(now)
 }
 
-// hear counts the first byte, which also ends a row of failures: the target is
-// answering. The caller holds the lock.
-func (c *Call) hear(now time.Duration) {
+// recordFirstByte counts the first byte. It also resets the failure count,
+// because the target answers. The caller holds the lock.
+func (c *Call) recordFirstByte(now time.Duration) {
 	c.heard = true
 	t := &c.pool.targets[c.index]
 	t.score.ObserveAt(now, now-c.start)
@@ -63,8 +64,8 @@ func (c *Call) hear(now time.Duration) {
 // Done ends the call. A second Done does nothing.
 func (c *Call) Done(o Outcome) { c.DoneAt(clock.Now(), rand.Uint64(), o) }
 
-// DoneAt is [Call.Done] at the time now; u is a uniform random number, for the
-// length of an ejection.
+// DoneAt is [Call.Done] at the time now; u is a uniform random number that
+// decides the jitter of an ejection.
 func (c *Call) DoneAt(now time.Duration, u uint64, o Outcome) {
 	if c.pool == nil || c.over {
 		return
@@ -83,20 +84,20 @@ func (c *Call) DoneAt(now time.Duration, u uint64, o Outcome) {
 	switch {
 	case o.failed():
 		c.refused = o.Refused
-		p.fail(c.index, now, u, o.Wait)
+		p.recordFailure(c.index, now, u, o.Wait)
 	case o.Result == breaker.Success && !c.heard:
-		c.hear(now)
+		c.recordFirstByte(now)
 	}
 }
 
-// fail counts a failure of target i. The caller holds the lock.
-func (p *Pool) fail(i int, now time.Duration, u uint64, wait time.Duration) {
+// recordFailure counts a failure of target i. The caller holds the lock.
+func (p *Pool) recordFailure(i int, now time.Duration, u uint64, wait time.Duration) {
 	t := &p.targets[i]
 	t.score.FailAt(now, wait)
-	p.coolDown(i, now, wait)
+	p.closeFor(i, now, wait)
 	t.failures++
-	// While it is out, calls that began before may still fail. They say nothing
-	// new and must not make the ejection longer.
+	// Calls that began before the ejection may fail during it. They prove
+	// nothing new and must not make the ejection longer.
 	if t.failures >= p.config.Failures && now >= t.out {
 		t.ejections++
 		t.ejectFor = p.config.Eject.Delay(t.ejections, t.ejectFor, u)
@@ -105,9 +106,9 @@ func (p *Pool) fail(i int, now time.Duration, u uint64, wait time.Duration) {
 	}
 }
 
-// coolDown closes target i for as long as its server asked. The caller holds the
-// lock.
-func (p *Pool) coolDown(i int, now, wait time.Duration) {
+// closeFor closes target i for the server's Retry-After; 0 does nothing. The
+// caller holds the lock.
+func (p *Pool) closeFor(i int, now, wait time.Duration) {
 	if wait > 0 {
 		t := &p.targets[i]
 		t.cool = max(t.cool, clock.Later(now, min(wait, p.config.MaxCool)))

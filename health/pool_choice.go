@@ -12,7 +12,7 @@ func (s *members) add(i int) { *s |= 1 << i }
 
 func (s members) len() int { return bits.OnesCount64(uint64(s)) }
 
-// nth returns the target that has n others of the set before it.
+// nth returns the n-th target of the set, counted from 0.
 func (s members) nth(n int) int {
 	for ; n > 0; n-- {
 		s &= s - 1
@@ -22,7 +22,8 @@ func (s members) nth(n int) int {
 
 // The methods below need the lock held.
 
-// closedFor returns how long the server or the breaker keeps the target closed.
+// closedFor returns how much longer the server's Retry-After or the breaker
+// keeps the target closed; 0 if neither does.
 func (t *target) closedFor(now time.Duration) time.Duration {
 	wait := max(t.cool-now, 0)
 	if t.breaker != nil {
@@ -31,18 +32,19 @@ func (t *target) closedFor(now time.Duration) time.Duration {
 	return wait
 }
 
-// ejected reports whether the target is ejected, or is back from an ejection and
-// busy with the one call that it is allowed until a call succeeds.
+// ejected reports whether the target must not get another call: its ejection
+// lasts, or is over and the one trial call that it may have is under way.
 func (t *target) ejected(now time.Duration) bool {
 	return t.ejections > 0 && (now < t.out || t.trials > 0)
 }
 
+// cost returns the target's score divided by its weight.
 func (t *target) cost(now time.Duration) float64 {
 	return t.score.CostAt(now) / float64(t.Weight)
 }
 
-// partition returns the targets that nobody but the pool has closed, and those
-// of them that are in.
+// partition returns the open targets (closed neither by their server nor by
+// their breaker) and, of those, the ones that are in (not ejected).
 func (p *Pool) partition(now time.Duration) (open, in members) {
 	open, in = p.all, p.all
 	for rest := p.suspects; rest != 0; rest &= rest - 1 {
@@ -60,25 +62,27 @@ func (p *Pool) partition(now time.Duration) (open, in members) {
 	return open, in
 }
 
-// panics reports whether too few of the open targets are in.
-func (p *Pool) panics(open, in members) bool {
+// inPanic reports whether the share of the open targets that are in is below
+// PoolConfig.Panic, or none is in.
+func (p *Pool) inPanic(open, in members) bool {
 	return in == 0 || float64(in.len()) < p.config.Panic*float64(open.len())
 }
 
-// in returns the targets that may be called, ejected ones included when the pool
-// panics; none only if all are closed.
-func (p *Pool) in(now time.Duration) members {
+// callable returns the targets that may be called, ejected ones included if the
+// pool is in panic. It is empty only if all targets are closed.
+func (p *Pool) callable(now time.Duration) members {
 	open, in := p.partition(now)
-	if p.panics(open, in) {
+	if p.inPanic(open, in) {
 		return open
 	}
 	return in
 }
 
-// candidates returns the targets from which a first call may choose.
+// candidates returns the targets among which a first call may choose: those of
+// the lowest tier, or, in panic, all open ones.
 func (p *Pool) candidates(now time.Duration) members {
 	open, in := p.partition(now)
-	if p.panics(open, in) {
+	if p.inPanic(open, in) {
 		return open
 	}
 	return p.lowestTier(in)
@@ -94,8 +98,8 @@ func (p *Pool) lowestTier(s members) members {
 	return 0
 }
 
-// bestOfTwo draws two different targets of the set, which is not empty, and
-// returns the one that costs less.
+// bestOfTwo draws two different targets of the set and returns the one that
+// costs less. The set must not be empty.
 func (p *Pool) bestOfTwo(now time.Duration, s members, u uint64) int {
 	n := uint64(s.len())
 	if n == 1 {

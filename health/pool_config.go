@@ -10,33 +10,33 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// Target is one of several that can do the same work: an API key, a replica, a
-// provider.
+// Target is one of several destinations that can do the same work: an API key,
+// a replica, a provider.
 type Target struct {
 	Name     string // unique in its pool, not empty
-	Provider string // targets of one provider are its keys; empty means a provider of its own
-	Tier     int    // the lowest tier with a target that is in is used; the others stand by
-	Weight   int    // a target of weight 2 is given twice the calls at once; 0 means 1
+	Provider string // targets with the same provider are its keys; empty means a provider of its own
+	Tier     int    // calls go to the lowest tier that has a target that is in; other tiers are spares
+	Weight   int    // a target of weight 2 gets twice as many concurrent calls as one of weight 1; 0 means 1
 }
 
-// MaxTargets is how many targets a pool may have: as many as a word has bits, so
+// MaxTargets is the largest number of targets of a pool: the bits of a word, so
 // that choosing among them allocates nothing.
 const MaxTargets = 64
 
-// PoolConfig says when a [Pool] takes a target out. It is comparable plain data,
-// and its zero value is usable.
+// PoolConfig says when a [Pool] stops using a target. It is comparable plain
+// data, and its zero value is usable.
 type PoolConfig struct {
-	Failures int              // so many failures in a row eject a target; 0 means 5
+	Failures int              // this many failures in a row eject a target; 0 means 5
 	Eject    backoff.Schedule // the k-th ejection in a row lasts its k-th delay; zero means 1s doubling to 60s, ±50 %
 
-	// Panic is the share of the targets below which ejections are ignored, of
-	// those that no server and no breaker has closed. When nearly everything
-	// fails, the fault is more likely on this side than on all of theirs, and
-	// what is left would have to bear the load of all. 0 means only when none is
-	// left; Envoy's threshold is 0.5.
+	// Panic is the share of the open targets below which ejections are ignored;
+	// a target is open unless its server or breaker closed it. When nearly all
+	// targets fail, the fault is more likely on this side, and the few targets
+	// left would have to carry the whole load. 0 means to ignore ejections only
+	// when no target is left; Envoy's threshold is 0.5.
 	Panic float64
 
-	// MaxCool bounds how long a server can close a target; 0 means 1h.
+	// MaxCool limits how long a Retry-After can close a target; 0 means 1h.
 	MaxCool time.Duration
 }
 
@@ -71,7 +71,7 @@ func (c PoolConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validTargets reports everything that is wrong with the targets.
+// validTargets returns every problem of the targets.
 func validTargets(targets []Target) error {
 	var errs []error
 	if n := len(targets); n == 0 || n > MaxTargets {
@@ -81,9 +81,9 @@ func validTargets(targets []Target) error {
 	for i, t := range targets {
 		switch {
 		case t.Name == "":
-			errs = append(errs, fmt.Errorf("target %d: name: is empty", i))
+			errs = append(errs, fmt.Errorf("target %d: name: is empty: give each target a unique name", i))
 		case seen[t.Name]:
-			errs = append(errs, fmt.Errorf("target %q: name: is used twice", t.Name))
+			errs = append(errs, fmt.Errorf("target %q: name: is used twice: give each target a unique name", t.Name))
 		}
 		seen[t.Name] = true
 		if t.Weight < 0 {
@@ -93,20 +93,20 @@ func validTargets(targets []Target) error {
 	return errors.Join(errs...)
 }
 
-// PoolOption adds to a pool what is not plain data.
+// PoolOption sets a dependency of a pool that is not plain data.
 type PoolOption func(*Pool) error
 
-// WithBreaker makes the pool pass over the target with the name while its
-// breaker refuses calls. The pool only looks: whoever makes the call asks the
-// breaker for a permit and reports to it.
+// WithBreaker makes the pool skip the named target while its breaker rejects
+// calls. The pool only reads the breaker's state: the code that makes the call
+// must get a permit from the breaker and report to it.
 func WithBreaker(name string, b *breaker.Breaker) PoolOption {
 	return func(p *Pool) error {
 		i, ok := p.names[name]
 		switch {
 		case !ok:
-			return fmt.Errorf("breaker: there is no target %q", name)
+			return fmt.Errorf("breaker: there is no target %q in the pool", name)
 		case b == nil:
-			return fmt.Errorf("breaker: that of target %q is nil", name)
+			return fmt.Errorf("breaker: target %q: is nil", name)
 		}
 		p.targets[i].breaker = b
 		return nil

@@ -25,30 +25,31 @@ func newPool(t testing.TB, cfg PoolConfig, targets []Target, opts ...PoolOption)
 	return p
 }
 
-// named returns targets of one tier with these names, each its own provider.
-func named(names ...string) (list []Target) {
+// newTargets returns targets of one tier with these names, each with a provider
+// of its own.
+func newTargets(names ...string) (list []Target) {
 	for _, n := range names {
 		list = append(list, Target{Name: n})
 	}
 	return list
 }
 
-// use makes a call of the target with the name and ends it at once.
-func use(p *Pool, now time.Duration, name string, o Outcome) {
+// callOnce makes a call of the named target and ends it at once.
+func callOnce(p *Pool, now time.Duration, name string, o Outcome) {
 	p.mu.Lock()
 	c := p.begin(now, p.names[name])
 	p.mu.Unlock()
 	c.DoneAt(now, 0, o)
 }
 
-func useTimes(p *Pool, now time.Duration, n int, name string, o Outcome) {
+func callTimes(p *Pool, now time.Duration, n int, name string, o Outcome) {
 	for range n {
-		use(p, now, name, o)
+		callOnce(p, now, name, o)
 	}
 }
 
-// reach returns the names that picks can choose, and the shortest wait told.
-func reach(p *Pool, now time.Duration) (names []string, wait time.Duration) {
+// pickable returns the names that Pick can return, and the shortest Call.Wait.
+func pickable(p *Pool, now time.Duration) (names []string, wait time.Duration) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		c := p.PickAt(now, r.Uint64())
@@ -62,9 +63,9 @@ func reach(p *Pool, now time.Duration) (names []string, wait time.Duration) {
 	return names, wait
 }
 
-func wantReach(t *testing.T, p *Pool, now time.Duration, want string, wait time.Duration) {
+func wantPickable(t *testing.T, p *Pool, now time.Duration, want string, wait time.Duration) {
 	t.Helper()
-	names, got := reach(p, now)
+	names, got := pickable(p, now)
 	if s := strings.Join(names, " "); s != want || got != wait {
 		t.Errorf("at %v picks choose %q and say to wait %v, want %q and %v", now, s, got, want, wait)
 	}
@@ -84,7 +85,7 @@ func TestNewPoolNamesEveryProblem(t *testing.T) {
 	}
 	for _, want := range []string{
 		"failures: -1", "panic: NaN", "max-cool: -1ns", "eject: base: -1ns", "target 0: name: is empty",
-		`target "a": name: is used twice`, `target "a": weight: -2`, `no target "b"`, `target "a" is nil`, "option: nil",
+		`target "a": name: is used twice`, `target "a": weight: -2`, `no target "b"`, `target "a": is nil`, "option: nil",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %q, want it to say %q", err, want)
@@ -100,7 +101,7 @@ func TestNewPoolNamesEveryProblem(t *testing.T) {
 func TestPoolTakesTargetsOut(t *testing.T) {
 	t.Parallel()
 	failing := func(n int) func(*Pool) {
-		return func(p *Pool) { useTimes(p, 0, n, "a", Failed) }
+		return func(p *Pool) { callTimes(p, 0, n, "a", Failed) }
 	}
 	for _, tt := range []struct {
 		name string
@@ -110,48 +111,48 @@ func TestPoolTakesTargetsOut(t *testing.T) {
 		wait time.Duration
 	}{
 		{"all new targets are in", func(*Pool) {}, 0, "a b c", 0},
-		{"two failures in a row eject nobody", failing(2), 60 * sec, "a b c", 0},
+		{"two failures in a row eject no target", failing(2), 60 * sec, "a b c", 0},
 		{"three do", failing(3), 9 * sec, "b c", 0},
 		{"for the time of the first ejection", failing(3), 10 * sec, "a b c", 0},
 		{"a success in between starts the row again", func(p *Pool) {
-			useTimes(p, 0, 2, "a", Failed)
-			use(p, 0, "a", Succeeded)
-			useTimes(p, 0, 2, "a", Failed)
+			callTimes(p, 0, 2, "a", Failed)
+			callOnce(p, 0, "a", Succeeded)
+			callTimes(p, 0, 2, "a", Failed)
 		}, 60 * sec, "a b c", 0},
 		{"a cancelled call counts nothing", func(p *Pool) {
-			useTimes(p, 0, 2, "a", Failed)
-			useTimes(p, 0, 5, "a", Canceled)
+			callTimes(p, 0, 2, "a", Failed)
+			callTimes(p, 0, 5, "a", Canceled)
 		}, 60 * sec, "a b c", 0},
 		{"one that fails on its return is out for longer", func(p *Pool) {
-			useTimes(p, 0, 3, "a", Failed)
-			use(p, 10*sec, "a", Failed)
+			callTimes(p, 0, 3, "a", Failed)
+			callOnce(p, 10*sec, "a", Failed)
 		}, 29 * sec, "b c", 0},
 		{"failures while it is out do not lengthen that", func(p *Pool) {
-			useTimes(p, 0, 3, "a", Failed)
-			useTimes(p, 5*sec, 9, "a", Failed)
+			callTimes(p, 0, 3, "a", Failed)
+			callTimes(p, 5*sec, 9, "a", Failed)
 		}, 10 * sec, "a b c", 0},
 		{"one success on its return makes it as good as new", func(p *Pool) {
-			useTimes(p, 0, 3, "a", Failed)
-			use(p, 10*sec, "a", Succeeded)
-			useTimes(p, 10*sec, 2, "a", Failed)
+			callTimes(p, 0, 3, "a", Failed)
+			callOnce(p, 10*sec, "a", Succeeded)
+			callTimes(p, 10*sec, 2, "a", Failed)
 		}, 70 * sec, "a b c", 0},
-		{"a server's wait closes its target", func(p *Pool) { use(p, 0, "b", FailedFor(60*sec)) }, 59 * sec, "a c", 0},
-		{"and no longer", func(p *Pool) { use(p, 0, "b", FailedFor(60*sec)) }, 60 * sec, "a b c", 0},
+		{"a server's wait closes its target", func(p *Pool) { callOnce(p, 0, "b", FailedFor(60*sec)) }, 59 * sec, "a c", 0},
+		{"and no longer", func(p *Pool) { callOnce(p, 0, "b", FailedFor(60*sec)) }, 60 * sec, "a b c", 0},
 		{"cooling again keeps the later time", func(p *Pool) {
-			use(p, 0, "b", FailedFor(60*sec))
-			use(p, sec, "b", FailedFor(5*sec))
+			callOnce(p, 0, "b", FailedFor(60*sec))
+			callOnce(p, sec, "b", FailedFor(5*sec))
 		}, 59 * sec, "a c", 0},
 		{"a success does not end a server's wait", func(p *Pool) {
-			use(p, 0, "b", FailedFor(60*sec))
-			use(p, sec, "b", Succeeded)
+			callOnce(p, 0, "b", FailedFor(60*sec))
+			callOnce(p, sec, "b", Succeeded)
 		}, 30 * sec, "a c", 0},
 		{"when all are ejected all are in", func(p *Pool) {
 			for _, n := range []string{"a", "b", "c"} {
-				useTimes(p, 0, 3, n, Failed)
+				callTimes(p, 0, 3, n, Failed)
 			}
 		}, 0, "a b c", 0},
 		{"when the only open one is ejected it is in", func(p *Pool) {
-			useTimes(p, 0, 3, "a", Failed)
+			callTimes(p, 0, 3, "a", Failed)
 			p.CoolAt(0, "b", 60*sec)
 			p.CoolAt(0, "c", 60*sec)
 		}, 0, "a", 0},
@@ -168,20 +169,20 @@ func TestPoolTakesTargetsOut(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, exact, named("a", "b", "c"))
+			p := newPool(t, exact, newTargets("a", "b", "c"))
 			tt.play(p)
 			// The score would hide a target that is in: only eligibility matters here.
 			for i := range p.targets {
 				p.targets[i].score = Score{}
 			}
-			wantReach(t, p, tt.at, tt.want, tt.wait)
+			wantPickable(t, p, tt.at, tt.want, tt.wait)
 		})
 	}
 }
 
 func TestPoolCoolReportsUnknownNames(t *testing.T) {
 	t.Parallel()
-	if p := newPool(t, exact, named("a")); p.Cool("x", sec) || !p.Cool("a", sec) || p.Recovery() <= 0 {
+	if p := newPool(t, exact, newTargets("a")); p.Cool("x", sec) || !p.Cool("a", sec) || p.Recovery() <= 0 {
 		t.Error("Cool did not tell a target from a stranger")
 	}
 }
@@ -189,7 +190,7 @@ func TestPoolCoolReportsUnknownNames(t *testing.T) {
 func TestPoolLetsAnEjectedTargetBackForOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, exact, []Target{{Name: "a"}, {Name: "b", Tier: 1}})
-	useTimes(p, 0, 3, "a", Failed)
+	callTimes(p, 0, 3, "a", Failed)
 	probe := p.PickAt(10*sec, 0)
 	if got := probe.Target().Name; got != "a" {
 		t.Fatalf("after its ejection the pick is %q, want a", got)
@@ -209,7 +210,7 @@ func TestPoolCallsFromBeforeAnEjectionDoNotDelayTheReturn(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, exact, []Target{{Name: "a"}, {Name: "b", Tier: 1}})
 	stream := p.PickAt(0, 0)
-	useTimes(p, sec, 3, "a", Failed)
+	callTimes(p, sec, 3, "a", Failed)
 	c := p.PickAt(11*sec, 0)
 	if got := c.Target().Name; got != "a" {
 		t.Errorf("with an old stream under way the pick is %q, want a", got)
@@ -224,44 +225,44 @@ func TestPoolCallsFromBeforeAnEjectionDoNotDelayTheReturn(t *testing.T) {
 func TestPoolPassesOverAnOpenBreaker(t *testing.T) {
 	t.Parallel()
 	b := breaker.Must(breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1, Open: backoff.Schedule{Base: 5 * sec}})
-	p := newPool(t, exact, named("a", "b"), WithBreaker("a", b))
-	wantReach(t, p, 0, "a b", 0)
+	p := newPool(t, exact, newTargets("a", "b"), WithBreaker("a", b))
+	wantPickable(t, p, 0, "a b", 0)
 	permit, _ := b.AllowAt(0)
 	permit.DoneAt(0, breaker.Failure)
-	wantReach(t, p, sec, "b", 0)
+	wantPickable(t, p, sec, "b", 0)
 	p.CoolAt(0, "b", 10*sec)
-	wantReach(t, p, sec, "a", 4*sec)
-	wantReach(t, p, 5*sec, "a", 0)
+	wantPickable(t, p, sec, "a", 4*sec)
+	wantPickable(t, p, 5*sec, "a", 0)
 }
 
 func TestPoolUsesTheLowestTierThatIsIn(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, exact, []Target{{Name: "a"}, {Name: "b"}, {Name: "c", Tier: 1}, {Name: "d", Tier: 2}})
-	wantReach(t, p, 0, "a b", 0)
+	wantPickable(t, p, 0, "a b", 0)
 	p.CoolAt(0, "a", 10*sec)
-	wantReach(t, p, 0, "b", 0)
+	wantPickable(t, p, 0, "b", 0)
 	p.CoolAt(0, "b", 20*sec)
-	wantReach(t, p, 0, "c", 0)
+	wantPickable(t, p, 0, "c", 0)
 	p.CoolAt(0, "c", 30*sec)
-	wantReach(t, p, 0, "d", 0)
-	wantReach(t, p, 10*sec, "a", 0)
+	wantPickable(t, p, 0, "d", 0)
+	wantPickable(t, p, 10*sec, "a", 0)
 }
 
 func TestPoolPanicsBelowItsThreshold(t *testing.T) {
 	t.Parallel()
 	cfg := exact
 	cfg.Panic = 0.5
-	p := newPool(t, cfg, named("a", "b", "c", "d"))
-	useTimes(p, 0, 3, "a", Failed)
-	useTimes(p, 0, 3, "b", Failed)
-	wantReach(t, p, 0, "c d", 0) // exactly half is in
-	useTimes(p, 0, 3, "c", Failed)
+	p := newPool(t, cfg, newTargets("a", "b", "c", "d"))
+	callTimes(p, 0, 3, "a", Failed)
+	callTimes(p, 0, 3, "b", Failed)
+	wantPickable(t, p, 0, "c d", 0) // exactly half is in
+	callTimes(p, 0, 3, "c", Failed)
 	for i := range p.targets {
 		p.targets[i].score = Score{}
 	}
-	wantReach(t, p, 0, "a b c d", 0)
+	wantPickable(t, p, 0, "a b c d", 0)
 	p.CoolAt(0, "d", 60*sec)
-	wantReach(t, p, 0, "a b c", 0) // a server's word holds in panic too
+	wantPickable(t, p, 0, "a b c", 0) // a server's word holds in panic too
 }
 
 func TestPoolNextFollowsTheFailoverOrder(t *testing.T) {
@@ -299,7 +300,7 @@ func TestPoolNextFollowsTheFailoverOrder(t *testing.T) {
 
 func TestPoolNextSaysWhenNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, exact, named("a", "b"))
+	p := newPool(t, exact, newTargets("a", "b"))
 	c := p.PickAt(0, 0)
 	c.DoneAt(0, 0, Failed)
 	p.CoolAt(0, "a", sec)
@@ -311,7 +312,7 @@ func TestPoolNextSaysWhenNothingIsLeft(t *testing.T) {
 
 func TestPoolCallsCountOnce(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, exact, named("a"))
+	p := newPool(t, exact, newTargets("a"))
 	c := p.PickAt(0, 0)
 	c.FirstByteAt(sec)
 	c.FirstByteAt(9 * sec)
@@ -332,7 +333,7 @@ func TestPoolCallsCountOnce(t *testing.T) {
 
 func TestPoolCallThatShouldNotBeMadeHoldsNothing(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, exact, named("a"))
+	p := newPool(t, exact, newTargets("a"))
 	p.CoolAt(0, "a", sec)
 	c := p.PickAt(0, 0)
 	if got := p.StatusAt(0)[0]; got.InFlight != 0 || got.Closed != sec {
@@ -346,7 +347,7 @@ func TestPoolCallThatShouldNotBeMadeHoldsNothing(t *testing.T) {
 
 func TestPoolPrefersTheFasterTargetAndKeepsTheSlowerInUse(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, PoolConfig{}, named("fast", "slow", "slower"))
+	p := newPool(t, PoolConfig{}, newTargets("fast", "slow", "slower"))
 	r := rand.New(rand.NewPCG(3, 4))
 	ttfb := map[string]time.Duration{"fast": 50 * ms, "slow": 200 * ms, "slower": 800 * ms}
 	count := map[string]int{}
@@ -365,7 +366,7 @@ func TestPoolGivesCallsByWeight(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, PoolConfig{}, []Target{{Name: "a"}, {Name: "b", Weight: 3}})
 	for _, n := range []string{"a", "b"} {
-		use(p, 0, n, Succeeded)
+		callOnce(p, 0, n, Succeeded)
 		p.targets[p.names[n]].score.ObserveAt(0, sec)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
@@ -421,7 +422,7 @@ func FuzzPoolAlwaysReturnsATarget(f *testing.F) {
 
 func TestPoolUnderConcurrency(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, PoolConfig{}, named("a", "b", "c", "d"))
+	p := newPool(t, PoolConfig{}, newTargets("a", "b", "c", "d"))
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -448,7 +449,7 @@ func TestPoolUnderConcurrency(t *testing.T) {
 }
 
 func TestPoolAllocatesNothing(t *testing.T) {
-	p := newPool(t, PoolConfig{}, named("a", "b", "c", "d"))
+	p := newPool(t, PoolConfig{}, newTargets("a", "b", "c", "d"))
 	if n := testing.AllocsPerRun(100, func() {
 		c := p.Pick()
 		c.FirstByte()

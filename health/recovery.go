@@ -10,22 +10,24 @@ import (
 	"github.com/tideover/tideover/backoff"
 )
 
-// RecoveryConfig says what a [Recovery] weighs against what. It is comparable
-// plain data, and its zero value is usable.
+// RecoveryConfig configures a [Recovery]. It is comparable plain data, and its
+// zero value is usable.
 type RecoveryConfig struct {
-	// Cost is how much later the recovery may be noticed for one probe less; 0
-	// means 1s. It is the price of a probe in the only currency there is here.
+	// Cost is the price of a probe, as a delay: how much later a recovery may
+	// be noticed if that saves one probe. 0 means 1s.
 	Cost time.Duration
 
-	// Backoff is the exponential schedule from which the gaps never stray far.
-	// Zero means 1s doubling to 60s, ±20 %.
+	// Backoff is the exponential schedule; the estimated gaps stay between a
+	// quarter of its gaps and four times its gaps. Zero means 1s doubling to
+	// 60s, ±20 %.
 	Backoff backoff.Schedule
 }
 
-// nearness bounds how far a gap may be from that of the exponential schedule:
-// a quarter to four times. Whatever was learned, and from however strange a
-// history, the worst case is a few times that of a schedule that learns nothing.
-const nearness = 4
+// maxGapFactor limits how far a gap may be from that of the exponential
+// schedule: a quarter to four times. It bounds the damage of a misleading
+// history: the worst case is a few times that of a schedule without an
+// estimate.
+const maxGapFactor = 4
 
 func (c RecoveryConfig) withDefaults() RecoveryConfig {
 	c.Cost = cmp.Or(c.Cost, time.Second)
@@ -60,22 +62,23 @@ func (c RecoveryConfig) Validate() error {
 		bad("backoff: cap: must be above zero")
 	}
 	if c.Backoff.MaxDoublings != 0 {
-		bad("backoff: max-doublings: not used here, the cap is enough")
+		bad("backoff: max-doublings: not supported here: use cap")
 	}
 	return errors.Join(errs...)
 }
 
-// Recovery estimates how long the outages of one destination last, from those
-// there were, and says when to look next. It is statistics, not intelligence:
-// for each span of an outage's age, on a logarithmic scale, the rate at which
+// Recovery estimates, from the past outages of one destination, how long its
+// outages last, and returns when to probe next. It uses plain statistics: for
+// each interval of an outage's age, on a logarithmic scale, the rate at which
 // outages of that age ended.
 //
-// A gap is chosen so that probes and delay together cost least, and is kept
-// within a quarter and four times that of the exponential schedule, whose cap it
-// never exceeds. Without any history that alone beats a plain exponential; what
-// history adds depends on the outages: docs/health.md has the measured numbers.
+// It chooses gaps for which the cost of probes and of late notice together is
+// least, and keeps them between a quarter of the exponential schedule's gaps
+// and four times those, never above the schedule's cap. Even without history
+// this is better than a plain exponential schedule; docs/health.md has the
+// measured numbers.
 //
-// All times are since the outage began, its first failure. Any goroutine may
+// All times are since the outage began, at its first failure. Any goroutine may
 // call the methods. The zero Recovery is ready for use.
 type Recovery struct {
 	config RecoveryConfig
@@ -84,7 +87,7 @@ type Recovery struct {
 	hazard hazard
 }
 
-// NewRecovery returns an estimate that has seen nothing.
+// NewRecovery returns an estimate without history.
 func NewRecovery(cfg RecoveryConfig) (*Recovery, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("recovery: %w", err)
@@ -92,47 +95,47 @@ func NewRecovery(cfg RecoveryConfig) (*Recovery, error) {
 	return &Recovery{config: cfg.withDefaults()}, nil
 }
 
-// Gap returns how long to wait from elapsed on until the next probe, before
-// jitter.
+// Gap returns the time from elapsed until the next probe, before jitter.
 func (r *Recovery) Gap(elapsed time.Duration) time.Duration {
 	c := r.config.withDefaults()
 	elapsed = max(elapsed, 0)
-	plain := c.plain(elapsed)
-	longest := furthest(plain, c.Backoff.Cap)
+	plain := c.exponentialGap(elapsed)
+	longest := maxGap(plain, c.Backoff.Cap)
 	r.mu.Lock()
 	g := r.hazard.gap(elapsed.Seconds(), c.Cost.Seconds(), longest.Seconds())
 	r.mu.Unlock()
-	return min(max(seconds(g), plain/nearness, 1), longest)
+	return min(max(seconds(g), plain/maxGapFactor, 1), longest)
 }
 
-// furthest returns the longest gap that is allowed where the schedule has the gap
-// plain.
-func furthest(plain, limit time.Duration) time.Duration {
-	if plain > limit/nearness {
+// maxGap returns the longest gap that is allowed where the exponential schedule
+// has the gap plain.
+func maxGap(plain, limit time.Duration) time.Duration {
+	if plain > limit/maxGapFactor {
 		return limit
 	}
-	return plain * nearness
+	return plain * maxGapFactor
 }
 
-// plain returns the gap of the exponential schedule at the time elapsed: where
-// the gaps Base·Factor^k add up to t, the next one is Base + (Factor-1)·t.
-func (c RecoveryConfig) plain(elapsed time.Duration) time.Duration {
+// exponentialGap returns the gap of the exponential schedule at the time
+// elapsed: where the gaps Base·Factor^k add up to t, the next one is Base +
+// (Factor-1)·t.
+func (c RecoveryConfig) exponentialGap(elapsed time.Duration) time.Duration {
 	return min(seconds(c.Backoff.Base.Seconds()+(c.Backoff.Factor-1)*elapsed.Seconds()), c.Backoff.Cap)
 }
 
 // Next is [Recovery.Gap] with the schedule's jitter; u is a uniform random
-// number. Jitter is cut off where the longest gap allowed is.
+// number. The result does not exceed the longest gap that is allowed.
 func (r *Recovery) Next(elapsed time.Duration, u uint64) time.Duration {
 	c := r.config.withDefaults()
-	longest := furthest(c.plain(max(elapsed, 0)), c.Backoff.Cap)
+	longest := maxGap(c.exponentialGap(max(elapsed, 0)), c.Backoff.Cap)
 	return backoff.Schedule{Base: r.Gap(elapsed), Cap: longest, Jitter: c.Backoff.Jitter}.Delay(1, 0, u)
 }
 
-// Prediction says how much longer an outage is expected to last.
+// Prediction is the expected rest of an outage.
 type Prediction struct {
-	Median  time.Duration // half of such outages are over by then
-	P90     time.Duration // nine in ten are
-	Outages float64       // how many outages it rests on, older ones counted less; 0 means a guess
+	Median  time.Duration // half of such outages are over after this time
+	P90     time.Duration // nine in ten are over after this time
+	Outages float64       // number of past outages that it is based on, older ones counted less; 0 means none
 }
 
 // Predict returns the prediction for an outage that has lasted elapsed.
@@ -147,8 +150,9 @@ func (r *Recovery) Predict(elapsed time.Duration) Prediction {
 	}
 }
 
-// Observe counts an outage that is over: a call at lastFailure still failed, the
-// one at firstSuccess worked. An outage that ends before it fails is ignored.
+// Observe counts an outage that is over: the call at lastFailure failed, the
+// one at firstSuccess succeeded. It ignores an outage whose firstSuccess is not
+// after its lastFailure.
 func (r *Recovery) Observe(lastFailure, firstSuccess time.Duration) {
 	lastFailure = max(lastFailure, 0)
 	if firstSuccess <= lastFailure {

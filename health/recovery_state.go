@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// stateVersion is that of the stored form. Another number of bins, or other
-// edges, is another version.
+// stateVersion is the version of the stored form. Change it with the number of
+// bins or their edges.
 const stateVersion = 1
 
-// stateSize is that of the binary form: the version and all numbers.
+// stateSize is the size of the binary form: the version and all numbers.
 const stateSize = 1 + 8*(1+2*bins)
 
-// storedHazard is the JSON form.
+// storedHazard is the JSON form of a hazard.
 type storedHazard struct {
 	Version int       `json:"version"`
 	Outages float64   `json:"outages"`
@@ -22,7 +22,7 @@ type storedHazard struct {
 	Spent   []float64 `json:"spent"`
 }
 
-var errState = errors.New("recovery: stored state: not one that observations lead to")
+var errState = errors.New("recovery: stored state: numbers out of range: delete it and start without history")
 
 // MarshalBinary returns what was learned, without the configuration: 1305 bytes.
 func (r *Recovery) MarshalBinary() ([]byte, error) {
@@ -38,8 +38,8 @@ func (r *Recovery) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// parts returns pointers to all there is to store, in the order of the binary
-// form.
+// parts returns pointers to everything that is stored, in the order of the
+// binary form.
 func (z *hazard) parts() [3]any { return [...]any{&z.outages, &z.ended, &z.spent} }
 
 // UnmarshalBinary replaces what was learned. On an error nothing changes.
@@ -86,6 +86,7 @@ func (r *Recovery) UnmarshalJSON(data []byte) error {
 	return r.restore(&hazard{s.Outages, [bins]float64(s.Ended), [bins]float64(s.Spent)})
 }
 
+// restore replaces what was learned, if z is valid.
 func (r *Recovery) restore(z *hazard) error {
 	if !z.valid() {
 		return errState

@@ -18,7 +18,7 @@ func TestNewRecoveryNamesEveryProblem(t *testing.T) {
 	if err == nil {
 		t.Fatal("NewRecovery accepted a configuration in which all is wrong")
 	}
-	for _, want := range []string{"cost: -1ns", "backoff: base", "want exponential", "cap: must be", "max-doublings: not used"} {
+	for _, want := range []string{"cost: -1ns", "backoff: base", "want exponential", "cap: must be", "max-doublings: not supported"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %q, want it to say %q", err, want)
 		}
@@ -218,7 +218,7 @@ func TestRecoveryStateAsJSON(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
 		{`"version":1`, `"version":2`, "version 2, want 1"},
 		{`"ended":[`, `"ended":[0,`, "82 and 81 bins"},
-		{`"outages":1`, `"outages":-1`, "not one that observations lead to"},
+		{`"outages":1`, `"outages":-1`, "numbers out of range"},
 		{`{`, `[`, "stored state: "},
 	} {
 		bad := strings.Replace(string(data), tt.from, tt.to, 1)
@@ -244,7 +244,7 @@ func TestRecoveryStateAsBinary(t *testing.T) {
 		{nil, "is empty"},
 		{[]byte{9}, "version 9, want 1"},
 		{data[:100], "100 bytes, want 1305"},
-		{append([]byte{1}, bytes.Repeat([]byte{0xff}, 1304)...), "not one that observations lead to"},
+		{append([]byte{1}, bytes.Repeat([]byte{0xff}, 1304)...), "numbers out of range"},
 	} {
 		if err := new(Recovery).UnmarshalBinary(tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("UnmarshalBinary(%d bytes) = %v, want %q", len(tt.data), err, tt.want)

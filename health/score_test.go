@@ -22,7 +22,7 @@ func TestScore(t *testing.T) {
 		at   time.Duration
 		want float64
 	}{
-		{"a target nobody tried costs nothing", func(*Score) {}, 0, 0},
+		{"a target without observations costs nothing", func(*Score) {}, 0, 0},
 		{"the first try of a target counts as a failure would", func(s *Score) { s.Begin() }, 0, 5},
 		{"each further one as another", func(s *Score) { s.Begin(); s.Begin() }, 0, 10},
 		{"one observation is the mean", func(s *Score) { s.ObserveAt(0, 200*ms) }, 0, 0.2},

@@ -27,7 +27,7 @@ const (
 	rateHeadroom = 2
 )
 
-// SendRateConfig bounds the waits of a [SendRate].
+// SendRateConfig configures a [SendRate].
 type SendRateConfig struct {
 	MaxWait time.Duration // no caller waits longer; 0 means 1m
 }
@@ -40,33 +40,33 @@ func (c SendRateConfig) Validate() error {
 	return nil
 }
 
-// SendRate finds out how often a destination may be called that answers "too
-// many requests" without saying how many are allowed. Until the first such answer
-// it limits nothing. Then the rate falls to 0.7 of what was being sent, returns
-// quickly to near where the trouble began, stays around there, and after a while
-// tries more: the cubic of TCP's congestion control.
+// SendRate finds the rate at which a destination may be called that answers
+// "too many requests" without a number. Until the first such answer it limits
+// nothing. Then the rate falls to 0.7 of the measured one, rises quickly to
+// near the rate at which the throttling began, stays around it, and later tries
+// more: the cubic function of TCP's congestion control.
 //
-// Where the limit is known, [limit.Rate] is better: it is exact. What differs
-// from botocore: a caller reserves its slot when it comes, so a rate that rises
-// does not shorten waits that have begun; and callers whose slot lies beyond
-// their deadline are told at once.
+// If the limit is known, use [limit.Rate]: it is exact. Differences from
+// botocore: a caller reserves its slot on arrival, so a rising rate does not
+// shorten waits that have begun; and a caller whose slot is beyond its deadline
+// gets an error at once.
 //
 // Any goroutine may call the methods. Make one with [NewSendRate].
 type SendRate struct {
 	maxWait time.Duration
 
-	mu     sync.Mutex
-	on     bool    // there was a throttled answer
-	rate   float64 // allowed, per second
-	tokens float64 // below zero: slots that are reserved
-	filled time.Duration
+	mu         sync.Mutex
+	limited    bool    // there was a throttled answer
+	rate       float64 // allowed, per second
+	tokens     float64 // negative while slots are reserved
+	refilledAt time.Duration
 
-	most    float64       // the rate at the last throttled answer
-	dropped time.Duration // when that came
+	throttledRate float64       // the rate at the last throttled answer
+	throttledAt   time.Duration // when that answer came
 
 	measured float64 // calls per second
-	count    int     // since the bucket began
-	bucket   int64   // the number of the half second
+	count    int     // calls since the bucket began
+	bucket   int64   // number of the current half second
 	started  bool
 }
 
@@ -78,8 +78,8 @@ func NewSendRate(cfg SendRateConfig) (*SendRate, error) {
 	return &SendRate{maxWait: cmp.Or(cfg.MaxWait, time.Minute)}, nil
 }
 
-// Report counts the answer to a call: whether it was "too many requests". Other
-// failures are no reason to send less and are reported as false.
+// Report counts the answer to a call; throttled means "too many requests".
+// Report other failures as false: they are no reason to send less.
 func (r *SendRate) Report(throttled bool) { r.ReportAt(clock.Now(), throttled) }
 
 // ReportAt is [SendRate.Report] at the time now, since any fixed origin.
@@ -87,28 +87,29 @@ func (r *SendRate) ReportAt(now time.Duration, throttled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measure(now)
-	if !r.on && !throttled {
+	if !r.limited && !throttled {
 		return
 	}
 	if throttled {
-		r.most, r.dropped = r.measured, now
-		if r.on {
-			r.most = min(r.measured, r.rate)
+		r.throttledRate, r.throttledAt = r.measured, now
+		if r.limited {
+			r.throttledRate = min(r.measured, r.rate)
 		}
 	}
-	// At the moment of the cut the cubic is beta times what it was cut from.
-	r.set(now, min(cubic(r.most, (now-r.dropped).Seconds()), rateHeadroom*r.measured))
-	r.on = true
+	// At the moment of the throttled answer the cubic is beta times the rate
+	// before it.
+	r.setRate(now, min(cubic(r.throttledRate, (now-r.throttledAt).Seconds()), rateHeadroom*r.measured))
+	r.limited = true
 }
 
-// cubic returns the rate so many seconds after it was cut at most: concave up to
+// cubic returns the rate since seconds after it fell from most: concave up to
 // most, flat around it, then convex.
 func cubic(most, since float64) float64 {
 	x := max(since, 0) - math.Cbrt(most*(1-cubicBeta)/cubicScale)
 	return cubicScale*x*x*x + most
 }
 
-// measure counts an answer towards the measured rate.
+// measure counts an answer for the measured rate.
 func (r *SendRate) measure(now time.Duration) {
 	bucket := int64(max(now, 0).Seconds() / rateBucket)
 	if !r.started {
@@ -122,35 +123,36 @@ func (r *SendRate) measure(now time.Duration) {
 	}
 }
 
-// set changes the rate.
-func (r *SendRate) set(now time.Duration, rate float64) {
+// setRate changes the rate.
+func (r *SendRate) setRate(now time.Duration, rate float64) {
 	rate = max(rate, rateFloor)
-	if r.on {
-		r.fill(now)
+	if r.limited {
+		r.refill(now)
 		if r.tokens < 0 {
-			// Reserved slots keep their times. In tokens of another rate that is
-			// another debt.
+			// Reserved slots keep their times. At another rate that is another
+			// number of tokens.
 			r.tokens *= rate / r.rate
 		}
 	} else {
-		r.tokens, r.filled = 0, now
+		r.tokens, r.refilledAt = 0, now
 	}
 	r.rate = rate
 	r.tokens = min(r.tokens, burst(rate))
 }
 
-// burst returns how many calls may come at once after a pause.
+// burst returns how many calls may be made at once after a pause.
 func burst(rate float64) float64 { return max(rate, 1) }
 
-func (r *SendRate) fill(now time.Duration) {
-	if now > r.filled {
-		r.tokens = min(r.tokens+(now-r.filled).Seconds()*r.rate, burst(r.rate))
-		r.filled = now
+// refill adds the tokens for the time since the last refill.
+func (r *SendRate) refill(now time.Duration) {
+	if now > r.refilledAt {
+		r.tokens = min(r.tokens+(now-r.refilledAt).Seconds()*r.rate, burst(r.rate))
+		r.refilledAt = now
 	}
 }
 
-// ReserveAt counts a call that is sent after the returned wait. If the wait is
-// above MaxWait it returns false and counts nothing.
+// ReserveAt reserves a slot: the caller makes its call after the returned wait.
+// If the wait is above MaxWait it returns false and reserves nothing.
 func (r *SendRate) ReserveAt(now time.Duration) (wait time.Duration, ok bool) {
 	return r.reserve(now, r.maxWait)
 }
@@ -158,10 +160,10 @@ func (r *SendRate) ReserveAt(now time.Duration) (wait time.Duration, ok bool) {
 func (r *SendRate) reserve(now, within time.Duration) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.on {
+	if !r.limited {
 		return 0, true
 	}
-	r.fill(now)
+	r.refill(now)
 	if r.tokens < 1 {
 		wait = seconds((1 - r.tokens) / r.rate)
 	}
@@ -172,22 +174,22 @@ func (r *SendRate) reserve(now, within time.Duration) (wait time.Duration, ok bo
 	return wait, true
 }
 
-// giveBack returns a slot that was not used. Those behind it keep their times, so
-// the next caller comes at the same time as the last of them.
-func (r *SendRate) giveBack() {
+// returnSlot returns an unused slot. The callers behind it keep their times;
+// the next caller gets the time of the last of them.
+func (r *SendRate) returnSlot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.on {
+	if r.limited {
 		r.tokens = min(r.tokens+1, burst(r.rate))
 	}
 }
 
-// Wait returns when a call may be sent. If that is further away than MaxWait or
-// the context's deadline it returns a [*limit.RateError] at once. Whoever was
-// let through reports the answer with [SendRate.Report].
+// Wait blocks until a call may be made. If that is later than MaxWait or the
+// context's deadline it returns a [*limit.RateError] at once. After the call,
+// report the answer with [SendRate.Report].
 func (r *SendRate) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ended(ctx, "a slot")
+		return waitError(ctx, "a slot")
 	}
 	within := r.maxWait
 	if deadline, ok := ctx.Deadline(); ok {
@@ -206,15 +208,15 @@ func (r *SendRate) Wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		r.giveBack()
-		return ended(ctx, "a slot")
+		r.returnSlot()
+		return waitError(ctx, "a slot")
 	}
 }
 
 // SendRateStats is the state of a [SendRate] at one moment.
 type SendRateStats struct {
 	Limited  bool    // there was a throttled answer
-	Rate     float64 // allowed per second; 0 unless it is limited
+	Rate     float64 // allowed calls per second; 0 unless Limited
 	Measured float64 // answers per second
 }
 
@@ -222,5 +224,5 @@ type SendRateStats struct {
 func (r *SendRate) Stats() SendRateStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return SendRateStats{Limited: r.on, Rate: r.rate, Measured: r.measured}
+	return SendRateStats{Limited: r.limited, Rate: r.rate, Measured: r.measured}
 }

@@ -83,7 +83,7 @@ func TestSendRateFallsToSevenTenths(t *testing.T) {
 	}
 }
 
-// The reason for it all: a destination that allows 20/s and does not say so.
+// A destination that allows 20/s and does not say so: the purpose of SendRate.
 func TestSendRateFindsTheLimitOfADestination(t *testing.T) {
 	t.Parallel()
 	r := newSendRate(t, SendRateConfig{})

@@ -11,14 +11,14 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// AdaptiveConfig bounds a limit that finds its own value.
+// AdaptiveConfig configures an [Adaptive] limit.
 type AdaptiveConfig struct {
-	Min     int           // the limit never falls below; 0 means 1
-	Max     int           // the limit never rises above, at least 1
-	Initial int           // the limit at the start; 0 means 20, or the nearest of Min and Max
+	Min     int           // lower bound of the limit; 0 means 1
+	Max     int           // upper bound of the limit, at least 1
+	Initial int           // the limit at the start; 0 means 20, or the nearer of Min and Max
 	Probe   time.Duration // how often calls are timed without a queue; 0 means 10s
 	Queue   int           // callers that may wait; 0 means none
-	Aging   time.Duration // a waiter rises one class per this long; 0 means 10s
+	Aging   time.Duration // a waiter rises by one class per this time; 0 means 10s
 }
 
 const (
@@ -56,15 +56,16 @@ func (c AdaptiveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// concurrency returns the limit below, as wide as it may become.
+// concurrency returns the configuration of the permits, at the largest limit.
 func (c AdaptiveConfig) concurrency() ConcurrencyConfig {
 	return ConcurrencyConfig{Max: c.Max, Queue: c.Queue, Aging: c.Aging}
 }
 
-// Adaptive is a [Concurrency] whose maximum follows what the destination can
-// take, estimated from how long calls take; [Estimator] says how. It suits
-// destinations whose capacity is unknown or changes, and where waiting shows in
-// the time of a call. Where the capacity is known, a fixed Concurrency is better.
+// Adaptive is a [Concurrency] whose maximum follows the capacity of the
+// destination, estimated from the duration of calls; see [Estimator]. It suits
+// destinations whose capacity is unknown or changes, and whose calls take
+// longer when they queue. If the capacity is known, a fixed Concurrency is
+// better.
 type Adaptive struct {
 	permits *Concurrency
 
@@ -75,7 +76,7 @@ type Adaptive struct {
 // NewAdaptive returns a limit at its initial value.
 func NewAdaptive(cfg AdaptiveConfig) (*Adaptive, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, misused("NewAdaptive", err)
+		return nil, constructorError("NewAdaptive", err)
 	}
 	estimate, err := NewEstimator(cfg)
 	if err != nil {
@@ -90,19 +91,19 @@ func NewAdaptive(cfg AdaptiveConfig) (*Adaptive, error) {
 	return &Adaptive{permits: permits, estimate: estimate}, nil
 }
 
-// Result is what a call tells about the load of its destination.
+// Result says what a call shows about the load of its destination.
 type Result uint8
 
-// The results. A failure that says nothing about load, such as a refused
+// The results. A failure that has nothing to do with load, such as an invalid
 // request or a cancellation by the caller, is Ignored.
 const (
-	Answered Result = iota // the time it took counts
-	Dropped                // it failed from overload: a timeout, a refusal to take more work
-	Ignored                // only its permit comes back
+	Answered Result = iota // its duration counts
+	Dropped                // it failed because of overload: a timeout, a rejection for lack of capacity
+	Ignored                // it does not count; only its permit is released
 )
 
-// Acquire takes a permit as [Concurrency.Acquire] does and starts the call's
-// time. Whoever gets a Token ends it with [Token.Done].
+// Acquire acquires a permit as [Concurrency.Acquire] does, and starts timing
+// the call. The caller must end it with [Token.Done].
 func (a *Adaptive) Acquire(ctx context.Context) (Token, error) {
 	if err := a.permits.Acquire(ctx); err != nil {
 		return Token{}, err
@@ -110,7 +111,7 @@ func (a *Adaptive) Acquire(ctx context.Context) (Token, error) {
 	return Token{a: a, start: clock.Now()}, nil
 }
 
-// Stats returns the current state; its Max is the limit that was found.
+// Stats returns the current state; its Max is the estimated limit.
 func (a *Adaptive) Stats() ConcurrencyStats { return a.permits.Stats() }
 
 // Token is the permit of one call. The zero Token holds none.
@@ -119,8 +120,8 @@ type Token struct {
 	start time.Duration
 }
 
-// Done ends the call: its time counts as the result says, and its permit comes
-// back. A second Done does nothing.
+// Done ends the call: it counts the call's duration according to the result and
+// releases the permit. A second Done does nothing.
 func (t *Token) Done(r Result) {
 	a := t.a
 	if a == nil {
@@ -133,13 +134,14 @@ func (t *Token) Done(r Result) {
 	a.permits.Release()
 }
 
+// sample passes a call to the estimator and applies the new limit.
 func (a *Adaptive) sample(now, start time.Duration, dropped bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.estimate.Limit()
 	inUse := permits(a.permits.word.Load()).inUse()
 	if n := a.estimate.SampleAt(now, now-start, inUse, dropped); n != before {
-		// The estimator stays within bounds that were validated.
+		// SetMaxAt fails only outside the bounds that were validated.
 		_, _ = a.permits.SetMaxAt(now, n)
 	}
 }

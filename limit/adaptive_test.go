@@ -79,7 +79,7 @@ func TestAdaptiveTokens(t *testing.T) {
 	}
 }
 
-// The shell in virtual time: thirty callers, ten workers behind a channel.
+// Adaptive in virtual time: thirty callers, ten workers behind a channel.
 func TestAdaptiveFindsTheKneeOfAServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// The names before the slash are what is measured, "by hand" what somebody would
-// write without this package.
+// The name before the slash is what is measured; "by hand" is code that does
+// the same without this package.
 
 func BenchmarkBudgetSuccess(b *testing.B) {
 	for _, spec := range []BudgetSpec{Refund(1, 0.1, 10), Ratio(0.2), Bucket(100, 0.1)} {

@@ -6,25 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// MinRetries is how many retries a ratio budget allows in flight however few
-// calls there are. It is Envoy's default.
+// MinRetries is the number of retries in flight that a ratio budget always
+// allows, however few calls there are. It is Envoy's default.
 const MinRetries = 3
 
-// Budget limits the retries of many calls together, so that retrying cannot
-// multiply the load on a destination that fails everything. One Budget is
-// shared by all callers of a destination; its methods may be called from any
-// goroutine and never block.
+// Budget limits the retries of many calls together, so that retries cannot
+// multiply the load on a destination that fails every call. All callers of a
+// destination share one Budget; its methods may be called from any goroutine
+// and never block.
 type Budget struct {
 	spec BudgetSpec
 
 	// In millionths of a token.
 	cost, throttled, credit, max, ratio int64
 
-	tokens atomic.Int64 // refund, bucket
-	flight atomic.Int64 // ratio: calls in the upper half, retries in the lower
+	tokens atomic.Int64 // of refund and bucket budgets
+	flight atomic.Int64 // of ratio budgets: calls in flight in the upper half, retries in the lower
 }
 
-// A ratio is kept exactly only if both of its counts change in one step.
+// Both counts of a ratio budget are in one word, so that they change in one
+// step.
 const (
 	oneRetry int64 = 1
 	oneCall  int64 = 1 << 32
@@ -33,7 +34,7 @@ const (
 // NewBudget returns a full budget.
 func NewBudget(spec BudgetSpec) (*Budget, error) {
 	if err := spec.Validate(); err != nil {
-		return nil, misused("NewBudget", err)
+		return nil, constructorError("NewBudget", err)
 	}
 	b := &Budget{
 		spec:      spec,
@@ -47,12 +48,12 @@ func NewBudget(spec BudgetSpec) (*Budget, error) {
 	return b, nil
 }
 
-// Spec returns what the budget was made from.
+// Spec returns the specification from which the budget was made.
 func (b *Budget) Spec() BudgetSpec { return b.spec }
 
-// Tokens returns what is left, for metrics: the tokens of a refund or bucket
-// budget, the further retries that a ratio budget would grant at this moment,
-// +Inf without a budget.
+// Tokens returns the rest of the budget, for metrics: the tokens of a refund or
+// bucket budget, the further retries that a ratio budget would grant now, +Inf
+// without a budget.
 func (b *Budget) Tokens() float64 {
 	switch b.spec.Kind {
 	case NoBudget:
@@ -65,7 +66,7 @@ func (b *Budget) Tokens() float64 {
 	}
 }
 
-// Begin opens the account of one call. The caller ends it with [Call.End].
+// Begin starts to account for one call. The caller must end it with [Call.End].
 func (b *Budget) Begin() Call {
 	if b.spec.Kind == RatioBudget {
 		b.flight.Add(oneCall)
@@ -73,13 +74,14 @@ func (b *Budget) Begin() Call {
 	return Call{b: b}
 }
 
-// take asks for one retry, which costs so much in a refund budget.
-func (b *Budget) take(cost int64) bool {
+// grantRetry reports whether the budget grants one retry, and counts it. cost
+// is its price in a refund budget.
+func (b *Budget) grantRetry(cost int64) bool {
 	switch b.spec.Kind {
 	case RefundBudget:
-		return b.spend(cost)
+		return b.spendTokens(cost)
 	case RatioBudget:
-		return b.launch()
+		return b.addRetryInFlight()
 	case BucketBudget:
 		return 2*b.tokens.Load() > b.max
 	default:
@@ -87,19 +89,19 @@ func (b *Budget) take(cost int64) bool {
 	}
 }
 
-// giveBack undoes a take.
-func (b *Budget) giveBack(cost int64) {
+// undoGrant reverts a grantRetry.
+func (b *Budget) undoGrant(cost int64) {
 	switch b.spec.Kind {
 	case RefundBudget:
-		b.add(cost)
+		b.addTokens(cost)
 	case RatioBudget:
 		b.flight.Add(-oneRetry)
-	case NoBudget, BucketBudget: // took nothing
+	case NoBudget, BucketBudget: // granted without a cost
 	}
 }
 
-// spend takes the cost of a retry if it is there.
-func (b *Budget) spend(cost int64) bool {
+// spendTokens subtracts the cost of a retry if there are enough tokens.
+func (b *Budget) spendTokens(cost int64) bool {
 	for {
 		t := b.tokens.Load()
 		if t < cost {
@@ -111,8 +113,8 @@ func (b *Budget) spend(cost int64) bool {
 	}
 }
 
-// launch counts one more retry in flight if the ratio allows it.
-func (b *Budget) launch() bool {
+// addRetryInFlight counts one more retry in flight if the ratio allows it.
+func (b *Budget) addRetryInFlight() bool {
 	for {
 		f := b.flight.Load()
 		if retriesIn(f) >= b.allowed(f) {
@@ -124,14 +126,15 @@ func (b *Budget) launch() bool {
 	}
 }
 
-// allowed returns how many retries may be in flight beside the calls in f.
+// allowed returns how many retries may be in flight, given the calls in flight
+// in f.
 func (b *Budget) allowed(f int64) int64 { return max(MinRetries, f/oneCall*b.ratio/unit) }
 
 func retriesIn(f int64) int64 { return f % oneCall }
 
-// add brings tokens. When the budget is full, as it is while all goes well,
-// this is one load: callers on other processors do not fight over the memory.
-func (b *Budget) add(n int64) {
+// addTokens adds tokens. If the budget is full, the normal case, this is a
+// single load, without contention among processors.
+func (b *Budget) addTokens(n int64) {
 	for {
 		t := b.tokens.Load()
 		if t == b.max || b.tokens.CompareAndSwap(t, min(t+n, b.max)) {
@@ -140,8 +143,8 @@ func (b *Budget) add(n int64) {
 	}
 }
 
-// drain takes tokens, as far as there are any.
-func (b *Budget) drain(n int64) {
+// removeTokens subtracts up to n tokens.
+func (b *Budget) removeTokens(n int64) {
 	for {
 		t := b.tokens.Load()
 		if t == 0 || b.tokens.CompareAndSwap(t, max(t-n, 0)) {
@@ -150,45 +153,45 @@ func (b *Budget) drain(n int64) {
 	}
 }
 
-// Call is the account of one call with a [Budget]. The order is
+// Call accounts for one call with a [Budget]. Call its methods in the order
 //
 //	Begin, (Fail, Retry)*, End
 //
-// with a Fail for every attempt that failed, the last one included. A Call
-// belongs to one goroutine at a time and must not be copied after its first
-// use. The zero Call has no budget: it grants everything and counts nothing.
+// with a Fail for every failed attempt, the last one included. A Call belongs
+// to one goroutine at a time and must not be copied after its first use. The
+// zero Call has no budget: it grants everything and counts nothing.
 //
-// Hedges want a budget of their own, whose hedged calls End with false: nearly
-// every hedged call succeeds, so a refund would let all of them be hedged.
+// Use a separate budget for hedges and End their calls with false: nearly every
+// hedged call succeeds, so with a refund all calls could be hedged.
 type Call struct {
 	b       *Budget
-	retries int32 // granted and not given back
-	flying  int32 // of those, not yet failed
-	cost    int64 // of the last one
+	retries int32 // granted and not canceled
+	flying  int32 // of those, in flight
+	cost    int64 // price of the last one
 }
 
-// Fail says that an attempt failed.
+// Fail records that an attempt failed.
 func (c *Call) Fail() {
 	if c.b == nil {
 		return
 	}
 	if c.b.spec.Kind == BucketBudget {
-		c.b.drain(unit)
+		c.b.removeTokens(unit)
 	}
-	c.land()
+	c.endRetry()
 }
 
-// Answer says that an attempt ended with a failure that says nothing about load, such as
-// an answer that no retry at the same place would change. It costs nothing. If another
-// attempt follows, Retry is asked for it.
+// Answer records that an attempt failed for a reason that has nothing to do
+// with load, such as a response that no retry at the same destination would
+// change. It costs nothing. Before a further attempt, call Retry.
 func (c *Call) Answer() {
 	if c.b != nil {
-		c.land()
+		c.endRetry()
 	}
 }
 
-// land ends the retry that is under way.
-func (c *Call) land() {
+// endRetry counts the retry in flight as over.
+func (c *Call) endRetry() {
 	if c.flying == 0 {
 		return
 	}
@@ -198,8 +201,8 @@ func (c *Call) land() {
 	}
 }
 
-// Retry asks for one more attempt and takes what it costs. If it returns false
-// the budget has been left as it was and the call should end.
+// Retry reports whether the budget grants one more attempt, and pays for it. If
+// it returns false, the budget is unchanged and the call should end.
 func (c *Call) Retry() bool {
 	if c.b == nil {
 		return true
@@ -207,8 +210,8 @@ func (c *Call) Retry() bool {
 	return c.retry(c.b.cost)
 }
 
-// RetryThrottled is Retry after an attempt that the other side turned away
-// because it was one too many; see [BudgetSpec].Throttled.
+// RetryThrottled is Retry after an attempt that the destination rejected
+// because of its rate; see [BudgetSpec].Throttled.
 func (c *Call) RetryThrottled() bool {
 	if c.b == nil {
 		return true
@@ -216,8 +219,9 @@ func (c *Call) RetryThrottled() bool {
 	return c.retry(c.b.throttled)
 }
 
+// retry is Retry at a price.
 func (c *Call) retry(cost int64) bool {
-	if !c.b.take(cost) {
+	if !c.b.grantRetry(cost) {
 		return false
 	}
 	c.cost = cost
@@ -226,23 +230,23 @@ func (c *Call) retry(cost int64) bool {
 	return true
 }
 
-// Cancel gives back the last granted retry, which never started: the caller
-// went away during the wait before it, or a breaker opened.
+// Cancel reverts the last granted retry, which never started: the caller gave
+// up during the wait before it, or a breaker opened.
 func (c *Call) Cancel() {
 	if c.b == nil || c.flying == 0 {
 		return
 	}
 	c.retries--
 	c.flying--
-	c.b.giveBack(c.cost)
+	c.b.undoGrant(c.cost)
 }
 
-// End closes the account. In a refund budget a success at the first attempt
-// brings the credit; a success after retries brings back the cost of the last
-// one, the one that helped. In a bucket any success brings the ratio.
+// End ends the call. In a refund budget a success at the first attempt adds the
+// credit; a success after retries refunds the cost of the last one. In a bucket
+// any success adds the ratio.
 //
-// A refund budget that is full is only read. A second End does nothing, so it
-// may be deferred with false for the ways out that nobody thought of.
+// A full refund budget is only read. A second End does nothing, so End(false)
+// may be deferred to cover early returns.
 func (c *Call) End(succeeded bool) {
 	b := c.b
 	if b == nil {
@@ -253,11 +257,11 @@ func (c *Call) End(succeeded bool) {
 		b.flight.Add(-(oneCall + int64(c.flying)*oneRetry))
 	case !succeeded:
 	case b.spec.Kind == BucketBudget:
-		b.add(b.ratio)
+		b.addTokens(b.ratio)
 	case c.retries == 0:
-		b.add(b.credit)
+		b.addTokens(b.credit)
 	default:
-		b.add(c.cost)
+		b.addTokens(c.cost)
 	}
 	*c = Call{}
 }

@@ -15,9 +15,9 @@ type BudgetKind uint8
 // The kinds of budget. The zero kind is NoBudget.
 const (
 	NoBudget     BudgetKind = iota // every retry is granted
-	RefundBudget                   // a retry costs tokens, which come back if it succeeds
-	RatioBudget                    // retries in flight are a fraction of calls in flight
-	BucketBudget                   // failures drain tokens; retries stop below half
+	RefundBudget                   // a retry costs tokens, which are refunded if it succeeds
+	RatioBudget                    // retries in flight are at most a fraction of calls in flight
+	BucketBudget                   // failures remove tokens; no retries while at most half of them are left
 )
 
 var budgetNames = [...]string{"none", "refund", "ratio", "bucket"}
@@ -30,48 +30,50 @@ func (k BudgetKind) String() string {
 	return fmt.Sprintf("budget(%d)", uint8(k))
 }
 
-// BudgetSpec says which retries a budget grants: what the key "budget" of a
-// policy holds. It is comparable, and its zero value grants every retry. Fields
-// that the kind does not use are zero.
+// BudgetSpec says which retries a budget grants: the value of the key "budget"
+// of a policy. It is comparable, and its zero value grants every retry. Fields
+// that the kind does not use must be zero.
 type BudgetSpec struct {
 	Kind   BudgetKind
-	Cost   float64 // refund: tokens that a retry costs
-	Credit float64 // refund: tokens that a call brings that succeeds at once
-	Max    float64 // refund, bucket: tokens at the start, and never more than that
-	Ratio  float64 // ratio: retries per call in flight; bucket: tokens that a success brings
+	Cost   float64 // refund: price of a retry
+	Credit float64 // refund: tokens added by a call that succeeds at its first attempt
+	Max    float64 // refund, bucket: tokens at the start, and the most there can be
+	Ratio  float64 // ratio: retries per call in flight; bucket: tokens added by a success
 
-	// Throttled is what a retry costs in a refund budget after the other side
-	// asked for less, which is cheaper to retry than a failure: it is answered at
-	// the door. 0 means Cost.
+	// Throttled is the price of a retry in a refund budget after the
+	// destination answered "too many requests". Such an answer costs the
+	// destination little, so its retry may be cheaper. 0 means Cost.
 	Throttled float64
 }
 
-// Refund returns the budget in which a retry costs some tokens. The one that
-// makes its call succeed gives them back, and a call that succeeds at once
-// brings credit. There are never more tokens than the ceiling, where it starts.
+// Refund returns a budget in which a retry costs tokens. They are refunded if
+// the retry makes its call succeed, and a call that succeeds at its first
+// attempt adds credit. There are never more tokens than ceiling, the number at
+// the start.
 //
-// It is the budget to use unless there is a reason for another: while most
-// retries succeed they cost nothing, and when the destination is down the tokens
-// are gone after ceiling/cost retries, however many goroutines are calling.
+// Use this kind unless there is a reason for another: while most retries
+// succeed they cost nothing, and when the destination is down the tokens are
+// gone after ceiling/cost retries, however many goroutines are calling.
 func Refund(cost, credit, ceiling float64) BudgetSpec {
 	return BudgetSpec{Kind: RefundBudget, Cost: cost, Credit: credit, Max: ceiling}
 }
 
-// Ratio returns the budget that keeps the retries in flight at or below f times
-// the calls in flight, f at most 1. As in Envoy's retry budget, [MinRetries] are
-// always granted; without that minimum a client of few calls could never retry.
+// Ratio returns a budget that keeps the retries in flight at or below f times
+// the calls in flight, f at most 1. As in Envoy's retry budget, [MinRetries]
+// are always granted; without that minimum a client with few calls could never
+// retry.
 func Ratio(f float64) BudgetSpec { return BudgetSpec{Kind: RatioBudget, Ratio: f} }
 
 // Bucket returns the retry throttling of gRPC (proposal A6): a failed attempt
-// takes one token, a successful call brings ratio tokens, and retries are
-// granted only while more than half of the ceiling is there. Failures that
-// nobody wants to retry drain it too.
+// removes one token, a successful call adds ratio tokens, and retries are
+// granted only while more than half of the ceiling is left. Failures that are
+// not retried count too.
 func Bucket(ceiling, ratio float64) BudgetSpec {
 	return BudgetSpec{Kind: BucketBudget, Max: ceiling, Ratio: ratio}
 }
 
-// ProviderBudget returns the budget that the clients of large APIs use, those of AWS
-// first: 500 tokens, of which a retry costs 14 and one after throttling 5.
+// ProviderBudget returns a budget like that of the AWS SDKs and other clients
+// of large APIs: 500 tokens; a retry costs 14, or 5 after throttling.
 func ProviderBudget() BudgetSpec {
 	return BudgetSpec{Kind: RefundBudget, Cost: 14, Credit: 1, Max: 500, Throttled: 5}
 }
@@ -91,7 +93,7 @@ func (s BudgetSpec) String() string {
 	return s.Kind.String() + "(" + strings.Join(args, ",") + ")"
 }
 
-// ParseBudget reads the text form of a spec.
+// ParseBudget parses the text form of a spec; see [BudgetSpec.String].
 func ParseBudget(s string) (BudgetSpec, error) {
 	if s == budgetNames[NoBudget] {
 		return BudgetSpec{}, nil
@@ -104,7 +106,7 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	if err != nil {
 		return BudgetSpec{}, badBudget(s)
 	}
-	spec, ok := specOf(name, numbers)
+	spec, ok := newSpec(name, numbers)
 	if !ok {
 		return BudgetSpec{}, badBudget(s)
 	}
@@ -114,12 +116,12 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	return spec, nil
 }
 
-// specOf builds the spec with the name from its numbers.
-func specOf(name string, numbers []float64) (BudgetSpec, bool) {
+// newSpec returns the spec of the named kind with these numbers.
+func newSpec(name string, numbers []float64) (BudgetSpec, bool) {
 	switch {
 	case name == "refund" && len(numbers) == 3:
 		return Refund(numbers[0], numbers[1], numbers[2]), true
-	case name == "refund" && len(numbers) == 4 && numbers[3] != 0: // one spelling for each spec
+	case name == "refund" && len(numbers) == 4 && numbers[3] != 0: // a zero is not accepted, so that each spec has one text form
 		s := Refund(numbers[0], numbers[1], numbers[2])
 		s.Throttled = numbers[3]
 		return s, true
@@ -131,7 +133,7 @@ func specOf(name string, numbers []float64) (BudgetSpec, bool) {
 	return BudgetSpec{}, false
 }
 
-// parseDecimals reads plain decimal numbers that commas separate.
+// parseDecimals parses decimal numbers separated by commas.
 func parseDecimals(s string) ([]float64, error) {
 	var numbers []float64
 	for word := range strings.SplitSeq(s, ",") {
@@ -169,12 +171,12 @@ func (s BudgetSpec) problems() []string {
 		}
 	}
 	if problems != nil {
-		return problems // relations between broken numbers would only confuse
+		return problems // comparing invalid numbers would only confuse
 	}
 	return s.conflicts()
 }
 
-// conflicts compares fields that are each fine.
+// conflicts returns the problems between fields that are each valid.
 func (s BudgetSpec) conflicts() []string {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -182,10 +184,10 @@ func (s BudgetSpec) conflicts() []string {
 	case NoBudget:
 	case RefundBudget:
 		if s.Cost > s.Max {
-			bad("cost: %s is above max %s: no retry could ever be paid", decimal.Format(s.Cost), decimal.Format(s.Max))
+			bad("cost: %s is above max %s: no retry could ever be paid: lower cost or raise max", decimal.Format(s.Cost), decimal.Format(s.Max))
 		}
 		if s.Throttled > s.Max {
-			bad("throttled: %s is above max %s: no such retry could ever be paid", decimal.Format(s.Throttled), decimal.Format(s.Max))
+			bad("throttled: %s is above max %s: no such retry could ever be paid: lower throttled or raise max", decimal.Format(s.Throttled), decimal.Format(s.Max))
 		}
 		if s.Credit > s.Max {
 			bad("credit: %s is above max %s", decimal.Format(s.Credit), decimal.Format(s.Max))
@@ -210,7 +212,7 @@ type budgetField struct {
 	name     string
 	value    float64
 	used     bool // by the spec's kind
-	optional bool // 0 has a meaning, and is not written
+	optional bool // 0 is allowed, and omitted from the text form
 }
 
 // fields lists the numbers in the order of the text form.
@@ -225,13 +227,14 @@ func (s BudgetSpec) fields() [5]budgetField {
 	}
 }
 
-// maxTokens keeps every sum of tokens far inside an int64 of millionths.
+// maxTokens limits every number, so that sums of millionths fit into an int64.
 const maxTokens = 1e9
 
+// problem returns why the value is not allowed; empty if it is.
 func (f budgetField) problem(k BudgetKind) string {
 	switch v := f.value; {
 	case !f.used && v != 0:
-		return fmt.Sprintf("%v has none", k)
+		return fmt.Sprintf("must be 0: a %v budget does not use it", k)
 	case !f.used || f.optional && v == 0:
 		return ""
 	case math.IsNaN(v):

@@ -78,10 +78,10 @@ func TestBudgetSpecValidateNamesEveryProblem(t *testing.T) {
 		want []string
 	}{
 		{"an unknown kind", BudgetSpec{Kind: 9}, []string{"budget: kind: budget(9) is unknown"}},
-		{"numbers without a budget", BudgetSpec{Cost: 1, Max: 2}, []string{"budget: cost: none has none", "budget: max: none has none"}},
-		{"a field of another kind", BudgetSpec{Kind: RatioBudget, Ratio: 0.1, Cost: 1}, []string{"budget: cost: ratio has none"}},
+		{"numbers without a budget", BudgetSpec{Cost: 1, Max: 2}, []string{"budget: cost: must be 0", "budget: max: must be 0"}},
+		{"a field of another kind", BudgetSpec{Kind: RatioBudget, Ratio: 0.1, Cost: 1}, []string{"budget: cost: must be 0: a ratio budget"}},
 		{"not a number", Ratio(math.NaN()), []string{"budget: ratio: is not a number"}},
-		{"not a number where none belongs", BudgetSpec{Cost: math.NaN()}, []string{"budget: cost: none has none"}},
+		{"not a number where none belongs", BudgetSpec{Cost: math.NaN()}, []string{"budget: cost: must be 0"}},
 		{"infinite", Refund(1, 1, math.Inf(1)), []string{"budget: max: +Inf is above 1e+09"}},
 		{"negative", Refund(-1, -2, 10), []string{"budget: cost: -1 is", "budget: credit: -2 is"}},
 		{"finer than the tokens", Refund(1, 1.0/3, 10), []string{"budget: credit: 0.3333333333333333 is finer"}},

@@ -16,9 +16,9 @@ func newBudget(t testing.TB, spec BudgetSpec) *Budget {
 	return b
 }
 
-// play runs one call whose attempts fail so many times before they succeed and
-// returns how many attempts it made. It never makes more than three.
-func play(b *Budget, failures int) (attempts int, ok bool) {
+// runCall runs one call whose attempts fail the given number of times before
+// they succeed, and returns how many attempts it made: three at most.
+func runCall(b *Budget, failures int) (attempts int, ok bool) {
 	c := b.Begin()
 	for attempts = 1; ; attempts++ {
 		if failures < attempts {
@@ -63,7 +63,7 @@ func TestRefundBudget(t *testing.T) {
 				t.Errorf("Spec() = %v, want what it was made from", got)
 			}
 			for _, n := range tt.failures {
-				play(b, n)
+				runCall(b, n)
 			}
 			wantTokens(t, b, tt.want)
 		})
@@ -75,7 +75,7 @@ func TestRefundBudgetStopsRetriesWhenEverythingFails(t *testing.T) {
 	b := newBudget(t, Refund(1, 0.1, 10))
 	attempts := 0
 	for range 10_000 {
-		n, _ := play(b, 9)
+		n, _ := runCall(b, 9)
 		attempts += n
 	}
 	if attempts != 10_010 {
@@ -83,8 +83,8 @@ func TestRefundBudgetStopsRetriesWhenEverythingFails(t *testing.T) {
 	}
 }
 
-// The claim of the research: at one failure in ten the budget costs next to
-// nothing, 99.87 % of the calls succeed where three free attempts give 99.9 %.
+// At one failure in ten the budget costs next to nothing: 99.87 % of the calls
+// succeed, where three unlimited attempts give 99.9 %.
 func TestRefundBudgetIsFreeAtTenPercentErrors(t *testing.T) {
 	t.Parallel()
 	b, r := newBudget(t, Refund(1, 0.1, 10)), rand.New(rand.NewPCG(1, 2))
@@ -95,7 +95,7 @@ func TestRefundBudgetIsFreeAtTenPercentErrors(t *testing.T) {
 		for failures < 3 && r.Float64() < 0.1 {
 			failures++
 		}
-		if _, succeeded := play(b, failures); succeeded {
+		if _, succeeded := runCall(b, failures); succeeded {
 			ok++
 		}
 	}
@@ -142,7 +142,7 @@ func TestRefundBudgetDoesNotDrift(t *testing.T) {
 		c.End(false)
 	}
 	for range 100_000 - 1 {
-		play(b, 0)
+		runCall(b, 0)
 	}
 	wantTokens(t, b, 1e5-0.1)
 }
@@ -216,7 +216,7 @@ func TestBucketBudgetIsGRPCs(t *testing.T) {
 	}
 	wantTokens(t, b, 4)
 	for range 3 {
-		play(b, 0)
+		runCall(b, 0)
 	}
 	wantTokens(t, b, 5.5)
 	for range 20 {
@@ -286,7 +286,7 @@ func TestBudgetsKeepCountUnderConcurrency(t *testing.T) {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(g), 3))
 				for range 300 {
-					play(b, r.IntN(4))
+					runCall(b, r.IntN(4))
 				}
 			})
 		}

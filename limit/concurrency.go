@@ -12,16 +12,17 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// ConcurrencyConfig says how many calls may run at once and how many may wait.
+// ConcurrencyConfig says how many calls may run at once and how many callers
+// may wait.
 type ConcurrencyConfig struct {
 	Max   int           // calls at once, at least 1
 	Queue int           // callers that may wait; 0 means none
-	Aging time.Duration // a waiter rises one class per this long; 0 means 10s
+	Aging time.Duration // a waiter rises by one class per this time; 0 means 10s
 }
 
 const (
 	defaultAging = 10 * time.Second
-	maxPermits   = 1<<31 - 1 // what fits beside the flag in one word
+	maxPermits   = 1<<31 - 1 // fits into the word beside the flag
 )
 
 // Validate reports everything that is wrong with the configuration, each
@@ -40,6 +41,7 @@ func (c ConcurrencyConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validMax returns an error unless n is a number of permits that a word can hold.
 func validMax(n int) error {
 	switch {
 	case n < 1:
@@ -50,27 +52,27 @@ func validMax(n int) error {
 	return nil
 }
 
-// Concurrency limits how many calls run at once. A call takes a permit before
-// it starts and releases it when it is over. Callers that find none free may
-// wait, in the order of their priority.
+// Concurrency limits how many calls run at once. A call acquires a permit
+// before it starts and releases it when it is over. Callers that find no free
+// permit may wait, in the order of their priority.
 //
-// Whoever waits is served before whoever comes later: while there are waiters a
-// released permit goes straight to the most urgent one, and nobody overtakes it
-// by luck.
+// A waiter is served before every caller that comes later: while there are
+// waiters, a released permit goes directly to the most urgent one, and
+// TryAcquire returns false.
 type Concurrency struct {
-	word atomic.Int64 // permits: all that matters while nobody waits
+	word atomic.Int64 // permits: all that a call needs while no caller waits
 
-	// While the word has its waiting flag, only the holder of mu takes permits.
-	// The flag is up exactly while the queue is not empty, but for moments within
-	// the lock.
-	mu    sync.Mutex
-	queue queue
-	room  int // waiters at most
+	// While word has the waiting flag, only the holder of mu takes permits. The
+	// flag is set exactly while the queue is not empty, except for moments
+	// within the lock.
+	mu         sync.Mutex
+	queue      queue
+	maxWaiting int // size limit of the queue
 }
 
-// permits is the state of a Concurrency in one word: from above the permits in
-// use, which may be added to and subtracted from without a look at the rest, the
-// permits there are, and a flag.
+// permits is the state of a Concurrency in one word. From the highest bits: the
+// permits in use, which can be incremented and decremented independently of the
+// rest; the maximum; the waiting flag.
 type permits int64
 
 const (
@@ -88,17 +90,42 @@ func (p permits) withMax(n int) permits {
 	return p&^(onePermit-1) | permits(n)<<maxShift | p&waitingFlag
 }
 
+// The errors of a caller that gets no permit, or no slot of a [RateQueue].
+var (
+	// ErrQueueFull means that the limit is reached and the queue is full.
+	ErrQueueFull = errors.New("limit: no permit free and no room in the queue")
+
+	// ErrShed means that a waiting caller was removed from the full queue to make
+	// room for a more urgent one.
+	ErrShed = errors.New("limit: shed from the queue for a more urgent caller")
+)
+
+// constructorError adds the name of the constructor to the problems of its
+// configuration.
+func constructorError(name string, err error) error { return fmt.Errorf("limit.%s: %w", name, err) }
+
+// contextError returns the error of a wait that the end of the context
+// interrupted. It matches both the context's error and its cause.
+func contextError(ctx context.Context, wait string) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("limit: wait for %s: %w", wait, cause)
+	}
+	return fmt.Errorf("limit: wait for %s: %w: %w", wait, err, cause)
+}
+
 // NewConcurrency returns a limit with all permits free.
 func NewConcurrency(cfg ConcurrencyConfig) (*Concurrency, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, misused("NewConcurrency", err)
+		return nil, constructorError("NewConcurrency", err)
 	}
-	c := &Concurrency{queue: newQueue(cmp.Or(cfg.Aging, defaultAging)), room: cfg.Queue}
+	c := &Concurrency{queue: newQueue(cmp.Or(cfg.Aging, defaultAging)), maxWaiting: cfg.Queue}
 	c.word.Store(int64(permits(0).withMax(cfg.Max)))
 	return c, nil
 }
 
-// TryAcquire takes a permit if one is free and nobody waits for it.
+// TryAcquire acquires a permit if one is free and no caller waits; it never
+// blocks.
 func (c *Concurrency) TryAcquire() bool {
 	for {
 		p := permits(c.word.Load())
@@ -111,32 +138,34 @@ func (c *Concurrency) TryAcquire() bool {
 	}
 }
 
-// Acquire takes a permit, waiting for one if the queue has room. The context's
-// priority ([WithPriority]) and deadline decide the place in the queue.
+// Acquire acquires a permit, and waits for one if the queue has room. The
+// context's priority ([WithPriority]) and deadline decide the place in the
+// queue.
 //
 // When the queue is full, a caller whose class is above that of the last waiter
-// takes its place, and that one's Acquire returns [ErrShed]; any other caller
-// gets [ErrQueueFull] at once. When the context ends first, the error matches
-// its error and its cause.
+// replaces it, and the Acquire of that waiter returns [ErrShed]; any other
+// caller gets [ErrQueueFull] at once. If the context ends first, the error
+// matches its error and its cause.
 func (c *Concurrency) Acquire(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ended(ctx, "a permit")
+		return contextError(ctx, "a permit")
 	}
 	if c.TryAcquire() {
 		return nil
 	}
-	if c.room == 0 {
+	if c.maxWaiting == 0 {
 		return ErrQueueFull
 	}
-	return c.wait(ctx)
+	return c.acquireBlocking(ctx)
 }
 
-// Release gives a permit back, to the most urgent waiter if there is one. When
-// no permit is in use a release is ignored, so the count never goes below zero.
-// A release too many while others hold permits cannot be told from theirs.
+// Release returns a permit, to the most urgent waiter if there is one. A
+// release while no permit is in use is ignored, so the count never falls below
+// zero. A surplus release while other callers hold permits cannot be detected
+// and frees one of theirs.
 func (c *Concurrency) Release() {
 	if p := c.add(-onePermit); p.waiting() || p.inUse() < 0 {
-		c.released(p, clock.Now())
+		c.handleRelease(p, clock.Now())
 	}
 }
 
@@ -146,8 +175,8 @@ func (c *Concurrency) swap(from, to permits) bool {
 	return c.word.CompareAndSwap(int64(from), int64(to))
 }
 
-// SetMax changes how many calls may run at once. Permits in use above a lower
-// maximum are not taken away: the next releases bring the number down.
+// SetMax changes how many calls may run at once. Calls above a lower maximum go
+// on; the next releases bring the number down.
 func (c *Concurrency) SetMax(n int) error {
 	_, err := c.SetMaxAt(clock.Now(), n)
 	return err
@@ -155,10 +184,10 @@ func (c *Concurrency) SetMax(n int) error {
 
 // ConcurrencyStats is the state of a [Concurrency] at one moment.
 type ConcurrencyStats struct {
-	Max     int          // permits there are
-	InUse   int          // permits taken; above Max for a while after it was lowered
+	Max     int          // number of permits
+	InUse   int          // permits in use; above Max for a while after it was lowered
 	Waiting int          // callers in the queue
-	ByClass [Classes]int // the same by the priority they came with: index [Priority.Class]
+	ByClass [Classes]int // waiting callers by the priority they came with: index [Priority.Class]
 }
 
 // Stats returns the current state.
@@ -168,7 +197,7 @@ func (c *Concurrency) Stats() ConcurrencyStats {
 	p := permits(c.word.Load())
 	return ConcurrencyStats{
 		Max:     p.max(),
-		InUse:   max(0, p.inUse()), // below for a moment while a release too many is undone
+		InUse:   max(0, p.inUse()), // negative for a moment while a surplus release is reverted
 		Waiting: c.queue.len(),
 		ByClass: c.queue.byClass,
 	}

@@ -9,38 +9,38 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// EnqueueAt asks for a permit without blocking: what [Concurrency.Acquire] does
-// before it waits, for simulators and event loops. The time now and the deadline
-// are since any fixed origin; a deadline of 0 means none.
+// EnqueueAt requests a permit without blocking, for simulators and event loops;
+// see [Concurrency.Acquire]. The time now and the deadline are since any fixed
+// origin; a deadline of 0 means none.
 //
-// The waiter's state is Granted if a permit was free, else Waiting; it changes
-// through later calls of ReleaseAt, SetMaxAt and EnqueueAt, which return whom
-// they granted or shed. A caller that is refused gets [ErrQueueFull], or
+// The waiter's state is Granted if a permit was free, else Waiting. Later calls
+// of ReleaseAt, SetMaxAt and EnqueueAt change it; they return the waiters that
+// they granted or shed. A rejected caller gets [ErrQueueFull], or
 // [context.DeadlineExceeded] if its deadline has passed.
 func (c *Concurrency) EnqueueAt(now time.Duration, p Priority, deadline time.Duration) (w, shed *Waiter, err error) {
 	return c.enqueue(now, p, deadline, false)
 }
 
-// enqueue is EnqueueAt. blocks says that a goroutine will wait for the outcome.
+// enqueue is EnqueueAt. blocks means that a goroutine will wait for the result.
 func (c *Concurrency) enqueue(now time.Duration, p Priority, deadline time.Duration, blocks bool) (w, shed *Waiter, err error) {
-	if passed(deadline, now) {
+	if deadlinePassed(deadline, now) {
 		return nil, nil, context.DeadlineExceeded
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.flagOrTake() {
+	if !c.flagOrAcquire() {
 		w = &Waiter{}
-		w.settle(Granted)
+		w.finish(Granted)
 		return w, nil, nil
 	}
 	defer c.unflagIfEmpty()
-	if c.queue.len() >= c.room {
+	if c.queue.len() >= c.maxWaiting {
 		if !c.queue.outranks(now, p) {
 			return nil, nil, ErrQueueFull
 		}
 		shed = c.queue.last.top()
 		c.queue.remove(shed)
-		shed.settle(Shed)
+		shed.finish(Shed)
 	}
 	w = c.queue.push(now, p, deadline)
 	if blocks {
@@ -49,10 +49,10 @@ func (c *Concurrency) enqueue(now time.Duration, p Priority, deadline time.Durat
 	return w, shed, nil
 }
 
-// flagOrTake takes a permit and returns false if one is free and nobody waits.
-// Otherwise it makes sure that the waiting flag is up: from then on only the
-// holder of mu takes permits, and every release comes to it.
-func (c *Concurrency) flagOrTake() bool {
+// flagOrAcquire acquires a permit and returns false if one is free and no
+// caller waits. Otherwise it makes sure that the waiting flag is set: from then
+// on only the holder of mu takes permits, and every release locks mu.
+func (c *Concurrency) flagOrAcquire() bool {
 	for {
 		p := permits(c.word.Load())
 		switch {
@@ -68,15 +68,15 @@ func (c *Concurrency) flagOrTake() bool {
 	}
 }
 
-// unflagIfEmpty lowers the flag when the last waiter is gone.
+// unflagIfEmpty clears the waiting flag if the queue is empty.
 func (c *Concurrency) unflagIfEmpty() {
 	if c.queue.len() == 0 {
 		c.word.And(int64(^waitingFlag))
 	}
 }
 
-// wait is the blocking shell over the queue.
-func (c *Concurrency) wait(ctx context.Context) error {
+// acquireBlocking enqueues the caller and waits for a permit.
+func (c *Concurrency) acquireBlocking(ctx context.Context) error {
 	now := clock.Now()
 	w, _, err := c.enqueue(now, PriorityFrom(ctx), deadlineOf(ctx, now), true)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Concurrency) wait(ctx context.Context) error {
 		case <-w.ready:
 		case <-ctx.Done():
 			c.abandon(w)
-			return ended(ctx, "a permit")
+			return contextError(ctx, "a permit")
 		}
 	}
 	switch w.State() {
@@ -100,6 +100,7 @@ func (c *Concurrency) wait(ctx context.Context) error {
 	}
 }
 
+// waitError adds the operation to an error, except to ErrQueueFull.
 func waitError(err error) error {
 	if errors.Is(err, ErrQueueFull) {
 		return err
@@ -107,7 +108,8 @@ func waitError(err error) error {
 	return fmt.Errorf("limit: wait for a permit: %w", err)
 }
 
-// deadlineOf returns the context's deadline on the time line of now.
+// deadlineOf converts the context's deadline to the origin of now; 0 means
+// none.
 func deadlineOf(ctx context.Context, now time.Duration) time.Duration {
 	d, ok := ctx.Deadline()
 	if !ok {
@@ -115,21 +117,21 @@ func deadlineOf(ctx context.Context, now time.Duration) time.Duration {
 	}
 	left := time.Until(d)
 	if left <= 0 {
-		return 1 // over; 0 would mean none
+		return 1 // in the past; 0 would mean none
 	}
 	return clock.Later(now, left)
 }
 
-// abandon removes a waiter whose caller went away. If the permit arrived at the
-// same moment it goes on to the next waiter: the caller will not use it.
+// abandon removes a waiter whose caller gave up. If it was granted a permit at
+// the same moment, the permit is released.
 func (c *Concurrency) abandon(w *Waiter) {
 	if !c.Cancel(w) && w.State() == Granted {
 		c.Release()
 	}
 }
 
-// Cancel takes a waiter out of the queue. It returns false if the wait was over
-// already; a waiter that is Granted then keeps its permit and must release it.
+// Cancel removes a waiter from the queue. It returns false if the wait was over
+// already; a waiter that is Granted then has a permit and must release it.
 func (c *Concurrency) Cancel(w *Waiter) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,24 +139,25 @@ func (c *Concurrency) Cancel(w *Waiter) bool {
 		return false
 	}
 	c.queue.remove(w)
-	w.settle(Left)
+	w.finish(Left)
 	c.unflagIfEmpty()
 	return true
 }
 
-// ReleaseAt gives a permit back and returns the waiter that got it, nil if
-// nobody waited for it.
+// ReleaseAt returns a permit, and returns the waiter that got it; nil if no
+// caller waited.
 func (c *Concurrency) ReleaseAt(now time.Duration) (granted *Waiter) {
 	if p := c.add(-onePermit); p.waiting() || p.inUse() < 0 {
-		return c.released(p, now)
+		return c.handleRelease(p, now)
 	}
 	return nil
 }
 
-// released does what is left to do after a release that left p behind.
-func (c *Concurrency) released(p permits, now time.Duration) *Waiter {
+// handleRelease completes a release: p is the state after the permit was
+// returned.
+func (c *Concurrency) handleRelease(p permits, now time.Duration) *Waiter {
 	if p.inUse() < 0 {
-		c.add(onePermit) // it was one too many
+		c.add(onePermit) // revert a surplus release
 		return nil
 	}
 	c.mu.Lock()
@@ -162,8 +165,8 @@ func (c *Concurrency) released(p permits, now time.Duration) *Waiter {
 	return c.grant(now)
 }
 
-// grant gives a free permit to the most urgent waiter, if there are both. The
-// caller holds mu.
+// grant gives a free permit to the most urgent waiter and returns it; nil if no
+// permit is free or no caller waits. The caller holds mu.
 func (c *Concurrency) grant(now time.Duration) *Waiter {
 	if c.queue.len() == 0 || !permits(c.word.Load()).free() {
 		return nil
@@ -172,13 +175,13 @@ func (c *Concurrency) grant(now time.Duration) *Waiter {
 	w := c.queue.pop(now)
 	if w != nil {
 		c.add(onePermit)
-		w.settle(Granted)
+		w.finish(Granted)
 	}
 	return w
 }
 
 // SetMaxAt is [Concurrency.SetMax] for simulators: it returns the waiters that
-// a higher maximum let in.
+// a higher maximum admitted.
 func (c *Concurrency) SetMaxAt(now time.Duration, n int) (granted []*Waiter, err error) {
 	if err := validMax(n); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func TestASimulatorDrivesTheQueueWithoutBlocking(t *testing.T) {
 		t.Error("Cancel must succeed once for a waiter and never for one that was granted")
 	}
 	if got := c.ReleaseAt(4 * s); got != nil {
-		t.Errorf("ReleaseAt granted %v, want nobody", got)
+		t.Errorf("ReleaseAt granted %v, want nil", got)
 	}
 	wantStats(t, c, 0, 0)
 }
@@ -57,7 +57,7 @@ func TestReleaseToAQueueOfLateCallersFreesThePermit(t *testing.T) {
 	enqueue(t, c, 0, Normal, time.Second, Waiting)
 	enqueue(t, c, 0, Normal, time.Second, Waiting)
 	if w := c.ReleaseAt(time.Second); w != nil {
-		t.Errorf("ReleaseAt granted %v, want nobody", w)
+		t.Errorf("ReleaseAt granted %v, want nil", w)
 	}
 	wantStats(t, c, 0, 0)
 	if !c.TryAcquire() {
@@ -110,12 +110,13 @@ func TestSetMaxAtReturnsWhomItLetIn(t *testing.T) {
 		t.Errorf("SetMaxAt = %v, %v, want the high and the low waiter", granted, err)
 	}
 	if !c.TryAcquire() {
-		t.Error("with nobody waiting and permits free TryAcquire is false")
+		t.Error("without waiters and with free permits TryAcquire is false")
 	}
 }
 
-// Nobody starves: against an endless stream of urgent callers with deadlines, a
-// caller of the lowest class without one is served after five periods.
+// No caller starves: against an endless stream of urgent callers with
+// deadlines, a caller of the lowest class without one is served after five
+// periods.
 func TestAgingServesEverybody(t *testing.T) {
 	t.Parallel()
 	c := newConcurrency(t, ConcurrencyConfig{Max: 1, Queue: 100, Aging: time.Second})
@@ -131,7 +132,7 @@ func TestAgingServesEverybody(t *testing.T) {
 	}
 }
 
-// Permits are neither lost nor made up, however callers come, go and give up.
+// Permits are neither lost nor created while callers come, go and give up.
 func TestNoPermitIsLost(t *testing.T) {
 	t.Parallel()
 	const permits, callers, rounds = 4, 32, 60

@@ -20,9 +20,9 @@ func newEstimator(t testing.TB, cfg AdaptiveConfig) *Estimator {
 	return e
 }
 
-// settled runs the model until the given time and returns the range and the mean
-// of the limit over that time, probes left out.
-func (s *server) settled(e *Estimator, until time.Duration) (lo, hi, mean int) {
+// limitRange runs the model until the given time and returns the smallest, the
+// largest and the mean limit over that time, without probes.
+func (s *server) limitRange(e *Estimator, until time.Duration) (lo, hi, mean int) {
 	lo, sum, n := 1<<30, 0, 0
 	s.watch = func(limit int) {
 		if !e.probe.running {
@@ -60,7 +60,7 @@ func TestEstimatorFindsTheKnee(t *testing.T) {
 			e := newEstimator(t, AdaptiveConfig{Max: 1000, Initial: tt.initial})
 			s := &server{workers: tt.workers, service: constant(10 * ms)}
 			s.run(e, 8*time.Second)
-			lo, hi, _ := s.settled(e, 20*time.Second) // there is a probe every ten seconds
+			lo, hi, _ := s.limitRange(e, 20*time.Second) // there is a probe every ten seconds
 			wantLimit(t, "at its lowest", lo, tt.lo, tt.hi)
 			wantLimit(t, "at its highest", hi, tt.lo, tt.hi)
 		})
@@ -80,7 +80,7 @@ func TestEstimatorCopesWithCallsOfVariedLength(t *testing.T) {
 			t.Parallel()
 			e := newEstimator(t, AdaptiveConfig{Max: 1000})
 			s := &server{workers: 50, service: tt.service}
-			_, _, mean := s.settled(e, 12*time.Second)
+			_, _, mean := s.limitRange(e, 12*time.Second)
 			wantLimit(t, "on average", mean, 45, 75)
 			if share := float64(s.done) / (50 * 12 * 100); share < 0.9 {
 				t.Errorf("throughput is %.3f of what is possible, want at least 0.9", share)
@@ -104,7 +104,8 @@ func TestEstimatorFollowsACapacityDip(t *testing.T) {
 	wantLimit(t, "two seconds after the dip", e.Limit(), 10, 15)
 }
 
-// The trap of a minimum for ever: calls that are slower for good look queued.
+// An all-time minimum as the base would take calls that got slower for good for
+// queued.
 func TestEstimatorAcceptsThatCallsHaveBecomeSlower(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 100})
@@ -115,13 +116,14 @@ func TestEstimatorAcceptsThatCallsHaveBecomeSlower(t *testing.T) {
 	wantLimit(t, "after calls became three times slower", e.Limit(), 28, 40)
 }
 
-// The drift of averages: a steady overload must not raise the limit.
+// A long-term average as the base drifts: steady overload must not raise the
+// limit.
 func TestEstimatorDoesNotDriftUnderSteadyOverload(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 1000})
 	s := &server{workers: 10, service: constant(10 * ms)}
 	s.run(e, 5*time.Second)
-	_, hi, _ := s.settled(e, 35*time.Second)
+	_, hi, _ := s.limitRange(e, 35*time.Second)
 	wantLimit(t, "within thirty seconds of overload", hi, 11, 15)
 }
 
@@ -178,7 +180,7 @@ func TestEstimatorAndDroppedCalls(t *testing.T) {
 			r := rand.New(rand.NewPCG(9, 9))
 			s.drop = func() bool { return r.Float64() < tt.share }
 			s.run(e, 10*time.Second)
-			_, _, mean := s.settled(e, 22*time.Second)
+			_, _, mean := s.limitRange(e, 22*time.Second)
 			wantLimit(t, "on average", mean, tt.lo, tt.hi)
 			s.drop = nil
 			s.run(e, 34*time.Second)
@@ -191,7 +193,7 @@ func TestEstimatorDoesNotGrowBeyondTwiceWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 1000, Initial: 5})
 	s := &server{workers: 100, service: constant(10 * ms), load: 12}
-	_, hi, _ := s.settled(e, 20*time.Second)
+	_, hi, _ := s.limitRange(e, 20*time.Second)
 	wantLimit(t, "with twelve callers", hi, 12, 28)
 }
 

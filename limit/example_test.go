@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// One call's dealings with a budget: Begin, a Fail for every failed attempt, a
-// Retry before every further one, End.
+// How one call uses a budget: Begin, a Fail for every failed attempt, a Retry
+// before every further one, End.
 func ExampleBudget() {
 	budget, err := limit.NewBudget(limit.Refund(1, 0.1, 10))
 	if err != nil {
@@ -74,7 +74,7 @@ func ExampleParseBudget() {
 	fmt.Println(err)
 	// Output:
 	// bucket(100,0.1) <nil>
-	// budget "refund(20,0.1,10)": cost: 20 is above max 10: no retry could ever be paid
+	// budget "refund(20,0.1,10)": cost: 20 is above max 10: no retry could ever be paid: lower cost or raise max
 }
 
 // Envoy's budget: a fifth of the calls in flight may be retries, three always.
@@ -258,7 +258,7 @@ func ExampleRate_ReserveAt() {
 	// 1.333s false
 }
 
-// A wait that must outlive the deadline is refused at once.
+// A wait that would end after the deadline is rejected at once.
 func ExampleRate_Wait() {
 	rate, _ := limit.NewRate(limit.RateConfig{
 		Rate:    limit.Frequency{Events: 1, Per: time.Hour},

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Frequency is a number of events in a span of time: 50 per minute. It is
+// Frequency is a number of events per unit of time: 50 per minute. It is
 // comparable, and its zero value is not valid.
 type Frequency struct {
 	Events int           // at least 1
@@ -19,18 +19,18 @@ type Frequency struct {
 
 const day = 24 * time.Hour
 
-// maxPer keeps times in ticks, which are at most twice as many as nanoseconds,
-// inside an int64.
+// maxPer limits Frequency.Per, so that times in ticks (at most two per
+// nanosecond) fit into an int64.
 const maxPer = 366 * day
 
-// spans are the spans of time that have a name, in the text form of a frequency.
+// spans are the units that have a name in the text form of a frequency.
 var spans = [...]struct {
 	name string
 	per  time.Duration
 }{{"s", time.Second}, {"min", time.Minute}, {"h", time.Hour}, {"d", day}}
 
-// String returns the frequency as "50/min". Spans other than a second, minute,
-// hour or day are written as durations: "1/1.5s".
+// String returns the frequency in its text form, such as "50/min". Units other
+// than second, minute, hour and day are written as durations: "1/1.5s".
 func (f Frequency) String() string {
 	return strconv.Itoa(f.Events) + "/" + spanName(f.Per)
 }
@@ -44,8 +44,8 @@ func spanName(per time.Duration) string {
 	return textfmt.CompactDuration(per)
 }
 
-// ParseRate reads a frequency: a number of events, a slash and a span of time,
-// which is s, min, h, d, a Go duration or a number of days like 2d.
+// ParseRate parses a frequency: a number of events, a slash and a unit, which
+// is s, min, h, d, a Go duration or a number of days such as 2d.
 func ParseRate(s string) (Frequency, error) {
 	events, span, ok := strings.Cut(s, "/")
 	if !ok || strings.Trim(events, "0123456789") != "" {

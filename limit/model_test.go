@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// server is a deterministic model of a destination: so many workers, one line
-// in front of them, a service time per call. It runs the estimator in a closed
-// loop: as many calls are always in flight as the limit (or the load) allows.
+// server is a deterministic model of a destination: a number of workers, one
+// queue in front of them, a service time per call. It runs the estimator in a
+// closed loop: the calls in flight are always as many as the limit (or the
+// load) allows.
 type server struct {
 	workers int
 	service func() time.Duration
 	load    int             // callers there are; 0 means more than any limit
 	drop    func() bool     // whether a call fails from overload; nil means never
-	watch   func(limit int) // called after each call; nil means nobody
+	watch   func(limit int) // called after each call; nil for none
 
 	now      time.Duration
 	free     []time.Duration // when each worker is free

@@ -10,11 +10,11 @@ type Priority int8
 
 // The five classes.
 const (
-	Lowest  Priority = iota - 2 // work that nobody waits for: backfills, prefetching
+	Lowest  Priority = iota - 2 // background work whose result no caller waits for: backfills, prefetching
 	Low                         // work that can be late
-	Normal                      // everything that says nothing
+	Normal                      // the default
 	High                        // a person is waiting
-	Highest                     // the system needs it to stay up: health checks, leases
+	Highest                     // needed to keep the system running: health checks, leases
 )
 
 // Classes is the number of priorities.
@@ -22,9 +22,9 @@ const Classes = int(Highest-Lowest) + 1
 
 var priorityNames = [Classes]string{"lowest", "low", "normal", "high", "highest"}
 
-// Class returns the priority's place among the classes: 0 for [Lowest] up to
-// Classes-1 for [Highest]. A priority beyond either end belongs to the class
-// there, so the result is always a valid index.
+// Class returns the priority's index: 0 for [Lowest] up to Classes-1 for
+// [Highest]. A priority outside that range is moved to the nearer end, so the
+// result is always a valid index.
 func (p Priority) Class() int { return int(min(max(p, Lowest), Highest) - Lowest) }
 
 // String returns the priority's name.
@@ -35,7 +35,7 @@ func (p Priority) String() string {
 	return priorityNames[p.Class()]
 }
 
-// Validate reports a priority that is not one of the five.
+// Validate returns an error unless the priority is one of the five.
 func (p Priority) Validate() error {
 	if p < Lowest || p > Highest {
 		return fmt.Errorf("priority: %d is not between %d and %d", int8(p), Lowest, Highest)
@@ -55,7 +55,7 @@ func ParsePriority(s string) (Priority, error) {
 
 type priorityKey struct{}
 
-// WithPriority returns a context under which calls wait with the priority p.
+// WithPriority returns a context whose calls wait with the priority p.
 func WithPriority(ctx context.Context, p Priority) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }

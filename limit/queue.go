@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// WaitState is how far a [Waiter] has come.
+// WaitState is the state of a [Waiter].
 type WaitState uint32
 
-// The states. A waiter leaves Waiting once and for all.
+// The states of a waiter. Waiting changes into one of the others, once.
 const (
 	Waiting WaitState = iota // in the queue
 	Granted                  // holds a permit
 	Shed                     // evicted by a more urgent caller
-	Expired                  // its deadline passed before its turn came
+	Expired                  // its deadline passed before it was served
 	Left                     // its caller gave up
 )
 
@@ -24,24 +24,24 @@ type Waiter struct {
 	deadline time.Duration // 0 means none
 	arrival  uint64        // breaks ties
 	class    int
-	place    [2]int        // in the heap of the first and of the last
-	ready    chan struct{} // closed when the wait is over; nil if nobody blocks on it
+	place    [2]int        // its indexes in the heaps first and last
+	ready    chan struct{} // closed when the wait is over; nil for EnqueueAt
 	state    atomic.Uint32
 }
 
 // State returns the waiter's state.
 func (w *Waiter) State() WaitState { return WaitState(w.state.Load()) }
 
-// settle ends the wait.
-func (w *Waiter) settle(s WaitState) {
+// finish ends the wait in the state s.
+func (w *Waiter) finish(s WaitState) {
 	w.state.Store(uint32(s))
 	if w.ready != nil {
 		close(w.ready)
 	}
 }
 
-// passed reports whether there is a deadline and it has come.
-func passed(deadline, now time.Duration) bool { return deadline != 0 && deadline <= now }
+// deadlinePassed reports whether there is a deadline and it is not after now.
+func deadlinePassed(deadline, now time.Duration) bool { return deadline != 0 && deadline <= now }
 
 // compare orders waiters: by class after aging, then deadline, then arrival.
 func (w *Waiter) compare(v *Waiter) int {
@@ -53,12 +53,12 @@ func (w *Waiter) compare(v *Waiter) int {
 	)
 }
 
-// queue holds the waiters in order.
+// queue orders the waiters.
 //
-// Aging needs no timer and no reordering. Time is cut into periods of one
-// Aging, and a waiter of class c that arrived in period p has the rank p-c. In
-// period q its class has risen to c+(q-p) = q-rank, so at any moment the order
-// by risen class is the order by rank, which never changes.
+// Aging needs no timer and no reordering. Time is divided into periods of
+// length aging, and a waiter of class c that arrived in period p has the rank
+// p-c. In period q its class has risen to c+(q-p) = q-rank. So at any time the
+// order by risen class is the order by rank, which never changes.
 type queue struct {
 	aging    time.Duration
 	first    waiterHeap // the most urgent waiter on top
@@ -73,6 +73,7 @@ func newQueue(aging time.Duration) queue {
 
 func (q *queue) len() int { return len(q.first.waiters) }
 
+// rank returns the rank of a caller that arrives now.
 func (q *queue) rank(now time.Duration, p Priority) int64 {
 	return int64(now/q.aging) - int64(p.Class())
 }
@@ -87,40 +88,40 @@ func (q *queue) push(now time.Duration, p Priority, deadline time.Duration) *Wai
 	return w
 }
 
-// outranks reports whether a newcomer's class is above that of the last waiter.
-// Among equals who came first stays, whatever the deadlines: evicting one would
-// spend its wait for nothing.
+// outranks reports whether a new caller's class is above that of the last
+// waiter. Among equal classes the waiter stays, even if its deadline is later:
+// evicting it would waste the time that it has waited.
 func (q *queue) outranks(now time.Duration, p Priority) bool {
 	return q.len() > 0 && q.rank(now, p) < q.last.top().rank
 }
 
-// remove takes the waiter out, wherever it stands.
+// remove removes the waiter from both heaps.
 func (q *queue) remove(w *Waiter) {
 	q.byClass[w.class]--
 	q.first.remove(w)
 	q.last.remove(w)
 }
 
-// pop takes out the most urgent waiter that is still in time, and settles the
-// ones before it that are not; nil if there is none.
+// pop removes and returns the most urgent waiter whose deadline has not passed;
+// nil if there is none. It finishes the waiters before it as Expired.
 func (q *queue) pop(now time.Duration) *Waiter {
 	for q.len() > 0 {
 		w := q.first.top()
 		q.remove(w)
-		if !passed(w.deadline, now) {
+		if !deadlinePassed(w.deadline, now) {
 			return w
 		}
-		w.settle(Expired)
+		w.finish(Expired)
 	}
 	return nil
 }
 
-// waiterHeap is a binary heap whose waiters know their places, so that one can be
-// removed from the middle. Two heaps, one from each end, share the waiters.
+// waiterHeap is a binary heap whose waiters store their index, so that one can
+// be removed from the middle. Two heaps, one for each end, share the waiters.
 type waiterHeap struct {
 	waiters []*Waiter
-	side    int // which place of a waiter is this heap's
-	sign    int // 1: the smallest on top; -1: the largest
+	side    int // index into Waiter.place
+	sign    int // 1: the most urgent on top; -1: the least urgent
 }
 
 func (h *waiterHeap) top() *Waiter { return h.waiters[0] }

@@ -52,7 +52,8 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
-// The two heaps and the counts agree with a sorted list, whatever happens.
+// The two heaps and the counts agree with a sorted list after any sequence of
+// operations.
 func TestQueueAgreesWithASortedList(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(6, 7))

@@ -11,15 +11,15 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// RateConfig says how often something may happen.
+// RateConfig configures a [Rate].
 type RateConfig struct {
-	Rate    Frequency     // events per span of time
-	Burst   int           // events that may come at once after a pause; 0 means 1
-	MaxWait time.Duration // no caller waits longer; 0 means none waits
+	Rate    Frequency     // events per unit of time
+	Burst   int           // events that may happen at once after a pause; 0 means 1
+	MaxWait time.Duration // no caller waits longer; 0 means that no caller waits
 }
 
-// maxRefill bounds how long an empty burst takes to fill up, so that times in
-// ticks stay inside an int64.
+// maxRefill limits the time in which an empty burst refills, so that times in
+// ticks fit into an int64.
 const maxRefill = 1 << 61
 
 // Validate reports everything that is wrong with the configuration, each
@@ -45,24 +45,25 @@ func (c RateConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Rate limits how often something happens: in any span t at most burst + rate×t
-// events, counted exactly, with no error that grows over time. Events that wait
-// keep that pace too; each is rounded up to the next nanosecond, so two of them
-// may look one nanosecond too close.
+// Rate limits how often something happens: in any interval t at most burst +
+// rate×t events, counted exactly, without drift. Events that wait observe it
+// too; each is rounded up to the next nanosecond, so two of them may appear one
+// nanosecond too close.
 //
-// It is the generic cell rate algorithm, a token bucket that keeps one number:
-// the time at which the bucket will be full again. Any goroutine may call it.
+// It uses the generic cell rate algorithm, a token bucket that stores one
+// number: the time at which the bucket will be full again. Any goroutine may
+// call it.
 type Rate struct {
 	ticks   ticks
-	ahead   int64 // how far full may lie in the future for one more event, in ticks
+	ahead   int64 // an event may happen while full is at most this many ticks in the future
 	maxWait time.Duration
-	full    atomic.Int64 // when the burst is whole again, in ticks
+	full    atomic.Int64 // when the burst is complete again, in ticks
 }
 
-// NewRate returns a limit whose burst is whole.
+// NewRate returns a limit with a full burst.
 func NewRate(cfg RateConfig) (*Rate, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, misused("NewRate", err)
+		return nil, constructorError("NewRate", err)
 	}
 	t := newTicks(cfg.Rate)
 	burst := int64(cmp.Or(cfg.Burst, 1))
@@ -72,10 +73,10 @@ func NewRate(cfg RateConfig) (*Rate, error) {
 // Allow reports whether an event may happen now, and counts it if so.
 func (r *Rate) Allow() bool { return r.AllowAt(clock.Now()) }
 
-// AllowAt is [Rate.Allow] at a given time since any fixed origin. Times before
-// the origin count as the origin itself.
+// AllowAt is [Rate.Allow] at the time now since any fixed origin. Times before
+// the origin count as the origin.
 func (r *Rate) AllowAt(now time.Duration) bool {
-	floor, ceil := r.ticks.at(now)
+	floor, ceil := r.ticks.floorCeil(now)
 	for {
 		full := r.full.Load()
 		if full-r.ahead > floor {
@@ -87,18 +88,18 @@ func (r *Rate) AllowAt(now time.Duration) bool {
 	}
 }
 
-// ReserveAt counts an event that happens after the returned wait. If the wait is
-// above MaxWait it returns false and counts nothing; the wait then says when it
-// would have been. A caller that does not come after all has used its slot up.
+// ReserveAt reserves a slot: the event happens after the returned wait. If the
+// wait is above MaxWait it returns false and reserves nothing; the wait then is
+// what it would have been. A reserved slot cannot be returned.
 func (r *Rate) ReserveAt(now time.Duration) (wait time.Duration, ok bool) {
 	wait, _, ok = r.reserve(now, r.maxWait)
 	return wait, ok
 }
 
-// reserve takes the next slot if it is at most within away. full is what the
-// reservation left behind; giveBack wants it.
+// reserve reserves the next slot if it is at most within away. full is the
+// state that the reservation left, an argument of returnSlot.
 func (r *Rate) reserve(now, within time.Duration) (wait time.Duration, full int64, ok bool) {
-	floor, ceil := r.ticks.at(now)
+	floor, ceil := r.ticks.floorCeil(now)
 	for {
 		full := r.full.Load()
 		wait := time.Duration(0)
@@ -115,21 +116,21 @@ func (r *Rate) reserve(now, within time.Duration) (wait time.Duration, full int6
 	}
 }
 
-// giveBack returns a slot that was reserved but not used, if it is still the
-// last one. With a later reservation behind it the slot stays empty: whoever
-// came next would else get the same moment as that later one.
-func (r *Rate) giveBack(full int64) { r.full.CompareAndSwap(full, full-r.ticks.step) }
+// returnSlot returns a slot that was reserved but not used, if it is still the
+// last one. If a later one is reserved the slot stays unused: otherwise the
+// next caller would get the time of that later slot.
+func (r *Rate) returnSlot(full int64) { r.full.CompareAndSwap(full, full-r.ticks.step) }
 
-// Wait returns when an event may happen, and counts it. Callers are served in
-// the order they came, and at most MaxWait × rate of them wait.
+// Wait blocks until an event may happen, and counts it. Callers are served in
+// the order of arrival, and at most MaxWait × rate of them wait.
 //
 // If the slot is further away than MaxWait or the context's deadline, Wait
-// returns a [*RateError] at once and counts nothing. If the context is cancelled
-// during the wait the slot is given back, unless another caller has reserved
-// one after it: that one's slot cannot move, so the cancelled one stays empty.
+// returns a [*RateError] at once and counts nothing. If the context is canceled
+// during the wait, the slot is returned, unless another caller has reserved a
+// later one: then it stays unused.
 func (r *Rate) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ended(ctx, "a slot")
+		return contextError(ctx, "a slot")
 	}
 	within := r.maxWait
 	if deadline, ok := ctx.Deadline(); ok {
@@ -148,15 +149,19 @@ func (r *Rate) Wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		r.giveBack(full)
-		return ended(ctx, "a slot")
+		r.returnSlot(full)
+		return contextError(ctx, "a slot")
 	}
 }
 
-// RateError says that the next slot is too far away to wait for it. It matches
-// [ErrRate].
+// ErrRate means that the next slot of a rate is further away than the caller may
+// wait. The error that matches it is a [*RateError].
+var ErrRate = errors.New("limit: rate exceeded")
+
+// RateError is the error of a caller whose next slot is too far away. It
+// matches [ErrRate].
 type RateError struct {
-	Wait   time.Duration // how far away the next slot was
+	Wait   time.Duration // time until the next slot
 	Within time.Duration // how long the caller could have waited
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// RateQueueConfig says how often something may happen, and who may wait for it.
+// RateQueueConfig configures a [RateQueue].
 type RateQueueConfig struct {
-	Rate    Frequency     // events per span of time
-	Burst   int           // events that may come at once after a pause; 0 means 1
-	MaxWait time.Duration // no caller waits longer; 0 means none waits
+	Rate    Frequency     // events per unit of time
+	Burst   int           // events that may happen at once after a pause; 0 means 1
+	MaxWait time.Duration // no caller waits longer; 0 means that no caller waits
 	Queue   int           // callers that may wait; 0 means none
-	Aging   time.Duration // a waiter rises one class per this long; 0 means 10s
+	Aging   time.Duration // a waiter rises by one class per this time; 0 means 10s
 }
 
 // Validate reports everything that is wrong with the configuration, each
@@ -35,48 +35,49 @@ func (c RateQueueConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RateQueue is a [Rate] whose callers wait in the order of their priority, as those
-// of a [Concurrency] do. A slot belongs to no caller before its time has come: then
-// the most urgent of those who wait gets it.
+// RateQueue is a [Rate] whose callers wait in the order of their priority, like
+// those of a [Concurrency]. A slot is not reserved in advance: when it is due,
+// the most urgent waiter gets it.
 type RateQueue struct {
 	rate    *Rate
 	maxWait time.Duration
-	waiting atomic.Int64 // callers in the queue: while there are none, the rate is all that matters
+	waiting atomic.Int64 // callers in the queue; while it is 0 a call needs no lock
 
-	mu    sync.Mutex
-	queue queue
-	room  int         // waiters at most
-	timer *time.Timer // for the next slot; nil while nobody waits
+	mu         sync.Mutex
+	queue      queue
+	maxWaiting int         // size limit of the queue
+	timer      *time.Timer // for the next slot; nil while no caller waits
 }
 
-// NewRateQueue returns a limit whose burst is whole.
+// NewRateQueue returns a limit with a full burst.
 func NewRateQueue(cfg RateQueueConfig) (*RateQueue, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, misused("NewRateQueue", err)
+		return nil, constructorError("NewRateQueue", err)
 	}
 	rate, err := NewRate(RateConfig{Rate: cfg.Rate, Burst: cfg.Burst})
 	if err != nil {
 		return nil, err
 	}
-	return &RateQueue{rate: rate, maxWait: cfg.MaxWait, queue: newQueue(cmp.Or(cfg.Aging, defaultAging)), room: cfg.Queue}, nil
+	return &RateQueue{rate: rate, maxWait: cfg.MaxWait, queue: newQueue(cmp.Or(cfg.Aging, defaultAging)), maxWaiting: cfg.Queue}, nil
 }
 
-// Allow reports whether an event may happen now, and counts it if so. It is false
-// while others wait.
+// Allow reports whether an event may happen now, and counts it if so. It
+// returns false while callers wait.
 func (q *RateQueue) Allow() bool { return q.waiting.Load() == 0 && q.rate.Allow() }
 
-// Wait returns when an event may happen, and counts it. The context's priority
+// Wait blocks until an event may happen, and counts it. The context's priority
 // ([WithPriority]) and deadline decide the place in the queue.
 //
-// If the caller's turn is further away than MaxWait or the context's deadline, as
-// things stand, Wait returns a [*RateError] at once. When the queue is full, a caller
-// whose class is above that of the last waiter takes its place, and that one's Wait
-// returns [ErrShed]; any other caller gets [ErrQueueFull] at once. When the context
-// ends first, the error matches its error and its cause. A caller who was overtaken
-// so often that MaxWait is over gets a [*RateError].
+// If, by the present queue, the caller would wait longer than MaxWait or its
+// context's deadline, Wait returns a [*RateError] at once. When the queue is
+// full, a caller whose class is above that of the last waiter replaces it, and
+// the Wait of that waiter returns [ErrShed]; any other caller gets
+// [ErrQueueFull] at once. If the context ends first, the error matches its
+// error and its cause. A caller that more urgent ones overtook for the whole of
+// MaxWait gets a [*RateError].
 func (q *RateQueue) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ended(ctx, "a slot")
+		return contextError(ctx, "a slot")
 	}
 	if q.Allow() {
 		return nil
@@ -96,7 +97,7 @@ func (q *RateQueue) Wait(ctx context.Context) error {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	q.leave(w)
+	q.removeWaiter(w)
 	switch w.State() {
 	case Granted:
 		return nil
@@ -104,28 +105,29 @@ func (q *RateQueue) Wait(ctx context.Context) error {
 		return ErrShed
 	}
 	if ctx.Err() != nil {
-		return ended(ctx, "a slot")
+		return contextError(ctx, "a slot")
 	}
-	return &RateError{Wait: q.nextIn(PriorityFrom(ctx)), Within: within}
+	return &RateError{Wait: q.expectedWait(PriorityFrom(ctx)), Within: within}
 }
 
-// enqueue returns the caller's place in the queue, nil if it needs none.
+// enqueue returns the caller's place in the queue, or nil if the event may
+// happen now.
 func (q *RateQueue) enqueue(now time.Duration, p Priority, within time.Duration) (*Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.queue.len() == 0 && q.rate.AllowAt(now) {
 		return nil, nil
 	}
-	if wait := q.rate.slotIn(now, q.queue.before(now, p)); wait > within {
+	if wait := q.rate.slotIn(now, q.queue.countAhead(now, p)); wait > within {
 		return nil, &RateError{Wait: wait, Within: max(within, 0)}
 	}
-	if q.queue.len() >= q.room {
+	if q.queue.len() >= q.maxWaiting {
 		if !q.queue.outranks(now, p) {
 			return nil, ErrQueueFull
 		}
 		shed := q.queue.last.top()
 		q.queue.remove(shed)
-		shed.settle(Shed)
+		shed.finish(Shed)
 	}
 	w := q.queue.push(now, p, clock.Later(now, within))
 	w.ready = make(chan struct{})
@@ -133,7 +135,8 @@ func (q *RateQueue) enqueue(now time.Duration, p Priority, within time.Duration)
 	return w, nil
 }
 
-// schedule sees to it that the next slot is given to somebody. The caller holds mu.
+// schedule sets the timer for the next slot while callers wait, and stops it
+// otherwise. The caller holds mu.
 func (q *RateQueue) schedule(now time.Duration) {
 	q.waiting.Store(int64(q.queue.len()))
 	switch {
@@ -143,12 +146,12 @@ func (q *RateQueue) schedule(now time.Duration) {
 			q.timer = nil
 		}
 	case q.timer == nil:
-		q.timer = time.AfterFunc(q.rate.slotIn(now, 0), q.serve)
+		q.timer = time.AfterFunc(q.rate.slotIn(now, 0), q.grantDueSlots)
 	}
 }
 
-// serve gives the slots whose time has come to the most urgent waiters.
-func (q *RateQueue) serve() {
+// grantDueSlots gives the slots that are due to the most urgent waiters.
+func (q *RateQueue) grantDueSlots() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := clock.Now()
@@ -158,11 +161,11 @@ func (q *RateQueue) serve() {
 			break
 		}
 		w := q.queue.pop(now)
-		if w == nil { // all of them were late
-			q.rate.giveBack(full)
+		if w == nil { // all waiters were past their deadlines
+			q.rate.returnSlot(full)
 			break
 		}
-		w.settle(Granted)
+		w.finish(Granted)
 	}
 	if q.timer != nil {
 		q.timer.Stop()
@@ -171,8 +174,8 @@ func (q *RateQueue) serve() {
 	q.schedule(now)
 }
 
-// leave takes a caller out of the queue that does not wait any more.
-func (q *RateQueue) leave(w *Waiter) {
+// removeWaiter removes a caller that stops waiting from the queue.
+func (q *RateQueue) removeWaiter(w *Waiter) {
 	if w.State() != Waiting {
 		return
 	}
@@ -180,23 +183,23 @@ func (q *RateQueue) leave(w *Waiter) {
 	defer q.mu.Unlock()
 	if w.State() == Waiting {
 		q.queue.remove(w)
-		w.settle(Left)
+		w.finish(Left)
 		q.schedule(clock.Now())
 	}
 }
 
-// nextIn returns how long a caller who came now would wait.
-func (q *RateQueue) nextIn(p Priority) time.Duration {
+// expectedWait returns how long a caller that arrives now would wait.
+func (q *RateQueue) expectedWait(p Priority) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := clock.Now()
-	return q.rate.slotIn(now, q.queue.before(now, p))
+	return q.rate.slotIn(now, q.queue.countAhead(now, p))
 }
 
 // RateQueueStats is the state of a [RateQueue] at one moment.
 type RateQueueStats struct {
 	Waiting int          // callers in the queue
-	ByClass [Classes]int // the same by the priority they came with: index [Priority.Class]
+	ByClass [Classes]int // waiting callers by the priority they came with: index [Priority.Class]
 }
 
 // Stats returns the current state.
@@ -206,9 +209,9 @@ func (q *RateQueue) Stats() RateQueueStats {
 	return RateQueueStats{Waiting: q.queue.len(), ByClass: q.queue.byClass}
 }
 
-// slotIn returns how long it is until the slot that has n others before it.
+// slotIn returns the time until the slot that comes after n others.
 func (r *Rate) slotIn(now time.Duration, n int) time.Duration {
-	floor, ceil := r.ticks.at(now)
+	floor, ceil := r.ticks.floorCeil(now)
 	full := r.full.Load()
 	switch {
 	case int64(n) > maxRefill/r.ticks.step:
@@ -222,8 +225,8 @@ func (r *Rate) slotIn(now time.Duration, n int) time.Duration {
 	return 0
 }
 
-// before returns how many waiters would be served before a newcomer of the class.
-func (q *queue) before(now time.Duration, p Priority) (n int) {
+// countAhead returns how many waiters would be served before a new caller.
+func (q *queue) countAhead(now time.Duration, p Priority) (n int) {
 	rank := q.rank(now, p)
 	for _, w := range q.first.waiters {
 		if w.rank <= rank {

@@ -32,8 +32,8 @@ func TestRateQueueConfigValidateNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// waitAll starts a caller for each class, a moment after the one before, and returns
-// the classes in the order in which they were served, or what they got instead.
+// waitAll starts a caller for each class, a moment after the one before, and
+// returns the classes in the order in which they were served, or their errors.
 func waitAll(q *RateQueue, classes ...Priority) []string {
 	var mu sync.Mutex
 	var got []string
@@ -134,7 +134,8 @@ func TestRateQueueWaitEnds(t *testing.T) {
 	})
 }
 
-// However many come and go, no span has more events than the rate allows.
+// However many callers come and go, no interval has more events than the rate
+// allows.
 func TestRateQueueKeepsThePace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,10 +145,10 @@ func TestRateQueueKeepsThePace(t *testing.T) {
 		var events []time.Time
 		var all sync.WaitGroup
 		for i := range 300 {
-			patience := time.Duration(1+r.IntN(40)) * time.Second
+			expires := time.Duration(1+r.IntN(40)) * time.Second
 			p := Lowest + Priority(r.IntN(Classes))
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), expires)
 				defer cancel()
 				if q.Wait(WithPriority(ctx, p)) == nil {
 					mu.Lock()

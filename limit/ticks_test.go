@@ -24,7 +24,7 @@ func TestTicksDivideTheIntervalExactly(t *testing.T) {
 			t.Errorf("%v: %d ticks between events, want %d", tt.f, ts.step, tt.step)
 		}
 		// After a span, the events of the span are due on the tick.
-		floor, ceil := ts.at(tt.f.Per)
+		floor, ceil := ts.floorCeil(tt.f.Per)
 		if want := int64(tt.f.Events) * ts.step; floor != want || ceil != want {
 			t.Errorf("%v: one span is %d to %d ticks, want %d", tt.f, floor, ceil, want)
 		}
@@ -41,17 +41,17 @@ func FuzzTicks(f *testing.F) {
 			return
 		}
 		ts := newTicks(freq)
-		floor, ceil := ts.at(time.Duration(d))
+		floor, ceil := ts.floorCeil(time.Duration(d))
 		if floor < d || ceil-floor > 1 || ceil < floor {
 			t.Errorf("%v: at(%d) = %d, %d", freq, d, floor, ceil)
 		}
 		// The first nanosecond of a tick is the first that has reached it.
 		first := ts.time(ceil)
-		if got, _ := ts.at(first); got < ceil {
+		if got, _ := ts.floorCeil(first); got < ceil {
 			t.Errorf("%v: time(%d) = %d, which is at tick %d", freq, ceil, first, got)
 		}
 		if first > 0 {
-			if got, _ := ts.at(first - 1); got >= ceil {
+			if got, _ := ts.floorCeil(first - 1); got >= ceil {
 				t.Errorf("%v: time(%d) = %d, but a nanosecond earlier is at tick %d", freq, ceil, first, got)
 			}
 		}
