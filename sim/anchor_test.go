@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// clamped is the decorrelated schedule as it was published, which puts what is
-// above the cap on the cap. Ours cuts the range off instead.
+// clamped is the decorrelated schedule as it was published: delays above the
+// cap become the cap. Ours limits the range instead.
 func clamped(s retry.State, _ retry.Outcome, u uint64) time.Duration {
 	const base, most = 5 * ms, 2000 * ms
 	prev := max(s.Prev, base)
@@ -29,7 +29,7 @@ func TestAnchorOptimisticWriters(t *testing.T) {
 		{contestant(t, "exponential(10ms..2s) attempts=unlimited"), map[int]row{10: {3376, 50.7}, 50: {36354, 624}, 100: {63477, 1856}}},
 		{contestant(t, "exponential(10ms..2s) jitter=equal attempts=unlimited"), map[int]row{10: {727, 42.4}, 50: {4220, 347}, 100: {6574, 813}}},
 		{contestant(t, "exponential(10ms..2s) jitter=full attempts=unlimited"), map[int]row{10: {458, 38.9}, 50: {2901, 333}, 100: {4864, 796}}},
-		// Ours spreads late delays below the cap instead of putting them on it.
+		// Ours spreads late delays below the cap.
 		{contestant(t, "decorrelated(5ms..2s) attempts=unlimited"), map[int]row{10: {436, 37.7}, 50: {2192, 375}, 100: {4234, 1002}}},
 		{published, map[int]row{10: {438, 37.7}, 50: {2228, 376}, 100: {4567, 1003}}},
 	}
@@ -39,8 +39,8 @@ func TestAnchorOptimisticWriters(t *testing.T) {
 			s := Scenario{Name: "writers", Duration: time.Hour, Bucket: second, Writers: &Writers{Count: n, Hop: 10 * ms, Sigma: 2 * ms}}
 			r := run(t, s, size(600, 50_000)/n, tt.c)[0]
 			what := tt.c.Name + " " + name("N", n)
-			near(t, what+": time", r.Last, tt.want[n].time/1000, tolerance)
-			near(t, what+": calls", r.CallsPerClient, tt.want[n].calls/float64(n), 0.03)
+			wantNear(t, what+": time", r.Last, tt.want[n].time/1000, tolerance)
+			wantNear(t, what+": calls", r.CallsPerClient, tt.want[n].calls/float64(n), 0.03)
 			if r.Success.Mean != 1 {
 				t.Errorf("%s: %v of the writers got through", what, r.Success.Mean)
 			}
@@ -55,14 +55,15 @@ func TestAnchorMM1(t *testing.T) {
 		Services: []Service{queueing(1, 100*ms)},
 	}
 	r := run(t, s, 20, contestant(t, "fixed(0s)"))[0]
-	near(t, "p50", r.P50, 0.3466, 0.04)
-	near(t, "p99", r.P99, 2.303, 0.06)
+	wantNear(t, "p50", r.P50, 0.3466, 0.04)
+	wantNear(t, "p99", r.P99, 2.303, 0.06)
 	if math.Abs(r.P50.Mean-0.3466) > 2*r.P50.Half || math.Abs(r.P99.Mean-2.303) > 2*r.P99.Half {
 		t.Errorf("p50 %+v or p99 %+v is outside of twice its interval", r.P50, r.P99)
 	}
 }
 
-// overload is a service of 300/s whose workers stop for ten seconds.
+// overload is a service of 300 calls per second whose workers stop for ten
+// seconds.
 func overload(rate float64) Scenario {
 	return Scenario{
 		Name: "metastable", Duration: 300 * second, Bucket: second, Drain: 100 * second,
@@ -84,7 +85,7 @@ func TestAnchorMetastableFailure(t *testing.T) {
 		load.Mean += r.Series.Load[i] / 200
 		good += r.Series.Goodput[i] / 200
 	}
-	near(t, "load at 280/s", load, 560, 0.01)
+	wantNear(t, "load at 280/s", load, 560, 0.01)
 	if good > 0.5 {
 		t.Errorf("280/s: goodput %v/s long after the outage, want none", good)
 	}
@@ -104,14 +105,14 @@ func TestAnchorLayers(t *testing.T) {
 	}
 	c := contestant(t, "fixed(10ms) attempts=4")
 	r := run(t, s, 2, c)[0]
-	near(t, "amplification", r.Amplification, 64, 1e-9)
+	wantNear(t, "amplification", r.Amplification, 64, 1e-9)
 	// 64 calls of 1 ms each, and 63 waits: 3 in 16 at the bottom, 3 in 4, 3.
-	near(t, "time of a call that fails", r.GiveUp, 0.064+0.63, 0.01)
+	wantNear(t, "time of a call that fails", r.GiveUp, 0.064+0.63, 0.01)
 
 	budget := contestant(t, "fixed(10ms) attempts=4 budget=refund(1,0.1,10)")
 	budget.prepaid = true
 	r = run(t, s, 2, budget)[0]
-	near(t, "amplification with a budget of 10 %", r.Amplification, 1.331, 0.03)
+	wantNear(t, "amplification with a budget of 10 %", r.Amplification, 1.331, 0.03)
 }
 
 func TestAnchorTokenBucket(t *testing.T) {
@@ -135,8 +136,8 @@ func TestAnchorTokenBucket(t *testing.T) {
 			}
 			r := run(t, s, size(4, 100), tt.c)[0]
 			what := tt.c.Name + " at " + name("%", int(100*share))
-			near(t, what+": success", r.Success, tt.success[i], 0.01)
-			near(t, what+": load", r.Amplification, tt.load[i], 0.05)
+			wantNear(t, what+": success", r.Success, tt.success[i], 0.01)
+			wantNear(t, what+": load", r.Amplification, tt.load[i], 0.05)
 		}
 	}
 }
@@ -148,8 +149,8 @@ func TestAnchorRateLimit(t *testing.T) {
 	}
 	seeds := size(1, 10)
 	r := run(t, s, seeds, contestant(t, "exponential(1s..30s) jitter=full attempts=unlimited"))[0]
-	near(t, "full jitter: time", r.Last, 221, 0.05)
-	near(t, "full jitter: calls", r.CallsPerClient, 10.7, 0.05)
+	wantNear(t, "full jitter: time", r.Last, 221, 0.05)
+	wantNear(t, "full jitter: calls", r.CallsPerClient, 10.7, 0.05)
 
 	published := s.clone()
 	published.Services[0].Limit.RetryAfter = SayBacklog
@@ -157,20 +158,20 @@ func TestAnchorRateLimit(t *testing.T) {
 	literal := contestant(t, "exponential(1s..10m) jitter=full attempts=unlimited")
 	literal.literal = true
 	r = run(t, published, seeds, literal)[0]
-	near(t, "published, with Retry-After: time", r.Last, 212, 0.03)
-	near(t, "published, with Retry-After: calls", r.CallsPerClient, 2.2, 0.05)
+	wantNear(t, "published, with Retry-After: time", r.Last, 212, 0.03)
+	wantNear(t, "published, with Retry-After: calls", r.CallsPerClient, 2.2, 0.05)
 
-	// Our clients add up to a fifth, and a real service only knows whom it has
-	// refused: a little longer, and more calls.
+	// Our clients add up to a fifth, and a real service only knows the calls
+	// that it has refused: it takes a little longer, with more calls.
 	ours := s.clone()
 	ours.Services[0].Limit.RetryAfter = SayBacklog
 	r = run(t, ours, seeds, contestant(t, "exponential(1s..30s) jitter=full attempts=unlimited server-wait=10m"))[0]
-	near(t, "our runner with Retry-After: time", r.Last, 228, 0.05)
-	near(t, "our runner with Retry-After: calls", r.CallsPerClient, 2.63, 0.05)
+	wantNear(t, "our runner with Retry-After: time", r.Last, 228, 0.05)
+	wantNear(t, "our runner with Retry-After: calls", r.CallsPerClient, 2.63, 0.05)
 }
 
-// slowTail is a service of which one answer in a hundred takes thirty times as
-// long, at so much of what it can do.
+// slowTail is a service whose answers take thirty times as long in one of a
+// hundred cases, at the given share of its capacity.
 func slowTail(t *testing.T, use float64) Scenario {
 	t.Helper()
 	s, ok := Preset("hedge")
@@ -209,8 +210,8 @@ func TestAnchorHedging(t *testing.T) {
 	}
 }
 
-// TestAnchorHerd is the claim that jitter of 20 % either way cuts the peak of a
-// herd: 27.7 times in buckets of 10 ms, 3.8 times in buckets of 100 ms.
+// TestAnchorHerd checks that jitter of ±20 % lowers the peak of a herd: 27.7
+// times in buckets of 10 ms, 3.8 times in buckets of 100 ms.
 func TestAnchorHerd(t *testing.T) {
 	for bucket, want := range map[time.Duration]float64{10 * ms: 27.7, 100 * ms: 3.8} {
 		s, _ := Preset("herd")
@@ -218,6 +219,6 @@ func TestAnchorHerd(t *testing.T) {
 		s.Clients.Start = 9 * ms // and 1 ms to be refused: a peak without jitter is within one bucket
 		r := run(t, s, size(20, 200), contestant(t, "exponential(1s..32s) attempts=2"), contestant(t, "exponential(1s..32s) attempts=2 jitter=20%"))
 		cut := Estimate{Mean: r[0].PeakRetries.Mean / r[1].PeakRetries.Mean, N: 1}
-		near(t, "the peak is cut, bucket "+bucket.String(), cut, want, 0.06)
+		wantNear(t, "the peak is cut, bucket "+bucket.String(), cut, want, 0.06)
 	}
 }

@@ -9,40 +9,40 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// none is the index of nothing.
+// none is the index that refers to nothing.
 const none = ^uint32(0)
 
-// call is one operation with its attempts, as [retry.Runner] would make them.
+// call is one operation with its attempts, as [retry.Runner] makes them.
 type call struct {
-	stream   stream
-	start    int64
-	began    int64 // when the attempt under way did
-	deadline int64 // when whoever waits for it goes; 0 means never
-	prev     time.Duration
-	client   uint32
-	process  uint32
-	parent   uint32 // the job of a service that waits for it; none for a client's call
-	attempts uint32
-	gen      uint32    // changes whenever timers of before no longer count
-	jobs     [2]uint32 // of the attempt and its hedge
-	caller   uint8
-	target   uint8 // of the attempt under way
-	open     uint8 // answers that are still to come
-	turned   uint8 // 1 + the service whose backlog it stands in; 0 for none
-	priority limit.Priority
+	stream    stream
+	start     int64
+	began     int64 // start of the attempt in flight
+	deadline  int64 // when its caller stops waiting; 0 means never
+	prev      time.Duration
+	client    uint32
+	process   uint32
+	parent    uint32 // the job of a service that waits for it; none for a client's call
+	attempts  uint32
+	gen       uint32    // changes whenever earlier timers become invalid
+	jobs      [2]uint32 // of the attempt and its hedge
+	caller    uint8
+	target    uint8 // service of the attempt in flight
+	open      uint8 // answers that are still expected
+	backlogOf uint8 // 1 + the service in whose backlog it is; 0 for none
+	priority  limit.Priority
 }
 
-// begin makes a call.
-func (w *services) begin(c call) {
-	id := w.newCall(c)
+// startCall starts a call with its first attempt.
+func (w *serviceModel) startCall(c call) {
+	id := w.addCall(c)
 	if w.accounts != nil {
 		w.accounts[id] = w.callers[c.caller].account(c.process)
 	}
-	w.attempt(id)
+	w.startAttempt(id)
 }
 
-// expect makes room for so many calls at once.
-func (w *services) expect(n int) {
+// reserveCalls allocates room for n calls at once.
+func (w *serviceModel) reserveCalls(n int) {
 	w.calls = make([]call, 0, n)
 	if w.accounts != nil {
 		w.accounts = make([]limit.Call, 0, n)
@@ -52,9 +52,9 @@ func (w *services) expect(n int) {
 	}
 }
 
-// newCall finds a place for a call. Its generation goes on from the last call
-// that had the place.
-func (w *services) newCall(c call) uint32 {
+// addCall stores a call and returns its index. If it reuses the index of a
+// finished call, it continues that call's generation.
+func (w *serviceModel) addCall(c call) uint32 {
 	c.jobs = [2]uint32{none, none}
 	if n := len(w.freeCalls); n > 0 {
 		id := w.freeCalls[n-1]
@@ -70,29 +70,30 @@ func (w *services) newCall(c call) uint32 {
 	if w.permits != nil {
 		w.permits = append(w.permits, breaker.Permit{})
 	}
-	if w.verdicts != nil {
-		w.verdicts = append(w.verdicts, retry.Outcome{})
+	if w.firstOutcomes != nil {
+		w.firstOutcomes = append(w.firstOutcomes, retry.Outcome{})
 	}
 	return uint32(len(w.calls) - 1)
 }
 
-// account returns the account of a call; without budgets one that grants all.
-func (w *services) account(id uint32) *limit.Call {
+// account returns the budget account of a call; without budgets, one that
+// grants everything.
+func (w *serviceModel) account(id uint32) *limit.Call {
 	if w.accounts == nil {
 		return &w.unlimited
 	}
 	return &w.accounts[id]
 }
 
-// attempt makes the next attempt of a call, in the runner's order: breaker,
-// timeout, hedge, operation.
-func (w *services) attempt(id uint32) {
+// startAttempt makes the next attempt of a call, in the runner's order:
+// breaker, timeout, hedge, operation.
+func (w *serviceModel) startAttempt(id uint32) {
 	c := &w.calls[id]
 	r := &w.callers[c.caller]
-	target, permit, err := r.admit(c, w.queue.now, w.root)
+	target, permit, err := r.chooseTarget(c, w.queue.now, w.root)
 	if err != nil {
 		w.account(id).Cancel()
-		w.finish(id, retry.StopBreaker)
+		w.finishCall(id, retry.StopBreaker)
 		return
 	}
 	if w.permits != nil {
@@ -102,24 +103,24 @@ func (w *services) attempt(id uint32) {
 	c.gen++
 	c.target, c.began, c.open = uint8(target), w.queue.now, 0
 	if c.parent == none {
-		w.attempted(w.queue.now, int(c.attempts))
+		w.recordAttempt(w.queue.now, int(c.attempts))
 	}
-	w.send(id, 0)
-	soon := w.answersIn(id)
-	if left := c.left(&r.policy); left > 0 && (soon >= left || r.hedges != nil) {
+	w.sendJob(id, 0)
+	soon := w.knownDuration(id)
+	if left := c.timeLeft(&r.policy); left > 0 && (soon >= left || r.hedges != nil) {
 		w.queue.add(left, attemptLate, id, c.gen)
 	}
 	if r.hedges == nil {
 		return
 	}
-	if after, ok := r.rule(c.process).Begin(); ok && soon >= int64(after) {
+	if after, ok := r.hedgeRule(c.process).Begin(); ok && soon >= int64(after) {
 		w.queue.add(int64(after), hedgeDue, id, c.gen)
 	}
 }
 
-// answersIn returns how long the attempt that was just sent will take, if that
-// is known already: a timer that can't fire is not set.
-func (w *services) answersIn(id uint32) int64 {
+// knownDuration returns how long the attempt that was just sent will take, if
+// that is already known: a timer that cannot fire need not be set.
+func (w *serviceModel) knownDuration(id uint32) int64 {
 	j := w.calls[id].jobs[0]
 	if j == none || w.jobs[j].answer == 0 {
 		return math.MaxInt64
@@ -127,9 +128,8 @@ func (w *services) answersIn(id uint32) int64 {
 	return w.jobs[j].answer - w.queue.now
 }
 
-// left returns how long the attempt that begins may take; 0 for as long as it
-// likes.
-func (c *call) left(p *retry.Policy) int64 {
+// timeLeft returns how long the attempt that begins may take; 0 means no limit.
+func (c *call) timeLeft(p *retry.Policy) int64 {
 	left := int64(p.AttemptTimeout)
 	shorten := func(d int64) {
 		if left == 0 || d < left {
@@ -145,18 +145,19 @@ func (c *call) left(p *retry.Policy) int64 {
 	return left
 }
 
-// hedge starts a second attempt beside a slow one.
-func (w *services) hedge(id, gen uint32) {
+// startHedge starts a second attempt beside a slow one.
+func (w *serviceModel) startHedge(id, gen uint32) {
 	c := &w.calls[id]
-	if c.gen&generations != gen || !w.callers[c.caller].rule(c.process).Take() {
+	if c.gen&generations != gen || !w.callers[c.caller].hedgeRule(c.process).Take() {
 		return
 	}
 	w.hedges++
-	w.send(id, 1)
+	w.sendJob(id, 1)
 }
 
-// late ends an attempt whose time is over. Its work goes on without it.
-func (w *services) late(id, gen uint32) {
+// expireAttempt ends an attempt that timed out. Its work continues at the
+// service.
+func (w *serviceModel) expireAttempt(id, gen uint32) {
 	c := &w.calls[id]
 	if c.gen&generations != gen {
 		return
@@ -165,46 +166,47 @@ func (w *services) late(id, gen uint32) {
 	if c.deadline != 0 && w.queue.now >= c.deadline {
 		o.Class = retry.ClassCanceled
 	}
-	w.failed(id, o)
+	w.handleFailure(id, o)
 }
 
-// answered takes the answer of one of the attempt's jobs. The first success
-// counts; a failure only when no other answer is to come.
-func (w *services) answered(id uint32, slot uint8, ok bool, o retry.Outcome) {
+// handleAnswer handles the answer of one of the attempt's jobs. The first
+// success counts; a failure counts only if no other answer is expected.
+func (w *serviceModel) handleAnswer(id uint32, slot uint8, ok bool, o retry.Outcome) {
 	c := &w.calls[id]
 	c.jobs[slot] = none
 	c.open--
 	if ok {
-		w.succeeded(id)
+		w.recordSuccess(id)
 		return
 	}
-	if w.verdicts != nil {
+	if w.firstOutcomes != nil {
 		if slot == 0 {
-			w.verdicts[id] = o
+			w.firstOutcomes[id] = o
 		} else if c.jobs[0] == none {
-			o = w.verdicts[id] // that of the first, as with a Hedger
+			o = w.firstOutcomes[id] // the outcome of the first attempt counts, as in a Hedger
 		}
 	}
 	if c.open == 0 {
-		w.failed(id, o)
+		w.handleFailure(id, o)
 	}
 }
 
-func (w *services) succeeded(id uint32) {
+// recordSuccess ends a call that succeeded.
+func (w *serviceModel) recordSuccess(id uint32) {
 	c := &w.calls[id]
 	if w.permits != nil {
 		w.permits[id].DoneAt(time.Duration(w.queue.now), breaker.Success)
 	}
 	if r := &w.callers[c.caller]; r.hedges != nil {
-		r.rule(c.process).Answered(time.Duration(w.queue.now - c.began))
+		r.hedgeRule(c.process).Answered(time.Duration(w.queue.now - c.began))
 	}
-	w.finish(id, 0)
+	w.finishCall(id, 0)
 }
 
-// failed decides what follows a failed attempt, as the runner does.
-func (w *services) failed(id uint32, o retry.Outcome) {
+// handleFailure decides what follows a failed attempt, as the runner does.
+func (w *serviceModel) handleFailure(id uint32, o retry.Outcome) {
 	c := &w.calls[id]
-	w.abandon(c)
+	w.abandonJobs(c)
 	c.gen++
 	if w.permits != nil {
 		w.permits[id].DoneAt(time.Duration(w.queue.now), breaker.Failure)
@@ -215,15 +217,15 @@ func (w *services) failed(id uint32, o retry.Outcome) {
 	}
 	d := w.decide(c, account, o)
 	if d.Stop != 0 {
-		w.finish(id, d.Stop)
+		w.finishCall(id, d.Stop)
 		return
 	}
 	c.prev = d.Prev
 	w.queue.add(int64(d.Wait), attemptDue, id, 0)
 }
 
-// decide asks the library.
-func (w *services) decide(c *call, account *limit.Call, o retry.Outcome) retry.Decision {
+// decide returns the library's decision about the next attempt.
+func (w *serviceModel) decide(c *call, account *limit.Call, o retry.Outcome) retry.Decision {
 	r := &w.callers[c.caller]
 	s := retry.State{Attempt: int(c.attempts), Prev: c.prev, Elapsed: time.Duration(w.queue.now - c.start)}
 	if c.deadline != 0 {
@@ -232,7 +234,7 @@ func (w *services) decide(c *call, account *limit.Call, o retry.Outcome) retry.D
 		}
 	}
 	var u uint64
-	if r.draws || o.After > 0 {
+	if r.needsRandom || o.After > 0 {
 		u = c.stream.draw(forBackoff, uint64(c.attempts))
 	}
 	if r.delay != nil && o.After == 0 && o.Class < retry.ClassPermanent {
@@ -244,8 +246,9 @@ func (w *services) decide(c *call, account *limit.Call, o retry.Outcome) retry.D
 	return retry.DecideWithin(r.policy, s, o, r.shutFor(c.process, w.queue.now, w.root), account, u)
 }
 
-// abandon leaves the attempt's jobs to themselves.
-func (w *services) abandon(c *call) {
+// abandonJobs detaches the attempt's jobs from the call. They continue at the
+// service.
+func (w *serviceModel) abandonJobs(c *call) {
 	for i, j := range c.jobs {
 		if j != none {
 			w.jobs[j].call = none
@@ -254,30 +257,30 @@ func (w *services) abandon(c *call) {
 	}
 }
 
-// finish ends the call, with a success unless there is a reason, and tells who
-// waits for it.
-func (w *services) finish(id uint32, why retry.Reason) {
+// finishCall ends the call and reports it to its client or parent job. A reason
+// of 0 means success.
+func (w *serviceModel) finishCall(id uint32, why retry.Reason) {
 	c, ok := &w.calls[id], why == 0
-	w.abandon(c)
-	w.leave(c)
+	w.abandonJobs(c)
+	w.leaveBacklog(c)
 	if w.accounts != nil {
 		w.accounts[id].End(ok && !w.callers[c.caller].prepaid)
 	}
 	c.gen++
 	parent := c.parent
 	if parent == none {
-		w.ended(c, why)
+		w.endClientCall(c, why)
 	}
 	w.freeCalls = append(w.freeCalls, id)
 	if parent != none {
-		w.complete(parent, ok)
+		w.answerJob(parent, ok)
 	}
 }
 
-// leave takes the call out of a service's backlog.
-func (w *services) leave(c *call) {
-	if c.turned > 0 {
-		w.services[c.turned-1].backlog--
-		c.turned = 0
+// leaveBacklog removes the call from a service's backlog.
+func (w *serviceModel) leaveBacklog(c *call) {
+	if c.backlogOf > 0 {
+		w.services[c.backlogOf-1].backlog--
+		c.backlogOf = 0
 	}
 }

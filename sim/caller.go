@@ -8,28 +8,29 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// caller is who makes calls under one policy: the clients, or a service that
-// calls another. It has what the library's runners have, and for each process
-// its own, made when it is first needed.
+// caller makes calls under one policy: the clients, or a service that calls
+// another. Each process has its own budget, breakers and hedge rule, made when
+// they are first needed.
 type caller struct {
-	policy  retry.Policy
-	delay   func(retry.State, retry.Outcome, uint64) time.Duration
-	draws   bool
-	prepaid bool
-	chained bool
-	literal bool
-	config  *breaker.Config
-	targets []int // the services that attempts go to, in turn
+	policy      retry.Policy
+	delay       func(retry.State, retry.Outcome, uint64) time.Duration
+	needsRandom bool
+	prepaid     bool
+	chained     bool
+	literal     bool
+	config      *breaker.Config
+	targets     []int // the services that attempts go to, in turn
 
 	budgets  []*limit.Budget    // nil without a budget
-	breakers []*breaker.Breaker // nil without; for each process one for each target
+	breakers []*breaker.Breaker // nil without breakers; for each process one for each target
 	hedges   []*retry.HedgeRule // nil without hedges
 }
 
+// newCaller returns a caller with the policy of the contestant.
 func newCaller(c *Contestant, targets []int, processes int) caller {
 	r := caller{policy: c.Policy, delay: c.Delay, config: c.Breaker, targets: targets}
 	r.prepaid, r.chained, r.literal = c.prepaid, c.chained, c.literal
-	r.draws = c.Policy.Random() || c.Delay != nil
+	r.needsRandom = c.Policy.Random() || c.Delay != nil
 	if c.Policy.Budget.Kind != limit.NoBudget {
 		r.budgets = make([]*limit.Budget, processes)
 	}
@@ -42,7 +43,7 @@ func newCaller(c *Contestant, targets []int, processes int) caller {
 	return r
 }
 
-// account opens the account of a call.
+// account starts the budget account of a call.
 func (r *caller) account(process uint32) limit.Call {
 	if r.budgets == nil {
 		return limit.Call{}
@@ -59,21 +60,21 @@ func (r *caller) account(process uint32) limit.Call {
 	return b.Begin()
 }
 
-// door returns the process's breaker for the target.
-func (r *caller) door(process uint32, target int, root stream) *breaker.Breaker {
+// breakerFor returns the process's breaker for the target.
+func (r *caller) breakerFor(process uint32, target int, root stream) *breaker.Breaker {
 	i := int(process)*len(r.targets) + target
 	b := r.breakers[i]
 	if b == nil {
 		n := uint64(0)
-		own := root.of(forBreaker, uint64(i))
+		own := root.derive(forBreaker, uint64(i))
 		b, _ = breaker.New(*r.config, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) })) // it was validated
 		r.breakers[i] = b
 	}
 	return b
 }
 
-// rule returns the process's rule for hedges.
-func (r *caller) rule(process uint32) *retry.HedgeRule {
+// hedgeRule returns the process's rule for hedges.
+func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	h := r.hedges[process]
 	if h == nil {
 		h, _ = retry.NewHedgeRule(r.policy.Hedge) // it was validated with the policy
@@ -82,8 +83,9 @@ func (r *caller) rule(process uint32) *retry.HedgeRule {
 	return h
 }
 
-// lost says what follows an attempt that lost to somebody else's.
-func (r *caller) lost(s retry.State, account *limit.Call, own stream) retry.Decision {
+// decideAfterLoss returns the decision after an attempt that lost to another
+// writer's.
+func (r *caller) decideAfterLoss(s retry.State, account *limit.Call, own stream) retry.Decision {
 	account.Fail()
 	u := own.draw(forBackoff, uint64(s.Attempt))
 	var o retry.Outcome
@@ -97,27 +99,28 @@ func (r *caller) lost(s retry.State, account *limit.Call, own stream) retry.Deci
 	return d
 }
 
-// shutFor returns how long no target's breaker lets anybody through.
+// shutFor returns how long the breakers of all targets reject calls.
 func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
 	if r.breakers == nil {
 		return 0
 	}
-	least := r.door(process, 0, root).ShutForAt(time.Duration(now))
+	least := r.breakerFor(process, 0, root).ShutForAt(time.Duration(now))
 	for i := 1; i < len(r.targets); i++ {
-		least = min(least, r.door(process, i, root).ShutForAt(time.Duration(now)))
+		least = min(least, r.breakerFor(process, i, root).ShutForAt(time.Duration(now)))
 	}
 	return least
 }
 
-// admit chooses the target of an attempt: the one whose turn it is, or the next
-// whose breaker lets it through. The error is that of the last breaker.
-func (r *caller) admit(c *call, now int64, root stream) (target int, permit breaker.Permit, err error) {
+// chooseTarget returns the target of the next attempt: the one whose turn it
+// is, or the next whose breaker allows it. The error is that of the last
+// breaker.
+func (r *caller) chooseTarget(c *call, now int64, root stream) (target int, permit breaker.Permit, err error) {
 	for i := range r.targets {
 		at := (int(c.attempts) + i) % len(r.targets)
 		if r.breakers == nil {
 			return r.targets[at], permit, nil
 		}
-		if permit, err = r.door(c.process, at, root).AllowAt(time.Duration(now)); err == nil {
+		if permit, err = r.breakerFor(c.process, at, root).AllowAt(time.Duration(now)); err == nil {
 			return r.targets[at], permit, nil
 		}
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// record is what both the simulator and a real runner can tell of a run.
+// record is what both the simulator and a real runner report about a run.
 type record struct {
 	calls, attempts, good int
 	last                  time.Duration
 	reasons               [reasons]int64
 }
 
-// troubled is a client that calls a service in which everything goes wrong.
-func troubled() Scenario {
+// failingScenario is a client that calls a service with every kind of failure.
+func failingScenario() Scenario {
 	return Scenario{
 		Name: "conformance", Duration: 10 * time.Minute, Drain: time.Hour,
 		Clients: Clients{Count: 1, Arrivals: Closed, Think: 200 * ms},
@@ -39,9 +39,9 @@ func troubled() Scenario {
 	}
 }
 
-// TestTheSimulatorDoesWhatARunnerDoes lets a real runner make the same calls, in
-// the virtual time of testing/synctest, against a service with the same fate.
-// Every attempt must begin and end at the same nanosecond.
+// TestTheSimulatorDoesWhatARunnerDoes makes the same calls with a real runner,
+// in the virtual time of testing/synctest, against a service that fails in the
+// same way. Every attempt must begin and end at the same nanosecond.
 func TestTheSimulatorDoesWhatARunnerDoes(t *testing.T) {
 	policies := []string{
 		"fixed(0s) attempt-timeout=1s",
@@ -79,7 +79,7 @@ func TestTheSimulatorDoesWhatARunnerDoes(t *testing.T) {
 
 func simulated(t *testing.T, c *Contestant, seed uint64) record {
 	t.Helper()
-	s := troubled()
+	s := failingScenario()
 	if err := s.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,25 +90,25 @@ func simulated(t *testing.T, c *Contestant, seed uint64) record {
 	return record{r.calls, r.attempts, r.good, time.Duration(r.lastEnd), r.reasons}
 }
 
-// live is the same client with a real runner.
+// live runs the same client with a real runner.
 func live(t *testing.T, c *Contestant, seed uint64) (r record) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		x := newFate(t, seed)
+		x := newFakeService(t, seed)
 		options := []retry.Option{retry.WithRand(func() uint64 { return x.call.draw(forBackoff, x.attempt) })}
 		if c.Breaker != nil {
-			n, own := uint64(0), x.root.of(forBreaker, 0)
+			n, own := uint64(0), x.root.derive(forBreaker, 0)
 			b := breaker.Must(*c.Breaker, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) }))
 			options = append(options, retry.WithBreaker(b))
 		}
-		do := doer(t, c.Policy, options)
+		do := doFunc(t, c.Policy, options)
 		for ; ; r.calls++ {
 			n := uint64(r.calls)
-			time.Sleep(time.Duration(exponential(x.root.of(forThinking, 0).draw(forThinking, n)) * float64(x.scenario.Clients.Think)))
+			time.Sleep(time.Duration(exponential(x.root.derive(forThinking, 0).draw(forThinking, n)) * float64(x.scenario.Clients.Think)))
 			if time.Since(x.start) >= x.scenario.Duration {
 				return
 			}
-			x.call, x.attempt = x.root.of(forClient, 0).of(forCall, n), 0
+			x.call, x.attempt = x.root.derive(forClient, 0).derive(forCall, n), 0
 			err := do(t.Context(), x.operation)
 			r.attempts += int(x.attempt)
 			r.last = time.Since(x.start)
@@ -123,8 +123,9 @@ func live(t *testing.T, c *Contestant, seed uint64) (r record) {
 	return r
 }
 
-// doer returns what makes the calls: a runner, or a hedger.
-func doer(t *testing.T, p retry.Policy, options []retry.Option) func(context.Context, func(context.Context) error) error {
+// doFunc returns the function that makes the calls: of a runner, or of a
+// hedger.
+func doFunc(t *testing.T, p retry.Policy, options []retry.Option) func(context.Context, func(context.Context) error) error {
 	t.Helper()
 	if p.Hedge == (retry.Hedge{}) {
 		r, err := retry.New(p, options...)
@@ -143,8 +144,8 @@ func doer(t *testing.T, p retry.Policy, options []retry.Option) func(context.Con
 	}
 }
 
-// fate is the service of the scenario as an operation.
-type fate struct {
+// fakeService is the service of the scenario as an operation.
+type fakeService struct {
 	mu       sync.Mutex
 	last     context.Context // of the attempt under way
 	scenario Scenario
@@ -155,9 +156,9 @@ type fate struct {
 	attempt  uint64
 }
 
-func newFate(t *testing.T, seed uint64) *fate {
+func newFakeService(t *testing.T, seed uint64) *fakeService {
 	t.Helper()
-	x := &fate{scenario: troubled(), root: newStream(seed), start: time.Now()}
+	x := &fakeService{scenario: failingScenario(), root: newStream(seed), start: time.Now()}
 	rate, err := limit.NewRate(x.scenario.Services[0].Limit.config())
 	if err != nil {
 		t.Fatal(err)
@@ -168,36 +169,36 @@ func newFate(t *testing.T, seed uint64) *fate {
 
 // next returns the stream of an attempt, or of the hedge beside it, which has
 // the same context.
-func (x *fate) next(ctx context.Context) stream {
+func (x *fakeService) next(ctx context.Context) stream {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if ctx == x.last {
-		return x.call.of(forCall, x.attempt<<1|1)
+		return x.call.derive(forCall, x.attempt<<1|1)
 	}
 	x.last = ctx
 	x.attempt++
-	return x.call.of(forCall, x.attempt<<1)
+	return x.call.derive(forCall, x.attempt<<1)
 }
 
-var errTrouble = errors.New("trouble")
+var errService = errors.New("trouble")
 
-func (x *fate) operation(ctx context.Context) error {
+func (x *fakeService) operation(ctx context.Context) error {
 	own := x.next(ctx)
 	now := time.Since(x.start)
-	trouble := x.scenario.trouble(0, now)
+	trouble := x.scenario.faultsAt(0, now)
 	switch {
 	case trouble.outage:
-		return wait(ctx, time.Duration(refusal), errTrouble)
+		return wait(ctx, time.Duration(refusal), errService)
 	case own.unit(forBlackHole, 0) < trouble.blackhole:
 		<-ctx.Done()
 		return ctx.Err()
 	case !x.rate.AllowAt(now):
 		after, _ := x.rate.ReserveAt(now)
-		return wait(ctx, time.Duration(refusal), retry.Throttled(retry.After(errTrouble, after)))
+		return wait(ctx, time.Duration(refusal), retry.Throttled(retry.After(errService, after)))
 	}
-	d := x.scenario.Services[0].Latency.draw(own.draw(forService, 0)) * trouble.stretch(own)
+	d := x.scenario.Services[0].Latency.draw(own.draw(forService, 0)) * trouble.slowdown(own)
 	if own.unit(forFailure, 0) < trouble.errors {
-		return wait(ctx, time.Duration(d), errTrouble)
+		return wait(ctx, time.Duration(d), errService)
 	}
 	return wait(ctx, time.Duration(d), nil)
 }

@@ -9,27 +9,28 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Contestant is a way to get through a scenario: a policy, and what stands
-// beside it in a real client.
+// Contestant is a policy to compare, with the parts that a real client has
+// beside it.
 type Contestant struct {
 	Name    string
 	Policy  retry.Policy
 	Breaker *breaker.Config // of each process; nil means none
 
 	// Delay computes the delays instead of the policy's schedule, as
-	// [retry.WithSchedule] does; u is a uniform random number. It must depend on
-	// nothing else, and runs on several goroutines at once. nil means the policy's.
+	// [retry.WithSchedule] does; u is a uniform random number. It must be a
+	// pure function, and is called by several goroutines at once. nil means the
+	// policy's schedule.
 	Delay func(s retry.State, o retry.Outcome, u uint64) time.Duration
 
 	// prepaid makes the budget that of the published simulations: every call
-	// brings its credit when it begins, and no retry gives its cost back.
+	// adds its credit when it begins, and no retry is refunded.
 	prepaid bool
 
-	// literal waits exactly as long as a server says, without what the library
-	// adds to it.
+	// literal waits exactly for the server's Retry-After, without the library's
+	// addition.
 	literal bool
 
-	// chained lets Delay see its last delay as the state's Prev, for published
+	// chained passes the last delay of Delay as the state's Prev, for published
 	// schedules that depend on it.
 	chained bool
 }
@@ -49,9 +50,9 @@ func (c Contestant) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Check reports everything that keeps contestants from going through a scenario,
-// as [Run] does before anything runs, a run that would take more than [MaxMemory]
-// included. Whether the scenario is valid itself is not asked.
+// Check reports every problem of the contestants with the scenario, as [Run]
+// does before it starts, including a run that would need more than [MaxMemory].
+// It does not validate the scenario itself.
 func Check(s Scenario, cs []Contestant) error {
 	var p problems
 	if len(cs) == 0 {
@@ -71,16 +72,17 @@ func Check(s Scenario, cs []Contestant) error {
 			c.checkWriter(&p, at)
 		}
 	}
-	if len(p) == 0 && s.Validate() == nil { // else nobody knows how large it is
+	if len(p) == 0 && s.Validate() == nil { // the size of an invalid scenario is unknown
 		memory(s, cs).check(&p)
 	}
 	return errors.Join(p...)
 }
 
-// checkWriter refuses what has no meaning for a writer: nothing is slow or down.
+// checkWriter reports the settings that have no meaning for a writer, which has
+// no slow and no failed calls.
 func (c Contestant) checkWriter(p *problems, at string) {
 	if err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge"); err != nil {
 		p.add(at, "%w", err)
 	}
-	p.only(at+": breaker", c.Breaker != nil, "with services")
+	p.checkUnused(at+": breaker", c.Breaker != nil, "with services")
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cpu returns the processor time that the process has used: on a busy machine
-// the only honest clock.
+// cpu returns the processor time that the process has used, which other
+// processes do not affect.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -25,16 +25,15 @@ func ExampleRun() {
 		return
 	}
 	for _, r := range report.Results {
-		fmt.Printf("%s: %.0f %% succeed, %.0f %% of the work is in vain, %.0f %% of the runs never recover\n",
+		fmt.Printf("%s: %.0f %% succeed, %.0f %% of the work is wasted, %.0f %% of the runs never recover\n",
 			r.Name, 100*r.Success.Mean, 100*r.Wasted.Mean, 100*r.NeverRecovers)
 	}
 	// Output:
-	// eager: 7 % succeed, 95 % of the work is in vain, 100 % of the runs never recover
-	// careful: 92 % succeed, 3 % of the work is in vain, 0 % of the runs never recover
+	// eager: 7 % succeed, 95 % of the work is wasted, 100 % of the runs never recover
+	// careful: 92 % succeed, 3 % of the work is wasted, 0 % of the runs never recover
 }
 
-// A scenario of one's own is a struct; what is impossible is refused with all
-// problems at once.
+// A custom scenario is a struct. Validate returns all its problems at once.
 func ExampleScenario() {
 	s := sim.Scenario{
 		Name:     "checkout",

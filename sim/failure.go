@@ -2,37 +2,37 @@ package sim
 
 import "time"
 
-// trouble is the sum of the failures of a moment. Each strikes for itself,
-// whatever others strike too.
-type trouble struct {
+// faults are the combined failures of a service at a moment. Failures affect
+// calls independently of each other.
+type faults struct {
 	outage    bool
-	errors    float64    // share that one of the failures strikes at least
-	blackhole float64    // the same
-	slow      []slowness // one for each failure
-	capacity  float64    // share of the workers left
+	errors    float64       // share of the work that at least one failure affects
+	blackhole float64       // share of the calls that at least one failure affects
+	slow      []slowFailure // one for each failure
+	capacity  float64       // share of the workers left
 }
 
-// slowness is a failure that makes work slow.
-type slowness struct {
-	number        uint64 // of the failure, which draws for itself whom it strikes
+// slowFailure is a failure that slows work down.
+type slowFailure struct {
+	number        uint64 // of the failure, which selects its random numbers
 	share, factor float64
 }
 
-var health = trouble{capacity: 1}
+var noFaults = faults{capacity: 1}
 
-// turn recomputes the trouble of the service that a failure is about.
-func (w *services) turn(n int) {
+// updateFaults recomputes the faults of the service that a failure affects.
+func (w *serviceModel) updateFaults(n int) {
 	i := max(w.plan.scenario.index(w.plan.scenario.Failures[n].Service), 0)
-	w.services[i].trouble = w.plan.scenario.trouble(i, time.Duration(w.queue.now))
+	w.services[i].faults = w.plan.scenario.faultsAt(i, time.Duration(w.queue.now))
 	w.dispatch(i)
 }
 
-// trouble returns what is wrong with service i at the time.
-func (s *Scenario) trouble(i int, now time.Duration) trouble {
-	t, slow := health, uint64(0)
+// faultsAt returns the faults of service i at the time.
+func (s *Scenario) faultsAt(i int, now time.Duration) faults {
+	t, slow := noFaults, uint64(0)
 	for _, f := range s.Failures {
-		if max(s.index(f.Service), 0) == i && f.lasts(now) {
-			t.suffer(f, slow)
+		if max(s.index(f.Service), 0) == i && f.isActive(now) {
+			t.addFailure(f, slow)
 		}
 		if f.Kind == Slow {
 			slow++
@@ -41,13 +41,13 @@ func (s *Scenario) trouble(i int, now time.Duration) trouble {
 	return t
 }
 
-// lasts reports whether the failure is there at the time.
-func (f Failure) lasts(now time.Duration) bool {
+// isActive reports whether the failure is present at the time.
+func (f Failure) isActive(now time.Duration) bool {
 	return now >= f.From && (f.Until == 0 || now < f.Until)
 }
 
-// suffer adds a failure, the n-th of those that are slow if it is one.
-func (t *trouble) suffer(f Failure, n uint64) {
+// addFailure adds a failure; n is its number among the slow ones.
+func (t *faults) addFailure(f Failure, n uint64) {
 	switch f.Kind {
 	case Outage:
 		t.outage = true
@@ -56,20 +56,20 @@ func (t *trouble) suffer(f Failure, n uint64) {
 	case BlackHole:
 		t.blackhole += f.Share * (1 - t.blackhole)
 	case Slow:
-		t.slow = append(t.slow, slowness{n, f.Share, f.Factor})
-	case Capacity: // not so many workers lost, but so many left
+		t.slow = append(t.slow, slowFailure{n, f.Share, f.Factor})
+	case Capacity: // the share of the workers that is left
 		t.capacity = min(t.capacity, f.Share)
 	}
 }
 
-// stretch returns how many times as long a job takes: the product of the factors
-// of all failures that strike it.
-func (t *trouble) stretch(job stream) float64 {
+// slowdown returns the factor by which a job takes longer: the product of the
+// factors of all failures that affect it.
+func (t *faults) slowdown(job stream) float64 {
 	times := 1.0
 	for _, s := range t.slow {
 		if job.unit(forSlowness, s.number) < s.share {
 			times *= s.factor
 		}
 	}
-	return min(times, float64(maxTime)) // whatever it is multiplied with is a number
+	return min(times, float64(maxTime)) // finite, so that products stay numbers
 }

@@ -16,26 +16,26 @@ const (
 	memberDue                       // the wait is over
 )
 
-// group is the world of members that each want one change of a replicated thing:
-// one value for each epoch, by a quorum of acceptors. The machines are those that
-// processes run.
+// group simulates members that each propose one change of a replicated state:
+// one value for each epoch, decided by a quorum of acceptors. It uses the state
+// machines of package paxos.
 type group struct {
-	queue queue
-	plan  *plan
-	room  room
-	root  stream
+	queue       queue
+	plan        *plan
+	memoryShare memoryShare
+	root        stream
 	recorder
 
 	policy    caller
 	members   []member
 	acceptors []*paxos.Acceptor
-	messages  []paxos.Message // on their way
+	messages  []paxos.Message // in transit
 	free      []uint32
 	sent      uint64
 	out       paxos.Output
 }
 
-// member is one that proposes once.
+// member proposes one change.
 type member struct {
 	*paxos.Proposer
 	prev     time.Duration
@@ -51,23 +51,23 @@ func runGroup(ctx context.Context, p *plan, c *Contestant, seed uint64) (*record
 	if err != nil {
 		return nil, err
 	}
-	defer w.room.leave()
-	if w.events, err = play(ctx, &w.queue, w, int64(p.scenario.length())); err != nil {
+	defer w.memoryShare.release()
+	if w.events, err = runModel(ctx, &w.queue, w, int64(p.scenario.length())); err != nil {
 		return nil, err
 	}
 	for _, m := range w.members {
-		w.client(1, one(m.won))
+		w.recordClient(1, boolToInt(m.won))
 	}
 	return &w.recorder, nil
 }
 
-// newGroup returns a group in which all begin at the same moment.
+// newGroup returns a group whose members all begin at the same moment.
 func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 	g := p.scenario.Group
-	w := &group{plan: p, room: room{plan: p}, root: newStream(seed), recorder: newRecorder(p)}
+	w := &group{plan: p, memoryShare: memoryShare{plan: p}, root: newStream(seed), recorder: newRecorder(p)}
 	w.policy = newCaller(c, nil, g.Members)
 	for i := range g.acceptors() {
-		w.acceptors = append(w.acceptors, paxos.NewAcceptor(i, missed(g.Behind)...))
+		w.acceptors = append(w.acceptors, paxos.NewAcceptor(i, missedEpochs(g.Behind)...))
 	}
 	for i := range g.Members {
 		proposer, err := paxos.NewProposer(i, g.acceptors())
@@ -77,15 +77,16 @@ func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 		w.members = append(w.members, member{Proposer: proposer, account: w.policy.account(uint32(i))})
 	}
 	for i := range w.members {
-		w.begun(0)
-		w.try(uint32(i))
+		w.recordCall(0)
+		w.startAttempt(uint32(i))
 	}
 	return w, nil
 }
 
-// missed returns what was decided while the members were away, by somebody else.
-func missed(epochs int) (slots []paxos.Slot) {
-	const elsewhere = math.MaxInt32 // nobody has such a number
+// missedEpochs returns what was decided, by another member, while the members
+// were disconnected.
+func missedEpochs(epochs int) (slots []paxos.Slot) {
+	const elsewhere = math.MaxInt32 // no member has this number
 	for e := 1; e <= epochs; e++ {
 		b := paxos.Ballot{Epoch: e, Attempt: 1, Member: elsewhere}
 		slots = append(slots, paxos.Slot{Epoch: e, Promised: b, Accepted: b, Value: paxos.Value{Member: elsewhere, Seq: e}, Chosen: true})
@@ -95,7 +96,7 @@ func missed(epochs int) (slots []paxos.Slot) {
 
 func (w *group) handle(e event) {
 	if e.kind() == memberDue {
-		w.try(e.who)
+		w.startAttempt(e.who)
 		return
 	}
 	m := w.messages[e.who]
@@ -105,69 +106,69 @@ func (w *group) handle(e event) {
 		a := w.acceptors[m.To]
 		a.Receive(m, &w.out)
 		a.Persisted(len(w.out.Persist), &w.out)
-		w.send()
+		w.sendMessages()
 		return
 	}
 	w.members[m.To].Receive(m, &w.out)
-	w.heard(uint32(m.To))
+	w.handleOutput(uint32(m.To))
 }
 
-// try proposes, or proposes again.
-func (w *group) try(who uint32) {
+// startAttempt proposes, or proposes again.
+func (w *group) startAttempt(who uint32) {
 	m := &w.members[who]
-	if m.over { // others have finished what it had begun
+	if m.over { // other members have completed its proposal
 		return
 	}
 	m.attempts++
-	w.attempted(w.queue.now, int(m.attempts))
-	w.loaded(w.queue.now)
+	w.recordAttempt(w.queue.now, int(m.attempts))
+	w.recordLoad(w.queue.now)
 	w.out.Reset()
 	if m.attempts == 1 {
 		m.Propose(0, "", &w.out)
 	} else {
 		m.Again("", &w.out)
 	}
-	w.heard(who)
+	w.handleOutput(who)
 }
 
-// heard does what a member's machine wants.
-func (w *group) heard(who uint32) {
-	w.send()
+// handleOutput handles the output of a member's state machine.
+func (w *group) handleOutput(who uint32) {
+	w.sendMessages()
 	m := &w.members[who]
 	for _, e := range w.out.Events {
 		switch {
 		case m.over:
 		case e.Kind == paxos.Committed:
 			m.won = true
-			w.close(m, 0)
+			w.finishMember(m, 0)
 		case e.Kind == paxos.Lost:
-			w.lost(who, m)
+			w.handleLoss(who, m)
 		}
 	}
 }
 
-// lost is what follows an attempt that lost.
-func (w *group) lost(who uint32, m *member) {
+// handleLoss decides what follows an attempt that lost.
+func (w *group) handleLoss(who uint32, m *member) {
 	s := retry.State{Attempt: int(m.attempts), Prev: m.prev, Elapsed: time.Duration(w.queue.now)}
-	d := w.policy.lost(s, &m.account, w.root.of(forBackoff, uint64(who)))
+	d := w.policy.decideAfterLoss(s, &m.account, w.root.derive(forBackoff, uint64(who)))
 	if d.Stop != 0 {
 		m.Abandon()
-		w.close(m, d.Stop)
+		w.finishMember(m, d.Stop)
 		return
 	}
 	m.prev = d.Prev
 	w.queue.add(int64(d.Wait), memberDue, who, 0)
 }
 
-// close ends a member's call.
-func (w *group) close(m *member, why retry.Reason) {
+// finishMember ends a member's call.
+func (w *group) finishMember(m *member, why retry.Reason) {
 	m.over = true
 	m.account.End(m.won && !w.policy.prepaid)
-	w.end(0, w.queue.now, why)
+	w.recordEnd(0, w.queue.now, why)
 }
 
-// send sends what is in the output.
-func (w *group) send() {
+// sendMessages sends the messages of the output.
+func (w *group) sendMessages() {
 	g := w.plan.scenario.Group
 	for _, m := range w.out.Send {
 		var at uint32

@@ -16,10 +16,10 @@ const (
 )
 
 // The anchors are published or independently measured results that the
-// simulator must show again. With -anchors they run at full size.
+// simulator must reproduce. With -anchors they run at full size.
 var full = flag.Bool("anchors", false, "run the anchors at full size")
 
-// size returns the size that the flag asks for.
+// size returns small, or large with -anchors.
 func size(small, large int) int {
 	if *full {
 		return large
@@ -27,7 +27,7 @@ func size(small, large int) int {
 	return small
 }
 
-// rows is what the anchors have measured.
+// rows are the measured values of the anchors.
 var rows []measured
 
 type measured struct {
@@ -47,7 +47,7 @@ func policy(t testing.TB, text string) retry.Policy {
 	return p
 }
 
-// contestant returns one that is named by its policy.
+// contestant returns a contestant that has its policy as its name.
 func contestant(t testing.TB, text string) Contestant {
 	t.Helper()
 	return Contestant{Name: text, Policy: policy(t, text)}
@@ -67,8 +67,9 @@ func queueing(workers int, mean time.Duration) Service {
 	return Service{Name: "service", Workers: workers, Latency: Latency{Distribution: Exponential, Mean: mean}}
 }
 
-// near reports a measure that is not within the tolerance, a share of want.
-func near(t testing.TB, what string, got Estimate, want, tolerance float64) {
+// wantNear reports a measure that differs from want by more than the tolerance,
+// a share of want.
+func wantNear(t testing.TB, what string, got Estimate, want, tolerance float64) {
 	t.Helper()
 	rows = append(rows, measured{what, got, want})
 	off := math.Abs(got.Mean - want)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// fine is how many buckets there are for each doubling, as a power of two: a
-// value is off by half of one in 128 at most, less than half a per cent.
+// fine is the number of buckets for each doubling, as a power of two: the error
+// of a value is at most half of one in 128, less than half a per cent.
 const fine = 7
 
 // histogram counts values in buckets that grow with the value. Its sums do not
@@ -32,14 +32,14 @@ func slot(v uint64) int {
 	return shift<<fine + int(v>>shift)
 }
 
-// middle returns the value that stands for bucket i.
+// middle returns the value that represents bucket i.
 func middle(i int) float64 {
 	shift := max(i>>fine-1, 0)
 	lo := uint64(i-shift<<fine) << shift
 	return float64(lo) + float64(uint64(1)<<shift-1)/2
 }
 
-// add counts the values of another.
+// add adds the counts of another histogram.
 func (h *histogram) add(o *histogram) {
 	h.counts = slices.Concat(h.counts, make([]int64, max(len(o.counts)-len(h.counts), 0)))
 	for i, n := range o.counts {

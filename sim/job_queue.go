@@ -7,11 +7,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// line is who waits for a worker, linked through the jobs.
-type line struct{ first, last uint32 }
+// jobList is a linked list of the jobs that wait for a worker.
+type jobList struct{ first, last uint32 }
 
 // push adds a job at the end, or at the front.
-func (l *line) push(jobs []job, id uint32, front bool) {
+func (l *jobList) push(jobs []job, id uint32, front bool) {
 	switch {
 	case l.first == none:
 		l.first, l.last = id, id
@@ -22,75 +22,76 @@ func (l *line) push(jobs []job, id uint32, front bool) {
 	}
 }
 
-// pop takes the job at the front, which there is.
-func (l *line) pop(jobs []job) uint32 {
+// pop removes and returns the first job. The list must not be empty.
+func (l *jobList) pop(jobs []job) uint32 {
 	id := l.first
 	l.first = jobs[id].next
 	jobs[id].next = none
 	return id
 }
 
-// classes is the library's own limit as the queue of a service: by priority,
-// with aging, and the least urgent shed when it is full.
-type classes struct {
+// priorityQueue is a [limit.Concurrency] used as the queue of a service: by
+// priority, with aging, and the least urgent job shed when it is full.
+type priorityQueue struct {
 	limit *limit.Concurrency
 	jobs  map[*limit.Waiter]uint32
 }
 
-func newClasses(v Service) *classes {
+func newPriorityQueue(v Service) *priorityQueue {
 	c, _ := limit.NewConcurrency(limit.ConcurrencyConfig{Max: v.Workers, Queue: v.Queue}) // it was validated
-	return &classes{limit: c, jobs: map[*limit.Waiter]uint32{}}
+	return &priorityQueue{limit: c, jobs: map[*limit.Waiter]uint32{}}
 }
 
-func (w *services) enqueueByClass(v *service, id uint32) {
+// enqueueByPriority starts the job, queues it, or refuses it.
+func (w *serviceModel) enqueueByPriority(v *service, id uint32) {
 	now, p := time.Duration(w.queue.now), w.calls[w.jobs[id].call].priority
-	waiter, shed, err := v.classes.limit.EnqueueAt(now, p, 0)
+	waiter, shed, err := v.byPriority.limit.EnqueueAt(now, p, 0)
 	if shed != nil {
-		w.refuse(v.classes.take(shed), retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(v.byPriority.removeJob(shed), retry.Outcome{Class: retry.ClassThrottled})
 		v.queued--
 	}
 	switch {
 	case err != nil:
-		w.refuse(id, retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(id, retry.Outcome{Class: retry.ClassThrottled})
 	case waiter.State() == limit.Granted:
-		w.start(id)
+		w.startJob(id)
 	default:
-		v.classes.jobs[waiter] = id
+		v.byPriority.jobs[waiter] = id
 		v.queued++
 	}
 }
 
-// take returns the job of a waiter who no longer waits.
-func (c *classes) take(w *limit.Waiter) uint32 {
+// removeJob removes and returns the job of a waiter that no longer waits.
+func (c *priorityQueue) removeJob(w *limit.Waiter) uint32 {
 	id := c.jobs[w]
 	delete(c.jobs, w)
 	return id
 }
 
-// dispatchByClass returns permits until as many are in use as workers are busy,
-// and starts the jobs that get them. It is called after a worker was freed or
-// the number of workers has changed.
-func (w *services) dispatchByClass(v *service) {
+// dispatchByPriority releases permits until as many are in use as workers are
+// busy, and starts the jobs that get them. Call it after a worker became free
+// or the number of workers has changed.
+func (w *serviceModel) dispatchByPriority(v *service) {
 	now := time.Duration(w.queue.now)
-	granted, _ := v.classes.limit.SetMaxAt(now, max(v.workers(), 1))
+	granted, _ := v.byPriority.limit.SetMaxAt(now, max(v.workers(), 1))
 	for _, waiter := range granted {
 		w.startGranted(v, waiter)
 	}
-	for v.classes.limit.Stats().InUse > v.busy {
-		if waiter := v.classes.limit.ReleaseAt(now); waiter != nil {
+	for v.byPriority.limit.Stats().InUse > v.busy {
+		if waiter := v.byPriority.limit.ReleaseAt(now); waiter != nil {
 			w.startGranted(v, waiter)
 		}
 	}
 }
 
-// startGranted starts the job of a waiter that got a permit, unless nobody
-// wants it any more: the permit is then released by the next turn of the loop.
-func (w *services) startGranted(v *service, waiter *limit.Waiter) {
-	id := v.classes.take(waiter)
+// startGranted starts the job of a waiter that got a permit, unless its caller
+// is gone: the loop in dispatchByPriority then releases the permit.
+func (w *serviceModel) startGranted(v *service, waiter *limit.Waiter) {
+	id := v.byPriority.removeJob(waiter)
 	v.queued--
 	if v.Deadlines && w.jobs[id].call == none {
 		w.freeJobs = append(w.freeJobs, id)
 		return
 	}
-	w.start(id)
+	w.startJob(id)
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// MaxMemory is the most that a run may take, in bytes, the report included. What
-// would certainly need more is refused before it runs; a run in which so many
-// calls pile up that it does stops with an error.
+// MaxMemory is the largest memory of a run in bytes, the report included. A run
+// that is certain to need more is rejected before it starts; a run that needs
+// more because its calls accumulate stops with an error.
 const MaxMemory = 4 << 30
 
-// grown is how much larger than its contents a slice may be that grows.
-const grown = 2
+// growthFactor is how much larger than its contents a growing slice may be.
+const growthFactor = 2
 
-// Bytes of what is made for each process when it is first needed, and of what a
-// call that waits by priority takes in two heaps and a map. A test compares them
-// with what is allocated.
+// Bytes of the objects that each process has once it needs them, and of a call
+// that waits by priority in two heaps and a map. A test compares them with the
+// real allocations.
 const (
 	bytesBreaker = 800
 	bytesHedge   = 4300
@@ -30,25 +30,25 @@ const (
 	bytesWaiter  = int64(unsafe.Sizeof(limit.Waiter{})) + 96
 )
 
-// Bytes of a call under way: its attempt, and up to three events in the queue,
-// whose buckets keep their room.
+// Bytes of a call in flight: its attempt, and up to three events in the queue,
+// whose buckets keep their capacity.
 const (
 	bytesCall = int64(unsafe.Sizeof(call{})+unsafe.Sizeof(limit.Call{})+unsafe.Sizeof(breaker.Permit{})+unsafe.Sizeof(retry.Outcome{})) + 4
 	bytesJob  = int64(unsafe.Sizeof(job{})) + 4
 	bytesWait = 3 * int64(unsafe.Sizeof(event{}))
 )
 
-// bytesBucket is what one bucket of all series takes.
+// bytesBucket is the memory of one bucket of all series.
 const bytesBucket = 8 * (5 + heatRows)
 
-// part is something that takes memory, and the field that could be smaller.
+// part is an object that takes memory, and the field that can make it smaller.
 type part struct {
 	field string
 	bytes float64
 	what  string
 }
 
-// parts is all that a run is known to take.
+// parts lists the memory that a run is known to need.
 type parts []part
 
 func (p *parts) add(field string, n, each float64, format string, args ...any) {
@@ -63,7 +63,7 @@ func (p parts) total() (sum float64) {
 	return sum
 }
 
-// check refuses what does not fit, by the largest part.
+// check adds a problem, about the largest part, if the sum exceeds MaxMemory.
 func (p parts) check(to *problems) {
 	if all := p.total(); all > MaxMemory {
 		most := slices.MaxFunc(p, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
@@ -73,8 +73,8 @@ func (p parts) check(to *problems) {
 
 func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 
-// memory returns what a run of the valid scenario takes, with the contestant that
-// takes most.
+// memory returns the memory of a run of the valid scenario, with the contestant
+// that needs most.
 func memory(s Scenario, cs []Contestant) (most parts) {
 	for i := range cs {
 		if p := s.memory(&cs[i]); most == nil || p.total() > most.total() {
@@ -82,11 +82,12 @@ func memory(s Scenario, cs []Contestant) (most parts) {
 		}
 	}
 	buckets := float64(s.length() / s.bucket())
-	// The sums of each contestant, and the means of them in the report.
+	// The sums of each contestant, and their means in the report.
 	most.add("bucket", buckets*float64(2*len(cs)+1), bytesBucket, "%.0f buckets for each of %d contestants", buckets, len(cs))
 	return most
 }
 
+// memory returns the memory of a run of one contestant.
 func (s *Scenario) memory(c *Contestant) (p parts) {
 	switch {
 	case s.Writers != nil:
@@ -100,27 +101,28 @@ func (s *Scenario) memory(c *Contestant) (p parts) {
 	return p
 }
 
-// groupMemory is what the acceptors remember, and what every member learns.
+// groupMemory adds the memory of the acceptors, and what every member learns.
 func (s *Scenario) groupMemory(p *parts) {
 	g := s.Group
 	epochs := g.Behind + min(g.Members, int(s.length()/g.Hop))
-	p.add("group.behind", float64(g.acceptors()*epochs), float64(grown*unsafe.Sizeof(paxos.Slot{})), "%d epochs at each of %d acceptors", epochs, g.acceptors())
-	p.add("group.members", float64(g.Members)*float64(epochs), float64(grown*unsafe.Sizeof(paxos.Entry{})), "%d epochs at each of %d members", epochs, g.Members)
-	p.add("group.members", float64(g.Members*g.acceptors()), float64(grown*unsafe.Sizeof(paxos.Message{})), "the first messages of %d members", g.Members)
+	p.add("group.behind", float64(g.acceptors()*epochs), float64(growthFactor*unsafe.Sizeof(paxos.Slot{})), "%d epochs at each of %d acceptors", epochs, g.acceptors())
+	p.add("group.members", float64(g.Members)*float64(epochs), float64(growthFactor*unsafe.Sizeof(paxos.Entry{})), "%d epochs at each of %d members", epochs, g.Members)
+	p.add("group.members", float64(g.Members*g.acceptors()), float64(growthFactor*unsafe.Sizeof(paxos.Message{})), "the first messages of %d members", g.Members)
 }
 
-// callsMemory is what the clients take, and their calls if all may call at once.
+// callsMemory adds the memory of the clients, and of their calls if all may
+// call at once.
 func (s *Scenario) callsMemory(p *parts, c *Contestant) {
 	n := s.Clients.Count
 	p.add("clients.count", float64(n), float64(unsafe.Sizeof(client{})), "%d clients", n)
-	if s.Clients.Arrivals == Open { // how many wait at once shows when it runs
+	if s.Clients.Arrivals == Open { // how many calls wait at once is known only during the run
 		return
 	}
 	jobs := 1.0
 	if c.Policy.Hedge != (retry.Hedge{}) {
 		jobs = 2
 	}
-	p.add("clients.count", float64(n), float64(bytesCall)+jobs*grown*float64(bytesJob)+float64(bytesWait), "%d calls at once", n)
+	p.add("clients.count", float64(n), float64(bytesCall)+jobs*growthFactor*float64(bytesJob)+float64(bytesWait), "%d calls at once", n)
 	for i, v := range s.Services {
 		if v.Order == ByPriority {
 			waiting := min(v.Queue, n)
@@ -129,11 +131,11 @@ func (s *Scenario) callsMemory(p *parts, c *Contestant) {
 	}
 }
 
-// processMemory is what each process has for itself.
+// processMemory adds what each process has for itself.
 func (s *Scenario) processMemory(p *parts, c *Contestant) {
 	plan := newPlan(*s)
 	all, active := float64(plan.processes), float64(plan.processes)
-	if s.Clients.Arrivals == Open { // not each of them need ever call
+	if s.Clients.Arrivals == Open { // some processes may never call
 		active = min(active, s.Clients.Rate*s.Duration.Seconds())
 	}
 	if c.Breaker != nil {

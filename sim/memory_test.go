@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// rush is so many clients that all call at once.
-func rush(clients int, v Service) Scenario {
+// burstOf returns a scenario of clients that all call at once.
+func burstOf(clients int, v Service) Scenario {
 	v.Name = "service"
 	return Scenario{
 		Name: "herd", Duration: 10 * second, Clients: Clients{Count: clients, Arrivals: Herd, Spread: second}, Services: []Service{v},
@@ -31,11 +31,11 @@ func TestWhatDoesNotFitIsRefusedBeforeItRuns(t *testing.T) {
 	guarded := func(c *Contestant) { c.Breaker = &breaker.Config{} }
 	plain := func(*Contestant) {}
 	latency := constant(10 * ms)
-	far := busy(1, Service{Latency: latency})
+	far := steadyLoad(1, Service{Latency: latency})
 	far.Clients.Count, far.Clients.Fallback = maxClients, slices.Repeat([]string{"service"}, 1500)
-	byPriority := rush(maxClients, Service{Workers: 1, Queue: 1e9, Order: ByPriority, Latency: latency})
+	byPriority := burstOf(maxClients, Service{Workers: 1, Queue: 1e9, Order: ByPriority, Latency: latency})
 	byPriority.Clients.Priorities = [limit.Classes]float64{0.5, 0, 0.5}
-	long := busy(1, Service{Latency: latency})
+	long := steadyLoad(1, Service{Latency: latency})
 	long.Duration, long.Bucket = maxBuckets*ms-long.Drain, ms
 	for _, tt := range []struct {
 		name, policy string
@@ -45,10 +45,10 @@ func TestWhatDoesNotFitIsRefusedBeforeItRuns(t *testing.T) {
 	}{
 		{"breakers of each client for each of many services", "fixed(1s)", far, guarded, "clients.fallback: 20000000 processes with breakers for 1501 services each take 223."},
 		{"the same without breakers is possible", "fixed(1s)", far, plain, ""},
-		{"a herd", "fixed(1s)", rush(maxClients, Service{Latency: latency}), plain, "clients.count: 20000000 calls at once take "},
-		{"a smaller herd is possible", "fixed(1s)", rush(10_000_000, Service{Latency: latency}), plain, ""},
+		{"a herd", "fixed(1s)", burstOf(maxClients, Service{Latency: latency}), plain, "clients.count: 20000000 calls at once take "},
+		{"a smaller herd is possible", "fixed(1s)", burstOf(10_000_000, Service{Latency: latency}), plain, ""},
 		{"a herd with priorities", "fixed(1s)", byPriority, plain, "clients.count: 20000000 calls at once take "},
-		{"a herd in which each client has hedges", "default hedge=p95", rush(1_000_000, Service{Latency: latency}), plain, "clients.count: 1000000 processes with hedges each take 4.0 GiB of memory, the run "},
+		{"a herd in which each client has hedges", "default hedge=p95", burstOf(1_000_000, Service{Latency: latency}), plain, "clients.count: 1000000 processes with hedges each take 4.0 GiB of memory, the run "},
 		{"epochs at many acceptors", "fixed(1s)", Scenario{Name: "g", Duration: 30 * second, Group: &Group{Members: 10, Hop: 50 * ms, Acceptors: 64, Behind: 1e6}}, plain, "group.behind: 1000010 epochs at each of 64 acceptors take 11.4 GiB of memory"},
 		{"epochs that many members learn", "fixed(1s)", Scenario{Name: "g", Duration: 30 * second, Group: &Group{Members: 10_000, Hop: 50 * ms, Behind: 1e5}}, plain, "group.members: 100600 epochs at each of 10000 members take 104."},
 		{"many members with a short log are possible", "fixed(1s)", Scenario{Name: "g", Duration: 30 * second, Group: &Group{Members: 10_000, Hop: 50 * ms}}, plain, ""},
@@ -85,13 +85,13 @@ func TestResultsThatDoNotFitAreRefused(t *testing.T) {
 	for i := range many {
 		many[i] = Contestant{Name: name("policy", i)}
 	}
-	_, err := Run(t.Context(), alone(Service{Latency: constant(ms)}), many, Options{Seeds: MaxSeeds})
+	_, err := Run(t.Context(), singleCall(Service{Latency: constant(ms)}), many, Options{Seeds: MaxSeeds})
 	if err == nil || !strings.Contains(err.Error(), "seeds: the results of 100000 runs of each of 400 contestants take 5.7 GiB of memory; at most 4.0 GiB") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// The estimate is there to be believed: never below what is used, and not far above.
+// The estimate is never below the memory that is used, and not far above.
 func TestTheEstimateIsNearWhatIsUsed(t *testing.T) { //nolint:paralleltest // it looks at the heap of the process
 	const clients = 20_000
 	stuck := Service{Workers: 1, Latency: constant(time.Hour)}
@@ -101,16 +101,16 @@ func TestTheEstimateIsNearWhatIsUsed(t *testing.T) { //nolint:paralleltest // it
 		scenario Scenario
 		with     Contestant
 	}{
-		{"a herd that waits", rush(clients, stuck), Contestant{Policy: policy(t, "fixed(1s)")}},
-		{"a herd that waits by priority", rush(clients, byPriority), Contestant{Policy: policy(t, "fixed(1s)")}},
-		{"with a budget each", rush(clients, stuck), Contestant{Policy: policy(t, "fixed(1s) budget=refund(1,0.1,10)")}},
-		{"with a breaker each", rush(clients, stuck), Contestant{Policy: policy(t, "fixed(1s)"), Breaker: &breaker.Config{}}},
-		{"with hedges each", rush(clients, stuck), Contestant{Policy: policy(t, "fixed(1s) hedge=p95")}},
+		{"a herd that waits", burstOf(clients, stuck), Contestant{Policy: policy(t, "fixed(1s)")}},
+		{"a herd that waits by priority", burstOf(clients, byPriority), Contestant{Policy: policy(t, "fixed(1s)")}},
+		{"with a budget each", burstOf(clients, stuck), Contestant{Policy: policy(t, "fixed(1s) budget=refund(1,0.1,10)")}},
+		{"with a breaker each", burstOf(clients, stuck), Contestant{Policy: policy(t, "fixed(1s)"), Breaker: &breaker.Config{}}},
+		{"with hedges each", burstOf(clients, stuck), Contestant{Policy: policy(t, "fixed(1s) hedge=p95")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { //nolint:paralleltest // as above
 			before := heap()
-			w := newServices(newPlan(tt.scenario), &tt.with, 1)
-			if _, err := play(t.Context(), &w.queue, w, int64(9*second)); err != nil {
+			w := newServiceModel(newPlan(tt.scenario), &tt.with, 1)
+			if _, err := runModel(t.Context(), &w.queue, w, int64(9*second)); err != nil {
 				t.Fatal(err)
 			}
 			used := float64(heap() - before)
@@ -132,7 +132,7 @@ func TestTheEstimateOfAGroupIsNearWhatIsUsed(t *testing.T) { //nolint:parallelte
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := play(t.Context(), &w.queue, w, int64(s.length())); err != nil || w.good == 0 {
+	if _, err := runModel(t.Context(), &w.queue, w, int64(s.length())); err != nil || w.good == 0 {
 		t.Fatalf("%d have committed: %v", w.good, err)
 	}
 	used, said := float64(heap()-before), memory(s, []Contestant{c}).total()
@@ -144,26 +144,26 @@ func TestTheEstimateOfAGroupIsNearWhatIsUsed(t *testing.T) { //nolint:parallelte
 
 func TestARunThatOutgrowsTheMemoryStops(t *testing.T) {
 	t.Parallel()
-	piling := busy(10_000, Service{Workers: 1, Latency: constant(time.Hour)})
+	piling := steadyLoad(10_000, Service{Workers: 1, Latency: constant(time.Hour)})
 	closed := piling
 	closed.Clients = Clients{Count: 20_000, Arrivals: Closed, Think: second}
 	crowd := Scenario{Name: "g", Duration: 30 * second, Group: &Group{Members: 500, Hop: 50 * ms}}
 	for _, tt := range []struct {
-		name     string
-		scenario Scenario
-		policy   string
-		room     int64
-		want     string
+		name        string
+		scenario    Scenario
+		policy      string
+		memoryLimit int64
+		want        string
 	}{
-		{"calls that come at a rate", piling, "fixed(1s)", 1 << 21, "clients.rate: the calls that are under way after "},
-		{"calls of clients that wait", closed, "fixed(1s) attempts=unlimited attempt-timeout=100ms", 1 << 21, "clients.count: the calls that are under way after "},
-		{"messages of a group", crowd, "fixed(1ms) attempts=unlimited", 1 << 19, "group.members: the messages that are under way after "},
+		{"calls that come at a rate", piling, "fixed(1s)", 1 << 21, "clients.rate: the calls in flight after "},
+		{"calls of clients that wait", closed, "fixed(1s) attempts=unlimited attempt-timeout=100ms", 1 << 21, "clients.count: the calls in flight after "},
+		{"messages of a group", crowd, "fixed(1ms) attempts=unlimited", 1 << 19, "group.members: the messages in flight after "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := contestant(t, tt.policy)
 			p := newPlan(tt.scenario)
-			p.room = tt.room
+			p.memoryLimit = tt.memoryLimit
 			_, err := runOnce(t.Context(), p, &c, 1)
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %s...", err, tt.want)
@@ -178,45 +178,45 @@ func TestARunThatOutgrowsTheMemoryStops(t *testing.T) {
 func TestOneRunAtATimeTakesMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlan(alone(Service{Latency: constant(ms)}))
-		p.room, p.share = 100, 40
-		first, second := room{plan: p}, room{plan: p}
+		p := newPlan(singleCall(Service{Latency: constant(ms)}))
+		p.memoryLimit, p.share = 100, 40
+		first, second := memoryShare{plan: p}, memoryShare{plan: p}
 		for _, bytes := range []int64{40, 41, 100} {
-			if err := first.take(t.Context(), bytes, 0, "a", "b"); err != nil {
+			if err := first.reserve(t.Context(), bytes, 0, "a", "b"); err != nil {
 				t.Fatalf("%d bytes: %v", bytes, err)
 			}
 		}
-		if err := second.take(t.Context(), 40, 0, "a", "b"); err != nil {
+		if err := second.reserve(t.Context(), 40, 0, "a", "b"); err != nil {
 			t.Fatalf("no more than its share beside a large one: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := second.take(ctx, 41, 0, "a", "b"); !errors.Is(err, context.Canceled) {
+		if err := second.reserve(ctx, 41, 0, "a", "b"); !errors.Is(err, context.Canceled) {
 			t.Errorf("canceled while it waits: %v", err)
 		}
 		got := make(chan error, 1)
-		go func() { got <- second.take(t.Context(), 41, 0, "a", "b") }()
+		go func() { got <- second.reserve(t.Context(), 41, 0, "a", "b") }()
 		if synctest.Wait(); len(got) > 0 {
 			t.Error("two are large at once")
 		}
-		first.leave()
+		first.release()
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
-		second.leave()
+		second.release()
 		if len(p.large) != 0 {
-			t.Error("somebody is large who has left")
+			t.Error("a run that has released its memory still counts as large")
 		}
 	})
 }
 
 func TestRunsThatWaitForEachOtherShowTheSame(t *testing.T) {
 	t.Parallel()
-	s := busy(100, Service{Workers: 1, Latency: constant(time.Hour)})
+	s := steadyLoad(100, Service{Workers: 1, Latency: constant(time.Hour)})
 	cs := []Contestant{contestant(t, "fixed(1s) attempts=5 attempt-timeout=1s"), contestant(t, "fixed(1s) attempts=4 attempt-timeout=1s")}
-	in := func(room int64) (string, error) {
+	in := func(memoryLimit int64) (string, error) {
 		o := newTournament(s, cs, Options{Seeds: 2, Workers: 3})
-		o.plan.room = room
+		o.plan.memoryLimit = memoryLimit
 		if err := o.run(t.Context()); err != nil {
 			return "", err
 		}
@@ -225,7 +225,7 @@ func TestRunsThatWaitForEachOtherShowTheSame(t *testing.T) {
 	}
 	const enough = 6 << 20
 	if _, err := in(enough / 3); err == nil {
-		t.Fatal("a third of the room is enough, so that nobody has to wait for it")
+		t.Fatal("a third of the memory is enough, so no run has to wait")
 	}
 	want, errWant := in(MaxMemory)
 	got, errGot := in(enough)
@@ -243,7 +243,7 @@ func TestNoMoreRunsAtOnceThanFit(t *testing.T) {
 		{10_000_000, 4, 1},
 		{5_000_000, 4, 2},
 	} {
-		s := rush(tt.clients, Service{Latency: constant(ms)})
+		s := burstOf(tt.clients, Service{Latency: constant(ms)})
 		got := newTournament(s, []Contestant{contestant(t, "fixed(1s)")}, Options{Seeds: 10, Workers: tt.workers}).workers()
 		if got != tt.want {
 			t.Errorf("%d clients: %d runs at once, want %d", tt.clients, got, tt.want)
@@ -251,12 +251,12 @@ func TestNoMoreRunsAtOnceThanFit(t *testing.T) {
 	}
 }
 
-// FuzzMemory makes sure that an estimate is a number, whatever is valid.
+// FuzzMemory checks that the estimate of every valid scenario is a number.
 func FuzzMemory(f *testing.F) {
 	f.Add(10, 1.0, int64(second), 3, 7, 100)
 	f.Add(maxClients, 1e9, int64(maxTime), 64, 10_000, 1_000_000)
 	f.Fuzz(func(t *testing.T, count int, rate float64, d int64, acceptors, members, behind int) {
-		calls := busy(rate, Service{Latency: constant(ms)})
+		calls := steadyLoad(rate, Service{Latency: constant(ms)})
 		calls.Clients.Count, calls.Duration, calls.Bucket = count, time.Duration(d), time.Hour
 		votes := Scenario{Name: "g", Duration: time.Duration(d), Bucket: time.Hour, Group: &Group{Members: members, Acceptors: acceptors, Behind: behind, Hop: ms}}
 		for _, s := range []Scenario{calls, votes} {

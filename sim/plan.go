@@ -7,23 +7,23 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// plan is a valid scenario with what can be known before a run.
+// plan is a valid scenario with values that can be computed before a run.
 type plan struct {
 	scenario    Scenario
 	targets     []int          // services that the clients' attempts go to, in turn
-	policies    []retry.Policy // of the services that have one of their own
+	policies    []retry.Policy // of the services that have their own
 	sharing     int            // clients per process
 	processes   int
 	prioritised bool
-	settled     time.Duration // when the last failure that ends has ended
+	failuresEnd time.Duration // when the last failure has ended; 0 if none ends
 
-	room  int64         // bytes that a run may take
-	share int64         // bytes that each of the runs at once may take beside the others
-	large chan struct{} // has one in it while a run takes more than its share
+	memoryLimit int64         // bytes that a run may use
+	share       int64         // bytes that a run may use while others use their share
+	large       chan struct{} // contains an element while a run uses more than its share
 }
 
 func newPlan(s Scenario) *plan {
-	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}, room: MaxMemory, share: MaxMemory, large: make(chan struct{}, 1)}
+	p := &plan{scenario: s, sharing: max(s.Clients.Sharing, 1), targets: []int{0}, memoryLimit: MaxMemory, share: MaxMemory, large: make(chan struct{}, 1)}
 	p.processes = (s.Clients.Count + p.sharing - 1) / p.sharing
 	p.prioritised = s.Clients.Priorities != [limit.Classes]float64{}
 	for _, name := range s.Clients.Fallback {
@@ -36,7 +36,7 @@ func newPlan(s Scenario) *plan {
 		}
 	}
 	for _, f := range s.Failures {
-		p.settled = max(p.settled, f.Until)
+		p.failuresEnd = max(p.failuresEnd, f.Until)
 	}
 	return p
 }

@@ -7,37 +7,39 @@ import (
 )
 
 // event is something that happens at a moment of virtual time. It is a plain
-// value without a pointer: a million of them cost 16 MB and no garbage.
+// value without a pointer: a million of them cost 16 MB and no garbage
+// collection.
 type event struct {
 	at  int64  // nanoseconds since the start
-	who uint32 // what it happens to: an index that the world understands
+	who uint32 // what it happens to: an index that the model defines
 	tag uint32 // its kind in the upper 8 bits, a generation in the lower 24
 }
 
-// Generations tell a timer that was overtaken from one that still counts.
+// generations is the mask of a generation, which identifies timers that are out
+// of date.
 const generations = 1<<24 - 1
 
 func (e event) kind() uint8        { return uint8(e.tag >> 24) }
 func (e event) generation() uint32 { return e.tag & generations }
 
-// queue holds what is going to happen and yields it in order of time; events of
-// the same moment in the order they were added.
+// queue yields scheduled events in order of time; events of the same moment in
+// the order in which they were added.
 //
 // It is a radix heap. Time never goes back, so an event's bucket is the highest
 // bit in which its time differs from that of the last event: equal times share
-// a bucket, and a bucket is only ever appended to or dealt out in order into
-// lower buckets, which are empty then. That keeps equals in order without a
-// number for each.
+// a bucket, and a bucket is only appended to, or redistributed in order into
+// lower buckets, which are empty then. That keeps equal times in order without
+// a sequence number.
 type queue struct {
 	now     int64
 	pending int
 	filled  uint64 // bit i: bucket i is not empty
-	first   int    // the first event of bucket 0 that is still there
+	first   int    // index of the next event of bucket 0
 	buckets [64][]event
 }
 
-// add lets something happen after the delay. One that is too long for the number
-// it is computed in comes out negative, and means never.
+// add schedules an event after the delay. A negative delay, the result of an
+// overflow, means never.
 func (q *queue) add(after int64, kind uint8, who, generation uint32) {
 	at := q.now + after
 	if after < 0 || at < q.now {
@@ -53,7 +55,7 @@ func (q *queue) push(e event) {
 	q.pending++
 }
 
-// next takes out the next event and moves the time to it; false if there is none.
+// next removes the next event and moves the time to it; false if there is none.
 func (q *queue) next() (event, bool) {
 	if q.pending == 0 {
 		return event{}, false
@@ -68,7 +70,7 @@ func (q *queue) next() (event, bool) {
 			q.now = e.at
 			return e, true
 		}
-		q.deal(i)
+		q.redistribute(i)
 	}
 	b := q.buckets[0]
 	e := b[q.first]
@@ -80,9 +82,9 @@ func (q *queue) next() (event, bool) {
 	return e, true
 }
 
-// deal moves the time to the first event of bucket i, the lowest one that is
-// not empty, and its events to lower buckets.
-func (q *queue) deal(i int) {
+// redistribute moves the time to the first event of bucket i, the lowest one
+// that is not empty, and its events to lower buckets.
+func (q *queue) redistribute(i int) {
 	b := q.buckets[i]
 	first := b[0].at
 	for _, e := range b[1:] {
@@ -98,26 +100,26 @@ func (q *queue) deal(i int) {
 	q.filled &^= 1 << i
 }
 
-// world is a model whose time a queue moves.
+// world is a simulated model that handles events.
 type world interface {
 	handle(event)
-	full(context.Context) error // why it has outgrown the memory, if it has; waits for others that are large
+	checkMemory(context.Context) error // an error if it exceeds the memory limit; may wait for other runs
 }
 
-// between is how many events pass, or are added, between two looks at the context
-// and at the memory.
-const between = 1 << 14
+// checkInterval is how many events are handled, or added, between two checks of
+// the context and of the memory.
+const checkInterval = 1 << 14
 
-// play lets the events happen until there are none, the time is over or the
-// context has ended. It returns how many happened.
-func play(ctx context.Context, q *queue, w world, until int64) (events int, err error) {
+// runModel handles events until there are none, the time is over or the context
+// has ended. It returns the number of events.
+func runModel(ctx context.Context, q *queue, w world, until int64) (events int, err error) {
 	for pending := q.pending; ; {
-		if events%between == 0 || q.pending > pending+between {
+		if events%checkInterval == 0 || q.pending > pending+checkInterval {
 			pending = q.pending
 			if ctx.Err() != nil {
 				return events, context.Cause(ctx)
 			}
-			if err := w.full(ctx); err != nil {
+			if err := w.checkMemory(ctx); err != nil {
 				return events, err
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestQueueYieldsInOrderOfTimeThenOfAdding compares it with a stable sort, while
-// events are added between those that are taken.
+// TestQueueYieldsInOrderOfTimeThenOfAdding compares the queue with a stable
+// sort, while events are added between those that are removed.
 func TestQueueYieldsInOrderOfTimeThenOfAdding(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -66,7 +66,7 @@ func (h *hold) handle(e event) {
 	h.q.add(int64(exponential(scramble(h.n*golden))*1e6), 1, e.who, 0)
 }
 
-func (*hold) full(context.Context) error { return nil }
+func (*hold) checkMemory(context.Context) error { return nil }
 
 func TestPlayStopsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -74,12 +74,12 @@ func TestPlayStopsWithTheContext(t *testing.T) {
 	cancel(why)
 	h := &hold{}
 	h.q.add(0, 1, 0, 0)
-	if n, err := play(ctx, &h.q, h, 1<<62); n != 0 || !errors.Is(err, why) {
+	if n, err := runModel(ctx, &h.q, h, 1<<62); n != 0 || !errors.Is(err, why) {
 		t.Errorf("play = %d, %v", n, err)
 	}
 }
 
-// BenchmarkEvents is the queue and a random number alone.
+// BenchmarkEvents measures the queue and a random number alone.
 func BenchmarkEvents(b *testing.B) {
 	for _, pending := range []int{100, 10_000, 1_000_000} {
 		b.Run(name("pending", pending), func(b *testing.B) {

@@ -8,13 +8,13 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// step is the grain at which recovery is looked for.
+// step is the resolution of the time of recovery.
 const step = int64(100 * time.Millisecond)
 
-// recorder notes what happens in one run.
+// recorder records what happens in one run.
 type recorder struct {
 	bucket int64
-	edge   int64 // when the queue is looked at next
+	edge   int64 // when the queue is sampled next
 	sums
 
 	calls, done, good int
@@ -22,7 +22,7 @@ type recorder struct {
 	hedges            int
 	lastEnd           int64
 	work, wasted      int64   // worker time
-	vain              float64 // nanoseconds spent in calls that failed
+	failedTime        float64 // nanoseconds spent in calls that failed
 	events            int
 
 	byStart [][2]int32 // for each step: calls that began in it, and those of them that succeeded
@@ -31,24 +31,25 @@ type recorder struct {
 	sum, sumSq float64
 }
 
-// sums is what the runs of a contestant add up to. All of it is whole numbers,
-// so that the order of adding does not matter.
+// sums are the sums over the runs of a contestant. All are integers, so that
+// the order of adding does not matter.
 type sums struct {
 	latency  histogram // of the calls that succeeded
 	offered  []int64   // calls that began, for each bucket
 	load     []int64   // attempts that reached the last service
 	goodput  []int64   // calls that ended with a success
 	waiting  []int64   // calls in queues at the end of the bucket
-	retries  []int64   // attempts of the clients but first ones
+	retries  []int64   // attempts of the clients, without first attempts
 	attempts [heatRows][]int64
-	reasons  [reasons]int64          // calls by why they ended, 0 for those that succeeded
+	reasons  [reasons]int64          // calls by the reason they ended for, 0 for success
 	classes  [limit.Classes][2]int64 // calls that began and that succeeded, by priority
 }
 
-// reasons is more than there are.
+// reasons is an upper bound of the number of reasons.
 const reasons = 32
 
-// heatRows is how many attempts are told apart; the last row has all others.
+// heatRows is how many attempts have a row of their own; the last row counts
+// all others.
 const heatRows = 10
 
 func newRecorder(p *plan) recorder {
@@ -101,22 +102,22 @@ func (s *sums) add(o *sums) {
 	})
 }
 
-// sample notes the queue at every edge of a bucket up to now.
-func (r *recorder) sample(now int64, waiting int) {
+// sampleQueue records the queue length at every bucket edge up to now.
+func (r *recorder) sampleQueue(now int64, waiting int) {
 	for ; r.edge <= now; r.edge += r.bucket {
 		r.waiting[r.edge/r.bucket-1] = int64(waiting)
 	}
 }
 
-// begun notes that a client began a call.
-func (r *recorder) begun(now int64) {
+// recordCall records that a client began a call.
+func (r *recorder) recordCall(now int64) {
 	r.calls++
 	r.offered[now/r.bucket]++
 	r.byStart[now/step][0]++
 }
 
-// attempted notes the n-th attempt of a client.
-func (r *recorder) attempted(now int64, n int) {
+// recordAttempt records the n-th attempt of a client's call.
+func (r *recorder) recordAttempt(now int64, n int) {
 	r.attempts++
 	r.sums.attempts[min(n, heatRows)-1][now/r.bucket]++
 	if n > 1 {
@@ -124,19 +125,19 @@ func (r *recorder) attempted(now int64, n int) {
 	}
 }
 
-// loaded notes that an attempt reached a service that calls no other.
-func (r *recorder) loaded(now int64) {
+// recordLoad records that an attempt reached a service that calls no other.
+func (r *recorder) recordLoad(now int64) {
 	r.load++
 	r.sums.load[now/r.bucket]++
 }
 
-// end notes that a client's call ended: with a success unless there is a reason.
-func (r *recorder) end(start, now int64, why retry.Reason) {
+// recordEnd records the end of a client's call. A reason of 0 means success.
+func (r *recorder) recordEnd(start, now int64, why retry.Reason) {
 	r.done++
 	r.lastEnd = now
 	r.reasons[why]++
 	if why != 0 {
-		r.vain += float64(now - start)
+		r.failedTime += float64(now - start)
 		return
 	}
 	r.good++
@@ -145,8 +146,8 @@ func (r *recorder) end(start, now int64, why retry.Reason) {
 	r.latency.record(now - start)
 }
 
-// client notes what became of a client's calls.
-func (r *recorder) client(calls, succeeded int) {
+// recordClient records the calls of a client.
+func (r *recorder) recordClient(calls, succeeded int) {
 	if calls == 0 {
 		return
 	}
@@ -156,12 +157,12 @@ func (r *recorder) client(calls, succeeded int) {
 	r.sumSq += x * x
 }
 
-// measure computes the numbers of the run. What can't be said is NaN.
+// measure computes the measures of the run. A measure without a value is NaN.
 func (r *recorder) measure(p *plan) Measures[float64] {
 	m := Measures[float64]{
 		Calls:          float64(r.calls),
 		Success:        ratio(r.good, r.calls),
-		All:            float64(one(r.good == r.calls)),
+		All:            float64(boolToInt(r.good == r.calls)),
 		Goodput:        float64(r.good) / p.scenario.length().Seconds(),
 		Amplification:  ratio(r.load, r.calls),
 		Hedges:         ratio(r.hedges, r.calls),
@@ -170,7 +171,7 @@ func (r *recorder) measure(p *plan) Measures[float64] {
 		CallsPerClient: ratio(r.attempts+r.hedges, r.active),
 		Fairness:       r.sum * r.sum / (float64(r.active) * r.sumSq),
 		Last:           seconds(r.lastEnd),
-		GiveUp:         r.vain / float64(r.done-r.good) / float64(time.Second),
+		GiveUp:         r.failedTime / float64(r.done-r.good) / float64(time.Second),
 		Recovery:       r.recovery(p),
 	}
 	m.Peak, m.PeakRatio = peak(r.sums.load)
@@ -188,8 +189,8 @@ func ratio(a, b int) float64 { return float64(a) / float64(b) }
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
-// peak returns the largest number, and how many times the mean it is, taken from
-// the first to the last that is not zero.
+// peak returns the largest number, and its ratio to the mean between the first
+// and the last number that is not zero.
 func peak(series []int64) (top, over float64) {
 	first, last, sum := -1, 0, int64(0)
 	for i, n := range series {

@@ -30,12 +30,12 @@ func TestRecovery(t *testing.T) {
 		p := newPlan(s)
 		r := newRecorder(p)
 		for at := time.Duration(0); at < s.Duration; at += ms {
-			r.begun(int64(at))
+			r.recordCall(int64(at))
 			why := retry.StopAttempts
 			if float64(at/ms%100)/100 < tt.healthy(at) {
 				why = 0
 			}
-			r.end(int64(at), int64(at), why)
+			r.recordEnd(int64(at), int64(at), why)
 		}
 		if got := r.recovery(p); math.Abs(got-tt.want) > 1e-9 || math.IsNaN(got) != math.IsNaN(tt.want) {
 			t.Errorf("%s: recovers after %v s, want %v", tt.name, got, tt.want)
@@ -51,10 +51,10 @@ func share(b bool) float64 {
 }
 
 func TestAHerdHasRecoveredWhenItIsServed(t *testing.T) {
-	s := busy(0, Service{Workers: 1, Latency: constant(100 * ms)}, Failure{Kind: Outage, Until: 2 * second})
+	s := steadyLoad(0, Service{Workers: 1, Latency: constant(100 * ms)}, Failure{Kind: Outage, Until: 2 * second})
 	s.Clients = Clients{Count: 100, Arrivals: Herd}
 	s.Bucket = 100 * ms
-	r := only(t, s, "fixed(5s) attempts=2")
+	r := runOne(t, s, "fixed(5s) attempts=2")
 	if want := 5 - 2 + 9.6; math.Abs(r.Recovery.Mean-want) > 1e-9 { // the 95th answer comes at 5.001 s + 9.5 s
 		t.Errorf("recovers %v s after the outage, want %v", r.Recovery.Mean, want)
 	}
@@ -80,7 +80,7 @@ func TestPeak(t *testing.T) {
 func TestSeriesAddUp(t *testing.T) {
 	s, _ := Preset("brownout")
 	s.Duration = 60 * second
-	r := only(t, s, "fixed(100ms) attempts=3 attempt-timeout=1s")
+	r := runOne(t, s, "fixed(100ms) attempts=3 attempt-timeout=1s")
 	sum := func(series []float64) (n float64) {
 		for _, v := range series {
 			n += v
@@ -104,7 +104,7 @@ func TestSeriesAddUp(t *testing.T) {
 
 func TestGoodputIsPerSecondOfTheWholeRun(t *testing.T) {
 	t.Parallel()
-	s := busy(100, Service{Latency: constant(ms)}) // a minute, and another one to drain
+	s := steadyLoad(100, Service{Latency: constant(ms)}) // a minute, and another one to drain
 	r := run(t, s, 1, contestant(t, "fixed(0s)"))[0]
 	if want := r.Calls.Mean / 120; r.Success.Mean != 1 || r.Goodput.Mean != want {
 		t.Errorf("goodput %v of %v calls that succeed, want %v", r.Goodput.Mean, r.Calls.Mean, want)

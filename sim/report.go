@@ -2,7 +2,7 @@ package sim
 
 import "math"
 
-// report sets the contestants side by side.
+// report returns the results of all contestants.
 func (t *tournament) report() *Report {
 	r := &Report{
 		Scenario: t.plan.scenario.Name, Seed: t.options.Seed, Seeds: t.options.Seeds,

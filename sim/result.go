@@ -8,18 +8,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Report is what became of all contestants. The same scenario, contestants,
+// Report is the results of all contestants. The same scenario, contestants,
 // seed and number of seeds give the same report, byte for byte.
 type Report struct {
 	Scenario string   `json:"scenario"`
 	Seed     uint64   `json:"seed"`
 	Seeds    int      `json:"seeds"`
 	Bucket   float64  `json:"bucket_s"` // of peaks and series
-	Events   int      `json:"events"`   // simulated, all runs together
+	Events   int      `json:"events"`   // simulated in all runs together
 	Results  []Result `json:"results"`  // in the order of the contestants
 }
 
-// Result is what became of a contestant.
+// Result is the result of a contestant.
 type Result struct {
 	Name   string `json:"name"`
 	Policy string `json:"policy"`
@@ -27,13 +27,13 @@ type Result struct {
 	Measures[Estimate]
 	NeverRecovers float64 `json:"never_recovers"` // share of the seeds
 
-	// Versus is each measure minus that of the first contestant, taken seed by
-	// seed: both met the same arrivals, service times and failures, so that the
+	// Versus is each measure minus that of the first contestant, computed seed
+	// by seed. Both got the same arrivals, service times and failures, so the
 	// intervals are much narrower than those of the measures. A difference is
-	// real if its interval does not contain zero.
+	// significant if its interval does not contain zero.
 	Versus *Measures[Estimate] `json:"versus,omitempty"`
 
-	// GaveUp is the share of all calls that gave up, by the reason; see
+	// GaveUp is the share of all calls that gave up, by reason; see
 	// [retry.Reason].
 	GaveUp map[string]float64 `json:"gave_up"`
 
@@ -49,16 +49,16 @@ type Result struct {
 type Measures[T any] struct {
 	Calls          T `json:"calls"`            // begun by the clients
 	Success        T `json:"success"`          // share of them that succeeded
-	All            T `json:"all"`              // 1 if every one did, 0 if not: over the seeds, how often all do
-	Unfinished     T `json:"unfinished"`       // share of them that had not ended with the run
+	All            T `json:"all"`              // 1 if all succeeded, else 0: over the seeds, how often all do
+	Unfinished     T `json:"unfinished"`       // share of them that had not ended when the run ended
 	Goodput        T `json:"goodput"`          // calls that succeeded, per second of the whole run, the drain included
 	Amplification  T `json:"amplification"`    // attempts that reached the last service, per call
 	Hedges         T `json:"hedges"`           // hedges per call
 	Peak           T `json:"peak"`             // most attempts that reached the last service in a bucket
-	PeakRatio      T `json:"peak_ratio"`       // that, over the mean of the buckets from the first attempt to the last
-	PeakRetries    T `json:"peak_retries"`     // most attempts of the clients but first ones in a bucket
+	PeakRatio      T `json:"peak_ratio"`       // Peak divided by the mean of the buckets from the first attempt to the last
+	PeakRetries    T `json:"peak_retries"`     // most attempts of the clients in a bucket, first attempts not counted
 	Recovery       T `json:"recovery_s"`       // from the end of the last failure; of the seeds that recovered
-	Wasted         T `json:"wasted"`           // share of the work whose caller had gone
+	Wasted         T `json:"wasted"`           // share of the work whose caller was gone
 	P50            T `json:"p50_s"`            // median latency of the calls that succeeded
 	P99            T `json:"p99_s"`            // 99th percentile of it
 	P999           T `json:"p999_s"`           // 99.9th
@@ -100,20 +100,20 @@ func differences(runs, base []Measures[float64]) []Measures[float64] {
 	return d
 }
 
-// Series are the numbers over time, the mean of all seeds: one value for each
+// Series are measures over time, the mean of all seeds: one value for each
 // bucket.
 type Series struct {
 	Offered []float64 `json:"offered"` // calls that began in it
 	Load    []float64 `json:"load"`    // attempts that reached the last service in it
-	Goodput []float64 `json:"goodput"` // calls that ended with a success in it, whenever they began
+	Goodput []float64 `json:"goodput"` // calls that succeeded in it, whenever they began
 	Waiting []float64 `json:"waiting"` // calls in queues at its end
 
-	// Attempts is a map of where the clients' attempts fell: a row for the first
-	// attempts, one for the second ones…, the last for all beyond.
+	// Attempts counts the clients' attempts: a row for the first attempts, one
+	// for the second ones…, the last for all further ones.
 	Attempts [][]float64 `json:"attempts"`
 }
 
-// Point is a point of a distribution: so large a share took so long or less.
+// Point is a point of a distribution: this share took at most this long.
 type Point struct {
 	Seconds float64 `json:"s"`
 	Share   float64 `json:"share"`
@@ -145,8 +145,8 @@ func (s *sums) byPriority() map[string]float64 {
 	return shares
 }
 
-// series returns the means over the seeds. Rows of attempts that nobody made are
-// left out.
+// series returns the means over the seeds, without rows for attempts that were
+// never made.
 func (s *sums) series(seeds int) Series {
 	r := Series{
 		Offered: mean(s.offered, seeds), Load: mean(s.load, seeds),
@@ -171,7 +171,8 @@ func mean(sum []int64, n int) []float64 {
 	return m
 }
 
-// cdf returns the distribution at every per cent, and beyond the last.
+// cdf returns the distribution at every per cent, and at some quantiles above
+// 99 %.
 func (h *histogram) cdf() []Point {
 	points := []Point{}
 	add := func(share float64) {

@@ -10,16 +10,16 @@ import (
 	"unsafe"
 )
 
-// Options say how often and with how much a scenario is run. They do not change
-// what a run shows, but for Seed and Seeds.
+// Options say how often a scenario is run and on how many workers. Only Seed
+// and Seeds affect the results.
 type Options struct {
-	Seed     uint64                // of the first run; the next runs have the next ones
+	Seed     uint64                // of the first run; the following runs use the following numbers
 	Seeds    int                   // runs of each contestant; 0 means 5
-	Workers  int                   // runs at once; 0 means one for each processor, and never more than fit into [MaxMemory]
-	Progress func(done, total int) // called after each run, one call at a time; nil means not
+	Workers  int                   // runs at once; 0 means one for each processor; never more than fit into [MaxMemory]
+	Progress func(done, total int) // called after each run, one call at a time; nil means none
 }
 
-// DefaultSeeds is how often each contestant runs when the options do not say.
+// DefaultSeeds is the default of Options.Seeds.
 const DefaultSeeds = 5
 
 // MaxSeeds is the most runs of a contestant.
@@ -29,23 +29,23 @@ const MaxSeeds = 100_000
 // its field's name.
 func (o Options) Validate() error {
 	var p problems
-	p.whole("seeds", o.Seeds, 0, MaxSeeds)
-	p.whole("workers", o.Workers, 0, 1e6)
+	p.checkInt("seeds", o.Seeds, 0, MaxSeeds)
+	p.checkInt("workers", o.Workers, 0, 1e6)
 	return errors.Join(p...)
 }
 
-// fit refuses more runs than there is memory for their results.
+// fit returns an error if the results of all runs do not fit into memory.
 func (o Options) fit(contestants int) error {
 	bytes := float64(contestants) * float64(o.Seeds) * float64(unsafe.Sizeof(Measures[float64]{}))
 	if bytes <= MaxMemory {
 		return nil
 	}
-	return fmt.Errorf("seeds: the results of %d runs of each of %d contestants take %s of memory; at most %s", o.Seeds, contestants, gib(bytes), gib(MaxMemory))
+	return fmt.Errorf("seeds: the results of %d runs of each of %d contestants take %s of memory; at most %s: use fewer seeds", o.Seeds, contestants, gib(bytes), gib(MaxMemory))
 }
 
-// Run lets every contestant go through the scenario, once for each seed. What is
-// not possible is refused before anything runs, with all problems at once. When
-// the context ends, Run stops at once and returns its cause.
+// Run runs every contestant through the scenario, once for each seed. It
+// returns every problem of the arguments before anything runs. When the context
+// ends, Run stops at once and returns the cause.
 func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
 	if o.Seeds == 0 {
 		o.Seeds = DefaultSeeds
@@ -60,12 +60,12 @@ func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (
 	return t.report(), nil
 }
 
-// tournament is all runs of a report.
+// tournament is the set of all runs of a report.
 type tournament struct {
 	plan        *plan
 	contestants []Contestant
 	options     Options
-	next        atomic.Int64 // the next run
+	next        atomic.Int64 // index of the next run
 
 	mu     sync.Mutex
 	done   int
@@ -87,13 +87,13 @@ func newTournament(s Scenario, cs []Contestant, o Options) *tournament {
 // total returns how many runs there are.
 func (t *tournament) total() int { return len(t.contestants) * t.options.Seeds }
 
-// run runs all of them on the workers, and waits for these.
+// run executes all runs on the workers, and waits for them.
 func (t *tournament) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	workers := t.workers()
-	t.plan.share = t.plan.room / int64(workers)
+	t.plan.share = t.plan.memoryLimit / int64(workers)
 	for range workers {
 		group.Go(func() {
 			if err := t.work(ctx); err != nil {
@@ -106,7 +106,7 @@ func (t *tournament) run(ctx context.Context) error {
 	return t.err
 }
 
-// workers returns how many runs there are at once: no more than fit into the
+// workers returns how many runs are executed at once: no more than fit into
 // memory.
 func (t *tournament) workers() int {
 	n := t.options.Workers
@@ -117,6 +117,7 @@ func (t *tournament) workers() int {
 	return min(n, t.total(), max(fit, 1))
 }
 
+// fail records the first error.
 func (t *tournament) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +126,7 @@ func (t *tournament) fail(err error) {
 	}
 }
 
-// work makes one run after the other. Those of one seed follow each other.
+// work executes one run after the other. Those of one seed follow each other.
 func (t *tournament) work(ctx context.Context) error {
 	for {
 		i := int(t.next.Add(1)) - 1
@@ -151,7 +152,7 @@ func runOnce(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorde
 	return runServices(ctx, p, c, seed)
 }
 
-// add takes in a run.
+// add adds the results of a run.
 func (t *tournament) add(n, seed int, r *recorder) {
 	m := r.measure(t.plan)
 	t.mu.Lock()

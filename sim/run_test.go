@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// rivals are contestants that use everything there is.
+// rivals are contestants that use every feature.
 func rivals(t testing.TB) []Contestant {
 	t.Helper()
 	cs := []Contestant{
@@ -57,7 +57,7 @@ func TestTheSameSeedGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestEverybodyMeetsTheSameArrivals(t *testing.T) {
+func TestAllContestantsGetTheSameArrivals(t *testing.T) {
 	s, _ := Preset("brownout")
 	s.Duration, s.Drain = 10*second, 10*second
 	rs := run(t, s, 2, rivals(t)...)
@@ -74,10 +74,10 @@ func TestEverybodyMeetsTheSameArrivals(t *testing.T) {
 	}
 }
 
-// TestPairsAreNarrower is why all meet the same: the difference of two policies
-// is much surer than either of them.
+// TestPairsAreNarrower checks why all contestants get the same random numbers:
+// the difference of two policies is much more precise than either of them.
 func TestPairsAreNarrower(t *testing.T) {
-	s := busy(95, Service{Workers: 10, Latency: Latency{Distribution: Exponential, Mean: 100 * ms}})
+	s := steadyLoad(95, Service{Workers: 10, Latency: Latency{Distribution: Exponential, Mean: 100 * ms}})
 	r := run(t, s, 10, contestant(t, "fixed(0s)"), contestant(t, "fixed(1s) attempts=2 attempt-timeout=30s"))
 	if r[1].Versus.P99.Half >= r[1].P99.Half/3 {
 		t.Errorf("p99 %+v, the difference %+v", r[1].P99, r[1].Versus.P99)
@@ -150,6 +150,6 @@ func TestSilenceIsNoRecovery(t *testing.T) {
 		Failures: []Failure{{Kind: Outage, From: 5 * second, Until: 10 * second}, {Kind: BlackHole, From: 10 * second, Share: 1}},
 	}
 	if r := run(t, s, 2, contestant(t, "fixed(1s)"))[0]; r.NeverRecovers != 1 {
-		t.Errorf("nobody is answered any more, and %v of the runs recover", 1-r.NeverRecovers)
+		t.Errorf("no call is answered any more, but %v of the runs recover", 1-r.NeverRecovers)
 	}
 }

@@ -6,31 +6,31 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Scenario is what every contestant goes through: who calls what, how fast it
-// answers, and what goes wrong when. It is plain data. Either Services and
-// Clients are set, or Writers, or Group.
+// Scenario describes what every contestant goes through: who calls which
+// service, how fast it answers, and what fails when. It is plain data. Set
+// either Services and Clients, or Writers, or Group.
 type Scenario struct {
 	Name  string `json:"name" yaml:"name"`
 	About string `json:"about,omitempty" yaml:"about"`
 
 	Duration time.Duration `json:"duration" yaml:"duration"`           // no call begins later
-	Drain    time.Duration `json:"drain,omitempty" yaml:"drain"`       // how much longer calls may take to end; 0 means not at all
-	Bucket   time.Duration `json:"bucket,omitempty" yaml:"bucket"`     // of peaks and series; 0 means 100ms
+	Drain    time.Duration `json:"drain,omitempty" yaml:"drain"`       // time for calls to end after Duration; 0 means none
+	Bucket   time.Duration `json:"bucket,omitempty" yaml:"bucket"`     // width of the buckets of peaks and series; 0 means 100ms
 	Clients  Clients       `json:"clients,omitzero" yaml:"clients"`    // who calls the first service
 	Services []Service     `json:"services,omitempty" yaml:"services"` // the first is called by the clients
-	Failures []Failure     `json:"failures,omitempty" yaml:"failures"` // what goes wrong
+	Failures []Failure     `json:"failures,omitempty" yaml:"failures"` // what fails, and when
 	Writers  *Writers      `json:"writers,omitempty" yaml:"writers"`   // instead of clients and services
-	Group    *Group        `json:"group,omitempty" yaml:"group"`       // instead of all these
+	Group    *Group        `json:"group,omitempty" yaml:"group"`       // instead of clients, services and writers
 }
 
-// Arrivals is how clients come.
+// Arrivals says how calls arrive.
 type Arrivals string
 
-// The ways clients come.
+// The kinds of arrivals.
 const (
-	Open   Arrivals = "open"   // calls come at a rate, however the earlier ones fare
-	Closed Arrivals = "closed" // every client thinks, calls, waits for the end, and thinks again
-	Herd   Arrivals = "herd"   // every client calls once, all of them within a span
+	Open   Arrivals = "open"   // calls arrive at a rate, independent of earlier calls
+	Closed Arrivals = "closed" // every client pauses, calls, waits for the end, and pauses again
+	Herd   Arrivals = "herd"   // every client calls once, all of them within a short time
 )
 
 // Clients are the callers. Each belongs to a process, and the clients of a
@@ -41,7 +41,7 @@ type Clients struct {
 	Rate     float64       `json:"rate,omitempty" yaml:"rate"`         // open: calls per second of all together
 	Think    time.Duration `json:"think,omitempty" yaml:"think"`       // closed: mean pause between calls
 	Start    time.Duration `json:"start,omitempty" yaml:"start"`       // herd: when the first call begins
-	Spread   time.Duration `json:"spread,omitempty" yaml:"spread"`     // herd: within which all begin; 0 means at once
+	Spread   time.Duration `json:"spread,omitempty" yaml:"spread"`     // herd: time within which all calls begin; 0 means at once
 	Sharing  int           `json:"sharing,omitempty" yaml:"sharing"`   // clients per process; 0 means 1
 	Fallback []string      `json:"fallback,omitempty" yaml:"fallback"` // services that the second, third… attempt goes to, in turn
 
@@ -51,29 +51,29 @@ type Clients struct {
 	Priorities [limit.Classes]float64 `json:"priorities,omitzero" yaml:"priorities"`
 }
 
-// Order is who is served next.
+// Order says which waiting call is served next.
 type Order string
 
 // The orders. The zero Order is FIFO.
 const (
-	FIFO       Order = "fifo"     // who came first
-	LIFO       Order = "lifo"     // who came last
+	FIFO       Order = "fifo"     // the oldest
+	LIFO       Order = "lifo"     // the newest
 	ByPriority Order = "priority" // by a [limit.Concurrency]: class, aging, shedding
 )
 
-// Service answers calls with a number of workers, each of which does one at a
-// time. Work whose caller has gone stays in the queue and is done in vain,
-// unless Deadlines is set.
+// Service answers calls with a number of workers, each of which serves one call
+// at a time. Work whose caller is gone stays in the queue and is done for no
+// caller, unless Deadlines is set.
 type Service struct {
 	Name      string     `json:"name" yaml:"name"`
 	Workers   int        `json:"workers,omitempty" yaml:"workers"`     // 0 means no limit
 	Queue     int        `json:"queue,omitempty" yaml:"queue"`         // calls that may wait for a worker, others are refused; 0 means no limit
-	Order     Order      `json:"order,omitempty" yaml:"order"`         // who is served next; empty means fifo
+	Order     Order      `json:"order,omitempty" yaml:"order"`         // which call is served next; empty means fifo
 	Latency   Latency    `json:"latency" yaml:"latency"`               // how long a worker takes
-	Deadlines bool       `json:"deadlines,omitempty" yaml:"deadlines"` // work whose caller has gone is dropped when its turn comes, and asks no other service
-	Limit     *RateLimit `json:"limit,omitempty" yaml:"limit"`         // calls above it are refused; nil means none
-	Calls     string     `json:"calls,omitempty" yaml:"calls"`         // a later service that each call needs, while it holds its worker
-	Policy    string     `json:"policy,omitempty" yaml:"policy"`       // of those calls; empty means the contestant's, breaker included
+	Deadlines bool       `json:"deadlines,omitempty" yaml:"deadlines"` // work whose caller is gone is dropped before it starts, and calls no other service
+	Limit     *RateLimit `json:"limit,omitempty" yaml:"limit"`         // calls above it are refused; nil means no limit
+	Calls     string     `json:"calls,omitempty" yaml:"calls"`         // a later service that each call needs while it holds its worker
+	Policy    string     `json:"policy,omitempty" yaml:"policy"`       // policy of those calls; empty means the contestant's, breaker included
 }
 
 // Distribution is the shape of a latency.
@@ -91,31 +91,32 @@ type Latency struct {
 	Distribution Distribution  `json:"distribution" yaml:"distribution"`
 	Mean         time.Duration `json:"mean" yaml:"mean"`
 	Sigma        float64       `json:"sigma,omitempty" yaml:"sigma"`   // lognormal: of the logarithm
-	Growth       float64       `json:"growth,omitempty" yaml:"growth"` // share added for every other call under way; 0 means none
+	Growth       float64       `json:"growth,omitempty" yaml:"growth"` // share added for every other call in progress; 0 means none
 }
 
-// RetryAfter is what a service that refuses a call says about when to come back.
+// RetryAfter says which Retry-After a service sends when it refuses a call.
 type RetryAfter string
 
-// The answers. The zero RetryAfter says nothing.
+// The kinds of Retry-After. The zero value sends none.
 const (
 	SayNothing RetryAfter = ""
-	SayNext    RetryAfter = "next"    // when the next call will be let in: the same to everybody
-	SayBacklog RetryAfter = "backlog" // a moment drawn from the time it takes to serve all that were refused
+	SayNext    RetryAfter = "next"    // when the next call will be admitted: the same time for every caller
+	SayBacklog RetryAfter = "backlog" // a random time within the time needed to serve all refused calls
 )
 
-// RateLimit is a [limit.Rate] at a service's door.
+// RateLimit is a [limit.Rate] in front of a service.
 type RateLimit struct {
 	Rate       float64    `json:"rate" yaml:"rate"`                         // calls per second
 	Burst      int        `json:"burst,omitempty" yaml:"burst"`             // calls at once after a pause; 0 means 1
-	RetryAfter RetryAfter `json:"retry-after,omitempty" yaml:"retry-after"` // what refused calls are told
+	RetryAfter RetryAfter `json:"retry-after,omitempty" yaml:"retry-after"` // sent with refusals
 
-	// foreseen is how many calls the backlog counts before they have come, as in
-	// the published simulation. Without it the service knows whom it has refused.
+	// foreseen is how many calls the backlog counts before they have arrived,
+	// as in the published simulation. With 0 the service counts the calls that
+	// it has refused.
 	foreseen int
 }
 
-// FailureKind is what goes wrong.
+// FailureKind says what fails.
 type FailureKind string
 
 // The kinds of failure.
@@ -124,40 +125,41 @@ const (
 	Outage    FailureKind = "outage"    // every call is refused at once
 	BlackHole FailureKind = "blackhole" // a share of the calls is never answered
 	Slow      FailureKind = "slow"      // a share of the work takes Factor times as long
-	Capacity  FailureKind = "capacity"  // a share of the workers is left; those at work finish first
+	Capacity  FailureKind = "capacity"  // only this share of the workers is left; busy workers finish first
 )
 
-// Failure is something that goes wrong for a while. Those that overlap are
-// independent: each draws for itself whom it strikes, so that two times half of
-// the calls in errors are three quarters, and work that two make slow takes the
-// product of their factors. Only of several capacities the smallest counts.
+// Failure is something that fails for a time. Failures that overlap are
+// independent: each draws which calls it affects. So two failures with errors
+// for half of the calls affect three quarters, and work that two failures slow
+// down takes the product of their factors. Of several capacities only the
+// smallest counts.
 type Failure struct {
 	Kind    FailureKind   `json:"kind" yaml:"kind"`
 	Service string        `json:"service,omitempty" yaml:"service"` // empty means the first
 	From    time.Duration `json:"from,omitempty" yaml:"from"`
 	Until   time.Duration `json:"until,omitempty" yaml:"until"`   // 0 means to the end
-	Share   float64       `json:"share,omitempty" yaml:"share"`   // of the calls; of the workers left for capacity; an outage has none
+	Share   float64       `json:"share,omitempty" yaml:"share"`   // of the calls; of the workers left for capacity; not for an outage
 	Factor  float64       `json:"factor,omitempty" yaml:"factor"` // slow: times as long
 }
 
-// Writers change one thing that the first to write wins: each reads it, writes
-// it, and begins again when somebody else has written in between. Each writes
-// once.
+// Writers change one value: each reads it, writes it, and starts again if
+// another writer has written in between. Each writes once.
 type Writers struct {
 	Count int           `json:"count" yaml:"count"`
-	Hop   time.Duration `json:"hop" yaml:"hop"`               // mean time of a message one way; a try takes four
+	Hop   time.Duration `json:"hop" yaml:"hop"`               // mean time of a message one way; an attempt takes four
 	Sigma time.Duration `json:"sigma,omitempty" yaml:"sigma"` // its standard deviation: a hop takes |N(hop, sigma)|
 }
 
-// Group is members that each want one change of a replicated thing. A quorum of
-// acceptors decides one change for each epoch; who loses an epoch learns what won,
-// and tries again for the next. All begin at the same moment.
+// Group is a set of members that each propose one change of a replicated state.
+// A quorum of acceptors decides one change for each epoch; a member that loses
+// an epoch learns the winning change, and tries again for the next. All begin
+// at the same moment.
 type Group struct {
 	Members   int           `json:"members" yaml:"members"`
 	Acceptors int           `json:"acceptors,omitempty" yaml:"acceptors"` // 0 means 5
 	Hop       time.Duration `json:"hop" yaml:"hop"`                       // mean time of a message one way
 	Sigma     float64       `json:"sigma,omitempty" yaml:"sigma"`         // its standard deviation, as a share of the mean
-	Behind    int           `json:"behind,omitempty" yaml:"behind"`       // epochs that were decided while the members were cut off
+	Behind    int           `json:"behind,omitempty" yaml:"behind"`       // epochs that were decided while the members were disconnected
 }
 
 func (g *Group) acceptors() int {
@@ -167,5 +169,5 @@ func (g *Group) acceptors() int {
 	return g.Acceptors
 }
 
-// DefaultBucket is the bucket of a scenario that does not say.
+// DefaultBucket is the bucket of a scenario that sets none.
 const DefaultBucket = 100 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/backoff"
 )
 
-// science is where TestScience writes what it has measured.
+// science is the file that TestScience writes.
 var science = flag.String("science", "", "run everything at full size, and write the document to this `file`")
 
 // TestScience writes docs/science.md: make science.
@@ -72,7 +72,7 @@ Anchors are known results that the simulator must reproduce. ` + "`make anchors`
 smaller one.
 `
 
-// written writes an estimate with as many digits as it has.
+// written formats an estimate with its significant digits.
 func written(e Estimate) string {
 	if e.Half == 0 {
 		return fmt.Sprintf("%.4g", e.Mean)
@@ -81,7 +81,7 @@ func written(e Estimate) string {
 	return fmt.Sprintf("%.*f ± %.*f", digits, e.Mean, digits, e.Half)
 }
 
-// claims answers what the sources say.
+// claims returns the comparison with the claims of the sources.
 func claims(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
@@ -104,7 +104,8 @@ func claims(t *testing.T) string {
 	return doc.String()
 }
 
-// periods returns after how many retries clients that began in step are spread.
+// periods returns the number of retries after which clients that began together
+// are spread.
 func periods(t *testing.T, text string) int {
 	t.Helper()
 	const clients, window = 1000, 30
@@ -115,7 +116,7 @@ func periods(t *testing.T, text string) int {
 		var seconds [window]int
 		top := 0
 		for i := range at {
-			d := p.Delay(1, 0, root.of(forClient, uint64(i)).draw(forBackoff, uint64(k)))
+			d := p.Delay(1, 0, root.derive(forClient, uint64(i)).draw(forBackoff, uint64(k)))
 			at[i] += d.Seconds()
 			n := &seconds[int(at[i])%window]
 			*n++
@@ -154,15 +155,15 @@ func groups(t *testing.T) string {
 	percent := func(e Estimate) string { return written(Estimate{100 * e.Mean, 100 * e.Half, e.N}) }
 	for _, hop := range []time.Duration{ms, 10 * ms, 50 * ms} {
 		for _, n := range []int{2, 3, 5, 7, 10, 20} {
-			calm := run(t, devices(n, hop, 0), 400, before(t), after(t))
-			healed := run(t, devices(n, hop, 20), 400, before(t), after(t))
+			calm := run(t, devices(n, hop, 0), 400, oldPolicy(t), newPolicy(t))
+			healed := run(t, devices(n, hop, 20), 400, oldPolicy(t), newPolicy(t))
 			fmt.Fprintf(&doc, "| %v | %d | %s | %s | %s | %s | %s | %s |\n", hop, n, percent(calm[0].Success), percent(calm[0].All),
 				percent(calm[1].Success), percent(calm[1].All), percent(healed[0].All), percent(healed[1].All))
 		}
 	}
 	doc.WriteString("\nAt 1 ms it does, at 10 ms up to 5 and most of 7, at 50 ms up to 5. Package contend scales the base with the measured\nround trip. ")
 	far := contestant(t, "exponential(500ms..20s) jitter=1.0..1.5 attempts=11")
-	r := run(t, devices(10, 50*ms, 0), 400, after(t), far)
+	r := run(t, devices(10, 50*ms, 0), 400, newPolicy(t), far)
 	fmt.Fprintf(&doc, "With ten retries, all ten devices at 50 ms then commit in %s %% of the runs.\n", percent(r[1].All))
 	return doc.String()
 }

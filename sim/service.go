@@ -8,30 +8,30 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// service is a service at work.
+// service is the state of a service.
 type service struct {
 	Service
-	caller int // who it is when it calls another
+	caller int // its index among the callers, if it calls another service
 	rate   *limit.Rate
-	trouble
+	faults
 
-	busy    int
-	queued  int
-	line    line
-	classes *classes // instead of the line, for an order by priority
+	busy       int
+	queued     int
+	waiting    jobList
+	byPriority *priorityQueue // instead of waiting, for an order by priority
 
-	backlog      int // calls that the limit has refused and not let in since
+	backlog      int // calls that the rate limit has refused and not yet admitted
 	work, wasted int64
 }
 
 func newService(v Service) service {
-	s := service{Service: v, trouble: health, line: line{first: none, last: none}}
+	s := service{Service: v, faults: noFaults, waiting: jobList{first: none, last: none}}
 	if v.Limit != nil {
 		s.rate, _ = limit.NewRate(v.Limit.config()) // it was validated
 		s.backlog = v.Limit.foreseen
 	}
 	if v.Order == ByPriority {
-		s.classes = newClasses(v)
+		s.byPriority = newPriorityQueue(v)
 	}
 	return s
 }
@@ -40,28 +40,28 @@ func newService(v Service) service {
 type job struct {
 	stream  stream
 	time    int64  // of a worker
-	answer  int64  // when it will be answered; 0 while that is open
-	call    uint32 // whose attempt it is; none when that has gone
-	next    uint32 // behind it in the line
+	answer  int64  // when it will be answered; 0 while that is unknown
+	call    uint32 // the call whose attempt it is; none after that has ended
+	next    uint32 // the next in the list of waiting jobs
 	service uint8
 	slot    uint8 // 0 for an attempt, 1 for its hedge
 	fails   bool
 	refusal retry.Outcome
 }
 
-// send makes a job of an attempt.
-func (w *services) send(id uint32, slot uint8) {
+// sendJob sends an attempt to its service as a job.
+func (w *serviceModel) sendJob(id uint32, slot uint8) {
 	c := &w.calls[id]
-	j := w.newJob(job{
+	j := w.addJob(job{
 		call: id, service: c.target, slot: slot, next: none,
-		stream: c.stream.of(forCall, uint64(c.attempts)<<1|uint64(slot)),
+		stream: c.stream.derive(forCall, uint64(c.attempts)<<1|uint64(slot)),
 	})
 	c.jobs[slot] = j
 	c.open++
-	w.receive(j)
+	w.receiveJob(j)
 }
 
-func (w *services) newJob(j job) uint32 {
+func (w *serviceModel) addJob(j job) uint32 {
 	if n := len(w.freeJobs); n > 0 {
 		id := w.freeJobs[n-1]
 		w.freeJobs = w.freeJobs[:n-1]
@@ -72,57 +72,58 @@ func (w *services) newJob(j job) uint32 {
 	return uint32(len(w.jobs) - 1)
 }
 
-// receive lets a job in at the service's door, or not.
-func (w *services) receive(id uint32) {
+// receiveJob admits a job to the service, or refuses it.
+func (w *serviceModel) receiveJob(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	if v.Calls == "" {
-		w.loaded(w.queue.now)
+		w.recordLoad(w.queue.now)
 	}
 	switch {
 	case v.outage:
-		w.refuse(id, retry.Outcome{})
+		w.scheduleRefusal(id, retry.Outcome{})
 	case v.blackhole > 0 && j.stream.unit(forBlackHole, 0) < v.blackhole:
 		w.calls[j.call].jobs[j.slot] = none
 		w.freeJobs = append(w.freeJobs, id)
 	case v.rate != nil && !v.rate.AllowAt(time.Duration(w.queue.now)):
-		w.turnAway(id)
+		w.refuseOverLimit(id)
 	default:
-		w.letIn(v, &w.calls[j.call])
+		w.admitCall(v, &w.calls[j.call])
 		w.enqueue(id)
 	}
 }
 
-// letIn takes a call out of the backlog that the limit lets in.
-func (w *services) letIn(v *service, c *call) {
-	w.leave(c)
+// admitCall removes an admitted call from the backlog.
+func (w *serviceModel) admitCall(v *service, c *call) {
+	w.leaveBacklog(c)
 	if v.Limit != nil && v.Limit.foreseen > 0 {
 		v.backlog--
 	}
 }
 
-// refuse answers without work.
-func (w *services) refuse(id uint32, o retry.Outcome) {
+// scheduleRefusal answers a job without work, after the refusal time.
+func (w *serviceModel) scheduleRefusal(id uint32, o retry.Outcome) {
 	w.jobs[id].refusal, w.jobs[id].answer = o, w.queue.now+refusal
 	w.queue.add(refusal, workRefused, id, 0)
 }
 
-// refused tells the caller.
-func (w *services) refused(id uint32) {
+// deliverRefusal delivers a refusal to the caller.
+func (w *serviceModel) deliverRefusal(id uint32) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	if j.call != none {
-		w.answered(j.call, j.slot, false, j.refusal)
+		w.handleAnswer(j.call, j.slot, false, j.refusal)
 	}
 }
 
-// turnAway refuses a job that is above the limit, and says when to come back.
-func (w *services) turnAway(id uint32) {
+// refuseOverLimit refuses a job that exceeds the rate limit, with a Retry-After
+// if the limit has one.
+func (w *serviceModel) refuseOverLimit(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	c := &w.calls[j.call]
-	if c.turned == 0 && v.Limit.foreseen == 0 {
-		c.turned = j.service + 1
+	if c.backlogOf == 0 && v.Limit.foreseen == 0 {
+		c.backlogOf = j.service + 1
 		v.backlog++
 	}
 	o := retry.Outcome{Class: retry.ClassThrottled}
@@ -134,37 +135,37 @@ func (w *services) turnAway(id uint32) {
 		all := float64(v.backlog) / v.Limit.Rate * float64(time.Second)
 		o.After = time.Duration(j.stream.unit(forRetryAfter, 0)*all) + 1
 	}
-	w.refuse(id, o)
+	w.scheduleRefusal(id, o)
 }
 
-// enqueue gives the job to a worker, puts it in the line, or refuses it.
-func (w *services) enqueue(id uint32) {
+// enqueue gives the job to a worker, queues it, or refuses it.
+func (w *serviceModel) enqueue(id uint32) {
 	v := &w.services[w.jobs[id].service]
 	switch {
-	case v.classes != nil:
-		w.enqueueByClass(v, id)
+	case v.byPriority != nil:
+		w.enqueueByPriority(v, id)
 	case v.Workers == 0 || v.busy < v.workers() && v.queued == 0:
-		w.start(id)
+		w.startJob(id)
 	case v.Queue > 0 && v.queued >= v.Queue:
-		w.refuse(id, retry.Outcome{Class: retry.ClassThrottled})
+		w.scheduleRefusal(id, retry.Outcome{Class: retry.ClassThrottled})
 	default:
-		v.line.push(w.jobs, id, v.Order == LIFO)
+		v.waiting.push(w.jobs, id, v.Order == LIFO)
 		v.queued++
 	}
 }
 
-// workers returns how many there are at the moment.
-func (v *service) workers() int { return v.left(v.capacity) }
+// workers returns the present number of workers.
+func (v *service) workers() int { return v.workersLeft(v.capacity) }
 
-// left returns how many workers a share of them is.
-func (v *Service) left(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
+// workersLeft returns the number of workers of a share.
+func (v *Service) workersLeft(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
 
-// start gives a job to a worker.
-func (w *services) start(id uint32) {
+// startJob gives a job to a worker.
+func (w *serviceModel) startJob(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	d := v.Latency.draw(j.stream.draw(forService, 0)) * (1 + v.Latency.Growth*float64(v.busy))
-	d *= v.stretch(j.stream)
+	d *= v.slowdown(j.stream)
 	j.fails = v.errors > 0 && j.stream.unit(forFailure, 0) < v.errors
 	j.time = int64(min(d, float64(maxTime)))
 	if v.Calls == "" {
@@ -185,9 +186,9 @@ func (l *Latency) draw(u uint64) float64 {
 	}
 }
 
-// worked is when the service's own work is done. If it needs another service,
-// the worker waits for that.
-func (w *services) worked(id uint32) {
+// finishWork ends the service's own work on a job. If the job needs another
+// service, the worker waits for that.
+func (w *serviceModel) finishWork(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	gone := j.call == none
@@ -196,54 +197,55 @@ func (w *services) worked(id uint32) {
 		v.wasted += j.time
 	}
 	if v.Calls == "" || j.fails || gone && v.Deadlines {
-		w.complete(id, !j.fails)
+		w.answerJob(id, !j.fails)
 		return
 	}
 	own := call{stream: j.stream, start: w.queue.now, parent: id, caller: uint8(v.caller)}
 	if !gone {
 		own.priority = w.calls[j.call].priority
-		own.deadline = w.deadline(j)
+		own.deadline = w.callerDeadline(j)
 	}
-	w.begin(own)
+	w.startCall(own)
 }
 
-// deadline returns when the job's caller goes, if the service knows; else 0.
-func (w *services) deadline(j *job) int64 {
+// callerDeadline returns when the job's caller stops waiting, if the service
+// supports deadlines; else 0.
+func (w *serviceModel) callerDeadline(j *job) int64 {
 	c := &w.calls[j.call]
 	if !w.services[j.service].Deadlines {
 		return 0
 	}
-	if left := c.left(&w.callers[c.caller].policy); left > 0 {
+	if left := c.timeLeft(&w.callers[c.caller].policy); left > 0 {
 		return c.began + left
 	}
 	return 0
 }
 
-// complete answers a job and gives its worker the next.
-func (w *services) complete(id uint32, ok bool) {
+// answerJob answers a job and gives its worker the next.
+func (w *serviceModel) answerJob(id uint32, ok bool) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	w.services[j.service].busy--
 	w.dispatch(int(j.service))
 	if j.call != none {
-		w.answered(j.call, j.slot, ok, retry.Outcome{})
+		w.handleAnswer(j.call, j.slot, ok, retry.Outcome{})
 	}
 }
 
-// dispatch gives work to the workers that are free.
-func (w *services) dispatch(i int) {
+// dispatch gives waiting jobs to free workers.
+func (w *serviceModel) dispatch(i int) {
 	v := &w.services[i]
-	if v.classes != nil {
-		w.dispatchByClass(v)
+	if v.byPriority != nil {
+		w.dispatchByPriority(v)
 		return
 	}
 	for v.queued > 0 && v.busy < v.workers() {
-		id := v.line.pop(w.jobs)
+		id := v.waiting.pop(w.jobs)
 		v.queued--
 		if v.Deadlines && w.jobs[id].call == none {
 			w.freeJobs = append(w.freeJobs, id)
 			continue
 		}
-		w.start(id)
+		w.startJob(id)
 	}
 }

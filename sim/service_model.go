@@ -9,66 +9,67 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The kinds of events among clients and services.
+// The kinds of events of a service model.
 const (
 	callArrives  uint8 = iota + 1 // the next call of open arrivals
 	clientCalls                   // a client begins a call
 	attemptDue                    // the wait before an attempt is over
-	attemptLate                   // an attempt has run out of time
-	hedgeDue                      // an attempt is slow: time for a second beside it
+	attemptLate                   // an attempt has timed out
+	hedgeDue                      // an attempt is slow: start a second one beside it
 	workDone                      // a worker has finished
-	workRefused                   // a service has turned a call away
+	workRefused                   // a service has refused a call
 	failureTurns                  // a failure begins or ends
 )
 
-// refusal is how long it takes to be turned away: a round trip, no work. It
-// also keeps a policy that does not wait from trying for ever in one moment.
+// refusal is how long a rejection takes: a round trip, no work. It also
+// prevents a policy that does not wait from retrying for ever in one moment.
 const refusal = int64(time.Millisecond)
 
-// services is the world of clients that call services.
-type services struct {
-	queue queue
-	plan  *plan
-	room  room
-	root  stream
+// serviceModel simulates clients that call services.
+type serviceModel struct {
+	queue       queue
+	plan        *plan
+	memoryShare memoryShare
+	root        stream
 	recorder
 
 	clients  []client
 	callers  []caller // the clients first, then the services that call others
 	services []service
-	arrived  uint64 // calls of open arrivals so far
+	arrived  uint64 // number of calls of open arrivals
 
-	calls     []call
-	freeCalls []uint32
-	accounts  []limit.Call     // beside calls, if there is a budget
-	permits   []breaker.Permit // beside calls, if there is a breaker
-	verdicts  []retry.Outcome  // beside calls, if there are hedges: what the first said
-	unlimited limit.Call       // the account of a call without a budget
+	calls         []call
+	freeCalls     []uint32
+	accounts      []limit.Call     // parallel to calls, if there is a budget
+	permits       []breaker.Permit // parallel to calls, if there is a breaker
+	firstOutcomes []retry.Outcome  // parallel to calls, if there are hedges: the outcome of the first attempt
+	unlimited     limit.Call       // the account of calls without a budget
 
 	jobs     []job
 	freeJobs []uint32
 }
 
-// client is what is kept for each client, also while it does nothing.
+// client is the state of a client.
 type client struct {
 	calls, succeeded uint32
 }
 
 // runServices runs the scenario once.
 func runServices(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
-	w := newServices(p, c, seed)
-	defer w.room.leave()
-	events, err := play(ctx, &w.queue, w, int64(p.scenario.length()))
+	w := newServiceModel(p, c, seed)
+	defer w.memoryShare.release()
+	events, err := runModel(ctx, &w.queue, w, int64(p.scenario.length()))
 	if err != nil {
 		return nil, err
 	}
-	w.close(events)
+	w.closeRecord(events)
 	return &w.recorder, nil
 }
 
-func newServices(p *plan, c *Contestant, seed uint64) *services {
-	w := &services{
-		plan: p, room: room{plan: p}, root: newStream(seed), recorder: newRecorder(p),
+// newServiceModel returns a model whose first events are scheduled.
+func newServiceModel(p *plan, c *Contestant, seed uint64) *serviceModel {
+	w := &serviceModel{
+		plan: p, memoryShare: memoryShare{plan: p}, root: newStream(seed), recorder: newRecorder(p),
 		clients: make([]client, p.scenario.Clients.Count),
 	}
 	w.callers = []caller{newCaller(c, p.targets, p.processes)}
@@ -84,19 +85,19 @@ func newServices(p *plan, c *Contestant, seed uint64) *services {
 		w.services[i].caller = len(w.callers)
 		w.callers = append(w.callers, newCaller(&own, []int{p.scenario.index(v.Calls)}, 1))
 	}
-	w.widen()
+	w.addCallColumns()
 	for i, f := range p.scenario.Failures {
 		w.queue.add(int64(f.From), failureTurns, uint32(i), 0)
 		if f.Until > 0 {
 			w.queue.add(int64(f.Until), failureTurns, uint32(i), 0)
 		}
 	}
-	w.arrive()
+	w.scheduleFirstCalls()
 	return w
 }
 
-// widen makes the slices beside calls that the callers need.
-func (w *services) widen() {
+// addCallColumns makes the slices parallel to calls that the callers need.
+func (w *serviceModel) addCallColumns() {
 	for _, c := range w.callers {
 		if c.budgets != nil && w.accounts == nil {
 			w.accounts = []limit.Call{}
@@ -104,53 +105,53 @@ func (w *services) widen() {
 		if c.breakers != nil && w.permits == nil {
 			w.permits = []breaker.Permit{}
 		}
-		if c.hedges != nil && w.verdicts == nil {
-			w.verdicts = []retry.Outcome{}
+		if c.hedges != nil && w.firstOutcomes == nil {
+			w.firstOutcomes = []retry.Outcome{}
 		}
 	}
 }
 
-func (w *services) handle(e event) {
+func (w *serviceModel) handle(e event) {
 	if e.at >= w.edge {
-		w.sample(e.at, w.waiting())
+		w.sampleQueue(e.at, w.queuedCalls())
 	}
 	switch e.kind() {
 	case callArrives:
 		w.nextArrival()
 	case clientCalls:
-		w.call(e.who)
+		w.startClientCall(e.who)
 	case attemptDue:
-		w.attempt(e.who)
+		w.startAttempt(e.who)
 	case attemptLate:
-		w.late(e.who, e.generation())
+		w.expireAttempt(e.who, e.generation())
 	case hedgeDue:
-		w.hedge(e.who, e.generation())
+		w.startHedge(e.who, e.generation())
 	case workDone:
-		w.worked(e.who)
+		w.finishWork(e.who)
 	case workRefused:
-		w.refused(e.who)
+		w.deliverRefusal(e.who)
 	case failureTurns:
-		w.turn(int(e.who))
+		w.updateFaults(int(e.who))
 	}
 }
 
-// waiting returns how many calls wait for a worker.
-func (w *services) waiting() (n int) {
+// queuedCalls returns how many calls wait for a worker.
+func (w *serviceModel) queuedCalls() (n int) {
 	for i := range w.services {
 		n += w.services[i].queued
 	}
 	return n
 }
 
-// close ends the record.
-func (w *services) close(events int) {
+// closeRecord completes the record of the run.
+func (w *serviceModel) closeRecord(events int) {
 	w.events = events
-	w.sample(int64(w.plan.scenario.length()), w.waiting())
+	w.sampleQueue(int64(w.plan.scenario.length()), w.queuedCalls())
 	for i := range w.services {
 		w.work += w.services[i].work
 		w.wasted += w.services[i].wasted
 	}
 	for _, c := range w.clients {
-		w.client(int(c.calls), int(c.succeeded))
+		w.recordClient(int(c.calls), int(c.succeeded))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// alone is one client that calls once, at the start.
-func alone(v Service, failures ...Failure) Scenario {
+// singleCall is one client that calls once, at the start.
+func singleCall(v Service, failures ...Failure) Scenario {
 	v.Name = "service"
 	return Scenario{
 		Name: "alone", Duration: time.Minute, Drain: time.Hour, Bucket: second,
@@ -18,8 +18,8 @@ func alone(v Service, failures ...Failure) Scenario {
 	}
 }
 
-// busy is many clients that call a service at a rate.
-func busy(rate float64, v Service, failures ...Failure) Scenario {
+// steadyLoad is many clients that call a service at a rate.
+func steadyLoad(rate float64, v Service, failures ...Failure) Scenario {
 	v.Name = "service"
 	return Scenario{
 		Name: "busy", Duration: time.Minute, Drain: time.Minute, Bucket: second,
@@ -29,8 +29,8 @@ func busy(rate float64, v Service, failures ...Failure) Scenario {
 
 func constant(d time.Duration) Latency { return Latency{Distribution: Constant, Mean: d} }
 
-// only returns the result of the only contestant over a few seeds.
-func only(t *testing.T, s Scenario, text string) Result {
+// runOne returns the result of a single contestant over a few seeds.
+func runOne(t *testing.T, s Scenario, text string) Result {
 	t.Helper()
 	return run(t, s, 2, contestant(t, text))[0]
 }
@@ -53,7 +53,7 @@ func TestAttemptsBeginWhenThePolicySays(t *testing.T) {
 		{"the total timeout is too close for a wait", "fixed(1s) attempts=9 total-timeout=2500ms", down, 2003 * ms, 3, 0},
 	}
 	for _, tt := range tests {
-		r := only(t, alone(Service{Latency: constant(work)}, tt.failure), tt.policy)
+		r := runOne(t, singleCall(Service{Latency: constant(work)}, tt.failure), tt.policy)
 		if r.Last.Mean != tt.last.Seconds() || r.CallsPerClient.Mean != tt.attempts || r.Success.Mean != tt.success {
 			t.Errorf("%s: ends at %v s after %v attempts with success %v, want %v, %v, %v",
 				tt.name, r.Last.Mean, r.CallsPerClient.Mean, r.Success.Mean, tt.last.Seconds(), tt.attempts, tt.success)
@@ -62,7 +62,7 @@ func TestAttemptsBeginWhenThePolicySays(t *testing.T) {
 }
 
 func TestACallThatIsNeverAnsweredIsUnfinished(t *testing.T) {
-	r := only(t, alone(Service{Latency: constant(ms)}, Failure{Kind: BlackHole, Share: 1}), "fixed(1s) attempts=3")
+	r := runOne(t, singleCall(Service{Latency: constant(ms)}, Failure{Kind: BlackHole, Share: 1}), "fixed(1s) attempts=3")
 	if r.Unfinished.Mean != 1 || r.Success.Mean != 0 || r.NeverRecovers != 1 || r.P50.N != 0 {
 		t.Errorf("unfinished %v, success %v, never recovers %v, p50 %+v", r.Unfinished.Mean, r.Success.Mean, r.NeverRecovers, r.P50)
 	}
@@ -72,11 +72,11 @@ func TestWorkWhoseCallerHasGoneIsDoneInVain(t *testing.T) {
 	// 10 workers for 100 ms are 100/s. They stop while 1000 calls come and go.
 	v := Service{Workers: 10, Latency: constant(100 * ms)}
 	stop := Failure{Kind: Capacity, From: 10 * second, Until: 30 * second}
-	vain := only(t, busy(50, v, stop), "fixed(0s) attempt-timeout=1s")
+	without := runOne(t, steadyLoad(50, v, stop), "fixed(0s) attempt-timeout=1s")
 	v.Deadlines = true
-	dropped := only(t, busy(50, v, stop), "fixed(0s) attempt-timeout=1s")
-	if vain.Wasted.Mean < 0.4 || vain.Recovery.Mean < 15 {
-		t.Errorf("without deadlines: %v wasted, recovers in %v s, want half, and 20 s", vain.Wasted.Mean, vain.Recovery.Mean)
+	dropped := runOne(t, steadyLoad(50, v, stop), "fixed(0s) attempt-timeout=1s")
+	if without.Wasted.Mean < 0.4 || without.Recovery.Mean < 15 {
+		t.Errorf("without deadlines: %v wasted, recovers in %v s, want half, and 20 s", without.Wasted.Mean, without.Recovery.Mean)
 	}
 	if dropped.Wasted.Mean > 0.02 || dropped.Recovery.Mean > 1 {
 		t.Errorf("with deadlines: %v wasted, recovers in %v s, want next to none, and at once", dropped.Wasted.Mean, dropped.Recovery.Mean)
@@ -86,7 +86,7 @@ func TestWorkWhoseCallerHasGoneIsDoneInVain(t *testing.T) {
 func TestOrderAndQueueUnderOverload(t *testing.T) {
 	v := Service{Workers: 10, Latency: constant(100 * ms)}
 	success := func(v Service) float64 {
-		return only(t, busy(150, v), "fixed(0s) attempt-timeout=1s").Success.Mean
+		return runOne(t, steadyLoad(150, v), "fixed(0s) attempt-timeout=1s").Success.Mean
 	}
 	fifo := success(v)
 	v.Order = LIFO
@@ -99,8 +99,8 @@ func TestOrderAndQueueUnderOverload(t *testing.T) {
 }
 
 func TestAQueueThatIsFullAsksForLess(t *testing.T) {
-	s := busy(150, Service{Workers: 10, Queue: 1, Latency: constant(100 * ms)})
-	r := only(t, s, "fixed(10ms..1h) attempts=2 throttle-base=20s")
+	s := steadyLoad(150, Service{Workers: 10, Queue: 1, Latency: constant(100 * ms)})
+	r := runOne(t, s, "fixed(10ms..1h) attempts=2 throttle-base=20s")
 	if r.P999.Mean < 20 || r.P999.Mean > 20.5 {
 		t.Errorf("p99.9 is %v s, want the throttle base of 20 s and a little", r.P999.Mean)
 	}
@@ -108,7 +108,7 @@ func TestAQueueThatIsFullAsksForLess(t *testing.T) {
 
 func TestLatencyGrowsWithConcurrency(t *testing.T) {
 	// By Little's law n = λ·s·(1+g·n): at 100/s, 10 ms and 0.5 there are 2 at once.
-	s := busy(100, Service{Latency: Latency{Distribution: Constant, Mean: 10 * ms, Growth: 0.5}})
+	s := steadyLoad(100, Service{Latency: Latency{Distribution: Constant, Mean: 10 * ms, Growth: 0.5}})
 	r := run(t, s, 5, contestant(t, "fixed(0s)"))[0]
 	if r.P50.Mean < 0.014 || r.P50.Mean > 0.025 {
 		t.Errorf("p50 is %v s, want about 0.02", r.P50.Mean)
@@ -116,28 +116,28 @@ func TestLatencyGrowsWithConcurrency(t *testing.T) {
 }
 
 func TestClosedArrivalsObeyLittlesLaw(t *testing.T) {
-	s := busy(0, Service{Latency: constant(100 * ms)})
+	s := steadyLoad(0, Service{Latency: constant(100 * ms)})
 	s.Drain = 0
 	s.Clients = Clients{Count: 100, Arrivals: Closed, Think: 900 * ms}
 	r := run(t, s, 5, contestant(t, "fixed(0s)"))[0]
-	near(t, "throughput of 100 clients that take a second each", r.Goodput, 100, 0.03)
+	wantNear(t, "throughput of 100 clients that take a second each", r.Goodput, 100, 0.03)
 }
 
 func TestCapacityAndSlowness(t *testing.T) {
 	v := Service{Workers: 10, Latency: constant(100 * ms)}
-	half := busy(40, v, Failure{Kind: Capacity, Share: 0.3})
-	if r := only(t, half, "fixed(0s) attempt-timeout=1s"); r.Success.Mean > 0.5 {
+	half := steadyLoad(40, v, Failure{Kind: Capacity, Share: 0.3})
+	if r := runOne(t, half, "fixed(0s) attempt-timeout=1s"); r.Success.Mean > 0.5 {
 		t.Errorf("three of ten workers at 40/s: %v succeed, want few", r.Success.Mean)
 	}
-	slow := busy(40, Service{Latency: constant(100 * ms)}, Failure{Kind: Slow, Share: 0.25, Factor: 20})
-	r := only(t, slow, "fixed(0s)")
+	slow := steadyLoad(40, Service{Latency: constant(100 * ms)}, Failure{Kind: Slow, Share: 0.25, Factor: 20})
+	r := runOne(t, slow, "fixed(0s)")
 	if math.Abs(r.P50.Mean-0.1) > 0.001 || math.Abs(r.P99.Mean-2) > 0.02 {
 		t.Errorf("p50 %v, p99 %v, want 0.1 and 2", r.P50.Mean, r.P99.Mean)
 	}
 }
 
 func TestABreakerSparesTheService(t *testing.T) {
-	s := busy(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, From: 10 * second, Until: 30 * second, Share: 1})
+	s := steadyLoad(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, From: 10 * second, Until: 30 * second, Share: 1})
 	s.Clients.Sharing = 100
 	c := contestant(t, "fixed(10ms) attempts=3")
 	with := c
@@ -152,7 +152,7 @@ func TestABreakerSparesTheService(t *testing.T) {
 }
 
 func TestFallback(t *testing.T) {
-	s := busy(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, Share: 1})
+	s := steadyLoad(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, Share: 1})
 	s.Services = append(s.Services, Service{Name: "other", Latency: constant(20 * ms)})
 	s.Clients.Fallback = []string{"other"}
 	s.Clients.Sharing = 100
@@ -169,32 +169,32 @@ func TestFallback(t *testing.T) {
 }
 
 func TestUrgentCallsComeFirst(t *testing.T) {
-	s := busy(200, Service{Workers: 10, Queue: 50, Order: ByPriority, Latency: constant(100 * ms)}, Failure{Kind: Capacity, From: 20 * second, Until: 30 * second, Share: 0.5})
+	s := steadyLoad(200, Service{Workers: 10, Queue: 50, Order: ByPriority, Latency: constant(100 * ms)}, Failure{Kind: Capacity, From: 20 * second, Until: 30 * second, Share: 0.5})
 	s.Clients.Priorities = [limit.Classes]float64{0.4, 0, 0.4, 0, 0.2}
-	r := only(t, s, "fixed(0s) attempt-timeout=2s")
+	r := runOne(t, s, "fixed(0s) attempt-timeout=2s")
 	if p := r.ByPriority; p["highest"] < 0.9 || p["lowest"] > 0.2 || p["normal"] < p["lowest"] {
 		t.Errorf("shares that succeed: %v", p)
 	}
 }
 
 func TestHedgesKeepToTheirShare(t *testing.T) {
-	s := busy(1000, Service{Latency: constant(10 * ms)}, Failure{Kind: Slow, Share: 0.3, Factor: 10})
+	s := steadyLoad(1000, Service{Latency: constant(10 * ms)}, Failure{Kind: Slow, Share: 0.3, Factor: 10})
 	s.Duration, s.Clients.Sharing = 15*second, 100
-	r := only(t, s, "fixed(0s) hedge=20ms/5%")
+	r := runOne(t, s, "fixed(0s) hedge=20ms/5%")
 	if math.Abs(r.Hedges.Mean-0.05) > 0.002 {
 		t.Errorf("%v hedges per call, want 0.05", r.Hedges.Mean)
 	}
-	all := only(t, s, "fixed(0s) hedge=20ms/100%")
+	all := runOne(t, s, "fixed(0s) hedge=20ms/100%")
 	if math.Abs(all.Hedges.Mean-0.3) > 0.01 || all.Wasted.Mean == 0 {
 		t.Errorf("%v hedges per call and %v wasted, want 0.3 and some", all.Hedges.Mean, all.Wasted.Mean)
 	}
 }
 
 func TestABudgetBelongsToAProcess(t *testing.T) {
-	s := busy(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, Share: 1})
+	s := steadyLoad(100, Service{Latency: constant(10 * ms)}, Failure{Kind: Errors, Share: 1})
 	retries := func(sharing int) float64 {
 		s.Clients.Sharing = sharing
-		r := only(t, s, "fixed(10ms) attempts=2 budget=refund(1,0.1,10)")
+		r := runOne(t, s, "fixed(10ms) attempts=2 budget=refund(1,0.1,10)")
 		return (r.Amplification.Mean - 1) * r.Calls.Mean
 	}
 	if own, shared := retries(1), retries(100); math.Abs(own-1000) > 0.1 || math.Abs(shared-10) > 0.1 {
@@ -205,7 +205,7 @@ func TestABudgetBelongsToAProcess(t *testing.T) {
 func TestAServiceMayHaveAPolicyOfItsOwn(t *testing.T) {
 	s, _ := Preset("layers")
 	s.Services[0].Policy, s.Services[1].Policy = "fixed(10ms)", "fixed(10ms) attempts=2"
-	if r := only(t, s, "fixed(10ms) attempts=5"); r.Amplification.Mean != 10 {
+	if r := runOne(t, s, "fixed(10ms) attempts=5"); r.Amplification.Mean != 10 {
 		t.Errorf("amplification %v, want 5 × 1 × 2", r.Amplification.Mean)
 	}
 }
@@ -221,11 +221,11 @@ func TestDeadlinesTravelWithCalls(t *testing.T) {
 		Failures: []Failure{{Kind: Errors, Service: "back", Share: 1}},
 	}
 	text := "fixed(0s) attempt-timeout=4500ms"
-	vain := only(t, s, text)
+	without := runOne(t, s, text)
 	s.Services[0].Deadlines = true
-	told := only(t, s, text)
-	if told.Amplification.Mean != 5 || vain.Amplification.Mean < 30 {
-		t.Errorf("attempts per call at the back: %v with deadlines, %v without; want 5, and many", told.Amplification.Mean, vain.Amplification.Mean)
+	with := runOne(t, s, text)
+	if with.Amplification.Mean != 5 || without.Amplification.Mean < 30 {
+		t.Errorf("attempts per call at the back: %v with deadlines, %v without; want 5, and many", with.Amplification.Mean, without.Amplification.Mean)
 	}
 }
 
@@ -234,11 +234,11 @@ func TestRetryAfter(t *testing.T) {
 	s.Clients.Count = 1000
 	peak := func(say RetryAfter) Result {
 		s.Services[0].Limit.RetryAfter = say
-		return only(t, s, "exponential(1s..30s) jitter=full attempts=unlimited server-wait=1h")
+		return runOne(t, s, "exponential(1s..30s) jitter=full attempts=unlimited server-wait=1h")
 	}
 	next, backlog := peak(SayNext), peak(SayBacklog)
 	if next.CallsPerClient.Mean < 3*backlog.CallsPerClient.Mean {
-		t.Errorf("calls per client: %v when all are told the same moment, %v when each is told its own", next.CallsPerClient.Mean, backlog.CallsPerClient.Mean)
+		t.Errorf("calls per client: %v if all get the same Retry-After, %v if each gets its own", next.CallsPerClient.Mean, backlog.CallsPerClient.Mean)
 	}
 	if next.Success.Mean != 1 || backlog.Success.Mean != 1 {
 		t.Errorf("success %v and %v, want all", next.Success.Mean, backlog.Success.Mean)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// million is a million clients that find a service down when they call, and
-// retry until it is there again.
+// million returns clients that find a service down when they call, and retry
+// until it is back.
 func million(clients int) Scenario {
 	return Scenario{
 		Name: "million", Duration: 10 * second, Drain: 10 * time.Minute, Bucket: second,
@@ -18,7 +18,7 @@ func million(clients int) Scenario {
 }
 
 // BenchmarkMillion is one run with a million clients; B/client is the memory
-// that is there while all of them wait for their next attempt.
+// while all of them wait for their next attempt.
 func BenchmarkMillion(b *testing.B) {
 	const clients = 1_000_000
 	for _, text := range []string{
@@ -31,13 +31,13 @@ func BenchmarkMillion(b *testing.B) {
 			before := heap()
 			events, spent, bytes := 0, cpu(), 0.0
 			for range b.N {
-				w := &stopover{services: newServices(p, &c, 1), at: int64(15 * second)} // all have called, nobody got through
+				w := &pausedModel{serviceModel: newServiceModel(p, &c, 1), at: int64(15 * second)} // all have called, no call has succeeded
 				w.then = func() {
 					idle := cpu()
 					bytes = float64(heap()-before) / clients
 					spent += cpu() - idle
 				}
-				n, err := play(b.Context(), &w.queue, w, int64(p.scenario.length()))
+				n, err := runModel(b.Context(), &w.queue, w, int64(p.scenario.length()))
 				if err != nil || w.done != clients {
 					b.Fatalf("%d of the calls ended: %v", w.done, err)
 				}
@@ -52,8 +52,8 @@ func BenchmarkMillion(b *testing.B) {
 	}
 }
 
-// BenchmarkClients is everything there is, with so many clients that think,
-// call, time out and retry.
+// BenchmarkClients uses every feature, with clients that pause, call, time out
+// and retry.
 func BenchmarkClients(b *testing.B) {
 	for _, clients := range []int{100, 10_000} {
 		b.Run(name("clients", clients), func(b *testing.B) {
@@ -64,7 +64,7 @@ func BenchmarkClients(b *testing.B) {
 				Services: []Service{{Name: "service", Workers: clients / 5, Latency: Latency{Distribution: Exponential, Mean: 100 * ms}}},
 				Failures: []Failure{{Kind: Errors, Share: 0.2}},
 			})
-			w := newServices(p, &c, 1)
+			w := newServiceModel(p, &c, 1)
 			before := cpu()
 			for range b.N {
 				e, _ := w.queue.next()
@@ -75,22 +75,22 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
-// stopover does something at a moment of the run.
-type stopover struct {
-	*services
+// pausedModel calls a function at a moment of the run.
+type pausedModel struct {
+	*serviceModel
 	at   int64
 	then func()
 }
 
-func (s *stopover) handle(e event) {
+func (s *pausedModel) handle(e event) {
 	if e.at >= s.at && s.then != nil {
 		s.then()
 		s.then = nil
 	}
-	s.services.handle(e)
+	s.serviceModel.handle(e)
 }
 
-// heap returns what is alive.
+// heap returns the bytes of live objects.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -103,8 +103,8 @@ func TestAnIdleClientIsSmall(t *testing.T) {
 	c := contestant(t, "exponential(1s..30s) jitter=full attempts=unlimited attempt-timeout=5s")
 	p := newPlan(million(clients))
 	before := heap()
-	w := newServices(p, &c, 1)
-	if _, err := play(t.Context(), &w.queue, w, int64(15*second)); err != nil {
+	w := newServiceModel(p, &c, 1)
+	if _, err := runModel(t.Context(), &w.queue, w, int64(15*second)); err != nil {
 		t.Fatal(err)
 	}
 	if got := (heap() - before) / clients; got > 200 {

@@ -2,14 +2,15 @@ package sim
 
 import "math"
 
-// Estimate is the mean of a measure over seeds, and how far off it may be.
+// Estimate is the mean of a measure over seeds, and its uncertainty.
 type Estimate struct {
 	Mean float64 `json:"mean"`
-	Half float64 `json:"half"`  // half the width of the 95 % interval; 0 when there are fewer than two seeds
+	Half float64 `json:"half"`  // half the width of the 95 % interval; 0 with fewer than two seeds
 	N    int     `json:"seeds"` // seeds for which there is a value
 }
 
-// estimate returns the estimate from a value for each seed. NaN is none.
+// estimate returns the estimate from a value for each seed. NaN values are
+// ignored.
 func estimate(values []float64) Estimate {
 	var e Estimate
 	for _, v := range values {
@@ -44,8 +45,9 @@ var students = [...]float64{
 	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 }
 
-// student returns the 97.5 % quantile of Student's t. Beyond the table it is
-// the expansion around the normal one, which is right to the third place there.
+// student returns the 97.5 % quantile of Student's t. Beyond the table it uses
+// the expansion around the normal quantile, which is correct to the third
+// decimal there.
 func student(freedom int) float64 {
 	if freedom <= len(students) {
 		return students[freedom-1]

@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// stream is a source of random numbers that has no state but its name: the
-// n-th number is computed from the name and n. A million clients with a stream
-// for each purpose take no memory, and a number depends on what it is for and
-// never on what else was drawn, so that all policies meet the same arrivals,
-// service times and failures.
+// stream is a source of random numbers without state: the n-th number is
+// computed from the stream's value and n. A million clients with a stream for
+// each purpose take no memory. A number depends only on its purpose and never
+// on what else was drawn, so that all policies get the same arrivals, service
+// times and failures.
 type stream uint64
 
-// purpose is what random numbers are for.
+// purpose says what random numbers are used for.
 type purpose uint64
 
 const (
@@ -35,20 +35,20 @@ const (
 // newStream returns the stream of a run.
 func newStream(seed uint64) stream { return stream(scramble(seed + golden)) }
 
-// of returns the stream of a part: of a client, of a call, of an attempt.
-func (s stream) of(p purpose, n uint64) stream {
+// derive returns the stream of a part: of a client, of a call, of an attempt.
+func (s stream) derive(p purpose, n uint64) stream {
 	return stream(scramble(uint64(s) ^ scramble(n*golden+uint64(p))))
 }
 
 // draw returns the n-th number for the purpose.
-func (s stream) draw(p purpose, n uint64) uint64 { return uint64(s.of(p, n)) }
+func (s stream) draw(p purpose, n uint64) uint64 { return uint64(s.derive(p, n)) }
 
-// unit returns a number in [0, 1) instead.
+// unit returns the n-th number for the purpose as a float in [0, 1).
 func (s stream) unit(p purpose, n uint64) float64 { return unit(s.draw(p, n)) }
 
 func unit(u uint64) float64 { return float64(u>>11) / (1 << 53) }
 
-// below returns a number in [0, n) instead.
+// below returns the n-th number for the purpose as an integer in [0, limit).
 func (s stream) below(p purpose, n uint64, limit uint32) uint32 {
 	hi, _ := bits.Mul64(s.draw(p, n), uint64(limit))
 	return uint32(hi)
@@ -66,8 +66,8 @@ func scramble(x uint64) uint64 {
 // exponential returns a sample with the mean 1.
 func exponential(u uint64) float64 { return -math.Log(1 - unit(u)) }
 
-// normal returns a sample of the standard normal distribution. It takes both
-// uniform numbers that it needs out of one.
+// normal returns a sample of the standard normal distribution. It derives both
+// uniform numbers that it needs from u.
 func normal(u uint64) float64 {
 	r := math.Sqrt(2 * exponential(u))
 	return r * math.Cos(2*math.Pi*unit(scramble(u+golden)))

@@ -33,7 +33,7 @@ func TestDistributions(t *testing.T) {
 	for _, tt := range tests {
 		for way, source := range map[string]func(i uint64) uint64{
 			"along a stream": func(i uint64) uint64 { return newStream(3).draw(forService, i) },
-			"across clients": func(i uint64) uint64 { return newStream(3).of(forClient, i).draw(forService, 0) },
+			"across clients": func(i uint64) uint64 { return newStream(3).derive(forClient, i).draw(forService, 0) },
 			"across seeds":   func(i uint64) uint64 { return newStream(i).draw(forService, 0) },
 		} {
 			samples := make([]float64, 20_000)
@@ -51,7 +51,7 @@ func TestDistributions(t *testing.T) {
 }
 
 func TestStreamsAreIndependent(t *testing.T) {
-	a, b := newStream(1).of(forClient, 1), newStream(1).of(forClient, 2)
+	a, b := newStream(1).derive(forClient, 1), newStream(1).derive(forClient, 2)
 	sum := 0.0
 	const n = 20_000
 	for i := range uint64(n) {

@@ -9,7 +9,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Limits that keep a run within memory and time. They are far above any use.
+// Limits that bound the memory and the time of a run. They are far above any
+// use.
 const (
 	maxClients  = 20_000_000
 	maxBuckets  = 200_000
@@ -18,15 +19,16 @@ const (
 	maxRate     = 1e9
 )
 
-// problems collects what is wrong, field by field.
+// problems collects the problems of fields.
 type problems []error
 
 func (p *problems) add(field, format string, args ...any) {
 	*p = append(*p, fmt.Errorf(field+": "+format, args...))
 }
 
-// span adds a problem unless d is a possible time, which 0 is if it may be.
-func (p *problems) span(field string, d time.Duration, zero bool) {
+// checkDuration adds a problem unless d is between 0 and maxTime; zero says
+// whether 0 is allowed.
+func (p *problems) checkDuration(field string, d time.Duration, zero bool) {
 	switch {
 	case d < 0:
 		p.add(field, "%v is negative", d)
@@ -37,23 +39,23 @@ func (p *problems) span(field string, d time.Duration, zero bool) {
 	}
 }
 
-// between adds a problem unless lo <= v <= hi, which no NaN is.
-func (p *problems) between(field string, v, lo, hi float64) {
+// checkRange adds a problem unless lo <= v <= hi. NaN is a problem.
+func (p *problems) checkRange(field string, v, lo, hi float64) {
 	if !(v >= lo && v <= hi) {
 		p.add(field, "%v is not between %g and %g", v, lo, hi)
 	}
 }
 
-// whole is between for what counts.
-func (p *problems) whole(field string, v, lo, hi int) {
+// checkInt is checkRange for integers.
+func (p *problems) checkInt(field string, v, lo, hi int) {
 	if v < lo || v > hi {
 		p.add(field, "%d is not between %d and %d", v, lo, hi)
 	}
 }
 
-// only adds a problem if a field is set that the rest of the scenario leaves
-// without a meaning.
-func (p *problems) only(field string, set bool, what string) {
+// checkUnused adds a problem if a field is set that has no effect in the
+// scenario.
+func (p *problems) checkUnused(field string, set bool, what string) {
 	if set {
 		p.add(field, "only %s", what)
 	}
@@ -66,25 +68,25 @@ func (s Scenario) Validate() error {
 	if s.Name == "" {
 		p.add("name", "is empty")
 	}
-	p.span("duration", s.Duration, false)
-	p.span("drain", s.Drain, true)
-	p.span("bucket", s.Bucket, true)
+	p.checkDuration("duration", s.Duration, false)
+	p.checkDuration("drain", s.Drain, true)
+	p.checkDuration("bucket", s.Bucket, true)
 	if n := s.length() / s.bucket(); s.Bucket >= 0 && n > maxBuckets {
 		p.add("bucket", "%v cuts the run into %d buckets, at most %d; make it longer", s.bucket(), n, maxBuckets)
 	}
 	if s.Writers != nil {
 		s.Writers.check(&p)
-		p.only("group", s.Group != nil, "without writers")
-		p.only("services", len(s.Services) > 0, "without writers")
-		p.only("clients", s.Clients.Count != 0, "without writers")
-		p.only("failures", len(s.Failures) > 0, "without writers")
+		p.checkUnused("group", s.Group != nil, "without writers")
+		p.checkUnused("services", len(s.Services) > 0, "without writers")
+		p.checkUnused("clients", s.Clients.Count != 0, "without writers")
+		p.checkUnused("failures", len(s.Failures) > 0, "without writers")
 		return errors.Join(p...)
 	}
 	if s.Group != nil {
 		s.Group.check(&p)
-		p.only("services", len(s.Services) > 0, "without a group")
-		p.only("clients", s.Clients.Count != 0, "without a group")
-		p.only("failures", len(s.Failures) > 0, "without a group")
+		p.checkUnused("services", len(s.Services) > 0, "without a group")
+		p.checkUnused("clients", s.Clients.Count != 0, "without a group")
+		p.checkUnused("failures", len(s.Failures) > 0, "without a group")
 		return errors.Join(p...)
 	}
 	s.Clients.check(&p, s)
@@ -96,42 +98,42 @@ func (s Scenario) Validate() error {
 }
 
 func (w *Writers) check(p *problems) {
-	p.between("writers.count", float64(w.Count), 1, 1e6)
-	p.span("writers.hop", w.Hop, false)
-	p.span("writers.sigma", w.Sigma, true)
+	p.checkRange("writers.count", float64(w.Count), 1, 1e6)
+	p.checkDuration("writers.hop", w.Hop, false)
+	p.checkDuration("writers.sigma", w.Sigma, true)
 }
 
 func (g *Group) check(p *problems) {
-	p.between("group.members", float64(g.Members), 1, 10_000)
-	p.between("group.acceptors", float64(g.Acceptors), 0, paxos.MaxAcceptors)
-	p.span("group.hop", g.Hop, false)
-	p.between("group.sigma", g.Sigma, 0, 10)
-	p.between("group.behind", float64(g.Behind), 0, 1e6)
+	p.checkRange("group.members", float64(g.Members), 1, 10_000)
+	p.checkRange("group.acceptors", float64(g.Acceptors), 0, paxos.MaxAcceptors)
+	p.checkDuration("group.hop", g.Hop, false)
+	p.checkRange("group.sigma", g.Sigma, 0, 10)
+	p.checkRange("group.behind", float64(g.Behind), 0, 1e6)
 }
 
 func (c Clients) check(p *problems, s Scenario) {
-	p.between("clients.count", float64(c.Count), 1, maxClients)
-	p.between("clients.sharing", float64(c.Sharing), 0, maxClients)
+	p.checkRange("clients.count", float64(c.Count), 1, maxClients)
+	p.checkRange("clients.sharing", float64(c.Sharing), 0, maxClients)
 	switch c.Arrivals {
 	case Open:
 		if !(c.Rate > 0 && c.Rate <= maxRate) {
 			p.add("clients.rate", "%v is not between 0 and %g calls per second", c.Rate, maxRate)
 		}
 	case Closed:
-		p.span("clients.think", c.Think, false)
+		p.checkDuration("clients.think", c.Think, false)
 	case Herd:
-		p.span("clients.start", c.Start, true)
-		p.span("clients.spread", c.Spread, true)
+		p.checkDuration("clients.start", c.Start, true)
+		p.checkDuration("clients.spread", c.Spread, true)
 		if c.Start >= s.Duration || c.Start+c.Spread > s.Duration {
 			p.add("clients.spread", "the herd begins until %v, and the duration ends at %v", c.Start+c.Spread, s.Duration)
 		}
 	default:
 		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
 	}
-	p.only("clients.rate", c.Rate != 0 && c.Arrivals != Open, "open arrivals have one")
-	p.only("clients.think", c.Think != 0 && c.Arrivals != Closed, "closed arrivals have one")
-	p.only("clients.start", c.Start != 0 && c.Arrivals != Herd, "a herd has one")
-	p.only("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "a herd has one")
+	p.checkUnused("clients.rate", c.Rate != 0 && c.Arrivals != Open, "open arrivals have one")
+	p.checkUnused("clients.think", c.Think != 0 && c.Arrivals != Closed, "closed arrivals have one")
+	p.checkUnused("clients.start", c.Start != 0 && c.Arrivals != Herd, "a herd has one")
+	p.checkUnused("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "a herd has one")
 	for i, name := range c.Fallback {
 		if s.index(name) < 0 {
 			p.add(fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
@@ -146,7 +148,7 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 	}
 	sum, used := 0.0, false
 	for _, f := range c.Priorities {
-		p.between("clients.priorities", f, 0, 1)
+		p.checkRange("clients.priorities", f, 0, 1)
 		sum += f
 	}
 	if sum < 0.999 || sum > 1.001 {
@@ -155,12 +157,12 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 	for _, v := range s.Services {
 		used = used || v.Order == ByPriority
 	}
-	p.only("clients.priorities", !used, "with a service whose order is priority")
+	p.checkUnused("clients.priorities", !used, "with a service whose order is priority")
 }
 
 func (f Failure) check(p *problems, at string, s Scenario) {
-	p.span(at+"from", f.From, true)
-	p.span(at+"until", f.Until, true)
+	p.checkDuration(at+"from", f.From, true)
+	p.checkDuration(at+"until", f.Until, true)
 	switch {
 	case f.Until != 0 && f.Until <= f.From:
 		p.add(at+"until", "%v is not after from %v", f.Until, f.From)
@@ -172,22 +174,22 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 	}
 	switch f.Kind {
 	case Errors, BlackHole:
-		p.share(at, f)
+		p.checkShare(at, f)
 	case Slow:
-		p.share(at, f)
-		p.between(at+"factor", f.Factor, 1, 1e6)
+		p.checkShare(at, f)
+		p.checkRange(at+"factor", f.Factor, 1, 1e6)
 	case Capacity:
-		p.between(at+"share", f.Share, 0, 1)
+		p.checkRange(at+"share", f.Share, 0, 1)
 		f.checkCapacity(p, at, s)
 	case Outage:
-		p.only(at+"share", f.Share != 0, "errors, blackhole, slow and capacity have one")
+		p.checkUnused(at+"share", f.Share != 0, "errors, blackhole, slow and capacity have one")
 	default:
 		p.add(at+"kind", "%q: want errors, outage, blackhole, slow or capacity", f.Kind)
 	}
-	p.only(at+"factor", f.Factor != 0 && f.Kind != Slow, "slow has one")
+	p.checkUnused(at+"factor", f.Factor != 0 && f.Kind != Slow, "slow has one")
 }
 
-// checkCapacity refuses a capacity that the service does not have to lose.
+// checkCapacity adds a problem if the service cannot lose this capacity.
 func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 	if len(s.Services) == 0 {
 		return
@@ -196,18 +198,18 @@ func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 	switch {
 	case v.Workers == 0:
 		p.add(at+"kind", "a service without a limit of workers has no capacity to lose")
-	case v.Order == ByPriority && v.left(f.Share) == 0:
+	case v.Order == ByPriority && v.workersLeft(f.Share) == 0:
 		p.add(at+"share", "%v leaves no worker, and an order by priority needs one", f.Share)
 	}
 }
 
-func (p *problems) share(at string, f Failure) {
+func (p *problems) checkShare(at string, f Failure) {
 	if !(f.Share > 0 && f.Share <= 1) {
 		p.add(at+"share", "%v is not above 0 and at most 1", f.Share)
 	}
 }
 
-// index returns the number of the service with the name, -1 if there is none.
+// index returns the index of the named service, -1 if there is none.
 func (s Scenario) index(name string) int {
 	for i, v := range s.Services {
 		if v.Name == name {

@@ -26,7 +26,7 @@ func (s Scenario) checkServices(p *problems) {
 		v.check(p, at)
 		switch j := s.index(v.Calls); {
 		case v.Calls == "":
-			p.only(at+"policy", v.Policy != "", "a service that calls another has one")
+			p.checkUnused(at+"policy", v.Policy != "", "a service that calls another has one")
 		case j < 0:
 			p.add(at+"calls", "there is no service %q", v.Calls)
 		case j <= i:
@@ -36,19 +36,19 @@ func (s Scenario) checkServices(p *problems) {
 }
 
 func (v Service) check(p *problems, at string) {
-	p.between(at+"workers", float64(v.Workers), 0, 1e9)
-	p.between(at+"queue", float64(v.Queue), 0, 1e9)
+	p.checkRange(at+"workers", float64(v.Workers), 0, 1e9)
+	p.checkRange(at+"queue", float64(v.Queue), 0, 1e9)
 	switch v.Order {
 	case "", FIFO:
 	case LIFO, ByPriority:
-		p.only(at+"order", v.Workers == 0, "with workers is there a queue")
+		p.checkUnused(at+"order", v.Workers == 0, "with workers is there a queue")
 		if v.Order == ByPriority && v.Queue == 0 {
 			p.add(at+"queue", "an order by priority needs a limit")
 		}
 	default:
 		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
 	}
-	p.only(at+"queue", v.Queue != 0 && v.Workers == 0, "with workers is there a queue")
+	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "with workers is there a queue")
 	v.Latency.check(p, at+"latency.")
 	if v.Limit != nil {
 		v.Limit.check(p, at+"limit.")
@@ -66,11 +66,11 @@ func (v Service) check(p *problems, at string) {
 }
 
 func (l Latency) check(p *problems, at string) {
-	p.span(at+"mean", l.Mean, false)
-	p.between(at+"growth", l.Growth, 0, 1e6)
+	p.checkDuration(at+"mean", l.Mean, false)
+	p.checkRange(at+"growth", l.Growth, 0, 1e6)
 	switch l.Distribution {
 	case Constant, Exponential:
-		p.only(at+"sigma", l.Sigma != 0, "a lognormal has one")
+		p.checkUnused(at+"sigma", l.Sigma != 0, "a lognormal has one")
 	case Lognormal:
 		if !(l.Sigma > 0 && l.Sigma <= 10) {
 			p.add(at+"sigma", "%v is not between 0 and 10", l.Sigma)
@@ -93,7 +93,7 @@ func (r RateLimit) check(p *problems, at string) {
 	}
 }
 
-// config returns the limit that stands at the door.
+// config returns the configuration of the rate limit.
 func (r RateLimit) config() limit.RateConfig {
 	per := time.Duration(1000 * float64(time.Second) / r.Rate)
 	return limit.RateConfig{Rate: limit.Frequency{Events: 1000, Per: per}, Burst: r.Burst}

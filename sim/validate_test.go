@@ -42,7 +42,7 @@ func TestPresetsAreValidAndTheirOwn(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	good := busy(100, Service{Workers: 10, Latency: constant(ms)}, Failure{Kind: Errors, Share: 0.5})
+	good := steadyLoad(100, Service{Workers: 10, Latency: constant(ms)}, Failure{Kind: Errors, Share: 0.5})
 	tests := []struct {
 		change func(*Scenario)
 		want   string
@@ -120,8 +120,8 @@ func TestWritersHaveLimitsToo(t *testing.T) {
 	}
 }
 
-// FuzzRun runs whatever is valid: nothing may panic, and nothing may be counted
-// that did not happen.
+// FuzzRun runs every valid scenario: nothing may panic, and nothing may be
+// counted that did not happen.
 func FuzzRun(f *testing.F) {
 	for name := range Presets {
 		s, _ := Preset(name)

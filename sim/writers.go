@@ -11,14 +11,14 @@ import (
 
 // The kinds of events among writers.
 const (
-	readArrives   uint8 = iota + 1 // at the thing
+	readArrives   uint8 = iota + 1 // at the store
 	readAnswered                   // at the writer
-	writeArrives                   // at the thing
+	writeArrives                   // at the store
 	writeAnswered                  // at the writer
 	writerDue                      // the wait is over
 )
 
-// writers is the world of writers that collide.
+// writers simulates writers that conflict.
 type writers struct {
 	queue queue
 	plan  *plan
@@ -27,16 +27,16 @@ type writers struct {
 
 	policy  caller
 	writers []writer
-	version uint32 // of the thing they write
+	version uint32 // of the value that they write
 }
 
-// writer is one that wants to write once.
+// writer writes once.
 type writer struct {
 	hops     uint64
 	prev     time.Duration
 	attempts uint32
 	seen     uint32 // the version that it read
-	won      bool   // its write went through, and it will hear of it
+	won      bool   // its write succeeded
 	account  limit.Call
 }
 
@@ -46,22 +46,22 @@ func runWriters(ctx context.Context, p *plan, c *Contestant, seed uint64) (*reco
 	w.policy = newCaller(c, nil, p.scenario.Writers.Count)
 	w.writers = make([]writer, p.scenario.Writers.Count)
 	for i := range w.writers {
-		w.begun(0)
+		w.recordCall(0)
 		w.writers[i].account = w.policy.account(uint32(i))
-		w.try(uint32(i))
+		w.startAttempt(uint32(i))
 	}
-	events, err := play(ctx, &w.queue, w, int64(p.scenario.length()))
+	events, err := runModel(ctx, &w.queue, w, int64(p.scenario.length()))
 	if err != nil {
 		return nil, err
 	}
 	w.events = events
 	for _, x := range w.writers {
-		w.client(1, one(x.won))
+		w.recordClient(1, boolToInt(x.won))
 	}
 	return &w.recorder, nil
 }
 
-func one(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -72,57 +72,57 @@ func (w *writers) handle(e event) {
 	x := &w.writers[e.who]
 	switch e.kind() {
 	case writerDue:
-		w.try(e.who)
+		w.startAttempt(e.who)
 	case readArrives:
 		x.seen = w.version
-		w.hop(readAnswered, e.who)
+		w.sendMessage(readAnswered, e.who)
 	case readAnswered:
-		w.hop(writeArrives, e.who)
+		w.sendMessage(writeArrives, e.who)
 	case writeArrives:
-		w.loaded(e.at)
+		w.recordLoad(e.at)
 		x.won = x.seen == w.version
-		w.version += uint32(one(x.won))
-		w.hop(writeAnswered, e.who)
+		w.version += uint32(boolToInt(x.won))
+		w.sendMessage(writeAnswered, e.who)
 	case writeAnswered:
-		w.answered(e.who, x)
+		w.handleWriteResult(e.who, x)
 	}
 }
 
-// try begins to read and write.
-func (w *writers) try(who uint32) {
+// startAttempt starts to read and write.
+func (w *writers) startAttempt(who uint32) {
 	x := &w.writers[who]
 	x.attempts++
-	w.attempted(w.queue.now, int(x.attempts))
-	w.hop(readArrives, who)
+	w.recordAttempt(w.queue.now, int(x.attempts))
+	w.sendMessage(readArrives, who)
 }
 
-// hop sends a message, which arrives as the event.
-func (w *writers) hop(kind uint8, who uint32) {
+// sendMessage sends a message, which arrives as an event of the kind.
+func (w *writers) sendMessage(kind uint8, who uint32) {
 	x := &w.writers[who]
 	s := w.plan.scenario.Writers
-	n := normal(w.root.of(forHop, uint64(who)).draw(forHop, x.hops))
+	n := normal(w.root.derive(forHop, uint64(who)).draw(forHop, x.hops))
 	x.hops++
 	w.queue.add(int64(math.Abs(float64(s.Hop)+n*float64(s.Sigma))), kind, who, 0)
 }
 
-// answered is what follows a write.
-func (w *writers) answered(who uint32, x *writer) {
+// handleWriteResult decides what follows a write.
+func (w *writers) handleWriteResult(who uint32, x *writer) {
 	if x.won {
-		w.close(x, 0)
+		w.finishWriter(x, 0)
 		return
 	}
 	s := retry.State{Attempt: int(x.attempts), Prev: x.prev, Elapsed: time.Duration(w.queue.now)}
-	d := w.policy.lost(s, &x.account, w.root.of(forBackoff, uint64(who)))
+	d := w.policy.decideAfterLoss(s, &x.account, w.root.derive(forBackoff, uint64(who)))
 	if d.Stop != 0 {
-		w.close(x, d.Stop)
+		w.finishWriter(x, d.Stop)
 		return
 	}
 	x.prev = d.Prev
 	w.queue.add(int64(d.Wait), writerDue, who, 0)
 }
 
-// close ends a writer's call.
-func (w *writers) close(x *writer, why retry.Reason) {
+// finishWriter ends a writer's call.
+func (w *writers) finishWriter(x *writer, why retry.Reason) {
 	x.account.End(x.won && !w.policy.prepaid)
-	w.end(0, w.queue.now, why)
+	w.recordEnd(0, w.queue.now, why)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Request is what a policy is wanted for.
+// Request says what a policy is needed for.
 type Request struct {
 	Cases    []Case        // all with services, or all with writers
-	Deadline time.Duration // nobody waits longer for a call: the policy's total timeout; 0 means 30s
+	Deadline time.Duration // longest wait of a caller: the policy's total timeout; 0 means 30s
 }
 
-// Case is something that a policy must get through, and how well.
+// Case is a scenario that a policy must handle, and how well.
 type Case struct {
 	Scenario sim.Scenario
 	Goal     Goal
@@ -25,32 +25,32 @@ type Case struct {
 // Options say how much is simulated.
 type Options struct {
 	Seed     uint64                // of the first run of each candidate
-	Seeds    int                   // runs of those that are left at the end, 2 or more; 0 means 8, or 400 for writers, of whom there are few
+	Seeds    int                   // runs of the last candidates, 2 or more; 0 means 8, or 400 for writers, of which there are few
 	Workers  int                   // goroutines; 0 means one for each processor
-	Progress func(done, total int) // called after each run, one call at a time; the total is a guess. nil means not
+	Progress func(done, total int) // called after each run, one call at a time; the total is an estimate; nil means none
 }
 
-// Advice is what was found.
+// Advice is the policy that was found, and why.
 type Advice struct {
 	Policy  string `json:"policy"`           // in text form
-	Breaker bool   `json:"breaker"`          // with the library's default breaker beside it
-	Reached bool   `json:"reached"`          // the goal
-	Misses  []Miss `json:"misses,omitempty"` // what is not reached
+	Breaker bool   `json:"breaker"`          // with the library's default breaker
+	Reached bool   `json:"reached"`          // whether it reaches the goal
+	Misses  []Miss `json:"misses,omitempty"` // the parts of the goal that it does not reach
 
 	Outcomes     []Outcome     `json:"outcomes"` // of the policy, for each scenario
 	Reasons      []Reason      `json:"reasons"`
-	Trades       []Trade       `json:"trades"` // what it costs and brings, compared with a single attempt
+	Trades       []Trade       `json:"trades"` // costs and benefits, compared with a single attempt
 	Alternatives []Alternative `json:"alternatives"`
 
 	Deadline time.Duration `json:"deadline_ns"`
 	Seed     uint64        `json:"seed"`
 	Seeds    int           `json:"seeds"`
-	Tried    int           `json:"tried"`  // candidates
-	Runs     int           `json:"runs"`   // simulated
-	Events   int           `json:"events"` // in them
+	Tried    int           `json:"tried"`  // number of candidates
+	Runs     int           `json:"runs"`   // number of simulated runs
+	Events   int           `json:"events"` // number of events in them
 }
 
-// Outcome is what becomes of a scenario with the policy.
+// Outcome is the result of a scenario with the policy.
 type Outcome struct {
 	Scenario string `json:"scenario"`
 	Goal     Goal   `json:"goal"`
@@ -82,10 +82,10 @@ func (r Request) Validate() error {
 		asked = asked || c.Goal != (Goal{})
 	}
 	if writers > 0 && writers < len(r.Cases) {
-		bad("cases: some have writers and some have services; ask for them apart")
+		bad("cases: some have writers and some have services: make a request for each kind")
 	}
 	if len(r.Cases) > 0 && !asked {
-		bad("goal: there is none; ask for success, p99, amplification or recovery")
+		bad("goal: there is none: set success, p99, amplification or recovery")
 	}
 	if r.Deadline < 0 || r.Deadline > 24*time.Hour {
 		bad("deadline: %v is not between 0 and a day", r.Deadline)
@@ -99,10 +99,10 @@ func (c Case) Validate() error {
 	errs := []error{c.Scenario.Validate(), c.Goal.Validate()}
 	ends := slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Until > 0 })
 	if c.Goal.Recovery > 0 && !ends {
-		errs = append(errs, fmt.Errorf("recovery: nothing in scenario %q fails and comes back", c.Scenario.Name))
+		errs = append(errs, fmt.Errorf("recovery: scenario %q has no failure that ends, so there is nothing to recover from", c.Scenario.Name))
 	}
 	if c.Goal.P99 > 0 && (c.Scenario.Writers != nil || c.Scenario.Group != nil) {
-		errs = append(errs, errors.New("p99: writers have none"))
+		errs = append(errs, errors.New("p99: not available for writers: leave it out"))
 	}
 	return errors.Join(errs...)
 }
@@ -116,13 +116,13 @@ func (o Options) Validate() error {
 	return sim.Options{Workers: o.Workers}.Validate()
 }
 
-// DefaultDeadline is that of a request that does not say.
+// DefaultDeadline is the default of Request.Deadline.
 const DefaultDeadline = 30 * time.Second
 
 const defaultSeeds = 8
 
-// For looks for the policy that a request is best served with. The same request,
-// seed and seeds give the same advice. When the context ends it stops at once.
+// For searches for the best policy for a request. The same request, seed and
+// seeds give the same advice. It stops at once when the context ends.
 func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if err := errors.Join(r.Validate(), o.Validate()); err != nil {
 		return nil, fmt.Errorf("advise: %w", err)

@@ -16,8 +16,8 @@ import (
 // service is small, so that the tests are quick.
 var service = advise.Service{Rate: 10, Capacity: 20, Latency: 100 * time.Millisecond, Errors: 0.02, Outage: 10 * time.Second}
 
-// look is as little as will do.
-var look = advise.Options{Seeds: 5}
+// quickOptions simulate as little as possible.
+var quickOptions = advise.Options{Seeds: 5}
 
 func advice(t *testing.T, r advise.Request, o advise.Options) *advise.Advice {
 	t.Helper()
@@ -36,7 +36,7 @@ func TestTheSameSeedGivesTheSameAdvice(t *testing.T) {
 	r := advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)[:1]}
 	var texts [2]string
 	for i, workers := range []int{1, 3} {
-		o := look
+		o := quickOptions
 		o.Seed, o.Workers = 7, workers
 		text, err := json.Marshal(advice(t, r, o))
 		if err != nil {
@@ -59,19 +59,19 @@ func TestBadRequests(t *testing.T) {
 		options advise.Options
 		want    []string
 	}{
-		{"nothing", advise.Request{}, look, []string{"cases: there is none"}},
-		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{}, 0)}, look, []string{"goal: there is none"}},
+		{"nothing", advise.Request{}, quickOptions, []string{"cases: there is none"}},
+		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{}, 0)}, quickOptions, []string{"goal: there is none"}},
 		{
 			"a bad goal", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{
 				Success: 1, P99: -1, Amplification: 0.5, Recovery: -1,
-			}}}}, look, []string{"success: 1 ", "p99: -1ns", "amplification: 0.5", "recovery: -1ns"},
+			}}}}, quickOptions, []string{"success: 1 ", "p99: -1ns", "amplification: 0.5", "recovery: -1ns"},
 		},
-		{"no number", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Success: math.NaN()}}}}, look, []string{"success: NaN"}},
-		{"a bad scenario", advise.Request{Cases: []advise.Case{{Goal: advise.Goal{Success: 0.9}}}}, look, []string{"cases[0]: ", "name"}},
-		{"nothing ends", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Recovery: time.Second}}}}, look, []string{"recovery: nothing"}},
-		{"both kinds", advise.Request{Cases: append(good[:1:1], advise.Case{Scenario: writers})}, look, []string{"ask for them apart"}},
-		{"twice", advise.Request{Cases: append(good[:1:1], good[0])}, look, []string{"cases[1]: there is a scenario"}},
-		{"deadline", advise.Request{Cases: good, Deadline: -1}, look, []string{"deadline: -1ns"}},
+		{"no number", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Success: math.NaN()}}}}, quickOptions, []string{"success: NaN"}},
+		{"a bad scenario", advise.Request{Cases: []advise.Case{{Goal: advise.Goal{Success: 0.9}}}}, quickOptions, []string{"cases[0]: ", "name"}},
+		{"nothing ends", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{Recovery: time.Second}}}}, quickOptions, []string{"recovery: scenario"}},
+		{"both kinds", advise.Request{Cases: append(good[:1:1], advise.Case{Scenario: writers})}, quickOptions, []string{"make a request for each kind"}},
+		{"twice", advise.Request{Cases: append(good[:1:1], good[0])}, quickOptions, []string{"cases[1]: there is a scenario"}},
+		{"deadline", advise.Request{Cases: good, Deadline: -1}, quickOptions, []string{"deadline: -1ns"}},
 		{"seeds", advise.Request{Cases: good}, advise.Options{Seeds: 1}, []string{"seeds: 1"}},
 	}
 	for _, test := range tests {
@@ -105,7 +105,7 @@ func TestBadServices(t *testing.T) {
 func TestStopping(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	o := look
+	o := quickOptions
 	o.Progress = func(int, int) { cancel() }
 	if _, err := advise.For(ctx, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.99}, 0)}, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("For = %v, want that it was canceled", err)

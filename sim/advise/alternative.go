@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Alternative is another policy that comes as close to the goal, or nearly, and
-// what it is better at.
+// Alternative is another policy that is as close to the goal, or nearly, and
+// better in another respect.
 type Alternative struct {
 	Policy   string    `json:"policy"`
 	Breaker  bool      `json:"breaker"`
@@ -19,14 +19,14 @@ type Alternative struct {
 // near is how much further from the goal an alternative may be.
 const near = 0.2
 
-// alternatives returns those of the standings that are better at something.
+// alternatives returns the standings that are better in some respect.
 func (s *search) alternatives(best standing, standings []standing) []Alternative {
 	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
 	for _, better := range []struct {
 		what string
 		of   func(*standing) float64 // less is better
-		by   float64                 // that much, at least
+		by   float64                 // by at least this much
 	}{
 		{"more success", func(st *standing) float64 { return math.Log(st.failing()) }, 0.1},
 		{"fewer slow calls", func(st *standing) float64 { return math.Log(st.slow) }, 0.1},
@@ -57,6 +57,7 @@ func (st *standing) failing() float64 {
 	return math.Max(sum/float64(len(st.results)), 1e-9)
 }
 
+// outcomes returns the results of a candidate, for each scenario.
 func (s *search) outcomes(st standing) (list []Outcome) {
 	for i := range st.results {
 		list = append(list, Outcome{s.request.Cases[i].Scenario.Name, s.request.Cases[i].Goal, st.results[i].Measures, st.results[i].NeverRecovers})
@@ -64,8 +65,8 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 	return list
 }
 
-// shortfalls adds to what is missed the best that any candidate has there,
-// whatever else that one misses.
+// shortfalls sets Best of each miss: the best value of any candidate, even if
+// that one misses other parts of the goal.
 func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]

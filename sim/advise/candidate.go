@@ -11,10 +11,10 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// candidate is a policy that may be the one. It can be compared.
+// candidate is a policy that is compared with others. It is comparable with ==.
 type candidate struct {
 	policy  retry.Policy
-	breaker bool // the library's default stands beside it
+	breaker bool // with the library's default breaker
 }
 
 func (c candidate) String() string {
@@ -32,7 +32,8 @@ func (c candidate) contestant() sim.Contestant {
 	return s
 }
 
-// parts is how many things the candidate has that a reader must understand.
+// parts returns how many features the candidate has that a reader must
+// understand.
 func (c candidate) parts() int {
 	n := 0
 	for _, has := range []bool{c.breaker, c.policy.Attempts > 1, c.policy.Budget != limit.BudgetSpec{}, c.policy.AttemptTimeout > 0, c.policy.Kind == backoff.Decorrelated} {
@@ -43,10 +44,10 @@ func (c candidate) parts() int {
 	return n
 }
 
-// field is where candidates are looked for.
+// field is the space in which candidates are searched.
 type field struct {
-	unit     time.Duration // a call's time on a good day
-	deadline time.Duration // nobody waits longer for a call
+	unit     time.Duration // duration of a call without failures
+	deadline time.Duration // longest wait of a caller
 	writers  bool
 }
 
@@ -67,7 +68,7 @@ func newField(cases []Case, deadline time.Duration) field {
 	return f
 }
 
-// patience is the attempt timeout of somebody who waits as long as he can.
+// patience returns the longest attempt timeout: the whole deadline.
 func (f field) patience() time.Duration {
 	if f.writers {
 		return 0
@@ -75,7 +76,8 @@ func (f field) patience() time.Duration {
 	return f.deadline
 }
 
-// times returns how many times as many runs are needed: writers call once each.
+// times returns the factor for the number of runs: more for writers, which call
+// only once each.
 func (f field) times() int {
 	if f.writers {
 		return 50
@@ -86,13 +88,12 @@ func (f field) times() int {
 // budget is the library's default.
 var budget = limit.Refund(1, 0.1, 10)
 
-// candidates returns a grid that is coarse: the best is looked at more closely
-// later.
+// candidates returns a coarse grid; refine searches around the best one later.
 func (f field) candidates() (list []candidate) {
 	timeouts := []time.Duration{nice(10 * f.unit), nice(40 * f.unit)}
 	budgets, breakers := []limit.BudgetSpec{{}, budget}, []bool{false, true}
 	attempts, bases := []int{2, 3, 5, 8}, []time.Duration{nice(f.unit / 2), nice(5 * f.unit), nice(30 * f.unit)}
-	if f.writers { // nothing is slow or down
+	if f.writers { // writers have no slow and no failed calls
 		timeouts, budgets, breakers = timeouts[:1], budgets[:1], breakers[:1]
 		timeouts[0] = 0
 		attempts, bases = []int{4, 7, 10, 15, 25}, []time.Duration{nice(f.unit / 4), nice(f.unit), nice(4 * f.unit)}
@@ -122,7 +123,7 @@ func (f field) policy(attempts int, base, timeout time.Duration, b limit.BudgetS
 	return p
 }
 
-// around returns candidates that differ from one in one thing.
+// around returns candidates that differ from c in one feature.
 func (f field) around(c candidate) (list []candidate) {
 	change := func(do func(*candidate)) {
 		n := c
@@ -150,7 +151,7 @@ func (f field) around(c candidate) (list []candidate) {
 	return unique(list)
 }
 
-// What a policy can be without.
+// The features that without removes.
 const (
 	retries        = "retries"
 	jitter         = "jitter"
@@ -160,7 +161,8 @@ const (
 	attemptTimeout = "the attempt timeout"
 )
 
-// without returns the candidate without one of the things it has, and what that is.
+// without returns the candidates that lack one of the features of c, and the
+// names of those features.
 func without(c candidate) (names []string, list []candidate) {
 	take := func(name string, do func(*candidate)) {
 		n := c
@@ -173,7 +175,7 @@ func without(c candidate) (names []string, list []candidate) {
 			c.policy.Attempts, c.policy.Schedule, c.policy.Budget = 1, backoff.Schedule{}, limit.BudgetSpec{}
 		})
 		take(jitter, func(c *candidate) {
-			if c.policy.Kind != backoff.Decorrelated { // which is nothing else
+			if c.policy.Kind != backoff.Decorrelated { // which is random by definition
 				c.policy.Jitter = backoff.None
 			}
 		})
@@ -187,8 +189,7 @@ func without(c candidate) (names []string, list []candidate) {
 	return names, list
 }
 
-// nice rounds to a number that people write: 1, 2 or 5 times a power of ten, in
-// milliseconds at least.
+// nice rounds to 1, 2 or 5 times a power of ten, at least a millisecond.
 func nice(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return time.Millisecond
@@ -203,7 +204,7 @@ func nice(d time.Duration) time.Duration {
 	return time.Duration(math.Round(best))
 }
 
-// unique returns the list without what is in it already.
+// unique returns the list without duplicates.
 func unique(list []candidate) (out []candidate) {
 	seen := map[candidate]bool{}
 	for _, c := range list {

@@ -4,17 +4,22 @@
 //	goal := advise.Goal{Success: 0.999, Recovery: 10 * time.Second}
 //	a, err := advise.For(ctx, advise.Request{Cases: service.Cases(goal, 0)}, advise.Options{})
 //
-// It lets candidates go through the scenarios, keeps the best third, lets these go
-// through more of them, and so on (successive halving); changes the best one a
-// little in every direction; and then takes away, one at a time, each thing the
-// winner has: what is worse without it is the reason for it.
+// It simulates candidates, keeps the best third, simulates these with more
+// seeds, and so on (successive halving). Then it varies the best one in every
+// direction. Finally it removes each part of the winner, one at a time: what
+// gets worse without the part is the reason for it.
 //
-// Among the policies that reach the goal, the one is best that does no harm: no
-// fewer calls succeed than with one patient attempt, and the service recovers;
-// among those alike, the one that puts the least load on it; among those alike, the one whose slow calls are fastest; among
-// those alike, the simplest. When none reaches the goal, the one that comes
-// closest is returned, with what it misses and by how much.
+// Policies that reach the goal are ranked by these criteria, in this order:
 //
-// What is found is as true as the scenarios are: they say what can go wrong. It is
-// a place to begin, not a proof.
+//   - They do no harm: no fewer calls succeed than with one patient attempt,
+//     and the service recovers.
+//   - They put less load on the service.
+//   - Their slow calls are faster.
+//   - They are simpler.
+//
+// If no policy reaches the goal, the closest one is returned, with what it
+// misses and by how much.
+//
+// The advice is only as good as the scenarios, which say what can fail. It is a
+// starting point, not a proof.
 package advise

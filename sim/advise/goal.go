@@ -9,12 +9,12 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Goal is what a policy is to reach in a scenario. A zero field asks for nothing.
+// Goal says what a policy must reach in a scenario. A zero field sets no goal.
 type Goal struct {
-	Success       float64       `json:"success,omitempty"`       // share of the calls that succeed, at least
-	P99           time.Duration `json:"p99_ns,omitempty"`        // latency of 99 % of the calls, which therefore succeed, at most
-	Amplification float64       `json:"amplification,omitempty"` // attempts per call, at most
-	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // after the last failure has ended, at most
+	Success       float64       `json:"success,omitempty"`       // least share of the calls that succeed
+	P99           time.Duration `json:"p99_ns,omitempty"`        // highest latency of 99 % of the calls, which must therefore succeed
+	Amplification float64       `json:"amplification,omitempty"` // most attempts per call
+	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // longest time to recover after the last failure has ended
 }
 
 // Validate reports everything that is wrong with the goal, each problem with its
@@ -29,10 +29,10 @@ func (g Goal) Validate() error {
 		bad("p99: %v is negative", g.P99)
 	}
 	if g.Amplification != 0 && !(g.Amplification >= 1) {
-		bad("amplification: %v is below 1, and every call is an attempt", g.Amplification)
+		bad("amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
 	}
 	if math.IsInf(g.Amplification, 1) {
-		bad("amplification: without a limit it is no goal; leave it out")
+		bad("amplification: infinite: leave it out for no limit")
 	}
 	if g.Recovery < 0 {
 		bad("recovery: %v is negative", g.Recovery)
@@ -40,15 +40,15 @@ func (g Goal) Validate() error {
 	return errors.Join(errs...)
 }
 
-// aim is one thing that is asked for.
+// aim is one part of a goal.
 type aim struct {
 	name  string
 	want  float64
-	least bool // it is a least, not a most
+	least bool // want is a lower bound, not an upper one
 	of    func(*sim.Result) sim.Estimate
 }
 
-// aims lists what the goal asks for.
+// aims returns the parts of the goal.
 func (g Goal) aims() (list []aim) {
 	add := func(set bool, a aim) {
 		if set {
@@ -62,21 +62,21 @@ func (g Goal) aims() (list []aim) {
 	return list
 }
 
-// Miss is a part of the goal that is not reached.
+// Miss is a part of the goal that the policy does not reach.
 type Miss struct {
 	Goal     string       `json:"goal"` // success, p99, amplification or recovery
 	Scenario string       `json:"scenario"`
 	Want     float64      `json:"want"` // times in seconds
 	Got      sim.Estimate `json:"got"`
 	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which there was none
-	Best     float64      `json:"best"`            // of all candidates, whatever else they miss
+	Best     float64      `json:"best"`            // the best value of any candidate, even if it misses other parts
 }
 
-// check returns what a result misses, and how far it is off in all: 0 if it
-// misses nothing. What is reached must be outside of doubt: the worse end of the
-// interval counts. The distances of different aims can be added: each is the
-// logarithm of how many times too large something is, for success the share of
-// calls that fail.
+// check returns the parts of the goal that a result misses, and its distance
+// from the goal: 0 if it misses nothing. The worse end of the interval counts,
+// so that a goal is reached beyond doubt. Distances of different parts can be
+// added: each is the logarithm of the factor by which a value is too large; for
+// success, the value is the share of calls that fail.
 func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance float64) {
 	for _, a := range g.aims() {
 		got := a.of(r)
@@ -85,11 +85,11 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 		case a.least:
 			got.Half = math.Max(got.Half, resolution(r))
 			d = math.Log((1 - got.Mean + got.Half) / (1 - a.want))
-		case a.name == "p99" && r.Success.Mean < 0.99: // who gives up early is not fast
+		case a.name == "p99" && r.Success.Mean < 0.99: // a policy that gives up early is not fast
 			d = math.Max(d, math.Log((1-r.Success.Mean)/0.01))
 		case a.name == "recovery" && r.NeverRecovers > 0:
 			d = math.Max(d, 0) + 5*r.NeverRecovers
-		case got.N == 0: // nothing has succeeded
+		case got.N == 0: // no call has succeeded
 			d = 5
 		}
 		if d > 1e-9 {
@@ -103,8 +103,8 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 	return misses, distance
 }
 
-// resolution returns how far off the share of success may be for the number of
-// calls alone; if none of n has failed, up to 3/n may.
+// resolution returns the uncertainty of the share of success due to the number
+// of calls alone; if none of n calls failed, up to 3/n may fail.
 func resolution(r *sim.Result) float64 {
 	n := math.Max(r.Calls.Mean*float64(r.Calls.N), 1)
 	p := r.Success.Mean

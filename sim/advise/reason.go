@@ -7,15 +7,15 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Reason is what one thing that the policy has is for: how much worse a measure is
-// without it.
+// Reason says what one feature of the policy is good for: how much worse a
+// measure is without it.
 type Reason struct {
 	For      string       `json:"for"`                // retries, jitter, the last attempt, the budget, the breaker, the attempt timeout
-	Scenario string       `json:"scenario,omitempty"` // where it shows most; empty if it shows nowhere
+	Scenario string       `json:"scenario,omitempty"` // where the effect is largest; empty if there is none
 	Measure  string       `json:"measure,omitempty"`  // success, p99, amplification, recovery or peak
 	With     sim.Estimate `json:"with,omitzero"`
 	Without  sim.Estimate `json:"without,omitzero"`
-	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which there is none without it
+	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds that never recover without it
 }
 
 // Trade is a measure with the policy and with a single attempt, where they differ.
@@ -27,17 +27,17 @@ type Trade struct {
 	Better   bool         `json:"better"` // with the policy
 }
 
-// lesser is the best policy without one of the things it has. Its results are
+// lesser is the best policy without one of its features. Its results are
 // compared with those of the best, seed by seed.
 type lesser struct {
 	lacks string
 	standing
 }
 
-// strip takes from the best what it does not need: the goal is reached as well
-// without. It returns what is left, and that without each of the other things.
-// Jitter and the attempt timeout stay in any case: they are for callers that fail
-// in step and calls that are never answered, which few scenarios have.
+// strip removes the features that the best policy does not need to reach the
+// goal. It returns the rest, and the rest without each of its features. Jitter
+// and the attempt timeout always stay: they are for callers that fail together
+// and for calls that are never answered, which few scenarios contain.
 func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, error) {
 	for {
 		names, list := without(best.candidate)
@@ -65,10 +65,10 @@ func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, 
 	}
 }
 
-// measure is one that a reason or a trade may name.
+// measure is a measure that a reason or a trade may name.
 type measure struct {
 	name string
-	more bool // is better
+	more bool // more is better
 	of   func(*sim.Measures[sim.Estimate]) sim.Estimate
 }
 
@@ -80,8 +80,8 @@ var measures = []measure{
 	{"peak", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Peak }},
 }
 
-// worse returns how much worse the second value is than the first: the logarithm
-// of how many times as large, for success that of the share that fails.
+// worse returns how much worse b is than a: the logarithm of their ratio; for
+// success, that of the shares that fail.
 func (m measure) worse(a, b sim.Estimate) float64 {
 	x, y := a.Mean, b.Mean
 	if m.more {
@@ -90,13 +90,14 @@ func (m measure) worse(a, b sim.Estimate) float64 {
 	return math.Log(math.Max(y, 1e-6) / math.Max(x, 1e-6))
 }
 
-// slight is a difference that does not matter, though it may be no accident.
+// slight is a difference that does not matter even if it is significant.
 const slight = 0.01
 
-// differs reports whether a difference is no accident.
+// differs reports whether a difference is significant.
 func differs(d sim.Estimate) bool { return d.N > 1 && math.Abs(d.Mean) > d.Half }
 
-// reasons returns, for each thing the best has, where it shows most.
+// reasons returns, for each feature of the best policy, where its effect is
+// largest.
 func (s *search) reasons(best standing, others []lesser) []Reason {
 	list := []Reason{}
 	for _, o := range others {
@@ -120,7 +121,8 @@ func (s *search) reasons(best standing, others []lesser) []Reason {
 	return list
 }
 
-// trades returns what the policy brings and costs, compared with a single attempt.
+// trades returns the costs and benefits of the policy, compared with a single
+// attempt.
 func (s *search) trades(best standing, others []lesser) []Trade {
 	list := []Trade{}
 	for _, o := range others {

@@ -11,20 +11,20 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// standing is how a candidate did.
+// standing is the result of a candidate.
 type standing struct {
 	candidate
 	results  []sim.Result // of each scenario
 	misses   []Miss
 	distance float64 // from the goal
-	harm     float64 // by how much fewer calls succeed than with one patient attempt, the sum over the scenarios
+	harm     float64 // how many fewer calls succeed than with one patient attempt, the sum over the scenarios
 	never    float64 // share of the runs without a recovery, the sum over the scenarios
 	load     float64 // attempts per call, 1 at least, the mean over the scenarios
-	slow     float64 // p99 in seconds, likewise
+	slow     float64 // p99 in seconds, the mean over the scenarios
 }
 
-// compare orders standings, the best first. What differs by less than the noise of
-// a few seeds is taken for the same.
+// compare orders standings, the best first. Differences below the noise of a
+// few seeds are ignored.
 func compare(a, b standing) int {
 	return cmp.Or(
 		cmp.Compare(min(len(a.misses), 1), min(len(b.misses), 1)),
@@ -40,30 +40,31 @@ func compare(a, b standing) int {
 	)
 }
 
-// search is a search under way.
+// search is the state of a search.
 type search struct {
 	request Request
 	options Options
 	field   field
 	known   map[candidate]bool
-	patient []float64  // success of one attempt that waits until the deadline, for each case
+	patient []float64  // for each case, the success of one attempt that waits until the deadline
 	first   []standing // of the whole grid
-	fresh   uint64     // added to the seed: those that have chosen the best do not judge it
+	fresh   uint64     // added to the seed for the final ranking, so that it does not use the seeds that selected the best
 	runs    int
 	events  int
-	total   int // runs there will be, about
+	total   int // estimated number of runs
 }
 
-// the rungs of the ladder: seeds of a candidate, and the share that climbs on.
+// rungs are the rounds of the search: the seeds of each candidate, and the
+// fraction that stays (1/keep).
 var rungs = []struct{ seeds, keep int }{{1, 3}, {2, 3}, {4, 2}}
 
-// fewest climb each rung.
+// fewest is the least number of candidates that stay in each round.
 const fewest = 6
 
-// climb has the candidates compete until a few are left, the best first.
+// climb compares the candidates in rounds until a few are left, the best first.
 func (s *search) climb(ctx context.Context) ([]standing, error) {
 	list := s.field.candidates()
-	s.foresee(len(list))
+	s.estimateRuns(len(list))
 	for i, rung := range rungs {
 		standings, err := s.rank(ctx, list, rung.seeds*s.field.times())
 		if err != nil {
@@ -84,8 +85,8 @@ func candidatesOf(standings []standing) (list []candidate) {
 	return list
 }
 
-// measurePatience finds out how many calls succeed without any retry or breaker:
-// whoever does worse does harm.
+// measurePatience measures how many calls succeed without retries and without a
+// breaker: a policy with fewer does harm.
 func (s *search) measurePatience(ctx context.Context) error {
 	one := candidate{policy: s.field.policy(1, 0, s.field.patience(), limit.BudgetSpec{})}
 	for _, c := range s.request.Cases {
@@ -98,8 +99,8 @@ func (s *search) measurePatience(ctx context.Context) error {
 	return nil
 }
 
-// foresee estimates how many runs there will be, for who waits.
-func (s *search) foresee(n int) {
+// estimateRuns estimates the number of runs, for Options.Progress.
+func (s *search) estimateRuns(n int) {
 	each := len(s.request.Cases)
 	for _, rung := range rungs {
 		s.total += n * rung.seeds * s.field.times() * each
@@ -108,7 +109,7 @@ func (s *search) foresee(n int) {
 	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
 }
 
-// refine looks around the best, and around that again.
+// refine searches around the best candidate, twice.
 func (s *search) refine(ctx context.Context, standings []standing) ([]standing, error) {
 	for range 2 {
 		best := standings[0].candidate
@@ -124,7 +125,7 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 	return standings, nil
 }
 
-// rank runs candidates through all scenarios, and returns them in order.
+// rank simulates candidates in all scenarios, and returns them in order.
 func (s *search) rank(ctx context.Context, list []candidate, seeds int) ([]standing, error) {
 	contestants := make([]sim.Contestant, len(list))
 	standings := make([]standing, len(list))
@@ -154,12 +155,12 @@ func (st *standing) add(g Goal, scenario string, patient float64, r *sim.Result)
 	misses, distance := g.check(scenario, r)
 	st.misses = append(st.misses, misses...)
 	st.distance += distance
-	// A call that was refused before it was made is no load that was spared.
+	// A call that was rejected before it was made does not count as saved load.
 	st.load += math.Max(r.Amplification.Mean, 1)
 	st.never += r.NeverRecovers
 	st.harm += math.Max(patient-r.Success.Mean, 0)
 	st.slow += r.P99.Mean
-	// Of a hundred candidates nobody looks at the curves.
+	// The series are not needed for a hundred candidates.
 	st.results = append(st.results, sim.Result{
 		Name: r.Name, Policy: r.Policy, Measures: r.Measures, NeverRecovers: r.NeverRecovers, Versus: r.Versus,
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/tideover/tideover/sim/advise"
 )
 
-// These search in one goroutine each, and take ten times as long under the race
-// detector, which has the other tests of the package to look at.
+// These tests search in one goroutine each, and take ten times as long under
+// the race detector, which the other tests of the package cover.
 
 func TestAGoalThatCanBeReached(t *testing.T) {
 	t.Parallel()
 	goal := advise.Goal{Success: 0.99, Amplification: 1.5, Recovery: 20 * time.Second}
-	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, look)
+	a := advice(t, advise.Request{Cases: service.Cases(goal, 0)}, quickOptions)
 	if !a.Reached || len(a.Misses) > 0 {
 		t.Errorf("the goal is not reached: %+v", a.Misses)
 	}
@@ -45,12 +45,12 @@ func TestAGoalThatCanBeReached(t *testing.T) {
 	}
 }
 
-func TestAGoalThatNobodyCanReach(t *testing.T) {
+func TestAGoalThatNoPolicyReaches(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, look)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.5}, 0.9999), Deadline: 2 * time.Second}, quickOptions)
 	for _, other := range a.Alternatives {
 		if other.Reached {
-			t.Errorf("nobody reaches it, and %s does", other.Policy)
+			t.Errorf("no policy can reach the goal, but %s does", other.Policy)
 		}
 	}
 	if a.Reached || len(a.Misses) != 1 {
@@ -64,7 +64,7 @@ func TestAGoalThatNobodyCanReach(t *testing.T) {
 
 func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999}, 0)}, look)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.999999}, 0)}, quickOptions)
 	if a.Reached || a.Misses[0].Goal != "success" {
 		t.Errorf("a few thousand calls show one failure in a million: %+v", a)
 	}
@@ -72,7 +72,7 @@ func TestWhatCanNotBeToldIsNotReached(t *testing.T) {
 
 func TestABreakerSparesNothing(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, quickOptions)
 	if a.Breaker {
 		t.Errorf("calls that a breaker refused count as load that was spared: %+v", a.Outcomes)
 	}
@@ -80,7 +80,7 @@ func TestABreakerSparesNothing(t *testing.T) {
 
 func TestASimpleGoalNeedsNoRetries(t *testing.T) {
 	t.Parallel()
-	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, look)
+	a := advice(t, advise.Request{Cases: service.Cases(advise.Goal{Success: 0.9}, 0)}, quickOptions)
 	if p := retry.Must(a.Policy).Policy(); p.Attempts != 1 || len(a.Trades) > 0 {
 		t.Errorf("2 %% of errors, and 10 %% allowed: advised %s", a.Policy)
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Service is what is known of a service and its callers.
+// Service describes a service and its callers.
 type Service struct {
 	Rate      float64       // calls per second
-	Capacity  float64       // calls per second that it can do, rounded up to whole workers; 0 means twice the rate
-	Latency   time.Duration // mean time of an answer, when nobody waits for a worker
+	Capacity  float64       // calls per second that it can serve, rounded up to whole workers; 0 means twice the rate
+	Latency   time.Duration // mean duration of a call without queueing
 	Processes int           // that call it, each with its own budget and breaker; 0 means 10
-	Errors    float64       // share of the calls that fail on an ordinary day; 0 means 1 %
+	Errors    float64       // share of the calls that fail on a normal day; 0 means 1 %
 	Outage    time.Duration // how long it may be down; 0 means 30s
 }
 
@@ -31,7 +31,7 @@ func (s Service) Validate() error {
 		bad("capacity: %v is above 1e9 calls per second", s.Capacity)
 	}
 	if s.Capacity != 0 && !(s.Capacity > s.Rate) {
-		bad("capacity: %v is not above the rate of %v: no policy helps a service that can't do its work", s.Capacity, s.Rate)
+		bad("capacity: %v is not above the rate of %v: no policy helps a service with too little capacity", s.Capacity, s.Rate)
 	}
 	if s.Latency <= 0 || s.Latency > time.Hour {
 		bad("latency: %v is not above 0 and at most an hour", s.Latency)
@@ -53,8 +53,8 @@ const (
 	calls   = 20_000 // of a scenario, about; fewer are not enough for a p99
 )
 
-// filled returns the service with every zero replaced by what it means.
-func (s Service) filled() Service {
+// withDefaults returns the service with every zero replaced by its default.
+func (s Service) withDefaults() Service {
 	if s.Capacity == 0 {
 		s.Capacity = 2 * s.Rate
 	}
@@ -70,13 +70,14 @@ func (s Service) filled() Service {
 	return s
 }
 
-// Cases returns what a policy for the service must get through: an ordinary day,
-// with the goal's success and p99; an outage, and a time in which half of the
-// service is gone and a fifth of its answers are errors, with the goal's recovery.
-// Its amplification is for all of them. Through is the share of the calls that are
-// to succeed in spite of the outage; 0 asks for none.
+// Cases returns the scenarios that a policy for the service must handle: a
+// normal day, with the goal's success and p99; an outage; and a time in which
+// the service has half of its workers and a fifth of its answers are errors.
+// The last two have the goal's recovery, and all have its amplification.
+// through is the share of the calls that must succeed during the scenario with
+// the outage; 0 sets no such goal.
 func (s Service) Cases(g Goal, through float64) []Case {
-	s = s.filled()
+	s = s.withDefaults()
 	everyday := sim.Failure{Kind: sim.Errors, Share: s.Errors}
 	ordinary := s.scenario("ordinary", "errors as on every day", 0, everyday)
 
@@ -107,8 +108,8 @@ func (s Service) scenario(name, about string, failing time.Duration, failures ..
 	}
 }
 
-// lasting returns how long a scenario takes: what comes before the end of its
-// failures, and enough after it to see a recovery and to count calls.
+// lasting returns the duration of a scenario: the time until its failures end,
+// and enough time after that to see a recovery and to count calls.
 func (s Service) lasting(failing time.Duration) time.Duration {
 	enough := time.Duration(calls / s.Rate * float64(time.Second))
 	return failing + min(max(enough-failing, 30*time.Second), 10*time.Minute).Round(time.Second)

@@ -81,7 +81,7 @@ func TestAdviseMistakes(t *testing.T) {
 		{"--rate 10 --latency 1s --success 99% --workers -1", "--workers: -1 is not between 0 and 1000000"},
 		{"outage --rate 10 --success 99%", "--rate is of a service that is described by flags"},
 		{"nowhere --success 99%", "nowhere"},
-		{"herd hedge --recovery 1s", "recovery: nothing in scenario"},
+		{"herd hedge --recovery 1s", "has no failure that ends"},
 	} {
 		got := tideover(t, append([]string{"advise"}, strings.Fields(test.args)...)...)
 		if got.code != codeOwn || !strings.Contains(got.stderr, test.want) || got.out != "" {
