@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Client talks to several relays at once, and goes on doing so: links that break
-// are made again, subscriptions survive them, and what is published is sent until
-// each relay has answered. Everything may be called from several goroutines, and
-// before Run.
+// Client maintains connections to several relays: it reconnects after failures,
+// renews subscriptions, and sends every published event until each relay has
+// answered. All methods may be called from several goroutines, and before Run.
 type Client struct {
 	cfg    ClientConfig
 	relays []*relay
@@ -22,7 +21,8 @@ type Client struct {
 	number int        // of the last subscription
 }
 
-// NewClient returns a client. The error has all problems of the configuration.
+// NewClient returns a client. The error lists all problems of the
+// configuration.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -39,41 +39,43 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Run keeps links to all relays until the context ends, and returns nil after
-// everything that it started has ended, a call of Handle included. What is in the outboxes then is dropped;
-// see [Client.Flush]. It can be called once.
+// Run maintains links to all relays until the context ends, and returns nil
+// after everything that it started has ended, a call of Handle included. Events
+// that are still in the outboxes are dropped; see [Client.Flush]. It can be
+// called once.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
-		return errors.New("run: the client has run already")
+		return errors.New("run: the client has run already: make a new one")
 	}
 	var group sync.WaitGroup
 	for _, r := range c.relays {
-		group.Go(func() { r.run(ctx) })
+		group.Go(func() { relayLink{r}.run(ctx) })
 	}
 	group.Wait()
 	return nil
 }
 
-// Subscribe asks all relays for events that match one of the filters and are not
-// older than since, stored ones and those to come; a zero since means of any age.
-// It takes the place of the subscription of that name. After an outage a relay is
-// asked for what came meanwhile, beginning an overlap before it.
+// Subscribe requests events that match one of the filters and are not older
+// than since, from all relays: stored ones and those to come. A zero since
+// means events of any age. It replaces the subscription of the same name. After
+// an outage, a relay is asked for the events since ClientConfig.Overlap before
+// it.
 func (c *Client) Subscribe(name string, since time.Time, filters ...Filter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.newStanding(name, since, filters)
+	s := c.newSubscriptionSpec(name, since, filters)
 	for _, r := range c.relays {
 		r.subscribe(s)
 	}
 }
 
-func (c *Client) newStanding(name string, since time.Time, filters []Filter) *standing {
+func (c *Client) newSubscriptionSpec(name string, since time.Time, filters []Filter) *subscriptionSpec {
 	c.number++
-	return newStanding(c.number, name, since, filters)
+	return newSubscriptionSpec(c.number, name, since, filters)
 }
 
-// Unsubscribe ends the subscription of the name, if there is one. An event of it
-// may still be handled.
+// Unsubscribe ends the subscription of the name, if there is one. One of its
+// events may still be handled after it returns.
 func (c *Client) Unsubscribe(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,33 +84,34 @@ func (c *Client) Unsubscribe(name string) {
 	}
 }
 
-// Refusals returns the relays that refuse the subscription of the name, and what they
-// said. They are asked again after five minutes.
+// Refusals returns the relays that refuse the subscription of the name, and
+// their texts. The client sends it to them again after five minutes.
 func (c *Client) Refusals(name string) map[string]string {
 	list := map[string]string{}
 	for _, r := range c.relays {
-		if text, refused := r.refusal(name); refused {
+		if text, refused := r.subscriptionRefusal(name); refused {
 			list[r.name] = text
 		}
 	}
 	return list
 }
 
-// Publish puts signed events into the outbox of every relay, all of them or none,
-// to be sent in this order. It does not wait. An event that an outbox has, or that
-// the relay has acknowledged lately, is not sent again; the Delivery waits for the
-// answer to it all the same.
+// Publish adds signed events to the outbox of every relay, all of them or none,
+// to be sent in this order. It does not block. An event that is already in an
+// outbox, or that the relay has acknowledged recently, is not sent again; the
+// Delivery covers it nevertheless.
 //
-// Progress is dropped after five minutes, and the oldest of it when an outbox is
-// full; so is a refusal when there is no progress left to drop. A result is never
-// dropped; if there is no room for it, the relay's part of the Delivery is ErrFull.
-// Published again, an event that was dropped goes before those after it.
+// Progress is dropped after five minutes, and the oldest of it when an outbox
+// is full; refusals are dropped when there is no progress left to drop. A
+// result is never dropped; if there is no room for it, the relay's part of the
+// Delivery is ErrFull. An event that was dropped and is published again is sent
+// before the events that follow it in the call.
 func (c *Client) Publish(class Class, events ...*Event) *Delivery {
-	letters := make([]letter, len(events))
+	letters := make([]encodedEvent, len(events))
 	var errs []error
 	for i, e := range events {
 		var err error
-		letters[i], err = newLetter(e)
+		letters[i], err = encodeEvent(e)
 		errs = append(errs, err)
 	}
 	bad := errors.Join(errs...)
@@ -116,7 +119,7 @@ func (c *Client) Publish(class Class, events ...*Event) *Delivery {
 	defer c.mu.Unlock()
 	d := new(Delivery)
 	for _, r := range c.relays {
-		p := part{relay: r.name, err: bad}
+		p := relayDelivery{relay: r.name, err: bad}
 		if bad == nil {
 			p = r.publish(class, letters, time.Now())
 		}
@@ -125,8 +128,8 @@ func (c *Client) Publish(class Class, events ...*Event) *Delivery {
 	return d
 }
 
-// Flush waits until all outboxes are empty. The error names the relays whose are
-// not.
+// Flush waits until all outboxes are empty. The error names the relays whose
+// outbox is not empty.
 func (c *Client) Flush(ctx context.Context) error {
 	errs := make([]error, len(c.relays))
 	for i, r := range c.relays {
@@ -144,7 +147,7 @@ func (c *Client) Relays() []string {
 	return names
 }
 
-// Status returns how the relays are, in the order of the configuration.
+// Status returns the state of the relays, in the order of the configuration.
 func (c *Client) Status() []RelayStatus {
 	list := make([]RelayStatus, len(c.relays))
 	for i, r := range c.relays {

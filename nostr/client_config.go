@@ -13,51 +13,52 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// defaultPace is the pace of everything that a relay is asked again.
+// defaultPace is the default of Reconnect and Resend.
 const defaultPace = "exponential(1s..60s) jitter=full attempts=unlimited reset-after=60s"
 
-// ClientConfig says how a [Client] works. Only Relays must be there.
+// ClientConfig configures a [Client]. Only Relays is required.
 type ClientConfig struct {
 	Relays []string  // ws:// or wss://, without user and password
-	Key    SecretKey // says who we are where a relay asks (NIP-42); zero: we don't
+	Key    SecretKey // for relays that require authentication (NIP-42); zero means not to authenticate
 
-	// Handle gets the events of standing subscriptions: of the right shape, with
-	// the right id and matching the subscription, but with a signature that nobody
-	// has checked. The events of a relay come one at a time, those of several
-	// relays at once. The same event may come again, from the same relay too.
+	// Handle receives the events of subscriptions. Their shape and id are valid
+	// and they match the subscription, but their signature is not checked. It
+	// is called for one event of a relay at a time, and concurrently for
+	// several relays. The same event may come again, also from the same relay.
 	//
-	// It runs where the relay is read: while it works, the relay waits, and if it
-	// takes longer than PingTimeout the link may be taken for dead. An error says
-	// that the relay should not have sent the event; a relay that does that more
-	// than 100 times in a minute is left alone for five minutes, and not asked again
-	// for what it had. Nil: no events.
+	// It runs on the goroutine that reads the relay: meanwhile the relay waits,
+	// and if it takes longer than PingTimeout the link may count as dead. An
+	// error means that the relay should not have sent the event; a relay with
+	// more than 100 of those in a minute is disconnected for five minutes, and
+	// not asked again for those events. Nil ignores events.
 	Handle func(relay string, e *Event) error
 
-	// Stored is told, once for each time that a relay was asked, that all stored
-	// events of a subscription have been handled. It runs where Handle does. Nil:
-	// nobody is.
+	// Stored is called when all stored events of a subscription have been
+	// handled, once for each request to a relay. It runs on the same goroutine
+	// as Handle. It may be nil.
 	Stored func(relay, subscription string)
 
-	Logger     *slog.Logger // nil: nothing is logged
-	HTTPClient *http.Client // makes the links; nil: one that follows no redirects
+	Logger     *slog.Logger // nil logs nothing
+	HTTPClient *http.Client // makes the connections; nil means one that follows no redirects
 
-	Outbox       int           // events waiting for a relay, at most, and 32 MiB of them; 0 means 1024
+	Outbox       int           // most events that wait for a relay, besides a limit of 32 MiB; 0 means 1024
 	DialTimeout  time.Duration // 0 means 10 s
 	WriteTimeout time.Duration // a write that takes longer ends the link; 0 means 10 s
 	PingEvery    time.Duration // 0 means 30 s
-	PingTimeout  time.Duration // without an answer for so long the link is dead; 0 means 10 s
-	OKTimeout    time.Duration // without an answer for so long an event is sent again; 0 means 10 s
-	Overlap      time.Duration // after an outage events are asked for from so long before it; 0 means 2 min
-	Sweep        time.Duration // how often relays are asked again for what they did not push; 0 means 5 min
+	PingTimeout  time.Duration // without an answer in this time the link is dead; 0 means 10 s
+	OKTimeout    time.Duration // without an answer in this time an event is sent again; 0 means 10 s
+	Overlap      time.Duration // after an outage, events are requested from this long before it; 0 means 2 min
+	Sweep        time.Duration // how often relays are asked again for events that they did not push; 0 means 5 min
 
-	// Reconnect is the pace of dialling and of subscriptions that a relay has
-	// closed, Resend that of events which it could not take. The zero policy means
+	// Reconnect computes the waits before dialling and before renewing
+	// subscriptions that a relay has closed; Resend those before sending an
+	// event again that a relay did not accept. The zero policy means
 	// "exponential(1s..60s) jitter=full attempts=unlimited reset-after=60s".
 	Reconnect retry.Policy
 	Resend    retry.Policy
 }
 
-// withDefaults returns the configuration with zeroes spelled out.
+// withDefaults returns the configuration with zeros replaced by their defaults.
 func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	pace, err := retry.Parse(defaultPace)
 	c.Reconnect, c.Resend = cmp.Or(c.Reconnect, pace), cmp.Or(c.Resend, pace)
@@ -81,8 +82,8 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	return c, err
 }
 
-// newHTTPClient returns one that keeps no connections beside the links, and that a
-// relay can't send elsewhere.
+// newHTTPClient returns a client that keeps no idle connections and follows no
+// redirects.
 func newHTTPClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
@@ -90,7 +91,7 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// check reports everything that is wrong, and returns the relays.
+// check returns the relays, or every problem of the configuration.
 func (c *ClientConfig) check() ([]address, error) {
 	list, err := parseRelays(c.Relays)
 	errs := []error{err, checkPace("reconnect", c.Reconnect), checkPace("resend", c.Resend)}
@@ -116,16 +117,16 @@ func (c *ClientConfig) check() ([]address, error) {
 	return list, errors.Join(errs...)
 }
 
-// address is that of a relay.
+// address is the address of a relay.
 type address struct {
-	name string // without the query, which may hold a token
+	name string // without the query, which may contain a token
 	url  string
 }
 
 func parseRelays(relays []string) ([]address, error) {
 	var errs []error
 	if len(relays) == 0 {
-		errs = append(errs, errors.New("relays: there are none"))
+		errs = append(errs, errors.New("relays: the list is empty: add at least one ws:// or wss:// address"))
 	}
 	list := make([]address, 0, len(relays))
 	first := map[string]int{}
@@ -145,8 +146,8 @@ func parseRelays(relays []string) ([]address, error) {
 	return list, errors.Join(errs...)
 }
 
-// parseRelay reads the address of a relay. Its errors don't quote it: it may hold
-// what is nobody's business.
+// parseRelay parses the address of a relay. Its errors do not quote it, because
+// it may contain a secret.
 func parseRelay(text string) (address, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
@@ -157,9 +158,9 @@ func parseRelay(text string) (address, error) {
 	case u.Hostname() == "":
 		return address{}, errors.New("the host is missing")
 	case u.User != nil:
-		return address{}, errors.New("user and password are not for relays")
+		return address{}, errors.New("user and password are not supported: remove them")
 	case u.Fragment != "":
-		return address{}, errors.New("a fragment is not for relays")
+		return address{}, errors.New("a fragment is not supported: remove it")
 	}
 	u.Host = strings.ToLower(u.Host)
 	u.Host = strings.TrimSuffix(u.Host, map[string]string{"ws": ":80", "wss": ":443"}[u.Scheme])

@@ -9,7 +9,8 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// What is published arrives, though the link breaks before the relay can say so.
+// A published event arrives, although the link breaks before the relay can
+// acknowledge it.
 func ExampleClient() {
 	relay, err := nostrtest.Start("127.0.0.1:0", nostrtest.WithFaults(nostrtest.Faults{DropBeforeOK: 1}))
 	if err != nil {

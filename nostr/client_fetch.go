@@ -9,65 +9,66 @@ import (
 	"time"
 )
 
-// A question is answered with so much at most.
+// Limits of the events that a fetch returns.
 const (
 	maxFetched      = 4096
 	maxFetchedBytes = 32 << 20
 )
 
-var errTooMuch = errors.New("the answer is too big; ask for less")
+var errTooMuch = errors.New("the result is too large: use narrower filters")
 
-// Fetch returns the stored events that match one of the filters, from all relays,
-// each once and verified. It waits until every relay has answered or the context
-// ends; a relay that is away is not waited for, one that is being dialled is. The
-// error names the relays that did not answer, or not fully; what there is is
-// returned beside it.
+// Fetch returns the stored events that match one of the filters, from all
+// relays, each once and verified. It waits until every relay has answered or
+// the context ends. It does not wait for a relay without a link, but it does
+// for one that is being dialled. The error names the relays that did not
+// answer, or not completely; the events of the others are returned with it.
 func (c *Client) Fetch(ctx context.Context, filters ...Filter) ([]*Event, error) {
 	return c.FetchSoon(ctx, 0, filters...)
 }
 
-var errGrace = errors.New("another relay has answered, and this one took too long")
+var errGrace = errors.New("another relay has answered, and this one took longer than the grace period")
 
-// FetchSoon is Fetch for whom one relay is nearly enough: when the first has
-// answered, the others are waited for so long. 0 means until the context ends.
+// FetchSoon is Fetch with a shorter wait: after the first relay has answered,
+// it waits for the others only for the grace period. 0 means until the context
+// ends.
 func (c *Client) FetchSoon(ctx context.Context, grace time.Duration, filters ...Filter) ([]*Event, error) {
-	a := newAnswer(c.Relays())
+	a := newFetchResult(c.Relays())
 	c.mu.Lock()
-	s := c.newStanding("fetch", time.Time{}, filters)
+	s := c.newSubscriptionSpec("fetch", time.Time{}, filters)
 	c.mu.Unlock()
 	for _, r := range c.relays {
-		r.ask(s, a)
+		r.startFetch(s, a)
 	}
 	gaveUp := a.wait(ctx, grace)
 	if gaveUp != nil {
 		for _, r := range c.relays {
-			r.forget(a)
+			r.cancelFetch(a)
 		}
 	}
 	return a.result(gaveUp)
 }
 
-// answer gathers what relays answer to a question.
-type answer struct {
+// fetchResult collects the answers of the relays to a fetch.
+type fetchResult struct {
 	done  chan struct{} // closed when no relay is left
 	first chan struct{} // closed when one has answered
 
 	mu     sync.Mutex
-	began  bool     // one has
+	began  bool     // a relay has answered
 	left   []string // relays that have not answered
 	ids    map[string]bool
 	events []*Event
 	bytes  int
 	errs   []error
-	over   bool // nobody listens any more
+	over   bool // the caller no longer waits
 }
 
-func newAnswer(relays []string) *answer {
-	return &answer{done: make(chan struct{}), first: make(chan struct{}), left: relays, ids: map[string]bool{}}
+func newFetchResult(relays []string) *fetchResult {
+	return &fetchResult{done: make(chan struct{}), first: make(chan struct{}), left: relays, ids: map[string]bool{}}
 }
 
 // wait waits for the relays, and returns why it did not wait for all of them.
-func (a *answer) wait(ctx context.Context, grace time.Duration) error {
+func (a *fetchResult) wait(ctx context.Context, grace time.Duration) error {
 	var over <-chan time.Time
 	if grace > 0 {
 		select {
@@ -90,12 +91,12 @@ func (a *answer) wait(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// add takes an event. An error says that it is not a good one.
-func (a *answer) add(e *Event) error {
+// add adds an event. An error means that the event is invalid.
+func (a *fetchResult) add(e *Event) error {
 	if !a.wants(e.ID) {
 		return nil
 	}
-	// Without the lock: relays need not wait for each other.
+	// Without the lock, so that relays need not wait for each other.
 	if err := e.CheckSignature(); err != nil {
 		return err
 	}
@@ -109,8 +110,8 @@ func (a *answer) add(e *Event) error {
 	return nil
 }
 
-// wants reports whether the event is news and there is room for it.
-func (a *answer) wants(id string) bool {
+// wants reports whether the event is new and fits into the result.
+func (a *fetchResult) wants(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over || a.ids[id] {
@@ -123,8 +124,8 @@ func (a *answer) wants(id string) bool {
 	return !full
 }
 
-// finish notes that the relay sends nothing more.
-func (a *answer) finish(relay string, err error) {
+// finish records that the relay sends nothing more.
+func (a *fetchResult) finish(relay string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := slices.Index(a.left, relay)
@@ -144,7 +145,8 @@ func (a *answer) finish(relay string, err error) {
 	}
 }
 
-func (a *answer) result(gaveUp error) ([]*Event, error) {
+// result returns the events, and an error for each relay that did not answer.
+func (a *fetchResult) result(gaveUp error) ([]*Event, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true

@@ -40,7 +40,7 @@ func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
 	}{
 		"the relay never says that this was all": {nostrtest.Faults{NoEOSE: true}, true, "no answer"},
 		"the relay is silent":                    {nostrtest.Faults{Mute: true}, true, "no answer"},
-		"the relay is away":                      {nostrtest.Faults{RefuseDial: true}, false, "the link is down: dial: the relay answered 503"},
+		"the relay is away":                      {nostrtest.Faults{RefuseDial: true}, false, "no link to the relay: dial: the relay answered with status 503"},
 		"the relay refuses":                      {nostrtest.Faults{CloseReq: "blocked: no"}, false, "closed: blocked: no"},
 		"the relay is busy":                      {nostrtest.Faults{CloseReq: "rate-limited: no"}, false, "closed: rate-limited: no"},
 	} {
@@ -121,9 +121,9 @@ func TestFetchSaysWhoWeAreIfAsked(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Errorf("Fetch: %d events, %v, want 1, nil", len(got), err)
 	}
-	nobody := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
-	run(t, nobody)
-	if got, err := nobody.Fetch(testwait.Context(t), nostr.Filter{}); err == nil || len(got) != 0 {
+	anonymous := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
+	run(t, anonymous)
+	if got, err := anonymous.Fetch(testwait.Context(t), nostr.Filter{}); err == nil || len(got) != 0 {
 		t.Errorf("Fetch without a key: %d events, %v, want an error", len(got), err)
 	}
 }

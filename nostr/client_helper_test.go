@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// quick is a pace for tests; what is tested is never how long it takes.
+// quick is a retry pace for tests; no test measures it.
 const quick = "exponential(1ms..20ms) jitter=full attempts=unlimited reset-after=60s"
 
 func policy(t testing.TB, text string) retry.Policy {
@@ -48,7 +48,7 @@ func note(t testing.TB, content string) *nostr.Event {
 	return e
 }
 
-// inbox keeps what a client handles.
+// inbox stores what a client handles.
 type inbox struct {
 	mu     sync.Mutex
 	seen   []string // relay-less contents, in order
@@ -90,8 +90,8 @@ func (b *inbox) eoses() int {
 	return len(b.stored)
 }
 
-// client returns one of the relays that is not running yet. Its timeouts are those that
-// the test sets: no other can end a link, or send an event again, on a slow machine.
+// client returns a client of the relays that is not running yet. Only timeouts
+// that the test sets can end a link, or send an event again, on a slow machine.
 func client(t testing.TB, change func(*nostr.ClientConfig), relays ...*nostrtest.Relay) *nostr.Client {
 	t.Helper()
 	cfg := nostr.ClientConfig{
@@ -111,7 +111,7 @@ func client(t testing.TB, change func(*nostr.ClientConfig), relays ...*nostrtest
 	return c
 }
 
-// run runs the client; the test ends with it.
+// run runs the client until the test ends.
 func run(t testing.TB, c *nostr.Client) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -127,7 +127,7 @@ func run(t testing.TB, c *nostr.Client) (stop func()) {
 	return stop
 }
 
-// contents returns those of the events the relay has.
+// contents returns the contents of the relay's events.
 func contents(r *nostrtest.Relay) string {
 	var list []string
 	for _, e := range r.Events() {
@@ -143,7 +143,7 @@ func wait(t testing.TB, d *nostr.Delivery) {
 	}
 }
 
-// asked returns the filters of each REQ the relay got.
+// asked returns the filters of each REQ that the relay got.
 func asked(r *nostrtest.Relay) (list []nostr.Filter) {
 	for _, m := range r.Received() {
 		if m.Message != nil && m.Message.Type == nostr.TypeReq {
@@ -163,7 +163,7 @@ func received(r *nostrtest.Relay, kind string) (n int) {
 	return n
 }
 
-// logbook is a logger that can be read.
+// logbook is a logger whose output can be read.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -36,7 +36,7 @@ func TestNewClientReportsEveryProblem(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("NewClient: %v\nwant no password", err)
 	}
-	if _, err := nostr.NewClient(nostr.ClientConfig{}); err == nil || !strings.Contains(err.Error(), "relays: there are none") {
+	if _, err := nostr.NewClient(nostr.ClientConfig{}); err == nil || !strings.Contains(err.Error(), "relays: the list is empty") {
 		t.Errorf("NewClient without relays: %v", err)
 	}
 }

@@ -1,12 +1,13 @@
-// Package nostr speaks NIP-01: events, keys, filters and relays.
+// Package nostr implements NIP-01: events, keys, filters and a client for
+// relays.
 //
-// It is made for programs that must not lose what they have to say and must not
-// believe what they are told. An event is what its id says only after [Event.Verify];
-// a message from a relay is parsed within limits and never panics; what is published
-// is published when a relay has said so.
+// It is made for programs that must deliver their events reliably and must not
+// trust what they receive. An event is authentic only after [Event.Verify]; a
+// message from a relay is parsed within limits and never panics; an event
+// counts as published only when a relay has acknowledged it.
 //
 // # What it is not for
 //
-// Reading the network as a person would: there are no profiles, no lists of
-// followed people, no encryption. It has what a program needs that offers a service.
+// It is no client for people: there are no profiles, no contact lists, no
+// encryption. It has what a program needs that offers a service.
 package nostr

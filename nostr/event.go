@@ -14,31 +14,31 @@ import (
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
-// The limits of what is taken from a relay.
+// Limits of what is accepted from a relay.
 const (
 	MaxFrame   = 512 << 10 // bytes of a message
 	MaxTags    = 100       // of an event
 	MaxContent = 64 << 10  // bytes of the content of an event
 	MaxKind    = 65535
 
-	maxTime = 1 << 53 // that every language can hold
+	maxTime = 1 << 53 // exact in every language
 )
 
-// What is wrong with an event.
+// The kinds of invalid events.
 var (
 	ErrShape     = errors.New("not an event")
 	ErrID        = errors.New("the id is not that of the event")
 	ErrSignature = errors.New("the signature is not that of the author")
 )
 
-// Event is a signed statement of NIP-01.
+// Event is a signed event of NIP-01.
 type Event struct {
-	ID        string // hex of the hash of everything but ID and Sig
+	ID        string // hex of the hash of all other fields except Sig
 	PubKey    string // hex of the author's public key
-	CreatedAt int64  // seconds since 1970, as the author says
+	CreatedAt int64  // seconds since 1970, by the author's clock
 	Kind      int
 	Tags      Tags
-	Content   string // UTF-8, but for halves of surrogate pairs; see [Event.ToValidUTF8]
+	Content   string // UTF-8, except for lone surrogates; see [Event.ToValidUTF8]
 	Sig       string // hex of the author's signature of ID
 }
 
@@ -92,15 +92,15 @@ func (ts Tags) Has(name, value string) bool {
 	return false
 }
 
-// Hash returns the hash of the event, whose hex is its id.
+// Hash returns the hash of the event. Its hex form is the id.
 func (e *Event) Hash() [32]byte {
 	// An event of usual size is hashed without an allocation.
 	var room [2048]byte
 	return sha256.Sum256(e.appendCanonical(room[:0]))
 }
 
-// appendCanonical appends the array of NIP-01 that the id is the hash of. It is
-// not what encoding/json writes, which escapes more.
+// appendCanonical appends the JSON array of NIP-01 whose hash is the id.
+// encoding/json would escape more characters.
 func (e *Event) appendCanonical(b []byte) []byte {
 	b = append(b, `[0,"`...)
 	b = append(b, e.PubKey...)
@@ -133,9 +133,10 @@ func (ts Tags) append(b []byte) []byte {
 	return append(b, ']')
 }
 
-// appendString appends a string as NIP-01 wants it: seven escapes, and everything
-// else as it is. JSON can't hold other control characters as they are, nor UTF-8 the
-// half of a surrogate pair; those are written as all implementations do.
+// appendString appends a string in the JSON form of NIP-01: seven escapes, and
+// everything else unescaped. Other control characters cannot stand unescaped in
+// JSON, and lone surrogates not in UTF-8; those are escaped as all
+// implementations do.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
@@ -174,8 +175,8 @@ func appendString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// Sign makes the event one of the key's owner: it sets PubKey, ID and Sig. Signed
-// twice, it is the same event.
+// Sign sets PubKey, ID and Sig. Signing twice with the same key gives the same
+// event.
 func (e *Event) Sign(key SecretKey) error {
 	if key.key == nil {
 		return errNoKey
@@ -185,7 +186,7 @@ func (e *Event) Sign(key SecretKey) error {
 		return err
 	}
 	if !e.isValidUTF8() {
-		return fmt.Errorf("%w: content or tags: half of a surrogate pair, which many programs can't read", ErrShape)
+		return fmt.Errorf("%w: content or tags: half of a surrogate pair, which many programs cannot read: remove it", ErrShape)
 	}
 	hash := e.Hash()
 	sig, err := schnorr.Sign(key.key, hash[:])
@@ -196,8 +197,7 @@ func (e *Event) Sign(key SecretKey) error {
 	return nil
 }
 
-// Verify checks everything that can be checked of an event: its shape, its id, and
-// then, which costs most, its signature.
+// Verify checks the shape, the id and then the signature, which costs most.
 func (e *Event) Verify() error {
 	if err := e.CheckShape(); err != nil {
 		return err
@@ -208,8 +208,8 @@ func (e *Event) Verify() error {
 	return e.CheckSignature()
 }
 
-// CheckShape checks that the fields can be those of an event and are within the
-// limits of this package.
+// CheckShape checks that the fields have the form of an event and are within
+// the limits of this package.
 func (e *Event) CheckShape() error {
 	switch {
 	case !isHex(e.ID, 64):
@@ -222,7 +222,7 @@ func (e *Event) CheckShape() error {
 	return e.checkBody()
 }
 
-// checkBody checks what an author writes.
+// checkBody checks the fields that an author sets.
 func (e *Event) checkBody() error {
 	switch {
 	case e.CreatedAt < 0 || e.CreatedAt > maxTime:
@@ -257,8 +257,8 @@ func (e *Event) CheckID() error {
 	return nil
 }
 
-// CheckSignature checks that the author has signed the id. It trusts that the id
-// is that of the event.
+// CheckSignature checks that the author has signed the id. It does not check
+// the id; see [Event.CheckID].
 func (e *Event) CheckSignature() error {
 	var id, public [32]byte
 	var sig [64]byte
@@ -299,8 +299,9 @@ func decodeHex(to []byte, s string) bool {
 	return err == nil
 }
 
-// wireEvent has pointers for what must be there. S is string, or exactString for an
-// event with lone surrogates, which takes longer to read.
+// wireEvent is the JSON form of an event, with pointers to detect missing
+// fields. S is string, or exactString for an event with lone surrogates, which
+// takes longer to parse.
 type wireEvent[S ~string] struct {
 	ID        *string `json:"id"`
 	PubKey    *string `json:"pubkey"`
@@ -311,8 +312,8 @@ type wireEvent[S ~string] struct {
 	Sig       *string `json:"sig"`
 }
 
-// UnmarshalJSON reads an event that has all its fields. It does not verify it, nor
-// does it look at the limits: an event beyond them is still one.
+// UnmarshalJSON parses an event that has all its fields. It neither verifies it
+// nor checks the limits of this package.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	if at, _ := surrogate.Next(data); at >= 0 {
 		return readEvent[exactString](e, data)
@@ -349,10 +350,10 @@ func readEvent[S ~string](e *Event, data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the event as relays take it.
+// MarshalJSON returns the JSON form of relays.
 func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// AppendJSON appends the event as relays take it.
+// AppendJSON appends the JSON form of relays.
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(b, `{"id":`...)
 	b = appendString(b, e.ID)
@@ -371,7 +372,7 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ParseEvent reads and verifies an event.
+// ParseEvent parses and verifies an event.
 func ParseEvent(data []byte) (*Event, error) {
 	if len(data) > MaxFrame {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrShape, len(data), MaxFrame)

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// vectors returns events with ids that were computed by another implementation, in
-// another language. They are not ours to update.
+// vectors returns events whose ids were computed by another implementation, in
+// another language. Do not update them with our results.
 func vectors(t testing.TB) (list []vector) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/ids.json")
@@ -60,7 +60,7 @@ func TestTheIDIsThatOfOtherImplementations(t *testing.T) {
 	}
 }
 
-// An event as encoding/json would have written it is the same event.
+// An event in the form of encoding/json is the same event.
 func TestEscapesOfTheSenderDoNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {

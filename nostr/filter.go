@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Filter says which events are wanted. What is nil or zero does not restrict them;
-// an event is wanted when it passes everything that is not.
+// Filter selects events. A nil or zero field does not restrict them; an event
+// must match all other fields.
 type Filter struct {
 	IDs     []string
 	Authors []string
@@ -18,10 +18,10 @@ type Filter struct {
 	Tags    map[string][]string // by the tag's one-letter name, without "#"
 	Since   int64               // seconds since 1970; 0 means any time
 	Until   int64               // the same
-	Limit   int                 // stored events, the newest of them; 0 means all
+	Limit   int                 // of stored events, the newest; 0 means all
 }
 
-// Matches reports whether the event is wanted. Limit is not its business.
+// Matches reports whether the event matches. It ignores Limit.
 func (f *Filter) Matches(e *Event) bool {
 	switch {
 	case f.IDs != nil && !slices.Contains(f.IDs, e.ID),
@@ -41,7 +41,7 @@ func (f *Filter) Matches(e *Event) bool {
 	return true
 }
 
-// MarshalJSON writes the filter as relays take it.
+// MarshalJSON returns the JSON form of relays.
 func (f Filter) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -79,8 +79,8 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// UnmarshalJSON reads a filter. What it does not know it refuses: a filter that
-// restricts less than was meant would answer with more than was asked for.
+// UnmarshalJSON parses a filter. It rejects unknown fields: ignoring a
+// restriction would return more events than were requested.
 func (f *Filter) UnmarshalJSON(data []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// What is read can be written, and is then the same.
+// A parsed message can be encoded, and is the same after parsing it again.
 
 func FuzzParseRelayMessage(f *testing.F) { fuzzMessages(f, nostr.ParseRelayMessage, false) }
 
@@ -50,17 +50,17 @@ func FuzzParseEvent(f *testing.F) {
 	f.Add([]byte(`{}`), "<&>\u2028\x00", int64(1), 65535)
 	f.Fuzz(func(t *testing.T, data []byte, content string, at int64, kind int) {
 		if e, err := nostr.ParseEvent(data); err == nil {
-			again(t, e)
+			checkUnchanged(t, e)
 		}
 		e := &nostr.Event{Content: content, CreatedAt: at, Kind: kind, Tags: nostr.Tags{{"t", content}}}
 		if err := e.Sign(testKey(t, 1)); err == nil {
-			again(t, e)
+			checkUnchanged(t, e)
 		}
 	})
 }
 
-// again checks that an event that was verified stays itself.
-func again(t *testing.T, e *nostr.Event) {
+// checkUnchanged checks that a verified event survives encoding and parsing.
+func checkUnchanged(t *testing.T, e *nostr.Event) {
 	t.Helper()
 	text := e.AppendJSON(nil)
 	if len(text) > nostr.MaxFrame {

@@ -12,16 +12,16 @@ import (
 	"github.com/decred/dcrd/bech32"
 )
 
-var errNoKey = errors.New("there is no secret key")
+var errNoKey = errors.New("there is no secret key: set one")
 
-// The words that keys begin with in the form of NIP-19.
+// The prefixes of keys in the form of NIP-19.
 const (
 	nsecWord = "nsec"
 	npubWord = "npub"
 )
 
-// SecretKey signs events. It shows itself to nobody but who calls Reveal. The zero
-// value is no key.
+// SecretKey signs events. Only Reveal returns it; formatting, logging and
+// marshalling hide it. The zero value is no key.
 type SecretKey struct {
 	key    *btcec.PrivateKey
 	public string
@@ -40,8 +40,8 @@ func newKey(k *btcec.PrivateKey) SecretKey {
 	return SecretKey{k, hex.EncodeToString(schnorr.SerializePubKey(k.PubKey()))}
 }
 
-// ParseSecretKey reads a key: nsec1…, or 64 hex digits. The error does not quote
-// it.
+// ParseSecretKey parses a key: nsec1…, or 64 hex digits. The error does not
+// quote it.
 func ParseSecretKey(text string) (SecretKey, error) {
 	bytes, err := parseKey(nsecWord, text)
 	if err != nil {
@@ -49,7 +49,7 @@ func ParseSecretKey(text string) (SecretKey, error) {
 	}
 	var n btcec.ModNScalar
 	if over := n.SetByteSlice(bytes); over || n.IsZero() {
-		return SecretKey{}, errors.New("secret key: not one of the curve's")
+		return SecretKey{}, errors.New("secret key: not a valid key of the curve secp256k1")
 	}
 	k, _ := btcec.PrivKeyFromBytes(bytes)
 	return newKey(k), nil
@@ -58,7 +58,7 @@ func ParseSecretKey(text string) (SecretKey, error) {
 // IsZero reports whether this is no key.
 func (k SecretKey) IsZero() bool { return k.key == nil }
 
-// PublicKey returns the public key as events have it, in hex.
+// PublicKey returns the public key in hex, as in events.
 func (k SecretKey) PublicKey() string { return k.public }
 
 // Reveal returns the key as nsec1….
@@ -80,24 +80,24 @@ func (k SecretKey) MarshalText() ([]byte, error) { return []byte(hiddenKey), nil
 // LogValue implements [slog.LogValuer]; it does not show the key.
 func (k SecretKey) LogValue() slog.Value { return slog.StringValue(hiddenKey) }
 
-// ParsePublicKey reads a public key, npub1… or 64 hex digits, and returns it as
-// events have it.
+// ParsePublicKey parses a public key, npub1… or 64 hex digits, and returns it
+// in hex, as in events.
 func ParsePublicKey(text string) (string, error) {
 	if strings.HasPrefix(strings.ToLower(text), nsecWord+"1") {
-		return "", errors.New("public key: this is a secret key; keep it to yourself")
+		return "", errors.New("public key: this is a secret key: use the public key, and keep this one secret")
 	}
 	bytes, err := parseKey(npubWord, text)
 	if err != nil {
 		return "", fmt.Errorf("public key: %w", err)
 	}
 	if _, err := schnorr.ParsePubKey(bytes); err != nil {
-		return "", errors.New("public key: not one of the curve's")
+		return "", errors.New("public key: not a valid key of the curve secp256k1")
 	}
 	return hex.EncodeToString(bytes), nil
 }
 
-// Npub returns a public key as people pass it on, npub1…. What is no key is
-// returned as it is.
+// Npub returns a public key in the form npub1…. It returns anything else
+// unchanged.
 func Npub(public string) string {
 	var bytes [32]byte
 	if !decodeHex(bytes[:], public) {
@@ -106,8 +106,7 @@ func Npub(public string) string {
 	return encodeKey(npubWord, bytes[:])
 }
 
-// parseKey reads 32 bytes: in hex, or in the form of NIP-19 that begins with the
-// word.
+// parseKey parses 32 bytes: in hex, or in the form of NIP-19 with the prefix.
 func parseKey(word, text string) ([]byte, error) {
 	if len(text) == 64 {
 		if bytes, err := hex.DecodeString(text); err == nil {

@@ -21,15 +21,15 @@ const (
 	TypeNotice = "NOTICE"
 )
 
-// KindAuth is the kind of the events by which a client says to a relay who it is
-// (NIP-42).
+// KindAuth is the kind of the events with which a client authenticates to a
+// relay (NIP-42).
 const KindAuth = 22242
 
-// ErrMessage says that something is not a message of NIP-01.
+// ErrMessage is the error of data that is not a message of NIP-01.
 var ErrMessage = errors.New("not a message of NIP-01")
 
-// Message is a message between a client and a relay. Type says which of the other
-// fields are set.
+// Message is a message between a client and a relay. Type determines which of
+// the other fields are set.
 type Message struct {
 	Type    string
 	Sub     string   // EVENT from a relay, REQ, CLOSE, EOSE, CLOSED: the subscription
@@ -37,10 +37,10 @@ type Message struct {
 	Filters []Filter // REQ
 	ID      string   // OK: of the event
 	OK      bool     // OK: whether it was accepted
-	Text    string   // OK, CLOSED, NOTICE: for people, after a word for programs; AUTH from a relay: the challenge
+	Text    string   // OK, CLOSED, NOTICE: a machine-readable prefix and a text; AUTH from a relay: the challenge
 }
 
-// Prefix returns the word for programs that the text of OK and CLOSED begins with:
+// Prefix returns the machine-readable prefix of the text of OK and CLOSED:
 // duplicate, rate-limited, blocked…; empty if there is none.
 func (m *Message) Prefix() string {
 	word, _, ok := strings.Cut(m.Text, ":")
@@ -50,7 +50,7 @@ func (m *Message) Prefix() string {
 	return word
 }
 
-// ParseRelayMessage reads what a relay sends.
+// ParseRelayMessage parses a message from a relay.
 func ParseRelayMessage(data []byte) (*Message, error) {
 	parts, m, err := split(data)
 	if err != nil {
@@ -72,7 +72,7 @@ func ParseRelayMessage(data []byte) (*Message, error) {
 	return nil, fmt.Errorf("%w: type %.20q", ErrMessage, m.Type)
 }
 
-// ParseClientMessage reads what a client sends.
+// ParseClientMessage parses a message from a client.
 func ParseClientMessage(data []byte) (*Message, error) {
 	parts, m, err := split(data)
 	if err != nil {
@@ -100,7 +100,8 @@ func ParseClientMessage(data []byte) (*Message, error) {
 	return nil, fmt.Errorf("%w: type %.20q", ErrMessage, m.Type)
 }
 
-// split returns what follows the type of a message.
+// split returns the parts after the type of a message, and a Message with the
+// type.
 func split(data []byte) ([]json.RawMessage, *Message, error) {
 	if len(data) > MaxFrame {
 		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessage, len(data), MaxFrame)
@@ -114,12 +115,12 @@ func split(data []byte) ([]json.RawMessage, *Message, error) {
 	}
 	m := new(Message)
 	if len(parts) == 0 {
-		return nil, nil, fmt.Errorf("%w: it is empty", ErrMessage)
+		return nil, nil, fmt.Errorf("%w: empty array", ErrMessage)
 	}
 	return parts[1:], m, fields(parts, &m.Type)
 }
 
-// fields reads the parts of a message, of which there may be more.
+// fields parses the first parts of a message; there may be more.
 func fields(parts []json.RawMessage, into ...any) error {
 	if len(parts) < len(into) {
 		return fmt.Errorf("%w: %d parts are missing", ErrMessage, len(into)-len(parts))
@@ -135,8 +136,8 @@ func fields(parts []json.RawMessage, into ...any) error {
 	return nil
 }
 
-// withText reads the parts of an answer and the text that should follow them, but
-// that some relays leave out.
+// withText parses the parts of an answer and the text after them, which some
+// relays omit.
 func withText(parts []json.RawMessage, m *Message, into ...any) error {
 	if len(parts) > len(into) {
 		into = append(into, &m.Text)
@@ -144,7 +145,8 @@ func withText(parts []json.RawMessage, m *Message, into ...any) error {
 	return fields(parts, into...)
 }
 
-// Append appends the message as a client writes it, if client, or as a relay does.
+// Append appends the JSON form of the message, as a client or as a relay writes
+// it.
 func (m *Message) Append(b []byte, client bool) []byte {
 	b = appendString(append(b, '['), m.Type)
 	word := func(s string) { b = appendString(append(b, ','), s) }

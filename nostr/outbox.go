@@ -9,40 +9,40 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Why an event is not, or not known to be, on a relay.
+// Errors of a [Receipt]: why an event was dropped for a relay.
 var (
 	ErrFull    = errors.New("the outbox is full")
 	ErrStale   = errors.New("waited too long in the outbox")
 	ErrStopped = errors.New("the client has stopped")
 )
 
-// Class says what an outbox does with an event that can't be sent in time.
+// Class says what an outbox does with an event that cannot be sent in time.
 type Class uint8
 
 // The classes.
 const (
-	Progress Class = iota // may be dropped, the oldest first: what it says is soon said better
-	Refusal               // the same, but after all progress: it is about work that nobody does
-	Result                // is kept until the relay has it or has refused it
+	Progress Class = iota // may be dropped, the oldest first: later progress replaces it
+	Refusal               // may be dropped after all progress: it is about a job that is not done
+	Result                // is kept until the relay has acknowledged or refused it
 )
 
 const (
-	keepProgress  = 5 * time.Minute // after that progress, or a refusal, is no news
-	maxBytes      = 32 << 20        // of all events that wait for a relay
-	rememberAcks  = 1024            // events on the relay, by which a repetition is known
-	maxUnanswered = 3               // in a row on one link, before it is not believed any more
-	maxUnclear    = 5               // answers to an event that say no and not why
-	maxErrors     = 10              // answers to an event that say "error"; or "rate-limited", and for an hour
-	maxThrottled  = time.Hour
+	maxProgressAge = 5 * time.Minute // after that, progress and refusals are dropped
+	maxBytes       = 32 << 20        // of all events that wait for a relay
+	maxAcks        = 1024            // acknowledged events, by which a repetition is recognised
+	maxUnanswered  = 3               // in a row on one link, before the link is ended
+	maxUnclear     = 5               // negative answers to an event without a reason
+	maxErrors      = 10              // answers to an event that say "error"; or "rate-limited", if also maxThrottled has passed
+	maxThrottled   = time.Hour
 )
 
-// outbox holds what a relay has not acknowledged yet, in order. It sends one event
-// at a time: were a second one on its way when the relay says "rate-limited" to the
-// first, the relay would have them in the wrong order, and whoever follows a job
-// would see its end before its progress. An event each round trip is more than a
-// relay wants from one author.
+// outbox is the queue of events that a relay has not acknowledged yet, in
+// order. It sends one event at a time: if a second one were in flight when the
+// relay answers "rate-limited" to the first, the relay would get them in the
+// wrong order, and a subscriber would see the end of a job before its progress.
+// One event per round trip is more than a relay accepts from one author.
 //
-// It does not know the time, and sends nothing by itself.
+// It reads no clock, and sends nothing itself.
 type outbox struct {
 	limit   int
 	timeout time.Duration // for an answer
@@ -50,25 +50,25 @@ type outbox struct {
 
 	queue []*item
 	byID  map[string]*item
-	acks  ring
+	acks  idRing
 
-	inFlight   bool      // the first of the queue was sent on this link and not answered
-	held       bool      // until the relay knows who we are
-	at         time.Time // when the first of the queue was sent, or may be sent
+	inFlight   bool      // the first event was sent on this link and not answered
+	held       bool      // the first event waits for authentication
+	at         time.Time // when the first event was sent, or may be sent
 	unanswered int       // in a row, on this link
-	trouble    string    // why the first of the queue is sent again
+	trouble    string    // why the first event is sent again
 	counts     outboxCounts
 }
 
 type outboxCounts struct{ acknowledged, refused, dropped int }
 
 func newOutbox(limit int, timeout time.Duration, p pace) outbox {
-	return outbox{limit: limit, timeout: timeout, pace: p, byID: map[string]*item{}, acks: newRing(rememberAcks)}
+	return outbox{limit: limit, timeout: timeout, pace: p, byID: map[string]*item{}, acks: newIDRing(maxAcks)}
 }
 
-// add puts events into the queue, all or none, and returns what became of them.
-// An event that is there already, or that the relay has, is not put in again.
-func (o *outbox) add(class Class, letters []letter, now time.Time) ([]*item, error) {
+// add adds events to the queue, all or none, and returns their items. An event
+// that is already in the queue, or that the relay has, is not added again.
+func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*item, error) {
 	o.expire(now)
 	items := make([]*item, len(letters))
 	var fresh []*item
@@ -77,7 +77,7 @@ func (o *outbox) add(class Class, letters []letter, now time.Time) ([]*item, err
 		case known != nil:
 			items[i] = known
 		case o.acks.has(l.id):
-			items[i] = decided(l, Acknowledged, nil)
+			items[i] = newDecidedItem(l, Acknowledged, nil)
 		default:
 			items[i] = newItem(l, class, now)
 			fresh = append(fresh, items[i])
@@ -90,22 +90,23 @@ func (o *outbox) add(class Class, letters []letter, now time.Time) ([]*item, err
 		}
 		return nil, ErrFull
 	}
-	o.keepAs(class, items)
+	o.raiseClass(class, items)
 	o.enqueue(items)
 	return items, nil
 }
 
-// keepAs raises queued progress that is published again as something better.
-func (o *outbox) keepAs(class Class, items []*item) {
+// raiseClass raises the class of queued events that are published again with a
+// higher one.
+func (o *outbox) raiseClass(class Class, items []*item) {
 	for _, it := range items {
 		it.class = max(it.class, class)
 	}
 }
 
-// enqueue puts the fresh ones of a batch at the end of the queue, or before what
-// follows them in the batch and is in the queue already: progress that was dropped
-// and is published again with the end of its job should not be news after what came
-// later. What was sent keeps its place.
+// enqueue adds the new events of a batch at the end of the queue, or before an
+// event that follows them in the batch and is already queued: progress that was
+// dropped and is published again with the end of its job must not arrive after
+// that end. An event that was sent keeps its place.
 func (o *outbox) enqueue(batch []*item) {
 	at, first := len(o.queue), 0
 	if len(o.queue) > 0 && !o.queue[0].sent.IsZero() {
@@ -122,10 +123,10 @@ func (o *outbox) enqueue(batch []*item) {
 	}
 }
 
-// makeRoom drops old progress, and then refusals, if that makes enough room, and
-// nothing if not.
+// makeRoom drops old progress, and then refusals, if that makes enough room,
+// and otherwise nothing.
 func (o *outbox) makeRoom(fresh []*item) bool {
-	count, size := len(o.queue)+len(fresh), weight(o.queue)+weight(fresh)
+	count, size := len(o.queue)+len(fresh), totalBytes(o.queue)+totalBytes(fresh)
 	var old []*item
 	for _, class := range []Class{Progress, Refusal} {
 		for i, it := range o.queue {
@@ -148,31 +149,31 @@ func (o *outbox) makeRoom(fresh []*item) bool {
 	return true
 }
 
-// weight returns how many bytes the events are.
-func weight(items []*item) (n int) {
+// totalBytes returns the size of the events.
+func totalBytes(items []*item) (n int) {
 	for _, it := range items {
 		n += len(it.frame)
 	}
 	return n
 }
 
-// expire drops what is no news any more. What is in flight is not
-// dropped: its answer is near.
+// expire drops progress and refusals that are too old, except the event in
+// flight, whose answer will come soon.
 func (o *outbox) expire(now time.Time) {
-	for it := o.oldest(); it != nil && now.Sub(it.added) >= keepProgress; it = o.oldest() {
+	for it := o.oldest(); it != nil && now.Sub(it.added) >= maxProgressAge; it = o.oldest() {
 		o.drop(it, ErrStale)
 	}
 }
 
-// nextExpiry returns when something will be too old; zero for never.
+// nextExpiry returns when the next event expires; zero means never.
 func (o *outbox) nextExpiry() time.Time {
 	if it := o.oldest(); it != nil {
-		return it.added.Add(keepProgress)
+		return it.added.Add(maxProgressAge)
 	}
 	return time.Time{}
 }
 
-// oldest returns what gets too old first, nil if nothing does.
+// oldest returns the event that expires first; nil if none does.
 func (o *outbox) oldest() (oldest *item) {
 	for i, it := range o.queue {
 		if it.class < Result && !(i == 0 && o.inFlight) && (oldest == nil || it.added.Before(oldest.added)) {
@@ -197,15 +198,15 @@ func (o *outbox) remove(it *item, s State, err error) {
 	it.decide(s, err)
 }
 
-// due returns the event to send now, or else when to ask again; zero means when
-// something has happened. An error ends the link.
+// due returns the event to send now, or else when to call it again; a zero time
+// means after the next change. An error ends the link.
 func (o *outbox) due(now time.Time) (frame []byte, next time.Time, err error) {
 	o.expire(now)
 	if len(o.queue) == 0 {
 		return nil, time.Time{}, nil
 	}
 	if o.inFlight && now.Sub(o.at) >= o.timeout {
-		if err := o.noAnswer(now); err != nil {
+		if err := o.handleTimeout(now); err != nil {
 			return nil, time.Time{}, err
 		}
 	}
@@ -213,32 +214,33 @@ func (o *outbox) due(now time.Time) (frame []byte, next time.Time, err error) {
 	case o.held:
 		return nil, o.nextExpiry(), nil
 	case o.inFlight:
-		return nil, sooner(o.at.Add(o.timeout), o.nextExpiry()), nil
+		return nil, earlier(o.at.Add(o.timeout), o.nextExpiry()), nil
 	case now.Before(o.at):
-		return nil, sooner(o.at, o.nextExpiry()), nil
+		return nil, earlier(o.at, o.nextExpiry()), nil
 	}
 	o.inFlight, o.at = true, now
 	o.queue[0].sent = now
 	return o.queue[0].frame, now.Add(o.timeout), nil
 }
 
-func (o *outbox) noAnswer(now time.Time) error {
+// handleTimeout sends an unanswered event again, or ends the link after several.
+func (o *outbox) handleTimeout(now time.Time) error {
 	o.unanswered++
 	if o.unanswered >= maxUnanswered {
 		return fmt.Errorf("no answer to an event, %d times in a row", o.unanswered)
 	}
-	o.again("no answer", now, retry.ClassTransient)
+	o.retryLater("no answer", now, retry.ClassTransient)
 	return nil
 }
 
-// again sends the first of the queue once more, after a wait.
-func (o *outbox) again(text string, now time.Time, class retry.Class) {
+// retryLater sends the first event again after a wait.
+func (o *outbox) retryLater(text string, now time.Time, class retry.Class) {
 	o.inFlight, o.at = false, now.Add(o.pace.wait(0, class))
 	o.trouble = printable(text)
 }
 
-// linkLost forgets what is in flight: it may be on the relay or not, and is sent
-// again on the next link.
+// linkLost makes the event in flight due on the next link: whether the relay
+// has it is unknown.
 func (o *outbox) linkLost() {
 	if o.inFlight {
 		o.at = time.Time{}
@@ -246,14 +248,14 @@ func (o *outbox) linkLost() {
 	o.inFlight, o.held, o.unanswered = false, false, 0
 }
 
-// stop ends the waiting for everything in the queue.
+// stop drops all queued events.
 func (o *outbox) stop() {
 	for _, it := range slices.Clone(o.queue) {
 		o.drop(it, ErrStopped)
 	}
 }
 
-// last returns the last of the queue, nil if there is none.
+// last returns the last queued event; nil if there is none.
 func (o *outbox) last() *item {
 	if len(o.queue) == 0 {
 		return nil
@@ -261,8 +263,8 @@ func (o *outbox) last() *item {
 	return o.queue[len(o.queue)-1]
 }
 
-// sooner returns the earlier time that is not zero.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times that is not zero.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -35,11 +35,11 @@ func TestOutboxForgetsRefusalsAfterFiveMinutes(t *testing.T) {
 	o := testOutbox(t, 4)
 	put(t, o, Refusal, start, "a")
 	put(t, o, Result, start, "b")
-	o.expire(start.Add(keepProgress - 1))
+	o.expire(start.Add(maxProgressAge - 1))
 	if got := queued(o); got != "a b" {
 		t.Errorf("queued: %s, want both", got)
 	}
-	o.expire(start.Add(keepProgress))
+	o.expire(start.Add(maxProgressAge))
 	if got := queued(o); got != "b" {
 		t.Errorf("queued: %s, want the result", got)
 	}
@@ -89,7 +89,7 @@ func TestOutboxExpiresWhatIsOldWhereverItIs(t *testing.T) {
 	o := testOutbox(t, 10)
 	put(t, o, Progress, start, "b")
 	put(t, o, Progress, start.Add(time.Minute), "a", "b")
-	o.expire(start.Add(keepProgress))
+	o.expire(start.Add(maxProgressAge))
 	if got := queued(o); got != "a" {
 		t.Errorf("queued: %s, want the one that is not old", got)
 	}
@@ -105,7 +105,7 @@ func TestAnEventThatIsAlwaysAnErrorDoesNotBlockOthers(t *testing.T) {
 		}
 		now = now.Add(time.Minute)
 		wantDue(t, o, now, "poison", 10*time.Second)
-		o.answered(answerTo("poison", false, "error: could not save this one"), now)
+		o.handleOK(answerTo("poison", false, "error: could not save this one"), now)
 	}
 	refused, ok := errors.AsType[*RefusedError](poison.err)
 	if poison.state != Refused || !ok || refused.Text != "error: could not save this one" {
@@ -118,21 +118,21 @@ func TestAnEventThatIsThrottledIsGivenUpAfterAnHour(t *testing.T) {
 	t.Parallel()
 	o, now := testOutbox(t, 10), start
 	it := put(t, o, Result, now, "a")[0]
-	again := func(later time.Duration) {
+	throttle := func(later time.Duration) {
 		t.Helper()
 		now = now.Add(later)
 		wantDue(t, o, now, "a", 10*time.Second)
-		o.answered(answerTo("a", false, "rate-limited: slow down"), now)
+		o.handleOK(answerTo("a", false, "rate-limited: slow down"), now)
 	}
-	again(0)
-	again(2 * time.Hour) // an outage; two answers say little
+	throttle(0)
+	throttle(2 * time.Hour) // an outage; two answers say little
 	for range maxErrors - 3 {
-		again(time.Minute)
+		throttle(time.Minute)
 	}
 	if it.state != Pending {
 		t.Fatalf("it is %v, want pending", it.state)
 	}
-	if again(time.Minute); it.state != Refused {
+	if throttle(time.Minute); it.state != Refused {
 		t.Errorf("it is %v, want refused", it.state)
 	}
 }

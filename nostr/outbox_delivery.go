@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// State says what became of an event at a relay.
+// State is the state of an event at a relay.
 type State uint8
 
 // The states.
 const (
 	Pending      State = iota // the relay has not answered yet
 	Acknowledged              // the relay has it
-	Refused                   // the relay does not want it, for good
-	Dropped                   // it was not kept for the relay; see Receipt.Err
+	Refused                   // the relay rejected it for good
+	Dropped                   // it was dropped from the outbox; see Receipt.Err
 )
 
 // String returns the state's name.
@@ -27,63 +27,63 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// RefusedError says that a relay refused an event for good.
+// RefusedError is the error of an event that a relay refused for good.
 type RefusedError struct {
 	ID   string // of the event
-	Text string // what the relay said, made printable
+	Text string // the relay's text, made printable
 }
 
-// Error says what the relay said.
+// Error returns the event and the relay's text.
 func (e *RefusedError) Error() string { return fmt.Sprintf("event %.8s refused: %s", e.ID, e.Text) }
 
-// letter is an event as it is written to relays.
-type letter struct {
+// encodedEvent is an event as it is written to relays.
+type encodedEvent struct {
 	id    string
 	frame []byte
 }
 
-// newLetter checks what would make every relay refuse the event.
-func newLetter(e *Event) (letter, error) {
+// encodeEvent encodes an event, after checks that every relay would make too.
+func encodeEvent(e *Event) (encodedEvent, error) {
 	if e == nil {
-		return letter{}, fmt.Errorf("publish: %w: nil", ErrShape)
+		return encodedEvent{}, fmt.Errorf("publish: %w: nil", ErrShape)
 	}
 	if err := errors.Join(e.CheckShape(), e.CheckID()); err != nil {
-		return letter{}, fmt.Errorf("publish event %.8s: %w", e.ID, err)
+		return encodedEvent{}, fmt.Errorf("publish event %.8s: %w", e.ID, err)
 	}
 	m := Message{Type: TypeEvent, Event: e}
 	frame := m.Append(nil, true)
 	if len(frame) > MaxFrame {
-		return letter{}, fmt.Errorf("publish event %.8s: %w: %d bytes, at most %d", e.ID, ErrShape, len(frame), MaxFrame)
+		return encodedEvent{}, fmt.Errorf("publish event %.8s: %w: %d bytes, at most %d", e.ID, ErrShape, len(frame), MaxFrame)
 	}
-	return letter{e.ID, frame}, nil
+	return encodedEvent{e.ID, frame}, nil
 }
 
-// item is an event on its way to one relay. The outbox owns it until done is
-// closed; then state and err stay as they are.
+// item is an event in the outbox of one relay. The outbox owns it until done is
+// closed; then state and err no longer change.
 type item struct {
-	letter
+	encodedEvent
 	class   Class
 	added   time.Time
-	sent    time.Time // last; zero for never
-	unclear int       // answers
-	errors  int       // the same
+	sent    time.Time // last; zero means never
+	unclear int       // number of unclear answers
+	errors  int       // number of "error" answers
 
-	throttled int       // the same
-	slowed    time.Time // by the first of them
+	throttled int       // number of "rate-limited" answers
+	slowed    time.Time // when the first of them came
 
-	answer       string // the last that was not OK, made printable
-	unchallenged int    // links that ended because the relay asked who we are and gave no challenge
+	answer       string // the last negative answer, made printable
+	unchallenged int    // links that ended because the relay required authentication without a challenge
 
 	done  chan struct{}
 	state State
 	err   error
 }
 
-func newItem(l letter, class Class, now time.Time) *item {
-	return &item{letter: l, class: class, added: now, done: make(chan struct{})}
+func newItem(l encodedEvent, class Class, now time.Time) *item {
+	return &item{encodedEvent: l, class: class, added: now, done: make(chan struct{})}
 }
 
-func decided(l letter, s State, err error) *item {
+func newDecidedItem(l encodedEvent, s State, err error) *item {
 	it := newItem(l, Result, time.Time{})
 	it.decide(s, err)
 	return it
@@ -94,33 +94,33 @@ func (it *item) decide(s State, err error) {
 	close(it.done)
 }
 
-// Delivery is what becomes of events that were published together.
+// Delivery tracks events that were published together.
 type Delivery struct {
-	parts []part
+	parts []relayDelivery
 }
 
-// part is a relay's.
-type part struct {
+// relayDelivery is the part of one relay.
+type relayDelivery struct {
 	relay string
 	from  *relay // owns the items
 	items []*item
-	err   error // why there are none
+	err   error // why there are no items
 }
 
-// Receipt is what became of the events of a Delivery at one relay.
+// Receipt is the state of the events of a Delivery at one relay.
 type Receipt struct {
 	Relay string
-	State State // Acknowledged if the relay has all of them; Pending while one is
+	State State // Acknowledged if the relay has all of them; Pending while one is pending
 	Err   error // why one of them was refused or dropped
 
-	// Reason says why one is Pending: what the relay answered when it did not take it,
-	// such as "rate-limited: slow down", or why there is no link. It is empty while the
-	// relay has not answered.
+	// Reason says why an event is Pending: the relay's last negative answer,
+	// such as "rate-limited: slow down", or why there is no link. It is empty
+	// while the relay has not answered.
 	Reason string
 }
 
-// Relays returns what has become of the events so far, a receipt a relay, in the
-// order of the configuration.
+// Relays returns the present state of the events: one receipt for each relay,
+// in the order of the configuration.
 func (d *Delivery) Relays() []Receipt {
 	list := make([]Receipt, len(d.parts))
 	for i := range d.parts {
@@ -129,7 +129,7 @@ func (d *Delivery) Relays() []Receipt {
 	return list
 }
 
-func (p *part) receipt() Receipt {
+func (p *relayDelivery) receipt() Receipt {
 	r := Receipt{Relay: p.relay, State: Acknowledged}
 	if p.err != nil {
 		r.State, r.Err = Dropped, p.err
@@ -151,8 +151,8 @@ func (p *part) receipt() Receipt {
 	return r
 }
 
-// reason says why an event is pending.
-func (p *part) reason() string {
+// reason returns why an event is pending.
+func (p *relayDelivery) reason() string {
 	p.from.mu.Lock()
 	defer p.from.mu.Unlock()
 	if p.from.phase != linkUp {
@@ -169,10 +169,10 @@ func (p *part) reason() string {
 	return ""
 }
 
-// Wait waits until every relay has acknowledged or refused every event, or will
-// not get it. The error is nil only if all relays have acknowledged all; otherwise
-// it names each that has not, and why. A caller to whom some relays are enough
-// looks at Relays afterwards.
+// Wait waits until every relay has acknowledged, refused or lost every event.
+// The error is nil only if all relays have acknowledged all events; otherwise
+// it names each relay that has not, and why. A caller for whom some relays are
+// enough can call Relays afterwards.
 func (d *Delivery) Wait(ctx context.Context) error {
 	for i := range d.parts {
 		for _, it := range d.parts[i].items {

@@ -16,7 +16,7 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// longest makes full jitter take the whole band.
+// longest is a random source with which full jitter gives the longest delay.
 func longest() uint64 { return math.MaxUint64 }
 
 func testPace(t testing.TB) pace {
@@ -34,9 +34,9 @@ func testOutbox(t testing.TB, limit int) *outbox {
 	return &o
 }
 
-func letters(names ...string) (list []letter) {
+func letters(names ...string) (list []encodedEvent) {
 	for _, n := range names {
-		list = append(list, letter{n, []byte(n)})
+		list = append(list, encodedEvent{n, []byte(n)})
 	}
 	return list
 }
@@ -50,7 +50,7 @@ func put(t testing.TB, o *outbox, class Class, now time.Time, names ...string) [
 	return items
 }
 
-// wantDue checks what is sent now, or when to ask again.
+// wantDue checks what is sent now, or when due must be called again.
 func wantDue(t testing.TB, o *outbox, now time.Time, frame string, next time.Duration) {
 	t.Helper()
 	got, at, err := o.due(now)
@@ -69,10 +69,10 @@ func TestOutboxSendsOneAtATime(t *testing.T) {
 	items := put(t, o, Result, start, "a", "b")
 	wantDue(t, o, start, "a", 10*time.Second)
 	wantDue(t, o, start.Add(time.Second), "", 9*time.Second)
-	o.answered(answerTo("b", true, ""), start) // not sent yet
-	o.answered(answerTo("a", true, ""), start)
+	o.handleOK(answerTo("b", true, ""), start) // not sent yet
+	o.handleOK(answerTo("a", true, ""), start)
 	wantDue(t, o, start, "b", 10*time.Second)
-	o.answered(answerTo("b", false, "duplicate: I have it"), start)
+	o.handleOK(answerTo("b", false, "duplicate: I have it"), start)
 	for _, it := range items {
 		if <-it.done; it.state != Acknowledged {
 			t.Errorf("%s is %v, want acknowledged", it.id, it.state)
@@ -87,14 +87,14 @@ func TestOutboxWaitsAsThePolicySays(t *testing.T) {
 		put(t, o, Result, now, "a", "b")
 		for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 			wantDue(t, o, now, "a", 10*time.Second)
-			o.answered(answerTo("a", false, text), now)
+			o.handleOK(answerTo("a", false, text), now)
 			wantDue(t, o, now, "", wait*time.Second)
 			now = now.Add(wait * time.Second)
 		}
 		wantDue(t, o, now, "a", 10*time.Second)
-		o.answered(answerTo("a", true, ""), now)
+		o.handleOK(answerTo("a", true, ""), now)
 		wantDue(t, o, now, "b", 10*time.Second)
-		o.answered(answerTo("b", false, text), now)
+		o.handleOK(answerTo("b", false, text), now)
 		wantDue(t, o, now, "", time.Second) // from the beginning
 	}
 }
@@ -118,7 +118,7 @@ func TestOutboxSendsAgainWhatIsNotAnswered(t *testing.T) {
 	wantDue(t, o, now, "a", 10*time.Second)
 	now = now.Add(10 * time.Second)
 	wantDue(t, o, now, "", 4*time.Second)
-	o.answered(answerTo("a", true, "late"), now)
+	o.handleOK(answerTo("a", true, "late"), now)
 	if <-items[0].done; items[0].state != Acknowledged {
 		t.Errorf("a late answer: %v, want acknowledged", items[0].state)
 	}
@@ -129,7 +129,7 @@ func TestOutboxHoldsUntilTheRelayKnowsUs(t *testing.T) {
 	o := testOutbox(t, 10)
 	put(t, o, Result, start, "a")
 	wantDue(t, o, start, "a", 10*time.Second)
-	if !o.answered(answerTo("a", false, "auth-required: who?"), start) {
+	if !o.handleOK(answerTo("a", false, "auth-required: who?"), start) {
 		t.Fatal("answered: false, want it to ask for AUTH")
 	}
 	if frame, at, err := o.due(start.Add(time.Hour)); frame != nil || !at.IsZero() || err != nil {
@@ -209,7 +209,7 @@ func TestOutboxLeavesTheWaitThatTheRelayAskedFor(t *testing.T) {
 	put(t, o, Result, start, "r")
 	late := start.Add(5*time.Minute - time.Second/2)
 	wantDue(t, o, late, "p", 10*time.Second)
-	o.answered(answerTo("p", false, "rate-limited:"), late)
+	o.handleOK(answerTo("p", false, "rate-limited:"), late)
 	now := start.Add(5 * time.Minute)
 	wantDue(t, o, now, "", time.Second/2)
 	wantDue(t, o, now.Add(time.Second/2), "r", 10*time.Second)
@@ -217,7 +217,7 @@ func TestOutboxLeavesTheWaitThatTheRelayAskedFor(t *testing.T) {
 
 func TestRingRemembersTheLastOnes(t *testing.T) {
 	t.Parallel()
-	r := newRing(3)
+	r := newIDRing(3)
 	for i := range 10 {
 		r.add(fmt.Sprint(i))
 		r.add(fmt.Sprint(i))
@@ -232,9 +232,9 @@ func TestRingRemembersTheLastOnes(t *testing.T) {
 	}
 }
 
-// Whatever a relay answers and whenever links break: results arrive, each in the
-// order of publishing, and the outbox stays within its bounds.
-func TestOutboxKeepsOrderWhateverHappens(t *testing.T) {
+// Results arrive in the order of publishing, and the outbox stays within its
+// limits, for any answers of the relay and any broken links.
+func TestOutboxKeepsOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -265,11 +265,11 @@ func TestOutboxKeepsOrderWhateverHappens(t *testing.T) {
 	}
 }
 
-// deliver is a relay that takes an event or not, and says so or not.
+// deliver simulates a relay that accepts an event or not, and answers or not.
 func deliver(o *outbox, relay []string, id string, random *rand.Rand, now time.Time) []string {
 	switch random.IntN(5) {
 	case 0:
-		o.answered(answerTo(id, false, "rate-limited: slow"), now)
+		o.handleOK(answerTo(id, false, "rate-limited: slow"), now)
 		return relay
 	case 1:
 		return relay // lost
@@ -278,7 +278,7 @@ func deliver(o *outbox, relay []string, id string, random *rand.Rand, now time.T
 		relay = append(relay, id)
 	}
 	if random.IntN(3) > 0 {
-		o.answered(answerTo(id, true, ""), now)
+		o.handleOK(answerTo(id, true, ""), now)
 	}
 	return relay
 }
@@ -304,7 +304,7 @@ func checkOrder(t *testing.T, seed uint64, relay []string, items []*item) {
 func TestAnOutboxIsFullOfBytesToo(t *testing.T) {
 	t.Parallel()
 	o := testOutbox(t, 1024)
-	big := func(name string) []letter { return []letter{{name, make([]byte, maxBytes/2)}} }
+	big := func(name string) []encodedEvent { return []encodedEvent{{name, make([]byte, maxBytes/2)}} }
 	old, err := o.add(Progress, big("old"), start)
 	if err != nil {
 		t.Fatal(err)

@@ -13,42 +13,34 @@ import (
 )
 
 var (
-	errFlood   = errors.New("too many events that the relay should not have sent")
-	errGarbage = errors.New("too much that is not a message, or that nobody asked for")
-	errEndless = errors.New("a message does not end")
-	errDown    = errors.New("the link is down")
+	errFlood    = errors.New("too many events that the relay should not have sent")
+	errGarbage  = errors.New("too many invalid messages, or events without a subscription")
+	errTooLarge = errors.New("a message is too large")
+	errNoLink   = errors.New("no link to the relay")
 )
 
-type linkPhase uint8
-
-const (
-	linkDialling linkPhase = iota
-	linkUp
-	linkDown    // until the next dial
-	linkStopped // for good
-)
-
-// relay is all that is known about one relay. What it should be told is decided
-// by state machines that know neither sockets nor clocks, under one lock; the
-// goroutines of a link (relay_link.go) carry messages between them and the socket.
+// relay is the state of one relay. State machines that use neither sockets nor
+// clocks decide what to send, under one lock. The goroutines of a [relayLink]
+// carry messages between them and the socket; [relayReceiver] handles what
+// arrives.
 type relay struct {
-	name string // its address as it is shown
+	name string // its address without the query, which may contain a token
 	url  string
 	cfg  *ClientConfig
 	log  *slog.Logger
-	wake chan struct{} // holds one: there may be something to send
+	wake chan struct{} // capacity 1: there may be something to send
 
 	mu      sync.Mutex
 	phase   linkPhase
-	since   time.Time // of the phase being up or not
-	contact time.Time // when something was heard last
+	since   time.Time // when the link went up or down
+	contact time.Time // when the last message or pong arrived
 	lastErr string
 	pace    pace
 	auth    auth
 	subs    []*subscription
 	outbox  outbox
 	bad     offences // events that it should not have sent
-	garbage offences // what is no message, or for nobody
+	garbage offences // invalid messages, and events without a subscription
 	counts  relayCounts
 }
 
@@ -68,69 +60,72 @@ func newRelay(a address, cfg *ClientConfig, random func() uint64) *relay {
 	}
 }
 
-// poke wakes the writer.
-func (r *relay) poke() {
+// wakeWriter wakes the goroutine that writes to the socket.
+func (r *relay) wakeWriter() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// subscribe adds a standing subscription, in place of the one of that name.
-func (r *relay) subscribe(s *standing) {
+// subscribe adds a subscription, and replaces the one of the same name.
+func (r *relay) subscribe(s *subscriptionSpec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end(func(old *subscription) bool { return old.answer == nil && old.name == s.name })
-	r.open(s, nil)
+	r.endSubscriptions(func(old *subscription) bool { return old.fetch == nil && old.name == s.name })
+	r.addSubscription(s, nil)
 }
 
-// ask asks a question, unless the relay is away.
-func (r *relay) ask(s *standing, a *answer) {
+// startFetch requests stored events, unless there is no link.
+func (r *relay) startFetch(s *subscriptionSpec, a *fetchResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.phase == linkDown || r.phase == linkStopped {
-		a.finish(r.name, fmt.Errorf("%w: %s", errDown, r.lastErr))
+		a.finish(r.name, fmt.Errorf("%w: %s", errNoLink, r.lastErr))
 		return
 	}
-	r.open(s, a)
+	r.addSubscription(s, a)
 }
 
-func (r *relay) open(s *standing, a *answer) {
+// addSubscription adds a subscription or, if a is not nil, a fetch.
+func (r *relay) addSubscription(s *subscriptionSpec, a *fetchResult) {
 	r.subs = append(r.subs, &subscription{
-		standing: s, answer: a, overlap: r.cfg.Overlap, every: r.cfg.Sweep,
+		subscriptionSpec: s, fetch: a, overlap: r.cfg.Overlap, every: r.cfg.Sweep,
 		pace: pace{policy: r.cfg.Reconnect, random: r.pace.random},
 	})
-	r.poke()
+	r.wakeWriter()
 }
 
-// unsubscribe ends the standing subscription of the name.
+// unsubscribe ends the subscription of the name.
 func (r *relay) unsubscribe(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end(func(s *subscription) bool { return s.answer == nil && s.name == name })
+	r.endSubscriptions(func(s *subscription) bool { return s.fetch == nil && s.name == name })
 }
 
-// refusal returns what the relay said when it refused the standing subscription.
-func (r *relay) refusal(name string) (text string, refused bool) {
+// subscriptionRefusal returns the text with which the relay refused the
+// subscription.
+func (r *relay) subscriptionRefusal(name string) (text string, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.subs {
-		if s.answer == nil && s.name == name && s.refused {
+		if s.fetch == nil && s.name == name && s.refused {
 			return s.trouble, true
 		}
 	}
 	return "", false
 }
 
-// forget ends a question that nobody waits for any more.
-func (r *relay) forget(a *answer) {
+// cancelFetch ends a fetch whose caller no longer waits.
+func (r *relay) cancelFetch(a *fetchResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end(func(s *subscription) bool { return s.answer == a })
+	r.endSubscriptions(func(s *subscription) bool { return s.fetch == a })
 }
 
-// end ends subscriptions: at once those that the relay does not know.
-func (r *relay) end(which func(*subscription) bool) {
+// endSubscriptions ends subscriptions: those that were not sent yet at once,
+// the others with a CLOSE.
+func (r *relay) endSubscriptions(which func(*subscription) bool) {
 	r.subs = slices.DeleteFunc(r.subs, func(s *subscription) bool {
 		if !which(s) {
 			return false
@@ -139,26 +134,26 @@ func (r *relay) end(which func(*subscription) bool) {
 		s.phase = subClosing
 		return !known
 	})
-	r.poke()
+	r.wakeWriter()
 }
 
 // publish puts events into the outbox.
-func (r *relay) publish(class Class, letters []letter, now time.Time) part {
+func (r *relay) publish(class Class, letters []encodedEvent, now time.Time) relayDelivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.phase == linkStopped {
-		return part{relay: r.name, err: ErrStopped}
+		return relayDelivery{relay: r.name, err: ErrStopped}
 	}
 	items, err := r.outbox.add(class, letters, now)
 	if err != nil {
 		r.log.Warn("the outbox is full", "events", len(letters))
 	}
-	r.poke()
-	return part{relay: r.name, from: r, items: items, err: err}
+	r.wakeWriter()
+	return relayDelivery{relay: r.name, from: r, items: items, err: err}
 }
 
-// due returns the frame to write now, or else when to ask again; zero means when
-// something has happened. An error ends the link.
+// due returns the frame to write now, or else when to call it again; a zero
+// time means after the next wake. An error ends the link.
 func (r *relay) due(now time.Time) (frame []byte, next time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,23 +161,24 @@ func (r *relay) due(now time.Time) (frame []byte, next time.Time, err error) {
 	if m != nil {
 		return m.Append(nil, true), time.Time{}, nil
 	}
-	if err != nil || r.auth.busy() {
+	if err != nil || r.auth.inProgress() {
 		return nil, next, err
 	}
-	r.settleHeld(now)
-	if m, next = r.subDue(now); m != nil {
+	r.releaseHeld(now)
+	if m, next = r.nextSubscriptionMessage(now); m != nil {
 		return m.Append(nil, true), time.Time{}, nil
 	}
 	frame, at, err := r.outbox.due(now)
-	return frame, sooner(next, at), err
+	return frame, earlier(next, at), err
 }
 
-func (r *relay) subDue(now time.Time) (*Message, time.Time) {
+// nextSubscriptionMessage is due for the subscriptions.
+func (r *relay) nextSubscriptionMessage(now time.Time) (*Message, time.Time) {
 	var next time.Time
 	for i, s := range r.subs {
 		m, at := s.due(now)
 		if m == nil {
-			next = sooner(next, at)
+			next = earlier(next, at)
 			continue
 		}
 		if m.Type == TypeClose {
@@ -193,40 +189,42 @@ func (r *relay) subDue(now time.Time) (*Message, time.Time) {
 	return nil, next
 }
 
-// settleHeld lets go what waited for the relay to know who we are.
-func (r *relay) settleHeld(now time.Time) {
+// releaseHeld releases the subscriptions and the event that waited for
+// authentication, or refuses them if the relay has rejected it.
+func (r *relay) releaseHeld(now time.Time) {
 	denied := r.auth.phase == authRefused
 	if denied && r.outbox.held {
-		r.refuseFirst(r.auth.text)
+		r.refuseFirstEvent(r.auth.text)
 	}
 	r.outbox.release()
 	for _, s := range slices.Clone(r.subs) {
 		if denied && s.phase == subHeld {
-			r.refuseSub(s, r.auth.text, now)
+			r.refuseSubscription(s, r.auth.text, now)
 		}
 		s.release()
 	}
 }
 
-func (r *relay) refuseFirst(text string) {
+// refuseFirstEvent marks the first event of the outbox as refused.
+func (r *relay) refuseFirstEvent(text string) {
 	it := r.outbox.queue[0]
 	r.outbox.refuse(it, text)
 	r.log.Warn("event refused", "event", it.id, "answer", printable(text))
 }
 
-// refuseSub leaves a subscription alone for a while; a question is not asked again.
-func (r *relay) refuseSub(s *subscription, text string, now time.Time) {
-	if s.answer != nil {
-		r.giveUp(s, fmt.Errorf("closed: %s", printable(text)))
+// refuseSubscription postpones a subscription; a fetch fails.
+func (r *relay) refuseSubscription(s *subscription, text string, now time.Time) {
+	if s.fetch != nil {
+		r.failFetch(s, fmt.Errorf("closed: %s", printable(text)))
 		return
 	}
 	s.refuse(text, now)
 	r.log.Warn("subscription refused", "subscription", s.name, "answer", printable(text))
 }
 
-// giveUp ends a question that the relay knows nothing of.
-func (r *relay) giveUp(s *subscription, err error) {
-	s.answer.finish(r.name, err)
+// failFetch ends a fetch that the relay does not have open.
+func (r *relay) failFetch(s *subscription, err error) {
+	s.fetch.finish(r.name, err)
 	r.subs = slices.DeleteFunc(r.subs, func(other *subscription) bool { return other == s })
 }
 

@@ -6,54 +6,55 @@ import (
 	"time"
 )
 
-// maxChallenge is more than any relay needs.
+// maxChallenge is longer than any challenge that relays send.
 const maxChallenge = 1024
 
 var (
-	errChallenged  = errors.New("the relay asks again who we are")
-	errNoChallenge = errors.New("the relay asks who we are and gives no challenge")
+	errChallenged  = errors.New("the relay requires authentication again")
+	errNoChallenge = errors.New("the relay requires authentication but sends no challenge")
 )
 
-// maxUnchallenged is on how many links a relay may ask who we are without a challenge
-// before the event is taken for refused.
+// maxUnchallenged is on how many links a relay may require authentication
+// without a challenge before the event counts as refused.
 const maxUnchallenged = 2
 
 type authPhase uint8
 
 const (
-	authIdle    authPhase = iota // nobody asked
-	authWanted                   // the relay wants to know; the challenge may be missing yet
-	authSent                     // said
-	authDone                     // said, and not denied
-	authRefused                  // said, and denied
+	authIdle    authPhase = iota // not required so far
+	authWanted                   // required; the challenge may not have arrived yet
+	authSent                     // sent, no answer yet
+	authDone                     // accepted, or not answered
+	authRefused                  // rejected
 )
 
-// auth is what a relay knows of us on a link (NIP-42). We say it once on a link,
-// and only when the relay will not serve us otherwise: whom we are is nobody's
-// business without need.
+// auth is our authentication on a link (NIP-42). We authenticate once on a
+// link, and only when the relay requires it, so that relays do not learn our
+// identity without need.
 type auth struct {
 	key       SecretKey
 	relay     string
 	timeout   time.Duration
 	phase     authPhase
 	challenge string
-	another   bool // a challenge came after the one that was answered
+	another   bool // a challenge arrived after the one that was answered
 	id        string
 	at        time.Time // of the last change of phase
-	text      string    // of the refusal
+	text      string    // of the rejection
 }
 
-// authVerdict says what to do with what the relay did not do for a stranger.
+// authVerdict says what to do with a request that the relay answered with
+// "auth-required".
 type authVerdict uint8
 
 const (
-	authHold   authVerdict = iota // until it knows us
-	authAgain                     // it knows us by now
-	authDenied                    // it will not
+	authHold   authVerdict = iota // wait for the authentication
+	authRetry                     // send it again: we are authenticated now
+	authDenied                    // give up: the relay rejects us
 )
 
-// challenged takes the relay's challenge.
-func (a *auth) challenged(text string) {
+// setChallenge stores the relay's challenge.
+func (a *auth) setChallenge(text string) {
 	if text == "" || len(text) > maxChallenge {
 		return
 	}
@@ -61,12 +62,12 @@ func (a *auth) challenged(text string) {
 	a.challenge = text
 }
 
-// need says what to do with something that was asked then and answered with
-// "auth-required". An error ends the link.
-func (a *auth) need(asked, now time.Time) (authVerdict, error) {
+// require says what to do with a request of the time asked that was answered
+// with "auth-required". An error ends the link.
+func (a *auth) require(asked, now time.Time) (authVerdict, error) {
 	switch {
 	case a.key.IsZero():
-		a.text = "the relay asks who we are, and there is no key"
+		a.text = "the relay requires authentication, and no key is configured"
 		return authDenied, nil
 	case a.phase == authIdle:
 		a.phase, a.at = authWanted, now
@@ -74,64 +75,66 @@ func (a *auth) need(asked, now time.Time) (authVerdict, error) {
 	case a.phase < authDone:
 		return authHold, nil
 	case a.phase == authDone && !asked.After(a.at):
-		return authAgain, nil
+		return authRetry, nil
 	case a.another:
 		return authDenied, errChallenged
 	}
 	return authDenied, nil
 }
 
-// busy reports whether other messages should wait.
-func (a *auth) busy() bool { return a.phase == authWanted || a.phase == authSent }
+// inProgress reports whether other messages must wait.
+func (a *auth) inProgress() bool { return a.phase == authWanted || a.phase == authSent }
 
-// due returns the message to send now, or else when to ask again. An error ends
-// the link.
+// due returns the message to send now, or else when to call it again. An error
+// ends the link.
 func (a *auth) due(now time.Time) (m *Message, next time.Time, err error) {
 	over := !now.Before(a.at.Add(a.timeout))
 	switch {
 	case a.phase == authWanted && a.challenge != "":
-		m, err = a.answer(now)
+		m, err = a.signChallenge(now)
 		return m, time.Time{}, err
 	case a.phase == authWanted && over:
 		return nil, time.Time{}, errNoChallenge
 	case a.phase == authSent && over:
-		// Some relays don't answer; what they say to the next message tells.
+		// Some relays do not answer. The answer to the next message will show
+		// the result.
 		a.phase, a.at = authDone, now
-	case a.busy():
+	case a.inProgress():
 		return nil, a.at.Add(a.timeout), nil
 	}
 	return nil, time.Time{}, nil
 }
 
-func (a *auth) answer(now time.Time) (*Message, error) {
+// signChallenge returns the message that answers the challenge.
+func (a *auth) signChallenge(now time.Time) (*Message, error) {
 	e := &Event{
 		Kind: KindAuth, CreatedAt: now.Unix(),
 		Tags: Tags{{"relay", a.relay}, {"challenge", a.challenge}},
 	}
 	if err := e.Sign(a.key); err != nil {
-		return nil, fmt.Errorf("say who we are: %w", err)
+		return nil, fmt.Errorf("authenticate: %w", err)
 	}
 	a.phase, a.at, a.id = authSent, now, e.ID
 	return &Message{Type: TypeAuth, Event: e}, nil
 }
 
-// answered takes the relay's answer, if it is one to what we said. An error ends
-// the link, so that it is said again on the next one.
-func (a *auth) answered(m *Message, now time.Time) (ours bool, err error) {
+// handleOK handles the relay's answer if it is the one to our authentication.
+// An error ends the link, so that we authenticate again on the next one.
+func (a *auth) handleOK(m *Message, now time.Time) (ours bool, err error) {
 	if a.id == "" || m.ID != a.id {
 		return false, nil
 	}
 	switch {
-	case a.phase != authSent: // too late; it was taken for done
+	case a.phase != authSent: // too late: it already counts as accepted
 	case m.OK:
 		a.phase, a.at = authDone, now
 	case m.Prefix() == prefixRate || m.Prefix() == prefixError:
-		return true, fmt.Errorf("the relay can't be told who we are: %s", printable(m.Text))
+		return true, fmt.Errorf("authenticate: the relay answered %s", printable(m.Text))
 	default:
 		a.phase, a.at, a.text = authRefused, now, m.Text
 	}
 	return true, nil
 }
 
-// linkLost forgets everything.
+// linkLost resets everything.
 func (a *auth) linkLost() { *a = auth{key: a.key, relay: a.relay, timeout: a.timeout} }

@@ -10,7 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// foreign returns an event beyond our limits, as any other program may write it.
+// foreign returns an event beyond our limits, as another program may publish
+// it.
 func foreign(t testing.TB, r *relay, change func(*Event)) *Event {
 	t.Helper()
 	e := signed(t, r, "x")
@@ -44,7 +45,7 @@ func TestEventsBeyondOurLimitsAreNoOffence(t *testing.T) {
 			subscribe(r)
 			wantSent(t, r, start, TypeReq)
 			m := &Message{Type: TypeEvent, Sub: "1:jobs", Event: foreign(t, r, change)}
-			if err := r.take(websocket.MessageText, m.Append(nil, false), start); err != nil {
+			if err := (relayLink{r}).handleFrame(websocket.MessageText, m.Append(nil, false), start); err != nil {
 				t.Fatalf("the link is cut: %v", err)
 			}
 			for range maxGarbage {
@@ -75,28 +76,28 @@ func TestAWrongIDAndAWrongSubscriptionAreOffences(t *testing.T) {
 func TestGarbageHasALimitOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, frame := range map[string]string{
-		"no message":                     `["OK"]`,
-		"nothing":                        ``,
-		"an event that nobody asked for": "",
+		"no message":                      `["OK"]`,
+		"nothing":                         ``,
+		"an event without a subscription": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testRelay(t, nil)
 			if strings.HasPrefix(name, "an event") {
-				m := Message{Type: TypeEvent, Sub: "nobody", Event: signed(t, r, "x")}
+				m := Message{Type: TypeEvent, Sub: "unknown", Event: signed(t, r, "x")}
 				frame = string(m.Append(nil, false))
 			}
 			for n := range maxGarbage {
-				if err := r.take(websocket.MessageText, []byte(frame), start); err != nil {
+				if err := (relayLink{r}).handleFrame(websocket.MessageText, []byte(frame), start); err != nil {
 					t.Fatalf("after %d: %v, want nil", n, err)
 				}
 			}
-			err := r.take(websocket.MessageText, []byte(frame), start.Add(59*time.Second))
+			err := relayLink{r}.handleFrame(websocket.MessageText, []byte(frame), start.Add(59*time.Second))
 			if !errors.Is(err, errGarbage) {
 				t.Fatalf("the next one: %v, want the link to be cut", err)
 			}
-			if got := r.linkLost(err, start); got != leaveAlone {
-				t.Errorf("wait %v, want %v", got, leaveAlone)
+			if got := r.linkLost(err, start); got != quarantine {
+				t.Errorf("wait %v, want %v", got, quarantine)
 			}
 		})
 	}
@@ -112,7 +113,7 @@ func TestALinkThatWasCutIsNotAskedForTheSameAgain(t *testing.T) {
 	}{
 		{"by offences", errFlood, up - 2*time.Minute},
 		{"by garbage", errGarbage, up - 2*time.Minute},
-		{"by a message without end", errEndless, up - 2*time.Minute},
+		{"by a message without end", errTooLarge, up - 2*time.Minute},
 		{"by the network", net.ErrClosed, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,9 +121,9 @@ func TestALinkThatWasCutIsNotAskedForTheSameAgain(t *testing.T) {
 			r := testRelay(t, nil)
 			subscribe(r)
 			wantSent(t, r, start, TypeReq) // and no EOSE follows
-			r.touch(start.Add(up))
+			relayLink{r}.recordContact(start.Add(up))
 			r.linkLost(c.err, start.Add(up))
-			later := start.Add(up + leaveAlone)
+			later := start.Add(up + quarantine)
 			r.setPhase(linkUp, later)
 			m := wantSent(t, r, later, TypeReq)[0]
 			if got := time.Duration(m.Filters[0].Since-start.Unix()) * time.Second; got != c.want {

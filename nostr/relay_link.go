@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,29 +13,32 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/tideover/tideover/retry"
 )
 
-// run keeps a link to the relay until the context ends.
-func (r *relay) run(ctx context.Context) {
+// relayLink connects a relay to a websocket: it dials, reads, writes and pings.
+type relayLink struct{ *relay }
+
+// run maintains a link to the relay until the context ends.
+func (r relayLink) run(ctx context.Context) {
 	defer r.stop()
 	for ctx.Err() == nil {
-		err := r.link(ctx)
+		err := r.connect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r.pause(ctx, r.linkLost(err, time.Now()))
+		r.waitToRedial(ctx, r.linkLost(err, time.Now()))
 	}
 }
 
-// link makes a link and returns why it ended, after all its goroutines have.
-func (r *relay) link(ctx context.Context) error {
+// connect makes a link, and returns why it ended after all its goroutines have
+// ended.
+func (r relayLink) connect(ctx context.Context) error {
 	r.setPhase(linkDialling, time.Now())
 	conn, err := r.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.CloseNow() }() // it has ended, or is cut
+	defer func() { _ = conn.CloseNow() }() // it has ended, or we end it
 	r.setPhase(linkUp, time.Now())
 	r.log.Info("link up")
 
@@ -52,8 +56,8 @@ func (r *relay) link(ctx context.Context) error {
 	return firstReason(context.Cause(ctx), errs[:])
 }
 
-// firstReason returns why a link ended. Whoever gives up on the socket closes it,
-// and the others may be the first to notice; but they don't know why.
+// firstReason returns why a link ended. The goroutine that gives up closes the
+// socket; the others may notice that first, but do not know why.
 func firstReason(first error, all []error) error {
 	if !errors.Is(first, net.ErrClosed) {
 		return first
@@ -65,17 +69,17 @@ func firstReason(first error, all []error) error {
 	return all[i]
 }
 
-func (r *relay) dial(ctx context.Context) (*websocket.Conn, error) {
+func (r relayLink) dial(ctx context.Context) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
 	//nolint:bodyclose // Dial says that it never needs to be
 	conn, answer, err := websocket.Dial(ctx, r.url, &websocket.DialOptions{HTTPClient: r.cfg.HTTPClient})
 	switch {
 	case err != nil && answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
-		return nil, fmt.Errorf("dial: the relay answered %d", answer.StatusCode)
+		return nil, fmt.Errorf("dial: the relay answered with status %d", answer.StatusCode)
 	case err != nil:
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the address, which may hold a token
+			err = u.Err // without the address, which may contain a token
 		}
 		return nil, fmt.Errorf("dial: %w", err)
 	}
@@ -83,8 +87,8 @@ func (r *relay) dial(ctx context.Context) (*websocket.Conn, error) {
 	return conn, nil
 }
 
-// write sends whatever is due. A write that stalls ends the link.
-func (r *relay) write(ctx context.Context, conn *websocket.Conn) error {
+// write sends every frame that is due. A write that stalls ends the link.
+func (r relayLink) write(ctx context.Context, conn *websocket.Conn) error {
 	for {
 		frame, next, err := r.due(time.Now())
 		switch {
@@ -101,7 +105,7 @@ func (r *relay) write(ctx context.Context, conn *websocket.Conn) error {
 	}
 }
 
-func (r *relay) send(ctx context.Context, conn *websocket.Conn, frame []byte) error {
+func (r relayLink) send(ctx context.Context, conn *websocket.Conn, frame []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.WriteTimeout)
 	defer cancel()
 	if err := conn.Write(ctx, websocket.MessageText, frame); err != nil {
@@ -110,8 +114,8 @@ func (r *relay) send(ctx context.Context, conn *websocket.Conn, frame []byte) er
 	return nil
 }
 
-// ping finds links that are dead without having said so.
-func (r *relay) ping(ctx context.Context, conn *websocket.Conn) error {
+// ping detects links that are dead.
+func (r relayLink) ping(ctx context.Context, conn *websocket.Conn) error {
 	tick := time.NewTicker(r.cfg.PingEvery)
 	defer tick.Stop()
 	for {
@@ -126,12 +130,12 @@ func (r *relay) ping(ctx context.Context, conn *websocket.Conn) error {
 		if err != nil {
 			return fmt.Errorf("ping: %w", err)
 		}
-		r.touch(time.Now())
+		r.recordContact(time.Now())
 	}
 }
 
-// sleep waits until there may be something to do, or until next if it is not zero.
-func (r *relay) sleep(ctx context.Context, next time.Time) error {
+// sleep waits until the writer is woken, or until next if it is not zero.
+func (r relayLink) sleep(ctx context.Context, next time.Time) error {
 	var after <-chan time.Time
 	if !next.IsZero() {
 		timer := time.NewTimer(time.Until(next))
@@ -147,13 +151,13 @@ func (r *relay) sleep(ctx context.Context, next time.Time) error {
 	return nil
 }
 
-// pause waits before the next dial. Progress gets old meanwhile.
-func (r *relay) pause(ctx context.Context, wait time.Duration) {
+// waitToRedial waits before the next dial, and drops expired events meanwhile.
+func (r relayLink) waitToRedial(ctx context.Context, wait time.Duration) {
 	until := time.Now().Add(wait)
 	for now := time.Now(); now.Before(until); now = time.Now() {
 		r.mu.Lock()
 		r.outbox.expire(now)
-		next := sooner(until, r.outbox.nextExpiry())
+		next := earlier(until, r.outbox.nextExpiry())
 		r.mu.Unlock()
 		if r.sleep(ctx, next) != nil {
 			return
@@ -161,94 +165,63 @@ func (r *relay) pause(ctx context.Context, wait time.Duration) {
 	}
 }
 
-func (r *relay) setPhase(p linkPhase, now time.Time) {
+// recordContact records when the relay was heard last.
+func (r relayLink) recordContact(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p == linkUp {
-		r.since, r.contact = now, now
-		r.counts.links++
-	}
-	r.phase = p
+	r.contact = now
 }
 
-// linkLost takes stock after a link, or the attempt to make one, and returns how
-// long to wait before the next.
-func (r *relay) linkLost(err error, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var well time.Duration
-	if r.phase == linkUp {
-		well, r.since = now.Sub(r.since), now
-	}
-	r.phase, r.lastErr = linkDown, printable(err.Error())
-	if isCut(err) {
-		r.moveOn()
-	}
-	if errors.Is(err, errNoChallenge) && r.outbox.held {
-		r.unchallenged()
-	}
-	r.auth.linkLost()
-	r.outbox.linkLost()
-	r.subsLost()
-	wait := r.pace.wait(well, retry.ClassTransient)
-	if errors.Is(err, errFlood) || errors.Is(err, errGarbage) {
-		wait = leaveAlone
-	}
-	r.log.Warn("link down", "error", r.lastErr, "wait", wait)
-	return wait
-}
+// maxSkipped is the size up to which a message that is too large is read and
+// skipped.
+const maxSkipped = 8 << 20
 
-// unchallenged refuses the first event of the outbox if the relay keeps asking who we
-// are without letting us say it.
-func (r *relay) unchallenged() {
-	it := r.outbox.queue[0]
-	if it.unchallenged++; it.unchallenged >= maxUnchallenged {
-		r.refuseFirst(it.answer + " (it gives no challenge)")
-	}
-}
-
-// isCut reports whether we ended the link because of what the relay sent.
-func isCut(err error) bool {
-	return errors.Is(err, errFlood) || errors.Is(err, errGarbage) || errors.Is(err, errEndless)
-}
-
-// moveOn has the relay not asked again for what it sent before the link was cut:
-// the same stored events would cut every link to come. What it had beside them is
-// for other relays to deliver.
-func (r *relay) moveOn() {
-	for _, s := range r.subs {
-		s.moveOn(r.contact)
-	}
-}
-
-// subsLost prepares subscriptions for the next link; questions don't wait for it.
-func (r *relay) subsLost() {
-	for _, s := range slices.Clone(r.subs) {
-		switch {
-		case s.answer != nil:
-			r.giveUp(s, fmt.Errorf("%w: %s", errDown, r.lastErr))
-		case s.phase == subClosing:
-			r.subs = slices.DeleteFunc(r.subs, func(other *subscription) bool { return other == s })
-		default:
-			s.linkLost(r.contact)
+// read handles the relay's messages on this goroutine, so that a relay that
+// sends faster than they are handled is slowed down by its own socket.
+func (r relayLink) read(ctx context.Context, conn *websocket.Conn) error {
+	for {
+		kind, data, err := r.readFrame(ctx, conn)
+		now := time.Now()
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		r.recordContact(now)
+		if err := r.handleFrame(kind, data, now); err != nil {
+			return err
 		}
 	}
 }
 
-// stop tells everybody who waits that there is nothing to wait for.
-func (r *relay) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.phase == linkUp {
-		r.since = time.Now()
+// readFrame returns a message; nil data means that it was too large and was
+// skipped. Relays store events of any size, and one of them must not block all
+// others.
+func (r relayLink) readFrame(ctx context.Context, conn *websocket.Conn) (websocket.MessageType, []byte, error) {
+	kind, from, err := conn.Reader(ctx)
+	if err != nil {
+		return 0, nil, err
 	}
-	r.phase, r.lastErr = linkStopped, ErrStopped.Error()
-	r.outbox.stop()
-	r.subsLost()
+	data, err := io.ReadAll(io.LimitReader(from, MaxFrame+1))
+	if err != nil || len(data) <= MaxFrame {
+		return kind, data, err
+	}
+	r.count(&r.counts.oversized)
+	if _, err = io.Copy(io.Discard, from); errors.Is(err, websocket.ErrMessageTooBig) {
+		err = errTooLarge
+	}
+	return kind, nil, err
 }
 
-func (r *relay) touch(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.contact = now
+// handleFrame parses and handles a frame. An error ends the link.
+func (r relayLink) handleFrame(kind websocket.MessageType, data []byte, now time.Time) error {
+	if data == nil {
+		return nil
+	}
+	m, err := ParseRelayMessage(data)
+	if kind == websocket.MessageText && err == nil {
+		return relayReceiver{r.relay}.receive(m, now)
+	}
+	if err != nil {
+		r.log.Debug("bad frame", "error", printable(err.Error()))
+	}
+	return r.countGarbage(&r.counts.frames, now)
 }

@@ -8,28 +8,29 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Relays that misbehave are left alone for so long; so is a subscription that a
-// relay does not want.
-const leaveAlone = 5 * time.Minute
+// quarantine is how long a relay that misbehaves is not dialled, and how long a
+// refused subscription is not sent again.
+const quarantine = 5 * time.Minute
 
-// A relay that sends more than so many events it should not have sent in a minute
-// is not listened to: each of them costs work, a forged signature the most. Garbage
-// costs less, and some of it is only late: an event of a subscription that has just
-// ended.
+// A link ends when the relay sends more than maxOffences events per minute that
+// it should not have sent, or more than maxGarbage invalid messages. Bad events
+// cost work, most of all a forged signature. Garbage costs less, and some of it
+// is only late: an event of a subscription that has just ended.
 const (
 	maxOffences    = 100
 	maxGarbage     = 1000
 	offencesWithin = time.Minute
 )
 
-// pace says how long to wait after a failure of something that is never given up.
+// pace computes the waits after failures of something that is retried for ever.
 type pace struct {
 	policy retry.Policy
 	random func() uint64
 	state  retry.State
 }
 
-// wait returns the wait that follows a failure after all was well for so long.
+// wait returns the wait after a failure. well is how long everything worked
+// before it.
 func (p *pace) wait(well time.Duration, class retry.Class) time.Duration {
 	if p.policy.ResetAfter > 0 && well >= p.policy.ResetAfter {
 		p.reset()
@@ -42,17 +43,17 @@ func (p *pace) wait(well time.Duration, class retry.Class) time.Duration {
 
 func (p *pace) reset() { p.state = retry.State{} }
 
-// checkPace reports what a policy has that a pace can't honour.
+// checkPace reports the settings of a policy that a pace cannot use.
 func checkPace(name string, p retry.Policy) error {
 	errs := []error{
 		p.Validate(),
 		p.Refuse("a relay client", "attempt-timeout", "total-timeout", "server-wait", "server-slack", "budget", "hedge"),
 	}
 	if p.Attempts != retry.Unlimited {
-		errs = append(errs, errors.New("attempts: want unlimited; a relay is never given up"))
+		errs = append(errs, errors.New("attempts: want unlimited: a relay is retried for ever"))
 	}
 	if p.Base <= 0 {
-		errs = append(errs, errors.New("base: want a delay; a relay is not asked without a pause"))
+		errs = append(errs, errors.New("base: want a delay above zero: a relay is never retried without a pause"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -60,15 +61,15 @@ func checkPace(name string, p retry.Policy) error {
 	return nil
 }
 
-// offences tells when there were too many of them.
+// offences detects too many events within offencesWithin.
 type offences struct {
-	at   []time.Time // a ring of as many as there may be
+	at   []time.Time // a ring of the last times, as many as are allowed
 	next int
 }
 
 func newOffences(most int) offences { return offences{at: make([]time.Time, most)} }
 
-// add notes one and reports whether it is one too many.
+// add records one and reports whether there were too many.
 func (o *offences) add(now time.Time) bool {
 	oldest := o.at[o.next]
 	o.at[o.next] = now

@@ -6,62 +6,67 @@ import (
 	"time"
 )
 
-// receive takes a message of the relay. An error ends the link.
-func (r *relay) receive(m *Message, now time.Time) error {
+// relayReceiver handles the messages of a relay.
+type relayReceiver struct{ *relay }
+
+// receive handles a message of the relay. An error ends the link.
+func (r relayReceiver) receive(m *Message, now time.Time) error {
 	switch m.Type {
 	case TypeEvent:
-		return r.event(m, now)
+		return r.handleEvent(m, now)
 	case TypeEOSE:
-		r.eose(m.Sub)
+		r.handleEOSE(m.Sub)
 		return nil
 	case TypeNotice:
 		r.log.Debug("notice", "text", printable(m.Text))
 		return nil
 	}
-	defer r.poke()
+	defer r.wakeWriter()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch m.Type {
 	case TypeOK:
-		return r.ok(m, now)
+		return r.handleOK(m, now)
 	case TypeClosed:
-		return r.closed(m, now)
+		return r.handleClosed(m, now)
 	case TypeAuth:
-		r.auth.challenged(m.Text)
+		r.auth.setChallenge(m.Text)
 	}
 	return nil
 }
 
-// event checks an event and hands it on. The lock is not held meanwhile: whoever
-// gets it may publish and subscribe.
-func (r *relay) event(m *Message, now time.Time) error {
+// handleEvent checks an event and delivers it. The lock is not held during
+// delivery, so that the handler may publish and subscribe.
+func (r relayReceiver) handleEvent(m *Message, now time.Time) error {
 	r.mu.Lock()
-	s := r.find(m.Sub)
+	s := r.findOpen(m.Sub)
 	r.mu.Unlock()
 	if s == nil {
-		return r.litter(&r.counts.unknown, now)
+		return r.countGarbage(&r.counts.unknown, now)
 	}
-	// What is beyond our limits is not the relay's fault: anybody may give it such
-	// an event, and it has to deliver it.
+	// An event beyond our limits is not the relay's fault: it must deliver what
+	// any client publishes.
 	if err := m.Event.CheckShape(); err != nil {
 		r.count(&r.counts.unfit)
 		r.log.Debug("event dropped", "subscription", s.name, "error", printable(err.Error()))
 		return nil
 	}
-	if err := r.judge(s, m.Event); err != nil {
-		return r.offence(s, m.Event, err, now)
+	if err := r.checkAndDeliver(s, m.Event); err != nil {
+		return r.countBadEvent(s, m.Event, err, now)
 	}
 	return nil
 }
 
+// count increments a counter of r.counts.
 func (r *relay) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*n++
 }
 
-// litter counts what is no message, or for nobody.
-func (r *relay) litter(n *int, now time.Time) error {
+// countGarbage counts an invalid message, or an event without a subscription.
+// An error ends the link.
+func (r *relay) countGarbage(n *int, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*n++
@@ -71,8 +76,9 @@ func (r *relay) litter(n *int, now time.Time) error {
 	return nil
 }
 
-// find returns the subscription of the id, if it is one whose events are wanted.
-func (r *relay) find(id string) *subscription {
+// findOpen returns the open subscription of the id; nil if there is none. The
+// caller holds the lock.
+func (r relayReceiver) findOpen(id string) *subscription {
 	i := slices.IndexFunc(r.subs, func(s *subscription) bool { return s.id == id && s.phase == subOpen })
 	if i < 0 {
 		return nil
@@ -80,23 +86,24 @@ func (r *relay) find(id string) *subscription {
 	return r.subs[i]
 }
 
-// judge says what is wrong with an event of the right shape; what costs most comes
-// last. What it uses of the subscription never changes.
-func (r *relay) judge(s *subscription, e *Event) error {
+// checkAndDeliver checks an event of valid shape, the cheapest checks first,
+// and delivers it. It uses only fields of the subscription that never change.
+func (r relayReceiver) checkAndDeliver(s *subscription, e *Event) error {
 	if err := e.CheckID(); err != nil {
 		return err
 	}
 	if !s.matches(e) {
-		return fmt.Errorf("event %.8s was not asked for", e.ID)
+		return fmt.Errorf("event %.8s does not match the subscription", e.ID)
 	}
-	if s.answer != nil {
-		return s.answer.add(e)
+	if s.fetch != nil {
+		return s.fetch.add(e)
 	}
 	return r.cfg.Handle(r.name, e)
 }
 
-// offence counts an event that the relay should not have sent.
-func (r *relay) offence(s *subscription, e *Event, why error, now time.Time) error {
+// countBadEvent counts an event that the relay should not have sent. An error
+// ends the link.
+func (r relayReceiver) countBadEvent(s *subscription, e *Event, why error, now time.Time) error {
 	r.log.Debug("bad event", "subscription", s.name, "event", printable(e.ID), "error", printable(why.Error()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,81 +114,86 @@ func (r *relay) offence(s *subscription, e *Event, why error, now time.Time) err
 	return nil
 }
 
-func (r *relay) eose(id string) {
+// handleEOSE handles the end of stored events of a subscription.
+func (r relayReceiver) handleEOSE(id string) {
 	r.mu.Lock()
-	s := r.find(id)
-	news := s != nil && s.eose()
-	if news && s.answer != nil {
+	s := r.findOpen(id)
+	news := s != nil && s.markStored()
+	if news && s.fetch != nil {
 		s.phase = subClosing
-		s.answer.finish(r.name, nil)
+		s.fetch.finish(r.name, nil)
 	}
 	r.mu.Unlock()
-	r.poke()
-	if news && s.answer == nil && r.cfg.Stored != nil {
+	r.wakeWriter()
+	if news && s.fetch == nil && r.cfg.Stored != nil {
 		r.cfg.Stored(r.name, s.name)
 	}
 }
 
-func (r *relay) ok(m *Message, now time.Time) error {
-	if ours, err := r.auth.answered(m, now); ours {
+// handleOK handles the relay's answer to an event or to our authentication. An error
+// ends the link.
+func (r relayReceiver) handleOK(m *Message, now time.Time) error {
+	if ours, err := r.auth.handleOK(m, now); ours {
 		return err
 	}
-	it, before := r.outbox.head(m.ID), ""
+	it, before := r.outbox.sentHead(m.ID), ""
 	if it != nil {
 		before = it.answer
 	}
-	if !r.outbox.answered(m, now) {
+	if !r.outbox.handleOK(m, now) {
 		switch {
 		case it == nil:
 		case it.state == Refused:
 			r.log.Warn("event refused", "event", m.ID, "answer", it.answer)
 		case it.state == Pending && it.answer != before:
-			r.log.Warn("event not taken", "event", m.ID, "answer", it.answer, "wait", r.outbox.at.Sub(now))
+			r.log.Warn("event not accepted", "event", m.ID, "answer", it.answer, "wait", r.outbox.at.Sub(now))
 		}
 		return nil
 	}
-	verdict, err := r.auth.need(r.outbox.queue[0].sent, now)
+	verdict, err := r.auth.require(r.outbox.queue[0].sent, now)
 	switch verdict {
-	case authAgain:
+	case authRetry:
 		r.outbox.release()
 	case authDenied:
 		if err == nil {
-			r.refuseFirst(r.denial(m))
+			r.refuseFirstEvent(r.denialText(m))
 		}
 	case authHold:
 	}
 	return err
 }
 
-func (r *relay) closed(m *Message, now time.Time) error {
-	s := r.find(m.Sub)
+// handleClosed handles the end of a subscription by the relay. An error ends the link.
+func (r relayReceiver) handleClosed(m *Message, now time.Time) error {
+	s := r.findOpen(m.Sub)
 	if s == nil {
-		// One that we are ending too needs no CLOSE.
+		// A subscription that we are closing too needs no CLOSE.
 		r.subs = slices.DeleteFunc(r.subs, func(s *subscription) bool { return s.id == m.Sub && s.phase == subClosing })
 		return nil
 	}
-	if !s.closed(m, now) {
-		if s.answer != nil {
-			r.giveUp(s, fmt.Errorf("closed: %s", printable(m.Text)))
+	if !s.handleClosed(m, now) {
+		if s.fetch != nil {
+			r.failFetch(s, fmt.Errorf("closed: %s", printable(m.Text)))
 		}
 		r.log.Warn("subscription closed", "subscription", s.name, "answer", printable(m.Text), "wait", s.at.Sub(now))
 		return nil
 	}
-	verdict, err := r.auth.need(s.asked, now)
+	verdict, err := r.auth.require(s.asked, now)
 	switch verdict {
-	case authAgain:
+	case authRetry:
 		s.release()
 	case authDenied:
 		if err == nil {
-			r.refuseSub(s, r.denial(m), now)
+			r.refuseSubscription(s, r.denialText(m), now)
 		}
 	case authHold:
 	}
 	return err
 }
 
-// denial returns why a relay that asks who we are does not serve us.
-func (r *relay) denial(m *Message) string {
+// denialText returns why a relay that requires authentication does not serve
+// us.
+func (r relayReceiver) denialText(m *Message) string {
 	if r.auth.text != "" {
 		return m.Text + " (" + r.auth.text + ")"
 	}

@@ -1,29 +1,35 @@
 package nostr
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode"
 
-// RelayStatus is how a relay is, for people and for their pages.
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// RelayStatus is the state of a relay.
 type RelayStatus struct {
-	URL     string    `json:"url"` // without what may be secret
+	URL     string    `json:"url"` // without the query, which may be secret
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`             // when it went up or down
-	Error   string    `json:"error,omitempty"`   // of the last link that ended
-	Trouble string    `json:"trouble,omitempty"` // what the relay does not do for us though it is up
+	Error   string    `json:"error,omitempty"`   // why the last link ended
+	Trouble string    `json:"trouble,omitempty"` // what the relay refuses although the link is up
 
 	Queued       int `json:"queued"` // events waiting for it
 	Acknowledged int `json:"acknowledged"`
 	Refused      int `json:"refused"`
-	Dropped      int `json:"dropped"` // progress and refusals that were too old, and what there was no room for
+	Dropped      int `json:"dropped"` // progress and refusals that were too old, and events that did not fit into the outbox
 
-	Links     int `json:"links"`      // made so far
-	BadFrames int `json:"bad_frames"` // not messages of NIP-01
-	Oversized int `json:"oversized"`  // frames that were skipped because they are too big
-	Unfit     int `json:"unfit"`      // events beyond our limits, for which the relay can do nothing
-	BadEvents int `json:"bad_events"` // that it should not have sent
-	Unknown   int `json:"unknown"`    // events of subscriptions that it does not have
+	Links     int `json:"links"`      // number of links made
+	BadFrames int `json:"bad_frames"` // frames that are not messages of NIP-01
+	Oversized int `json:"oversized"`  // frames that were skipped because they are too large
+	Unfit     int `json:"unfit"`      // events beyond our limits, which are not the relay's fault
+	BadEvents int `json:"bad_events"` // events that it should not have sent
+	Unknown   int `json:"unknown"`    // events without a subscription
 }
 
-// Healthy reports whether the relay does all that it is asked to.
+// Healthy reports whether the link is up and the relay refuses nothing.
 func (s RelayStatus) Healthy() bool { return s.Up && s.Trouble == "" }
 
 func (r *relay) status(now time.Time) RelayStatus {
@@ -48,4 +54,25 @@ func (r *relay) trouble() string {
 		return "events: " + r.outbox.trouble
 	}
 	return ""
+}
+
+// maxText is the longest text of a relay that is stored or logged.
+const maxText = 200
+
+// printable makes a relay's text fit for a log and a terminal: one line of
+// printable characters, not too long.
+func printable(text string) string {
+	if len(text) > 4*maxText {
+		text = text[:4*maxText]
+	}
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	return textfmt.TruncateValid(strings.Join(strings.Fields(text), " "), maxText, "...")
 }

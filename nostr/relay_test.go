@@ -60,7 +60,7 @@ func wantSent(t testing.TB, r *relay, now time.Time, types ...string) (list []*M
 
 func tell(t testing.TB, r *relay, now time.Time, m Message) {
 	t.Helper()
-	if err := r.receive(&m, now); err != nil {
+	if err := (relayReceiver{r}).receive(&m, now); err != nil {
 		t.Fatalf("receive %+v: %v", m, err)
 	}
 }
@@ -76,14 +76,16 @@ func signed(t testing.TB, r *relay, content string) *Event {
 
 func publish(t testing.TB, r *relay, e *Event) *item {
 	t.Helper()
-	l, err := newLetter(e)
+	l, err := encodeEvent(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.publish(Result, []letter{l}, start).items[0]
+	return r.publish(Result, []encodedEvent{l}, start).items[0]
 }
 
-func subscribe(r *relay) { r.subscribe(newStanding(1, "jobs", start, []Filter{{Kinds: []int{7000}}})) }
+func subscribe(r *relay) {
+	r.subscribe(newSubscriptionSpec(1, "jobs", start, []Filter{{Kinds: []int{7000}}}))
+}
 
 func TestRelaySaysWhoWeAreAndSendsAgain(t *testing.T) {
 	t.Parallel()
@@ -102,7 +104,8 @@ func TestRelaySaysWhoWeAreAndSendsAgain(t *testing.T) {
 	tell(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
 	wantSent(t, r, start, TypeReq)
 
-	// The event was sent before the relay knew us, and is not refused for that.
+	// The event was sent before we were authenticated, and must not be refused
+	// for that.
 	tell(t, r, start.Add(time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: who?"})
 	wantSent(t, r, start.Add(time.Second), TypeEvent)
 	tell(t, r, start.Add(2*time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: not you"})
@@ -123,7 +126,7 @@ func TestRelayThatAsksAgainWhoWeAreGetsAnotherLink(t *testing.T) {
 	tell(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
 	wantSent(t, r, start.Add(time.Second), TypeEvent)
 	tell(t, r, start.Add(time.Second), Message{Type: TypeAuth, Text: "two"})
-	err := r.receive(&Message{Type: TypeOK, ID: it.id, Text: "auth-required:"}, start.Add(time.Second))
+	err := relayReceiver{r}.receive(&Message{Type: TypeOK, ID: it.id, Text: "auth-required:"}, start.Add(time.Second))
 	if !errors.Is(err, errChallenged) {
 		t.Fatalf("receive: %v, want the link to end", err)
 	}
@@ -150,7 +153,7 @@ func TestRelayThatDeniesUs(t *testing.T) {
 	if got := r.status(start); got.Healthy() || !strings.Contains(got.Trouble, "not you") {
 		t.Errorf("status: %+v, want it unhealthy", got)
 	}
-	wantSent(t, r, start.Add(leaveAlone), TypeReq)
+	wantSent(t, r, start.Add(quarantine), TypeReq)
 }
 
 func TestRelayThatCanNotBeToldEndsTheLink(t *testing.T) {
@@ -161,13 +164,13 @@ func TestRelayThatCanNotBeToldEndsTheLink(t *testing.T) {
 			return err
 		},
 		"because it is busy": func(r *relay, _ string) error {
-			_ = r.receive(&Message{Type: TypeAuth, Text: "one"}, start)
+			_ = relayReceiver{r}.receive(&Message{Type: TypeAuth, Text: "one"}, start)
 			frame, _, _ := r.due(start)
 			m, err := ParseClientMessage(frame)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return r.receive(&Message{Type: TypeOK, ID: m.Event.ID, Text: "error: busy"}, start)
+			return relayReceiver{r}.receive(&Message{Type: TypeOK, ID: m.Event.ID, Text: "error: busy"}, start)
 		},
 	} {
 		r := testRelay(t, nil)
@@ -254,13 +257,13 @@ func TestPauseDropsProgressThatGetsOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := testRelay(t, nil)
-		l, err := newLetter(signed(t, r, "x"))
+		l, err := encodeEvent(signed(t, r, "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		it := r.publish(Progress, []letter{l}, time.Now()).items[0]
+		it := r.publish(Progress, []encodedEvent{l}, time.Now()).items[0]
 		begin := time.Now()
-		go r.pause(t.Context(), time.Hour)
+		go relayLink{r}.waitToRedial(t.Context(), time.Hour)
 		if <-it.done; time.Since(begin) != 5*time.Minute || !errors.Is(it.err, ErrStale) {
 			t.Errorf("dropped after %v, %v, want 5m, stale", time.Since(begin), it.err)
 		}
@@ -320,9 +323,9 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// A relay that sends forged events as fast as it can: what that costs is bounded,
-// since the link is cut after the 101st, and there is none for five minutes. One
-// operation is such a flood; checks says how many signatures were looked at.
+// A relay sends forged events as fast as it can. The cost is bounded: the link
+// ends after the 101st, and there is none for five minutes. One operation is
+// such a flood; checks is the number of signatures that were checked.
 func BenchmarkFloodOfForgedEvents(b *testing.B) {
 	checks := 0
 	var forged *Event
@@ -338,7 +341,7 @@ func BenchmarkFloodOfForgedEvents(b *testing.B) {
 		}
 		m := &Message{Type: TypeEvent, Sub: "1:jobs", Event: forged}
 		b.StartTimer()
-		for n := 0; r.receive(m, start) == nil; n++ {
+		for n := 0; (relayReceiver{r}).receive(m, start) == nil; n++ {
 			if n > maxOffences {
 				b.Fatal("the link is not cut")
 			}
@@ -347,8 +350,8 @@ func BenchmarkFloodOfForgedEvents(b *testing.B) {
 	b.ReportMetric(float64(checks)/float64(b.N), "checks/op")
 }
 
-// TestRelayThatGivesNoChallengeRefuses has a relay ask on each link who we are, and
-// never let us say it.
+// TestRelayThatGivesNoChallengeRefuses uses a relay that requires
+// authentication on each link, and never sends a challenge.
 func TestRelayThatGivesNoChallengeRefuses(t *testing.T) {
 	t.Parallel()
 	r := testRelay(t, nil)
@@ -365,22 +368,22 @@ func TestRelayThatGivesNoChallengeRefuses(t *testing.T) {
 		now = now.Add(r.linkLost(err, now))
 		r.setPhase(linkUp, now)
 	}
-	if <-it.done; it.state != Refused || !strings.Contains(it.err.Error(), "auth-required: members only (it gives no challenge)") {
+	if <-it.done; it.state != Refused || !strings.Contains(it.err.Error(), "auth-required: members only (the relay sends no challenge)") {
 		t.Errorf("the event is %v: %v, want refused", it.state, it.err)
 	}
 }
 
-// TestAReceiptSaysWhyAnEventIsPending follows an event through answers that are not OK,
+// TestAReceiptSaysWhyAnEventIsPending follows an event through negative answers
 // and through the loss of the link.
 func TestAReceiptSaysWhyAnEventIsPending(t *testing.T) {
 	t.Parallel()
 	r := testRelay(t, nil)
 	r.setPhase(linkUp, start)
-	l, err := newLetter(signed(t, r, "x"))
+	l, err := encodeEvent(signed(t, r, "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := r.publish(Result, []letter{l}, start)
+	p := r.publish(Result, []encodedEvent{l}, start)
 	want := func(state State, reason string) {
 		t.Helper()
 		if got := p.receipt(); got.State != state || got.Reason != reason {

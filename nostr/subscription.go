@@ -9,16 +9,17 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// standing is a subscription as the caller asked for it.
-type standing struct {
-	id      string // on the wire: another one each time, so that late events of the old one are not taken for bad ones of the new
+// subscriptionSpec is a subscription as the caller requested it, for all
+// relays.
+type subscriptionSpec struct {
+	id      string // in messages; a new one for each request, so that late events of the previous one do not count as bad events of the new
 	name    string
 	filters []Filter
-	from    int64 // nothing older is wanted
+	from    int64 // older events are not requested
 }
 
-func newStanding(number int, name string, since time.Time, filters []Filter) *standing {
-	s := &standing{id: wireID(number, name), name: name, filters: slices.Clone(filters)}
+func newSubscriptionSpec(number int, name string, since time.Time, filters []Filter) *subscriptionSpec {
+	s := &subscriptionSpec{id: wireID(number, name), name: name, filters: slices.Clone(filters)}
 	if !since.IsZero() {
 		s.from = max(since.Unix(), 0)
 	}
@@ -28,7 +29,8 @@ func newStanding(number int, name string, since time.Time, filters []Filter) *st
 	return s
 }
 
-// wireID returns a name of at most 64 bytes, which is what relays take.
+// wireID returns the id of a subscription in messages: at most 64 bytes, the
+// limit of relays.
 func wireID(number int, name string) string {
 	return fmt.Sprintf("%d:%s", number, strings.ToValidUTF8(name[:min(len(name), 40)], ""))
 }
@@ -37,41 +39,41 @@ type subPhase uint8
 
 const (
 	subDue     subPhase = iota // to be sent, not before at
-	subHeld                    // until the relay knows who we are
+	subHeld                    // waits for authentication
 	subOpen                    // sent
-	subClosing                 // to be ended
+	subClosing                 // to be closed
 )
 
-// subscription is a standing subscription, or a question, on one relay. It does
-// not know the time, and sends nothing by itself.
+// subscription is a subscription, or a fetch, at one relay. It reads no clock,
+// and sends nothing itself.
 type subscription struct {
-	*standing
-	answer  *answer // for a question: where the events go
+	*subscriptionSpec
+	fetch   *fetchResult // for a fetch: where the events go; else nil
 	overlap time.Duration
-	every   time.Duration // between sweeps
+	every   time.Duration // interval between sweeps
 	pace    pace
 
 	phase subPhase
-	at    time.Time // due: not before
+	at    time.Time // when due: not before
 
 	asked   time.Time // when it was sent last
 	whole   bool      // it was sent for everything since swept, not only since contact
-	stored  bool      // and all stored events have come since
-	contact time.Time // until then nothing was missed, if the relay does not lose anything
-	swept   time.Time // until then nothing was missed even if it does
+	stored  bool      // and all stored events have arrived since
+	contact time.Time // no event before this time is missing, if the relay pushes all events
+	swept   time.Time // no event before this time is missing, even if it does not
 
 	trouble string // why the relay does not serve it
-	refused bool   // and asking again soon is of no use
+	refused bool   // the relay refused it; it is not sent again soon
 }
 
-// matches reports whether the relay may send the event. Filters are those of the
-// caller: a relay that ignores how since has moved on does no harm.
+// matches reports whether the relay may send the event. It uses the caller's
+// filters: a relay that sends older events than were requested does no harm.
 func (s *subscription) matches(e *Event) bool {
 	return slices.ContainsFunc(s.filters, func(f Filter) bool { return f.Matches(e) })
 }
 
-// due returns the message to send now, or else when to ask again; zero means when
-// something has happened.
+// due returns the message to send now, or else when to call it again; a zero
+// time means after the next change.
 func (s *subscription) due(now time.Time) (m *Message, next time.Time) {
 	switch {
 	case s.phase == subClosing:
@@ -80,18 +82,18 @@ func (s *subscription) due(now time.Time) (m *Message, next time.Time) {
 		return nil, s.at
 	case s.phase == subDue:
 		return s.request(now), time.Time{}
-	case s.phase == subOpen && s.answer == nil:
+	case s.phase == subOpen && s.fetch == nil:
 		if now.Before(s.sweepAt()) {
 			return nil, s.sweepAt()
 		}
-		s.pause(now)
+		s.markInterrupted(now)
 		return s.request(now), time.Time{}
 	}
 	return nil, time.Time{}
 }
 
-// sweepAt returns when the relay is asked again for what it may have forgotten to
-// push. One that does not say that it has sent everything is asked as often.
+// sweepAt returns when the relay is asked again for events that it may not have
+// pushed. A relay that never sends EOSE is asked at the same interval.
 func (s *subscription) sweepAt() time.Time {
 	if s.stored {
 		return s.swept.Add(s.every)
@@ -99,6 +101,7 @@ func (s *subscription) sweepAt() time.Time {
 	return s.asked.Add(s.every)
 }
 
+// request returns the REQ message, and marks the subscription as sent.
 func (s *subscription) request(now time.Time) *Message {
 	s.whole = s.swept.IsZero() || !now.Before(s.swept.Add(s.every))
 	since := s.since()
@@ -110,9 +113,9 @@ func (s *subscription) request(now time.Time) *Message {
 	return &Message{Type: TypeReq, Sub: s.id, Filters: filters}
 }
 
-// since returns from when events are asked for. What came before contact was
-// pushed, but for the overlap: clocks differ, and relays push late. A sweep goes
-// back to the sweep before it.
+// since returns the time from which events are requested. Events before contact
+// were pushed, except for the overlap: clocks differ, and relays push late. A
+// sweep goes back to the previous sweep.
 func (s *subscription) since() int64 {
 	switch {
 	case s.swept.IsZero():
@@ -124,8 +127,9 @@ func (s *subscription) since() int64 {
 	}
 }
 
-// eose notes that all stored events have come. It reports whether that is news.
-func (s *subscription) eose() bool {
+// markStored records that all stored events have arrived. It reports whether
+// that is new.
+func (s *subscription) markStored() bool {
 	if s.phase != subOpen || s.stored {
 		return false
 	}
@@ -136,17 +140,18 @@ func (s *subscription) eose() bool {
 	return true
 }
 
-// pause notes that until now events were pushed.
-func (s *subscription) pause(now time.Time) {
+// markInterrupted records that events were pushed until now.
+func (s *subscription) markInterrupted(now time.Time) {
 	if s.stored {
 		s.stored, s.contact = false, now
 	}
 }
 
-// closed takes the relay's end of the subscription. It reports whether the relay
-// wants to know who we are; then the subscription waits for release or refuse.
-func (s *subscription) closed(m *Message, now time.Time) (wantsAuth bool) {
-	s.pause(now)
+// handleClosed handles the end of the subscription by the relay. It reports
+// whether the relay requires authentication; then the subscription waits for
+// release or refuse.
+func (s *subscription) handleClosed(m *Message, now time.Time) (wantsAuth bool) {
+	s.markInterrupted(now)
 	prefix := m.Prefix()
 	switch {
 	case prefix == prefixAuth:
@@ -155,20 +160,22 @@ func (s *subscription) closed(m *Message, now time.Time) (wantsAuth bool) {
 	case isRefusal(prefix):
 		s.refuse(m.Text, now)
 	case prefix == prefixRate:
-		s.again(m.Text, now, retry.ClassThrottled)
+		s.retryLater(m.Text, now, retry.ClassThrottled)
 	default:
-		s.again(m.Text, now, retry.ClassTransient)
+		s.retryLater(m.Text, now, retry.ClassTransient)
 	}
 	return false
 }
 
-func (s *subscription) again(text string, now time.Time, class retry.Class) {
+// retryLater sends the subscription again after a wait.
+func (s *subscription) retryLater(text string, now time.Time, class retry.Class) {
 	s.phase, s.at = subDue, now.Add(s.pace.wait(now.Sub(s.asked), class))
 	s.trouble, s.refused = printable(text), false
 }
 
+// refuse sends the subscription again only after the quarantine.
 func (s *subscription) refuse(text string, now time.Time) {
-	s.phase, s.at = subDue, now.Add(leaveAlone)
+	s.phase, s.at = subDue, now.Add(quarantine)
 	s.trouble, s.refused = printable(text), true
 }
 
@@ -179,18 +186,18 @@ func (s *subscription) release() {
 	}
 }
 
-// moveOn takes everything until then for seen, also if the relay has not said that
-// it has sent all of it.
-func (s *subscription) moveOn(contact time.Time) {
+// skipTo treats all events until then as seen, even if the relay has not sent
+// EOSE.
+func (s *subscription) skipTo(contact time.Time) {
 	if s.phase == subOpen {
 		s.stored, s.contact, s.swept = false, contact, contact
 	}
 }
 
-// linkLost makes it due on the next link. The relay may be asked at once then,
-// unless it said that it does not want to be.
+// linkLost makes the subscription due on the next link: at once, unless the
+// relay asked to wait.
 func (s *subscription) linkLost(contact time.Time) {
-	s.pause(contact)
+	s.markInterrupted(contact)
 	if s.phase != subDue {
 		s.phase, s.at = subDue, time.Time{}
 	}

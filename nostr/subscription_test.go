@@ -10,12 +10,12 @@ import (
 func testSub(t testing.TB) *subscription {
 	t.Helper()
 	return &subscription{
-		standing: newStanding(1, "jobs", start.Add(-10*time.Minute), []Filter{{Kinds: []int{5900}}}),
-		overlap:  2 * time.Minute, every: 5 * time.Minute, pace: testPace(t),
+		subscriptionSpec: newSubscriptionSpec(1, "jobs", start.Add(-10*time.Minute), []Filter{{Kinds: []int{5900}}}),
+		overlap:          2 * time.Minute, every: 5 * time.Minute, pace: testPace(t),
 	}
 }
 
-// wantAsked checks that the relay is asked now, for what is not older than so long
+// wantAsked checks that the relay is asked now, for events not older than
 // before start.
 func wantAsked(t testing.TB, s *subscription, now time.Time, before time.Duration) {
 	t.Helper()
@@ -41,7 +41,7 @@ func TestSubscriptionAsksSinceTheLastContact(t *testing.T) {
 	wantAsked(t, s, start, 10*time.Minute)
 	s.linkLost(start.Add(time.Minute)) // before all stored events came
 	wantAsked(t, s, start.Add(2*time.Minute), 10*time.Minute)
-	if !s.eose() || s.eose() {
+	if !s.markStored() || s.markStored() {
 		t.Error("eose: want it to be news once")
 	}
 	s.linkLost(start.Add(4 * time.Minute))
@@ -53,9 +53,9 @@ func TestSubscriptionAsksSinceTheLastContact(t *testing.T) {
 func TestSubscriptionNeverAsksForOlderThanTheCallerDid(t *testing.T) {
 	t.Parallel()
 	s := testSub(t)
-	s.standing = newStanding(1, "jobs", start, []Filter{{}, {Since: start.Unix() + 60}})
+	s.subscriptionSpec = newSubscriptionSpec(1, "jobs", start, []Filter{{}, {Since: start.Unix() + 60}})
 	wantAsked(t, s, start, 0)
-	s.eose()
+	s.markStored()
 	s.linkLost(start.Add(time.Second))
 	m, _ := s.due(start.Add(2 * time.Second))
 	if m.Filters[0].Since != start.Unix() || m.Filters[1].Since != start.Unix()+60 {
@@ -70,16 +70,16 @@ func TestSubscriptionIsSweptEveryFiveMinutes(t *testing.T) {
 	t.Parallel()
 	s := testSub(t)
 	wantAsked(t, s, start, 10*time.Minute)
-	s.eose()
+	s.markStored()
 	wantQuiet(t, s, start.Add(time.Minute), 4*time.Minute)
 	s.linkLost(start.Add(3 * time.Minute))
 	wantAsked(t, s, start.Add(4*time.Minute), -time.Minute)
-	s.eose()
-	// The sweep goes back to the one before it, not to the outage.
+	s.markStored()
+	// The sweep goes back to the previous sweep, not to the outage.
 	wantQuiet(t, s, start.Add(4*time.Minute), time.Minute)
 	wantAsked(t, s, start.Add(5*time.Minute), 2*time.Minute)
 	wantQuiet(t, s, start.Add(6*time.Minute), 4*time.Minute) // no EOSE yet
-	s.eose()
+	s.markStored()
 	wantAsked(t, s, start.Add(10*time.Minute), -3*time.Minute)
 }
 
@@ -87,7 +87,7 @@ func TestSubscriptionThatWasAwayForLongIsSweptAtOnce(t *testing.T) {
 	t.Parallel()
 	s := testSub(t)
 	wantAsked(t, s, start, 10*time.Minute)
-	s.eose()
+	s.markStored()
 	s.linkLost(start.Add(4 * time.Minute))
 	wantAsked(t, s, start.Add(time.Hour), 2*time.Minute)
 }
@@ -108,7 +108,7 @@ func TestSubscriptionThatIsClosedWaits(t *testing.T) {
 			if m, _ := s.due(now); m == nil || m.Type != TypeReq {
 				t.Fatalf("%q: due: %+v, want a REQ", text, m)
 			}
-			s.closed(&Message{Text: text}, now)
+			s.handleClosed(&Message{Text: text}, now)
 			wantQuiet(t, s, now, wait)
 			s.linkLost(now) // another link does not make it sooner
 			wantQuiet(t, s, now, wait)
@@ -118,7 +118,7 @@ func TestSubscriptionThatIsClosedWaits(t *testing.T) {
 			}
 		}
 		s.due(now)
-		if s.eose(); s.trouble != "" {
+		if s.markStored(); s.trouble != "" {
 			t.Errorf("%q: trouble is %q after EOSE, want none", text, s.trouble)
 		}
 	}
@@ -129,12 +129,12 @@ func TestSubscriptionThatWasOpenForLongStartsTheWaitsAgain(t *testing.T) {
 	s, now := testSub(t), start
 	for range 5 {
 		s.due(now)
-		s.closed(&Message{Text: "error: x"}, now)
+		s.handleClosed(&Message{Text: "error: x"}, now)
 		now = s.at
 	}
 	s.due(now)
 	now = now.Add(time.Minute)
-	s.closed(&Message{Text: "error: x"}, now)
+	s.handleClosed(&Message{Text: "error: x"}, now)
 	wantQuiet(t, s, now, time.Second)
 }
 

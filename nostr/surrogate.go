@@ -9,11 +9,12 @@ import (
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
-// A string of JSON can hold one half of a surrogate pair, as the escape \ud800. UTF-8
-// has no form for it. JavaScript, whose strings can hold it, writes the same escape
-// into the text that the id is the hash of. An Event therefore holds such a half as
-// the three bytes that UTF-8 would have for it (WTF-8), so that its id can be checked
-// and it can be passed on unchanged. All other text of an event is UTF-8.
+// A JSON string can contain a lone surrogate, half of a surrogate pair, as the
+// escape \ud800. UTF-8 has no form for it. JavaScript, whose strings can
+// contain it, writes the same escape into the text whose hash is the id. An
+// Event therefore stores a lone surrogate as the three bytes that UTF-8 would
+// have for it (WTF-8), so that its id can be checked and it can be passed on
+// unchanged. All other text of an event is UTF-8.
 
 const surrogateLead = 0xED // the first of the three bytes; the second is 0xA0 or above
 
@@ -30,12 +31,13 @@ func surrogateAt(s string) (unit uint16, ok bool) {
 	return 0xD000 | uint16(s[1]&0x3F)<<6 | uint16(s[2]&0x3F), true
 }
 
-// exactString is a string that keeps lone surrogates when it is read from JSON.
+// exactString is a string that preserves lone surrogates when it is parsed from
+// JSON.
 type exactString string
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (s *exactString) UnmarshalJSON(data []byte) error {
-	data = bytes.Clone(data) // it is not ours to change
+	data = bytes.Clone(data) // the caller owns it
 	var b []byte
 	for {
 		at, unit := surrogate.Next(data)
@@ -53,17 +55,17 @@ func (s *exactString) UnmarshalJSON(data []byte) error {
 			return nil
 		}
 		b = appendSurrogate(b, unit)
-		data = data[at+5:] // with one byte for the quote that the next piece begins with
+		data = data[at+5:] // including one byte for the quote that starts the next piece
 		data[0] = '"'
 	}
 }
 
-// isText reports whether a string is UTF-8 but for lone surrogates.
+// isText reports whether a string is UTF-8, except for lone surrogates.
 func isText(s string) bool {
 	if utf8.ValidString(s) {
 		return true
 	}
-	high := false // the last was the first half of a pair
+	high := false // the previous character was the first half of a pair
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
 		if r != utf8.RuneError || size > 1 {
@@ -79,9 +81,8 @@ func isText(s string) bool {
 	return true
 }
 
-// ToValidUTF8 returns the event with U+FFFD in place of halves of surrogate pairs, which
-// are no text; the event itself if it has none. The id of the copy is still that of the
-// event.
+// ToValidUTF8 returns a copy of the event with U+FFFD in place of lone
+// surrogates; the event itself if it has none. The copy has the original id.
 func (e *Event) ToValidUTF8() *Event {
 	if e.isValidUTF8() {
 		return e

@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// TestTheIDOfALoneSurrogate reads events whose text has one half of a surrogate pair.
-// The ids are those that nostr-tools computes, by JSON.stringify, TextEncoder and
+// TestTheIDOfALoneSurrogate parses events whose text has a lone surrogate. The
+// ids are those that nostr-tools computes, with JSON.stringify, TextEncoder and
 // sha256 in Node.js.
 func TestTheIDOfALoneSurrogate(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestTheIDOfALoneSurrogate(t *testing.T) {
 	}
 }
 
-// signAsIs signs an event as JavaScript would: with halves of surrogate pairs in it.
+// signAsIs signs an event with lone surrogates, as JavaScript does.
 func signAsIs(t *testing.T, e *nostr.Event) {
 	t.Helper()
 	key, err := btcec.NewPrivateKey()
@@ -95,7 +95,8 @@ func TestALoneSurrogateIsReadAndNotWritten(t *testing.T) {
 	}
 }
 
-// TestManyLoneSurrogates reads the longest event that has nothing else in it.
+// TestManyLoneSurrogates parses the longest event that consists of lone
+// surrogates.
 func TestManyLoneSurrogates(t *testing.T) {
 	t.Parallel()
 	e := &nostr.Event{Kind: 1, Content: strings.Repeat("\xed\xb0\x80", nostr.MaxContent/3)}

@@ -10,16 +10,17 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// KindAnnouncement is the kind of the events by which a provider says what it offers
-// (NIP-89). A relay keeps the newest of a provider for each identifier.
+// KindAnnouncement is the kind of the events with which a provider announces
+// what it offers (NIP-89). A relay stores the newest one of a provider for each
+// identifier.
 const KindAnnouncement = 31990
 
-// Announcement says what a provider offers. Everybody can read it.
+// Announcement is what a provider offers. It is public.
 type Announcement struct {
-	Identifier string // its d tag: another announcement of the same one takes its place
-	Kinds      []int  // of requests that are served
+	Identifier string // its d tag: a later announcement with the same one replaces it
+	Kinds      []int  // kinds of requests that are served
 	Name       string // may be empty
-	About      string // the same
+	About      string // may be empty
 }
 
 // Event returns the announcement, not signed.
@@ -41,8 +42,8 @@ func (a *Announcement) Event(at time.Time) *nostr.Event {
 	return e
 }
 
-// WithdrawAnnouncement returns the event that takes an announcement back, and all before
-// it of the same identifier (NIP-09), not signed.
+// WithdrawAnnouncement returns the event that deletes an announcement and all
+// earlier ones of the same identifier (NIP-09), not signed.
 func WithdrawAnnouncement(e *nostr.Event, at time.Time) *nostr.Event {
 	kind := strconv.Itoa(KindAnnouncement)
 	return &nostr.Event{

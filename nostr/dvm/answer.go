@@ -21,26 +21,28 @@ const (
 	StatusPayment    = "payment-required"
 )
 
-// Relays limit how much somebody may say.
+// Limits of what is published, because relays limit their clients.
 const (
-	progressEvery = 5    // seconds that progress is told later than any other feedback
-	firstRetries  = 40   // that are all told; of those after them only the 64th, the 128th and so on
-	mostRetries   = 50   // that are told at all
-	mostAhead     = 60   // seconds that feedback is dated after what it tells
-	mostWaits     = 1000 // that a result names, the last ones
+	progressInterval    = 5    // seconds between progress and any feedback before it
+	allRetries          = 40   // the first retries, which are all published; after them only the 64th, the 128th and so on
+	maxRetriesPublished = 50   // retries that are published in all
+	maxAhead            = 60   // seconds by which feedback may be dated into the future
+	maxWaits            = 1000 // waits in a result, the last ones
 )
 
-// Answers returns all events of a job, not signed, in the order in which they are
-// published. It is pure, and a longer history only appends: whoever has published n
-// events of a job publishes those after the n-th when it has gone on. That holds
-// after a crash too, and an event that was published twice is the same event.
+// Answers returns all events of a job, not signed, in the order in which they
+// are published. It is a pure function, and a longer history only appends
+// events: a program that has published n events of a job continues after the
+// n-th. That holds after a crash too, and publishing an event twice publishes
+// the same event.
 //
-// The times of feedback rise strictly, because customers sort by it, and none lies
-// before the request. Feedback that comes faster than one in a second is therefore
-// dated a little ahead, and left out where that would be more than a minute. Of many
-// retries some are left out too; at most 50 are told. The end always is.
+// The times of feedback rise strictly, because customers sort by them, and none
+// is before the request. Feedback that comes faster than once a second is
+// therefore dated a little ahead, and omitted if that would be more than a
+// minute. Of many retries some are omitted too; at most 50 are published. The
+// end of the job is always published.
 func Answers(r *Request, h *History) []nostr.Event {
-	f := fold{r: r, h: h, clock: r.Created.Unix() - 1}
+	f := answerBuilder{r: r, h: h, clock: r.Created.Unix() - 1}
 	for i := range h.Attempts {
 		f.attempt(&h.Attempts[i], i == 0)
 	}
@@ -50,24 +52,26 @@ func Answers(r *Request, h *History) []nostr.Event {
 	return f.events
 }
 
-// Refusal returns the events of a job that is not run. The code is [CodeInvalid],
-// [CodeOverload] or [CodePayment], for which the feedback has the request's price. They don't repeat the request, which anybody can make long, and
-// don't say where it was seen: whoever refuses it at the same time says the same.
+// Refusal returns the events of a job that is not run. The code is
+// [CodeInvalid], [CodeOverload] or [CodePayment]; with the last, the feedback
+// has the request's price. The events neither repeat the request, which can be
+// long, nor name the relay where it was seen: so all processes that refuse it
+// publish the same events.
 func Refusal(r *Request, code, message string, at time.Time) []nostr.Event {
 	return Answers(r, &History{Outcome: &Outcome{State: Refused, At: at, Code: code, Message: message}})
 }
 
-// fold makes events of a history.
-type fold struct {
-	r       *Request
-	h       *History
-	events  []nostr.Event
-	clock   int64 // of the last feedback
-	retries int   // the number of the last retry
-	told    int   // how many were
+// answerBuilder computes the events of a history.
+type answerBuilder struct {
+	r         *Request
+	h         *History
+	events    []nostr.Event
+	clock     int64 // time of the last feedback
+	retries   int   // number of the last retry
+	published int   // number of published retries
 }
 
-func (f *fold) attempt(a *Attempt, first bool) {
+func (f *answerBuilder) attempt(a *Attempt, first bool) {
 	if first {
 		f.feedback(a.Started, StatusProcessing, f.opening())
 	}
@@ -79,7 +83,7 @@ func (f *fold) attempt(a *Attempt, first bool) {
 	}
 }
 
-func (f *fold) opening() string {
+func (f *answerBuilder) opening() string {
 	text := "Started"
 	if f.r.Clamped {
 		text += fmt.Sprintf("; timeout reduced to the maximum of %ds", f.r.Timeout/time.Second)
@@ -90,12 +94,12 @@ func (f *fold) opening() string {
 	return text
 }
 
-func (f *fold) retry(a *Attempt) {
+func (f *answerBuilder) retry(a *Attempt) {
 	f.retries = cmp.Or(max(a.Number, 0), f.retries+1)
-	if !isTold(f.retries) || f.told >= mostRetries {
+	if !isPublished(f.retries) || f.published >= maxRetriesPublished {
 		return
 	}
-	f.told++
+	f.published++
 	n, most := strconv.Itoa(f.retries), "unlimited"
 	if f.h.MaxRetries >= 0 {
 		most = strconv.Itoa(f.h.MaxRetries)
@@ -104,14 +108,14 @@ func (f *fold) retry(a *Attempt) {
 	f.feedback(a.Ended, StatusProcessing, text, nostr.Tag{"retry", n, most, millis(a.Wait)})
 }
 
-// isTold reports whether customers are told of the n-th retry. It depends on nothing
-// else, so that it stays so when the history goes on.
-func isTold(n int) bool { return n <= firstRetries || n&(n-1) == 0 }
+// isPublished reports whether the n-th retry is published. It depends on n
+// only, so that it does not change when the history grows.
+func isPublished(n int) bool { return n <= allRetries || n&(n-1) == 0 }
 
-// progress is told if there was nothing else to tell for a while, which depends only
-// on what came before.
-func (f *fold) progress(p Progress) {
-	if p.At.Unix() < f.clock+progressEvery {
+// progress publishes a progress report if there was no other feedback for a
+// while, which depends only on what came before.
+func (f *answerBuilder) progress(p Progress) {
+	if p.At.Unix() < f.clock+progressInterval {
 		return
 	}
 	tags := nostr.Tags{{"progress", strconv.Itoa(min(max(p.Percent, 0), 100))}}
@@ -121,9 +125,9 @@ func (f *fold) progress(p Progress) {
 	f.feedback(p.At, StatusProcessing, Sanitise(p.Text), tags...)
 }
 
-func (f *fold) outcome(o Outcome) {
+func (f *answerBuilder) outcome(o Outcome) {
 	if problem := f.unfit(o); problem != "" {
-		// It can't be published; but there is always an end.
+		// The result cannot be published, but a job always has a published end.
 		o = Outcome{State: Failed, At: o.At, Code: CodePermanent, Message: problem}
 		f.h = &History{MaxRetries: f.h.MaxRetries, Attempts: f.h.Attempts, Outcome: &o}
 	}
@@ -151,8 +155,8 @@ func (f *fold) outcome(o Outcome) {
 	}
 }
 
-// unfit says why a result can't be published.
-func (f *fold) unfit(o Outcome) string {
+// unfit returns why a result cannot be published; empty if it can.
+func (f *answerBuilder) unfit(o Outcome) string {
 	switch {
 	case o.State != Succeeded:
 		return ""
@@ -161,7 +165,7 @@ func (f *fold) unfit(o Outcome) string {
 	case !utf8.ValidString(o.Content):
 		return "The result is not UTF-8"
 	}
-	// Characters that JSON must escape take up to six times their room.
+	// Characters that JSON must escape take up to six bytes each.
 	e := nostr.Event{Tags: f.resultTags(o.At, StatusPartial), Content: o.Content}
 	if n := len(e.AppendJSON(nil)); n > nostr.MaxFrame-frameRest {
 		return fmt.Sprintf("The result takes %d bytes on the wire, too many to be published", n)
@@ -169,13 +173,14 @@ func (f *fold) unfit(o Outcome) string {
 	return ""
 }
 
-// frameRest is what a message needs beside the tags and the content of its event.
+// frameRest is the size of a message besides the tags and the content of its
+// event.
 const frameRest = 1 << 10
 
-// failure is the content of a result that is an error.
-func (f *fold) failure(code, message string) string {
+// failure returns the content of a result with an error.
+func (f *answerBuilder) failure(code, message string) string {
 	meta := f.h.Metadata(f.r)
-	meta.BackoffHistory = meta.BackoffHistory[max(0, len(meta.BackoffHistory)-mostWaits):]
+	meta.BackoffHistory = meta.BackoffHistory[max(0, len(meta.BackoffHistory)-maxWaits):]
 	if meta.LastError == "" && f.h.Outcome.State == Failed {
 		meta.LastError = message
 	}
@@ -191,9 +196,9 @@ func (f *fold) failure(code, message string) string {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-func (f *fold) feedback(at time.Time, status, text string, more ...nostr.Tag) {
+func (f *answerBuilder) feedback(at time.Time, status, text string, more ...nostr.Tag) {
 	happened := max(at.Unix(), f.r.Created.Unix())
-	if status != StatusError && f.clock+1 > happened+mostAhead {
+	if status != StatusError && f.clock+1 > happened+maxAhead {
 		return
 	}
 	f.clock = max(happened, f.clock+1)
@@ -206,14 +211,14 @@ func (f *fold) feedback(at time.Time, status, text string, more ...nostr.Tag) {
 	})
 }
 
-func (f *fold) result(at time.Time, status, content string) {
+func (f *answerBuilder) result(at time.Time, status, content string) {
 	f.events = append(f.events, nostr.Event{
 		Kind: f.r.Kind + toResult, CreatedAt: max(at.Unix(), f.clock, f.r.Created.Unix()),
 		Tags: f.resultTags(at, status), Content: content,
 	})
 }
 
-func (f *fold) resultTags(at time.Time, status string) (tags nostr.Tags) {
+func (f *answerBuilder) resultTags(at time.Time, status string) (tags nostr.Tags) {
 	if f.r.Event != nil && !f.refused() {
 		if text := f.r.Event.AppendJSON(nil); len(text) <= maxRequest {
 			tags = append(tags, nostr.Tag{"request", string(text)})
@@ -232,23 +237,25 @@ func (f *fold) resultTags(at time.Time, status string) (tags nostr.Tags) {
 	return tags
 }
 
-// amount names the price.
-func (f *fold) amount() nostr.Tag { return nostr.Tag{"amount", strconv.FormatInt(f.r.Price, 10)} }
+// amount returns the tag with the price.
+func (f *answerBuilder) amount() nostr.Tag {
+	return nostr.Tag{"amount", strconv.FormatInt(f.r.Price, 10)}
+}
 
-func (f *fold) refused() bool {
+func (f *answerBuilder) refused() bool {
 	return len(f.h.Attempts) == 0 && f.h.Outcome != nil && f.h.Outcome.State == Refused
 }
 
-// about names the request, and where to find it.
-func (f *fold) about() nostr.Tag {
+// about returns the tag with the request's id and relay.
+func (f *answerBuilder) about() nostr.Tag {
 	if f.r.Relay == "" || f.refused() {
 		return nostr.Tag{"e", f.r.ID}
 	}
 	return nostr.Tag{"e", f.r.ID, f.r.Relay}
 }
 
-// runtime is the time from the first attempt to the end, waits included.
-func (f *fold) runtime(end time.Time) time.Duration {
+// runtime returns the time from the first attempt to the end, waits included.
+func (f *answerBuilder) runtime(end time.Time) time.Duration {
 	if len(f.h.Attempts) == 0 {
 		return 0
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// failing returns a history of attempts that failed, one after the other.
+// failing returns a history of failed attempts.
 func failing(n int, every time.Duration) *dvm.History {
 	h := &dvm.History{MaxRetries: -1}
 	for i := range n {
@@ -20,7 +20,7 @@ func failing(n int, every time.Duration) *dvm.History {
 	return h
 }
 
-// retries returns the numbers of the retries that are told.
+// retries returns the numbers of the published retries.
 func retries(events []nostr.Event) (list []string) {
 	for _, e := range events {
 		if t := e.Tags.Find("retry"); t != nil {
@@ -32,13 +32,13 @@ func retries(events []nostr.Event) (list []string) {
 
 func TestOfManyRetriesSomeAreTold(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning)
+	r := newParsedRequest(t, morning)
 	h := failing(40_000, 2*time.Second)
 	h.Outcome = &dvm.Outcome{State: dvm.Failed, At: morning.Add(80_000 * time.Second)}
 	events := dvm.Answers(r, h)
 	got := retries(events)
 	if len(got) != 50 || got[39] != "40" {
-		t.Fatalf("%d retries are told: %v; want 50", len(got), got)
+		t.Fatalf("%d retries are published: %v; want 50", len(got), got)
 	}
 	equal(t, "the last ones", got[40:], strings.Fields("64 128 256 512 1024 2048 4096 8192 16384 32768"))
 	for _, e := range events[len(events)-2:] {
@@ -51,7 +51,7 @@ func TestOfManyRetriesSomeAreTold(t *testing.T) {
 
 func TestFeedbackIsNeverDatedFarAhead(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning)
+	r := newParsedRequest(t, morning)
 	h := failing(120, 0) // all at once
 	for i := range h.Attempts {
 		h.Attempts[i].Number = 1 // so that none is left out for its number
@@ -72,27 +72,27 @@ func TestFeedbackIsNeverDatedFarAhead(t *testing.T) {
 			t.Errorf("event %d is dated %ds ahead", i, ahead)
 		}
 	}
-	if got := said(events); !strings.Contains(got[len(got)-1], "RETRY_EXHAUSTED") {
+	if got := summaries(events); !strings.Contains(got[len(got)-1], "RETRY_EXHAUSTED") {
 		t.Errorf("it ends with %s", got[len(got)-1])
 	}
 }
 
 func TestFeedbackThatWouldBeDatedTooFarAheadIsLeftOut(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning)
+	r := newParsedRequest(t, morning)
 	h := &dvm.History{MaxRetries: 3, Attempts: []dvm.Attempt{
 		{Started: after(0), Ended: after(100), Error: "a", Retry: true},
 		{Started: after(1), Ended: after(40), Error: "b", Retry: true}, // 61 s before what was said last
 		{Started: after(1), Ended: after(41), Error: "c", Retry: true},
 	}, Outcome: &dvm.Outcome{State: dvm.Cancelled, At: after(30)}}
-	equal(t, "the events", said(dvm.Answers(r, h)), []string{
+	equal(t, "the events", summaries(dvm.Answers(r, h)), []string{
 		"0 processing Started", "100 processing Retry 1/3 after error: a", "101 processing Retry 3/3 after error: c", "102 error cancelled",
 	})
 }
 
 func TestAHistoryWithoutItsMiddleCountsOn(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning)
+	r := newParsedRequest(t, morning)
 	attempt := func(n int) dvm.Attempt {
 		return dvm.Attempt{Number: n, Started: after(float64(n)), Ended: after(float64(n)), Error: "no", Retry: true, Wait: time.Second}
 	}
@@ -107,9 +107,9 @@ func TestAHistoryWithoutItsMiddleCountsOn(t *testing.T) {
 	equal(t, "the retries", retries(dvm.Answers(r, h)), strings.Fields("1 30 31"))
 }
 
-func TestARefusalIsTheSameWhoeverMakesIt(t *testing.T) {
+func TestARefusalIsTheSameFromEveryProcess(t *testing.T) {
 	t.Parallel()
-	a, b := parsed(t, morning), parsed(t, morning)
+	a, b := newParsedRequest(t, morning), newParsedRequest(t, morning)
 	a.Relay, b.Relay = "wss://a.example", "wss://b.example"
 	one, two := dvm.Refusal(a, dvm.CodeInvalid, "no", a.Created), dvm.Refusal(b, dvm.CodeInvalid, "no", b.Created)
 	if !reflect.DeepEqual(one, two) {

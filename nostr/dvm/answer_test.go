@@ -13,23 +13,23 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// parsed returns a request made at the time.
-func parsed(tb testing.TB, at time.Time, change ...func(*nostr.Event)) *dvm.Request {
+// newParsedRequest returns a request of the time at.
+func newParsedRequest(tb testing.TB, at time.Time, change ...func(*nostr.Event)) *dvm.Request {
 	tb.Helper()
-	r, err := dvm.Parse(asked(tb, at, change...), dvm.Rules{})
+	r, err := dvm.Parse(newRequest(tb, at, change...), dvm.Rules{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return r
 }
 
-// after returns a time in the morning.
+// after returns the time of the test's start plus seconds.
 func after(seconds float64) time.Time {
 	return morning.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// said returns what events say to a customer: when, the status, the text.
-func said(events []nostr.Event) (list []string) {
+// summaries returns the time, status and text of each event.
+func summaries(events []nostr.Event) (list []string) {
 	for _, e := range events {
 		text := e.Content
 		if e.Kind != dvm.KindFeedback {
@@ -47,8 +47,9 @@ func equal(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// hung is the history of a job that hangs, with a timeout of 2 and three retries.
-func hung() *dvm.History {
+// hangingHistory is the history of a job that hangs, with a timeout of 2 s and
+// three retries.
+func hangingHistory() *dvm.History {
 	h := &dvm.History{MaxRetries: 3}
 	start := 0.0
 	for i, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 0} {
@@ -63,10 +64,10 @@ func hung() *dvm.History {
 
 func TestTheTimelineOfAJobThatHangs(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning, tagged(nostr.Tag{"timeout", "2"}))
+	r := newParsedRequest(t, morning, tagged(nostr.Tag{"timeout", "2"}))
 	r.Relay = "wss://relay.example"
-	events := dvm.Answers(r, hung())
-	equal(t, "the events", said(events), []string{
+	events := dvm.Answers(r, hangingHistory())
+	equal(t, "the events", summaries(events), []string{
 		"0 processing Started",
 		"2 processing Retry 1/3 after error: Operation timed out after 2000ms",
 		"5 processing Retry 2/3 after error: Operation timed out after 2000ms",
@@ -156,9 +157,9 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := parsed(t, morning)
+			r := newParsedRequest(t, morning)
 			events := dvm.Answers(r, &c.h)
-			equal(t, "the events", said(events), c.want)
+			equal(t, "the events", summaries(events), c.want)
 			for _, e := range events {
 				signed(t, &e, ours)
 				if e.Tags.Find("amount") != nil {
@@ -171,14 +172,14 @@ func TestAnswers(t *testing.T) {
 
 func TestAReducedTimeoutIsTold(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning, tagged(nostr.Tag{"timeout", "3600"}))
-	equal(t, "the events", said(dvm.Answers(r, &dvm.History{Attempts: []dvm.Attempt{{Started: morning}}})),
+	r := newParsedRequest(t, morning, tagged(nostr.Tag{"timeout", "3600"}))
+	equal(t, "the events", summaries(dvm.Answers(r, &dvm.History{Attempts: []dvm.Attempt{{Started: morning}}})),
 		[]string{"0 processing Started; timeout reduced to the maximum of 600s"})
 }
 
 func TestAResultThatIsTooLongOnTheWireBecomesAnError(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning, tagged(nostr.Tag{"i", strings.Repeat("\x01", 60<<10)}))
+	r := newParsedRequest(t, morning, tagged(nostr.Tag{"i", strings.Repeat("\x01", 60<<10)}))
 	h := &dvm.History{Attempts: []dvm.Attempt{{Started: morning}}, Outcome: &dvm.Outcome{State: dvm.Succeeded, At: after(1), Content: strings.Repeat("\x01", 1<<16)}}
 	events := dvm.Answers(r, h)
 	last := events[len(events)-1]
@@ -187,11 +188,11 @@ func TestAResultThatIsTooLongOnTheWireBecomesAnError(t *testing.T) {
 	}
 }
 
-// happened makes a random history and returns it as it looked after every fact.
-func happened(rnd *rand.Rand) (steps []dvm.History) {
+// randomHistory returns a random history after each of its steps.
+func randomHistory(rnd *rand.Rand) (steps []dvm.History) {
 	h := dvm.History{MaxRetries: rnd.IntN(5) - 1}
 	now := morning.Add(time.Duration(rnd.IntN(20)-10) * time.Second)
-	pass := func() { now = now.Add(time.Duration(rnd.IntN(8000)) * time.Millisecond) }
+	advance := func() { now = now.Add(time.Duration(rnd.IntN(8000)) * time.Millisecond) }
 	snap := func() {
 		text, _ := json.Marshal(h) // a copy that shares nothing
 		var c dvm.History
@@ -202,16 +203,16 @@ func happened(rnd *rand.Rand) (steps []dvm.History) {
 	}
 	snap()
 	for range rnd.IntN(6) {
-		pass()
+		advance()
 		h.Attempts = append(h.Attempts, dvm.Attempt{Started: now})
 		snap()
 		a := &h.Attempts[len(h.Attempts)-1]
 		for range rnd.IntN(4) {
-			pass()
+			advance()
 			a.Progress = append(a.Progress, dvm.Progress{At: now, Percent: rnd.IntN(100)})
 			snap()
 		}
-		pass()
+		advance()
 		a.Ended, a.Error = now, "error /etc/passwd"
 		a.TimedOut, a.Lost = rnd.IntN(3) == 0, rnd.IntN(4) == 0
 		snap()
@@ -220,7 +221,7 @@ func happened(rnd *rand.Rand) (steps []dvm.History) {
 			snap()
 		}
 	}
-	pass()
+	advance()
 	states := []dvm.State{dvm.Succeeded, dvm.Failed, dvm.Cancelled, dvm.Refused}
 	h.Outcome = &dvm.Outcome{State: states[rnd.IntN(4)], At: now, Content: "done", Message: []string{"", "why"}[rnd.IntN(2)]}
 	snap()
@@ -229,23 +230,23 @@ func happened(rnd *rand.Rand) (steps []dvm.History) {
 
 func TestWhatHappensLaterOnlyAppends(t *testing.T) {
 	t.Parallel()
-	r := parsed(t, morning)
+	r := newParsedRequest(t, morning)
 	for seed := range uint64(30) {
 		var before []nostr.Event
-		steps := happened(rand.New(rand.NewPCG(seed, 0)))
+		steps := randomHistory(rand.New(rand.NewPCG(seed, 0)))
 		for i, h := range steps {
 			events := dvm.Answers(r, &h)
 			if len(events) < len(before) || len(before) > 0 && !reflect.DeepEqual(events[:len(before)], before) {
-				t.Fatalf("seed %d, step %d: was\n%v, is\n%v", seed, i, said(before), said(events))
+				t.Fatalf("seed %d, step %d: was\n%v, is\n%v", seed, i, summaries(before), summaries(events))
 			}
 			before = events
 		}
-		wellFormed(t, seed, before)
+		checkEvents(t, seed, before)
 	}
 }
 
-// wellFormed checks what holds for all events of a job that is over.
-func wellFormed(t *testing.T, seed uint64, events []nostr.Event) {
+// checkEvents checks the invariants of the events of a job that is over.
+func checkEvents(t *testing.T, seed uint64, events []nostr.Event) {
 	t.Helper()
 	clock := morning.Unix() - 1
 	ends := 0
@@ -262,6 +263,6 @@ func wellFormed(t *testing.T, seed uint64, events []nostr.Event) {
 		clock = e.CreatedAt
 	}
 	if ends != 1 {
-		t.Errorf("seed %d: %d ends: %v", seed, ends, said(events))
+		t.Errorf("seed %d: %d ends: %v", seed, ends, summaries(events))
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// returned is what a handler returned.
-type returned struct {
+// handlerResult is what a handler returned.
+type handlerResult struct {
 	result Result
 	err    error
 }
 
-// handlerError is an error of the handler. It keeps those of the retry package that
-// a handler returns apart from those about it. Its text was asked for where a panic
-// is the handler's.
+// handlerError wraps an error of the handler. It distinguishes errors of
+// package retry that a handler returns from those about the handler. The text
+// is computed early, where a panic in Error counts as the handler's.
 type handlerError struct {
 	err  error
 	text string
@@ -35,18 +35,18 @@ func (e *handlerError) Unwrap() error { return e.err }
 
 var errGoexit = errors.New("the handler ended its goroutine")
 
-// attempt makes one attempt. It returns when the handler has, or a grace after it
-// was told to: then no other attempt may follow.
+// attempt makes one attempt. It returns when the handler has returned, or the
+// grace period after the context ended: then no other attempt may follow.
 func (j *job) attempt(ctx context.Context) (Result, error) {
-	done := j.call(ctx)
+	done := j.callHandler(ctx)
 	select {
 	case v := <-done:
-		return v.result, inTime(ctx, v.err)
+		return v.result, joinContextError(ctx, v.err)
 	case <-ctx.Done():
 	}
-	select { // both may have come at once
+	select { // both may have happened at once
 	case v := <-done:
-		return v.result, inTime(ctx, v.err)
+		return v.result, joinContextError(ctx, v.err)
 	default:
 	}
 	grace := j.runner.cfg.Grace
@@ -55,7 +55,7 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	select {
 	case v := <-done:
 		if v.err == nil {
-			j.runner.late()
+			j.runner.countLate()
 		}
 		return Result{}, errors.Join(ctx.Err(), v.err)
 	case <-timer.C:
@@ -64,55 +64,57 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	}
 }
 
-// inTime adds to a failure that the attempt was told to end, if it was: a handler
-// need not say so.
-func inTime(ctx context.Context, err error) error {
+// joinContextError adds the context's error to a failure, because a handler
+// need not return it.
+func joinContextError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(ctx.Err(), err)
 	}
 	return err
 }
 
-// call has the handler called. The channel gets what it returns.
-func (j *job) call(ctx context.Context) <-chan returned {
-	done := make(chan returned, 1)
-	n := j.number()
+// callHandler calls the handler on its own goroutine. The channel receives its
+// result.
+func (j *job) callHandler(ctx context.Context) <-chan handlerResult {
+	done := make(chan handlerResult, 1)
+	n := j.currentAttempt()
 	j.runner.group.Go(func() {
-		v := returned{err: wrap(errGoexit)}
+		v := handlerResult{err: wrap(errGoexit)}
 		defer func() {
 			if p := recover(); p != nil {
-				v = returned{err: wrap(fmt.Errorf("panic: %v", p))}
+				v = handlerResult{err: wrap(fmt.Errorf("panic: %v", p))}
 				j.runner.cfg.Logger.Error("nostr job panicked", "id", j.r.ID, "panic", p, "stack", string(debug.Stack()))
 			}
 			done <- v
 		}()
 		result, err := j.runner.cfg.Handler(ctx, j.r, func(p Progress) { j.report(n, p) })
-		v = returned{result, wrap(err)}
+		v = handlerResult{result, wrap(err)}
 	})
 	return done
 }
 
-// abandon leaves an attempt alone that does not stop. Its result is dropped.
-func (j *job) abandon(done <-chan returned) {
+// abandon stops waiting for an attempt that does not stop. Its result is
+// dropped.
+func (j *job) abandon(done <-chan handlerResult) {
 	j.stuck = make(chan struct{})
-	j.runner.isStuck(+1)
+	j.runner.countStuck(+1)
 	j.runner.cfg.Logger.Error("nostr job does not stop", "id", j.r.ID, "grace", j.runner.cfg.Grace)
 	j.runner.group.Go(func() {
 		defer close(j.stuck)
 		if v := <-done; v.err == nil {
-			j.runner.late()
+			j.runner.countLate()
 		}
-		j.runner.isStuck(-1)
+		j.runner.countStuck(-1)
 	})
 }
 
-func (r *Runner) isStuck(n int) {
+func (r *Runner) countStuck(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Stuck += n
 }
 
-func (r *Runner) late() {
+func (r *Runner) countLate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Late++

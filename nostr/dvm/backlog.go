@@ -9,44 +9,44 @@ import (
 )
 
 const (
-	sifted   = 16                     // requests that relays are asked about at once
-	siftWait = 250 * time.Millisecond // for more of them
-	askGrace = 2 * time.Second        // for other relays, after the first has answered
+	batchSize  = 16                     // requests that relays are asked about at once
+	batchWait  = 250 * time.Millisecond // how long to wait for more of them
+	fetchGrace = 2 * time.Second        // how long to wait for other relays after the first has answered
 )
 
-// sift takes the requests that an earlier process may have answered, after it has
-// asked the relays whether it did.
-func (p *Provider) sift(ctx context.Context) {
+// processBacklog handles the requests that an earlier process may have
+// answered, after it has asked the relays about them.
+func (p *Provider) processBacklog(ctx context.Context) {
 	for {
-		batch := p.gather(ctx)
-		over := p.answered(ctx, batch)
+		batch := p.collectBatch(ctx)
+		over := p.alreadyAnswered(ctx, batch)
 		if ctx.Err() != nil {
-			return // the next process will take them
+			return // the next process will handle them
 		}
 		for _, c := range batch {
 			v := Answered
 			if over[c.r.ID] {
-				p.note(v)
+				p.countVerdict(v)
 			} else {
-				v = p.take(ctx, c)
+				v = p.admitAndStart(ctx, c)
 			}
-			p.show(c.r.Relay, c.r.Event, v)
+			p.reportVerdict(c.r.Relay, c.r.Event, v)
 		}
 	}
 }
 
-// gather waits for requests, and then a little for more. The oldest is the first:
-// relays send the newest first.
-func (p *Provider) gather(ctx context.Context) (batch []candidate) {
+// collectBatch waits for requests, and a little longer for more. It returns the
+// oldest first: relays send the newest first.
+func (p *Provider) collectBatch(ctx context.Context) (batch []candidate) {
 	select {
 	case <-ctx.Done():
 		return nil
 	case c := <-p.backlog:
 		batch = append(batch, c)
 	}
-	timer := time.NewTimer(siftWait)
+	timer := time.NewTimer(batchWait)
 	defer timer.Stop()
-	for len(batch) < sifted {
+	for len(batch) < batchSize {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -61,16 +61,16 @@ func (p *Provider) gather(ctx context.Context) (batch []candidate) {
 	return batch
 }
 
-// answered returns the requests that are over. A relay that does not answer is
-// waited for a little: every answer was sent to all of them.
-func (p *Provider) answered(ctx context.Context, batch []candidate) map[string]bool {
+// alreadyAnswered returns the requests that are answered or withdrawn. It waits
+// only a little for slow relays: every answer was sent to all relays.
+func (p *Provider) alreadyAnswered(ctx context.Context, batch []candidate) map[string]bool {
 	over := map[string]bool{}
 	if len(batch) == 0 {
 		return over
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.AskTimeout)
 	defer cancel()
-	events, err := p.cfg.Link.FetchSoon(ctx, askGrace, p.questions(batch)...)
+	events, err := p.cfg.Link.FetchSoon(ctx, fetchGrace, p.answerFilters(batch)...)
 	if err != nil {
 		p.cfg.Logger.Warn("nostr backlog", "error", err)
 	}
@@ -89,8 +89,8 @@ func (p *Provider) answered(ctx context.Context, batch []candidate) map[string]b
 	return over
 }
 
-// questions ask for our answers, and for withdrawals.
-func (p *Provider) questions(batch []candidate) []nostr.Filter {
+// answerFilters returns the filters for our answers and for withdrawals.
+func (p *Provider) answerFilters(batch []candidate) []nostr.Filter {
 	var ids, customers []string
 	for _, c := range batch {
 		ids, customers = append(ids, c.r.ID), append(customers, c.r.Customer)

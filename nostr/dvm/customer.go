@@ -6,41 +6,43 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// maxCustomers is how many customers of the last minutes are remembered, twice.
+// maxCustomers is how many customers of one generation are stored.
 const maxCustomers = 8192
 
-// answerEvery is how often a customer is told that there is no room, at most.
+// answerEvery is the least time between two notifications of a customer about
+// overload.
 const answerEvery = time.Minute
 
-// customers limits how often each of them asks. It has two generations: whoever has
-// not come for a whole one is forgotten, and by then has a full burst again.
+// customers limits the rate of each customer. It has two generations: a
+// customer without a request for a whole generation is dropped, and by then
+// would have a full burst again.
 type customers struct {
 	rate     limit.RateConfig
-	turn     time.Duration // the length of a generation
+	turn     time.Duration // length of a generation
 	turned   time.Time
 	now, old map[string]*customer
 }
 
 type customer struct {
-	rate    *limit.Rate
-	blocked time.Time // nothing is accepted before
-	told    time.Time // when it was last told that there is no room
+	rate       *limit.Rate
+	blocked    time.Time // no request is accepted before this time
+	notifiedAt time.Time // when it was last notified of overload
 }
 
 func newCustomers(rate limit.RateConfig) (*customers, error) {
 	if _, err := limit.NewRate(rate); err != nil {
 		return nil, err
 	}
-	// Multiplied last: NewRate has made sure that this fits.
+	// The multiplication cannot overflow: NewRate has checked that.
 	refill := time.Duration(rate.Burst) * (rate.Rate.Per/time.Duration(rate.Rate.Events) + 1)
 	return &customers{rate: rate, turn: max(answerEvery, refill), now: map[string]*customer{}}, nil
 }
 
-// get returns the customer, nil if there are too many.
+// get returns the customer; nil if there are too many.
 func (c *customers) get(key string, now time.Time) *customer {
 	if now.Sub(c.turned) >= c.turn {
 		if now.Sub(c.turned) >= 2*c.turn {
-			c.now = nil // nobody has come for long
+			c.now = nil // there was no request for a whole generation
 		}
 		c.old, c.now, c.turned = c.now, map[string]*customer{}, now
 	}
@@ -53,7 +55,7 @@ func (c *customers) get(key string, now time.Time) *customer {
 	}
 	if found = c.old[key]; found == nil {
 		rate, err := limit.NewRate(c.rate)
-		if err != nil { // which newCustomers has ruled out
+		if err != nil { // newCustomers has excluded this
 			return nil
 		}
 		found = &customer{rate: rate}
@@ -62,8 +64,8 @@ func (c *customers) get(key string, now time.Time) *customer {
 	return found
 }
 
-// isBlocked reports whether the customer would be refused. It remembers nobody, so
-// that it may be asked about keys that nobody has proved to own.
+// isBlocked reports whether the customer would be refused. It stores nothing,
+// because the signature has not been checked yet.
 func (c *customers) isBlocked(key string, now time.Time) bool {
 	found := c.now[key]
 	if found == nil {
@@ -72,7 +74,7 @@ func (c *customers) isBlocked(key string, now time.Time) bool {
 	return found != nil && now.Before(found.blocked)
 }
 
-// allow counts a request, if the customer may make one.
+// allow counts a request, and reports whether the customer may make it.
 func (c *customer) allow(now time.Time) bool {
 	wait, ok := c.rate.ReserveAt(time.Duration(now.UnixNano()))
 	if !ok {
@@ -81,12 +83,12 @@ func (c *customer) allow(now time.Time) bool {
 	return ok
 }
 
-// mayTell reports whether the customer may be told that there is no room, and takes
-// it that this happens.
-func (c *customer) mayTell(now time.Time) bool {
-	if !c.told.IsZero() && now.Sub(c.told) < answerEvery {
+// mayNotify reports whether the customer may be notified of overload, and
+// records that it is.
+func (c *customer) mayNotify(now time.Time) bool {
+	if !c.notifiedAt.IsZero() && now.Sub(c.notifiedAt) < answerEvery {
 		return false
 	}
-	c.told = now
+	c.notifiedAt = now
 	return true
 }

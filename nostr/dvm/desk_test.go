@@ -11,9 +11,9 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// desk is a link without relays, for bubbles: it keeps what is published, and
-// answers from what it was given.
-type desk struct {
+// fakeLink is a link without relays, for synctest bubbles: it stores what is
+// published, and answers from its stored events.
+type fakeLink struct {
 	mu        sync.Mutex
 	published []*nostr.Event
 	classes   []nostr.Class
@@ -24,10 +24,10 @@ type desk struct {
 	grace     time.Duration
 	shelf     []*nostr.Event // what Fetch finds
 	deaf      bool           // Fetch fails
-	sloppy    bool           // Fetch finds what nobody asked for
+	sloppy    bool           // FetchSoon returns events that do not match
 }
 
-func (d *desk) Publish(class nostr.Class, events ...*nostr.Event) *nostr.Delivery {
+func (d *fakeLink) Publish(class nostr.Class, events ...*nostr.Event) *nostr.Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range events {
@@ -36,7 +36,7 @@ func (d *desk) Publish(class nostr.Class, events ...*nostr.Event) *nostr.Deliver
 	return new(nostr.Delivery)
 }
 
-func (d *desk) Subscribe(name string, _ time.Time, filters ...nostr.Filter) {
+func (d *fakeLink) Subscribe(name string, _ time.Time, filters ...nostr.Filter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.subs == nil {
@@ -46,19 +46,19 @@ func (d *desk) Subscribe(name string, _ time.Time, filters ...nostr.Filter) {
 	d.asked++
 }
 
-func (d *desk) Unsubscribe(name string) {
+func (d *fakeLink) Unsubscribe(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.subs, name)
 }
 
-func (d *desk) FetchSoon(_ context.Context, grace time.Duration, filters ...nostr.Filter) (list []*nostr.Event, err error) {
+func (d *fakeLink) FetchSoon(_ context.Context, grace time.Duration, filters ...nostr.Filter) (list []*nostr.Event, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fetched++
 	d.grace = grace
 	if d.deaf {
-		return nil, errors.New("nobody answers")
+		return nil, errors.New("no relay answers")
 	}
 	for _, e := range d.shelf {
 		for _, f := range filters {
@@ -71,22 +71,23 @@ func (d *desk) FetchSoon(_ context.Context, grace time.Duration, filters ...nost
 	return list, nil
 }
 
-// events returns what was published.
-func (d *desk) events() []*nostr.Event {
+// events returns the published events.
+func (d *fakeLink) events() []*nostr.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]*nostr.Event(nil), d.published...)
 }
 
 // wants returns the filters of the subscription.
-func (d *desk) wants(name string) []nostr.Filter {
+func (d *fakeLink) wants(name string) []nostr.Filter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.subs[name]
 }
 
-// told returns when what was said, in seconds since the start.
-func (d *desk) told(start time.Time) (list []string) {
+// told returns the texts of the published events, with the seconds since the
+// start.
+func (d *fakeLink) told(start time.Time) (list []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, e := range d.published {
@@ -102,8 +103,9 @@ func (d *desk) told(start time.Time) (list []string) {
 	return list
 }
 
-// newRunner returns a runner that publishes to the desk, and is closed at the end.
-func newRunner(t *testing.T, d *desk, h dvm.Handler, change ...func(*dvm.RunnerConfig)) *dvm.Runner {
+// newRunner returns a runner that publishes to the fake link and is closed when
+// the test ends.
+func newRunner(t *testing.T, d *fakeLink, h dvm.Handler, change ...func(*dvm.RunnerConfig)) *dvm.Runner {
 	t.Helper()
 	cfg := dvm.RunnerConfig{Link: d, Key: ours, Handler: h}
 	for _, f := range change {

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// A provider is a handler, a key and relays. Here the relay is one of this process,
-// and the customer sits beside it.
+// A provider needs a handler, a key and relays. Here the relay and the customer
+// run in the same process.
 func ExampleServe() {
 	relay, err := nostrtest.Start("127.0.0.1:0")
 	if err != nil {
@@ -22,13 +22,13 @@ func ExampleServe() {
 	}
 	defer relay.Close()
 
-	shout := func(_ context.Context, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
+	upperHandler := func(_ context.Context, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
 		return dvm.Result{Content: strings.ToUpper(r.Task)}, nil
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
-		ended <- dvm.Serve(ctx, dvm.ServeConfig{Relays: []string{relay.URL()}, Key: ours, Handler: shout})
+		ended <- dvm.Serve(ctx, dvm.ServeConfig{Relays: []string{relay.URL()}, Key: ours, Handler: upperHandler})
 	}()
 
 	request := &nostr.Event{
@@ -51,8 +51,8 @@ func ExampleServe() {
 	// <nil>
 }
 
-// What is published about a job follows from what happened to it, and only from
-// that: a program that keeps the history can be killed at any time.
+// The events of a job are a function of its history: a program that stores the
+// history can be killed at any time.
 func ExampleAnswers() {
 	at := time.Date(2026, 11, 15, 8, 0, 0, 0, time.UTC)
 	r := &dvm.Request{ID: "d0…", Customer: "c0…", Kind: 5900, Created: at, Timeout: 2 * time.Second}
@@ -70,7 +70,7 @@ func ExampleAnswers() {
 	// 4s 6900 42
 }
 
-// A request that can't be understood is answered, and never run.
+// An invalid request is answered, and never run.
 func ExampleParse() {
 	e := &nostr.Event{Kind: 5900, Tags: nostr.Tags{{"timeout", "1.5"}}}
 	_, err := dvm.Parse(e, dvm.Rules{})
@@ -82,13 +82,13 @@ func ExampleParse() {
 	// true
 }
 
-// Relays keep what they are given, for everybody.
+// Relays store what is published, for all readers.
 func ExampleSanitise() {
 	fmt.Println(dvm.Sanitise("open /home/me/.netrc: permission denied\nGET https://me:pw@api.example.com/v1?key=1: 401"))
 	// Output: open …: permission denied GET https://… 401
 }
 
-// A gate takes the time as an argument, so that it can be tried out.
+// A gate takes the time as an argument, so that it can be tested.
 func ExampleGate() {
 	gate, err := dvm.NewGate(dvm.GateConfig{Kinds: []int{5900}, Key: ours.PublicKey()})
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 type GateConfig struct {
 	Kinds     []int    // that are served, 5000 to 5999
 	Key       string   // our public key, in hex
-	Open      bool     // also requests that are addressed to nobody or to somebody else
-	Customers []string // public keys, in hex; empty means everybody
+	Open      bool     // also accept requests that are addressed to no or another provider
+	Customers []string // public keys, in hex; empty means all customers
 
-	MaxAge   time.Duration   // older ones are dropped; 0 means 10 minutes
-	MaxAhead time.Duration   // those dated further ahead are dropped; 0 means 2 minutes
-	SeenFor  time.Duration   // how long an id is remembered; 0 means 15 minutes
-	SeenMost int             // ids that are remembered; 0 means 65,536
-	Rate     limit.Frequency // requests of one customer; zero means 10/min
-	Burst    int             // of them at once; 0 means 5
+	MaxAge   time.Duration   // older requests are dropped; 0 means 10 minutes
+	MaxAhead time.Duration   // requests dated further in the future are dropped; 0 means 2 minutes
+	SeenFor  time.Duration   // how long an id is stored; 0 means 15 minutes
+	SeenMost int             // how many ids are stored; 0 means 65,536
+	Rate     limit.Frequency // of requests of one customer; zero means 10/min
+	Burst    int             // requests of one customer at once; 0 means 5
 }
 
 func (c GateConfig) withDefaults() GateConfig {
@@ -42,7 +42,7 @@ func (c GateConfig) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(c.Kinds) == 0 {
-		bad("kinds: none")
+		bad("kinds: the list is empty: add at least one")
 	}
 	for _, k := range c.Kinds {
 		if k < minKind || k > maxKind {
@@ -62,7 +62,7 @@ func (c GateConfig) Validate() error {
 		bad("max-age, max-ahead, seen-most: one is negative")
 	}
 	if d.SeenFor < d.MaxAge+d.MaxAhead {
-		bad("seen-for: %v is less than max-age and max-ahead, so that a job could be run twice", d.SeenFor)
+		bad("seen-for: %v is less than max-age plus max-ahead, so that a job could run twice: raise it", d.SeenFor)
 	}
 	if err := (limit.RateConfig{Rate: d.Rate, Burst: d.Burst}).Validate(); err != nil {
 		errs = append(errs, err)
@@ -70,9 +70,10 @@ func (c GateConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Gate decides which requests are accepted. It has no clock and no goroutine, takes
-// bounded memory whatever comes, and does what is cheap first: a signature is checked
-// only where everything else is right. Any goroutine may use it.
+// Gate decides which requests are accepted. It reads no clock, starts no
+// goroutine, uses bounded memory for any input, and makes cheap checks first:
+// it checks a signature only if everything else is valid. Any goroutine may use
+// it.
 type Gate struct {
 	cfg GateConfig
 
@@ -95,8 +96,8 @@ func NewGate(cfg GateConfig) (*Gate, error) {
 	return &Gate{cfg: cfg, seen: newSeenSet(cfg.SeenFor, cfg.SeenMost), customers: who}, nil
 }
 
-// Check looks at an event whose shape and id are right. An event that is Accepted is
-// remembered and will be Seen next time; it still has to be admitted.
+// Check checks an event with a valid shape and id. An Accepted event is stored,
+// and Seen the next time; it must still be admitted.
 func (g *Gate) Check(e *nostr.Event, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +109,7 @@ func (g *Gate) Check(e *nostr.Event, now time.Time) Verdict {
 }
 
 func (g *Gate) check(e *nostr.Event, now time.Time) Verdict {
-	if v := g.plain(e, now); v != Accepted {
+	if v := g.checkHeader(e, now); v != Accepted {
 		return v
 	}
 	id, ok := parseID(e.ID)
@@ -130,8 +131,8 @@ func (g *Gate) check(e *nostr.Event, now time.Time) Verdict {
 	return Accepted
 }
 
-// plain checks what can be seen of the event alone.
-func (g *Gate) plain(e *nostr.Event, now time.Time) Verdict {
+// checkHeader makes the checks that need only the event.
+func (g *Gate) checkHeader(e *nostr.Event, now time.Time) Verdict {
 	created := unix(e.CreatedAt)
 	expires, limited := expiration(e)
 	switch {
@@ -151,10 +152,11 @@ func (g *Gate) plain(e *nostr.Event, now time.Time) Verdict {
 	return Accepted
 }
 
-// Admit counts a request of a customer that [Gate.Check] has accepted: Accepted,
-// Limited, or Overloaded if the customer is to be told. It is apart from Check
-// because what an earlier process has answered does not count. A request that is not
-// admitted and not answered should be forgotten: relays send it again later.
+// Admit counts a request of a customer that [Gate.Check] has accepted. It
+// returns Accepted, Limited, or Overloaded if the customer must be notified. It
+// is separate from Check because requests that an earlier process has answered
+// do not count. Call Forget for a request that is neither admitted nor
+// answered: relays send it again later.
 func (g *Gate) Admit(customer string, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,26 +172,27 @@ func (g *Gate) admit(key string, now time.Time) Verdict {
 		return Full
 	case who.allow(now):
 		return Accepted
-	case who.mayTell(now):
+	case who.mayNotify(now):
 		return Overloaded
 	}
 	return Limited
 }
 
-// Refuse says what becomes of a request for which there is no room: Overloaded if
-// the customer is to be told, which is at most once in a minute, otherwise Limited.
+// Refuse returns the verdict for a request that there is no capacity for:
+// Overloaded if the customer must be notified, at most once a minute, otherwise
+// Limited.
 func (g *Gate) Refuse(customer string, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := Limited
-	if who := g.customers.get(customer, now); who != nil && who.mayTell(now) {
+	if who := g.customers.get(customer, now); who != nil && who.mayNotify(now) {
 		v = Overloaded
 	}
 	g.tally[v]++
 	return v
 }
 
-// Forget has the gate take the request again, because it was not recorded.
+// Forget makes the gate accept the request again, because it was not recorded.
 func (g *Gate) Forget(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,7 +201,7 @@ func (g *Gate) Forget(id string) {
 	}
 }
 
-// Stats says how often each verdict was found.
+// Stats counts the verdicts.
 func (g *Gate) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()

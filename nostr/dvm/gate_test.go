@@ -43,9 +43,9 @@ func TestTheGate(t *testing.T) {
 	}{
 		{"one that is right", none, at(0), dvm.Accepted},
 		{"another kind", none, func(e *nostr.Event) { e.Kind = 5100 }, dvm.WrongKind},
-		{"for somebody else", none, to(nostr.Tag{"p", stranger.PublicKey()}), dvm.NotOurs},
-		{"for nobody", none, to(), dvm.NotOurs},
-		{"for nobody, at an open gate", open, to(), dvm.Accepted},
+		{"for another provider", none, to(nostr.Tag{"p", stranger.PublicKey()}), dvm.NotOurs},
+		{"for no provider", none, to(), dvm.NotOurs},
+		{"for no provider, at an open gate", open, to(), dvm.Accepted},
 		{"for us and others", none, to(nostr.Tag{"p", stranger.PublicKey()}, nostr.Tag{"p", ours.PublicKey()}), dvm.Accepted},
 		{"ten minutes old", none, at(-10 * time.Minute), dvm.Accepted},
 		{"older", none, at(-10*time.Minute - time.Second), dvm.Stale},
@@ -62,7 +62,7 @@ func TestTheGate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGate(t, c.cfg)
-			e := asked(t, morning, c.change)
+			e := newRequest(t, morning, c.change)
 			if got := g.Check(e, morning); got != c.want {
 				t.Errorf("Check = %v, want %v", got, c.want)
 			}
@@ -79,7 +79,7 @@ func TestTheGate(t *testing.T) {
 
 func TestOurOwnEventsAreNotForUs(t *testing.T) {
 	t.Parallel()
-	e := signed(t, asked(t, morning), ours)
+	e := signed(t, newRequest(t, morning), ours)
 	if got := newGate(t, func(c *dvm.GateConfig) { c.Open = true }).Check(e, morning); got != dvm.OwnKey {
 		t.Errorf("Check = %v, want own-key", got)
 	}
@@ -88,7 +88,7 @@ func TestOurOwnEventsAreNotForUs(t *testing.T) {
 func TestAForgedEventDoesNotKeepTheRealOneOut(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	genuine := asked(t, morning)
+	genuine := newRequest(t, morning)
 	forged := *genuine
 	forged.Sig = strings.Repeat("0", 127) + "1"
 	for range 10 {
@@ -107,7 +107,7 @@ func TestAForgedEventDoesNotKeepTheRealOneOut(t *testing.T) {
 func TestAnIDIsRememberedForAQuarterOfAnHour(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, func(c *dvm.GateConfig) { c.MaxAge = 13 * time.Minute })
-	e := asked(t, morning.Add(2*time.Minute))
+	e := newRequest(t, morning.Add(2*time.Minute))
 	for _, c := range []struct {
 		at   time.Duration
 		want dvm.Verdict
@@ -121,7 +121,7 @@ func TestAnIDIsRememberedForAQuarterOfAnHour(t *testing.T) {
 func TestAForgottenRequestIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	a, b := asked(t, morning), asked(t, morning.Add(time.Second))
+	a, b := newRequest(t, morning), newRequest(t, morning.Add(time.Second))
 	g.Check(a, morning)
 	g.Check(b, morning)
 	g.Forget(a.ID)
@@ -136,7 +136,7 @@ func TestAFullGateRefusesAndForgetsNothing(t *testing.T) {
 	g := newGate(t, func(c *dvm.GateConfig) { c.SeenMost = 3 })
 	var list []*nostr.Event
 	for i := range 4 {
-		list = append(list, asked(t, morning.Add(time.Duration(-i)*time.Second)))
+		list = append(list, newRequest(t, morning.Add(time.Duration(-i)*time.Second)))
 	}
 	for i, want := range []dvm.Verdict{dvm.Accepted, dvm.Accepted, dvm.Accepted, dvm.Full} {
 		if got := g.Check(list[i], morning); got != want {
@@ -158,7 +158,7 @@ func TestRoomIsMadeByTimeOnly(t *testing.T) {
 	// One in five minutes: four fit into a quarter of an hour, for ever.
 	for i := range 12 {
 		now := morning.Add(time.Duration(i) * 5 * time.Minute)
-		e := asked(t, now)
+		e := newRequest(t, now)
 		if got := g.Check(e, now); got != dvm.Accepted {
 			t.Fatalf("%d: %v, want accepted", i, got)
 		}
@@ -171,7 +171,7 @@ func TestRoomIsMadeByTimeOnly(t *testing.T) {
 func TestAForgottenRequestThatCameAgainIsRememberedForItsTime(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, func(c *dvm.GateConfig) { c.MaxAge = 13 * time.Minute })
-	a, b := asked(t, after(120)), asked(t, after(119))
+	a, b := newRequest(t, after(120)), newRequest(t, after(119))
 	g.Check(a, morning)
 	g.Check(b, morning)
 	g.Forget(a.ID)
@@ -214,17 +214,17 @@ func TestACustomerMayAskTenTimesAMinute(t *testing.T) {
 		t.Errorf("%d were told that there is no room, want one in a minute", got)
 	}
 	if got := g.Admit("b", after(119)); got != dvm.Accepted {
-		t.Errorf("somebody else: %v, want accepted", got)
+		t.Errorf("another customer: %v, want accepted", got)
 	}
 }
 
 func TestWhoAsksTooOftenCostsNoSignature(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	for range 7 { // the burst, one that is told, one that is not
+	for range 7 { // the burst, one that is notified, one that is not
 		g.Admit(customer.PublicKey(), morning)
 	}
-	e := asked(t, morning)
+	e := newRequest(t, morning)
 	e.Sig = strings.Repeat("0", 128)
 	if got := g.Check(e, morning); got != dvm.Limited {
 		t.Errorf("Check = %v, want limited before the signature is looked at", got)
@@ -260,7 +260,7 @@ func TestTheGateRemembersABoundedNumberOfCustomers(t *testing.T) {
 	if got := g.Admit("late", after(61)); got != dvm.Accepted {
 		t.Errorf("a minute later: %v, want accepted", got)
 	}
-	// Whoever came in the minute before is still known.
+	// A customer of the minute before is still known.
 	for range 4 {
 		g.Admit("0", after(62))
 	}
@@ -279,7 +279,7 @@ func TestGateConfigSaysAllThatIsWrong(t *testing.T) {
 			t.Errorf("NewGate: %v; want %q in it", err, want)
 		}
 	}
-	if _, err := dvm.NewGate(dvm.GateConfig{}); err == nil || !strings.Contains(err.Error(), "kinds: none") {
+	if _, err := dvm.NewGate(dvm.GateConfig{}); err == nil || !strings.Contains(err.Error(), "kinds: the list is empty") {
 		t.Errorf("NewGate of nothing: %v", err)
 	}
 }

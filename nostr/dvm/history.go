@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// History is what happened to a job. [Answers] turns it into events. It only grows:
-// attempts are added, the last one is completed, and after the outcome nothing
-// follows.
+// History is what happened to a job. [Answers] computes its events from it. It
+// only grows: attempts are added, the last one is completed, and the outcome is
+// the end.
 type History struct {
-	MaxRetries int       `json:"max_retries"` // that the policy allows; negative for no limit
+	MaxRetries int       `json:"max_retries"` // allowed by the policy; negative means no limit
 	Attempts   []Attempt `json:"attempts,omitempty"`
-	Outcome    *Outcome  `json:"outcome,omitempty"` // nil while it goes on
+	Outcome    *Outcome  `json:"outcome,omitempty"` // nil while the job is not over
 }
 
-// Attempt is one try.
+// Attempt is one attempt of a job.
 type Attempt struct {
-	Number   int           `json:"number,omitempty"` // of the attempts that count, from 1; 0 means its place in the list
+	Number   int           `json:"number,omitempty"` // among the attempts that count, from 1; 0 means its place in the list
 	Started  time.Time     `json:"started"`
 	Ended    time.Time     `json:"ended,omitzero"`  // zero while it runs
-	Error    string        `json:"error,omitempty"` // how it failed, as the local log has it
+	Error    string        `json:"error,omitempty"` // how it failed, as in the local log
 	TimedOut bool          `json:"timed_out,omitempty"`
-	Limit    time.Duration `json:"limit_ns,omitempty"` // that it ran into; 0 means the request's timeout
-	Stuck    bool          `json:"stuck,omitempty"`    // it did not stop when it was told to
+	Limit    time.Duration `json:"limit_ns,omitempty"` // the timeout that it exceeded; 0 means the request's timeout
+	Stuck    bool          `json:"stuck,omitempty"`    // it did not stop in time
 	Retry    bool          `json:"retry,omitempty"`    // another one follows, after Wait
 	Wait     time.Duration `json:"wait_ns,omitempty"`
 	Progress []Progress    `json:"progress,omitempty"` // in the order of their times
 
-	// Lost says that the process ended in the attempt. It does not count: it is no
-	// retry, and no customer hears of it, unless there is nothing else to be said
-	// about why the job failed.
+	// Lost means that the process ended during the attempt. It does not count:
+	// it is no retry, and is not published, unless nothing else explains why
+	// the job failed.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// Progress says how far an attempt is.
+// Progress is the progress of an attempt.
 type Progress struct {
 	At      time.Time     `json:"at"`
 	Percent int           `json:"percent"`          // 0 to 100
-	ETA     time.Duration `json:"eta_ns,omitempty"` // 0 means that nobody knows
+	ETA     time.Duration `json:"eta_ns,omitempty"` // 0 means unknown
 	Text    string        `json:"text,omitempty"`
 }
 
 // State is how a job ended.
 type State string
 
-// The states. What is failed or refused here has the status error in events, because
-// NIP-90 has no other.
+// The states. Failed and refused jobs both have the status error in events,
+// because NIP-90 has no other.
 const (
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
@@ -69,24 +69,24 @@ type Outcome struct {
 	State   State     `json:"state"`
 	At      time.Time `json:"at"`
 	Content string    `json:"content,omitempty"` // the result
-	Partial bool      `json:"partial,omitempty"` // the result is not all that was asked for
-	Code    string    `json:"code,omitempty"`    // of a failure; empty means TIMEOUT or RETRY_EXHAUSTED, whichever is true
-	Message string    `json:"message,omitempty"` // empty means what the last attempt said, or "cancelled"
+	Partial bool      `json:"partial,omitempty"` // the result is not complete
+	Code    string    `json:"code,omitempty"`    // of a failure; empty means TIMEOUT or RETRY_EXHAUSTED, whichever applies
+	Message string    `json:"message,omitempty"` // empty means the last attempt's error, or "cancelled"
 }
 
-// Metadata is what a customer is told about the retries of a job.
+// Metadata describes the retries of a job for its customer.
 type Metadata struct {
 	AttemptNumber  int     `json:"attemptNumber"`  // of the last attempt, from 0
 	MaxRetries     int     `json:"maxRetries"`     // -1 for no limit
-	LastError      string  `json:"lastError"`      // fit for the public; empty if there was none
+	LastError      string  `json:"lastError"`      // sanitised; empty if there was none
 	BackoffHistory []int64 `json:"backoffHistory"` // the waits, in milliseconds; never nil
 }
 
-// Metadata returns what a customer is told about the retries.
+// Metadata returns the description of the retries for the customer.
 func (h *History) Metadata(r *Request) Metadata {
 	m := Metadata{MaxRetries: max(h.MaxRetries, -1), BackoffHistory: []int64{}}
 	number := 0
-	var failed *Attempt // the last that did; to make a text public takes a while
+	var failed *Attempt // the last failed one; sanitising a text is slow
 	for i := range h.Attempts {
 		a := &h.Attempts[i]
 		if a.Lost {
@@ -117,7 +117,7 @@ func (h *History) counted() *Attempt {
 	return nil
 }
 
-// text says in public how the attempt failed; empty if it did not.
+// text returns the sanitised failure of the attempt; empty if it did not fail.
 func (a *Attempt) text(r *Request) string {
 	switch {
 	case !a.TimedOut && a.Error == "":
@@ -148,7 +148,7 @@ func (h *History) code() string {
 	return CodeExhausted
 }
 
-// message says in public why the job failed.
+// message returns why the job failed, sanitised.
 func (h *History) message(r *Request) string {
 	if text := Sanitise(h.Outcome.Message); text != "" {
 		return text

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// deliverEvery is how often an outbox that was full is tried again.
+// deliverEvery is how often a full outbox is tried again.
 const deliverEvery = time.Second
 
 var errOver = errors.New("the job is over")
@@ -23,12 +23,12 @@ type job struct {
 	r      *Request
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stuck  chan struct{} // closed when an attempt that was given up has ended; nil for none
+	stuck  chan struct{} // closed when an abandoned attempt has ended; nil for none
 
-	mu      sync.Mutex
-	history History
-	sent    int           // events that were published
-	kept    []nostr.Event // the end of the job, if there was no room for it
+	mu          sync.Mutex
+	history     History
+	sent        int           // number of published events
+	undelivered []nostr.Event // the end of the job, if the outboxes were full
 }
 
 func (r *Runner) newJob(req *Request) *job {
@@ -49,7 +49,7 @@ func (j *job) policy() retry.Policy {
 	return p
 }
 
-// retrier returns what makes the attempts.
+// retrier returns the retry runner that makes the attempts.
 func (j *job) retrier() (*retry.Runner, error) {
 	cfg := &j.runner.cfg
 	opts := append([]retry.Option{retry.WithName("job " + j.r.ID), retry.WithObserver(j.observe)}, cfg.Options...)
@@ -65,7 +65,7 @@ func (j *job) retrier() (*retry.Runner, error) {
 	return retry.New(j.policy(), opts...)
 }
 
-// classify asks about a failure that would be tried again.
+// classify calls ShouldRetry for a failure that would be retried.
 func (j *job) classify(err error) retry.Outcome {
 	o := retry.OutcomeOf(err)
 	if h, ok := err.(*handlerError); ok { //nolint:errorlint // a timeout is to be seen as one
@@ -77,41 +77,42 @@ func (j *job) classify(err error) retry.Outcome {
 	return o
 }
 
-// run does the job. It returns when no attempt of it runs any more.
+// run does the job. It returns when no attempt of it is running.
 func (j *job) run() {
 	defer j.cancel(errOver)
-	defer j.deliver()
-	defer j.unread()
+	defer j.deliverEnd()
+	defer j.recoverUnreadable()
 	retrier, err := j.retrier()
-	if err != nil { // which NewRunner has ruled out
-		j.end(Outcome{State: Failed, Message: err.Error()})
+	if err != nil { // NewRunner has excluded this
+		j.finish(Outcome{State: Failed, Message: err.Error()})
 		return
 	}
 	result, err := retry.Value(j.ctx, retrier, j.attempt)
 	if err == nil {
-		j.end(Outcome{State: Succeeded, Content: result.Content, Partial: result.Partial})
+		j.finish(Outcome{State: Succeeded, Content: result.Content, Partial: result.Partial})
 	} else {
-		j.end(failure(err))
+		j.finish(failure(err))
 	}
 	if err != nil && j.ctx.Err() == nil {
 		j.runner.cfg.Logger.Warn("nostr job failed", "id", j.r.ID, "error", err)
 	}
-	j.deliver()
+	j.deliverEnd()
 	if j.stuck != nil {
 		<-j.stuck
 	}
 }
 
-// unread ends the job if an error of the handler panicked when it was looked at.
-func (j *job) unread() {
+// recoverUnreadable ends the job if an error of the handler panicked in one of
+// its methods.
+func (j *job) recoverUnreadable() {
 	if p := recover(); p != nil {
-		j.runner.cfg.Logger.Error("nostr job: an error can't be read", "id", j.r.ID, "panic", p)
-		j.end(Outcome{State: Failed, Code: CodePermanent, Message: "the error of the handler can't be read"})
+		j.runner.cfg.Logger.Error("nostr job: an error of the handler panicked", "id", j.r.ID, "panic", p)
+		j.finish(Outcome{State: Failed, Code: CodePermanent, Message: "the error of the handler can't be read"})
 	}
 }
 
-// failure says why there is no further attempt. What the last one said is in the
-// history, if there was one.
+// failure returns the outcome of a job without a further attempt. The error of
+// the last attempt is in the history, if there was one.
 func failure(err error) Outcome {
 	gaveUp, ok := errors.AsType[*retry.Error](err)
 	switch {
@@ -125,7 +126,7 @@ func failure(err error) Outcome {
 	return Outcome{State: Failed}
 }
 
-// observe keeps the history.
+// observe updates the history.
 func (j *job) observe(e retry.Event) {
 	switch e.Kind {
 	case retry.AttemptStarted:
@@ -145,15 +146,16 @@ func (j *job) observe(e retry.Event) {
 
 func (a *Attempt) failed(e retry.Event) {
 	a.Ended, a.Error = e.Time, e.Err.Error()
-	// It stands outside: one that the handler returned is wrapped.
+	// A timeout is the outermost error: one that the handler returned is
+	// wrapped.
 	if timeout, ok := e.Err.(*retry.TimeoutError); ok { //nolint:errorlint // for the reason above
 		a.TimedOut, a.Limit = true, timeout.Limit
 	}
 	_, a.Stuck = errors.AsType[*stuckError](e.Err)
 }
 
-// record changes the history of a job that is not over, and publishes what is new.
-// It reports whether it did.
+// record changes the history of a job that is not over, and publishes the new
+// events. It reports whether it did.
 func (j *job) record(change func(*History)) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -163,14 +165,14 @@ func (j *job) record(change func(*History)) bool {
 	change(&j.history)
 	events := Answers(j.r, &j.history)
 	if j.publish(events[j.sent:]) && j.history.Outcome != nil {
-		j.kept = slices.DeleteFunc(events[j.sent:], func(e nostr.Event) bool { return !isTerminal(&e) })
+		j.undelivered = slices.DeleteFunc(events[j.sent:], func(e nostr.Event) bool { return !isTerminal(&e) })
 	}
 	j.sent = len(events)
 	return true
 }
 
-// publish reports whether no relay has room for the events. One that has is enough:
-// another may be away for good, and no job should wait for it.
+// publish publishes events. It reports whether the outboxes of all relays are
+// full; one with room is enough, because another relay may never come back.
 func (j *job) publish(events []nostr.Event) (full bool) {
 	err := Publish(j.runner.cfg.Link, j.runner.cfg.Key, events)
 	if err != nil {
@@ -179,12 +181,12 @@ func (j *job) publish(events []nostr.Event) (full bool) {
 	return errors.Is(err, errNowhere)
 }
 
-// deliver publishes the end of the job until there is room for it, or the runner
-// closes. Relays that have it don't get it twice.
-func (j *job) deliver() {
+// deliverEnd publishes the end of the job until an outbox has room for it, or
+// the runner closes. Relays that have it do not get it twice.
+func (j *job) deliverEnd() {
 	j.mu.Lock()
-	end := j.kept
-	j.kept = nil
+	end := j.undelivered
+	j.undelivered = nil
 	j.mu.Unlock()
 	for last := false; len(end) > 0 && j.publish(end) && !last; {
 		select {
@@ -195,8 +197,8 @@ func (j *job) deliver() {
 	}
 }
 
-// end ends the job, unless it is over.
-func (j *job) end(o Outcome) {
+// finish ends the job, unless it is over.
+func (j *job) finish(o Outcome) {
 	o.At = time.Now()
 	ended := j.record(func(h *History) {
 		if n := len(h.Attempts); n > 0 && h.Attempts[n-1].Ended.IsZero() {
@@ -205,18 +207,18 @@ func (j *job) end(o Outcome) {
 		h.Outcome = &o
 	})
 	if ended {
-		j.runner.ended(j, o.State)
+		j.runner.recordEnd(j, o.State)
 	}
 }
 
-// cancelled ends the job at once, whatever its attempt does.
-func (j *job) cancelled(why string) {
-	j.end(Outcome{State: Cancelled, Message: why})
+// cancelNow ends the job at once, without waiting for its attempt.
+func (j *job) cancelNow(why string) {
+	j.finish(Outcome{State: Cancelled, Message: why})
 	j.cancel(errOver)
 }
 
-// report takes the progress of an attempt that is not over. What is not published is
-// not kept.
+// report records the progress of an attempt that is not over, if it is
+// published.
 func (j *job) report(attempt int, p Progress) {
 	p.At = time.Now()
 	j.record(func(h *History) {
@@ -243,14 +245,14 @@ func (j *job) snapshot() History {
 	return h
 }
 
-// number returns the index of the attempt that has just started.
-func (j *job) number() int {
+// currentAttempt returns the index of the attempt that has just started.
+func (j *job) currentAttempt() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.history.Attempts) - 1
 }
 
-// stuckError says that an attempt did not stop.
+// stuckError is the error of an attempt that did not stop.
 type stuckError struct {
 	grace time.Duration
 	cause error

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// TestMain fails when a goroutine of this package is left behind.
+// TestMain fails if goroutines of this package are left.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
@@ -38,9 +38,9 @@ func testKey(n int) nostr.SecretKey {
 	return k
 }
 
-// asked returns a signed request of the kind to the provider, changed by the
+// newRequest returns a signed request to the provider, changed by the
 // functions.
-func asked(tb testing.TB, at time.Time, change ...func(*nostr.Event)) *nostr.Event {
+func newRequest(tb testing.TB, at time.Time, change ...func(*nostr.Event)) *nostr.Event {
 	tb.Helper()
 	e := &nostr.Event{
 		Kind: 5900, CreatedAt: at.Unix(), Content: "count the sheep",
@@ -65,7 +65,7 @@ func tagged(tags ...nostr.Tag) func(*nostr.Event) {
 	return func(e *nostr.Event) { e.Tags = append(e.Tags, tags...) }
 }
 
-// lines returns events one in a line, as relays have them.
+// lines returns events as JSON, one per line.
 func lines(events []*nostr.Event) string {
 	var b strings.Builder
 	for _, e := range events {

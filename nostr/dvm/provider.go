@@ -16,20 +16,20 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// ErrOverloaded says that there is no room for another job.
+// ErrOverloaded means that there is no capacity for another job.
 var ErrOverloaded = errors.New("there is no room for another job")
 
-// Jobs does the work of a [Provider]. A [Runner] is one.
+// Jobs runs the jobs of a [Provider]. [Runner] implements it.
 type Jobs interface {
-	// Start takes a job, and returns when it is recorded: from then on there will be
-	// an answer. A job that it has or had already is none to start, and no error.
-	// ErrOverloaded says that there is no room, and an *InvalidError that it can't be
-	// done as it is; both are answered. After any other error the request will come
-	// again.
+	// Start accepts a job, and returns when it is recorded: from then on there
+	// will be an answer. It returns nil for a job that it already has or had.
+	// ErrOverloaded means that there is no capacity, and an *InvalidError that
+	// the request cannot be done; the provider answers both. After any other
+	// error the request will come again.
 	Start(ctx context.Context, r *Request) error
 
-	// Cancel ends a job that its customer has withdrawn. One that is over, or that
-	// it does not know, is left alone.
+	// Cancel ends a job that its customer has withdrawn. It ignores a job that
+	// is over or unknown.
 	Cancel(ctx context.Context, id, by string) error
 
 	// Active returns the jobs that can be cancelled.
@@ -42,7 +42,7 @@ type ActiveJob struct {
 	Created      time.Time // of the request
 }
 
-// Intake is something that came in, and what became of it.
+// Intake is an event that arrived, and the verdict about it.
 type Intake struct {
 	Relay    string
 	ID       string // of the event
@@ -50,59 +50,58 @@ type Intake struct {
 	Verdict  Verdict
 }
 
-// Config says how a [Provider] works. Link, Key and Jobs must be there.
+// Config configures a [Provider]. Link, Key and Jobs are required.
 type Config struct {
 	Link     Link
 	Key      nostr.SecretKey
 	Jobs     Jobs
-	Kinds    map[int]Rules // that are served; nil means DefaultKind
+	Kinds    map[int]Rules // kinds that are served; nil means DefaultKind
 	Gate     GateConfig    // Kinds and Key are set by the provider
-	Logger   *slog.Logger  // nil: nothing is logged
-	Observer func(Intake)  // told of everything that comes in, one at a time; it must be quick
+	Logger   *slog.Logger  // nil logs nothing
+	Observer func(Intake)  // called for every event that arrives, one at a time; it must be quick
 
-	// AskTimeout is how long relays may take to say whether a request has been answered
-	// by an earlier process; 0 means 10 s.
+	// AskTimeout is how long relays may take to answer whether an earlier
+	// process has answered a request; 0 means 10 s.
 	AskTimeout time.Duration
 
-	// Shared says that other processes serve the same key, with jobs in common. A
-	// request for which there is no room here is then left to them, without a word:
-	// they may do it, and a job has one answer.
+	// Shared means that other processes serve the same key, with jobs in
+	// common. A request that this process has no capacity for is then not
+	// answered: another process may do it, and a job must have one answer.
 	Shared bool
 }
 
 // The sizes and times of the intake.
 const (
-	arrivalsKept = 64                     // between the relays' readers and the check
-	backlogKept  = 128                    // requests that an earlier process may have answered
-	refusedMost  = 60                     // requests of all customers, in a minute
-	patience     = 100 * time.Millisecond // that a reader has with the check
-	liveFor      = 30 * time.Second       // a request that is older may have been answered
-	storedAfter  = 10 * time.Second       // a relay that does not say that it has sent all it had has done so
+	arrivalsKept   = 64                     // queue between the relays' readers and the check
+	backlogKept    = 128                    // requests that an earlier process may have answered
+	refusedMost    = 60                     // refusals of all customers, per minute
+	enqueueTimeout = 100 * time.Millisecond // how long a reader waits for the check
+	liveFor        = 30 * time.Second       // an older request may have been answered already
+	storedAfter    = 10 * time.Second       // after this time a relay without EOSE counts as having sent all stored events
 )
 
-// Provider takes requests in. What it does not refuse it hands to [Jobs], once for
-// each request, from however many relays it comes and however often.
+// Provider receives requests. It passes those that it does not refuse to
+// [Jobs], each once, from however many relays and however often it arrives.
 //
-// It talks to the relays of its link only. Those that a request names are for the
-// program that does the job to look at: a provider that dialled whatever address it
-// is given could be sent anywhere.
+// It connects only to the relays of its link. The relays that a request names
+// are left to the program that does the job: a provider that dialled any given
+// address could be abused.
 type Provider struct {
-	cfg      Config
-	gate     *Gate
-	refusals *limit.Rate
-	queue    chan arrival
-	backlog  chan candidate
-	changed  chan struct{} // the active jobs may have changed
-	ran      atomic.Bool
-	done     chan struct{}
-	rounds   rounds     // of watch alone
-	showing  sync.Mutex // what is observed comes one at a time
+	cfg              Config
+	gate             *Gate
+	refusals         *limit.Rate
+	queue            chan arrival
+	backlog          chan candidate
+	changed          chan struct{} // the active jobs may have changed
+	ran              atomic.Bool
+	done             chan struct{}
+	withdrawalGroups withdrawalGroups // used by watchWithdrawals only
+	showing          sync.Mutex       // the observer is called for one event at a time
+
+	relays relayRecords
 
 	mu      sync.Mutex
-	stored  map[string]bool      // relays that have sent all that they had
-	heard   map[string]time.Time // when relays that have not sent their first event
-	blame   map[string]int       // forged events of a relay that it was not told of
-	watched map[string]string    // the customers of active jobs
+	watched map[string]string // the customers of active jobs, by the job's id
 	tally   tally
 }
 
@@ -116,10 +115,11 @@ type arrival struct {
 // candidate is a request that passed the gate.
 type candidate struct {
 	r   *Request
-	err error // why it is not a good one
+	err error // why it is invalid; else nil
 }
 
-// NewProvider returns a provider. The error has all problems of the configuration.
+// NewProvider returns a provider. The error lists all problems of the
+// configuration.
 func NewProvider(cfg Config) (*Provider, error) {
 	if cfg.Kinds == nil {
 		cfg.Kinds = map[int]Rules{DefaultKind: {}}
@@ -145,7 +145,7 @@ func NewProvider(cfg Config) (*Provider, error) {
 	}
 	return &Provider{
 		cfg: cfg, gate: gate, refusals: refusals, queue: make(chan arrival, arrivalsKept), backlog: make(chan candidate, backlogKept),
-		changed: make(chan struct{}, 1), done: make(chan struct{}), stored: map[string]bool{}, heard: map[string]time.Time{}, blame: map[string]int{},
+		changed: make(chan struct{}, 1), done: make(chan struct{}), relays: newRelayRecords(),
 	}, nil
 }
 
@@ -171,17 +171,18 @@ const (
 	subCancel = "cancel-" // and a number
 )
 
-// Run takes requests in until the context ends, and returns nil after everything
-// that it started has ended. The jobs go on. It can be called once.
+// Run receives requests until the context ends, and returns nil after
+// everything that it started has ended. The jobs continue. It can be called
+// once.
 func (p *Provider) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
-		return errors.New("run: the provider has run already")
+		return errors.New("run: the provider has run already: make a new one")
 	}
 	defer close(p.done)
 	var group sync.WaitGroup
 	group.Go(func() { p.check(ctx) })
-	group.Go(func() { p.sift(ctx) })
-	group.Go(func() { p.watch(ctx) })
+	group.Go(func() { p.processBacklog(ctx) })
+	group.Go(func() { p.watchWithdrawals(ctx) })
 	filter := nostr.Filter{Kinds: p.cfg.Gate.Kinds}
 	if !p.cfg.Gate.Open {
 		filter.Tags = map[string][]string{"p": {p.cfg.Gate.Key}}
@@ -190,27 +191,27 @@ func (p *Provider) Run(ctx context.Context) error {
 	<-ctx.Done()
 	p.cfg.Link.Unsubscribe(subJobs)
 	group.Wait()
-	p.unwatch()
+	p.endWithdrawalSubscriptions()
 	return nil
 }
 
-// Stats says what has become of everything that came in. Accepted is what the gate
-// let through; of that, some may have turned out Invalid or Unrecorded.
+// Stats counts the verdicts about everything that arrived. Accepted counts what
+// passed the gate; some of those may also be counted as Invalid or Unrecorded.
 func (p *Provider) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gate.Stats().plus(p.tally.stats())
 }
 
-// note counts a verdict that is not the gate's.
-func (p *Provider) note(v Verdict) {
+// countVerdict counts a verdict that is not the gate's.
+func (p *Provider) countVerdict(v Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tally[v]++
 }
 
-// show tells the observer and the log.
-func (p *Provider) show(relay string, e *nostr.Event, v Verdict) {
+// reportVerdict logs a verdict and calls the observer.
+func (p *Provider) reportVerdict(relay string, e *nostr.Event, v Verdict) {
 	p.showing.Lock()
 	defer p.showing.Unlock()
 	p.cfg.Logger.Debug("nostr event", "relay", relay, "id", e.ID, "customer", e.PubKey, "verdict", v)

@@ -11,23 +11,23 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// many returns a signed request of the n-th of many strangers.
-func many(t *testing.T, n int, change ...func(*nostr.Event)) *nostr.Event {
+// strangerRequest returns a signed request of the n-th stranger.
+func strangerRequest(t *testing.T, n int, change ...func(*nostr.Event)) *nostr.Event {
 	t.Helper()
-	return signed(t, asked(t, time.Now(), change...), testKey(1000+n))
+	return signed(t, newRequest(t, time.Now(), change...), testKey(1000+n))
 }
 
 func TestRefusalsAreWorthLessThanResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
-		o.give(t, many(t, 0, within("0")))
+		o := newTestProvider(t)
+		o.deliver(t, strangerRequest(t, 0, withTimeout("0")))
 		o.jobs.err = dvm.ErrOverloaded
-		o.give(t, many(t, 1))
-		if len(o.desk.classes) != 4 {
-			t.Fatalf("told %v, want two refusals", o.desk.told(time.Now()))
+		o.deliver(t, strangerRequest(t, 1))
+		if len(o.fakeLink.classes) != 4 {
+			t.Fatalf("told %v, want two refusals", o.fakeLink.told(time.Now()))
 		}
-		for i, c := range o.desk.classes {
+		for i, c := range o.fakeLink.classes {
 			if c != nostr.Refusal {
 				t.Errorf("event %d has the class %d, want that of a refusal", i, c)
 			}
@@ -38,26 +38,26 @@ func TestRefusalsAreWorthLessThanResults(t *testing.T) {
 func TestStrangersAreRefusedSoManyTimesInAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		var last *nostr.Event
 		for n := range 100 {
-			last = many(t, n, within("0"))
-			o.give(t, last)
+			last = strangerRequest(t, n, withTimeout("0"))
+			o.deliver(t, last)
 		}
-		if s := o.Stats(); s[dvm.Invalid] != 60 || s[dvm.Silenced] != 40 || len(o.desk.events()) != 120 {
-			t.Fatalf("%d events; Stats = %v; want 60 refusals and 40 that are silent", len(o.desk.events()), s)
+		if s := o.Stats(); s[dvm.Invalid] != 60 || s[dvm.Silenced] != 40 || len(o.fakeLink.events()) != 120 {
+			t.Fatalf("%d events; Stats = %v; want 60 refusals and 40 that are silent", len(o.fakeLink.events()), s)
 		}
 		if got := o.seen[99].Verdict; got != dvm.Silenced || got.String() != "silenced" {
 			t.Errorf("the last verdict is %v", got)
 		}
 		// It is not forgotten for good: a relay sends it again.
-		pass(10 * time.Second)
-		o.give(t, last)
+		advance(10 * time.Second)
+		o.deliver(t, last)
 		if s := o.Stats(); s[dvm.Invalid] != 61 {
 			t.Errorf("Stats = %v, want one more refusal", s)
 		}
 		// Good requests are not concerned.
-		if o.give(t, many(t, 100)); len(o.jobs.started) != 1 {
+		if o.deliver(t, strangerRequest(t, 100)); len(o.jobs.started) != 1 {
 			t.Errorf("%d were started, want 1", len(o.jobs.started))
 		}
 	})
@@ -66,16 +66,16 @@ func TestStrangersAreRefusedSoManyTimesInAMinute(t *testing.T) {
 func TestTwoServersRefuseWithTheSameEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b := opened(t), opened(t)
-		bad, flood := many(t, 1, within("0")), []*nostr.Event{}
+		a, b := newTestProvider(t), newTestProvider(t)
+		bad, flood := strangerRequest(t, 1, withTimeout("0")), []*nostr.Event{}
 		for i := range 6 {
-			flood = append(flood, many(t, 2, func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
+			flood = append(flood, strangerRequest(t, 2, func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
 		}
-		a.give(t, bad)
+		a.deliver(t, bad)
 		for _, e := range flood {
-			a.give(t, e) // the last one asks too often
+			a.deliver(t, e) // the last one asks too often
 		}
-		pass(1100 * time.Millisecond) // a busy server
+		advance(1100 * time.Millisecond) // a busy server
 		b.Stored("wss://other.example", "jobs")
 		b.jobs.err = dvm.ErrOverloaded // has no room
 		for _, e := range []*nostr.Event{bad, flood[5]} {
@@ -84,7 +84,7 @@ func TestTwoServersRefuseWithTheSameEvents(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if one, two := lines(a.desk.events()), lines(b.desk.events()); one != two || len(a.desk.events()) != 4 {
+		if one, two := lines(a.fakeLink.events()), lines(b.fakeLink.events()); one != two || len(a.fakeLink.events()) != 4 {
 			t.Errorf("one says\n%sand the other\n%s", one, two)
 		}
 	})
@@ -93,26 +93,26 @@ func TestTwoServersRefuseWithTheSameEvents(t *testing.T) {
 func TestARelayThatNeverSaysThatItIsDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		const silent = "wss://silent.example"
 		hand := func(n int) {
-			if err := o.Handle(silent, many(t, n)); err != nil {
+			if err := o.Handle(silent, strangerRequest(t, n)); err != nil {
 				t.Error(err)
 			}
-			pass(time.Second)
+			advance(time.Second)
 		}
 		hand(0)
-		pass(8 * time.Second)
+		advance(8 * time.Second)
 		hand(1)
-		if o.desk.fetched != 2 {
-			t.Fatalf("asked %d times whether a request was answered, want 2", o.desk.fetched)
+		if o.fakeLink.fetched != 2 {
+			t.Fatalf("asked %d times whether a request was answered, want 2", o.fakeLink.fetched)
 		}
 		hand(2)
-		if o.desk.fetched != 2 || len(o.jobs.started) != 3 {
-			t.Errorf("asked %d times, %d started; want 2, 3", o.desk.fetched, len(o.jobs.started))
+		if o.fakeLink.fetched != 2 || len(o.jobs.started) != 3 {
+			t.Errorf("asked %d times, %d started; want 2, 3", o.fakeLink.fetched, len(o.jobs.started))
 		}
-		if o.desk.grace != 2*time.Second {
-			t.Errorf("other relays are waited for %v, want 2s", o.desk.grace)
+		if o.fakeLink.grace != 2*time.Second {
+			t.Errorf("other relays are waited for %v, want 2s", o.fakeLink.grace)
 		}
 	})
 }
@@ -120,13 +120,13 @@ func TestARelayThatNeverSaysThatItIsDone(t *testing.T) {
 func TestThousandsOfJobsAreWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l ledger
+		var l fakeJobs
 		for i := range 13_000 {
 			l.active = append(l.active, dvm.ActiveJob{ID: fmt.Sprintf("%064d", i), Customer: "x", Created: time.Now().Add(time.Duration(i) * time.Second)})
 		}
-		o := opened(t, func(c *dvm.Config) { c.Jobs = &l })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Jobs = &l })
 		ids := map[string]bool{}
-		for name, filters := range o.desk.subs {
+		for name, filters := range o.fakeLink.subs {
 			for _, f := range filters {
 				if len(filters) > 20 || len(f.Tags["e"]) > 100 {
 					t.Fatalf("%s has %d filters of %d ids", name, len(filters), len(f.Tags["e"]))
@@ -136,17 +136,17 @@ func TestThousandsOfJobsAreWatched(t *testing.T) {
 				}
 			}
 		}
-		if len(ids) != 12_000 || ids[l.active[999].ID] || !ids[l.active[1000].ID] || len(o.desk.subs) != 16 {
-			t.Errorf("%d jobs in %d subscriptions, want the newest 12000 in 15 beside the one for requests", len(ids), len(o.desk.subs))
+		if len(ids) != 12_000 || ids[l.active[999].ID] || !ids[l.active[1000].ID] || len(o.fakeLink.subs) != 16 {
+			t.Errorf("%d jobs in %d subscriptions, want the newest 12000 in 15 beside the one for requests", len(ids), len(o.fakeLink.subs))
 		}
 		// One that ends makes one subscription anew, and not all.
-		before := o.desk.asked
+		before := o.fakeLink.asked
 		_ = l.Cancel(context.Background(), l.active[7000].ID, "x")
 		l.mu.Lock()
 		l.active = l.active[1000:]
 		l.mu.Unlock()
-		pass(time.Minute)
-		if got := o.desk.asked - before; got != 1 {
+		advance(time.Minute)
+		if got := o.fakeLink.asked - before; got != 1 {
 			t.Errorf("%d subscriptions were made anew, want 1", got)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// ledger is Jobs that does nothing but keep them.
-type ledger struct {
+// fakeJobs implements Jobs; it only records the jobs.
+type fakeJobs struct {
 	mu        sync.Mutex
 	started   []*dvm.Request
 	cancelled []string
@@ -26,7 +26,7 @@ type ledger struct {
 	wall      chan struct{} // that Start waits for
 }
 
-func (l *ledger) Start(_ context.Context, r *dvm.Request) error {
+func (l *fakeJobs) Start(_ context.Context, r *dvm.Request) error {
 	if l.wall != nil {
 		<-l.wall
 	}
@@ -40,7 +40,7 @@ func (l *ledger) Start(_ context.Context, r *dvm.Request) error {
 	return nil
 }
 
-func (l *ledger) Cancel(_ context.Context, id, by string) error {
+func (l *fakeJobs) Cancel(_ context.Context, id, by string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancelled = append(l.cancelled, id)
@@ -48,28 +48,28 @@ func (l *ledger) Cancel(_ context.Context, id, by string) error {
 	return nil
 }
 
-func (l *ledger) Active() []dvm.ActiveJob {
+func (l *fakeJobs) Active() []dvm.ActiveJob {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.active)
 }
 
-// office is a provider in a bubble.
-type office struct {
+// testProvider is a provider in a synctest bubble.
+type testProvider struct {
 	*dvm.Provider
-	desk desk
-	jobs ledger
-	seen []dvm.Intake
+	fakeLink fakeLink
+	jobs     fakeJobs
+	seen     []dvm.Intake
 }
 
 const relay = "wss://relay.example"
 
-// opened returns an office whose relay has sent all that it had. It closes at the
-// end of the bubble.
-func opened(t *testing.T, change ...func(*dvm.Config)) *office {
+// newTestProvider returns a provider whose relay has sent all stored events. It
+// stops at the end of the bubble.
+func newTestProvider(t *testing.T, change ...func(*dvm.Config)) *testProvider {
 	t.Helper()
-	o := new(office)
-	cfg := dvm.Config{Link: &o.desk, Key: ours, Jobs: &o.jobs, Observer: func(i dvm.Intake) { o.seen = append(o.seen, i) }}
+	o := new(testProvider)
+	cfg := dvm.Config{Link: &o.fakeLink, Key: ours, Jobs: &o.jobs, Observer: func(i dvm.Intake) { o.seen = append(o.seen, i) }}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -86,8 +86,8 @@ func opened(t *testing.T, change ...func(*dvm.Config)) *office {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if len(o.desk.subs) != 0 {
-			t.Errorf("subscriptions are left: %v", o.desk.subs)
+		if len(o.fakeLink.subs) != 0 {
+			t.Errorf("subscriptions are left: %v", o.fakeLink.subs)
 		}
 	})
 	synctest.Wait()
@@ -95,8 +95,8 @@ func opened(t *testing.T, change ...func(*dvm.Config)) *office {
 	return o
 }
 
-// give hands the event in, and waits until all is done that is done at once.
-func (o *office) give(t *testing.T, e *nostr.Event) {
+// deliver passes the event to the provider, and waits until it is handled.
+func (o *testProvider) deliver(t *testing.T, e *nostr.Event) {
 	t.Helper()
 	if err := o.Handle(relay, e); err != nil {
 		t.Errorf("Handle: %v", err)
@@ -104,10 +104,10 @@ func (o *office) give(t *testing.T, e *nostr.Event) {
 	synctest.Wait()
 }
 
-// pass lets time pass, and all that happens then.
+// advance lets time pass, with everything that is due in it.
 //
 // real clock: it runs in a bubble.
-func pass(d time.Duration) {
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -119,11 +119,11 @@ func TestAProviderAsksForItsKinds(t *testing.T) {
 			open bool
 			want string
 		}{{false, fmt.Sprintf(`{"kinds":[5100,5900],"#p":["%s"]}`, ours.PublicKey())}, {true, `{"kinds":[5100,5900]}`}} {
-			o := opened(t, func(cfg *dvm.Config) {
+			o := newTestProvider(t, func(cfg *dvm.Config) {
 				cfg.Kinds = map[int]dvm.Rules{5900: {}, 5100: {}}
 				cfg.Gate.Open = c.open
 			})
-			got, _ := o.desk.wants("jobs")[0].MarshalJSON()
+			got, _ := o.fakeLink.wants("jobs")[0].MarshalJSON()
 			if string(got) != c.want {
 				t.Errorf("it asks for %s, want %s", got, c.want)
 			}
@@ -134,18 +134,18 @@ func TestAProviderAsksForItsKinds(t *testing.T) {
 func TestARequestIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
-		e := asked(t, time.Now())
+		o := newTestProvider(t)
+		e := newRequest(t, time.Now())
 		for range 5 {
-			o.give(t, e)
+			o.deliver(t, e)
 		}
 		o.Stored("wss://other.example", "jobs")
 		if err := o.Handle("wss://other.example", e); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if len(o.jobs.started) != 1 || o.jobs.started[0].Relay != relay || o.desk.fetched != 0 {
-			t.Errorf("started %d, asked %d times", len(o.jobs.started), o.desk.fetched)
+		if len(o.jobs.started) != 1 || o.jobs.started[0].Relay != relay || o.fakeLink.fetched != 0 {
+			t.Errorf("started %d, asked %d times", len(o.jobs.started), o.fakeLink.fetched)
 		}
 		if s := o.Stats(); s[dvm.Seen] != 5 || s[dvm.Accepted] != 1 || len(s) != 2 {
 			t.Errorf("Stats = %v", s)
@@ -159,19 +159,19 @@ func TestARequestIsStartedOnce(t *testing.T) {
 func TestWhatIsNotARequestForUsIsDroppedInSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		now := time.Now()
-		forged := asked(t, now)
+		forged := newRequest(t, now)
 		forged.Sig = strings.Repeat("0", 128)
 		for _, e := range []*nostr.Event{
-			forged, asked(t, now.Add(-time.Hour)), asked(t, now.Add(time.Hour)), signed(t, asked(t, now), ours),
-			asked(t, now, func(e *nostr.Event) { e.Kind = 5001 }), asked(t, now, func(e *nostr.Event) { e.Tags = nil }),
+			forged, newRequest(t, now.Add(-time.Hour)), newRequest(t, now.Add(time.Hour)), signed(t, newRequest(t, now), ours),
+			newRequest(t, now, func(e *nostr.Event) { e.Kind = 5001 }), newRequest(t, now, func(e *nostr.Event) { e.Tags = nil }),
 		} {
 			o.Handle(relay, e)
 			synctest.Wait()
 		}
-		if len(o.jobs.started) != 0 || len(o.desk.events()) != 0 {
-			t.Errorf("started %v, said %v", o.jobs.started, o.desk.events())
+		if len(o.jobs.started) != 0 || len(o.fakeLink.events()) != 0 {
+			t.Errorf("started %v, said %v", o.jobs.started, o.fakeLink.events())
 		}
 		for _, v := range []dvm.Verdict{dvm.Forged, dvm.Stale, dvm.Future, dvm.OwnKey, dvm.WrongKind, dvm.NotOurs} {
 			if o.Stats()[v] != 1 {
@@ -184,12 +184,12 @@ func TestWhatIsNotARequestForUsIsDroppedInSilence(t *testing.T) {
 func TestARelayIsToldOfForgedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
-		forged := asked(t, time.Now())
+		o := newTestProvider(t)
+		forged := newRequest(t, time.Now())
 		forged.Sig = strings.Repeat("0", 128)
-		o.give(t, forged)
+		o.deliver(t, forged)
 		if err := o.Handle("wss://other.example", forged); err != nil {
-			t.Errorf("a relay that did nothing wrong is told: %v", err)
+			t.Errorf("an honest relay gets an error: %v", err)
 		}
 		if err := o.Handle(relay, forged); err == nil {
 			t.Error("the relay is not told")
@@ -200,48 +200,48 @@ func TestARelayIsToldOfForgedEvents(t *testing.T) {
 func TestInvalidRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, func(c *dvm.Config) { c.Gate.Burst = 100 })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Gate.Burst = 100 })
 		for _, v := range []string{"0", "-5", "abc", "1.5", "1e3", "30s", ""} {
-			o.give(t, asked(t, time.Now(), within(v)))
+			o.deliver(t, newRequest(t, time.Now(), withTimeout(v)))
 		}
-		o.give(t, asked(t, time.Now(), within("30"), within("30")))
+		o.deliver(t, newRequest(t, time.Now(), withTimeout("30"), withTimeout("30")))
 		if len(o.jobs.started) != 0 || o.Stats()[dvm.Invalid] != 8 {
 			t.Errorf("started %v; %v", o.jobs.started, o.Stats())
 		}
-		testfile.Golden(t, "testdata/invalid.jsonl", lines(o.desk.events()))
+		testfile.Golden(t, "testdata/invalid.jsonl", lines(o.fakeLink.events()))
 	})
 }
 
 func TestAFloodIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		for i := range 30 {
-			o.give(t, asked(t, time.Now(), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
+			o.deliver(t, newRequest(t, time.Now(), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
 		}
 		if len(o.jobs.started) != 5 {
 			t.Errorf("%d were started, want 5", len(o.jobs.started))
 		}
-		testfile.Golden(t, "testdata/overloaded.jsonl", lines(o.desk.events()))
+		testfile.Golden(t, "testdata/overloaded.jsonl", lines(o.fakeLink.events()))
 		if s := o.Stats(); s[dvm.Overloaded] != 1 || s[dvm.Limited] != 24 {
 			t.Errorf("Stats = %v", s)
 		}
 		// The silent ones are not forgotten for good: a relay sends them again.
-		pass(6 * time.Second)
-		late := asked(t, time.Now(), within("5"))
-		o.give(t, asked(t, time.Now(), within("6")))
-		o.give(t, late)
+		advance(6 * time.Second)
+		late := newRequest(t, time.Now(), withTimeout("5"))
+		o.deliver(t, newRequest(t, time.Now(), withTimeout("6")))
+		o.deliver(t, late)
 		if len(o.jobs.started) != 6 || o.Stats()[dvm.Limited] != 25 {
 			t.Errorf("%d were started, want one more; %v", len(o.jobs.started), o.Stats())
 		}
-		pass(6 * time.Second)
-		o.give(t, late)
+		advance(6 * time.Second)
+		o.deliver(t, late)
 		if len(o.jobs.started) != 7 {
 			t.Errorf("%d were started, want another", len(o.jobs.started))
 		}
-		pass(time.Minute)
-		o.give(t, asked(t, time.Now().Add(-time.Minute), func(e *nostr.Event) { e.Content = "20" }))
-		pass(time.Second) // it is asked first whether it was answered
+		advance(time.Minute)
+		o.deliver(t, newRequest(t, time.Now().Add(-time.Minute), func(e *nostr.Event) { e.Content = "20" }))
+		advance(time.Second) // it is asked first whether it was answered
 		if len(o.jobs.started) != 8 {
 			t.Errorf("%d were started, want the last one too", len(o.jobs.started))
 		}
@@ -251,17 +251,17 @@ func TestAFloodIsToldOnce(t *testing.T) {
 func TestNoRoomIsAnsweredOnceAndTriedAgainOtherwise(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		o.jobs.err = fmt.Errorf("wrapped: %w", dvm.ErrOverloaded)
-		first, second := asked(t, time.Now()), asked(t, time.Now(), within("5"))
-		o.give(t, first)
-		o.give(t, second)
-		if got := o.desk.told(time.Now()); len(got) != 2 || got[0] != "0s error OVERLOADED: no room for another job; try again later" {
+		first, second := newRequest(t, time.Now()), newRequest(t, time.Now(), withTimeout("5"))
+		o.deliver(t, first)
+		o.deliver(t, second)
+		if got := o.fakeLink.told(time.Now()); len(got) != 2 || got[0] != "0s error OVERLOADED: no room for another job; try again later" {
 			t.Errorf("told %v", got)
 		}
 		o.jobs.err = nil
-		o.give(t, first) // was answered
-		o.give(t, second)
+		o.deliver(t, first) // was answered
+		o.deliver(t, second)
 		if len(o.jobs.started) != 1 || o.jobs.started[0].ID != second.ID {
 			t.Errorf("started %v, want the second", o.jobs.started)
 		}
@@ -271,14 +271,14 @@ func TestNoRoomIsAnsweredOnceAndTriedAgainOtherwise(t *testing.T) {
 func TestNoRoomIsNotToldWhereOthersMayHaveSome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, func(c *dvm.Config) { c.Shared = true })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Shared = true })
 		o.jobs.err = dvm.ErrOverloaded
-		e := asked(t, time.Now())
-		o.give(t, e)
+		e := newRequest(t, time.Now())
+		o.deliver(t, e)
 		o.jobs.err = nil
-		o.give(t, e)
-		if len(o.jobs.started) != 1 || len(o.desk.events()) != 0 {
-			t.Errorf("started %v, said %v, want it done the second time and nothing said", o.jobs.started, o.desk.events())
+		o.deliver(t, e)
+		if len(o.jobs.started) != 1 || len(o.fakeLink.events()) != 0 {
+			t.Errorf("started %v, said %v, want it done the second time and nothing said", o.jobs.started, o.fakeLink.events())
 		}
 	})
 }
@@ -286,14 +286,14 @@ func TestNoRoomIsNotToldWhereOthersMayHaveSome(t *testing.T) {
 func TestAJobThatIsNotRecordedIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		o.jobs.err = errors.New("disk full")
-		e := asked(t, time.Now())
-		o.give(t, e)
+		e := newRequest(t, time.Now())
+		o.deliver(t, e)
 		o.jobs.err = nil
-		o.give(t, e)
-		if len(o.jobs.started) != 1 || len(o.desk.events()) != 0 || o.Stats()[dvm.Unrecorded] != 1 {
-			t.Errorf("started %v, said %v, %v", o.jobs.started, o.desk.events(), o.Stats())
+		o.deliver(t, e)
+		if len(o.jobs.started) != 1 || len(o.fakeLink.events()) != 0 || o.Stats()[dvm.Unrecorded] != 1 {
+			t.Errorf("started %v, said %v, %v", o.jobs.started, o.fakeLink.events(), o.Stats())
 		}
 	})
 }
@@ -301,18 +301,18 @@ func TestAJobThatIsNotRecordedIsTakenAgain(t *testing.T) {
 func TestAJobThatCanNotBeRecordedIsAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		o.jobs.err = fmt.Errorf("start: %w", &dvm.InvalidError{Tag: "content", Value: "600000", Want: "want less"})
-		e := asked(t, time.Now())
-		o.give(t, e)
-		o.give(t, e)
-		if got := o.desk.told(time.Now()); len(got) != 2 || got[0] != `0s error INVALID_REQUEST: content "600000": want less` || o.Stats()[dvm.Invalid] != 1 {
+		e := newRequest(t, time.Now())
+		o.deliver(t, e)
+		o.deliver(t, e)
+		if got := o.fakeLink.told(time.Now()); len(got) != 2 || got[0] != `0s error INVALID_REQUEST: content "600000": want less` || o.Stats()[dvm.Invalid] != 1 {
 			t.Errorf("told %v, %v", got, o.Stats())
 		}
 	})
 }
 
-// TestBacklog is about requests that an earlier process may have answered.
+// TestBacklog tests requests that an earlier process may have answered.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -323,36 +323,36 @@ func TestBacklog(t *testing.T) {
 		deaf    bool
 		started int
 	}{
-		{name: "nobody has answered", started: 1},
+		{name: "not answered", started: 1},
 		{name: "no relay knows", deaf: true, started: 1},
 		{name: "a result", kind: 6900, by: ours, status: "success"},
 		{name: "a failure", kind: 7000, by: ours, status: "error"},
 		{name: "it was begun only", kind: 7000, by: ours, status: "processing", started: 1},
-		{name: "somebody else's result", kind: 6900, by: stranger, status: "success", started: 1},
+		{name: "another provider's result", kind: 6900, by: stranger, status: "success", started: 1},
 		{name: "withdrawn", kind: 5, by: customer},
-		{name: "withdrawn by somebody else", kind: 5, by: stranger, started: 1},
+		{name: "withdrawn by another customer", kind: 5, by: stranger, started: 1},
 	} {
 		for _, old := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, old %v", c.name, old), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					o := opened(t)
-					o.desk.deaf, o.desk.sloppy = c.deaf, old
+					o := newTestProvider(t)
+					o.fakeLink.deaf, o.fakeLink.sloppy = c.deaf, old
 					from, at := relay, time.Now().Add(-time.Minute)
 					if !old {
 						from, at = "wss://just-connected.example", time.Now()
 					}
-					e := asked(t, at)
+					e := newRequest(t, at)
 					if c.kind != 0 {
 						about := &nostr.Event{Kind: c.kind, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{"e", e.ID}, {"status", c.status}}}
-						o.desk.shelf = append(o.desk.shelf, signed(t, about, c.by))
+						o.fakeLink.shelf = append(o.fakeLink.shelf, signed(t, about, c.by))
 					}
 					if err := o.Handle(from, e); err != nil {
 						t.Error(err)
 					}
-					pass(time.Second)
-					if len(o.jobs.started) != c.started || o.desk.fetched != 1 || o.Stats()[dvm.Answered] != uint64(1-c.started) {
-						t.Errorf("started %d, asked %d times, %v; want %d started", len(o.jobs.started), o.desk.fetched, o.Stats(), c.started)
+					advance(time.Second)
+					if len(o.jobs.started) != c.started || o.fakeLink.fetched != 1 || o.Stats()[dvm.Answered] != uint64(1-c.started) {
+						t.Errorf("started %d, asked %d times, %v; want %d started", len(o.jobs.started), o.fakeLink.fetched, o.Stats(), c.started)
 					}
 				})
 			})
@@ -363,13 +363,13 @@ func TestBacklog(t *testing.T) {
 func TestABigBacklogIsTakenOldestFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, func(c *dvm.Config) { c.Gate.Burst = 100 })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Gate.Burst = 100 })
 		for i := range 20 { // the newest first, as relays do
-			o.give(t, asked(t, time.Now().Add(time.Duration(-60-i)*time.Second)))
+			o.deliver(t, newRequest(t, time.Now().Add(time.Duration(-60-i)*time.Second)))
 		}
-		pass(2 * time.Second)
-		if len(o.jobs.started) != 20 || o.desk.fetched != 2 {
-			t.Fatalf("started %d, asked %d times", len(o.jobs.started), o.desk.fetched)
+		advance(2 * time.Second)
+		if len(o.jobs.started) != 20 || o.fakeLink.fetched != 2 {
+			t.Fatalf("started %d, asked %d times", len(o.jobs.started), o.fakeLink.fetched)
 		}
 		if !slices.IsSortedFunc(o.jobs.started[:16], func(a, b *dvm.Request) int { return a.Created.Compare(b.Created) }) {
 			t.Error("not the oldest first")
@@ -380,21 +380,21 @@ func TestABigBacklogIsTakenOldestFirst(t *testing.T) {
 func TestABacklogThatIsTooBigComesAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, func(c *dvm.Config) { c.Gate.Burst = 300 })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Gate.Burst = 300 })
 		o.jobs.wall = make(chan struct{})
 		var list []*nostr.Event
 		for i := range 150 {
-			list = append(list, asked(t, time.Now().Add(-time.Minute), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
-			o.give(t, list[i])
+			list = append(list, newRequest(t, time.Now().Add(-time.Minute), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
+			o.deliver(t, list[i])
 		}
-		pass(time.Second)
+		advance(time.Second)
 		dropped := o.Stats()[dvm.Dropped]
 		close(o.jobs.wall)
-		pass(time.Second)
+		advance(time.Second)
 		for _, e := range list {
-			o.give(t, e)
+			o.deliver(t, e)
 		}
-		pass(time.Second)
+		advance(time.Second)
 		if dropped == 0 || len(o.jobs.started) != len(list) {
 			t.Errorf("%d were dropped, in the end %d of %d are started", dropped, len(o.jobs.started), len(list))
 		}
@@ -406,20 +406,20 @@ func TestABacklogThatIsTooBigComesAgain(t *testing.T) {
 func TestAnsweredJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
+		o := newTestProvider(t)
 		var list []*nostr.Event
 		for i := range 12 {
-			e := asked(t, time.Now().Add(time.Duration(-60-i)*time.Second))
+			e := newRequest(t, time.Now().Add(time.Duration(-60-i)*time.Second))
 			list = append(list, e)
-			o.desk.shelf = append(o.desk.shelf, signed(t, &nostr.Event{Kind: 6900, CreatedAt: e.CreatedAt, Tags: nostr.Tags{{"e", e.ID}}}, ours))
+			o.fakeLink.shelf = append(o.fakeLink.shelf, signed(t, &nostr.Event{Kind: 6900, CreatedAt: e.CreatedAt, Tags: nostr.Tags{{"e", e.ID}}}, ours))
 		}
 		for _, e := range list {
-			o.give(t, e)
+			o.deliver(t, e)
 		}
-		o.give(t, asked(t, time.Now(), within("5")))
-		pass(2 * time.Second)
-		if len(o.jobs.started) != 1 || len(o.desk.events()) != 0 || o.Stats()[dvm.Answered] != 12 {
-			t.Errorf("started %d, said %v, %v", len(o.jobs.started), o.desk.told(time.Now()), o.Stats())
+		o.deliver(t, newRequest(t, time.Now(), withTimeout("5")))
+		advance(2 * time.Second)
+		if len(o.jobs.started) != 1 || len(o.fakeLink.events()) != 0 || o.Stats()[dvm.Answered] != 12 {
+			t.Errorf("started %d, said %v, %v", len(o.jobs.started), o.fakeLink.told(time.Now()), o.Stats())
 		}
 	})
 }
@@ -427,12 +427,12 @@ func TestAnsweredJobsDoNotCount(t *testing.T) {
 func TestTheCustomerCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
-		e := asked(t, time.Now())
-		o.give(t, e)
-		pass(time.Second)
+		o := newTestProvider(t)
+		e := newRequest(t, time.Now())
+		o.deliver(t, e)
+		advance(time.Second)
 		want := fmt.Sprintf(`{"authors":["%s"],"kinds":[5],"#e":["%s"]}`, customer.PublicKey(), e.ID)
-		if got, _ := o.desk.wants("cancel-1")[0].MarshalJSON(); string(got) != want {
+		if got, _ := o.fakeLink.wants("cancel-1")[0].MarshalJSON(); string(got) != want {
 			t.Errorf("it asks for %s, want %s", got, want)
 		}
 		withdrawal := func(key nostr.SecretKey) *nostr.Event {
@@ -440,8 +440,8 @@ func TestTheCustomerCancels(t *testing.T) {
 		}
 		forged := withdrawal(customer)
 		forged.Sig = strings.Repeat("0", 128)
-		o.give(t, withdrawal(stranger))
-		o.give(t, forged)
+		o.deliver(t, withdrawal(stranger))
+		o.deliver(t, forged)
 		if len(o.jobs.cancelled) != 0 {
 			t.Errorf("cancelled: %v", o.jobs.cancelled)
 		}
@@ -453,8 +453,8 @@ func TestTheCustomerCancels(t *testing.T) {
 		if s := o.Stats(); s[dvm.Withdrawn] != 1 || s[dvm.Forged] != 1 || s[dvm.NotOurs] != 1 {
 			t.Errorf("Stats = %v", s)
 		}
-		pass(time.Second)
-		if got := o.desk.wants("cancel-1"); got != nil {
+		advance(time.Second)
+		if got := o.fakeLink.wants("cancel-1"); got != nil {
 			t.Errorf("it still asks for %v", got)
 		}
 	})
@@ -463,26 +463,26 @@ func TestTheCustomerCancels(t *testing.T) {
 func TestManyJobsAreOneSubscription(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t)
-		before := o.desk.asked
+		o := newTestProvider(t)
+		before := o.fakeLink.asked
 		o.jobs.mu.Lock()
 		for i := range 247 {
 			o.jobs.active = append(o.jobs.active, dvm.ActiveJob{ID: fmt.Sprint(i), Customer: "x", Created: time.Now()})
 		}
 		o.jobs.mu.Unlock()
 		for _, timeout := range []string{"1", "2", "3"} {
-			o.give(t, asked(t, time.Now(), within(timeout)))
+			o.deliver(t, newRequest(t, time.Now(), withTimeout(timeout)))
 		}
-		pass(time.Second)
-		if got := o.desk.wants("cancel-1"); len(got) != 3 || o.desk.asked != before+1 {
-			t.Errorf("%d filters in %d subscriptions", len(got), o.desk.asked-before)
+		advance(time.Second)
+		if got := o.fakeLink.wants("cancel-1"); len(got) != 3 || o.fakeLink.asked != before+1 {
+			t.Errorf("%d filters in %d subscriptions", len(got), o.fakeLink.asked-before)
 		}
 		// Jobs end without a word; it is found out.
 		o.jobs.mu.Lock()
 		o.jobs.active = o.jobs.active[:7]
 		o.jobs.mu.Unlock()
-		pass(time.Minute)
-		if got := o.desk.wants("cancel-1"); len(got) != 1 || len(got[0].Tags["e"]) != 7 {
+		advance(time.Minute)
+		if got := o.fakeLink.wants("cancel-1"); len(got) != 1 || len(got[0].Tags["e"]) != 7 {
 			t.Errorf("later it asks for %v", got)
 		}
 	})
@@ -491,10 +491,10 @@ func TestManyJobsAreOneSubscription(t *testing.T) {
 func TestJobsOfAnEarlierProcessAreWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l ledger
+		var l fakeJobs
 		l.active = []dvm.ActiveJob{{ID: "x", Customer: "y", Created: time.Now()}}
-		o := opened(t, func(c *dvm.Config) { c.Jobs = &l })
-		if got := o.desk.wants("cancel-1"); len(got) != 1 {
+		o := newTestProvider(t, func(c *dvm.Config) { c.Jobs = &l })
+		if got := o.fakeLink.wants("cancel-1"); len(got) != 1 {
 			t.Errorf("it asks for %v", got)
 		}
 	})
@@ -503,11 +503,11 @@ func TestJobsOfAnEarlierProcessAreWatched(t *testing.T) {
 func TestAReaderDoesNotWaitLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, func(c *dvm.Config) { c.Gate.Burst = 300 })
+		o := newTestProvider(t, func(c *dvm.Config) { c.Gate.Burst = 300 })
 		o.jobs.wall = make(chan struct{})
 		before := time.Now()
 		for i := range 70 {
-			o.give(t, asked(t, time.Now(), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
+			o.deliver(t, newRequest(t, time.Now(), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
 		}
 		// One is at the wall and 64 wait; each other has cost its reader a moment.
 		if got, want := time.Since(before), 5*100*time.Millisecond; got != want || o.Stats()[dvm.Dropped] != 5 {
@@ -524,8 +524,8 @@ func TestAReaderDoesNotWaitLong(t *testing.T) {
 func TestAProviderThatHasEndedTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d desk
-		p, err := dvm.NewProvider(dvm.Config{Link: &d, Key: ours, Jobs: new(ledger)})
+		var d fakeLink
+		p, err := dvm.NewProvider(dvm.Config{Link: &d, Key: ours, Jobs: new(fakeJobs)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -538,7 +538,7 @@ func TestAProviderThatHasEndedTakesNothing(t *testing.T) {
 			t.Error("it runs again")
 		}
 		before := time.Now()
-		e := asked(t, before)
+		e := newRequest(t, before)
 		for range 100 {
 			p.Handle(relay, e)
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Publisher publishes events. A [nostr.Client] is one.
+// Publisher publishes events. [nostr.Client] implements it.
 type Publisher interface {
 	Publish(class nostr.Class, events ...*nostr.Event) *nostr.Delivery
 }
 
-// Link is what a provider needs of relays. A [nostr.Client] is one.
+// Link is the connection of a provider to relays. [nostr.Client] implements it.
 type Link interface {
 	Publisher
 	Subscribe(name string, since time.Time, filters ...nostr.Filter)
@@ -22,10 +22,11 @@ type Link interface {
 	FetchSoon(ctx context.Context, grace time.Duration, filters ...nostr.Filter) ([]*nostr.Event, error)
 }
 
-// Publish signs the events that [Answers] returned, or those of them that are new,
-// and publishes them in their order. What ends a job is published as a result, which
-// is never dropped, and all else as progress. It does not wait for relays; the error
-// says what can't be published at all, or for which relay there is no room.
+// Publish signs the events that [Answers] returned, or the new ones among them,
+// and publishes them in order. The end of a job is published as a result, which
+// is never dropped, everything else as progress. It does not wait for relays.
+// The error says what cannot be published at all, or which relay's outbox is
+// full.
 func Publish(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	var errs []error
 	for len(events) > 0 {
@@ -39,8 +40,8 @@ func Publish(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	return errors.Join(errs...)
 }
 
-// publishRefusal does the same with what [Refusal] returned, of which relays that are
-// busy get less.
+// publishRefusal publishes what [Refusal] returned. Such events are dropped
+// before results.
 func publishRefusal(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	return publish(to, key, nostr.Refusal, events)
 }
@@ -70,9 +71,9 @@ func publish(to Publisher, key nostr.SecretKey, class nostr.Class, events []nost
 	return errors.Join(errs...)
 }
 
-var errNowhere = errors.New("no relay has room for it")
+var errNowhere = errors.New("the outboxes of all relays are full")
 
-// classOf says whether the event of a job is worth more than room in an outbox.
+// classOf returns whether an outbox may drop the event of a job.
 func classOf(e *nostr.Event) nostr.Class {
 	if e.Kind == KindFeedback && e.Tags.Find("status").Value() != StatusError {
 		return nostr.Progress

@@ -16,29 +16,29 @@ import (
 // The kinds of NIP-90.
 const (
 	KindFeedback = 7000
-	KindDelete   = 5 // of NIP-09: by the customer of a job, it cancels it
+	KindDelete   = 5 // of NIP-09: published by the customer of a job, it cancels the job
 
 	// DefaultKind is the kind of request for the delegation of a task.
 	DefaultKind = 5900
 
 	minKind, maxKind = 5000, 5999
-	toResult         = 1000 // what the kind of a result is above that of its request
+	toResult         = 1000 // added to the kind of a request, it is the kind of the result
 )
 
 const (
-	maxInputs   = 90       // so that the result, which has them all, has no more tags than an event may have
-	maxTagBytes = 64 << 10 // of all tags; as much as the content may have
-	maxRequest  = 16 << 10 // a longer request is not repeated in its result, nor stored beside what was read of it
+	maxInputs   = 90       // so that the result, which repeats them, does not have too many tags
+	maxTagBytes = 64 << 10 // of all tags; the same as for the content
+	maxRequest  = 16 << 10 // a longer request is neither repeated in its result nor stored
 )
 
 // Rules are the limits of one kind of request.
 type Rules struct {
-	DefaultTimeout time.Duration // for a request that does not say; 0 means 30 seconds
-	MaxTimeout     time.Duration // a longer one is reduced to it; 0 means 10 minutes
+	DefaultTimeout time.Duration // for a request without a timeout; 0 means 30 seconds
+	MaxTimeout     time.Duration // longer timeouts are reduced to it; 0 means 10 minutes
 
-	// Price is what the result costs, in thousandths of a satoshi; 0 means that it is
-	// free. A request that bids less is refused with the price. Payments are neither
-	// made nor checked: a result names its price, and that is all.
+	// Price is the price of the result, in thousandths of a satoshi; 0 means
+	// that it is free. A request that bids less is refused with the price.
+	// Payments are neither made nor checked: a result only names its price.
 	Price int64
 }
 
@@ -63,29 +63,29 @@ func (r Rules) Validate() error {
 	return nil
 }
 
-// Request is a job that somebody asks for. Its JSON form is stored: fields are only
+// Request is a request for a job. Its JSON form is stored: fields are only
 // added.
 type Request struct {
 	ID       string        `json:"id"`
 	Customer string        `json:"customer"` // public key, in hex
 	Kind     int           `json:"kind"`
-	Created  time.Time     `json:"created"`            // as the customer says
+	Created  time.Time     `json:"created"`            // by the customer's clock
 	Relay    string        `json:"relay,omitempty"`    // where it was seen first
-	Task     string        `json:"task,omitempty"`     // what is to be done, in words
-	Inputs   []Input       `json:"inputs,omitempty"`   // what it is to be done with
-	Params   []Param       `json:"params,omitempty"`   // how
-	Output   string        `json:"output,omitempty"`   // the type that the result should have
-	Priority string        `json:"priority,omitempty"` // high, normal or low; all are served alike
-	Relays   []string      `json:"relays,omitempty"`   // where the customer would like answers; nobody dials them
-	Expires  time.Time     `json:"expires,omitzero"`   // nobody wants it after that
+	Task     string        `json:"task,omitempty"`     // what to do, in words
+	Inputs   []Input       `json:"inputs,omitempty"`   // the data to work on
+	Params   []Param       `json:"params,omitempty"`   // how to do it
+	Output   string        `json:"output,omitempty"`   // the requested type of the result
+	Priority string        `json:"priority,omitempty"` // high, normal or low; ignored
+	Relays   []string      `json:"relays,omitempty"`   // where the customer would like answers; not used
+	Expires  time.Time     `json:"expires,omitzero"`   // the result is not wanted after that
 	Timeout  time.Duration `json:"timeout_ns"`
-	Clamped  bool          `json:"clamped,omitempty"`    // a longer timeout was asked for
-	Bid      *int64        `json:"bid_msat,omitempty"`   // the most that the customer pays; nil if it is not said
-	Price    int64         `json:"price_msat,omitempty"` // what the result costs; 0 for nothing
-	Event    *nostr.Event  `json:"event,omitempty"`      // the request itself; not stored above 16 KiB
+	Clamped  bool          `json:"clamped,omitempty"`    // the requested timeout was longer
+	Bid      *int64        `json:"bid_msat,omitempty"`   // the most that the customer pays; nil if there is none
+	Price    int64         `json:"price_msat,omitempty"` // of the result; 0 means free
+	Event    *nostr.Event  `json:"event,omitempty"`      // the signed request; not stored if it is above 16 KiB
 }
 
-// Input is something that a job works on.
+// Input is data that a job works on.
 type Input struct {
 	Data   string `json:"data"`
 	Type   string `json:"type,omitempty"` // url, event, job or text
@@ -117,7 +117,7 @@ func (r *Request) Param(name string) string {
 	return ""
 }
 
-// MarshalJSON writes the form that is stored.
+// MarshalJSON returns the form that is stored.
 func (r Request) MarshalJSON() ([]byte, error) {
 	type plain Request
 	if r.Event != nil && len(r.Event.AppendJSON(nil)) > maxRequest {
@@ -126,27 +126,27 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// InvalidError says what is wrong with a request. Such a request is answered, and
-// never run.
+// InvalidError is a problem of a request. Such a request is answered, and never
+// run.
 type InvalidError struct {
 	Tag   string // the name of the tag, or the field
-	Value string // what it says
-	Want  string // what it should say
+	Value string // its value
+	Want  string // what is wanted instead
 }
 
-// Error says it in one line. The value is quoted, and cut when it is long.
+// Error returns one line. A long value is shortened.
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Tag, textfmt.Clip(e.Value, 40), e.Want)
 }
 
-// PriceError says that the customer does not bid what the result costs. Such a request
+// PriceError means that the customer bids less than the price. Such a request
 // is answered with the price, and never run.
 type PriceError struct {
 	Price int64  // thousandths of a satoshi
 	Bid   *int64 // the same; nil if there was none
 }
 
-// Error says what to do.
+// Error returns the price, the bid, and what to do.
 func (e *PriceError) Error() string {
 	bid := "there was no bid"
 	if e.Bid != nil {
@@ -155,10 +155,10 @@ func (e *PriceError) Error() string {
 	return fmt.Sprintf("The price is %d msat, and %s; ask again with a bid of at least the price. Nothing is to be paid for this request", e.Price, bid)
 }
 
-// Parse reads a request. The event is one that passed a [Gate], or is trusted for
-// other reasons. With an [*InvalidError] or a [*PriceError] comes what could be read, so
-// that it can be answered. Halves of surrogate pairs, which JavaScript leaves where it cuts a text, are
-// read as U+FFFD.
+// Parse parses a request. The event must have passed a [Gate], or be trusted
+// for other reasons. With an [*InvalidError] or a [*PriceError] it also returns
+// what could be parsed, so that the request can be answered. Lone surrogates,
+// which JavaScript leaves where it cuts a text, become U+FFFD.
 func Parse(e *nostr.Event, rules Rules) (*Request, error) {
 	signed := e
 	e = e.ToValidUTF8()
@@ -183,8 +183,9 @@ func Parse(e *nostr.Event, rules Rules) (*Request, error) {
 	return r, nil
 }
 
-// bid returns the most that the customer pays, nil if it is not said in whole
-// thousandths of a satoshi. More than a number can hold is the largest.
+// bid returns the most that the customer pays; nil if there is no bid in whole
+// thousandths of a satoshi. A number that is too large becomes the largest
+// int64.
 func bid(tags nostr.Tags) *int64 {
 	text := tags.Find("bid").Value()
 	if text == "" || strings.Trim(text, "0123456789") != "" {
@@ -197,7 +198,7 @@ func bid(tags nostr.Tags) *int64 {
 	return &n
 }
 
-// read takes a tag that may be there more than once.
+// read stores a tag that may occur more than once.
 func (r *Request) read(t nostr.Tag) {
 	switch {
 	case len(t) < 2:
@@ -210,7 +211,7 @@ func (r *Request) read(t nostr.Tag) {
 	}
 }
 
-// check finds what can't be served whatever the timeout is.
+// check returns what makes the request invalid, apart from its timeout.
 func (r *Request) check(e *nostr.Event) error {
 	size := 0
 	for _, t := range e.Tags {
@@ -246,7 +247,7 @@ func (r *Request) setTimeout(tags nostr.Tags, rules Rules) error {
 		return &InvalidError{"timeout", text, want}
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	r.Clamped = err != nil || n > most // digits that are no number are too many of them
+	r.Clamped = err != nil || n > most // digits that do not parse are a number that is too large
 	if r.Clamped {
 		n = most
 	}
@@ -254,8 +255,8 @@ func (r *Request) setTimeout(tags nostr.Tags, rules Rules) error {
 	return nil
 }
 
-// expiration returns the time after which nobody wants the event (NIP-40). One that
-// can't be read says nothing.
+// expiration returns the time after which the event is no longer wanted
+// (NIP-40). A value that does not parse is ignored.
 func expiration(e *nostr.Event) (at time.Time, ok bool) {
 	n, err := strconv.ParseInt(e.Tags.Find("expiration").Value(), 10, 64)
 	if err != nil || n <= 0 || n > maxUnix {
@@ -264,7 +265,8 @@ func expiration(e *nostr.Event) (at time.Time, ok bool) {
 	return unix(n), true
 }
 
-// maxUnix is the last second of the year 9999, which is the last that JSON can say.
+// maxUnix is the last second of the year 9999, the last one in JSON's time
+// format.
 const maxUnix = 253402300799
 
 func unix(seconds int64) time.Time { return time.Unix(min(seconds, maxUnix), 0).UTC() }

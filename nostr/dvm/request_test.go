@@ -53,7 +53,7 @@ func TestParseTimeouts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := dvm.Parse(asked(t, morning, tagged(c.tags...)), dvm.Rules{})
+			r, err := dvm.Parse(newRequest(t, morning, tagged(c.tags...)), dvm.Rules{})
 			if c.err != "" {
 				var invalid *dvm.InvalidError
 				if !errors.As(err, &invalid) || err.Error() != c.err || r == nil || r.ID == "" {
@@ -70,7 +70,7 @@ func TestParseTimeouts(t *testing.T) {
 
 func TestParseReadsEverything(t *testing.T) {
 	t.Parallel()
-	e := asked(t, morning, tagged(
+	e := newRequest(t, morning, tagged(
 		nostr.Tag{"i", "abc", "event", "wss://relay.example", "source"}, nostr.Tag{"param", "lang", "es", "en"}, nostr.Tag{"param", "x"},
 		nostr.Tag{"output", "text/plain"}, nostr.Tag{"priority", "high"}, nostr.Tag{"relays", "wss://a", "wss://b"},
 		nostr.Tag{"expiration", "1800000000"}, nostr.Tag{"timeout", "1200"}, nostr.Tag{}, nostr.Tag{"i"}))
@@ -108,7 +108,7 @@ func TestARequestThatIsTooMuchIsRefused(t *testing.T) {
 		"tags":      {tagged(nostr.Tag{"x", strings.Repeat("x", 1<<16)}), "want at most 65536 bytes"},
 		"encrypted": {tagged(nostr.Tag{"encrypted"}), `encrypted "": want a request that is not encrypted`},
 	} {
-		r, err := dvm.Parse(asked(t, morning, c.change), dvm.Rules{})
+		r, err := dvm.Parse(newRequest(t, morning, c.change), dvm.Rules{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Parse: %v, want %s", name, err, c.want)
 		}
@@ -120,7 +120,7 @@ func TestARequestThatIsTooMuchIsRefused(t *testing.T) {
 
 func TestALongRequestIsStoredWithoutItsEvent(t *testing.T) {
 	t.Parallel()
-	r, err := dvm.Parse(asked(t, morning, func(e *nostr.Event) { e.Content = strings.Repeat("x", 17<<10) }), dvm.Rules{})
+	r, err := dvm.Parse(newRequest(t, morning, func(e *nostr.Event) { e.Content = strings.Repeat("x", 17<<10) }), dvm.Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,9 +182,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestARequestWithALoneSurrogateIsServed reads a request that JavaScript has cut in the
-// middle of a character. The job has U+FFFD there; the request itself stays what its
-// customer has signed, when it is stored and when the result repeats it.
+// TestARequestWithALoneSurrogateIsServed parses a request that JavaScript has
+// cut in the middle of a character. The job has U+FFFD there; the signed
+// request stays unchanged when it is stored and when the result repeats it.
 func TestARequestWithALoneSurrogateIsServed(t *testing.T) {
 	t.Parallel()
 	var e nostr.Event
@@ -240,7 +240,7 @@ func TestParseBids(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := dvm.Parse(asked(t, morning, tagged(c.tags...)), dvm.Rules{Price: c.price})
+			r, err := dvm.Parse(newRequest(t, morning, tagged(c.tags...)), dvm.Rules{Price: c.price})
 			var low *dvm.PriceError
 			if (err != nil) != (c.err != "") || err != nil && (!errors.As(err, &low) || !strings.HasPrefix(err.Error(), c.err)) {
 				t.Fatalf("Parse = %v, want %q", err, c.err)

@@ -12,27 +12,28 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// ErrClosed says that a runner takes no more jobs.
+// ErrClosed means that a runner accepts no more jobs.
 var ErrClosed = errors.New("the runner is closed")
 
-// Runner does jobs in this process: it is the [Jobs] of a provider that needs no
-// store. What is not done when it is closed is cancelled, and customers are told.
+// Runner runs jobs in this process: it implements [Jobs] for a provider that
+// needs no store. When it is closed, unfinished jobs are cancelled and their
+// customers notified.
 //
-// An attempt that does not stop when it is told to keeps its worker until it does,
-// so that there are never more of them than workers. So does a job whose end can't be
+// An attempt that does not stop keeps its worker until it does, so that there
+// are never more attempts than workers. So does a job whose end cannot be
 // published because the outboxes of all relays are full.
 type Runner struct {
 	cfg    RunnerConfig
 	budget *limit.Budget // of all jobs; nil for none
 	group  sync.WaitGroup
 
-	closing chan struct{} // closed when the runner is
+	closing chan struct{} // closed by Close
 
 	mu     sync.Mutex
 	closed bool
 	active map[string]*job
-	line   []*job // those that wait
-	busy   int    // workers
+	queue  []*job // jobs that wait for a worker
+	busy   int    // number of busy workers
 	recent recentSet
 	stats  RunnerStats
 }
@@ -41,14 +42,15 @@ type Runner struct {
 type RunnerStats struct {
 	Running   int    `json:"running"`
 	Waiting   int    `json:"waiting"`
-	Stuck     int    `json:"stuck"` // attempts that did not stop when told to, and still run
-	Late      uint64 `json:"late"`  // results that came after the end of their attempt, and were dropped
+	Stuck     int    `json:"stuck"` // attempts that did not stop in time, and still run
+	Late      uint64 `json:"late"`  // results after the end of their attempt, which were dropped
 	Succeeded uint64 `json:"succeeded"`
 	Failed    uint64 `json:"failed"`
 	Cancelled uint64 `json:"cancelled"`
 }
 
-// NewRunner returns a runner. The error has all problems of the configuration.
+// NewRunner returns a runner. The error lists all problems of the
+// configuration.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
@@ -74,21 +76,21 @@ func (r *Runner) Start(_ context.Context, req *Request) error {
 		return ErrClosed
 	case r.active[req.ID] != nil || r.recent.has(req.ID):
 		return nil
-	case r.busy >= r.cfg.Workers && len(r.line) >= r.cfg.Queue:
+	case r.busy >= r.cfg.Workers && len(r.queue) >= r.cfg.Queue:
 		return ErrOverloaded
 	}
 	j := r.newJob(req)
 	r.active[req.ID] = j
-	r.line = append(r.line, j)
-	r.next()
+	r.queue = append(r.queue, j)
+	r.startWaiting()
 	return nil
 }
 
-// next gives jobs to workers, with the lock held.
-func (r *Runner) next() {
-	for r.busy < r.cfg.Workers && len(r.line) > 0 {
-		j := r.line[0]
-		r.line = slices.Delete(r.line, 0, 1)
+// startWaiting gives waiting jobs to free workers. The caller holds the lock.
+func (r *Runner) startWaiting() {
+	for r.busy < r.cfg.Workers && len(r.queue) > 0 {
+		j := r.queue[0]
+		r.queue = slices.Delete(r.queue, 0, 1)
 		r.busy++
 		r.group.Go(func() {
 			defer r.release()
@@ -101,16 +103,16 @@ func (r *Runner) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy--
-	r.next()
+	r.startWaiting()
 }
 
-// ended notes that a job is over.
-func (r *Runner) ended(j *job, s State) {
+// recordEnd records that a job is over.
+func (r *Runner) recordEnd(j *job, s State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.active, j.r.ID)
 	r.recent.add(j.r.ID)
-	r.line = slices.DeleteFunc(r.line, func(other *job) bool { return other == j })
+	r.queue = slices.DeleteFunc(r.queue, func(other *job) bool { return other == j })
 	switch s {
 	case Succeeded:
 		r.stats.Succeeded++
@@ -132,7 +134,7 @@ func (r *Runner) Cancel(_ context.Context, id, by string) error {
 	case j.r.Customer != by:
 		return fmt.Errorf("cancel %s: %s is not its customer", id, by)
 	}
-	j.cancelled("")
+	j.cancelNow("")
 	return nil
 }
 
@@ -147,7 +149,7 @@ func (r *Runner) Active() []ActiveJob {
 	return list
 }
 
-// History returns what has happened to a job that is not over.
+// History returns the history of a job that is not over.
 func (r *Runner) History(id string) (History, bool) {
 	r.mu.Lock()
 	j := r.active[id]
@@ -158,18 +160,19 @@ func (r *Runner) History(id string) (History, bool) {
 	return j.snapshot(), true
 }
 
-// Stats returns what the runner does.
+// Stats returns the counters of the runner.
 func (r *Runner) Stats() RunnerStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
-	s.Running, s.Waiting = r.busy, len(r.line)
+	s.Running, s.Waiting = r.busy, len(r.queue)
 	return s
 }
 
-// Close takes no more jobs, cancels those there are, tells their customers that the
-// provider is shutting down, and waits until everything has ended or the context
-// does. Publishing is for the link to complete.
+// Close accepts no more jobs, cancels the present ones, notifies their
+// customers that the provider is shutting down, and waits until everything has
+// ended or the context ends. It does not wait until the events are published;
+// flush the link for that.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.closed {
@@ -185,10 +188,10 @@ func (r *Runner) Close(ctx context.Context) error {
 	}, func(a, b *job) int { return cmp.Compare(a.r.ID, b.r.ID) })
 	r.mu.Unlock()
 	for _, j := range jobs {
-		j.cancelled("provider shutting down")
+		j.cancelNow("provider shutting down")
 	}
 	ended := make(chan struct{})
-	go func() { // ends when the last handler does, which is all that can be said of it
+	go func() { // it ends when the last handler returns
 		r.group.Wait()
 		close(ended)
 	}()

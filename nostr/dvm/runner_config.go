@@ -12,16 +12,16 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Handler does one attempt of a job. Its context ends when the attempt's time is
-// over, or the job is cancelled; a result that comes later is dropped. It may say how
-// far it is. A failure is tried again unless it is marked with [retry.Permanent]; a
-// panic is a failure like others.
+// Handler makes one attempt of a job. Its context ends when the attempt times
+// out or the job is cancelled; a later result is dropped. It may report
+// progress. A failure is retried unless it is marked with [retry.Permanent]; a
+// panic counts as a failure.
 type Handler func(ctx context.Context, r *Request, report func(Progress)) (Result, error)
 
-// Result is what a job has come to.
+// Result is the result of a job.
 type Result struct {
 	Content string
-	Partial bool // it is not all that was asked for
+	Partial bool // it is not complete
 }
 
 // Scope says what the timeout of a request covers.
@@ -33,30 +33,30 @@ const (
 	Total                   // all attempts, and the waits between them
 )
 
-// RunnerConfig says how a [Runner] works. Link, Key and Handler must be there.
+// RunnerConfig configures a [Runner]. Link, Key and Handler are required.
 type RunnerConfig struct {
 	Link    Publisher
 	Key     nostr.SecretKey
 	Handler Handler
 
 	Policy   retry.Policy  // zero means the preset task: four attempts, waits of 1, 2 and 4 seconds
-	Scope    Scope         // of a request's timeout
-	MaxTotal time.Duration // of a job with all its attempts and waits; 0 means an hour
-	Grace    time.Duration // that an attempt has to end when it is told to; 0 means 10 seconds
+	Scope    Scope         // what a request's timeout covers
+	MaxTotal time.Duration // limit of a job with all its attempts and waits; 0 means an hour
+	Grace    time.Duration // how long an attempt may take to stop; 0 means 10 seconds
 	Workers  int           // jobs that run at once; 0 means 4
-	Queue    int           // jobs that wait for a worker; 0 means 64
+	Queue    int           // jobs that may wait for a worker; 0 means 64
 
-	// ShouldRetry says whether a failure that is not permanent is worth a retry; nil:
-	// all are. OnRetry is called before each wait. What they return or panic with
-	// never takes the place of the failure.
+	// ShouldRetry decides whether a failure that is not permanent is retried;
+	// nil retries all. OnRetry is called before each wait. Their errors and
+	// panics never replace the failure.
 	ShouldRetry func(r *Request, err error) bool
 	OnRetry     func(ctx context.Context, r *Request, e retry.Event) error
 
-	Options []retry.Option // more for the runner of each job: a breaker, a limit, an observer
-	Logger  *slog.Logger   // nil: nothing is logged
+	Options []retry.Option // further options for the retry runner of each job: a breaker, a limit, an observer
+	Logger  *slog.Logger   // nil logs nothing
 }
 
-// maxAttempts is what a policy may have: the public is told of every retry.
+// maxAttempts is the largest number of attempts: every retry may be published.
 const maxAttempts = 100
 
 func (c RunnerConfig) withDefaults() RunnerConfig {
@@ -79,7 +79,7 @@ func (c *RunnerConfig) validate() error {
 	}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if n := c.Policy.Attempts; n > maxAttempts || n == retry.Unlimited {
-		bad("attempts: want at most %d, because relays are told of each", maxAttempts)
+		bad("attempts: want at most %d, because each is published to relays", maxAttempts)
 	}
 	if c.Link == nil {
 		bad("link: nil")
@@ -88,10 +88,10 @@ func (c *RunnerConfig) validate() error {
 		bad("handler: nil")
 	}
 	if c.Key.IsZero() {
-		bad("key: there is none")
+		bad("key: is missing: set a secret key")
 	}
 	if c.Scope > Total {
-		bad("scope: %d is not one", c.Scope)
+		bad("scope: %d is unknown: use PerAttempt or Total", c.Scope)
 	}
 	if c.MaxTotal < 0 || c.Grace < 0 || c.Workers < 0 || c.Queue < 0 {
 		bad("max-total, grace, workers, queue: one is negative")

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// crowded returns a client whose outboxes are full until it runs.
-func crowded(t *testing.T, relays ...*nostrtest.Relay) *nostr.Client {
+// fullClient returns a client whose outboxes are full until it runs.
+func fullClient(t *testing.T, relays ...*nostrtest.Relay) *nostr.Client {
 	t.Helper()
 	cfg := nostr.ClientConfig{Key: ours, Outbox: 1, Reconnect: quick(t), Resend: quick(t)}
 	for _, r := range relays {
@@ -39,7 +39,7 @@ func link(t *testing.T, c *nostr.Client) {
 	})
 }
 
-// oneWorker returns a runner of one worker whose jobs succeed at once.
+// oneWorker returns a runner with one worker whose jobs succeed at once.
 func oneWorker(t *testing.T, c *nostr.Client) *dvm.Runner {
 	t.Helper()
 	r, err := dvm.NewRunner(dvm.RunnerConfig{Link: c, Key: ours, Workers: 1,
@@ -55,9 +55,9 @@ func oneWorker(t *testing.T, c *nostr.Client) *dvm.Runner {
 func TestAResultIsKeptUntilThereIsRoomForIt(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
-	c := crowded(t, relay)
+	c := fullClient(t, relay)
 	r := oneWorker(t, c)
-	start(t, r, parsed(t, time.Now()))
+	start(t, r, newParsedRequest(t, time.Now()))
 	testwait.Until(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
 	if got := r.Stats().Running; got != 1 {
 		t.Errorf("%d workers are busy, want the one that has the result", got)
@@ -71,8 +71,8 @@ func TestAResultIsKeptUntilThereIsRoomForIt(t *testing.T) {
 
 func TestARunnerThatClosesGivesUpOnAFullOutbox(t *testing.T) {
 	t.Parallel()
-	r := oneWorker(t, crowded(t, nostrtest.New(t)))
-	start(t, r, parsed(t, time.Now()))
+	r := oneWorker(t, fullClient(t, nostrtest.New(t)))
+	start(t, r, newParsedRequest(t, time.Now()))
 	testwait.Until(t, "the job is done", func() bool { return r.Stats().Succeeded == 1 })
 	ctx := testwait.Context(t)
 	for range 2 { // closing twice is no harm
@@ -85,12 +85,12 @@ func TestARunnerThatClosesGivesUpOnAFullOutbox(t *testing.T) {
 func TestARelayThatIsAwayForGoodHoldsNoWorker(t *testing.T) {
 	t.Parallel()
 	good, away := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{RefuseDial: true}))
-	c := crowded(t, good, away)
+	c := fullClient(t, good, away)
 	link(t, c)
 	testwait.Until(t, "one relay has room", func() bool { return c.Status()[0].Queued == 0 })
 	r := oneWorker(t, c)
 	for _, timeout := range []string{"500", "501", "502"} {
-		start(t, r, parsed(t, time.Now(), within(timeout)))
+		start(t, r, newParsedRequest(t, time.Now(), withTimeout(timeout)))
 		testwait.Until(t, "the worker is free", func() bool { return r.Stats().Running == 0 })
 		testwait.Until(t, "the relay has room", func() bool { return c.Status()[0].Queued == 0 })
 	}

@@ -19,13 +19,13 @@ import (
 
 type ctx = context.Context
 
-// hangs waits for the end of its time.
-func hangs(c ctx, _ *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
+// hangingHandler waits for the end of its context.
+func hangingHandler(c ctx, _ *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
 	<-c.Done()
 	return dvm.Result{}, c.Err()
 }
 
-// fails fails so many times before it succeeds.
+// fails returns a handler that fails n times before it succeeds.
 func fails(n int, err error) dvm.Handler {
 	return func(ctx, *dvm.Request, func(dvm.Progress)) (dvm.Result, error) {
 		if n--; n >= 0 {
@@ -35,10 +35,10 @@ func fails(n int, err error) dvm.Handler {
 	}
 }
 
-// within sets the timeout of a request.
-func within(seconds string) func(*nostr.Event) { return tagged(nostr.Tag{"timeout", seconds}) }
+// withTimeout sets the timeout of a request.
+func withTimeout(seconds string) func(*nostr.Event) { return tagged(nostr.Tag{"timeout", seconds}) }
 
-// TestJobs runs jobs in virtual time and compares the very events, signatures
+// TestJobs runs jobs in virtual time and compares the exact events, signatures
 // included.
 func TestJobs(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestJobs(t *testing.T) {
 				"0s processing Started",
 				"0s error RETRY_EXHAUSTED: the handler ended its goroutine",
 				`0s error result {"error":true,"code":"RETRY_EXHAUSTED","message":"the handler ended its goroutine","retry":{"attemptNumber":0,"maxRetries":0,"lastError":"the handler ended its goroutine","backoffHistory":[]}}`}},
-		{name: "timeouts", timeout: "2", handler: hangs, want: []string{
+		{name: "timeouts", timeout: "2", handler: hangingHandler, want: []string{
 			"0s processing Started",
 			"2s processing Retry 1/3 after error: Operation timed out after 2000ms",
 			"5s processing Retry 2/3 after error: Operation timed out after 2000ms",
@@ -99,16 +99,16 @@ func TestJobs(t *testing.T) {
 			"0s processing Retry 1/3 after error: no sheep",
 			"1s error RETRY_EXHAUSTED: no sheep",
 			`1s error result {"error":true,"code":"RETRY_EXHAUSTED","message":"no sheep","retry":{"attemptNumber":1,"maxRetries":3,"lastError":"no sheep","backoffHistory":[1000]}}`}},
-		{name: "total-timeout-of-one-that-hangs", timeout: "2", handler: hangs, change: func(c *dvm.RunnerConfig) { c.Scope = dvm.Total }, want: []string{
+		{name: "total-timeout-of-one-that-hangs", timeout: "2", handler: hangingHandler, change: func(c *dvm.RunnerConfig) { c.Scope = dvm.Total }, want: []string{
 			"0s processing Started",
 			"2s error TIMEOUT: Operation timed out after 2000ms",
 			`2s error result {"error":true,"code":"TIMEOUT","message":"Operation timed out after 2000ms","retry":{"attemptNumber":0,"maxRetries":3,"lastError":"Operation timed out after 2000ms","backoffHistory":[]}}`}},
-		{name: "all-in-all", timeout: "600", handler: hangs, change: func(c *dvm.RunnerConfig) { c.MaxTotal = 15 * time.Minute }, want: []string{
+		{name: "all-in-all", timeout: "600", handler: hangingHandler, change: func(c *dvm.RunnerConfig) { c.MaxTotal = 15 * time.Minute }, want: []string{
 			"0s processing Started",
 			"10m0s processing Retry 1/3 after error: Operation timed out after 600000ms",
 			"15m0s error TIMEOUT: Operation timed out after 900000ms",
 			`15m0s error result {"error":true,"code":"TIMEOUT","message":"Operation timed out after 900000ms","retry":{"attemptNumber":1,"maxRetries":3,"lastError":"Operation timed out after 900000ms","backoffHistory":[1000]}}`}},
-		{name: "cancelled-while-running", timeout: "30", handler: hangs, cancel: 5 * time.Second, want: []string{
+		{name: "cancelled-while-running", timeout: "30", handler: hangingHandler, cancel: 5 * time.Second, want: []string{
 			"0s processing Started", "5s error cancelled"}},
 		{name: "cancelled-while-waiting", timeout: "30", handler: fails(9, errors.New("no sheep")), cancel: 2 * time.Second, want: []string{
 			"0s processing Started",
@@ -134,18 +134,18 @@ func TestJobs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := new(desk)
+				d := new(fakeLink)
 				change := c.change
 				if change == nil {
 					change = func(*dvm.RunnerConfig) {}
 				}
 				runner := newRunner(t, d, c.handler, change)
-				r := parsed(t, time.Now(), within(c.timeout))
+				r := newParsedRequest(t, time.Now(), withTimeout(c.timeout))
 				r.Relay = "wss://relay.example"
 				begun := time.Now()
 				start(t, runner, r)
 				if c.cancel > 0 {
-					pass(c.cancel)
+					advance(c.cancel)
 					if err := runner.Cancel(t.Context(), r.ID, stranger.PublicKey()); err == nil {
 						t.Error("a stranger has cancelled it")
 					}
@@ -153,7 +153,7 @@ func TestJobs(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				pass(time.Hour)
+				advance(time.Hour)
 				equal(t, "the events", d.told(begun), c.want)
 				testfile.Golden(t, "testdata/"+c.name+".jsonl", lines(d.events()))
 				for i, e := range d.events() {
@@ -173,7 +173,7 @@ func TestJobs(t *testing.T) {
 func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, wall := new(desk), make(chan struct{})
+		d, wall := new(fakeLink), make(chan struct{})
 		calls := 0
 		runner := newRunner(t, d, func(c ctx, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
 			calls++
@@ -181,11 +181,11 @@ func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 			return dvm.Result{Content: "late"}, nil
 		}, func(c *dvm.RunnerConfig) { c.Workers = 1 })
 		begun := time.Now()
-		r := parsed(t, begun, within("2"))
+		r := newParsedRequest(t, begun, withTimeout("2"))
 		start(t, runner, r)
-		next := parsed(t, begun, within("3"))
+		next := newParsedRequest(t, begun, withTimeout("3"))
 		start(t, runner, next)
-		pass(time.Hour)
+		advance(time.Hour)
 		equal(t, "the events", d.told(begun), []string{
 			"0s processing Started",
 			"12s error TIMEOUT: Operation timed out after 2000ms and did not stop",
@@ -197,7 +197,7 @@ func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 		}
 		close(wall)
 		synctest.Wait()
-		// The next job has its worker, and the late result is nobody's.
+		// The next job has its worker, and the late result is dropped.
 		if s := runner.Stats(); s != (dvm.RunnerStats{Late: 1, Failed: 1, Succeeded: 1}) || calls != 2 {
 			t.Errorf("when it has ended, after %d calls: %+v", calls, s)
 		}
@@ -210,7 +210,7 @@ func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 func TestALateResultIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
+		d := new(fakeLink)
 		running, most := 0, 0
 		runner := newRunner(t, d, func(c ctx, _ *dvm.Request, report func(dvm.Progress)) (dvm.Result, error) {
 			running++
@@ -221,8 +221,8 @@ func TestALateResultIsDropped(t *testing.T) {
 			return dvm.Result{Content: "late"}, nil
 		}, func(c *dvm.RunnerConfig) { c.Policy.Attempts = 2 })
 		begun := time.Now()
-		start(t, runner, parsed(t, begun, within("2")))
-		pass(time.Hour)
+		start(t, runner, newParsedRequest(t, begun, withTimeout("2")))
+		advance(time.Hour)
 		for _, s := range d.told(begun) {
 			if strings.Contains(s, "late") {
 				t.Errorf("told: %s", s)
@@ -237,12 +237,12 @@ func TestALateResultIsDropped(t *testing.T) {
 func TestAQueuedJobCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
-		runner := newRunner(t, d, hangs, func(c *dvm.RunnerConfig) { c.Workers, c.Queue, c.Policy.Attempts = 1, 1, 1 })
+		d := new(fakeLink)
+		runner := newRunner(t, d, hangingHandler, func(c *dvm.RunnerConfig) { c.Workers, c.Queue, c.Policy.Attempts = 1, 1, 1 })
 		begun := time.Now()
 		var list []*dvm.Request
 		for _, timeout := range []string{"10", "11", "12"} {
-			list = append(list, parsed(t, begun, within(timeout)))
+			list = append(list, newParsedRequest(t, begun, withTimeout(timeout)))
 		}
 		start(t, runner, list[0])
 		start(t, runner, list[1])
@@ -259,7 +259,7 @@ func TestAQueuedJobCanBeCancelled(t *testing.T) {
 		}
 		testfile.Golden(t, "testdata/cancelled-while-queued.jsonl", lines(d.events()[1:]))
 		start(t, runner, list[2]) // there is room again
-		pass(time.Hour)
+		advance(time.Hour)
 		if s := runner.Stats(); s.Cancelled != 1 || s.Failed != 2 {
 			t.Errorf("%+v", s)
 		}
@@ -303,11 +303,11 @@ func TestHooks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := new(desk)
+				d := new(fakeLink)
 				var heard []string
 				runner := newRunner(t, d, fails(9, c.err), func(cfg *dvm.RunnerConfig) { c.change(cfg, &heard) })
-				start(t, runner, parsed(t, time.Now()))
-				pass(time.Hour)
+				start(t, runner, newParsedRequest(t, time.Now()))
+				advance(time.Hour)
 				events := d.events()
 				if got := events[len(events)-2].Content; got != c.want {
 					t.Errorf("the end is %q, want %q", got, c.want)
@@ -323,7 +323,7 @@ func TestHooks(t *testing.T) {
 func TestAJobThatIsNotTriedSaysWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
+		d := new(fakeLink)
 		shut, err := breaker.New(breaker.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -332,8 +332,8 @@ func TestAJobThatIsNotTriedSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		runner := newRunner(t, d, fails(0, nil), func(c *dvm.RunnerConfig) { c.Options = []retry.Option{retry.WithBreaker(shut)} })
-		start(t, runner, parsed(t, time.Now()))
-		pass(time.Minute)
+		start(t, runner, newParsedRequest(t, time.Now()))
+		advance(time.Minute)
 		got := d.told(time.Now())
 		if len(got) != 2 || got[0] != "-1m0s error RETRY_EXHAUSTED: breaker open" {
 			t.Errorf("told %v", got)
@@ -344,7 +344,7 @@ func TestAJobThatIsNotTriedSaysWhy(t *testing.T) {
 func TestTheBudgetIsThatOfAllJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
+		d := new(fakeLink)
 		p, err := retry.Parse("fixed(1s) attempts=9 budget=refund(1,0.1,3)")
 		if err != nil {
 			t.Fatal(err)
@@ -355,42 +355,42 @@ func TestTheBudgetIsThatOfAllJobs(t *testing.T) {
 			return dvm.Result{}, errors.New("down")
 		}, func(c *dvm.RunnerConfig) { c.Policy, c.Workers = p, 1 })
 		for _, timeout := range []string{"1", "2", "3"} {
-			start(t, runner, parsed(t, time.Now(), within(timeout)))
+			start(t, runner, newParsedRequest(t, time.Now(), withTimeout(timeout)))
 		}
-		pass(time.Hour)
+		advance(time.Hour)
 		if calls != 3+3 {
 			t.Errorf("%d calls, want three and three retries", calls)
 		}
 	})
 }
 
-// trap is an error that can't be looked at.
-type trap struct{ text bool }
+// panickingError is an error whose methods panic.
+type panickingError struct{ text bool }
 
-func (e trap) Error() string {
+func (e panickingError) Error() string {
 	if e.text {
 		panic("text")
 	}
 	return "trap"
 }
 
-func (e trap) Is(error) bool { panic("is") }
+func (e panickingError) Is(error) bool { panic("is") }
 
 func TestErrorsThatPanicAreFailures(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"RETRY_EXHAUSTED: panic: text":                      trap{true},
-		"PERMANENT: the error of the handler can't be read": trap{false},
+		"RETRY_EXHAUSTED: panic: text":                      panickingError{true},
+		"PERMANENT: the error of the handler can't be read": panickingError{false},
 		"RETRY_EXHAUSTED: unknown error":                    errors.New(""),
 		"RETRY_EXHAUSTED: …":                                errors.New("/etc/passwd"),
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := new(desk)
+				d := new(fakeLink)
 				runner := newRunner(t, d, fails(9, err), func(c *dvm.RunnerConfig) { c.Policy.Attempts = 1 })
-				start(t, runner, parsed(t, time.Now()))
-				pass(time.Minute)
+				start(t, runner, newParsedRequest(t, time.Now()))
+				advance(time.Minute)
 				if events := d.events(); len(events) != 3 || events[1].Content != want {
 					t.Errorf("told %v", d.told(time.Now()))
 				}
@@ -402,11 +402,11 @@ func TestErrorsThatPanicAreFailures(t *testing.T) {
 func TestAHandlersOwnTimeoutIsNotOurs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
+		d := new(fakeLink)
 		inner := &retry.TimeoutError{Limit: time.Millisecond, Err: context.DeadlineExceeded}
 		runner := newRunner(t, d, fails(9, inner), func(c *dvm.RunnerConfig) { c.Policy.Attempts = 1 })
-		start(t, runner, parsed(t, time.Now()))
-		pass(time.Minute)
+		start(t, runner, newParsedRequest(t, time.Now()))
+		advance(time.Minute)
 		if got := d.events()[1].Content; got != "RETRY_EXHAUSTED: attempt timed out after 1ms: context deadline exceeded" {
 			t.Errorf("told: %s", got)
 		}
@@ -416,13 +416,13 @@ func TestAHandlersOwnTimeoutIsNotOurs(t *testing.T) {
 func TestAHandlerThatStopsWithAnotherErrorHasTimedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
+		d := new(fakeLink)
 		runner := newRunner(t, d, func(c ctx, _ *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
 			<-c.Done()
 			return dvm.Result{}, errors.New("aborted")
 		}, func(c *dvm.RunnerConfig) { c.Policy.Attempts = 1 })
-		start(t, runner, parsed(t, time.Now(), within("7")))
-		pass(time.Minute)
+		start(t, runner, newParsedRequest(t, time.Now(), withTimeout("7")))
+		advance(time.Minute)
 		if got := d.events()[1].Content; got != "TIMEOUT: Operation timed out after 7000ms" {
 			t.Errorf("told: %s", got)
 		}
@@ -432,10 +432,10 @@ func TestAHandlerThatStopsWithAnotherErrorHasTimedOut(t *testing.T) {
 func TestCloseTellsTheCustomers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := new(desk)
-		runner := newRunner(t, d, hangs, func(c *dvm.RunnerConfig) { c.Workers = 1 })
+		d := new(fakeLink)
+		runner := newRunner(t, d, hangingHandler, func(c *dvm.RunnerConfig) { c.Workers = 1 })
 		begun := time.Now()
-		running, waiting := parsed(t, begun), parsed(t, begun, within("9"))
+		running, waiting := newParsedRequest(t, begun), newParsedRequest(t, begun, withTimeout("9"))
 		start(t, runner, running)
 		start(t, runner, waiting)
 		synctest.Wait()
@@ -448,7 +448,7 @@ func TestCloseTellsTheCustomers(t *testing.T) {
 		equal(t, "the events", d.told(begun), []string{
 			"0s processing Started", "0s error provider shutting down", "0s error provider shutting down",
 		})
-		if err := runner.Start(t.Context(), parsed(t, begun, within("8"))); !errors.Is(err, dvm.ErrClosed) {
+		if err := runner.Start(t.Context(), newParsedRequest(t, begun, withTimeout("8"))); !errors.Is(err, dvm.ErrClosed) {
 			t.Errorf("a job after the end: %v, want ErrClosed", err)
 		}
 		if _, ok := runner.History(running.ID); ok {
@@ -461,8 +461,8 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wall := make(chan struct{})
-		runner := newRunner(t, new(desk), func(ctx, *dvm.Request, func(dvm.Progress)) (dvm.Result, error) { <-wall; return dvm.Result{}, nil })
-		start(t, runner, parsed(t, time.Now()))
+		runner := newRunner(t, new(fakeLink), func(ctx, *dvm.Request, func(dvm.Progress)) (dvm.Result, error) { <-wall; return dvm.Result{}, nil })
+		start(t, runner, newParsedRequest(t, time.Now()))
 		synctest.Wait()
 		c, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -480,12 +480,12 @@ func TestNewRunnerSaysAllThatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = dvm.NewRunner(dvm.RunnerConfig{Policy: p, Scope: 7, Grace: -1})
-	for _, want := range []string{"attempt-timeout", "attempts: want at most 100", "link: nil", "handler: nil", "key: there is none", "scope: 7", "one is negative"} {
+	for _, want := range []string{"attempt-timeout", "attempts: want at most 100", "link: nil", "handler: nil", "key: is missing", "scope: 7", "one is negative"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewRunner: %v; want %q in it", err, want)
 		}
 	}
-	if _, err := dvm.NewRunner(dvm.RunnerConfig{Link: new(desk), Key: ours, Handler: hangs, Options: []retry.Option{nil}}); err == nil {
+	if _, err := dvm.NewRunner(dvm.RunnerConfig{Link: new(fakeLink), Key: ours, Handler: hangingHandler, Options: []retry.Option{nil}}); err == nil {
 		t.Error("an option that is nil was taken")
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	maxPublic = 300     // bytes of a text that is published
-	maxLooked = 4 << 10 // bytes of a text that are looked at
-	maxScheme = 12      // bytes of a scheme
+	maxPublic = 300     // longest text that is published, in bytes
+	maxLooked = 4 << 10 // longest text that is examined, in bytes
+	maxScheme = 12      // longest scheme, in bytes
 	hidden    = "…"
 )
 
@@ -21,29 +21,29 @@ var (
 
 	links = lazyregexp.New(`[A-Za-z0-9+.\-]*://\S*`)
 
-	// A name that promises a secret, and what it is set to; a header may have several
-	// words of it.
+	// A name that suggests a secret, and its value; a header may have several
+	// words.
 	headers  = lazyregexp.New(`(?i)(authorization["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^,;"']+)`)
 	settings = lazyregexp.New(`(?i)([\w.\-]*(?:token|key|passw|passphrase|pwd|secret|credential|auth|cookie|session|signature|nsec)[\w.\-]*["']?\s*[:=]\s*)("[^"]*"?|'[^']*'?|[^\s,;&"']+)`)
 	bearers  = lazyregexp.New(`(?i)\b(bearer|basic)\s+[^\s,;"']+`)
 	called   = lazyregexp.New(`(?i)([\w\-]*(?:token|key|password|passwd|passphrase|secret)\s+)([^\s,;"']+)`)
 
-	// What is dialled is a host, however plain its name is.
+	// What follows "dial" is a host, even if its name looks like a word.
 	dialled = lazyregexp.New(`(?i)\b((?:lookup|dial|connect)\s+(?:to\s+)?(?:(?:tcp|udp|unix)[46]?\s+)?)([^\s,;"']+)`)
 
 	words   = lazyregexp.New("[^\\s\"'`,;()\\[\\]{}<>|]+")
 	longish = lazyregexp.New(`[A-Za-z0-9+/_=\-]{20,}`)
 )
 
-// Sanitise makes a text fit for the public: relays keep what they are given, for
-// everybody. It is one line of at most 300 bytes without control characters and
-// terminal escapes. Of links the scheme remains. Paths, addresses, names of hosts,
-// values of things called key, token or password, and words that look like a key or
-// a hash are replaced by an ellipsis, and an error of the network by a phrase. It
-// hides rather too much than too little. It can't know every secret: the full text
-// belongs into the local log.
+// Sanitise makes a text fit for publication: relays store events for all
+// readers. The result is one line of at most 300 bytes without control
+// characters and terminal escapes. Of links only the scheme remains. Paths,
+// addresses, host names, values of things called key, token or password, and
+// words that look like a key or a hash are replaced by an ellipsis, and network
+// errors by a phrase. It hides too much rather than too little, but cannot
+// recognise every secret. Write the full text only to the local log.
 func Sanitise(text string) string {
-	text = printable(head(text))
+	text = printable(cutText(text))
 	if phrase := ofNetwork(text); phrase != "" {
 		return phrase
 	}
@@ -52,14 +52,15 @@ func Sanitise(text string) string {
 	text = words.ReplaceAllStringFunc(text, publicWord)
 	text = settings.ReplaceAllString(text, "${1}"+hidden)
 	text = bearers.ReplaceAllString(text, "$1 "+hidden)
-	text = second(called, text, isOrdinary)
-	text = second(dialled, text, isNoHost)
+	text = hideSecond(called, text, isOrdinary)
+	text = hideSecond(dialled, text, isNoHost)
 	text = longish.ReplaceAllStringFunc(text, longWord)
 	return textfmt.TruncateWithin(strings.TrimSpace(text), maxPublic, hidden)
 }
 
-// second hides the second part of what the pattern finds, unless it may stay.
-func second(pattern *lazyregexp.Regexp, text string, stays func(string) bool) string {
+// hideSecond hides the second group of what the pattern finds, unless stays
+// allows it.
+func hideSecond(pattern *lazyregexp.Regexp, text string, stays func(string) bool) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		parts := pattern.FindStringSubmatch(found)
 		word := strings.TrimRight(parts[2], ends)
@@ -70,9 +71,9 @@ func second(pattern *lazyregexp.Regexp, text string, stays func(string) bool) st
 	})
 }
 
-// head returns the beginning of a text, which does not end in a part of a word: that
+// cutText returns the beginning of a text. It does not end within a word: part
 // of a secret would no longer look like one.
-func head(text string) string {
+func cutText(text string) string {
 	if len(text) <= maxLooked {
 		return text
 	}
@@ -83,7 +84,7 @@ func head(text string) string {
 	return hidden
 }
 
-// printable returns the text as one line of characters that can be seen.
+// printable returns the text as one line of printable characters.
 func printable(text string) string {
 	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, ""), "")
 	text = strings.Map(func(c rune) rune {
@@ -98,8 +99,8 @@ func printable(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// linkScheme reduces the links of a word, which begins with one, to their schemes.
-// What follows a quote is no part of a link, unless it is a password.
+// linkScheme reduces the links in a word that begins with one to their schemes.
+// What follows a quote is not part of a link, unless it belongs to a password.
 func linkScheme(word string) string {
 	scheme, rest, _ := strings.Cut(word, "://")
 	rest = rest[strings.LastIndexByte(upTo(rest, `/?#\`), '@')+1:]
@@ -118,7 +119,7 @@ func upTo(text, chars string) string {
 	return text
 }
 
-// longWord hides a long word, unless it is words of small letters.
+// longWord hides a long word, unless it consists of lower-case words.
 func longWord(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-_") != "" || strings.Trim(word, "abcdef") == "" {
 		return hidden

@@ -64,7 +64,8 @@ func TestSanitiseCuts(t *testing.T) {
 	}
 }
 
-// befores are texts of programs and libraries, whose public form is in a golden file.
+// befores are texts of programs and libraries; a golden file has their
+// sanitised form.
 var befores = []string{
 	// Errors of the network are a phrase.
 	`Post "https://agent.internal.corp:8443/jobs?x=1": dial tcp 10.1.2.3:8443: connect: connection refused`,

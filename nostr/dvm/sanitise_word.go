@@ -12,11 +12,11 @@ const (
 	small   = "abcdefghijklmnopqrstuvwxyz"
 	letters = small + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits  = "0123456789"
-	ends    = ":.!?" // that a word may have behind it
+	ends    = ":.!?" // punctuation that may follow a word
 )
 
-// ofNetwork returns a phrase for an error of the network, which says where it was
-// going in too many ways; empty for any other text.
+// ofNetwork returns a phrase for a network error, because such errors name the
+// destination in many ways; empty for any other text.
 func ofNetwork(text string) string {
 	text = strings.ToLower(text)
 	has := func(parts ...string) bool {
@@ -39,11 +39,11 @@ func ofNetwork(text string) string {
 	return ""
 }
 
-// lookups are those of the resolver, and not those in a table.
+// lookups matches lookups of the resolver, not those in a table.
 var lookups = lazyregexp.New(`lookup \S+ on \S+:|lookup \S*[.\d]\S*:`)
 
-// publicWord hides a word that says where something is, or that is a key. What it is
-// set to and what stands behind it are looked at apart.
+// publicWord hides a word that is a location or a key. The parts around "=" are
+// examined separately.
 func publicWord(word string) string {
 	if scheme, ok := strings.CutSuffix(word, "://"+hidden); ok && strings.Trim(scheme, small+hidden) == "" {
 		return word
@@ -79,8 +79,8 @@ var (
 	homes     = lazyregexp.New(`(?:^|:)~[A-Za-z_]`)
 )
 
-// isFraction reports whether slashes stand between numbers, short words or the parts
-// of a media type, as they do outside of paths too.
+// isFraction reports whether the slashes are between numbers, short words or
+// the parts of a media type, and so not of a path.
 func isFraction(word string) bool {
 	parts := strings.Split(word, "/")
 	all := func(chars string, most int) bool {
@@ -94,8 +94,9 @@ func isFraction(word string) bool {
 		strings.Trim(parts[1], small+"-+") == ""
 }
 
-// isHostPort tells a port from a number that a word is given: the name has something
-// that words have not, or the number is one that servers use.
+// isHostPort reports whether the word is a host and a port, and not a word with
+// a number: the name has characters that words do not have, or the port is a
+// common one.
 func isHostPort(word string) bool {
 	i := strings.LastIndexByte(word, ':')
 	if i < 0 {
@@ -111,7 +112,8 @@ func isHostPort(word string) bool {
 	return slices.Contains([]string{"22", "25", "53", "80", "443"}, port)
 }
 
-// isDomain reports whether the word has three labels or more and is no version.
+// isDomain reports whether the word has three labels or more and is not a
+// version.
 func isDomain(word string) bool {
 	labels := strings.Split(word, ".")
 	last := labels[len(labels)-1]
@@ -119,7 +121,7 @@ func isDomain(word string) bool {
 		strings.Trim(word, letters+digits+".-_") == ""
 }
 
-// isKey reports whether the word looks like a key, though it is not long.
+// isKey reports whether the word looks like a key although it is not long.
 func isKey(word string) bool {
 	return len(word) >= 12 && strings.ContainsAny(word, digits) && prefixed.MatchString(word) ||
 		len(word) >= 16 && strings.ContainsAny(word, digits) && strings.ContainsAny(word, letters) && strings.Trim(word, letters[len(small):]+digits) == ""
@@ -127,10 +129,10 @@ func isKey(word string) bool {
 
 var prefixed = lazyregexp.New(`^[A-Za-z]{2,8}[-_][A-Za-z0-9_\-]+$`)
 
-// isOrdinary reports whether a word that follows "token" is one of a sentence.
+// isOrdinary reports whether a word after "token" is an ordinary word.
 func isOrdinary(word string) bool { return strings.Trim(word, small+hidden+":=") == "" }
 
-// isNoHost reports whether a word that follows "dial" is no host.
+// isNoHost reports whether a word after "dial" is not a host.
 func isNoHost(word string) bool {
 	return strings.Contains(word, hidden) || slices.Contains([]string{
 		"", "to", "a", "an", "the", "and", "or", "is", "was", "in", "on", "at", "by", "not", "with", "without", "from", "for", "after",

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// seenSet remembers ids for a while. It never forgets one before its time to make
-// room for another: whoever could make it forget could have a job run twice.
+// seenSet stores ids for a time. It never drops one early to make room for
+// another: otherwise an attacker could make a job run twice.
 type seenSet struct {
-	keep time.Duration
-	most int
-	at   map[eventID]time.Time
-	line []seenID // in the order in which they came; a forgotten one keeps its place
-	head int      // where the line begins
+	ttl   time.Duration
+	limit int
+	at    map[eventID]time.Time
+	order []seenID // in the order of arrival; a removed id keeps its place
+	head  int      // index of the first place in use
 }
 
 type eventID [32]byte
@@ -22,8 +22,8 @@ type seenID struct {
 	at time.Time
 }
 
-func newSeenSet(keep time.Duration, most int) seenSet {
-	return seenSet{keep: keep, most: most, at: map[eventID]time.Time{}}
+func newSeenSet(ttl time.Duration, limit int) seenSet {
+	return seenSet{ttl: ttl, limit: limit, at: map[eventID]time.Time{}}
 }
 
 func parseID(text string) (id eventID, ok bool) {
@@ -37,34 +37,58 @@ func (s *seenSet) has(id eventID, now time.Time) bool {
 	return ok
 }
 
-// full reports whether there is no room for another one.
-func (s *seenSet) full() bool { return len(s.line)-s.head >= s.most }
+// full reports whether there is no room for another id.
+func (s *seenSet) full() bool { return len(s.order)-s.head >= s.limit }
 
-// add remembers the id, for which there is room.
+// add stores an id. The set must not be full.
 func (s *seenSet) add(id eventID, now time.Time) {
 	s.at[id] = now
-	s.line = append(s.line, seenID{id, now})
+	s.order = append(s.order, seenID{id, now})
 }
 
-// remove forgets the id.
+// remove removes the id.
 func (s *seenSet) remove(id eventID) {
 	delete(s.at, id)
-	// The usual case is the one that came last. Its place is free at once, or
-	// somebody who is refused all the time would fill the line.
-	if last := len(s.line) - 1; last >= s.head && s.line[last].id == id {
-		s.line = s.line[:last]
+	// Usually it is the last one. Its place is freed at once, so that a
+	// customer who is refused again and again does not fill the set.
+	if last := len(s.order) - 1; last >= s.head && s.order[last].id == id {
+		s.order = s.order[:last]
 	}
 }
 
 func (s *seenSet) expire(now time.Time) {
-	for s.head < len(s.line) && now.Sub(s.line[s.head].at) >= s.keep {
-		if first := s.line[s.head]; s.at[first.id].Equal(first.at) {
+	for s.head < len(s.order) && now.Sub(s.order[s.head].at) >= s.ttl {
+		if first := s.order[s.head]; s.at[first.id].Equal(first.at) {
 			delete(s.at, first.id)
 		}
 		s.head++
 	}
-	if s.head > s.most/2 && s.head > len(s.line)/2 {
-		s.line = append([]seenID(nil), s.line[s.head:]...)
+	if s.head > s.limit/2 && s.head > len(s.order)/2 {
+		s.order = append([]seenID(nil), s.order[s.head:]...)
 		s.head = 0
 	}
+}
+
+// recentKept is how many finished jobs a runner records, so that it does not
+// run one twice.
+const recentKept = 4096
+
+// recentSet stores the last ids.
+type recentSet struct {
+	ids  map[string]bool
+	ring []string
+	next int
+}
+
+func newRecentSet(size int) recentSet {
+	return recentSet{ids: map[string]bool{}, ring: make([]string, size)}
+}
+
+func (s *recentSet) has(id string) bool { return s.ids[id] }
+
+func (s *recentSet) add(id string) {
+	delete(s.ids, s.ring[s.next])
+	s.ring[s.next] = id
+	s.ids[id] = true
+	s.next = (s.next + 1) % len(s.ring)
 }

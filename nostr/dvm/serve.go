@@ -11,27 +11,27 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// ServeConfig says how [Serve] works. Relays, Key and Handler must be there.
+// ServeConfig configures [Serve]. Relays, Key and Handler are required.
 type ServeConfig struct {
 	Relays  []string
 	Key     nostr.SecretKey
 	Handler Handler
 
-	// FlushTimeout is how long the last events may take to be published; 0 means 10 s.
+	// FlushTimeout limits the time to publish the last events; 0 means 10 s.
 	FlushTimeout time.Duration
 
-	// What can be set beside that. Relays, keys, links, jobs and the handler of
-	// them are set by Serve, and so are the functions of the client.
+	// Further settings. Serve itself sets the relays, keys, links, jobs and
+	// handlers in them, and the functions of the client.
 	Client   nostr.ClientConfig
 	Provider Config
 	Runner   RunnerConfig
 }
 
-// Serve does jobs in this process until the context ends: it connects to relays,
-// takes requests in and answers them. At the end it cancels what is not done and
-// tells the customers. It returns after everything that it started has ended, but
-// for handlers that don't. The error names those, and relays that did not get the
-// last events.
+// Serve runs jobs in this process until the context ends: it connects to
+// relays, receives requests and answers them. At the end it cancels unfinished
+// jobs and notifies their customers. It returns after everything that it
+// started has ended, except handlers that do not stop. The error names those,
+// and relays that did not get the last events.
 func Serve(ctx context.Context, cfg ServeConfig) error {
 	var p *Provider
 	cfg.Client.Relays, cfg.Client.Key = cfg.Relays, cfg.Key
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, cfg ServeConfig) error {
 	return serve(ctx, client, p, runner, cmp.Or(cfg.FlushTimeout, 10*time.Second))
 }
 
-// serve runs everything, and ends it in the order in which one needs the other.
+// serve runs all parts, and ends them in the order of their dependencies.
 func serve(ctx context.Context, client *nostr.Client, p *Provider, runner *Runner, flush time.Duration) error {
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup

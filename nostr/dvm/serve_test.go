@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// quick is a pace for tests over real sockets.
+// quick is a retry pace for tests over real sockets.
 func quick(tb testing.TB) retry.Policy {
 	tb.Helper()
 	p, err := retry.Parse("exponential(10ms..100ms) jitter=full attempts=unlimited reset-after=60s")
@@ -29,8 +29,8 @@ func quick(tb testing.TB) retry.Policy {
 	return p
 }
 
-// serve runs a provider of the handler until the returned function is called, or the
-// test ends. Its timeouts are too long to matter on a slow machine.
+// serve runs a provider with the handler until the returned function is called,
+// or the test ends. Its timeouts are too long to matter on a slow machine.
 func serve(t *testing.T, h dvm.Handler, relays ...*nostrtest.Relay) (stop func()) {
 	t.Helper()
 	cfg := dvm.ServeConfig{Key: ours, Handler: h, FlushTimeout: time.Hour}
@@ -56,7 +56,7 @@ func serve(t *testing.T, h dvm.Handler, relays ...*nostrtest.Relay) (stop func()
 	return stop
 }
 
-// answers returns the events of the provider that a relay has, of a kind.
+// answers returns the events of the provider at a relay, of a kind.
 func answers(r *nostrtest.Relay, kind int) (list []*nostr.Event) {
 	for _, e := range r.Events() {
 		if e.PubKey == ours.PublicKey() && e.Kind == kind {
@@ -74,8 +74,8 @@ func counted(n *atomic.Int64, h dvm.Handler) dvm.Handler {
 	}
 }
 
-// shout is a handler that does its job.
-func shout(_ ctx, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
+// upperHandler is a handler that succeeds.
+func upperHandler(_ ctx, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {
 	return dvm.Result{Content: strings.ToUpper(r.Task)}, nil
 }
 
@@ -84,16 +84,16 @@ func TestAJobOnTwoRelaysIsDoneOnce(t *testing.T) {
 	a, b := nostrtest.New(t), nostrtest.New(t)
 	b.Change(func(f *nostrtest.Faults) { f.Repeat = 3 })
 	var calls atomic.Int64
-	serve(t, counted(&calls, shout), a, b)
+	serve(t, counted(&calls, upperHandler), a, b)
 	testwait.Until(t, "both are connected", func() bool { return a.Connections() == 1 && b.Connections() == 1 })
-	e := asked(t, time.Now())
+	e := newRequest(t, time.Now())
 	a.Inject(e)
 	b.Inject(e)
 	for _, r := range []*nostrtest.Relay{a, b} {
 		testwait.Until(t, "the result", func() bool { return len(answers(r, 6900)) > 0 })
 	}
 	a.Inject(e) // again
-	second := asked(t, time.Now(), within("600"))
+	second := newRequest(t, time.Now(), withTimeout("600"))
 	b.Inject(second)
 	testwait.Until(t, "the second result", func() bool { return len(answers(a, 6900)) == 2 && len(answers(b, 6900)) == 2 })
 	if n := calls.Load(); n != 2 {
@@ -101,7 +101,7 @@ func TestAJobOnTwoRelaysIsDoneOnce(t *testing.T) {
 	}
 	same := func(x, y *nostr.Event) bool { return x.ID == y.ID }
 	if x, y := answers(a, 7000), answers(b, 7000); !slices.EqualFunc(x, y, same) || len(x) != 2 {
-		t.Errorf("one relay was told %v, the other %v", x, y)
+		t.Errorf("one relay got %v, the other %v", x, y)
 	}
 	got := answers(a, 6900)[0]
 	if got.Content != "COUNT THE SHEEP" || got.Verify() != nil || !got.Tags.Has("e", e.ID) || !got.Tags.Has("status", "success") {
@@ -112,10 +112,10 @@ func TestAJobOnTwoRelaysIsDoneOnce(t *testing.T) {
 func TestAJobSentDuringAnOutageIsAnsweredAfterIt(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
-	serve(t, shout, relay)
+	serve(t, upperHandler, relay)
 	testwait.Until(t, "the link", func() bool { return relay.Connections() == 1 })
 	relay.Stop()
-	e := asked(t, time.Now())
+	e := newRequest(t, time.Now())
 	relay.Inject(e)
 	if err := relay.Restart(); err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestAResultThatWasSentIntoACutLinkArrives(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
 	relay.Change(func(f *nostrtest.Faults) { f.DropEvent = 2 })
-	serve(t, shout, relay)
-	relay.Inject(asked(t, time.Now()))
+	serve(t, upperHandler, relay)
+	relay.Inject(newRequest(t, time.Now()))
 	testwait.Until(t, "the result", func() bool { return len(answers(relay, 6900)) == 1 })
 	if n := len(answers(relay, 7000)); n != 1 {
 		t.Errorf("%d events of feedback, want 1", n)
@@ -139,14 +139,14 @@ func TestARestartDoesNotRepeatWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
 	var calls atomic.Int64
-	e, bad := asked(t, time.Now()), asked(t, time.Now(), within("abc"))
+	e, bad := newRequest(t, time.Now()), newRequest(t, time.Now(), withTimeout("abc"))
 	relay.Inject(e)
 	relay.Inject(bad)
-	stop := serve(t, counted(&calls, shout), relay)
+	stop := serve(t, counted(&calls, upperHandler), relay)
 	testwait.Until(t, "the results", func() bool { return len(answers(relay, 6900)) == 2 })
 	stop()
-	serve(t, counted(&calls, shout), relay)
-	next := asked(t, time.Now(), within("600"))
+	serve(t, counted(&calls, upperHandler), relay)
+	next := newRequest(t, time.Now(), withTimeout("600"))
 	relay.Inject(next)
 	testwait.Until(t, "the next result", func() bool {
 		return slices.ContainsFunc(answers(relay, 6900), func(a *nostr.Event) bool { return a.Tags.Has("e", next.ID) })
@@ -165,7 +165,7 @@ func TestACustomerCancelsOverARelay(t *testing.T) {
 		cancelled.Store(errors.Is(c.Err(), context.Canceled))
 		return dvm.Result{}, c.Err()
 	}, relay)
-	e := asked(t, time.Now())
+	e := newRequest(t, time.Now())
 	relay.Inject(e)
 	testwait.Until(t, "the start", func() bool { return len(answers(relay, 7000)) == 1 })
 	relay.Inject(signed(t, &nostr.Event{Kind: 5, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{"e", e.ID}}}, stranger))
@@ -179,8 +179,8 @@ func TestACustomerCancelsOverARelay(t *testing.T) {
 func TestTheEndOfAProviderIsTold(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
-	stop := serve(t, hangs, relay)
-	relay.Inject(asked(t, time.Now()))
+	stop := serve(t, hangingHandler, relay)
+	relay.Inject(newRequest(t, time.Now()))
 	testwait.Until(t, "the start", func() bool { return len(answers(relay, 7000)) == 1 })
 	stop()
 	if got := answers(relay, 7000); len(got) != 2 || got[1].Content != "provider shutting down" || len(answers(relay, 6900)) != 0 {
@@ -191,7 +191,7 @@ func TestTheEndOfAProviderIsTold(t *testing.T) {
 func TestARelayThatForgesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	bad := nostrtest.New(t)
-	serve(t, shout, bad)
+	serve(t, upperHandler, bad)
 	testwait.Until(t, "the link", func() bool { return bad.Connections() == 1 })
 	forge := func(i int) {
 		e := &nostr.Event{
@@ -211,16 +211,16 @@ func TestARelayThatForgesIsLeftAlone(t *testing.T) {
 		return bad.Connections() == 0
 	})
 	if said := append(answers(bad, 7000), answers(bad, 6900)...); len(said) != 0 {
-		t.Errorf("the relay was told %v", said)
+		t.Errorf("the relay got %v", said)
 	}
 }
 
 func TestServeSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]dvm.ServeConfig{
-		"relays: there are none": {Key: ours, Handler: shout},
-		"handler: nil":           {Key: ours, Relays: []string{"ws://127.0.0.1:1"}},
-		"kinds: 7 is not": {Key: ours, Handler: shout, Relays: []string{"ws://127.0.0.1:1"},
+		"relays: the list is empty": {Key: ours, Handler: upperHandler},
+		"handler: nil":              {Key: ours, Relays: []string{"ws://127.0.0.1:1"}},
+		"kinds: 7 is not": {Key: ours, Handler: upperHandler, Relays: []string{"ws://127.0.0.1:1"},
 			Provider: dvm.Config{Kinds: map[int]dvm.Rules{7: {}}}},
 	} {
 		if err := dvm.Serve(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -2,31 +2,31 @@ package dvm
 
 import "maps"
 
-// Verdict says what becomes of an event.
+// Verdict is the decision about an event.
 type Verdict uint8
 
 // The verdicts, in the order in which they are found. Only Invalid, Overloaded
-// and Underpaid are answered; everything else that is not accepted is dropped without a word, or
-// anybody could have the provider talk.
+// and Underpaid are answered. All other events that are not accepted are
+// dropped silently; otherwise any client could make the provider publish.
 const (
 	WrongKind  Verdict = iota + 1 // a kind that is not served
 	OwnKey                        // our own event
-	NotOurs                       // addressed to somebody else, or to nobody
+	NotOurs                       // addressed to another provider, or to none
 	Stale                         // too old
 	Future                        // dated too far ahead
-	Expired                       // nobody wants it any more
-	Seen                          // had before
+	Expired                       // past its expiration
+	Seen                          // received before
 	Stranger                      // from a customer who is not on the list
-	Limited                       // from a customer who asks too often
-	Full                          // more jobs, or more customers, than can be remembered
+	Limited                       // from a customer who sends too many requests
+	Full                          // more jobs, or more customers, than can be stored
 	Forged                        // the signature is wrong
-	Overloaded                    // asks too often, or there is no room; to be told so
-	Invalid                       // a request that can't be understood; to be told so
-	Underpaid                     // bids less than the price; to be told so
-	Silenced                      // one of the three above, but too many were told so lately
-	Dropped                       // more came than could be checked
+	Overloaded                    // too many requests, or no capacity; answered
+	Invalid                       // not a valid request; answered
+	Underpaid                     // bids less than the price; answered
+	Silenced                      // one of the three above, but too many were answered recently
+	Dropped                       // more arrived than could be checked
 	Answered                      // an earlier process has answered it, or the customer has withdrawn it
-	Unrecorded                    // what does the jobs could not take it
+	Unrecorded                    // Jobs could not record it
 	Accepted
 	Withdrawn // a customer has cancelled a job
 	verdicts
@@ -48,7 +48,7 @@ func (v Verdict) String() string {
 // MarshalText implements [encoding.TextMarshaler].
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Stats says how often each verdict was found. Those that never were are not there.
+// Stats counts verdicts; those that never occurred are absent.
 type Stats map[Verdict]uint64
 
 func (s Stats) plus(other Stats) Stats {

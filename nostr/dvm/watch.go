@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	watchWait   = 250 * time.Millisecond // for more changes
-	watchEvery  = 30 * time.Second       // jobs that ended are not told
-	watchedMost = 12_000                 // the newest
+	watchWait  = 250 * time.Millisecond // to combine changes
+	watchEvery = 30 * time.Second       // jobs end without a signal, so the list is also refreshed regularly
+	maxWatched = 12_000                 // the newest jobs
 
-	// Relays limit all of it: the ids of a filter, the filters and the bytes of a
-	// subscription, and the subscriptions of a link.
+	// Relays limit all of these: the ids of a filter, the filters and the bytes
+	// of a subscription, and the subscriptions of a link.
 	idsInFilter  = 100
 	filtersInSub = 8
 )
 
-// touch says that the active jobs have changed.
-func (p *Provider) touch() {
+// signalChange signals that the active jobs have changed.
+func (p *Provider) signalChange() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// watch keeps asking for withdrawals of the active jobs.
-func (p *Provider) watch(ctx context.Context) {
+// watchWithdrawals subscribes to withdrawals of the active jobs.
+func (p *Provider) watchWithdrawals(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		select { // a few changes are one
+		select { // combine changes
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		p.rewatch()
+		p.updateWithdrawalSubscriptions()
 		select {
 		case <-ctx.Done():
 			return
@@ -53,11 +53,12 @@ func (p *Provider) watch(ctx context.Context) {
 	}
 }
 
-// rewatch asks anew where there are other jobs than before.
-func (p *Provider) rewatch() {
+// updateWithdrawalSubscriptions renews the subscriptions whose jobs have
+// changed.
+func (p *Provider) updateWithdrawalSubscriptions() {
 	active := p.cfg.Jobs.Active()
 	slices.SortFunc(active, func(a, b ActiveJob) int { return b.Created.Compare(a.Created) })
-	active = active[:min(len(active), watchedMost)]
+	active = active[:min(len(active), maxWatched)]
 	now := map[string]string{}
 	for _, j := range active {
 		now[j.ID] = j.Customer
@@ -65,8 +66,8 @@ func (p *Provider) rewatch() {
 	p.mu.Lock()
 	p.watched = now
 	p.mu.Unlock()
-	for _, i := range p.rounds.update(active) {
-		name, jobs := subCancel+strconv.Itoa(i+1), p.rounds[i].jobs()
+	for _, i := range p.withdrawalGroups.update(active) {
+		name, jobs := subCancel+strconv.Itoa(i+1), p.withdrawalGroups[i].jobs()
 		if len(jobs) == 0 {
 			p.cfg.Link.Unsubscribe(name)
 			continue
@@ -75,21 +76,22 @@ func (p *Provider) rewatch() {
 	}
 }
 
-// unwatch ends all subscriptions of rewatch.
-func (p *Provider) unwatch() {
-	for i := range p.rounds {
+// endWithdrawalSubscriptions ends these subscriptions.
+func (p *Provider) endWithdrawalSubscriptions() {
+	for i := range p.withdrawalGroups {
 		p.cfg.Link.Unsubscribe(subCancel + strconv.Itoa(i+1))
 	}
 }
 
-// rounds are the active jobs by the subscription that asks for their withdrawals. A
-// job stays in its round, so that a new one has relays asked for its round only.
-type rounds []round
+// withdrawalGroups are the active jobs, grouped by the subscription for their
+// withdrawals. A job stays in its group, so that a new job changes only one
+// subscription.
+type withdrawalGroups []withdrawalGroup
 
-type round map[string]ActiveJob
+type withdrawalGroup map[string]ActiveJob
 
-// update takes the active jobs, and returns the rounds that have changed.
-func (rs *rounds) update(active []ActiveJob) (changed []int) {
+// update sets the active jobs, and returns the groups that have changed.
+func (rs *withdrawalGroups) update(active []ActiveJob) (changed []int) {
 	fresh := map[string]ActiveJob{}
 	for _, j := range active {
 		fresh[j.ID] = j
@@ -112,23 +114,24 @@ func (rs *rounds) update(active []ActiveJob) (changed []int) {
 	return slices.Sorted(maps.Keys(other))
 }
 
-// withRoom returns the first round with room for a job.
-func (rs *rounds) withRoom() int {
-	i := slices.IndexFunc(*rs, func(r round) bool { return len(r) < idsInFilter*filtersInSub })
+// withRoom returns the first group with room for a job.
+func (rs *withdrawalGroups) withRoom() int {
+	i := slices.IndexFunc(*rs, func(r withdrawalGroup) bool { return len(r) < idsInFilter*filtersInSub })
 	if i < 0 {
 		i = len(*rs)
-		*rs = append(*rs, round{})
+		*rs = append(*rs, withdrawalGroup{})
 	}
 	return i
 }
 
-// jobs returns the jobs of the round, the oldest first.
-func (r round) jobs() []ActiveJob {
+// jobs returns the jobs of the group, the oldest first.
+func (r withdrawalGroup) jobs() []ActiveJob {
 	return slices.SortedFunc(maps.Values(r), func(a, b ActiveJob) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
 }
 
+// withdrawals returns the filters for withdrawals of the jobs.
 func withdrawals(active []ActiveJob) (filters []nostr.Filter) {
 	for part := range slices.Chunk(active, idsInFilter) {
 		var ids, who []string
@@ -144,15 +147,16 @@ func withdrawals(active []ActiveJob) (filters []nostr.Filter) {
 	return filters
 }
 
-// withdraw cancels the jobs that the event names, if it is by their customer.
-func (p *Provider) withdraw(ctx context.Context, e *nostr.Event) Verdict {
-	ids := p.withdrawn(e)
+// handleWithdrawal cancels the jobs that the event names, if it is by their
+// customer.
+func (p *Provider) handleWithdrawal(ctx context.Context, e *nostr.Event) Verdict {
+	ids := p.withdrawnJobs(e)
 	switch {
 	case len(ids) == 0:
-		p.note(NotOurs)
+		p.countVerdict(NotOurs)
 		return NotOurs
 	case e.CheckSignature() != nil:
-		p.note(Forged)
+		p.countVerdict(Forged)
 		return Forged
 	}
 	for _, id := range ids {
@@ -160,13 +164,13 @@ func (p *Provider) withdraw(ctx context.Context, e *nostr.Event) Verdict {
 			p.cfg.Logger.Error("nostr job not cancelled", "id", id, "error", err)
 		}
 	}
-	p.touch()
-	p.note(Withdrawn)
+	p.signalChange()
+	p.countVerdict(Withdrawn)
 	return Withdrawn
 }
 
 // withdrawn returns the active jobs of the author that the event names.
-func (p *Provider) withdrawn(e *nostr.Event) (ids []string) {
+func (p *Provider) withdrawnJobs(e *nostr.Event) (ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range e.Tags.All("e") {

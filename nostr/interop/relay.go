@@ -1,4 +1,4 @@
-// Interop runs a relay that is not ours, for the conversation of `make interop`.
+// Interop runs a relay of another implementation, for `make interop`.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// store keeps events in memory: khatru leaves that to who uses it.
+// store stores events in memory, which khatru leaves to its users.
 type store struct {
 	mu     sync.Mutex
 	events []*nostr.Event

@@ -16,8 +16,8 @@ const (
 	maxAuthAge = 10 * time.Minute
 )
 
-// mustAuth reports whether the client has yet to say who it is, and sees to it that
-// it can.
+// mustAuth reports whether the client must authenticate first, and sends it the
+// challenge.
 func (s *session) mustAuth() bool {
 	if !s.core.faults.AuthRequired || s.known {
 		return false
@@ -29,11 +29,11 @@ func (s *session) mustAuth() bool {
 func (s *session) challengeOnce() {
 	if !s.challenged {
 		s.challenged = true
-		s.say(&nostr.Message{Type: nostr.TypeAuth, Text: s.challenge})
+		s.sendMessage(&nostr.Message{Type: nostr.TypeAuth, Text: s.challenge})
 	}
 }
 
-// authenticate takes the event by which a client says who it is.
+// authenticate handles the event with which a client authenticates.
 func (s *session) authenticate(e *nostr.Event, err error) {
 	if err == nil {
 		err = s.checkAuth(e)

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// client is a client by hand.
+// client is a minimal client for tests.
 type client struct {
 	t    testing.TB
 	conn *websocket.Conn
@@ -29,7 +29,7 @@ func dial(t testing.TB, r *nostrtest.Relay) *client {
 	return &client{t, conn}
 }
 
-// send sends a message as it is written.
+// send sends a message.
 func (c *client) send(format string, args ...any) {
 	c.t.Helper()
 	if err := c.conn.Write(testwait.Context(c.t), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
@@ -52,8 +52,7 @@ func (c *client) frame() string {
 	return string(text)
 }
 
-// want reads as many messages as are wanted and compares them, written as brief
-// writes them.
+// want reads as many messages as are wanted and compares their brief forms.
 func (c *client) want(want ...string) {
 	c.t.Helper()
 	for i, w := range want {
@@ -75,8 +74,8 @@ func (c *client) lost() error {
 	}
 }
 
-// quiet checks that nothing comes but the answer to what is asked now, so that what
-// should not have come would have come before.
+// quiet checks that no message is waiting: the next one is the answer to a new
+// request.
 func (c *client) quiet() {
 	c.t.Helper()
 	c.send(`["REQ","quiet",{"ids":[]}]`)
@@ -84,7 +83,7 @@ func (c *client) quiet() {
 	c.send(`["CLOSE","quiet"]`)
 }
 
-// brief writes a message in a few words; an event is its content.
+// brief returns a short form of a message; of an event, its content.
 func brief(t testing.TB, text string) string {
 	t.Helper()
 	m, err := nostr.ParseRelayMessage([]byte(text))
@@ -113,7 +112,7 @@ func key(t testing.TB, n int) nostr.SecretKey {
 	return k
 }
 
-// note returns an event of author 1 of the time, kind 1.
+// note returns an event of author 1, of kind 1.
 func note(t testing.TB, at int64, content string) *nostr.Event {
 	t.Helper()
 	return sign(t, 1, nostr.Event{CreatedAt: at, Kind: 1, Content: content})

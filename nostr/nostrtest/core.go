@@ -8,8 +8,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// core is the relay without its sockets: frames of clients go in, frames for
-// clients come out of the queues of their sessions.
+// core is the relay without its sockets: it handles the frames of clients, and
+// queues frames for them in their sessions.
 type core struct {
 	url string
 
@@ -18,9 +18,9 @@ type core struct {
 	store    *store
 	received received
 	sessions []*session
-	numbered int // sessions so far
+	numbered int // number of sessions so far
 	maxQueue int
-	changed  chan struct{} // closed and replaced when anything happens
+	changed  chan struct{} // closed and replaced after every change
 }
 
 func newCore(o options) *core {
@@ -28,14 +28,15 @@ func newCore(o options) *core {
 		faults:   o.faults,
 		store:    newStore(o.events),
 		received: received{limit: o.received},
-		// Room for all events more than once, and for some that come meanwhile.
+		// Enough for all events more than once, and for some that arrive
+		// meanwhile.
 		maxQueue: 4*o.events + 1024,
 		changed:  make(chan struct{}),
 	}
 }
 
-// do calls f alone, then wakes whoever waits for something to happen.
-func (c *core) do(f func()) {
+// update calls f with the lock held, and then wakes all waiters for a change.
+func (c *core) update(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
@@ -43,18 +44,18 @@ func (c *core) do(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// look calls f alone and returns a channel that is closed when anything happens
-// after it.
-func (c *core) look(f func()) <-chan struct{} {
+// read calls f with the lock held, and returns a channel that is closed after
+// the next change.
+func (c *core) read(f func()) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
 	return c.changed
 }
 
-// join adds a session.
-func (c *core) join() (s *session) {
-	c.do(func() {
+// addSession adds a session.
+func (c *core) addSession() (s *session) {
+	c.update(func() {
 		c.numbered++
 		s = newSession(c, c.numbered)
 		c.sessions = append(c.sessions, s)
@@ -65,8 +66,9 @@ func (c *core) join() (s *session) {
 	return s
 }
 
-// leave ends a session: nothing is taken from it, nothing is put into its queue.
-func (c *core) leave(s *session) { c.do(func() { c.drop(s) }) }
+// removeSession ends a session: its messages are ignored, and nothing more is
+// queued for it.
+func (c *core) removeSession(s *session) { c.update(func() { c.drop(s) }) }
 
 func (c *core) drop(s *session) {
 	s.over = true
@@ -75,14 +77,14 @@ func (c *core) drop(s *session) {
 	s.signal()
 }
 
-// receive does what a client's frame asks for. It reports false when the link is
-// to be broken.
+// receive handles a client's frame. It returns false if the link must be
+// broken.
 func (c *core) receive(s *session, text []byte) bool {
 	m, err := nostr.ParseClientMessage(text)
 	if err == nil && m.Event != nil {
-		err = checkPublished(m.Event) // costly: before anybody is kept waiting
+		err = checkPublished(m.Event) // costly: done before taking the lock
 	}
-	c.do(func() {
+	c.update(func() {
 		if s.over {
 			return
 		}
@@ -92,32 +94,33 @@ func (c *core) receive(s *session, text []byte) bool {
 	return !s.ended()
 }
 
-// next takes the next frame for the client, see [queue.next].
+// next removes the next frame for the client; see [queue.next].
 func (c *core) next(s *session) (f frame, wait time.Duration, ok bool) {
-	c.look(func() { f, wait, ok = s.queue.next(time.Now()) })
+	c.read(func() { f, wait, ok = s.queue.next(time.Now()) })
 	return f, wait, ok
 }
 
-// keep stores an event and hands it to all who want it.
-func (c *core) keep(e *nostr.Event, honest bool) {
+// storeAndDeliver stores an event and delivers it to matching subscriptions.
+func (c *core) storeAndDeliver(e *nostr.Event, honest bool) {
 	c.store.add(e)
 	if honest {
-		c.store.obey(e)
+		c.store.applyDeletion(e)
 	}
-	for _, s := range slices.Clone(c.sessions) { // a session that can't keep up is dropped
+	for _, s := range slices.Clone(c.sessions) { // push may remove a session
 		s.push(e)
 	}
 }
 
-// inject does the same for an event of nobody's. A forged deletion deletes nothing.
+// inject stores and delivers an event that no client published. A forged
+// deletion deletes nothing.
 func (c *core) inject(e *nostr.Event) {
 	honest := e.Verify() == nil
-	c.do(func() { c.keep(e, honest) })
+	c.update(func() { c.storeAndDeliver(e, honest) })
 }
 
-// raw puts a text into all queues.
+// raw queues a text for all clients.
 func (c *core) raw(text string) {
-	c.do(func() {
+	c.update(func() {
 		for _, s := range slices.Clone(c.sessions) {
 			s.put(frame{text: text})
 		}

@@ -1,10 +1,10 @@
 // Package nostrtest has a relay for tests.
 //
-// It is a real one, over websockets on the loopback, that does what NIP-01 says: it
-// verifies what is published, keeps it, answers, and hands it to the subscriptions
-// that want it. And it does, on demand, what relays do on bad days: it refuses,
-// forgets to answer, breaks links, falls silent, repeats itself and lies. See
-// [Faults].
+// It is a real one, over websockets on the loopback interface, that implements
+// NIP-01: it verifies published events, stores them, answers, and delivers them
+// to matching subscriptions. On demand it also fails like a real relay: it
+// refuses, does not answer, breaks links, falls silent, repeats events and
+// forges them. See [Faults].
 //
 //	relay := nostrtest.New(t)
 //	client := dial(relay.URL())
@@ -14,6 +14,6 @@
 //
 // # What it is not for
 //
-// Production: everything is in memory, every request looks at every event, and
-// replaceable events are kept like all others.
+// Production: everything is in memory, every request reads every event, and
+// replaceable events of kinds below 30000 are stored like all others.
 package nostrtest

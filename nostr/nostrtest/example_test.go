@@ -11,8 +11,9 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// A publisher whose link breaks before the answer can't know whether its event
-// arrived. It asks again, and is told.
+// A publisher whose link breaks before the answer does not know whether its
+// event arrived. It publishes the event again, and the relay answers that it
+// has it.
 func ExampleRelay() {
 	relay, err := nostrtest.Start("127.0.0.1:0") // in a test: nostrtest.New(t)
 	if err != nil {
@@ -28,7 +29,7 @@ func ExampleRelay() {
 	message := nostr.Message{Type: nostr.TypeEvent, Event: &event}
 
 	for range 2 {
-		answer, err := ask(relay.URL(), message.Append(nil, true))
+		answer, err := request(relay.URL(), message.Append(nil, true))
 		if err != nil {
 			fmt.Println("no answer, stored:", len(relay.Events()))
 			continue
@@ -40,8 +41,8 @@ func ExampleRelay() {
 	// true duplicate
 }
 
-// ask sends a message on a link of its own and returns what is answered.
-func ask(url string, message []byte) (*nostr.Message, error) {
+// request sends a message on a new link and returns the answer.
+func request(url string, message []byte) (*nostr.Message, error) {
 	ctx := context.Background()
 	conn, _, err := websocket.Dial(ctx, url, nil)
 	if err != nil {

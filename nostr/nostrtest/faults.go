@@ -7,53 +7,53 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Always is the number of times of a fault that does not end by itself.
+// Always, as a number of times, means until the fault is changed.
 const Always = -1
 
-// Faults is what a relay does wrong. The zero value is a good relay. What is
-// counted is counted down as it happens: 0 means never, [Always] means until it is
-// changed.
+// Faults says what a relay does wrong. The zero value is a correct relay.
+// Counts go down with each occurrence: 0 means never, [Always] means until it
+// is changed.
 type Faults struct {
-	// When somebody connects.
+	// When a client connects.
 
 	RefuseDial bool          // answers 503
 	DialDelay  time.Duration // before the answer to a dial
 
-	// When an event is published. The order is that in which they are looked at.
+	// When an event is published. They are checked in this order.
 
-	Kinds        []int         // only events of these kinds meet the faults below; empty means all
+	Kinds        []int         // the faults below affect only events of these kinds; empty means all
 	DropEvent    int           // breaks the link; the event is lost
 	Reject       string        // answers OK false with this text, such as "rate-limited: slow down"
-	RejectNext   int           // so often; 0 means until changed
-	DropBeforeOK int           // keeps the event, then breaks the link in place of an answer
-	SwallowOK    int           // keeps the event and never answers
-	OKDelay      time.Duration // before the answer; events overtake it
+	RejectNext   int           // this many times; 0 means until changed
+	DropBeforeOK int           // stores the event, then breaks the link instead of answering
+	SwallowOK    int           // stores the event and never answers
+	OKDelay      time.Duration // before the answer; other messages overtake it
 
-	// When somebody subscribes.
+	// When a client subscribes.
 
 	CloseReq     string // answers CLOSED with this text
-	CloseReqNext int    // so often; 0 means until changed
-	NoEOSE       bool   // never says that the stored events were all sent
+	CloseReqNext int    // this many times; 0 means until changed
+	NoEOSE       bool   // never sends EOSE
 
-	// At both.
+	// When a client publishes or subscribes.
 
-	AuthRequired bool // does nothing for who has not said who it is (NIP-42)
+	AuthRequired bool // serves only authenticated clients (NIP-42)
 
 	// When events are delivered.
 
-	Shuffle       uint64 // the seed of an order for stored events; 0 means newest first
+	Shuffle       uint64 // seed of a random order for stored events; 0 means newest first
 	Repeat        int    // how often each is delivered; 0 means once
-	TamperContent bool   // the content is another, so that it is not that of the id
-	BadSignature  bool   // the signature is not that of the author
+	TamperContent bool   // the content is changed, so that it does not match the id
+	BadSignature  bool   // the signature is wrong
 
 	// At any time.
 
-	GarbageEvery int  // after so many messages comes a malformed one; 0 means none
-	Mute         bool // links stay open, but nothing is read or written, not even a ping or its answer
+	GarbageEvery int  // after this many messages a malformed one is sent; 0 means never
+	Mute         bool // links stay open, but nothing is read or written, not even pings and pongs
 }
 
-// times counts down a fault that happens n more times and reports whether it
-// happens now.
+// times counts down a fault that occurs n more times, and reports whether it
+// occurs now.
 func times(n *int) bool {
 	if *n > 0 {
 		*n--
@@ -62,8 +62,8 @@ func times(n *int) bool {
 	return *n < 0
 }
 
-// text returns the answer of a fault, empty for none, and ends the fault after the
-// last.
+// text returns the answer of a fault, empty for none, and ends the fault after
+// its last occurrence.
 func text(s *string, next *int) string {
 	answer := *s
 	if answer != "" && *next > 0 {
@@ -74,8 +74,8 @@ func text(s *string, next *int) string {
 	return answer
 }
 
-// of returns the faults that an event meets when it is published.
-func (f *Faults) of(e *nostr.Event) *Faults {
+// forEvent returns the faults that affect an event when it is published.
+func (f *Faults) forEvent(e *nostr.Event) *Faults {
 	if len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind) {
 		return f
 	}
@@ -97,7 +97,8 @@ func (f *Faults) spoil(e *nostr.Event) *nostr.Event {
 	return &bad
 }
 
-// otherDigit changes the last digit, so that the shape stays that of a signature.
+// otherDigit changes the last digit, so that the text still has the form of a
+// signature.
 func otherDigit(hex string) string {
 	if hex == "" {
 		return "0"
@@ -109,7 +110,8 @@ func otherDigit(hex string) string {
 	return hex[:last] + "0"
 }
 
-// garbage returns the i-th malformed message: no JSON, and JSON that is no message.
+// garbage returns the i-th malformed message: invalid JSON, or JSON that is not
+// a message.
 func garbage(i int) string {
 	list := [...]string{
 		`{`, `null`, `[]`, `[1]`, `["EVENT"]`, `["EVENT","x",null]`, `["EVENT","x",{"id":1}]`, `["OK"]`,

@@ -6,8 +6,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// FuzzReceive sends any two frames of a client: the relay answers nothing that is
-// no message, keeps nothing that is not signed, and breaks no link.
+// FuzzReceive sends any two frames of a client: the relay answers only with
+// valid messages, stores only signed events, and breaks no link.
 func FuzzReceive(f *testing.F) {
 	signed := nostr.Event{Kind: 1, CreatedAt: 1, Tags: nostr.Tags{{"e", "x"}, {}}, Content: "\u2028<\x01"}
 	key, err := nostr.ParseSecretKey("0000000000000000000000000000000000000000000000000000000000000001")
@@ -24,7 +24,7 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		core := newCore(newOptions([]Option{KeepEvents(10), KeepReceived(10)}))
-		s := core.join()
+		s := core.addSession()
 		if !core.receive(s, first) || !core.receive(s, second) {
 			t.Error("the link is broken")
 		}

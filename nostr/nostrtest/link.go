@@ -25,12 +25,12 @@ func (l *link) run(ctx context.Context) {
 	writer.Go(func() { l.write(ctx) })
 	l.read(ctx)
 	cancel()
-	l.core.leave(l.session)
+	l.core.removeSession(l.session)
 	_ = l.socket.CloseNow() // it may be closed already
 	writer.Wait()
 }
 
-// read passes on what the client sends.
+// read handles what the client sends.
 func (l *link) read(ctx context.Context) {
 	l.socket.SetReadLimit(nostr.MaxFrame)
 	for {
@@ -39,33 +39,33 @@ func (l *link) read(ctx context.Context) {
 			return
 		}
 		if !l.core.receive(l.session, text) {
-			l.cut()
+			l.breakLink()
 			return
 		}
 	}
 }
 
-// write writes what the session has for the client.
+// write writes the queued frames to the client.
 func (l *link) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		f, wait, ok := l.core.next(l.session)
 		switch {
 		case ok:
 			if l.socket.Write(ctx, websocket.MessageText, f.bytes()) != nil {
-				return // the reader meets the same and ends the link
+				return // the reader gets the same error and ends the link
 			}
 		case l.session.ended():
-			l.cut()
+			l.breakLink()
 			return
 		default:
-			l.rest(ctx, wait)
+			l.waitForFrame(ctx, wait)
 		}
 	}
 }
 
-// rest waits until there may be something to write; a wait of 0 has no end of its
-// own.
-func (l *link) rest(ctx context.Context, wait time.Duration) {
+// waitForFrame waits until there may be something to write; a wait of 0 means
+// no timeout.
+func (l *link) waitForFrame(ctx context.Context, wait time.Duration) {
 	var due <-chan time.Time
 	if wait > 0 {
 		due = time.After(wait) // real clock: the delay is a fault that the test asked for
@@ -77,8 +77,8 @@ func (l *link) rest(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// cut breaks the link.
-func (l *link) cut() {
-	l.core.leave(l.session)
-	l.wire.tear()
+// breakLink breaks the link.
+func (l *link) breakLink() {
+	l.core.removeSession(l.session)
+	l.wire.reset()
 }

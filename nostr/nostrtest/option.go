@@ -1,12 +1,12 @@
 package nostrtest
 
-// The defaults of what is kept.
+// The default limits of stored events and messages.
 const (
 	defaultEvents   = 100_000
 	defaultReceived = 10_000
 )
 
-// Option changes a relay that is being made.
+// Option configures a new relay.
 type Option func(*options)
 
 type options struct {
@@ -22,19 +22,19 @@ func newOptions(list []Option) options {
 	return o
 }
 
-// KeepEvents bounds the events that are stored; the oldest arrivals go first. The
+// KeepEvents limits the stored events; the oldest are dropped first. The
 // default is 100 000, the least is 1.
 func KeepEvents(n int) Option {
 	return func(o *options) { o.events = max(n, 1) }
 }
 
-// KeepReceived bounds the messages that [Relay.Received] returns; the oldest go
-// first. The default is 10 000, the least is 1.
+// KeepReceived limits the messages that [Relay.Received] returns; the oldest
+// are dropped first. The default is 10 000, the least is 1.
 func KeepReceived(n int) Option {
 	return func(o *options) { o.received = max(n, 1) }
 }
 
-// WithFaults makes a relay that has the faults from the start.
+// WithFaults sets the faults of the relay from the start.
 func WithFaults(f Faults) Option {
 	return func(o *options) { o.faults = f }
 }

@@ -17,9 +17,9 @@ func checkPublished(e *nostr.Event) error {
 	return e.Verify()
 }
 
-// publish takes an event: it is kept, answered, and handed to all who want it.
+// publish handles a published event: it stores, answers and delivers it.
 func (s *session) publish(e *nostr.Event, err error) {
-	c, f := s.core, s.core.faults.of(e)
+	c, f := s.core, s.core.faults.forEvent(e)
 	if err == nil && e.Kind == nostr.KindAuth {
 		err = errors.New("this kind is for AUTH")
 	}
@@ -43,7 +43,7 @@ func (s *session) publish(e *nostr.Event, err error) {
 
 func (s *session) accept(e *nostr.Event, f *Faults) {
 	c := s.core
-	known, gone := c.store.has(e.ID), c.store.gone(e)
+	known, gone := c.store.has(e.ID), c.store.isDeleted(e)
 	switch {
 	case times(&f.DropBeforeOK):
 		c.drop(s)
@@ -56,6 +56,6 @@ func (s *session) accept(e *nostr.Event, f *Faults) {
 		s.answer(e, true, "")
 	}
 	if !known && !gone {
-		c.keep(e, true)
+		c.storeAndDeliver(e, true)
 	}
 }

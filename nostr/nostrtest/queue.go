@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// frame is what is written to a client: a message, or a text as it is.
+// frame is what is written to a client: a message, or a raw text.
 type frame struct {
 	message *nostr.Message // nil for a text
 	text    string
@@ -20,10 +20,10 @@ func (f *frame) bytes() []byte {
 	return f.message.Append(nil, false)
 }
 
-// queue holds what is to be written to a client. Frames that are due later do not
-// hold up the others.
+// queue holds the frames for a client. Frames with a later due time do not
+// delay the others.
 type queue struct {
-	ready, late []frame // each in the order in which they were put
+	ready, late []frame // each in the order of adding
 }
 
 func (q *queue) put(f frame) {
@@ -36,8 +36,8 @@ func (q *queue) put(f frame) {
 
 func (q *queue) len() int { return len(q.ready) + len(q.late) }
 
-// next takes the frame to write now. If there is none, it returns how long to wait
-// for one, 0 meaning until more is put.
+// next removes the frame to write now. If there is none, it returns how long to
+// wait for one; 0 means until more is added.
 func (q *queue) next(now time.Time) (f frame, wait time.Duration, ok bool) {
 	switch {
 	case len(q.late) > 0 && !q.late[0].due.After(now):

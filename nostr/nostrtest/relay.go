@@ -9,11 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
 )
 
-// Relay is a relay in this process. All methods may be called at any time by
-// anybody.
+// Relay is a relay in this process. All methods may be called at any time from
+// any goroutine.
 type Relay struct {
 	core *core
 	addr string
@@ -35,8 +36,9 @@ func New(tb testing.TB, opts ...Option) *Relay {
 	return r
 }
 
-// Start returns a relay that listens on the address, for programs that are no
-// tests. Port 0 is a free one; [Relay.URL] says which. The caller closes it.
+// Start returns a relay that listens on the address, for programs that are not
+// tests. Port 0 means a free one; [Relay.URL] returns it. The caller must close
+// the relay.
 func Start(addr string, opts ...Option) (*Relay, error) {
 	r := &Relay{core: newCore(newOptions(opts)), addr: addr}
 	if err := r.Restart(); err != nil {
@@ -45,17 +47,17 @@ func Start(addr string, opts ...Option) (*Relay, error) {
 	return r, nil
 }
 
-// URL returns where the relay is, ws://127.0.0.1:port. It stays the same.
+// URL returns the relay's address, ws://127.0.0.1:port. It never changes.
 func (r *Relay) URL() string { return r.core.url }
 
-// Close ends the relay for good: its socket, its links and everything that runs.
-// What it has stored can still be looked at.
+// Close ends the relay for good: its socket, its links and all its goroutines.
+// Its stored events can still be read.
 func (r *Relay) Close() {
 	r.stop(true)
 }
 
-// Stop is the beginning of an outage: links break, and nobody can connect. What is
-// stored is kept.
+// Stop begins an outage: links break, and no client can connect. Stored events
+// are kept.
 func (r *Relay) Stop() {
 	r.stop(false)
 }
@@ -70,20 +72,20 @@ func (r *Relay) stop(forever bool) {
 	}
 }
 
-// Restart is the end of an outage: the relay listens on its port again. It does
-// nothing for a relay that is not stopped. It fails for one that is closed, and when
-// somebody else has taken the port.
+// Restart ends an outage: the relay listens on its port again. It does nothing
+// if the relay is not stopped. It fails if the relay is closed, or if another
+// process has taken the port.
 func (r *Relay) Restart() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.closed:
-		return errors.New("relay: it is closed")
+		return errors.New("relay: it is closed: start a new one")
 	case r.server != nil:
 		return nil
 	}
 	var sockets net.ListenConfig
-	l, err := sockets.Listen(context.Background(), "tcp", r.addr) // the context is for names, which take long
+	l, err := sockets.Listen(context.Background(), "tcp", r.addr) // the context matters for name lookups only
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
@@ -95,49 +97,104 @@ func (r *Relay) Restart() error {
 	return nil
 }
 
-// Cut breaks all links without a goodbye. New ones are taken.
+// Cut breaks all links with a TCP reset. New ones are accepted.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.server != nil {
-		r.server.cut()
+		r.server.breakLinks()
 	}
 }
 
-// Change changes what the relay does wrong, from now on. The function must not call
-// the relay, which stands still meanwhile.
+// Change changes the relay's faults. The function must not call the relay,
+// which is locked meanwhile.
 func (r *Relay) Change(change func(*Faults)) {
-	r.core.do(func() { change(&r.core.faults) })
+	r.core.update(func() { change(&r.core.faults) })
 }
 
-// Inject stores an event and hands it to all who want it, as if somebody had
-// published it. It is not verified, so that forged ones can be planted, and is
-// delivered even if one with this id is there. A forged deletion deletes nothing.
+// Inject stores an event and delivers it to matching subscriptions, as if a
+// client had published it. It is not verified, so that forged events can be
+// injected, and is delivered even if one with this id is stored. A forged
+// deletion deletes nothing.
 func (r *Relay) Inject(e *nostr.Event) {
-	own := *e // the caller may go on with theirs
+	own := *e // the caller may change theirs
 	own.Tags = slices.Clone(e.Tags)
 	r.core.inject(&own)
 }
 
-// Raw sends a text to all who are connected, whatever it is.
+// Raw sends a text to all clients, without any check.
 func (r *Relay) Raw(frame string) { r.core.raw(frame) }
 
-// Events returns what is stored, in the order of arrival. The events are not to be
-// changed.
+// Events returns the stored events, in the order of arrival. The caller must
+// not change them.
 func (r *Relay) Events() (list []*nostr.Event) {
-	r.core.look(func() { list = slices.Clone(r.core.store.events) })
+	r.core.read(func() { list = slices.Clone(r.core.store.events) })
 	return list
 }
 
-// Received returns the last messages of clients, in the order of arrival. They are
-// not to be changed.
+// Received returns the last messages of clients, in the order of arrival. The
+// caller must not change them.
 func (r *Relay) Received() (list []Received) {
-	r.core.look(func() { list = slices.Clone(r.core.received.list) })
+	r.core.read(func() { list = slices.Clone(r.core.received.list) })
 	return list
 }
 
 // Connections returns how many links there are.
 func (r *Relay) Connections() (n int) {
-	r.core.look(func() { n = len(r.core.sessions) })
+	r.core.read(func() { n = len(r.core.sessions) })
 	return n
+}
+
+// Wait waits until the condition holds for the stored events. It calls holds at
+// once, and again after every change at the relay: an event, a message, a link,
+// a fault. holds may call the relay. The error is that of the context.
+func (r *Relay) Wait(ctx context.Context, holds func(stored []*nostr.Event) bool) error {
+	for {
+		changed := r.core.read(func() {})
+		if holds(r.Events()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("relay: wait with %d events stored: %w", len(r.Events()), context.Cause(ctx))
+		}
+	}
+}
+
+// Await is [Relay.Wait] for tests: it fails the test if the condition does not
+// hold shortly before the deadline of the test binary. Call it from the test's
+// own goroutine.
+func (r *Relay) Await(tb testing.TB, holds func(stored []*nostr.Event) bool) {
+	tb.Helper()
+	if err := r.Wait(testwait.Context(tb), holds); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// maxReceivedBytes limits the stored messages, besides their number.
+const maxReceivedBytes = 64 << 20
+
+// Received is a message from a client.
+type Received struct {
+	Link    int            // number of the link, from 1
+	Frame   string         // as it arrived
+	Message *nostr.Message // nil if it is not a valid message
+}
+
+// received stores the last messages.
+type received struct {
+	limit int
+	list  []Received
+	bytes int
+}
+
+func (r *received) add(m Received) {
+	r.list = append(r.list, m)
+	r.bytes += len(m.Frame)
+	for len(r.list) > r.limit || r.bytes > maxReceivedBytes {
+		r.bytes -= len(r.list[0].Frame)
+		r.list[0] = Received{} // frees its memory before the array is freed
+		r.list = r.list[1:]
+	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// server is a relay's socket and the links that came from it, from a start to a
-// stop.
+// server is a relay's socket with its links, from a start to a stop.
 type server struct {
 	core   *core
 	http   *http.Server
@@ -26,7 +25,7 @@ type server struct {
 	over  bool
 }
 
-// wireKey finds a request's wire in its context.
+// wireKey is the context key of a request's wire.
 type wireKey struct{}
 
 // serve starts a server on the socket.
@@ -38,13 +37,13 @@ func serve(l net.Listener, c *core) *server {
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, wireKey{}, c) },
 		ConnState:         s.count,
 		ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0), // of clients that misbehave, which is what they are for
+		ErrorLog:          log.New(io.Discard, "", 0), // errors of misbehaving clients are expected
 	}
 	s.work.Go(func() { _ = s.http.Serve(listener{l, c}) }) // ends when it is closed
 	return s
 }
 
-// count knows how many connections there are that are no links yet.
+// count counts the connections that are not yet links.
 func (s *server) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -57,25 +56,25 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 
 // ServeHTTP answers a dial and then serves the link.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.work.Add(1) // before the connection is no longer counted
+	s.work.Add(1) // before count stops counting the connection
 	defer s.work.Done()
 	var f Faults
-	s.core.look(func() { f = s.core.faults })
+	s.core.read(func() { f = s.core.faults })
 	if !s.pause(r.Context(), f.DialDelay) || f.RefuseDial {
 		http.Error(w, "the relay takes no connections", http.StatusServiceUnavailable)
 		return
 	}
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // from any origin
 	if err != nil {
-		return // the client was told
+		return // Accept has answered the client
 	}
-	defer func() { _ = socket.CloseNow() }() // closed already, but for a server that is over
+	defer func() { _ = socket.CloseNow() }() // already closed, unless the server is over
 	wire, _ := r.Context().Value(wireKey{}).(*wire)
 	wire.open.Store(true)
 	s.serve(&link{core: s.core, wire: wire, socket: socket})
 }
 
-// pause waits and reports whether the client and the server are still there.
+// pause waits, and reports whether the client and the server are still there.
 func (s *server) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -99,23 +98,23 @@ func (s *server) serve(l *link) {
 	delete(s.links, l)
 }
 
-// add makes the link one that is cut, unless the server is over.
+// add registers a link, unless the server is over.
 func (s *server) add(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
-		l.session = s.core.join()
+		l.session = s.core.addSession()
 		s.links[l] = struct{}{}
 	}
 	return !s.over
 }
 
-// cut breaks all links.
-func (s *server) cut() {
+// breakLinks breaks all links.
+func (s *server) breakLinks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.links {
-		l.cut()
+		l.breakLink()
 	}
 }
 
@@ -124,8 +123,8 @@ func (s *server) stop() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()
-	_ = s.http.Close() // the socket and who has not become a link
-	s.cut()
+	_ = s.http.Close() // the socket, and connections that are not yet links
+	s.breakLinks()
 	s.cancel()
 	s.work.Wait()
 }

@@ -14,26 +14,26 @@ const (
 	maxSubs    = 100
 	maxSubName = 64
 
-	// maxEvent leaves room for what is around an event when it is delivered, so that
-	// who published it in the largest message can also get it.
+	// maxEvent is less than the largest message, so that an event published in
+	// the largest message can also be delivered.
 	maxEvent = nostr.MaxFrame - 512
 )
 
-// session is what a relay knows of one link. The core's lock is held in all its
-// methods but ended.
+// session is the state of one link. The core's lock is held in all its methods
+// except ended.
 type session struct {
 	core   *core
 	number int
 	subs   map[string][]nostr.Filter
 	queue  queue
-	wake   chan struct{} // holds one: there is something to write, or it is over
+	wake   chan struct{} // capacity 1: there is something to write, or the session is over
 	over   bool
 
 	challenge  string
-	challenged bool // the client was told the challenge
-	known      bool // the client has said who it is
+	challenged bool // the challenge was sent
+	known      bool // the client is authenticated
 
-	sent, spoiled int // messages, malformed ones between them
+	sent, spoiled int // messages, and malformed ones between them
 }
 
 func newSession(c *core, number int) *session {
@@ -43,7 +43,7 @@ func newSession(c *core, number int) *session {
 }
 
 func (s *session) ended() (over bool) {
-	s.core.look(func() { over = s.over })
+	s.core.read(func() { over = s.over })
 	return over
 }
 
@@ -54,8 +54,8 @@ func (s *session) signal() {
 	}
 }
 
-// put queues a frame. A client that does not read for too long is dropped, as real
-// relays do: the queue is bounded.
+// put queues a frame. The queue is bounded: a client that does not read for too
+// long is disconnected, as by real relays.
 func (s *session) put(f frame) {
 	if s.over {
 		return
@@ -68,7 +68,7 @@ func (s *session) put(f frame) {
 	s.signal()
 }
 
-// send queues a message, and garbage after some.
+// send queues a message, and garbage after some of them.
 func (s *session) send(f frame) {
 	s.put(f)
 	s.sent++
@@ -78,18 +78,18 @@ func (s *session) send(f frame) {
 	}
 }
 
-func (s *session) say(m *nostr.Message) { s.send(frame{message: m}) }
+func (s *session) sendMessage(m *nostr.Message) { s.send(frame{message: m}) }
 
 func (s *session) notice(text string) {
-	s.say(&nostr.Message{Type: nostr.TypeNotice, Text: text})
+	s.sendMessage(&nostr.Message{Type: nostr.TypeNotice, Text: text})
 }
 
 func (s *session) closed(sub, text string) {
 	delete(s.subs, sub)
-	s.say(&nostr.Message{Type: nostr.TypeClosed, Sub: sub, Text: text})
+	s.sendMessage(&nostr.Message{Type: nostr.TypeClosed, Sub: sub, Text: text})
 }
 
-// handle does what a message asks for; err says what is wrong with it.
+// handle handles a message; err is what is wrong with it.
 func (s *session) handle(m *nostr.Message, err error) {
 	switch {
 	case m == nil:
@@ -109,7 +109,8 @@ func (s *session) handle(m *nostr.Message, err error) {
 	}
 }
 
-// request subscribes: first come the stored events, then those that are published.
+// request adds a subscription: it delivers the stored events, and later those
+// that are published.
 func (s *session) request(m *nostr.Message, err error) {
 	f := &s.core.faults
 	if n := utf8.RuneCountInString(m.Sub); n < 1 || n > maxSubName {
@@ -129,11 +130,11 @@ func (s *session) request(m *nostr.Message, err error) {
 		s.deliver(m.Sub, e)
 	}
 	if !f.NoEOSE {
-		s.say(&nostr.Message{Type: nostr.TypeEOSE, Sub: m.Sub})
+		s.sendMessage(&nostr.Message{Type: nostr.TypeEOSE, Sub: m.Sub})
 	}
 }
 
-// refusal returns why a subscription is refused, empty if it is not.
+// refusal returns why a subscription is refused; empty if it is not.
 func (s *session) refusal(m *nostr.Message, err error) string {
 	f := &s.core.faults
 	_, replaces := s.subs[m.Sub]
@@ -150,8 +151,7 @@ func (s *session) refusal(m *nostr.Message, err error) string {
 	return text(&f.CloseReq, &f.CloseReqNext)
 }
 
-// push delivers an event that was just published, once for each subscription that
-// wants it.
+// push delivers a new event, once for each matching subscription.
 func (s *session) push(e *nostr.Event) {
 	for sub, filters := range s.subs {
 		for i := range filters {
@@ -166,14 +166,14 @@ func (s *session) push(e *nostr.Event) {
 func (s *session) deliver(sub string, e *nostr.Event) {
 	f := &s.core.faults
 	for range max(f.Repeat, 1) {
-		s.say(&nostr.Message{Type: nostr.TypeEvent, Sub: sub, Event: f.spoil(e)})
+		s.sendMessage(&nostr.Message{Type: nostr.TypeEvent, Sub: sub, Event: f.spoil(e)})
 	}
 }
 
-// answer says what became of an event.
+// answer sends the OK message about an event.
 func (s *session) answer(e *nostr.Event, ok bool, text string) {
 	reply := frame{message: &nostr.Message{Type: nostr.TypeOK, ID: e.ID, OK: ok, Text: text}}
-	if d := s.core.faults.of(e).OKDelay; d > 0 {
+	if d := s.core.faults.forEvent(e).OKDelay; d > 0 {
 		reply.due = time.Now().Add(d)
 	}
 	s.send(reply)

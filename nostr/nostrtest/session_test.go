@@ -41,7 +41,7 @@ func TestFramesThatAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			core := newCore(newOptions(nil))
-			s := core.join()
+			s := core.addSession()
 			if !core.receive(s, []byte(c.frame)) {
 				t.Error("the link is broken")
 			}
@@ -55,7 +55,7 @@ func TestFramesThatAreRefused(t *testing.T) {
 func TestSubscriptionsAreBounded(t *testing.T) {
 	t.Parallel()
 	core := newCore(newOptions(nil))
-	s := core.join()
+	s := core.addSession()
 	for i := range maxSubs + 1 {
 		core.receive(s, fmt.Appendf(nil, `["REQ","%d",{}]`, i))
 	}
@@ -69,7 +69,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 func TestAClientThatDoesNotReadIsDropped(t *testing.T) {
 	t.Parallel()
 	core := newCore(newOptions([]Option{KeepEvents(1)}))
-	s := core.join()
+	s := core.addSession()
 	for range core.maxQueue {
 		core.raw("x")
 	}
@@ -89,8 +89,8 @@ func TestAnAnswerComesWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core := newCore(newOptions([]Option{WithFaults(Faults{OKDelay: 3 * time.Second})}))
-		s := core.join()
-		core.do(func() {
+		s := core.addSession()
+		core.update(func() {
 			s.answer(&nostr.Event{ID: "a"}, true, "")
 			s.notice("n")
 		})

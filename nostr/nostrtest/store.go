@@ -10,15 +10,15 @@ import (
 
 const kindDeletion = 5
 
-// store keeps events, the newest arrivals of them.
+// store stores events, the newest arrivals of them.
 type store struct {
 	limit   int
 	events  []*nostr.Event // in order of arrival
-	known   map[string]int // how often an id is there: more than once if forged ones were injected
+	known   map[string]int // how often an id is stored: more than once if forged events were injected
 	deleted map[deletion]struct{}
 }
 
-// deletion is the wish of an author that an event of theirs be gone.
+// deletion is the request of an author to delete one of their events.
 type deletion struct{ author, id string }
 
 func newStore(limit int) *store {
@@ -27,13 +27,13 @@ func newStore(limit int) *store {
 
 func (s *store) has(id string) bool { return s.known[id] > 0 }
 
-// gone reports whether the event was deleted before.
-func (s *store) gone(e *nostr.Event) bool {
+// isDeleted reports whether the event was deleted before.
+func (s *store) isDeleted(e *nostr.Event) bool {
 	_, ok := s.deleted[deletion{e.PubKey, e.ID}]
 	return ok && e.Kind != kindDeletion
 }
 
-// add keeps an event, at the cost of the oldest if there is no room.
+// add stores an event, and drops the oldest if the store is full.
 func (s *store) add(e *nostr.Event) {
 	if isEphemeral(e) {
 		return
@@ -43,11 +43,11 @@ func (s *store) add(e *nostr.Event) {
 		if old.CreatedAt > e.CreatedAt || old.CreatedAt == e.CreatedAt && old.ID <= e.ID {
 			return
 		}
-		s.forget(old)
+		s.removeIndex(old)
 		s.events = slices.Delete(s.events, i, i+1)
 	}
 	if len(s.events) >= s.limit {
-		s.forget(s.events[0])
+		s.removeIndex(s.events[0])
 		s.events = s.events[1:]
 	}
 	s.events = append(s.events, e)
@@ -56,8 +56,8 @@ func (s *store) add(e *nostr.Event) {
 
 func isEphemeral(e *nostr.Event) bool { return e.Kind >= 20000 && e.Kind < 30000 }
 
-// replaceable returns where the event is that this one takes the place of, -1 if there
-// is none: that of the same kind, author and identifier.
+// replaceable returns the index of the event that this one replaces, with the
+// same kind, author and identifier; -1 if there is none.
 func (s *store) replaceable(e *nostr.Event) int {
 	if e.Kind < 30000 || e.Kind >= 40000 {
 		return -1
@@ -67,9 +67,9 @@ func (s *store) replaceable(e *nostr.Event) int {
 	})
 }
 
-// obey removes what the event names, if it is a deletion, of the same author.
-// Deletions can't be deleted.
-func (s *store) obey(e *nostr.Event) {
+// applyDeletion removes the events that a deletion names, if they have the same
+// author. Deletions cannot be deleted.
+func (s *store) applyDeletion(e *nostr.Event) {
 	if e.Kind != kindDeletion {
 		return
 	}
@@ -77,10 +77,10 @@ func (s *store) obey(e *nostr.Event) {
 		s.deleted[id] = struct{}{}
 	}
 	s.events = slices.DeleteFunc(s.events, func(old *nostr.Event) bool {
-		if !s.gone(old) {
+		if !s.isDeleted(old) {
 			return false
 		}
-		s.forget(old)
+		s.removeIndex(old)
 		return true
 	})
 }
@@ -92,8 +92,8 @@ func named(e *nostr.Event) (list []deletion) {
 	return list
 }
 
-// forget removes what is known of an event that is no longer kept.
-func (s *store) forget(e *nostr.Event) {
+// removeIndex removes the index entries of an event that is no longer stored.
+func (s *store) removeIndex(e *nostr.Event) {
 	if s.known[e.ID]--; s.known[e.ID] == 0 {
 		delete(s.known, e.ID)
 	}
@@ -104,8 +104,8 @@ func (s *store) forget(e *nostr.Event) {
 	}
 }
 
-// find returns the events that one of the filters wants, the newest first. Each
-// filter's limit is its own.
+// find returns the events that match one of the filters, the newest first. Each
+// filter has its own limit.
 func (s *store) find(filters []nostr.Filter) []*nostr.Event {
 	newest := slices.SortedStableFunc(slices.Values(s.events), func(a, b *nostr.Event) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.ID, b.ID))
@@ -124,7 +124,7 @@ func (s *store) find(filters []nostr.Filter) []*nostr.Event {
 	})
 }
 
-// shuffle brings events into an order that the seed decides.
+// shuffle orders events by the seed.
 func shuffle(events []*nostr.Event, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, uint64(len(events))))
 	r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })

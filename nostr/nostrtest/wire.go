@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// wire is a connection that can fall silent and be torn. It stands below the
-// websocket, so that pings and their answers are silenced too.
+// wire is a connection that can fall silent and be reset. It is below the
+// websocket, so that pings and pongs are silenced too.
 type wire struct {
 	net.Conn
 	core *core
-	open atomic.Bool // it is a websocket by now: Mute lets links come about
+	open atomic.Bool // it is a websocket by now: Mute does not affect the handshake
 	once sync.Once
 	gone chan struct{}
 }
@@ -19,21 +19,21 @@ type wire struct {
 // Read implements [net.Conn].
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	w.listen() // after it: a read that was under way when it fell silent is held too
+	w.waitWhileMute() // after the read, so that one that began before it fell silent is held too
 	return n, err
 }
 
 // Write implements [net.Conn].
 func (w *wire) Write(p []byte) (int, error) {
-	w.listen()
+	w.waitWhileMute()
 	return w.Conn.Write(p)
 }
 
-// listen waits while the relay is mute.
-func (w *wire) listen() {
+// waitWhileMute blocks while the relay is mute.
+func (w *wire) waitWhileMute() {
 	for w.open.Load() {
 		var mute bool
-		changed := w.core.look(func() { mute = w.core.faults.Mute })
+		changed := w.core.read(func() { mute = w.core.faults.Mute })
 		if !mute {
 			return
 		}
@@ -51,16 +51,15 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// tear closes the connection without a goodbye: the other side is told that it was
-// reset, and what it was sent may be lost.
-func (w *wire) tear() {
+// reset closes the connection with a TCP reset; data in transit may be lost.
+func (w *wire) reset() {
 	if tcp, ok := w.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // fails only if it is closed already
 	}
 	_ = w.Close()
 }
 
-// listener hands out wires.
+// listener accepts connections as wires.
 type listener struct {
 	net.Listener
 	core *core
