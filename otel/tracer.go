@@ -15,16 +15,16 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/tideover/tideover/otel"
 
-// The attributes.
+// The attributes of spans and events.
 const (
 	AttemptKey  = attribute.Key("tideover.attempt")  // number of the attempt, from 1
-	AttemptsKey = attribute.Key("tideover.attempts") // how many there were
+	AttemptsKey = attribute.Key("tideover.attempts") // number of attempts
 	ReasonKey   = attribute.Key("tideover.reason")   // why the call gave up, such as "attempts"
 	DelayKey    = attribute.Key("tideover.delay_ms") // the wait
-	DelayByKey  = attribute.Key("tideover.delay_by") // who set it: policy, server, …
+	DelayByKey  = attribute.Key("tideover.delay_by") // what determined it: policy, server, …
 )
 
-// Tracer makes spans. It is made once, and shared by all runners and goroutines.
+// Tracer makes spans. Make one, and share it among all runners and goroutines.
 type Tracer struct{ t trace.Tracer }
 
 // New returns a tracer of the provider. nil means the global one.
@@ -35,8 +35,9 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(scope)}
 }
 
-// Waits is the option that notes each wait of a runner, as an event of the span that
-// the context of the call has: with [Do] and [Value], that of the call.
+// Waits returns the option that adds each wait of a runner as an event to the
+// span in the context of the call: with [Do] and [Value], that is the span of
+// the call.
 func (t *Tracer) Waits() retry.Option {
 	return retry.WithOnRetry(func(ctx context.Context, ev retry.Event) error {
 		trace.SpanFromContext(ctx).AddEvent("wait", trace.WithTimestamp(ev.Time), trace.WithAttributes(
@@ -58,7 +59,7 @@ func Do(ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context
 // Value is [retry.Value] with spans.
 func Value[T any](ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context) (T, error)) (T, error) {
 	if r == nil || op == nil {
-		return retry.Value(ctx, r, op) // which says what is wrong
+		return retry.Value(ctx, r, op) // it returns the error
 	}
 	c := t.begin(ctx, r)
 	defer c.span.End() // also when the operation panics
@@ -66,14 +67,14 @@ func Value[T any](ctx context.Context, t *Tracer, r *retry.Runner, op func(conte
 		ctx, span := c.attempt(ctx)
 		defer span.End()
 		v, err = op(ctx)
-		fail(span, err)
+		setError(span, err)
 		return v, err
 	})
-	c.end(err)
+	c.finish(err)
 	return v, err
 }
 
-// call is one call of a runner. Its attempts follow each other.
+// call is one call of a runner. Its attempts are made one after the other.
 type call struct {
 	t        *Tracer
 	ctx      context.Context //nolint:containedctx // it lives as long as the call
@@ -95,16 +96,16 @@ func (c *call) attempt(ctx context.Context) (context.Context, trace.Span) {
 	return c.t.t.Start(ctx, "attempt", trace.WithAttributes(AttemptKey.Int(c.attempts)))
 }
 
-func (c *call) end(err error) {
+func (c *call) finish(err error) {
 	c.span.SetAttributes(AttemptsKey.Int(c.attempts))
 	if e, ok := errors.AsType[*retry.Error](err); ok {
 		c.span.SetAttributes(ReasonKey.String(e.Reason.String()))
 	}
-	fail(c.span, err)
+	setError(c.span, err)
 }
 
-// fail notes a failure, if there is one.
-func fail(span trace.Span, err error) {
+// setError sets the status of the span, if there is an error.
+func setError(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
 	}

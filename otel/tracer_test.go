@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// traced returns a tracer, and what it has made so far.
+// traced returns a tracer, and a function that returns its spans so far.
 func traced(t testing.TB) (*otel.Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	mem := tracetest.NewInMemoryExporter()

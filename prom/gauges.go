@@ -14,10 +14,10 @@ var (
 	tokensDesc = prometheus.NewDesc("tideover_budget_tokens", "What is left of a budget for retries.", []string{"name"}, nil)
 )
 
-// breakerStates are all states, each of which has a sample at all times.
+// breakerStates are all states; each always has a sample.
 var breakerStates = []breaker.State{breaker.Closed, breaker.HalfOpen, breaker.Open, breaker.ForcedOpen, breaker.ForcedClosed}
 
-// gauges reads breakers and budgets when they are asked for.
+// gauges reads breakers and budgets when metrics are collected.
 type gauges struct {
 	mu       sync.Mutex
 	breakers map[string]*breaker.Breaker

@@ -12,7 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// MaxNames is how many runners are told apart.
+// MaxNames is how many runners have a label of their own; all others are
+// "other".
 const MaxNames = 1000
 
 const (
@@ -20,11 +21,11 @@ const (
 	other = "other"
 )
 
-// waitBounds are the upper ends of the buckets of waits, in seconds.
+// waitBounds are the upper bounds of the buckets of waits, in seconds.
 var waitBounds = []float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 
-// Metrics counts calls, and watches breakers and budgets. It is safe for use by
-// several goroutines, and shared by all runners of a program.
+// Metrics counts calls, and reads breakers and budgets. All runners of a
+// program share one. It is safe for concurrent use.
 type Metrics struct {
 	attempts, first, failures, retries, giveUps *prometheus.CounterVec
 
@@ -39,10 +40,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tideover_" + name, Help: help}, append([]string{"layer", "name"}, labels...))
 }
 
-// New registers the metrics. A registry has room for one of them.
+// New registers the metrics. A registry can hold only one Metrics.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	if r == nil {
-		return nil, errors.New("prom.New: the registry is nil")
+		return nil, errors.New("prom.New: the registry is nil: pass prometheus.DefaultRegisterer or your own")
 	}
 	m := &Metrics{
 		attempts: counter("attempts_total", "Attempts that were started."),
@@ -73,10 +74,11 @@ func Must(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Observe is the option that has the calls of a runner counted.
+// Observe returns the option that counts the calls of a runner.
 func (m *Metrics) Observe() retry.Option { return retry.WithObserver(m.Event) }
 
-// Event counts an event, for those that get them elsewhere, such as from an engine.
+// Event counts an event, for callers that get events from another source, such
+// as an engine.
 func (m *Metrics) Event(ev retry.Event) {
 	switch ev.Kind {
 	case retry.AttemptStarted:
@@ -96,7 +98,7 @@ func (m *Metrics) Event(ev retry.Event) {
 	}
 }
 
-// bounded returns the name under which a runner is counted.
+// bounded returns the label of a runner; see [MaxNames].
 func (m *Metrics) bounded(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,8 +111,8 @@ func (m *Metrics) bounded(name string) string {
 	return name
 }
 
-// Breaker shows the state of a breaker, from now on. A later one of the same name
-// takes its place.
+// Breaker adds the state of a breaker to the metrics. A later breaker of the
+// same name replaces it.
 func (m *Metrics) Breaker(b *breaker.Breaker) {
 	m.gauges.mu.Lock()
 	defer m.gauges.mu.Unlock()
@@ -120,8 +122,8 @@ func (m *Metrics) Breaker(b *breaker.Breaker) {
 	m.gauges.breakers[b.Name()] = b
 }
 
-// Budget shows what is left of a budget, from now on. A later one of the same name
-// takes its place.
+// Budget adds the rest of a budget to the metrics. A later budget of the same
+// name replaces it.
 func (m *Metrics) Budget(name string, b *limit.Budget) {
 	m.gauges.mu.Lock()
 	defer m.gauges.mu.Unlock()

@@ -90,7 +90,8 @@ func names(text string) (list []string) {
 	return list
 }
 
-// TestTheNamesAreThoseOfTheCommand looks into the page that both promise.
+// TestTheNamesAreThoseOfTheCommand compares the names with the page that
+// documents both.
 func TestTheNamesAreThoseOfTheCommand(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/metrics.md")

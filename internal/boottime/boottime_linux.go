@@ -19,8 +19,8 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// Elapsed returns the time since the machine's boot, sleep included, and which boot it was. The
-// boot is "" if that is not known.
+// Elapsed returns the time since the machine's boot, sleep included, and the id
+// of that boot, which is "" if it is not known.
 func Elapsed() (time.Duration, string) {
 	var t syscall.Timespec
 	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {

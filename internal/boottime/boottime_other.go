@@ -4,5 +4,5 @@ package boottime
 
 import "time"
 
-// Elapsed says that nothing is known.
+// Elapsed returns 0 and "": the time since boot is not known.
 func Elapsed() (time.Duration, string) { return 0, "" }

@@ -1,8 +1,8 @@
-// Package clock reads monotonic time as a plain duration.
+// Package clock returns monotonic time as a plain duration.
 //
-// The cores of the breaker and the limits take the current time as an argument
-// of this form, so that a simulator can give them virtual time. Their shells
-// call [Now].
+// The state machines of the breaker and the limits take the current time as an
+// argument of this form, so that a simulator can pass virtual time. Their
+// public methods call [Now].
 package clock
 
 import (
@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// origin lies so far back that readings are positive in a bubble of
+// origin is so long ago that readings are positive in a bubble of
 // testing/synctest too, whose clock starts in the year 2000.
 var origin = time.Now().Add(-64 * 365 * 24 * time.Hour)
 
-// Now returns the monotonic time since an origin of the process's own. Only
-// differences mean anything, and none is between readings inside and outside
-// of a bubble. It costs about half of [time.Now].
+// Now returns the monotonic time since an origin of this process. Only
+// differences have a meaning, and only between readings that are both inside or
+// both outside of a synctest bubble. It costs about half of [time.Now].
 func Now() time.Duration { return time.Since(origin) }
 
-// Time returns the time of a reading, for whoever needs one with a calendar.
+// Time converts a reading to a time with a date.
 func Time(reading time.Duration) time.Time { return origin.Add(reading) }
 
-// Later returns the reading d after t, at most the largest one there is.
+// Later returns the reading d after t, limited to the largest one.
 func Later(t, d time.Duration) time.Duration {
 	if s := t + d; s >= t {
 		return s

@@ -1,5 +1,5 @@
-// Package decimal reads and writes numbers as the text form of a policy spells
-// them: digits and a point, without sign or exponent.
+// Package decimal parses and formats numbers in the text form of a policy:
+// digits and a point, without sign or exponent.
 package decimal
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Parse reads a plain decimal number.
+// Parse parses a decimal number.
 func Parse(s string) (float64, error) {
 	if strings.Trim(s, "0123456789.") != "" {
 		return 0, strconv.ErrSyntax
@@ -15,5 +15,5 @@ func Parse(s string) (float64, error) {
 	return strconv.ParseFloat(s, 64)
 }
 
-// Format returns the shortest spelling from which Parse returns the same number.
+// Format returns the shortest text that Parse converts to the same number.
 func Format(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -1,5 +1,6 @@
-// Package hosts checks the Host header of a request against the names of a server. That
-// stops DNS rebinding: a web page that makes its own name lead to this machine.
+// Package hosts checks the Host header of a request against the names of a
+// server. That prevents DNS rebinding, in which a web page makes its own name
+// resolve to this machine.
 package hosts
 
 import (
@@ -9,7 +10,7 @@ import (
 	"strings"
 )
 
-// Set is the names of a server beside those of the loopback interface.
+// Set is the names of a server besides those of the loopback interface.
 type Set []string
 
 // New returns the set of names, each with or without port.
@@ -21,7 +22,8 @@ func New(names []string) Set {
 	return s
 }
 
-// Has reports whether the Host of a request is one of ours.
+// Has reports whether the Host of a request is a name of the server or of the
+// loopback interface.
 func (s Set) Has(host string) bool {
 	full := canonical(host)
 	name := full
@@ -37,10 +39,10 @@ func (s Set) Has(host string) bool {
 	return full != "" && (slices.Contains(s, full) || slices.Contains(s, name))
 }
 
-// Names reports whether the host is in the set as it was given, with its port.
+// Names reports whether the host is in the set, including its port.
 func (s Set) Names(host string) bool { return slices.Contains(s, canonical(host)) }
 
-// Same reports whether two hosts are one.
+// Same reports whether two hosts are equal.
 func Same(a, b string) bool { return canonical(a) == canonical(b) }
 
 func canonical(host string) string {

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// batch is how many epochs the answer to Learn covers.
+// batch is how many epochs an answer to Learn covers.
 const batch = 64
 
-// Acceptor is one of those who decide. Use [NewAcceptor].
+// Acceptor is one of the acceptors whose quorum decides. Use [NewAcceptor].
 type Acceptor struct {
 	id        int
-	slots     []Slot // by epoch; epochs that it knows nothing of are missing
-	floor     int    // every epoch up to it is decided, and what was decided is forgotten
-	tip       int    // every epoch up to it is decided, as far as it knows
-	members   []int  // those it has heard of, in order; they hear what it accepts
-	written   int    // slots handed out to be persisted
-	persisted int    // of these, confirmed
+	slots     []Slot // by epoch; epochs without state are missing
+	floor     int    // every epoch up to it is decided, and its decision forgotten
+	tip       int    // every epoch up to it is known to be decided
+	members   []int  // known members, in order; they are sent what it accepts
+	written   int    // number of slots given to the driver to persist
+	persisted int    // number of them that are confirmed
 	held      []reply
 }
 
-// reply is a message that must not be sent before what it tells is persistent.
+// reply is a message that must not be sent before its state is persistent.
 type reply struct {
 	after   int
 	message Message
 }
 
-// NewAcceptor returns an acceptor that remembers the slots: none for a new one,
-// and the last persisted of each epoch for one that starts again.
+// NewAcceptor returns an acceptor with the slots: none for a new one, and the
+// last persisted of each epoch after a restart.
 func NewAcceptor(id int, slots ...Slot) *Acceptor {
 	a := &Acceptor{id: id}
 	for _, s := range slots {
@@ -35,16 +35,16 @@ func NewAcceptor(id int, slots ...Slot) *Acceptor {
 			a.floor = max(a.floor, s.Epoch)
 			continue
 		}
-		*a.at(s.Epoch) = s
+		*a.slot(s.Epoch) = s
 	}
-	a.drop()
+	a.dropForgotten()
 	a.tip = a.floor
 	a.advance()
 	return a
 }
 
-// Slots returns all that the acceptor remembers, by epoch. The first stands for
-// all that it has forgotten, if it has.
+// Slots returns the acceptor's state, by epoch. The first slot stands for all
+// forgotten epochs, if there are any.
 func (a *Acceptor) Slots() []Slot {
 	if a.floor == 0 {
 		return slices.Clone(a.slots)
@@ -52,18 +52,19 @@ func (a *Acceptor) Slots() []Slot {
 	return append([]Slot{{Epoch: a.floor, Chosen: true}}, a.slots...)
 }
 
-// Forget drops what was decided up to the epoch, as far as the acceptor knows of
-// it: it no longer teaches it to anybody. That it was decided is remembered, so
-// that nothing else ever is. The caller sees to it that every member knows it.
+// Forget drops the decisions up to the epoch, as far as the acceptor knows
+// them: it no longer sends them to members. It stores that they were decided,
+// so that no other value ever is. The caller must make sure that every member
+// knows them.
 func (a *Acceptor) Forget(epoch int) {
 	if n := min(epoch, a.tip); n > a.floor {
 		a.floor = n
-		a.drop()
+		a.dropForgotten()
 	}
 }
 
-// drop removes the slots of what is forgotten.
-func (a *Acceptor) drop() {
+// dropForgotten removes the slots of forgotten epochs.
+func (a *Acceptor) dropForgotten() {
 	i, _ := a.find(a.floor + 1)
 	a.slots = slices.Delete(a.slots, 0, i)
 }
@@ -74,16 +75,16 @@ func (a *Acceptor) Tip() int { return a.tip }
 // Floor returns the epoch up to which the acceptor has forgotten what was decided.
 func (a *Acceptor) Floor() int { return a.floor }
 
-// Receive takes a message. What it must remember goes to out.Persist; answers
-// that tell of it are held back until [Acceptor.Persisted]. Messages that make no
-// sense are ignored.
+// Receive handles a message. State to persist is appended to out.Persist;
+// answers that depend on it are held back until [Acceptor.Persisted]. Invalid
+// messages are ignored.
 func (a *Acceptor) Receive(m Message, out *Output) {
 	if m.To != a.id || m.From < 0 || !m.Kind.ToAcceptor() {
 		return
 	}
-	a.remember(m.From)
+	a.addMember(m.From)
 	if m.Kind == Learn {
-		a.teach(m, out)
+		a.sendDecisions(m, out)
 		return
 	}
 	if !m.Ballot.valid() {
@@ -91,16 +92,16 @@ func (a *Acceptor) Receive(m Message, out *Output) {
 	}
 	if m.Ballot.Epoch <= a.floor {
 		if m.Kind != Commit {
-			a.teach(m, out)
+			a.sendDecisions(m, out)
 		}
 		return
 	}
-	s := a.at(m.Ballot.Epoch)
+	s := a.slot(m.Ballot.Epoch)
 	switch {
 	case m.Kind == Commit:
 		a.commit(s, m, out)
 	case s.Chosen:
-		a.teach(m, out)
+		a.sendDecisions(m, out)
 	case m.Kind == Prepare:
 		a.prepare(s, m, out)
 	default:
@@ -120,8 +121,9 @@ func (a *Acceptor) prepare(s *Slot, m Message, out *Output) {
 	a.answer(Message{Kind: Promise, To: m.From, Ballot: m.Ballot, Prior: s.Accepted, Value: s.Value}, out)
 }
 
-// accept tells everybody: those who lose learn it as soon as the winner does, and
-// do not spend attempts on an epoch that is over.
+// accept accepts a value and reports that to all members: members that lose
+// learn it as soon as the winner does, and spend no attempts on a decided
+// epoch.
 func (a *Acceptor) accept(s *Slot, m Message, out *Output) {
 	again := m.Ballot == s.Accepted
 	if m.Ballot.Less(s.Promised) || again && m.Value != s.Value {
@@ -140,7 +142,7 @@ func (a *Acceptor) accept(s *Slot, m Message, out *Output) {
 	}
 }
 
-// commit notes a decision.
+// commit stores a decision.
 func (a *Acceptor) commit(s *Slot, m Message, out *Output) {
 	if s.Chosen {
 		return
@@ -150,11 +152,10 @@ func (a *Acceptor) commit(s *Slot, m Message, out *Output) {
 	a.advance()
 }
 
-// teach answers with what was decided from the message's epoch on, a bounded
-// part of it at a time. For an epoch that is open it repeats its vote: who was
-// not there when it was cast may be just as late for the decision. Of an epoch
-// that is forgotten it says so.
-func (a *Acceptor) teach(m Message, out *Output) {
+// sendDecisions answers with the decisions from the message's epoch on, at most
+// a batch. For an open epoch it repeats its vote: a member that missed the vote
+// may also miss the decision. For a forgotten epoch it says so.
+func (a *Acceptor) sendDecisions(m Message, out *Output) {
 	tip := Message{Kind: Tip, To: m.From, Ballot: Ballot{Epoch: a.tip}, Prior: Ballot{Epoch: a.floor}}
 	if a.floor > 0 && m.Ballot.Epoch <= a.floor {
 		a.answer(tip, out)
@@ -192,8 +193,9 @@ func (a *Acceptor) persist(s *Slot, out *Output) {
 	out.Persist = append(out.Persist, *s)
 }
 
-// answer sends the message, after all that was changed so far is persistent.
-// That may be more than the message depends on, and is easy to see to be enough.
+// answer sends the message after everything that was changed so far is
+// persistent. That may be more than the message depends on, but is certainly
+// enough.
 func (a *Acceptor) answer(m Message, out *Output) {
 	m.From = a.id
 	if a.persisted == a.written {
@@ -203,13 +205,13 @@ func (a *Acceptor) answer(m Message, out *Output) {
 	a.held = append(a.held, reply{after: a.written, message: m})
 }
 
-// find returns the place of the epoch's slot.
+// find returns the index of the epoch's slot, or where to insert it.
 func (a *Acceptor) find(epoch int) (int, bool) {
 	return slices.BinarySearchFunc(a.slots, epoch, func(s Slot, e int) int { return cmp.Compare(s.Epoch, e) })
 }
 
-// at returns the epoch's slot, made when there is none.
-func (a *Acceptor) at(epoch int) *Slot {
+// slot returns the epoch's slot, and adds it if it is missing.
+func (a *Acceptor) slot(epoch int) *Slot {
 	i, ok := a.find(epoch)
 	if !ok {
 		a.slots = slices.Insert(a.slots, i, Slot{Epoch: epoch})
@@ -228,8 +230,8 @@ func (a *Acceptor) advance() {
 	}
 }
 
-// remember notes that there is such a member.
-func (a *Acceptor) remember(member int) {
+// addMember adds a member to those that are sent what it accepts.
+func (a *Acceptor) addMember(member int) {
 	if i, ok := slices.BinarySearch(a.members, member); !ok {
 		a.members = slices.Insert(a.members, i, member)
 	}

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// drive gives the acceptor a message and returns what it wants done.
+// drive passes a message to the acceptor and returns the output.
 func drive(a *Acceptor, m Message) Output {
 	var out Output
 	a.Receive(m, &out)
 	return out
 }
 
-// settle is drive with a disk that writes at once.
-func settle(a *Acceptor, m Message) []Message {
+// deliverAndPersist is drive with a disk that writes at once.
+func deliverAndPersist(a *Acceptor, m Message) []Message {
 	out := drive(a, m)
 	a.Persisted(len(out.Persist), &out)
 	return out.Send
@@ -55,15 +55,15 @@ func TestAnAcceptorAnswersWhenItsDiskHasIt(t *testing.T) {
 
 func TestARejectionCarriesTheBallotThatWon(t *testing.T) {
 	a, high, low := NewAcceptor(2), Ballot{1, 2, 0}, Ballot{1, 1, 9}
-	settle(a, Message{Kind: Prepare, To: 2, Ballot: high})
+	deliverAndPersist(a, Message{Kind: Prepare, To: 2, Ballot: high})
 	for _, k := range []Kind{Prepare, Accept} {
 		want := []Message{{Kind: Reject, From: 2, To: 9, Ballot: low, Prior: high}}
-		if got := settle(a, Message{Kind: k, From: 9, To: 2, Ballot: low}); !reflect.DeepEqual(got, want) {
+		if got := deliverAndPersist(a, Message{Kind: k, From: 9, To: 2, Ballot: low}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v below: %+v, want %+v", k, got, want)
 		}
 	}
-	settle(a, Message{Kind: Accept, To: 2, Ballot: high, Value: Value{Data: "one"}})
-	if got := settle(a, Message{Kind: Accept, To: 2, Ballot: high, Value: Value{Data: "two"}}); got[0].Kind != Reject {
+	deliverAndPersist(a, Message{Kind: Accept, To: 2, Ballot: high, Value: Value{Data: "one"}})
+	if got := deliverAndPersist(a, Message{Kind: Accept, To: 2, Ballot: high, Value: Value{Data: "two"}}); got[0].Kind != Reject {
 		t.Errorf("a second value under one ballot: %v, want a rejection", got)
 	}
 }
@@ -71,12 +71,12 @@ func TestARejectionCarriesTheBallotThatWon(t *testing.T) {
 func TestADecidedEpochIsAnsweredWithTheDecision(t *testing.T) {
 	a, v := NewAcceptor(0), Value{1, 1, "won"}
 	won := Message{Kind: Chosen, To: 9, Ballot: Ballot{1, 1, 1}, Value: v}
-	if told := settle(a, Message{Kind: Commit, From: 1, Ballot: won.Ballot, Value: v}); len(told) != 0 {
+	if told := deliverAndPersist(a, Message{Kind: Commit, From: 1, Ballot: won.Ballot, Value: v}); len(told) != 0 {
 		t.Errorf("%+v, want no answer to a commit", told)
 	}
-	settle(a, Message{Kind: Commit, From: 1, Ballot: Ballot{1, 2, 2}, Value: Value{}}) // comes too late
+	deliverAndPersist(a, Message{Kind: Commit, From: 1, Ballot: Ballot{1, 2, 2}, Value: Value{}}) // comes too late
 	for _, k := range []Kind{Prepare, Accept} {
-		if got := settle(a, Message{Kind: k, From: 9, Ballot: Ballot{1, 9, 9}}); len(got) != 2 || got[0] != won || got[1].Kind != Tip {
+		if got := deliverAndPersist(a, Message{Kind: k, From: 9, Ballot: Ballot{1, 9, 9}}); len(got) != 2 || got[0] != won || got[1].Kind != Tip {
 			t.Errorf("%v: %+v, want %+v", k, got, won)
 		}
 	}
@@ -85,15 +85,15 @@ func TestADecidedEpochIsAnsweredWithTheDecision(t *testing.T) {
 	}
 }
 
-func TestEverybodyHearsWhatIsAccepted(t *testing.T) {
+func TestAllMembersHearWhatIsAccepted(t *testing.T) {
 	a := NewAcceptor(0)
 	for _, member := range []int{7, 5, 7} {
-		settle(a, Message{Kind: Learn, From: member, Ballot: Ballot{Epoch: 1}})
+		deliverAndPersist(a, Message{Kind: Learn, From: member, Ballot: Ballot{Epoch: 1}})
 	}
 	m := Message{Kind: Accept, From: 6, Ballot: Ballot{1, 1, 6}, Value: Value{6, 1, "x"}}
 	for _, want := range [][]int{{5, 6, 7}, {6}} { // who repeats itself is answered alone
 		var to []int
-		for _, told := range settle(a, m) {
+		for _, told := range deliverAndPersist(a, m) {
 			if to = append(to, told.To); told.Kind != Accepted || told.Value != m.Value || told.Ballot != m.Ballot {
 				t.Errorf("told %+v", told)
 			}
@@ -118,17 +118,17 @@ func TestNonsenseIsIgnored(t *testing.T) {
 	}
 }
 
-// decide tells the acceptor what was decided in the epochs up to n.
+// decide reports decisions of the epochs up to n to the acceptor.
 func decide(a *Acceptor, n int) {
 	for e := 1; e <= n; e++ {
-		settle(a, Message{Kind: Commit, From: 1, Ballot: Ballot{e, 1, 1}, Value: Value{1, e, "x"}})
+		deliverAndPersist(a, Message{Kind: Commit, From: 1, Ballot: Ballot{e, 1, 1}, Value: Value{1, e, "x"}})
 	}
 }
 
 func TestWhatIsForgottenStaysDecided(t *testing.T) {
 	a := NewAcceptor(0)
 	decide(a, 5)
-	settle(a, Message{Kind: Prepare, From: 2, Ballot: Ballot{6, 3, 2}})
+	deliverAndPersist(a, Message{Kind: Prepare, From: 2, Ballot: Ballot{6, 3, 2}})
 	a.Forget(3)
 	a.Forget(1) // which it has forgotten already
 	for _, again := range []*Acceptor{a, NewAcceptor(0, a.Slots()...)} {
@@ -153,7 +153,7 @@ func TestWhatIsForgottenStaysDecided(t *testing.T) {
 		if out := drive(again, Message{Kind: Commit, From: 9, Ballot: Ballot{2, 9, 9}, Value: Value{9, 1, "other"}}); len(out.Send)+len(out.Persist) != 0 {
 			t.Errorf("a commit in epoch 2: %+v, want nothing", out)
 		}
-		if got := kinds(settle(again, Message{Kind: Learn, From: 9, Ballot: Ballot{Epoch: 4}})); !reflect.DeepEqual(got, []string{"chosen", "chosen", "tip"}) {
+		if got := kinds(deliverAndPersist(again, Message{Kind: Learn, From: 9, Ballot: Ballot{Epoch: 4}})); !reflect.DeepEqual(got, []string{"chosen", "chosen", "tip"}) {
 			t.Errorf("from epoch 4 on it teaches %v", got)
 		}
 	}
@@ -162,8 +162,8 @@ func TestWhatIsForgottenStaysDecided(t *testing.T) {
 func TestNothingIsForgottenThatIsOpen(t *testing.T) {
 	a := NewAcceptor(0)
 	decide(a, 2)
-	settle(a, Message{Kind: Accept, From: 2, Ballot: Ballot{3, 1, 2}, Value: Value{2, 1, "open"}})
-	settle(a, Message{Kind: Commit, From: 1, Ballot: Ballot{4, 1, 1}, Value: Value{1, 4, "x"}})
+	deliverAndPersist(a, Message{Kind: Accept, From: 2, Ballot: Ballot{3, 1, 2}, Value: Value{2, 1, "open"}})
+	deliverAndPersist(a, Message{Kind: Commit, From: 1, Ballot: Ballot{4, 1, 1}, Value: Value{1, 4, "x"}})
 	a.Forget(100)
 	want := []Slot{
 		{Epoch: 2, Chosen: true},

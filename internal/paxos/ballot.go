@@ -24,21 +24,21 @@ func (b Ballot) Less(c Ballot) bool { return b.Compare(c) < 0 }
 // String returns the parts in the order of their weight.
 func (b Ballot) String() string { return fmt.Sprintf("ballot %d.%d.%d", b.Epoch, b.Attempt, b.Member) }
 
-// valid reports whether the ballot is one.
+// valid reports whether the ballot is neither zero nor malformed.
 func (b Ballot) valid() bool { return b.Epoch > 0 && b.Attempt > 0 && b.Member >= 0 }
 
-// Value is what is decided. Member and Seq say whose it is, and stay when a
-// proposal is rebased; Data is what it says.
+// Value is a proposed or decided value. Member and Seq identify the proposal,
+// and stay when it is rebased; Data is its content.
 type Value struct {
 	Member int
 	Seq    int
 	Data   string
 }
 
-// Same reports whether both are the same proposal, perhaps rebased.
+// Same reports whether both are the same proposal, possibly rebased.
 func (v Value) Same(w Value) bool { return v.Member == w.Member && v.Seq == w.Seq }
 
-// Entry is a value with the ballot that brought it.
+// Entry is a value with the ballot under which it was accepted.
 type Entry struct {
 	Ballot Ballot
 	Value  Value
@@ -52,5 +52,5 @@ const MaxAcceptors = 64
 
 func (v voters) with(acceptor int) voters { return v | 1<<acceptor }
 
-// Quorum returns how many of n acceptors decide.
+// Quorum returns how many of n acceptors are a majority.
 func Quorum(n int) int { return n/2 + 1 }

@@ -13,10 +13,10 @@ import (
 // MaxData is the longest Data that a message may carry.
 const MaxData = 32 << 10
 
-// maxFrame is the longest message on the wire: its data and twelve numbers.
+// maxFrame is the longest encoded message: its data and twelve numbers.
 const maxFrame = MaxData + 2 + 12*binary.MaxVarintLen32
 
-// numbers returns the message's numbers in the order of the wire.
+// numbers returns the message's numbers in the order of the encoding.
 func (m *Message) numbers() [10]*int {
 	return [...]*int{
 		&m.From, &m.To,
@@ -26,11 +26,11 @@ func (m *Message) numbers() [10]*int {
 	}
 }
 
-// Append appends the message's form on the wire: its length, and then its kind,
-// whether there is more, its numbers and its data.
+// Append appends the encoded message: its length, and then its kind, whether
+// there is more, its numbers and its data.
 func Append(b []byte, m Message) ([]byte, error) {
 	if m.Kind < Prepare || m.Kind > Tip {
-		return b, fmt.Errorf("paxos: kind %v can't be sent", m.Kind)
+		return b, fmt.Errorf("paxos: kind %v cannot be sent", m.Kind)
 	}
 	if len(m.Value.Data) > MaxData {
 		return b, fmt.Errorf("paxos: data of %d bytes: at most %d can be sent", len(m.Value.Data), MaxData)
@@ -50,11 +50,11 @@ func Append(b []byte, m Message) ([]byte, error) {
 	return append(binary.AppendUvarint(b, uint64(len(body))), body...), nil
 }
 
-// maxAttempt is far more than anybody makes.
+// maxAttempt is far above any real number of attempts.
 const maxAttempt = 1 << 24
 
-// Read reads one message. It returns [io.EOF] when there is none, and takes no
-// more memory than the longest message needs whatever it is sent.
+// Read decodes one message. It returns [io.EOF] if there is none, and limits
+// its memory to the longest message for any input.
 func Read(r *bufio.Reader) (Message, error) {
 	size, err := binary.ReadUvarint(r)
 	if errors.Is(err, io.EOF) {
@@ -90,9 +90,9 @@ func decode(body []byte) (m Message, err error) {
 		return Message{}, fmt.Errorf("paxos: data of %d bytes: at most %d are read", len(rest), MaxData)
 	}
 	if m.Ballot.Attempt > maxAttempt || m.Prior.Attempt > maxAttempt {
-		return Message{}, fmt.Errorf("paxos: attempt %d: at most %d are made; one that were believed could never be outbid", max(m.Ballot.Attempt, m.Prior.Attempt), maxAttempt)
+		return Message{}, fmt.Errorf("paxos: attempt %d is above %d: no later attempt could exceed it", max(m.Ballot.Attempt, m.Prior.Attempt), maxAttempt)
 	}
-	if !utf8.Valid(rest) { // what stores it as text would store something else
+	if !utf8.Valid(rest) { // a store for text would change it
 		return Message{}, errors.New("paxos: data that is not UTF-8")
 	}
 	m.Value.Data = string(rest)

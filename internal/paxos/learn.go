@@ -2,18 +2,20 @@ package paxos
 
 import "math/bits"
 
-// tally is who accepted a value in the current epoch, whoever proposed it.
+// tally is the acceptors that accepted a value in the current epoch, of any
+// proposer.
 type tally struct {
 	Entry
 	by voters
 }
 
-// accepted counts a vote. The proposer of what wins tells the acceptors, so that
-// they can tell those who come later.
-func (p *Proposer) accepted(m Message, out *Output) {
+// handleAccepted counts a vote. The proposer of the winning value reports the
+// decision to the acceptors, so that they can send it to members that come
+// later.
+func (p *Proposer) handleAccepted(m Message, out *Output) {
 	switch {
 	case m.Ballot.Epoch > p.Epoch():
-		p.askOn(m.From, out)
+		p.requestMissing(m.From, out)
 		return
 	case m.Ballot.Epoch < p.Epoch():
 		return
@@ -42,47 +44,47 @@ func (p *Proposer) tally(e Entry) *tally {
 	return &p.tallies[len(p.tallies)-1]
 }
 
-// quorum reports whether so many acceptors decide, each counted once.
+// quorum reports whether these acceptors are a majority.
 func (p *Proposer) quorum(v voters) bool {
 	return bits.OnesCount64(uint64(v)) >= Quorum(p.acceptors)
 }
 
-// learn notes a decision. One that lies ahead is not needed: the acceptor that
-// knows it is asked for all that is missing.
+// learn stores a decision. For a decision of a later epoch it asks the acceptor
+// for everything that is missing.
 func (p *Proposer) learn(e Entry, acceptor int, out *Output) {
 	switch epoch := e.Ballot.Epoch; {
 	case epoch < p.Epoch() || !e.Ballot.valid():
 		return
 	case epoch > p.Epoch():
-		p.askOn(acceptor, out)
+		p.requestMissing(acceptor, out)
 		return
 	}
 	p.log = append(p.log, e)
 	p.attempt, p.risked, p.tallies, p.forgot = 0, false, p.tallies[:0], 0
 	news := Event{Epoch: e.Ballot.Epoch, Ballot: e.Ballot, Value: e.Value}
-	out.Events = append(out.Events, news.as(Learned))
+	out.Events = append(out.Events, news.withKind(Learned))
 	switch {
 	case p.wanted && e.Value.Same(p.mine):
 		p.Abandon()
-		out.Events = append(out.Events, news.as(Committed))
+		out.Events = append(out.Events, news.withKind(Committed))
 	case p.phase != Idle:
-		p.lose(news, out)
+		p.endAttempt(news, out)
 	}
 }
 
-// askOn asks for what is missing, once from each epoch on: answers that come in
-// the wrong order would otherwise each lead to another question.
-func (p *Proposer) askOn(acceptor int, out *Output) {
+// requestMissing asks for missing decisions, once from each epoch on: answers
+// in the wrong order would otherwise each cause another request.
+func (p *Proposer) requestMissing(acceptor int, out *Output) {
 	if p.asked != p.Epoch() {
 		p.asked = p.Epoch()
 		p.Learn(acceptor, out)
 	}
 }
 
-// compare looks at how far an acceptor is: it is asked for more, or told what it
-// missed. When a quorum has forgotten what comes next, there is no way on: only
-// somebody who has the log can help.
-func (p *Proposer) compare(m Message, out *Output) {
+// handleTip compares the acceptor's decisions with the log: it asks for more,
+// or sends what the acceptor missed. If a quorum has forgotten the next
+// decision, the member cannot continue without the log of another member.
+func (p *Proposer) handleTip(m Message, out *Output) {
 	if m.Prior.Epoch >= p.Epoch() {
 		if p.forgot = p.forgot.with(m.From); p.quorum(p.forgot) {
 			out.Events = append(out.Events, Event{Kind: Forgotten, Epoch: p.Epoch(), During: p.phase})
@@ -90,7 +92,7 @@ func (p *Proposer) compare(m Message, out *Output) {
 		return
 	}
 	if m.More {
-		p.askOn(m.From, out)
+		p.requestMissing(m.From, out)
 		return
 	}
 	for i := max(m.Ballot.Epoch, 0); i < min(len(p.log), m.Ballot.Epoch+batch); i++ {

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Phase is where an attempt stands.
+// Phase is the phase of an attempt.
 type Phase uint8
 
 // The phases.
 const (
-	Idle      Phase = iota // no attempt is under way
+	Idle      Phase = iota // no attempt is in progress
 	Preparing              // waiting for promises
 	Accepting              // waiting for a value to be accepted
 )
@@ -25,7 +25,7 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", uint8(p))
 }
 
-// Proposer is a member: it proposes, and learns what was decided. Use
+// Proposer is a member: it proposes values, and learns what was decided. Use
 // [NewProposer].
 type Proposer struct {
 	member    int
@@ -33,22 +33,22 @@ type Proposer struct {
 	log       []Entry // what was decided, from epoch 1 on
 
 	mine    Value // the proposal
-	wanted  bool  // there is one
-	risked  bool  // it was sent out to be accepted in the current epoch
+	wanted  bool  // there is a proposal that is not decided
+	risked  bool  // it was sent to be accepted in the current epoch
 	phase   Phase
 	ballot  Ballot // of the attempt
-	granted voters // who promised, or accepted, by phase
-	refused voters // who can't be counted on in this attempt
-	best    Entry  // accepted before under the highest ballot among the promises, or what is to be accepted
+	granted voters // acceptors that promised, or accepted, by phase
+	refused voters // acceptors that do not count in this attempt
+	best    Entry  // accepted before under the highest ballot among the promises, or the value to be accepted
 	beaten  Ballot // the highest ballot that a rejection named
 	tries   int    // attempts at the proposal
 	attempt int    // the highest attempt seen in the current epoch
-	asked   int    // the epoch from which an acceptor was asked for what is missing
-	forgot  voters // who no longer knows what was decided in the current epoch
+	asked   int    // the epoch from which an acceptor was last asked for missing decisions
+	forgot  voters // acceptors that have forgotten the decision of the current epoch
 	tallies []tally
 }
 
-// NewProposer returns a member that knows the log, of so many acceptors.
+// NewProposer returns a member with the log, for a number of acceptors.
 func NewProposer(member, acceptors int, log ...Entry) (*Proposer, error) {
 	if member < 0 || acceptors < 1 || acceptors > MaxAcceptors {
 		return nil, fmt.Errorf("paxos: member %d with %d acceptors: want a member from 0 on and 1 to %d acceptors", member, acceptors, MaxAcceptors)
@@ -69,12 +69,12 @@ func (p *Proposer) Phase() Phase { return p.phase }
 // Wants reports whether there is a proposal that is not decided.
 func (p *Proposer) Wants() bool { return p.wanted }
 
-// Open reports whether the proposal may yet be decided without any further
-// attempt: it was sent out to be accepted in an epoch that is still open.
+// Open reports whether the proposal may still be decided without a further
+// attempt: it was sent to be accepted in an epoch that is still open.
 func (p *Proposer) Open() bool { return p.risked }
 
-// Propose starts a proposal with its first attempt. A proposal before it is
-// forgotten.
+// Propose starts a proposal with its first attempt. It replaces an earlier
+// proposal.
 func (p *Proposer) Propose(seq int, data string, out *Output) {
 	p.mine = Value{Member: p.member, Seq: seq}
 	p.wanted, p.risked, p.tries = true, false, 0
@@ -88,45 +88,46 @@ func (p *Proposer) Again(data string, out *Output) {
 		return
 	}
 	p.mine.Data = data
-	// Attempts count on when an epoch is over: whoever has lost more often goes
-	// before whoever comes new.
+	// Attempts continue to count after an epoch: a member that has lost more
+	// often goes before a new one.
 	p.tries++
 	p.attempt = max(p.attempt+1, p.tries)
 	p.ballot = Ballot{Epoch: p.Epoch(), Attempt: p.attempt, Member: p.member}
-	p.enter(Preparing)
+	p.setPhase(Preparing)
 	p.best = Entry{Value: p.mine}
 	p.broadcast(Message{Kind: Prepare, Ballot: p.ballot}, out)
 }
 
-// Abandon forgets the proposal. What [Proposer.Open] said of it stays true.
+// Abandon gives up the proposal. It may still be decided if [Proposer.Open] was
+// true.
 func (p *Proposer) Abandon() {
 	p.wanted = false
-	p.enter(Idle)
+	p.setPhase(Idle)
 }
 
-// Learn asks an acceptor for what was decided from the current epoch on.
+// Learn requests the decisions from the current epoch on from an acceptor.
 func (p *Proposer) Learn(acceptor int, out *Output) {
 	p.send(acceptor, Message{Kind: Learn, Ballot: Ballot{Epoch: p.Epoch()}}, out)
 }
 
-// Timeout ends the attempt, which was not answered in time. Whether its value
-// was accepted is found out by the next one.
+// Timeout ends an attempt that was not answered in time. The next attempt finds
+// out whether its value was accepted.
 func (p *Proposer) Timeout(out *Output) {
 	if p.phase != Idle {
-		p.lose(Event{Epoch: p.ballot.Epoch, Ballot: p.beaten}, out)
+		p.endAttempt(Event{Epoch: p.ballot.Epoch, Ballot: p.beaten}, out)
 	}
 }
 
-// Unreachable tells that the acceptor will not answer this attempt. When too few
-// are left the attempt is over.
+// Unreachable reports that the acceptor will not answer this attempt. The
+// attempt ends if too few acceptors are left.
 func (p *Proposer) Unreachable(acceptor int, out *Output) {
 	if p.phase != Idle && acceptor >= 0 && acceptor < p.acceptors {
-		p.refuse(acceptor, out)
+		p.countRefusal(acceptor, out)
 	}
 }
 
-// Receive takes a message. Messages that make no sense, or are about an attempt
-// that is over, are ignored.
+// Receive handles a message. Invalid messages, and those about an earlier
+// attempt, are ignored.
 func (p *Proposer) Receive(m Message, out *Output) {
 	if m.To != p.member || m.From < 0 || m.From >= p.acceptors {
 		return
@@ -135,60 +136,62 @@ func (p *Proposer) Receive(m Message, out *Output) {
 	case m.Kind == Chosen:
 		p.learn(Entry{m.Ballot, m.Value}, m.From, out)
 	case m.Kind == Tip:
-		p.compare(m, out)
+		p.handleTip(m, out)
 	case m.Kind == Accepted:
-		p.accepted(m, out)
+		p.handleAccepted(m, out)
 	case p.phase == Idle || m.Ballot != p.ballot:
 	case m.Kind == Promise && p.phase == Preparing:
-		p.promised(m, out)
+		p.handlePromise(m, out)
 	case m.Kind == Reject:
-		p.see(m.Prior)
+		p.noteAttempt(m.Prior)
 		if p.beaten.Less(m.Prior) {
 			p.beaten = m.Prior
 		}
-		p.refuse(m.From, out)
+		p.countRefusal(m.From, out)
 	}
 }
 
-func (p *Proposer) promised(m Message, out *Output) {
+func (p *Proposer) handlePromise(m Message, out *Output) {
 	if p.best.Ballot.Less(m.Prior) {
 		p.best = Entry{m.Prior, m.Value}
 	}
 	if p.granted = p.granted.with(m.From); !p.quorum(p.granted) {
 		return
 	}
-	p.enter(Accepting)
+	p.setPhase(Accepting)
 	p.risked = p.risked || p.best.Value.Same(p.mine)
 	p.broadcast(Message{Kind: Accept, Ballot: p.ballot, Value: p.best.Value}, out)
 }
 
-// refuse counts the acceptor out, and ends the attempt when those left are no
+// countRefusal excludes the acceptor, and ends the attempt if the others are no
 // quorum.
-func (p *Proposer) refuse(acceptor int, out *Output) {
+func (p *Proposer) countRefusal(acceptor int, out *Output) {
 	p.refused = p.refused.with(acceptor)
 	if p.acceptors-bits.OnesCount64(uint64(p.refused&^p.granted)) < Quorum(p.acceptors) {
-		p.lose(Event{Epoch: p.ballot.Epoch, Ballot: p.beaten}, out)
+		p.endAttempt(Event{Epoch: p.ballot.Epoch, Ballot: p.beaten}, out)
 	}
 }
 
-// lose ends the attempt. The proposal stays, for another one.
-func (p *Proposer) lose(e Event, out *Output) {
+// endAttempt ends the attempt without success. The proposal stays for another
+// attempt.
+func (p *Proposer) endAttempt(e Event, out *Output) {
 	e.During = p.phase
-	p.enter(Idle)
-	out.Events = append(out.Events, e.as(Lost))
+	p.setPhase(Idle)
+	out.Events = append(out.Events, e.withKind(Lost))
 }
 
-// enter starts a phase with nobody counted. A rejection in the phase before says
-// nothing about this one, but names ballots to beat.
-func (p *Proposer) enter(phase Phase) {
+// setPhase starts a phase with no votes. A rejection in the phase before does
+// not count in this one, but its ballot must be exceeded.
+func (p *Proposer) setPhase(phase Phase) {
 	p.phase, p.granted, p.refused = phase, 0, 0
 	if phase != Accepting {
 		p.beaten = Ballot{}
 	}
 }
 
-// see notes the attempts of others, so that the next one is above them.
-func (p *Proposer) see(b Ballot) {
+// noteAttempt records the attempts of others, so that the next one is above
+// them.
+func (p *Proposer) noteAttempt(b Ballot) {
 	if b.Epoch == p.Epoch() {
 		p.attempt = max(p.attempt, b.Attempt)
 	}
@@ -205,8 +208,8 @@ func (p *Proposer) send(acceptor int, m Message, out *Output) {
 	out.Send = append(out.Send, m)
 }
 
-// as returns the event as one of the kind.
-func (e Event) as(k EventKind) Event {
+// withKind returns the event with the kind.
+func (e Event) withKind(k EventKind) Event {
 	e.Kind = k
 	return e
 }

@@ -15,9 +15,9 @@ func newMember(t *testing.T, id, acceptors int) *Proposer {
 	return p
 }
 
-// pump carries all messages between the members and the acceptors at once, and
-// returns the events of each member in order.
-func pump(members []*Proposer, acceptors []*Acceptor, first []Message) (events []string) {
+// runToEnd delivers all messages between the members and the acceptors at once,
+// and returns the events of each member in order.
+func runToEnd(members []*Proposer, acceptors []*Acceptor, first []Message) (events []string) {
 	for queue := first; len(queue) > 0; {
 		m := queue[0]
 		queue = queue[1:]
@@ -26,7 +26,7 @@ func pump(members []*Proposer, acceptors []*Acceptor, first []Message) (events [
 			if acceptors[m.To] == nil {
 				continue
 			}
-			queue = append(queue, settle(acceptors[m.To], m)...)
+			queue = append(queue, deliverAndPersist(acceptors[m.To], m)...)
 			continue
 		}
 		members[m.To].Receive(m, &out)
@@ -49,13 +49,13 @@ func describe(e Event) string {
 	}
 }
 
-func three() []*Acceptor { return []*Acceptor{NewAcceptor(0), NewAcceptor(1), NewAcceptor(2)} }
+func threeAcceptors() []*Acceptor { return []*Acceptor{NewAcceptor(0), NewAcceptor(1), NewAcceptor(2)} }
 
 func TestAMemberCommitsAlone(t *testing.T) {
 	p := newMember(t, 0, 3)
 	var out Output
 	p.Propose(1, "a", &out)
-	got := pump([]*Proposer{p}, three(), out.Send)
+	got := runToEnd([]*Proposer{p}, threeAcceptors(), out.Send)
 	if want := []string{"0 learned 1=a", "0 committed 1=a"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -65,11 +65,11 @@ func TestAMemberCommitsAlone(t *testing.T) {
 }
 
 func TestTheLoserRebasesAndCommits(t *testing.T) {
-	members, acceptors := []*Proposer{newMember(t, 0, 3), newMember(t, 1, 3)}, three()
+	members, acceptors := []*Proposer{newMember(t, 0, 3), newMember(t, 1, 3)}, threeAcceptors()
 	var a, b Output
 	members[0].Propose(1, "a", &a)
 	members[1].Propose(1, "b", &b)
-	got := pump(members, acceptors, append(b.Send, a.Send...))
+	got := runToEnd(members, acceptors, append(b.Send, a.Send...))
 	want := []string{
 		"0 lost 1 to ballot 1.1.1  while preparing",
 		"0 learned 1=b", // as soon as the winner does
@@ -81,7 +81,7 @@ func TestTheLoserRebasesAndCommits(t *testing.T) {
 	a.Reset()
 	members[0].Again("a on b", &a)
 	want = []string{"0 learned 2=a on b", "0 committed 2=a on b", "1 learned 2=a on b"}
-	if got := pump(members, acceptors, a.Send); !reflect.DeepEqual(got, want) {
+	if got := runToEnd(members, acceptors, a.Send); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -136,13 +136,13 @@ func TestAnswersOfOneAcceptorCountOnce(t *testing.T) {
 }
 
 func TestAMemberFinishesWhatAnotherBegan(t *testing.T) {
-	members, acceptors := []*Proposer{newMember(t, 0, 3), newMember(t, 1, 3)}, three()
+	members, acceptors := []*Proposer{newMember(t, 0, 3), newMember(t, 1, 3)}, threeAcceptors()
 	b := Ballot{1, 1, 0}
-	settle(acceptors[0], Message{Kind: Accept, To: 0, Ballot: b, Value: Value{0, 1, "a"}})
+	deliverAndPersist(acceptors[0], Message{Kind: Accept, To: 0, Ballot: b, Value: Value{0, 1, "a"}})
 	acceptors[2] = nil
 	var out Output
 	members[1].Propose(1, "b", &out)
-	got := pump(members, acceptors, out.Send)
+	got := runToEnd(members, acceptors, out.Send)
 	want := []string{"1 learned 1=a", "1 lost 1 to ballot 1.1.1 a while accepting"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -177,7 +177,7 @@ func TestAQuorumIsMoreThanHalf(t *testing.T) {
 
 func TestAMemberThatWasAwayCatchesUp(t *testing.T) {
 	const epochs = 3*batch + 5
-	writer, acceptors := newMember(t, 0, 3), three()
+	writer, acceptors := newMember(t, 0, 3), threeAcceptors()
 	late := newMember(t, 1, 3)
 	members := []*Proposer{writer, late}
 	for i := range epochs {
@@ -186,40 +186,40 @@ func TestAMemberThatWasAwayCatchesUp(t *testing.T) {
 		}
 		var out Output
 		writer.Propose(i, fmt.Sprint(i), &out)
-		pump(members, acceptors, out.Send)
+		runToEnd(members, acceptors, out.Send)
 	}
 	acceptors[2] = NewAcceptor(2)
 	var out Output
 	late.Learn(0, &out)
-	if got := pump(members, acceptors, out.Send); len(got) != epochs || late.Epoch() != epochs+1 {
+	if got := runToEnd(members, acceptors, out.Send); len(got) != epochs || late.Epoch() != epochs+1 {
 		t.Fatalf("%d events and epoch %d, want %d epochs", len(got), late.Epoch(), epochs)
 	}
 	if !reflect.DeepEqual(late.Log(), writer.Log()) {
 		t.Error("the logs differ")
 	}
-	for range epochs/batch + 1 { // whoever compares tells the acceptor what it missed
+	for range epochs/batch + 1 { // each Tip is answered with the decisions that the acceptor missed
 		out.Reset()
 		late.Learn(2, &out)
-		pump(members, acceptors, out.Send)
+		runToEnd(members, acceptors, out.Send)
 	}
 	if acceptors[2].Tip() != epochs {
 		t.Errorf("the acceptor knows %d epochs, want %d", acceptors[2].Tip(), epochs)
 	}
 }
 
-// A member that comes after a value was accepted and before that is known as
-// the decision must not wait for the next one.
+// A member that joins after a value was accepted, and before its decision is
+// known, must not wait for the next decision.
 func TestAMemberThatComesInBetweenLearnsFromVotes(t *testing.T) {
-	acceptors, v := three(), Value{0, 1, "a"}
+	acceptors, v := threeAcceptors(), Value{0, 1, "a"}
 	for i, a := range acceptors {
-		settle(a, Message{Kind: Accept, To: i, Ballot: Ballot{1, 1, 0}, Value: v})
+		deliverAndPersist(a, Message{Kind: Accept, To: i, Ballot: Ballot{1, 1, 0}, Value: v})
 	}
 	late := newMember(t, 1, 3)
 	var out Output
 	for i := range acceptors {
 		late.Learn(i, &out)
 	}
-	got := pump([]*Proposer{newMember(t, 0, 3), late}, acceptors, out.Send)
+	got := runToEnd([]*Proposer{newMember(t, 0, 3), late}, acceptors, out.Send)
 	if want := []string{"1 learned 1=a"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -242,7 +242,7 @@ func TestAProposerIsRefused(t *testing.T) {
 }
 
 func TestASteadyMachineAllocatesLittle(t *testing.T) {
-	p, acceptors := newMember(t, 0, 3), three()
+	p, acceptors := newMember(t, 0, 3), threeAcceptors()
 	var out, reply Output
 	n := 0
 	allocs := testing.AllocsPerRun(1000, func() {

@@ -7,12 +7,12 @@ import (
 
 var seeds = flag.Int("paxos.seeds", 100, "number of storms to run")
 
-// In every storm: never two values for an epoch, what is said to be committed
-// is, once, and what is given up for sure is not.
+// Every storm must hold: never two values for an epoch; a value reported as
+// committed is committed, once; a value given up for certain is not.
 func TestStorms(t *testing.T) {
 	committed, givenUps, epochs, lateOnes, forgotten := 0, 0, 0, 0, 0
 	for seed := range uint64(*seeds) {
-		w := newWorld(seed, breakage{})
+		w := newSimulation(seed, defect{})
 		for _, problem := range w.run() {
 			t.Errorf("seed %d: %s", seed, problem)
 		}
@@ -43,32 +43,32 @@ func TestStorms(t *testing.T) {
 	}
 }
 
-// The storms would not be worth much if a broken machine got through them.
+// A broken state machine must not pass the storms.
 func TestStormsFindWhatIsBroken(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		breakage
+		defect
 	}{
-		{"an acceptor forgets its promise when it restarts", breakage{restart: func(s Slot) Slot {
+		{"an acceptor forgets its promise when it restarts", defect{restart: func(s Slot) Slot {
 			s.Promised = s.Accepted
 			return s
 		}}},
-		{"an acceptor forgets what it accepted when it restarts", breakage{restart: func(s Slot) Slot {
+		{"an acceptor forgets what it accepted when it restarts", defect{restart: func(s Slot) Slot {
 			return Slot{Epoch: s.Epoch, Promised: s.Promised}
 		}}},
-		{"an acceptor answers before its disk has it", breakage{early: true}},
-		{"a quorum counts an acceptor twice", breakage{hear: func(n int, m Message) []Message {
+		{"an acceptor answers before its disk has it", defect{early: true}},
+		{"a quorum counts an acceptor twice", defect{hear: func(n int, m Message) []Message {
 			twice := m
 			twice.From = (m.From + 1) % n
 			return []Message{m, twice}
 		}}},
-		{"a proposer ignores what was accepted before", breakage{hear: func(_ int, m Message) []Message {
+		{"a proposer ignores what was accepted before", defect{hear: func(_ int, m Message) []Message {
 			if m.Kind == Promise {
 				m.Prior, m.Value = Ballot{}, Value{}
 			}
 			return []Message{m}
 		}}},
-		{"a proposer takes a rejection for a promise", breakage{hear: func(_ int, m Message) []Message {
+		{"a proposer takes a rejection for a promise", defect{hear: func(_ int, m Message) []Message {
 			if m.Kind == Reject {
 				m.Kind, m.Prior = Promise, Ballot{}
 			}
@@ -78,7 +78,7 @@ func TestStormsFindWhatIsBroken(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			const most = 20_000
 			for seed := range uint64(most) {
-				if problems := newWorld(seed, tt.breakage).run(); len(problems) > 0 {
+				if problems := newSimulation(seed, tt.defect).run(); len(problems) > 0 {
 					t.Logf("seed %d: %s", seed, problems[0])
 					return
 				}

@@ -12,12 +12,12 @@ import (
 
 const (
 	minInside = 4 // a shorter secret is only replaced where it stands alone
-	minLine   = 8 // a shorter part of a secret is not replaced by itself
-	minBase64 = 6 // a shorter piece of base64 is too likely to be something else
+	minLine   = 8 // a shorter part of a secret is not replaced alone
+	minBase64 = 6 // a shorter piece of base64 is likely to be something else
 )
 
-// forms returns the ways in which a secret is likely to stand in a text: as it
-// is, and as an encoder on the way has left it.
+// forms returns the forms in which a secret is likely to occur in a text:
+// unchanged, and as encoders write it.
 func forms(value string) (list []string) {
 	list = append(list, value)
 	if len(value) < minInside {
@@ -34,9 +34,10 @@ func forms(value string) (list []string) {
 	return slices.Compact(list)
 }
 
-// parts returns what of a secret is one by itself: the lines of a key file, which is
-// printed with an indent or by line, the token behind a scheme, and what is secret in
-// a URL, of which a server repeats the path alone, and net/http all but the password.
+// parts returns the parts of a secret that are secrets themselves: the lines of
+// a key file, which may be printed with an indent or line by line; the token
+// after a scheme; and the secret parts of a URL, of which a server may repeat
+// only the path, and net/http everything except the password.
 func parts(value string) (list []string) {
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
@@ -64,9 +65,9 @@ func parts(value string) (list []string) {
 	return list
 }
 
-// isWord reports whether a part is too ordinary to be a secret: a number, or a word
-// such as "services", "my-topic" or "sendMessage". Secrets have digits among their
-// letters, or are long and have capitals in them.
+// isWord reports whether a part is too ordinary to be a secret: a number, or a
+// word such as "services", "my-topic" or "sendMessage". Secrets contain digits
+// among letters, or are long and contain capitals.
 func isWord(s string) bool {
 	const long = 16
 	digits := strings.ContainsAny(s, "0123456789")
@@ -80,8 +81,8 @@ func isWord(s string) bool {
 	}
 }
 
-// percentForms returns the secret as it stands in a URL. Which characters are left
-// as they are there depends on the part of the URL and on who wrote it.
+// percentForms returns the secret as it occurs in URLs. Which characters are
+// not escaped depends on the part of the URL and on the program that wrote it.
 func percentForms(value string) (list []string) {
 	for _, digits := range []string{"0123456789ABCDEF", "0123456789abcdef"} {
 		for _, kept := range []string{
@@ -99,7 +100,8 @@ func percentForms(value string) (list []string) {
 	return list
 }
 
-// percent writes all but letters, digits, -._~ and what is kept as %XX.
+// percent escapes everything except letters, digits, -._~ and the kept
+// characters as %XX.
 func percent(value, kept, digits string) string {
 	var b strings.Builder
 	for _, c := range []byte(value) {
@@ -112,7 +114,7 @@ func percent(value, kept, digits string) string {
 	return b.String()
 }
 
-// htmlForms returns the secret as it stands in HTML and XML.
+// htmlForms returns the secret as it occurs in HTML and XML.
 func htmlForms(value string) (list []string) {
 	plain := html.EscapeString(value)
 	for _, quotes := range [][2]string{
@@ -139,13 +141,13 @@ func quoted(value string) []string {
 	}
 }
 
-// dotnet makes of JSON what .NET makes of it.
+// dotnet converts JSON to the escapes of .NET.
 var dotnet = strings.NewReplacer(`\"`, `\u0022`, `\\`, `\\`, "<", `\u003C`, ">", `\u003E`, "&", `\u0026`, "'", `\u0027`, "+", `\u002B`, "`", `\u0060`)
 
-// base64Forms returns the secret in base64, alone and as a part of something
-// longer, such as user:secret. Three bytes are four characters, so there are
-// three ways for it to lie; the characters at the ends that depend on its
-// neighbours are left out.
+// base64Forms returns the secret in base64, alone and as part of a longer text
+// such as user:secret. Three bytes are four characters, so there are three
+// alignments; the characters at the ends that also depend on the neighbours are
+// omitted.
 func base64Forms(value string) (list []string) {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {

@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// use says where a name stands for a credential.
+// use says where a name marks a credential.
 type use uint8
 
 const (
@@ -19,8 +19,8 @@ const (
 	anyWhole                   // the whole name of one
 )
 
-// names is the one list of names of credentials, in lower case. What is a
-// credential depends on the place: "code" is one in a query and none in a header.
+// names lists the names of credentials, in lower case. Whether a name marks a
+// credential depends on the place: "code" does in a query and not in a header.
 var names = []struct {
 	name string
 	uses use
@@ -114,7 +114,8 @@ var names = []struct {
 	{"xsrftoken", query},
 }
 
-// The lists of each use, for callers on the path of a request.
+// The lists for each use, precomputed because they are needed for every
+// request.
 var (
 	headerNames  = namesOf(header)
 	headerParts  = namesOf(headerPart)
@@ -174,7 +175,8 @@ func IsHeader(name string) bool {
 	return hasToken(lower)
 }
 
-// IsKeyQuery reports whether APIs take a key in the query parameter of that name.
+// IsKeyQuery reports whether APIs accept a key in the query parameter of that
+// name.
 func IsKeyQuery(name string) bool { return keyQueries[strings.ToLower(name)] }
 
 // IsQuery reports whether a query parameter carries a credential. The name is

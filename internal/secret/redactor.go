@@ -10,27 +10,28 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// Redactor replaces secrets by "***" in text. It knows each as it is, in base64
-// (also inside a longer text), URL-encoded, and escaped as in JSON, Go and HTML.
+// Redactor replaces secrets by "***" in text. It recognises each secret
+// unchanged, in base64 (also inside a longer text), URL-encoded, and escaped as
+// in JSON, Go and HTML.
 //
 // A secret shorter than four bytes is only replaced where it stands alone,
 // between characters that are neither letters nor digits nor underscores;
 // otherwise the secret "a" would make every text unreadable. Secrets that
-// overlap are replaced together. A secret of asterisks only is not one.
+// overlap are replaced together. A value that consists of asterisks is ignored.
 //
-// The zero Redactor is ready for use. It is safe for use by several goroutines.
+// The zero Redactor is ready for use. It is safe for concurrent use.
 type Redactor struct {
 	mu    sync.Mutex // held while the table is replaced
 	table atomic.Pointer[table]
 }
 
-// table is what one call works with; it never changes.
+// table is the data of one call; it never changes.
 type table struct {
 	values map[string][]string // with their forms
 	first  [256][]string       // forms by their first byte, the longest first
 }
 
-// Add makes the values known. Empty ones are ignored.
+// Add adds secrets. Empty ones are ignored.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +41,7 @@ func (r *Redactor) Add(values ...string) {
 	}
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return old.values[v] != nil || strings.Trim(v, "*") == "" })
 	if len(values) == 0 {
-		return // as always when a secret is looked up again
+		return // the usual case: the secret is known already
 	}
 	next := &table{values: make(map[string][]string, len(old.values)+len(values))}
 	maps.Copy(next.values, old.values)
@@ -77,16 +78,16 @@ func (r *Redactor) Bytes(text []byte) []byte {
 	return new(scan).run(t, nil, text, true)
 }
 
-// scan is the work on one text, which may come in pieces.
+// scan is the state of one text, which may come in pieces.
 type scan struct {
-	rest    []byte // the end of the last piece: it may be the start of a secret
+	rest    []byte // end of the last piece: it may be the start of a secret
 	covered int    // bytes at the start of rest that are replaced already
 	before  byte   // the byte before rest; 0 at the start of the text
-	inside  bool   // that byte was replaced, so that a secret touching it needs no mask of its own
+	inside  bool   // that byte was replaced, so that a secret that touches it needs no mask of its own
 }
 
-// run appends the piece without secrets to dst. Unless it is the last, what may
-// turn out to be a secret is kept for the next.
+// run appends the piece without secrets to dst. Unless the piece is the last,
+// it holds back what may be the start of a secret.
 func (s *scan) run(t *table, dst, piece []byte, last bool) []byte {
 	text := append(s.rest, piece...)
 	end := s.covered // secrets found so far reach to here
@@ -112,8 +113,8 @@ func (s *scan) run(t *table, dst, piece []byte, last bool) []byte {
 	return dst
 }
 
-// match returns the length of the longest secret that starts at i. open says
-// that more text is needed to know.
+// match returns the length of the longest secret that starts at i. open means
+// that more text is needed to decide.
 func (t *table) match(text []byte, i int, before byte, last bool) (n int, open bool) {
 	for _, form := range t.first[text[i]] {
 		tail := text[i:]

@@ -11,22 +11,22 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// maxFile bounds the size of a file that holds a secret.
+// maxFile is the largest size of a file with a secret.
 const maxFile = 64 << 10
 
-// Ref says where a secret is kept.
+// Ref says where a secret is stored.
 type Ref struct {
 	Kind string // "env" or "file"
 	Name string // the variable's name or the file's path
 }
 
-// String returns the reference as it is written: ${env:NAME}, ${file:path}. It
-// tells where the secret is, and not what it is.
+// String returns the reference in its text form: ${env:NAME}, ${file:path}. It
+// does not contain the secret.
 func (r Ref) String() string { return "${" + r.Kind + ":" + r.Name + "}" }
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ParseRef reads a reference, which must be all of the text.
+// ParseRef parses a reference, which must be the whole text.
 func ParseRef(text string) (Ref, error) {
 	body, ok := strings.CutPrefix(text, "${")
 	body, closed := strings.CutSuffix(body, "}")
@@ -42,12 +42,12 @@ func ParseRef(text string) (Ref, error) {
 	return Ref{Kind: kind, Name: name}, nil
 }
 
-// Resolver looks up what references point to. The zero Resolver reads the
-// variables of the process and files relative to the working folder. It is safe
-// for use by several goroutines.
+// Resolver looks up references. The zero Resolver reads the variables of the
+// process, and files relative to the working folder. It is safe for concurrent
+// use.
 type Resolver struct {
 	LookupEnv func(name string) (value string, ok bool) // nil means os.LookupEnv
-	Redactor  *Redactor                                 // learns every value that is looked up; may be nil
+	Redactor  *Redactor                                 // every value that is looked up is added to it; may be nil
 }
 
 // Resolve returns the secret. A file's path is relative to dir, and one newline
@@ -64,8 +64,8 @@ func (r Resolver) Resolve(ref Ref, dir string) (String, error) {
 	return New(value), nil
 }
 
-// ErrUnavailable is what errors.Is finds in the error of a secret that could not be
-// read.
+// ErrUnavailable matches, with errors.Is, the error of a secret that could not
+// be read.
 var ErrUnavailable = errors.New("secret is not available")
 
 type unavailableError struct {
@@ -99,7 +99,7 @@ func readFile(name, dir string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
-	// Looked at before it is opened: opening a pipe would wait for a writer.
+	// Stat first: opening a pipe would wait for a writer.
 	switch info, err := os.Stat(name); {
 	case err != nil:
 		return "", reason(err)
@@ -125,7 +125,8 @@ func readFile(name, dir string) (string, error) {
 	return value, nil
 }
 
-// reason drops the operation and the path, which the reference says already.
+// reason removes the operation and the path, which the reference already
+// contains.
 func reason(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Mask is what stands in place of a secret.
+// Mask replaces a secret in text.
 const Mask = "***"
 
 // String is a secret. The zero String is the empty secret. It can't be compared
@@ -23,7 +23,7 @@ func New(value string) String {
 	return String{reveal: func() string { return value }}
 }
 
-// Reveal returns the value, for the one place that needs it.
+// Reveal returns the value. Call it only where the value is needed.
 func (s String) Reveal() string {
 	if s.reveal == nil {
 		return ""

@@ -1,6 +1,7 @@
-// Package shortage recognises errors that say that this machine, or this process, has not enough of
-// something: file descriptors, memory, processes. Such an error says nothing about the work that was to be
-// done. It spends no attempt of a policy, and the work is tried again after a delay.
+// Package shortage recognises errors that mean that this machine, or this
+// process, lacks a resource: file descriptors, memory, processes. Such an error
+// is not caused by the work. It uses no attempt of a policy, and the work is
+// retried after a delay.
 package shortage
 
 import (
@@ -12,8 +13,9 @@ import (
 	"time"
 )
 
-// codes are the errors of the system that mean a shortage: too many open files in this process or on this
-// machine, no memory, and no room for another process or thread.
+// codes are the system errors that mean a shortage: too many open files in this
+// process or on this machine, no memory, and no capacity for another process or
+// thread.
 var codes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN}
 
 // Error is a shortage in another process, of which only the text is known.
@@ -22,7 +24,7 @@ type Error struct{ Text string }
 // Error returns the text.
 func (e *Error) Error() string { return e.Text }
 
-// Is reports whether the error says that this machine has not enough of something.
+// Is reports whether the error means that this machine lacks a resource.
 func Is(err error) bool {
 	if err == nil {
 		return false
@@ -35,7 +37,7 @@ func Is(err error) bool {
 			return true
 		}
 	}
-	// The resolver of package net keeps only the text of what the system said.
+	// The resolver of package net keeps only the text of the system's error.
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && hasText(dns.Err)
 }
@@ -49,7 +51,7 @@ func hasText(s string) bool {
 	return false
 }
 
-// Note returns what the history of a run says of a shortage.
+// Note returns the text about a shortage in the history of a run.
 func Note(err error) string {
 	return "this machine is short of descriptors, memory or processes, and no attempt is spent: " + err.Error()
 }
@@ -60,8 +62,9 @@ const (
 	maxDelay = 30 * time.Second
 )
 
-// Delay returns how long to wait after so many shortages in a row. It doubles from 1 s up to 30 s, less a
-// random part of up to a half, so that work that was stopped together does not return together.
+// Delay returns the wait after a shortage that followed before others in a row.
+// It doubles from 1 s up to 30 s, less a random part of up to a half, so that
+// work that was stopped together does not restart together.
 func Delay(before int) time.Duration {
 	d := maxDelay
 	if before >= 0 && before < 5 {

@@ -1,5 +1,5 @@
-// Package tidy has a process take less memory for what it uses, when that is much
-// and there is little to do.
+// Package tidy lowers the memory of a large process while it has little to do,
+// by adjusting GOGC.
 package tidy
 
 import (
@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// A process may take as much again as it uses before it cleans up. One that uses
-// next to nothing would clean up all the time while it has much to do, so it may
-// take smallHeap in any case. With a million runs that wait it would be hundreds of
-// megabytes for nothing: then it cleans up earlier, except while there is so much
-// to do that cleaning up would be most of it.
+// With GOGC=100 the heap may double before a collection. A process with a very
+// small heap would collect all the time under load, so its heap may always grow
+// to smallHeap. A process with a million waiting runs would use hundreds of
+// megabytes for nothing, so it collects earlier, except under so much load that
+// collections would take most of the time.
 const (
 	smallHeap  = 32 << 20
 	mostGC     = 800
 	largeHeap  = 150 << 20
 	largeGC    = 25
-	manyGC     = 2 // in every: there is much to do
-	quietTicks = 5 // without any, and it is over
+	manyGC     = 2 // collections within every that mean high load
+	quietTicks = 5 // ticks without a collection after which the load is over
 	every      = 2 * time.Second
 )
 
-// memory says how much memory may be taken before it is cleaned up.
+// memory decides the percentage of GOGC.
 type memory struct {
 	cycles uint64
 	quiet  int
 	busy   bool
 }
 
-// look looks at the heap that is in use and the number of times it was cleaned up,
-// and returns the percentage to be set, and whether there is memory to be given back.
-func (m *memory) look(live, cycles uint64) (percent int, release bool) {
+// update gets the live heap and the number of collections so far, and returns
+// the percentage to set and whether to run a collection now.
+func (m *memory) update(live, cycles uint64) (percent int, release bool) {
 	n := cycles - m.cycles
 	m.cycles = cycles
 	m.quiet++
@@ -45,7 +45,7 @@ func (m *memory) look(live, cycles uint64) (percent int, release bool) {
 	switch {
 	case live <= largeHeap:
 		m.busy = false
-		return small(live), false
+		return smallHeapPercent(live), false
 	case n >= manyGC:
 		m.busy = true
 	case m.busy && m.quiet >= quietTicks:
@@ -58,9 +58,10 @@ func (m *memory) look(live, cycles uint64) (percent int, release bool) {
 	return largeGC, false
 }
 
-// small returns the percentage at which a process of that size takes smallHeap,
-// in few steps: each change stops everybody for a moment.
-func small(live uint64) int {
+// smallHeapPercent returns the percentage at which a process with this live
+// heap uses smallHeap. It has few steps, because each change stops all
+// goroutines for a moment.
+func smallHeapPercent(live uint64) int {
 	percent := 100
 	for percent < mostGC && live*uint64(2*percent/100) <= smallHeap {
 		percent *= 2
@@ -68,8 +69,8 @@ func small(live uint64) int {
 	return percent
 }
 
-// Run sets how much memory may be taken before it is cleaned up, unless
-// somebody has by GOGC, until the context ends.
+// Run adjusts GOGC until the context ends. It does nothing if the environment
+// sets GOGC.
 func Run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -81,14 +82,15 @@ func Run(ctx context.Context) {
 	var m memory
 	for set := 100; ; {
 		metrics.Read(sample)
-		percent, release := m.look(sample[0].Value.Uint64(), sample[1].Value.Uint64())
+		percent, release := m.update(sample[0].Value.Uint64(), sample[1].Value.Uint64())
 		if percent != set {
 			set = percent
 			debug.SetGCPercent(set)
 		}
 		if release {
-			// Not debug.FreeOSMemory, which would hold up everybody for tens of
-			// milliseconds: what is free after this is given back bit by bit.
+			// Not debug.FreeOSMemory, which would stop all goroutines for tens
+			// of milliseconds: after a collection the runtime returns free
+			// memory gradually.
 			runtime.GC()
 		}
 		select {

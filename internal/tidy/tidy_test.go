@@ -30,7 +30,7 @@ func TestPercentage(t *testing.T) {
 	} {
 		for n := range tt.times {
 			cycles += tt.cycles
-			percent, release := m.look(tt.live, cycles)
+			percent, release := m.update(tt.live, cycles)
 			last := n == tt.times-1
 			if last && (percent != tt.percent || release != tt.release) || !last && release {
 				t.Fatalf("%s: look %d = %d, %v; want %d, %v at the last of %d", tt.name, n+1, percent, release, tt.percent, tt.release, tt.times)

@@ -8,20 +8,20 @@ import (
 	"strconv"
 )
 
-// world runs members and acceptors in virtual time, over a network that loses,
-// delays, repeats and reorders, on acceptors that crash. A judge who sees every
-// disk knows what was decided.
-type world struct {
+// simulation runs members and acceptors in virtual time, over a network that
+// loses, delays, repeats and reorders messages, with acceptors that crash. It
+// sees every disk and so knows what was decided.
+type simulation struct {
 	r      *rand.Rand
-	broken breakage
+	broken defect
 	now    int
 	n      int // events made
 	events eventHeap
-	calm   bool // nothing goes wrong any more
+	calm   bool // no more failures are injected
 	loss   float64
 	repeat float64
 	frail  float64 // share of the writes after which an acceptor crashes
-	slow   int     // longest way of a message
+	slow   int     // longest delay of a message
 	sync   int     // longest write of a disk
 	out    Output
 
@@ -29,21 +29,22 @@ type world struct {
 	acceptors []*acceptor
 	votes     map[Ballot]*vote
 	decided   map[int]Value
-	forgotten int // the highest epoch that an acceptor forgot
+	forgotten int // the highest epoch that an acceptor has forgotten
 	wrong     []string
 }
 
-// vote is who has ever had a value accepted under a ballot on its disk.
+// vote is the acceptors that have ever had a value accepted under a ballot on
+// their disk.
 type vote struct {
 	value Value
 	by    voters
 }
 
-// breakage is what a broken machine would do, done from outside.
-type breakage struct {
-	restart func(Slot) Slot                  // what an acceptor finds on its disk
+// defect injects the behaviour of a broken state machine.
+type defect struct {
+	restart func(Slot) Slot                  // changes what an acceptor finds on its disk
 	early   bool                             // an acceptor answers before its disk has it
-	hear    func(n int, m Message) []Message // what a member hears instead of the message
+	hear    func(n int, m Message) []Message // replaces a message to a member
 }
 
 type member struct {
@@ -73,9 +74,9 @@ const (
 	givenUp        = "max proposal retries exceeded"
 )
 
-func newWorld(seed uint64, b breakage) *world {
+func newSimulation(seed uint64, b defect) *simulation {
 	r := rand.New(rand.NewPCG(seed, 7))
-	w := &world{r: r, broken: b, votes: map[Ballot]*vote{}, decided: map[int]Value{}}
+	w := &simulation{r: r, broken: b, votes: map[Ballot]*vote{}, decided: map[int]Value{}}
 	w.loss, w.repeat, w.slow = 0.25*r.Float64(), 0.25*r.Float64(), 1+r.IntN(40)
 	w.frail = 0.1 * r.Float64()
 	w.sync = 1 + r.IntN(2)*r.IntN(60)
@@ -105,11 +106,11 @@ func newWorld(seed uint64, b breakage) *world {
 	return w
 }
 
-// run lets everything happen, and then looks at how it ended.
-func (w *world) run() []string {
+// run runs the simulation, and then checks how it ended.
+func (w *simulation) run() []string {
 	w.drain(200_000)
 	w.calm = true
-	for range 10 { // those who missed something catch up
+	for range 10 { // members that missed something catch up
 		for _, m := range w.members {
 			m.away = false
 			w.do(m, func() {
@@ -120,11 +121,11 @@ func (w *world) run() []string {
 		}
 		w.drain(200_000)
 	}
-	w.judgeEnd()
+	w.checkEnd()
 	return w.wrong
 }
 
-func (w *world) drain(limit int) {
+func (w *simulation) drain(limit int) {
 	for i := 0; len(w.events) > 0 && len(w.wrong) == 0; i++ {
 		if i == limit {
 			w.fail("it does not end")
@@ -136,30 +137,30 @@ func (w *world) drain(limit int) {
 	}
 }
 
-func (w *world) fail(format string, args ...any) {
+func (w *simulation) fail(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// do drives a member, and does what it wants done.
-func (w *world) do(m *member, drive func()) {
+// do calls a member, and handles its output.
+func (w *simulation) do(m *member, drive func()) {
 	w.out.Reset()
 	drive()
 	for _, msg := range w.out.Send {
 		w.send(msg, m.away)
 	}
 	for _, e := range w.out.Events {
-		w.happened(m, e)
+		w.handleEvent(m, e)
 	}
 }
 
-func (w *world) propose(m *member) {
+func (w *simulation) propose(m *member) {
 	m.left--
 	m.seq++
 	m.tries = 0
 	w.attempt(m, func() { m.Propose(m.seq, strconv.Itoa(m.Epoch()), &w.out) })
 }
 
-func (w *world) attempt(m *member, start func()) {
+func (w *simulation) attempt(m *member, start func()) {
 	m.tries++
 	m.timer++
 	mine := m.timer
@@ -171,7 +172,7 @@ func (w *world) attempt(m *member, start func()) {
 	})
 }
 
-func (w *world) happened(m *member, e Event) {
+func (w *simulation) handleEvent(m *member, e Event) {
 	switch e.Kind {
 	case Learned:
 		w.decide(e.Epoch, e.Value, "member learned")
@@ -204,15 +205,15 @@ func (w *world) happened(m *member, e Event) {
 	}
 }
 
-func (w *world) finish(m *member, how string) {
+func (w *simulation) finish(m *member, how string) {
 	m.ends[m.seq] = how
 	if m.left > 0 {
 		w.after(w.r.IntN(100), func() { w.propose(m) })
 	}
 }
 
-// send puts a message on the network.
-func (w *world) send(m Message, cut bool) {
+// send sends a message over the network.
+func (w *simulation) send(m Message, cut bool) {
 	copies := 1
 	if !w.calm {
 		if cut || w.r.Float64() < w.loss {
@@ -231,7 +232,7 @@ func (w *world) send(m Message, cut bool) {
 	}
 }
 
-func (w *world) deliver(m Message) {
+func (w *simulation) deliver(m Message) {
 	if m.Kind.ToAcceptor() {
 		a := w.acceptors[m.To]
 		if from := w.members[m.From]; a.Acceptor == nil && w.r.IntN(2) == 0 { // refused, and not just lost
@@ -253,8 +254,8 @@ func (w *world) deliver(m Message) {
 	}
 }
 
-// receive drives an acceptor. Its disk takes time.
-func (w *world) receive(a *acceptor, drive func(*acceptor)) {
+// receive calls an acceptor. Its disk takes time.
+func (w *simulation) receive(a *acceptor, drive func(*acceptor)) {
 	if a.Acceptor == nil { // it is down
 		return
 	}
@@ -273,12 +274,13 @@ func (w *world) receive(a *acceptor, drive func(*acceptor)) {
 	}
 }
 
-// written is a write that reaches the disk, unless the acceptor crashed before.
-func (w *world) written(a *acceptor, life int, s Slot) {
+// written completes a write to the disk, unless the acceptor has crashed
+// before.
+func (w *simulation) written(a *acceptor, life int, s Slot) {
 	if a.life != life {
 		return
 	}
-	w.keep(a, s)
+	w.store(a, s)
 	if !w.broken.early {
 		w.receive(a, func(a *acceptor) { a.Persisted(1, &w.out) })
 	}
@@ -287,20 +289,20 @@ func (w *world) written(a *acceptor, life int, s Slot) {
 	}
 }
 
-// keep puts a slot on the disk, and counts the vote.
-func (w *world) keep(a *acceptor, s Slot) {
+// store stores a slot on the disk, and counts the vote.
+func (w *simulation) store(a *acceptor, s Slot) {
 	if s.Epoch > a.cut {
 		a.disk[s.Epoch] = s
 	}
 	switch {
 	case s.Chosen:
-		w.decide(s.Epoch, s.Value, "acceptor was told")
+		w.decide(s.Epoch, s.Value, "acceptor learned")
 	case s.Accepted != Ballot{}:
 		w.count(a.id, s)
 	}
 }
 
-func (w *world) count(id int, s Slot) {
+func (w *simulation) count(id int, s Slot) {
 	v := w.votes[s.Accepted]
 	if v == nil {
 		v = &vote{value: s.Value}
@@ -314,17 +316,17 @@ func (w *world) count(id int, s Slot) {
 	}
 }
 
-// decide is where two values for an epoch are noticed, whoever believes in them.
-func (w *world) decide(epoch int, v Value, who string) {
+// decide detects two values for an epoch.
+func (w *simulation) decide(epoch int, v Value, who string) {
 	if old, ok := w.decided[epoch]; ok && old != v {
 		w.fail("epoch %d: %s %v, and it was %v", epoch, who, v, old)
 	}
 	w.decided[epoch] = v
 }
 
-// crash takes an acceptor down, with what was on its way to the disk, and up
-// again after a while.
-func (w *world) crash(a *acceptor) {
+// crash stops an acceptor, with its pending writes, and restarts it after a
+// while.
+func (w *simulation) crash(a *acceptor) {
 	if a.Acceptor == nil {
 		return
 	}
@@ -346,8 +348,8 @@ func (w *world) crash(a *acceptor) {
 	})
 }
 
-// forget lets an acceptor forget what every member knows, on its disk too.
-func (w *world) forget(a *acceptor) {
+// forget makes an acceptor forget what every member knows, on its disk too.
+func (w *simulation) forget(a *acceptor) {
 	if a.Acceptor == nil {
 		return
 	}
@@ -368,8 +370,8 @@ func (w *world) forget(a *acceptor) {
 	a.disk[a.floor] = Slot{Epoch: a.floor, Chosen: true}
 }
 
-// judgeEnd looks at what each member was told, and at what is true.
-func (w *world) judgeEnd() {
+// checkEnd compares what each member learned with what was decided.
+func (w *simulation) checkEnd() {
 	where := map[Value]int{}
 	for epoch := 1; epoch <= len(w.decided); epoch++ {
 		v, ok := w.decided[epoch]
@@ -400,14 +402,14 @@ func (w *world) judgeEnd() {
 	}
 }
 
-// event is something that happens at a time; those of one time in the order in
-// which they were made.
+// event is a scheduled function; those of one time run in the order in which
+// they were scheduled.
 type event struct {
 	at, n int
 	do    func()
 }
 
-func (w *world) after(wait int, do func()) {
+func (w *simulation) after(wait int, do func()) {
 	w.n++
 	heap.Push(&w.events, event{w.now + wait, w.n, do})
 }
