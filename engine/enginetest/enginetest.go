@@ -1,5 +1,5 @@
-// Package enginetest runs workflows in tests: in virtual time, without files, and
-// the same every time.
+// Package enginetest runs workflows in tests: in virtual time, without files,
+// and deterministically.
 //
 //	func TestOrder(t *testing.T) {
 //		run := enginetest.Run(t, order, Order{ID: "4711"})
@@ -8,8 +8,8 @@
 //		}
 //	}
 //
-// Hours of backoff pass in microseconds. What a workflow calls must be fakes that
-// wait with package time and channels; sockets know nothing of virtual time.
+// Hours of backoff pass in microseconds. A workflow may only call fakes that
+// wait with package time and channels; sockets do not use virtual time.
 package enginetest
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 // Run runs a workflow to its outcome in virtual time, and returns the run with
-// its whole history. A dead run is not a failure of the test: look at State.
+// its whole history. A dead run does not fail the test: check State.
 func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption) (run *engine.Info) {
 	t.Helper()
 	Test(t, func(t *testing.T, e *Engine) {
@@ -35,8 +35,8 @@ func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption
 	return run
 }
 
-// Test calls f with an engine in virtual time. It ends when f and everything that
-// f has started has.
+// Test calls f with an engine in virtual time. It returns when f and everything
+// that f has started have ended.
 func Test(t *testing.T, f func(t *testing.T, e *Engine), workflows ...*engine.Workflow) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,10 +90,10 @@ func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) 
 	return run
 }
 
-// Crash ends the engine as the end of the process would, and opens it again on
-// what it has stored: attempts that were being made are lost. With workflows, the
-// new process knows those instead. Handlers must end when their context does:
-// they are still in this process.
+// Crash ends the engine like the end of the process, and opens it again on the
+// stored log: attempts in progress are lost. If workflows are given, the new
+// process has those instead. Handlers must end when their context ends, because
+// they still run in this process.
 func (e *Engine) Crash(workflows ...*engine.Workflow) {
 	e.t.Helper()
 	now, cancel := context.WithCancel(context.Background())

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// flaky returns a step that fails so many times.
+// flaky returns a step that fails this many times.
 func flaky(t *testing.T, policy string, failures int, fail error) *engine.Workflow {
 	t.Helper()
 	calls := 0
