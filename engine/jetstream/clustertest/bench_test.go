@@ -18,7 +18,8 @@ import (
 )
 
 // BenchmarkThreeNodes starts runs of one empty step and waits until all are
-// complete: one worker, three servers that sync each message, 200 bytes of input.
+// complete: one worker, three servers that sync each message, 200 bytes of
+// input.
 func BenchmarkThreeNodes(b *testing.B) {
 	for _, callers := range []int{16, 256, 1024} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) { benchmark(b, callers) })
@@ -29,7 +30,7 @@ type payload struct {
 	Text string
 }
 
-// benchmark starts runs from so many goroutines.
+// benchmark starts runs from this many goroutines.
 //
 // real clock: it measures times, and expects none.
 func benchmark(b *testing.B, callers int) {

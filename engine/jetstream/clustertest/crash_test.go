@@ -27,10 +27,10 @@ import (
 
 var (
 	crashRuns   = flag.Int("crash.runs", 40, "runs that are started")
-	crashHarms  = flag.Int("crash.harms", 2, "how often something bad is done")
-	crashSeed   = flag.Uint64("crash.seed", 0, "of the randomness; 0 means any")
-	crashOnly   = flag.String("crash.only", "", "the one harm that is done")
-	crashKeep   = flag.String("crash.keep", "", "folder to leave everything in")
+	crashHarms  = flag.Int("crash.harms", 2, "number of faults to inject")
+	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the random numbers; 0 means a random one")
+	crashOnly   = flag.String("crash.only", "", "inject only the fault of this name")
+	crashKeep   = flag.String("crash.keep", "", "folder in which all files are kept")
 	benchShards = flag.Int("bench.shards", 32, "shards of the clusters that are measured")
 )
 
@@ -55,15 +55,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestClusterKilledAgainAndAgain harms workers and servers while runs are started
-// and worked on, and then compares what the engine says with what was witnessed.
+// TestClusterKilledAgainAndAgain injects faults into workers and servers while
+// runs are started and worked on, and then compares the engine's history with
+// the witness file.
 func TestClusterKilledAgainAndAgain(t *testing.T) {
 	seed := *crashSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-crash.seed=%d -crash.runs=%d -crash.harms=%d", seed, *crashRuns, *crashHarms)
-	f := &field{
+	f := &crashTest{
 		t: t, dir: *crashKeep, random: rand.New(rand.NewPCG(seed, 0)),
 		nodes: natstest.Start(t, 3, natstest.WithProxies()), acked: map[int]string{},
 	}
@@ -74,13 +75,13 @@ func TestClusterKilledAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range workers {
-		f.workers = append(f.workers, &worker{field: f, number: i})
+		f.workers = append(f.workers, &worker{crashTest: f, number: i})
 	}
 	f.run()
 }
 
-// field is where it happens.
-type field struct {
+// crashTest is the state of the test.
+type crashTest struct {
 	t       *testing.T
 	dir     string
 	random  *rand.Rand
@@ -92,18 +93,18 @@ type field struct {
 	acked map[int]string
 }
 
-func (f *field) run() {
+func (f *crashTest) run() {
 	for _, w := range f.workers {
 		w.start()
 	}
 	f.probe = newProbe(f.t, f.nodes.URL())
 	f.probe.waitForAll()
 	testwait.Until(f.t, "all workers have started runs", func() bool { return f.count() >= 2*workers })
-	chosen := slices.DeleteFunc(slices.Clone(harms), func(h harm) bool { return *crashOnly != "" && h.name != *crashOnly })
+	chosen := slices.DeleteFunc(slices.Clone(faults), func(h fault) bool { return *crashOnly != "" && h.name != *crashOnly })
 	f.random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	for i := range *crashHarms {
 		h := chosen[f.random.IntN(len(chosen))]
-		if i < len(chosen) { // each of them at least once, if there is time
+		if i < len(chosen) { // each of them at least once, if there are enough
 			h = chosen[i]
 		}
 		long := h.least + time.Duration(f.random.Int64N(int64(h.most-h.least)+1))
@@ -117,52 +118,52 @@ func (f *field) run() {
 	f.drain()
 }
 
-// harm is something bad.
-type harm struct {
+// fault is a fault that lasts for a while.
+type fault struct {
 	name        string
 	least, most time.Duration
-	do          func(f *field, i int, long time.Duration)
+	do          func(f *crashTest, i int, long time.Duration)
 }
 
-var harms = []harm{
-	{"worker killed", 0, 3 * time.Second, func(f *field, i int, long time.Duration) {
+var faults = []fault{
+	{"worker killed", 0, 3 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.workers[i].kill()
 		pause(long)
 		f.workers[i].start()
 	}},
-	{"node killed", 0, 5 * time.Second, func(f *field, i int, long time.Duration) {
+	{"node killed", 0, 5 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.nodes.Kill(i)
 		pause(long)
 		f.nodes.Restart(i)
 	}},
-	{"worker stopped", 500 * time.Millisecond, 20 * time.Second, func(f *field, i int, long time.Duration) {
+	{"worker stopped", 500 * time.Millisecond, 20 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.workers[i].signal(syscall.SIGSTOP)
 		pause(long)
 		f.workers[i].signal(syscall.SIGCONT)
 	}},
-	{"node cut off", 2 * time.Second, 12 * time.Second, func(f *field, i int, long time.Duration) {
+	{"node cut off", 2 * time.Second, 12 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.nodes.Cut(i)
 		pause(long)
 		f.nodes.Heal(i)
 	}},
-	{"worker restarted", 0, time.Second, func(f *field, i int, long time.Duration) {
-		f.workers[i].end()
+	{"worker restarted", 0, time.Second, func(f *crashTest, i int, long time.Duration) {
+		f.workers[i].stop()
 		pause(long)
 		f.workers[i].start()
 	}},
-	{noQuorum, 2 * time.Second, 10 * time.Second, func(f *field, i int, long time.Duration) {
+	{noQuorum, 2 * time.Second, 10 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.nodes.Kill(i)
 		f.nodes.Kill((i + 1) % 3)
 		pause(long)
 		f.nodes.Restart(i)
 		f.nodes.Restart((i + 1) % 3)
 	}},
-	{"node stopped", time.Second, 8 * time.Second, func(f *field, i int, long time.Duration) {
+	{"node stopped", time.Second, 8 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.nodes.Stop(i)
 		pause(long)
 		f.nodes.Continue(i)
 	}},
-	{"rolling restart", 0, 2 * time.Second, func(f *field, i int, long time.Duration) {
+	{"rolling restart", 0, 2 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		for n := range 3 {
 			f.nodes.Kill((i + n) % 3)
 			pause(long)
@@ -170,7 +171,7 @@ var harms = []harm{
 			f.nodes.WaitReady()
 		}
 	}},
-	{"worker and node killed", 0, 3 * time.Second, func(f *field, i int, long time.Duration) {
+	{"worker and node killed", 0, 3 * time.Second, func(f *crashTest, i int, long time.Duration) {
 		f.nodes.Kill(i)
 		f.workers[i].kill()
 		pause(long)
@@ -179,13 +180,13 @@ var harms = []harm{
 	}},
 }
 
-// pause is how long something bad lasts, or something good.
+// pause waits.
 //
-// real clock: every length must do.
+// real clock: every duration must work.
 func pause(d time.Duration) { time.Sleep(d) }
 
-// drain has the rest started and worked on, and judges.
-func (f *field) drain() {
+// drain waits until all runs have ended, and checks them.
+func (f *crashTest) drain() {
 	t := f.t
 	testwait.Until(t, "all runs are acknowledged", func() bool { return f.count() == *crashRuns })
 	ctx := testwait.Context(t)
@@ -201,15 +202,15 @@ func (f *field) drain() {
 		}
 	}
 	for _, w := range f.workers {
-		w.end()
+		w.stop()
 	}
-	seen := testimonies(t, f.dir)
+	seen := readWitness(t, f.dir)
 	lost := 0
 	for i, info := range infos {
 		if want := fmt.Sprintf("key-%d", i); info.Key != want {
 			t.Errorf("run %s has the key %q, want %q", info.ID, info.Key, want)
 		}
-		lost += judge(t, info, seen[info.Key])
+		lost += checkRun(t, info, seen[info.Key])
 	}
 	if n := len(seen); n > *crashRuns {
 		t.Errorf("%d runs were worked on, %d were started", n, *crashRuns)
@@ -225,13 +226,13 @@ func (f *field) drain() {
 	f.probe.report()
 }
 
-func (f *field) count() int {
+func (f *crashTest) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.acked)
 }
 
-func (f *field) ack(i int, id string) {
+func (f *crashTest) ack(i int, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if old := f.acked[i]; old != "" && old != id {
@@ -240,17 +241,18 @@ func (f *field) ack(i int, id string) {
 	f.acked[i] = id
 }
 
-// worker is a process that is restarted when it was killed.
+// worker is a process that is restarted after it was killed.
 type worker struct {
-	field  *field
-	number int
-	cmd    *exec.Cmd
-	done   chan struct{}
+	crashTest *crashTest
+	number    int
+	cmd       *exec.Cmd
+	done      chan struct{}
 }
 
-// start starts the process where it was.
+// start starts the process, which continues with the first run that is not
+// acknowledged.
 func (w *worker) start() {
-	f := w.field
+	f := w.crashTest
 	first := w.number
 	f.mu.Lock()
 	for f.acked[first] != "" {
@@ -282,21 +284,21 @@ func (w *worker) start() {
 	go w.listen(cmd, out, w.done)
 }
 
-// listen hears what the process acknowledges.
+// listen records the runs that the process acknowledges.
 func (w *worker) listen(cmd *exec.Cmd, out io.Reader, done chan struct{}) {
 	defer close(done)
 	for in := bufio.NewScanner(out); in.Scan(); {
 		var i int
 		var id string
 		if n, _ := fmt.Sscanf(in.Text(), "ack %d %s", &i, &id); n == 2 {
-			w.field.ack(i, id)
+			w.crashTest.ack(i, id)
 		}
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		log, _ := os.ReadFile(filepath.Join(w.field.dir, fmt.Sprintf("worker-%d.log", w.number)))
+		log, _ := os.ReadFile(filepath.Join(w.crashTest.dir, fmt.Sprintf("worker-%d.log", w.number)))
 		lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-		w.field.t.Errorf("worker %d: %v\n%s", w.number, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+		w.crashTest.t.Errorf("worker %d: %v\n%s", w.number, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
 	}
 }
 
@@ -311,14 +313,14 @@ func (w *worker) alive() bool {
 
 func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
 
-// kill ends the process at once.
+// kill kills the process.
 func (w *worker) kill() {
 	w.signal(syscall.SIGKILL)
 	<-w.done
 }
 
-// end ends the process in order.
-func (w *worker) end() {
+// stop stops the process with SIGTERM.
+func (w *worker) stop() {
 	w.signal(syscall.SIGTERM)
-	testwait.Receive(w.field.t, fmt.Sprintf("worker %d ends", w.number), w.done)
+	testwait.Receive(w.crashTest.t, fmt.Sprintf("worker %d ends", w.number), w.done)
 }

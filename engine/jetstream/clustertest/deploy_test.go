@@ -32,12 +32,13 @@ const (
 )
 
 // TestRollingDeploy replaces the workers of a cluster by those of a new version
-// of the workflow, one by one. A run ends by the definition that it began with,
-// and waits while the owner of its shard does not have the functions for it.
+// of the workflow, one by one. A run ends by the definition with which it
+// began, and waits while the owner of its shard does not have the functions for
+// it.
 func TestRollingDeploy(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	dir := t.TempDir()
-	begin := func(name, version string, starts int) *deployed {
+	begin := func(name, version string, starts int) *deployProcess {
 		return startDeployed(t, dir, nodes.URL(), name, version, starts)
 	}
 	a := begin("a", "old", deployRuns)
@@ -53,7 +54,7 @@ func TestRollingDeploy(t *testing.T) {
 		t.Errorf("halfway through the deploy: %+v; want some of each version done, and some that wait", halfway)
 	}
 
-	a.end()
+	a.stop()
 	a = begin("a", "new", 0)
 	late := a.until("the new version's runs have ended", func(r *report) bool {
 		// A handler writes its line before its run has succeeded.
@@ -64,15 +65,15 @@ func TestRollingDeploy(t *testing.T) {
 	}
 
 	c := begin("c", "both", 0)
-	a.end()
-	b.end()
+	a.stop()
+	b.stop()
 	c.until("all have ended", func(r *report) bool { return r.States["succeeded"] == 2*deployRuns })
-	c.end()
-	judgeDeploy(t, dir)
+	c.stop()
+	checkDeploy(t, dir)
 }
 
-// judgeDeploy looks at which process has called what for which run.
-func judgeDeploy(t *testing.T, dir string) {
+// checkDeploy checks which process has called which step for which run.
+func checkDeploy(t *testing.T, dir string) {
 	t.Helper()
 	calls := map[string]int{}
 	for _, line := range deployLines(t, dir) {
@@ -91,11 +92,11 @@ func judgeDeploy(t *testing.T, dir string) {
 		}
 	}
 	if len(calls) > 0 {
-		t.Errorf("calls that no run asked for: %v", calls)
+		t.Errorf("unexpected calls: %v", calls)
 	}
 }
 
-// deployLines returns what the handlers have written: version, step and key.
+// deployLines returns the lines of the handlers: version, step and key.
 func deployLines(t *testing.T, dir string) (lines [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "witness"))
@@ -108,8 +109,8 @@ func deployLines(t *testing.T, dir string) (lines [][]string) {
 	return lines
 }
 
-// deployed is a process with a version of the workflow.
-type deployed struct {
+// deployProcess is a process with a version of the workflow.
+type deployProcess struct {
 	t    *testing.T
 	dir  string
 	cmd  *exec.Cmd
@@ -119,7 +120,7 @@ type deployed struct {
 }
 
 // startDeployed starts a process, and waits until it has started its runs.
-func startDeployed(t *testing.T, dir, url, name, version string, starts int) *deployed {
+func startDeployed(t *testing.T, dir, url, name, version string, starts int) *deployProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), deployEnv+"="+dir, "CRASH_NAME="+name, "CRASH_URL="+url, "DEPLOY_VERSION="+version, fmt.Sprint("DEPLOY_STARTS=", starts))
@@ -136,7 +137,7 @@ func startDeployed(t *testing.T, dir, url, name, version string, starts int) *de
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d := &deployed{t, dir, cmd, in, bufio.NewScanner(out), name}
+	d := &deployProcess{t, dir, cmd, in, bufio.NewScanner(out), name}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	if !d.out.Scan() || d.out.Text() != "ready" {
 		t.Fatalf("worker %s: %q, %v", name, d.out.Text(), d.out.Err())
@@ -144,20 +145,20 @@ func startDeployed(t *testing.T, dir, url, name, version string, starts int) *de
 	return d
 }
 
-// report is what a process says about the cluster.
+// report is what a process reports about the cluster.
 type report struct {
 	States  map[string]int
 	Missing map[string]int
 	Owned   map[string]int
-	done    map[string]int // as witnessed, by step
+	done    map[string]int // calls in the witness file, by step
 }
 
-// until asks the process until what it says will do.
-func (d *deployed) until(what string, enough func(*report) bool) *report {
+// until requests reports from the process until one is enough.
+func (d *deployProcess) until(what string, enough func(*report) bool) *report {
 	d.t.Helper()
 	r := new(report)
 	testwait.Until(d.t, what, func() bool {
-		pause(50 * time.Millisecond) // a report costs all members something
+		pause(50 * time.Millisecond) // a report costs all members work
 		fmt.Fprintln(d.in, "report")
 		if !d.out.Scan() {
 			d.t.Fatalf("worker %s has ended: %v", d.name, d.out.Err())
@@ -174,8 +175,8 @@ func (d *deployed) until(what string, enough func(*report) bool) *report {
 	return r
 }
 
-// end ends the process in order.
-func (d *deployed) end() {
+// stop stops the process with SIGTERM.
+func (d *deployProcess) stop() {
 	d.t.Helper()
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	for d.out.Scan() {
@@ -186,7 +187,7 @@ func (d *deployed) end() {
 	}
 }
 
-// deploy is what the process does.
+// deploy is the main function of the process.
 func deploy(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -221,8 +222,8 @@ func deploy(dir string) error {
 	return e.Close(context.Background())
 }
 
-// deployWorkflows returns the versions of the workflow that a process knows; new
-// runs follow the first.
+// deployWorkflows returns the versions of the workflow that a process has; new
+// runs use the first.
 func deployWorkflows(dir, version string, w *witness) (flows []*engine.Workflow, err error) {
 	hold := engine.Step("hold", func(context.Context, string) (string, error) {
 		_, err := os.Stat(filepath.Join(dir, "go"))
@@ -233,7 +234,7 @@ func deployWorkflows(dir, version string, w *witness) (flows []*engine.Workflow,
 			continue
 		}
 		flow, err := engine.NewWorkflow("deploy", hold, engine.Step(v.step, func(_ context.Context, key string) (string, error) {
-			w.say("%s %s %s", version, v.step, key)
+			w.log("%s %s %s", version, v.step, key)
 			return "", nil
 		}, engine.After("hold")))
 		if err != nil {
@@ -244,7 +245,7 @@ func deployWorkflows(dir, version string, w *witness) (flows []*engine.Workflow,
 	return flows, nil
 }
 
-// answer reports whenever it is asked to.
+// answer prints a report for each line of standard input.
 func answer(ctx context.Context, e *engine.Engine) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		stats, err := e.Stats(ctx)

@@ -25,15 +25,15 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var killers = flag.Int("killers", 1, "runs that kill the process which works on them")
+var killers = flag.Int("killers", 1, "number of runs that kill the process that works on them")
 
 const (
 	killerEnv = "TIDEOVER_KILLER_WORKER"
-	harmless  = 10 // runs beside the killers
+	harmless  = 10 // runs besides the killers
 )
 
-// Runs kill the processes of a cluster again and again. They are dead with the reason, and the
-// harmless runs beside them succeed.
+// Runs kill the processes of a cluster again and again. They end as dead with
+// the reason, and the harmless runs besides them succeed.
 func TestClusterFindsKillers(t *testing.T) {
 	nodes := natstest.Start(t, 3)
 	c := &restartedCluster{t: t, dir: t.TempDir(), url: nodes.URL()}
@@ -63,7 +63,7 @@ func TestClusterFindsKillers(t *testing.T) {
 	t.Logf("%d killers, %d deaths", *killers, c.deaths)
 }
 
-// restartedCluster has processes that are started again when they were killed.
+// restartedCluster has processes that are restarted after they were killed.
 type restartedCluster struct {
 	t         *testing.T
 	dir, url  string
@@ -75,7 +75,7 @@ type killerProcess struct {
 	name  string
 	cmd   *exec.Cmd
 	in    io.Writer
-	lines chan string // that it prints; closed when it has died
+	lines chan string // its output; closed when it has died
 }
 
 func (c *restartedCluster) start(name string) *killerProcess {
@@ -107,8 +107,8 @@ func (c *restartedCluster) start(name string) *killerProcess {
 	return p
 }
 
-// ended returns the runs that have ended, as a process says that is alive. It starts those
-// again that were killed.
+// ended returns the runs that have ended, as reported by a living process. It
+// restarts the processes that were killed.
 func (c *restartedCluster) ended() (list []engine.Info) {
 	for i, p := range c.processes {
 		fmt.Fprintln(p.in, "report")
@@ -126,7 +126,7 @@ func (c *restartedCluster) ended() (list []engine.Info) {
 	return list
 }
 
-// runKillers is what a process does that is killed by the runs it works on.
+// runKillers is the main function of a process that is killed by its runs.
 func runKillers(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -173,7 +173,8 @@ func runKillers(dir string) error {
 	return e.Close(context.Background())
 }
 
-// reportEnded starts the runs, and prints those that have ended whenever it is asked to.
+// reportEnded starts the runs, and prints those that have ended for each line
+// of standard input.
 func reportEnded(ctx context.Context, e *engine.Engine, runs map[*engine.Workflow]int) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		list := []engine.Info{}

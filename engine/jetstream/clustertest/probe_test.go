@@ -13,23 +13,24 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// probe asks every shard all the time, from outside, whether it has an owner that works.
+// probe sends requests to every shard all the time, to find out whether a
+// process works on it.
 type probe struct {
 	t     *testing.T
 	begin time.Time
 	quit  chan struct{}
 	each  sync.WaitGroup
 
-	mu   sync.Mutex
-	harm string
-	last [shards]time.Time // answer
-	gaps map[string][]time.Duration
+	mu    sync.Mutex
+	fault string
+	last  [shards]time.Time // time of the last answer
+	gaps  map[string][]time.Duration
 }
 
 const (
 	probeEvery = 250 * time.Millisecond
 	probeWait  = 5 * time.Second
-	shortGap   = time.Second // less is a slow answer
+	shortGap   = time.Second // a shorter gap is only a slow answer
 )
 
 func newProbe(t *testing.T, url string) *probe {
@@ -68,19 +69,19 @@ func (p *probe) answered(shard int) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	if last := p.last[shard]; !last.IsZero() && now.Sub(last) > shortGap {
-		p.gaps[p.harm] = append(p.gaps[p.harm], now.Sub(last))
+		p.gaps[p.fault] = append(p.gaps[p.fault], now.Sub(last))
 	}
 	p.last[shard] = now
 }
 
-// during says what is being done.
-func (p *probe) during(harm string) {
+// during sets the fault that is being injected.
+func (p *probe) during(fault string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.harm = harm
+	p.fault = fault
 }
 
-// waitForAll waits until the owner of every shard answers.
+// waitForAll waits until a process works on every shard.
 func (p *probe) waitForAll() {
 	p.t.Helper()
 	since := time.Now()
@@ -101,20 +102,20 @@ func (p *probe) stop() {
 	p.each.Wait()
 }
 
-// report says for how long shards were not worked on. Without a quorum no member can
-// take over, so that does not count for all.
+// report logs for how long no process worked on a shard. Without a quorum no
+// process can take over, so those times are reported apart.
 func (p *probe) report() {
 	var all []time.Duration
-	for harm, gaps := range p.gaps {
-		p.tell(harm, gaps)
-		if harm != noQuorum {
+	for fault, gaps := range p.gaps {
+		p.logGaps(fault, gaps)
+		if fault != noQuorum {
 			all = append(all, gaps...)
 		}
 	}
-	p.tell("all but "+noQuorum, all)
+	p.logGaps("all but "+noQuorum, all)
 }
 
-func (p *probe) tell(what string, gaps []time.Duration) {
+func (p *probe) logGaps(what string, gaps []time.Duration) {
 	if len(gaps) == 0 {
 		return
 	}

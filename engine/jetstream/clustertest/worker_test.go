@@ -27,7 +27,7 @@ const (
 	shards      = 8
 )
 
-// step is what a step of the test's workflow is meant to do.
+// step describes a step of the test's workflow.
 type step struct {
 	name   string
 	policy string
@@ -41,9 +41,9 @@ var steps = []step{
 	{"d", "decorrelated(5ms..60ms) attempts=4", []string{"b", "c"}},
 }
 
-// fate says what an attempt of a step does, the same in every process: the n-th
-// that counts.
-func fate(key, step string, n int) string {
+// plannedOutcome returns the outcome of the n-th attempt of a step that counts,
+// the same in every process.
+func plannedOutcome(key, step string, n int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s/%d", key, step, n)
 	switch v := h.Sum64() % 100; {
@@ -58,7 +58,8 @@ func fate(key, step string, n int) string {
 	}
 }
 
-// witness is written by the handlers of all processes, one line a write.
+// witness is a file that the handlers of all processes write, one line per
+// write.
 type witness struct{ file *os.File }
 
 func openWitness(dir string) (*witness, error) {
@@ -66,7 +67,7 @@ func openWitness(dir string) (*witness, error) {
 	return &witness{file}, err
 }
 
-func (w *witness) say(format string, args ...any) {
+func (w *witness) log(format string, args ...any) {
 	since, _ := boottime.Elapsed()
 	line := fmt.Sprintf("%d ", since) + fmt.Sprintf(format, args...) + "\n"
 	if _, err := w.file.WriteString(line); err != nil {
@@ -74,25 +75,25 @@ func (w *witness) say(format string, args ...any) {
 	}
 }
 
-// workflow is what all processes work on.
+// workflow returns the workflow of all processes.
 func workflow(w *witness) (*engine.Workflow, error) {
 	var parts []engine.Part
 	for _, s := range steps {
 		do := func(ctx context.Context, key string) (string, error) {
 			t, _ := engine.TaskOf(ctx)
-			w.say("begin %s %s %d", key, s.name, t.Total)
+			w.log("begin %s %s %d", key, s.name, t.Total)
 			long := time.Duration(rand.IntN(10)) * time.Millisecond
-			if rand.IntN(20) == 0 { // long enough to be caught in the middle
+			if rand.IntN(20) == 0 { // long enough to be interrupted
 				long *= 300
 			}
 			select {
-			case <-time.After(long): // real clock: every length must do
+			case <-time.After(long): // real clock: every duration must work
 			case <-ctx.Done():
-				w.say("told %s %s %d", key, s.name, t.Total)
+				w.log("told %s %s %d", key, s.name, t.Total)
 				return "", ctx.Err()
 			}
-			f := fate(key, s.name, t.Spent)
-			w.say("end %s %s %d %s", key, s.name, t.Total, f)
+			f := plannedOutcome(key, s.name, t.Spent)
+			w.log("end %s %s %d %s", key, s.name, t.Total, f)
 			switch f {
 			case "ok":
 				return key + s.name, nil
@@ -124,7 +125,7 @@ func open(ctx context.Context, dir, name, url string) (*engine.Engine, *engine.W
 		Cache: filepath.Join(dir, name, "cache"), SecondPlace: filepath.Join(dir, "second"), Logger: logger,
 	}
 	log, err := jetstream.Open(ctx, cfg)
-	for err != nil && ctx.Err() == nil && mayPass(err) { // servers may be away for longer than it waits
+	for err != nil && ctx.Err() == nil && mayPass(err) { // servers may be away for longer than Open waits
 		log, err = jetstream.Open(ctx, cfg)
 	}
 	if err != nil {
@@ -142,8 +143,8 @@ func mayPass(err error) bool {
 	return ok && gaveUp.Reason != retry.StopPermanent
 }
 
-// work is what a process does that is killed: it starts its share of the runs, and
-// works on the shards that are assigned to it.
+// work is the main function of a worker process: it starts its share of the
+// runs, and works on the shards that it owns.
 func work(dir string) error {
 	name, url := os.Getenv("CRASH_NAME"), os.Getenv("CRASH_URL")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -159,7 +160,7 @@ func work(dir string) error {
 		run, err := e.Start(ctx, flow, key, engine.Key(key))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "start", key, err)
-			i -= every // with a key it can be asked again
+			i -= every // with a key the start can be repeated
 			continue
 		}
 		fmt.Println("ack", i, run.ID)

@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// Version is that of the server. The go.mod of the module in the folder server
-// names the same.
+// Version is the version of the server. The go.mod of the module in the folder
+// server has the same.
 const Version = "v2.15.2"
 
 const module = "github.com/nats-io/nats-server/v2"
 
-// Build returns the path of the server, which it builds if this machine has not
-// done so yet.
+// Build returns the path of the server, and builds it if this machine does not
+// have it yet.
 func Build() (string, error) { return built() }
 
 var built = sync.OnceValues(build)
@@ -40,7 +40,7 @@ func build() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// Tests of several packages run at the same time. One of them builds.
+	// Tests of several packages run at the same time; only one of them builds.
 	locked, err := os.OpenFile(filepath.Join(dir, "nats-server.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err
@@ -55,8 +55,8 @@ func build() (string, error) {
 	return path, compile(dir, path)
 }
 
-// compile builds into a folder of its own and renames: a process that is killed
-// leaves no part of the file in its place.
+// compile builds into a temporary folder and renames the result, so that a
+// killed process leaves no partial file.
 func compile(dir, path string) error {
 	source, err := sourceDir()
 	if err != nil {
@@ -68,7 +68,7 @@ func compile(dir, path string) error {
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // what is left is harmless
 	out := filepath.Join(tmp, filepath.Base(path))
-	//nolint:noctx // it is never cancelled
+	//nolint:noctx // it has no context
 	cmd := exec.Command("go", "build", "-C", source, "-trimpath", "-ldflags=-s", "-o", out, module)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -82,7 +82,7 @@ func sourceDir() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	dir := filepath.Join(filepath.Dir(file), "server")
 	if !ok || !filepath.IsAbs(file) { // built with -trimpath
-		//nolint:noctx // it is never cancelled
+		//nolint:noctx // it has no context
 		out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/tideover/tideover/engine/jetstream/natstest").Output()
 		if err != nil {
 			return "", fmt.Errorf("find the source of natstest: %w", err)

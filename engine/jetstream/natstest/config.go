@@ -19,7 +19,7 @@ accounts {
 no_auth_user: "` + user + `"
 `
 
-// plan chooses addresses and writes nothing yet.
+// plan chooses the addresses of the nodes.
 func (n *nodes) plan(binary string, count int) error {
 	for i := range count {
 		node := &node{
@@ -47,7 +47,8 @@ func (n *nodes) plan(binary string, count int) error {
 	return nil
 }
 
-// addProxies puts one before each node, and one for each direction between two.
+// addProxies puts one proxy in front of each node, and one for each direction
+// between two.
 func (n *nodes) addProxies() (err error) {
 	for i, node := range n.list {
 		if node.front, err = newProxy(node.client); err != nil {
@@ -66,8 +67,8 @@ func (n *nodes) addProxies() (err error) {
 	return nil
 }
 
-// nodeConfig returns the configuration of a node.
-func nodeConfig(n *node) string {
+// config returns the configuration of a node.
+func (n *node) config() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n", n.name, n.client, n.monitor)
 	fmt.Fprintf(&b, "jetstream { store_dir: %q, sync_interval: %q, max_file: 8GB, max_mem: 64MB }\n",
@@ -75,16 +76,16 @@ func nodeConfig(n *node) string {
 	b.WriteString(n.access)
 	b.WriteString(n.all.options.extra)
 	if len(n.all.list) > 1 {
-		fmt.Fprintf(&b, "\ncluster {\n\tname: natstest\n\tlisten: \"127.0.0.1:%d\"\n%s}\n", n.cluster, routeConfig(n))
+		fmt.Fprintf(&b, "\ncluster {\n\tname: natstest\n\tlisten: \"127.0.0.1:%d\"\n%s}\n", n.cluster, n.routeConfig())
 	}
 	return b.String()
 }
 
-func routeConfig(n *node) string {
+func (n *node) routeConfig() string {
 	var b strings.Builder
 	if n.routes != nil {
-		// No process listens there: nodes must not advertise addresses that lead
-		// around the proxies.
+		// No process listens on that port: nodes must not advertise ways around
+		// the proxies to each other or to clients.
 		b.WriteString("\tadvertise: \"127.0.0.1:1\"\n\tno_advertise: true\n")
 	}
 	b.WriteString("\troutes: [\n")
@@ -101,12 +102,12 @@ func routeConfig(n *node) string {
 	return b.String()
 }
 
-// reservePort returns a TCP port that is free and stays so until the reservation is
-// closed. It is below the ports that systems give to outgoing connections, because a
-// node that restarts needs the same one again.
+// reservePort returns a TCP port that is free and stays free until the
+// reservation is closed. It is below the ports that systems use for outgoing
+// connections, because a node that restarts needs the same port again.
 //
-// The reservation is the UDP port of the same number. No other process that reserves
-// ports in this way gets it, and it ends with this process.
+// The reservation is the UDP port of the same number. Other processes that
+// reserve ports in this way do not get it, and it ends with this process.
 func reservePort() (port int, reservation io.Closer, err error) {
 	for range 1000 {
 		port = 12_000 + rand.IntN(18_000)

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-var errNoSignals = errors.New("processes can't be stopped on this system")
+var errNoSignals = errors.New("processes cannot be stopped on this system")
 
 func (n *node) freeze(context.Context) error { return errNoSignals }
 func (n *node) thaw() error                  { return errNoSignals }

@@ -13,7 +13,8 @@ import (
 
 func (n *node) thaw() error { return n.signal(syscall.SIGCONT) }
 
-// freeze returns when the process has stopped, where that can be seen.
+// freeze stops the process and, on systems with /proc, waits until it has
+// stopped.
 func (n *node) freeze(ctx context.Context) error {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return err

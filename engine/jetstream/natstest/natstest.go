@@ -1,12 +1,12 @@
 // Package natstest starts real NATS servers, as processes, for tests.
 //
-// The server is built once per machine and version from the module in the folder
-// server, which nothing else depends on, and kept in the user's cache folder.
-// Where it can't be built, tests are skipped with the reason.
+// The server is built once per machine and version from the module in the
+// folder server, on which nothing else depends, and is kept in the user's cache
+// folder. If it cannot be built, tests are skipped with the reason.
 //
-// A cluster listens on loopback, keeps its streams in a temporary folder and
-// syncs each message to disk. Its nodes can be killed, stopped, restarted and,
-// behind proxies, cut off.
+// A cluster listens on the loopback interface, stores its streams in a
+// temporary folder and syncs each message to disk. Its nodes can be killed,
+// stopped, restarted and, with proxies, cut off.
 package natstest
 
 import (
@@ -28,24 +28,24 @@ const (
 	SystemPassword = "system"
 )
 
-// user is who clients are that name none.
+// user is the user of clients that name none.
 const user = "test"
 
-// Cluster is some servers that belong together.
+// Cluster is a number of servers that form a cluster.
 type Cluster struct {
 	t testing.TB
 	*nodes
 }
 
-// nodes is what the views of one cluster share.
+// nodes is the state that all Cluster values of one cluster share.
 type nodes struct {
 	dir      string
 	options  options
 	list     []*node
-	reserved []io.Closer // the ports
+	reserved []io.Closer // the reserved ports
 }
 
-// Option changes a cluster from what it is by default.
+// Option configures a cluster.
 type Option func(*options)
 
 type options struct {
@@ -55,11 +55,11 @@ type options struct {
 	extra   string
 }
 
-// WithProxies puts proxies before and between the nodes, for [Cluster.Cut].
-// Clients are not told of other nodes than those they were given.
+// WithProxies puts proxies in front of and between the nodes, for
+// [Cluster.Cut]. Servers do not advertise other nodes to their clients.
 func WithProxies() Option { return func(o *options) { o.proxies = true } }
 
-// WithAccess replaces the accounts and users: it is text of the servers'
+// WithAccess replaces the accounts and users: it is part of the servers'
 // configuration, such as an authorization or tls block.
 func WithAccess(text string) Option { return func(o *options) { o.access = text } }
 
@@ -79,17 +79,17 @@ func Start(t testing.TB, count int, opts ...Option) *Cluster {
 	}
 	n, err := start(binary, count, opts)
 	if err != nil {
-		n.end()
+		n.stop()
 		t.Fatal(err)
 	}
-	t.Cleanup(n.end)
+	t.Cleanup(n.stop)
 	c := &Cluster{t, n}
 	c.WaitReady()
 	return c
 }
 
-// start makes a folder of its own: a shared cluster outlives the test that was the
-// first to need it.
+// start starts the servers. It makes its own folder, because a shared cluster
+// outlives the test that needed it first.
 func start(binary string, count int, opts []Option) (*nodes, error) {
 	n := &nodes{options: options{sync: "always", access: defaultAccess}}
 	var err error
@@ -110,8 +110,8 @@ func start(binary string, count int, opts []Option) (*nodes, error) {
 	return n, nil
 }
 
-// end kills everything, so that nothing that is left waits for anything.
-func (n *nodes) end() {
+// stop kills all servers and removes their files.
+func (n *nodes) stop() {
 	for _, node := range n.list {
 		node.kill()
 		node.closeProxies()
@@ -134,16 +134,16 @@ func (c *Cluster) URL() string {
 // NodeURL returns the address of a node.
 func (c *Cluster) NodeURL(i int) string { return "nats://" + c.list[i].clientAddress() }
 
-// Nodes returns how many nodes there are, dead ones included.
+// Nodes returns the number of nodes, dead ones included.
 func (c *Cluster) Nodes() int { return len(c.list) }
 
 // Store returns the folder in which a node keeps its streams.
 func (c *Cluster) Store(i int) string { return filepath.Join(c.list[i].dir, "store") }
 
-// Kill ends a node as a crash does.
+// Kill kills a node, like a crash.
 func (c *Cluster) Kill(i int) { c.list[i].kill() }
 
-// Restart starts a node that was killed; an optional text replaces the one of
+// Restart starts a node that was killed; an optional text replaces that of
 // [WithAccess] for it.
 func (c *Cluster) Restart(i int, access ...string) {
 	c.t.Helper()
@@ -155,7 +155,7 @@ func (c *Cluster) Restart(i int, access ...string) {
 	}
 }
 
-// Stop stops a node at any point of its work; it keeps its connections.
+// Stop freezes a node (SIGSTOP); its connections stay open.
 func (c *Cluster) Stop(i int) {
 	c.t.Helper()
 	if err := c.list[i].freeze(testwait.Context(c.t)); err != nil {
@@ -163,7 +163,7 @@ func (c *Cluster) Stop(i int) {
 	}
 }
 
-// Continue lets a stopped node go on.
+// Continue continues a stopped node.
 func (c *Cluster) Continue(i int) {
 	c.t.Helper()
 	if err := c.list[i].thaw(); err != nil {
@@ -171,20 +171,20 @@ func (c *Cluster) Continue(i int) {
 	}
 }
 
-// Cut separates a node from its clients and from all other nodes. The cluster
+// Cut disconnects a node from its clients and from all other nodes. The cluster
 // must have proxies.
-func (c *Cluster) Cut(i int) { c.cut(i, true) }
+func (c *Cluster) Cut(i int) { c.setBlocked(i, true) }
 
-// Heal undoes a cut.
-func (c *Cluster) Heal(i int) { c.cut(i, false) }
+// Heal reverts a Cut.
+func (c *Cluster) Heal(i int) { c.setBlocked(i, false) }
 
-// CutClients separates a node from its clients only.
+// CutClients disconnects a node from its clients only.
 func (c *Cluster) CutClients(i int) { c.list[i].front.block(true) }
 
-// HealClients undoes CutClients.
+// HealClients reverts CutClients.
 func (c *Cluster) HealClients(i int) { c.list[i].front.block(false) }
 
-func (c *Cluster) cut(i int, block bool) {
+func (c *Cluster) setBlocked(i int, block bool) {
 	c.list[i].front.block(block)
 	for j, other := range c.list {
 		if j != i {
@@ -200,7 +200,7 @@ var shared struct {
 }
 
 // Shared returns a cluster of three nodes that lives until [StopShared]. Tests
-// that use it choose names of their own, and leave it as whole as it was.
+// that use it must choose unique names, and leave all its nodes running.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	binary, err := Build()
@@ -212,7 +212,7 @@ func Shared(t testing.TB) *Cluster {
 	if shared.nodes == nil {
 		n, err := start(binary, 3, nil)
 		if err != nil {
-			n.end()
+			n.stop()
 			t.Fatal(err)
 		}
 		shared.nodes = n
@@ -227,10 +227,10 @@ func StopShared() {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.nodes != nil {
-		shared.end()
+		shared.stop()
 		shared.nodes = nil
 	}
 }
 
-// String names the cluster in failures.
+// String describes the cluster in test failures.
 func (c *Cluster) String() string { return fmt.Sprintf("%d nodes in %s", len(c.list), c.dir) }

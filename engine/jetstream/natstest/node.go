@@ -15,14 +15,14 @@ type node struct {
 	client, cluster, monitor int // ports
 	access                   string
 	all                      *nodes
-	front                    *proxy   // before the clients' port; nil means none
+	front                    *proxy   // in front of the client port; nil means none
 	routes                   []*proxy // to the other nodes, by their numbers; nil means none
 
 	mu      sync.Mutex
 	process *process
 }
 
-// process is a server that runs.
+// process is a running server.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
@@ -37,7 +37,7 @@ func (n *node) clientAddress() string {
 
 func (n *node) start() error {
 	path := filepath.Join(n.dir, "server.conf")
-	if err := os.WriteFile(path, []byte(nodeConfig(n)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(n.config()), 0o600); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -58,8 +58,8 @@ func (n *node) start() error {
 	return nil
 }
 
-// run starts the process from a thread that lives as long as it does: on Linux
-// the process ends with the thread.
+// run starts the process on a thread that lives as long as the process: on
+// Linux the process dies with the thread.
 func (p *process) run() error {
 	started := make(chan error)
 	go func() {
@@ -68,7 +68,7 @@ func (p *process) run() error {
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // it was killed, and says so
+			_ = p.cmd.Wait() // it was killed, and the error says so
 			close(p.done)
 		}
 	}()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// proxy passes connections on to a port, until block is called.
+// proxy forwards connections to a port, unless it is blocked.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -65,7 +65,7 @@ func (p *proxy) serve(in net.Conn) {
 	both.Wait()
 }
 
-// add notes a connection, unless connections are blocked.
+// add registers a connection, unless connections are blocked.
 func (p *proxy) add(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *proxy) remove(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// block ends all connections and lets no new one through, or lets them again.
+// block ends all connections and rejects new ones, or allows them again.
 func (p *proxy) block(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// polls is how often a test asks servers. It has no timeout: a test waits until the
-// test binary's deadline.
+// polls is how often tests poll servers. It has no timeout: a test waits until
+// the test binary's deadline.
 var polls = retry.Must("exponential(10ms..200ms) jitter=20% attempts=unlimited")
 
-// client has no connections that stay open: they would look like leaks.
+// client keeps no connections open: they would look like leaks.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Wait waits until the function returns no error. It fails the test when the error is
@@ -30,7 +30,7 @@ func Wait(t testing.TB, done func(context.Context) error) {
 	}
 }
 
-// WaitReady waits until all nodes that run are healthy, know each other and have
+// WaitReady waits until all running nodes are healthy, know each other and have
 // a leader.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
@@ -59,18 +59,19 @@ func (c *Cluster) ready(ctx context.Context) error {
 			return retry.Permanent(fmt.Errorf("node %s has ended: %v", n.name, p.cmd.ProcessState))
 		default:
 		}
-		if _, err := n.look(ctx, "/healthz"); err != nil {
+		if _, err := n.get(ctx, "/healthz"); err != nil {
 			return err
 		}
 	}
 	if len(c.list) == 1 {
 		return nil
 	}
-	return c.met(ctx, running)
+	return c.checkLeader(ctx, running)
 }
 
-// met checks that the nodes have a leader who has heard from all of them.
-func (c *Cluster) met(ctx context.Context, running int) error {
+// checkLeader checks that the nodes have a leader that all of them have
+// contacted.
+func (c *Cluster) checkLeader(ctx context.Context, running int) error {
 	leaders := 0
 	for _, n := range c.list {
 		if n.running() == nil {
@@ -103,7 +104,7 @@ func (c *Cluster) met(ctx context.Context, running int) error {
 	return nil
 }
 
-// group is the part of a server's answer about some replicas.
+// group is the part of a server's answer about a group of replicas.
 type group struct {
 	Leader   string `json:"leader"`
 	Replicas []struct {
@@ -117,15 +118,15 @@ func (n *node) meta(ctx context.Context) (group, error) {
 	var answer struct {
 		Meta group `json:"meta_cluster"`
 	}
-	text, err := n.look(ctx, "/jsz")
+	text, err := n.get(ctx, "/jsz")
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
 	return answer.Meta, err
 }
 
-// look asks the server about itself.
-func (n *node) look(ctx context.Context, path string) ([]byte, error) {
+// get sends a request to the server's monitoring port.
+func (n *node) get(ctx context.Context, path string) ([]byte, error) {
 	url := fmt.Sprintf("http://127.0.0.1:%d%s", n.monitor, path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *Cluster) Leader(stream string) int {
 	})
 }
 
-// leader waits until a node says that it leads.
+// leader waits until a node reports that it leads.
 func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, error)) (leader int) {
 	c.t.Helper()
 	err := polls.Do(testwait.Context(c.t), func(ctx context.Context) error {
@@ -173,7 +174,7 @@ func (c *Cluster) leader(what string, ask func(context.Context, *node) (group, e
 			}
 			errs = append(errs, err)
 		}
-		return errors.Join(append(errs, errors.New("there is no leader of "+what))...)
+		return errors.Join(append(errs, errors.New("no node leads "+what))...)
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -191,7 +192,7 @@ func (n *node) stream(ctx context.Context, name string) (group, error) {
 			Streams []stream `json:"stream_detail"`
 		} `json:"account_details"`
 	}
-	text, err := n.look(ctx, "/jsz?accounts=true&streams=true&limit=10000")
+	text, err := n.get(ctx, "/jsz?accounts=true&streams=true&limit=10000")
 	if err != nil {
 		return group{}, err
 	}

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the system end the process when the test is gone, however
-// that ended.
+// dieWithParent makes the system kill the process when the test process ends,
+// in any way.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

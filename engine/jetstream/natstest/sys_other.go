@@ -4,5 +4,5 @@ package natstest
 
 import "os/exec"
 
-// dieWithParent can't be said to this system.
+// dieWithParent does nothing: this system has no such feature.
 func dieWithParent(*exec.Cmd) {}

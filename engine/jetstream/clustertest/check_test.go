@@ -15,34 +15,36 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-type deed struct {
+// attemptKey identifies an attempt of a run.
+type attemptKey struct {
 	step    string
 	attempt int
 }
 
-type testimony struct {
+// observation is what the witness file says about an attempt.
+type observation struct {
 	begin, end int64
-	fate       string
+	outcome    string
 }
 
-// testimonies reads what the witness saw, by run.
-func testimonies(t *testing.T, dir string) map[string]map[deed]testimony {
+// readWitness parses the witness file, by run.
+func readWitness(t *testing.T, dir string) map[string]map[attemptKey]observation {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "witness"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]map[deed]testimony{}
+	seen := map[string]map[attemptKey]observation{}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		at, err1 := strconv.ParseInt(f[0], 10, 64)
 		attempt, err2 := strconv.Atoi(f[4])
 		if err1 != nil || err2 != nil {
-			t.Fatalf("the witness says %q", line)
+			t.Fatalf("invalid line of the witness file: %q", line)
 		}
-		key, d := f[2], deed{f[3], attempt}
+		key, d := f[2], attemptKey{f[3], attempt}
 		if seen[key] == nil {
-			seen[key] = map[deed]testimony{}
+			seen[key] = map[attemptKey]observation{}
 		}
 		s := seen[key][d]
 		switch f[1] {
@@ -52,15 +54,15 @@ func testimonies(t *testing.T, dir string) map[string]map[deed]testimony {
 			}
 			s.begin = at
 		case "end":
-			s.end, s.fate = at, f[5]
+			s.end, s.outcome = at, f[5]
 		}
 		seen[key][d] = s
 	}
 	return seen
 }
 
-// judge judges one run, and returns how many of its attempts were lost.
-func judge(t *testing.T, i *engine.Info, seen map[deed]testimony) (lost int) {
+// checkRun checks one run, and returns how many of its attempts were lost.
+func checkRun(t *testing.T, i *engine.Info, seen map[attemptKey]observation) (lost int) {
 	t.Helper()
 	if !i.Finished() {
 		t.Errorf("%s is %s", i.Key, i.State)
@@ -71,7 +73,7 @@ func judge(t *testing.T, i *engine.Info, seen map[deed]testimony) (lost int) {
 		if s.Policy != p.String() {
 			t.Errorf("%s: policy of %s is %q, was written %q", i.Key, s.Name, s.Policy, p)
 		}
-		k, l := judgeStep(t, i.Key, &s, p, seen)
+		k, l := checkStep(t, i.Key, &s, p, seen)
 		known, lost = known+k, lost+l
 		dead = dead || s.Status == "failed"
 	}
@@ -87,13 +89,13 @@ func judge(t *testing.T, i *engine.Info, seen map[deed]testimony) (lost int) {
 	return lost
 }
 
-// judgeStep returns how many attempts of the history the witness saw, and how many
-// were lost.
-func judgeStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, seen map[deed]testimony) (known, lost int) {
+// checkStep checks a step, and returns how many attempts of the history are in
+// the witness file, and how many were lost.
+func checkStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, seen map[attemptKey]observation) (known, lost int) {
 	t.Helper()
 	counted, earliest := 0, int64(0)
 	for n, a := range s.Attempts {
-		w, there := seen[deed{s.Name, a.Number}]
+		w, there := seen[attemptKey{s.Name, a.Number}]
 		if a.Number != n+1 {
 			t.Errorf("%s: attempt %d of step %s comes as number %d", key, a.Number, s.Name, n+1)
 		}
@@ -106,16 +108,16 @@ func judgeStep(t *testing.T, key string, s *engine.StepInfo, p retry.Policy, see
 		earliest = 0
 		switch a.Outcome {
 		case "succeeded", "failed":
-			if !there || w.end == 0 || (a.Outcome == "succeeded") != (w.fate == "ok") {
+			if !there || w.end == 0 || (a.Outcome == "succeeded") != (w.outcome == "ok") {
 				t.Errorf("%s: attempt %d of step %s is %s, the witness saw %+v", key, a.Number, s.Name, a.Outcome, w)
 			}
 			counted++
-			// The end that the witness saw is before the one that was recorded.
+			// The end in the witness file is before the recorded one.
 			if a.Wait != nil {
 				earliest = w.end + int64(a.Wait.Delay)
 			}
 		case "lost":
-			lost++ // its result is not known, and a stopped process may go on with it
+			lost++ // its result is unknown, and a stopped process may continue it
 		case "released":
 		default:
 			t.Errorf("%s: attempt %d of step %s is %s: %s", key, a.Number, s.Name, a.Outcome, a.Error)
