@@ -18,8 +18,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestACutAnswerIsNotRepeated has the SDKs with their own retries behind a gateway. A
-// provider may have billed what it began to answer, so it must see each request once.
+// TestACutAnswerIsNotRepeated runs the SDKs with their own retries behind a
+// gateway. A provider may have billed an answer that it began, so it must get
+// each request once.
 func TestACutAnswerIsNotRepeated(t *testing.T) {
 	var answer atomic.Value // what the provider writes before it closes the connection
 	var requests atomic.Int32
@@ -93,7 +94,7 @@ providers:
 	}
 }
 
-// listen accepts connections until the test ends, each of which is closed when handle
+// listen accepts connections until the test ends, closes each when handle
 // returns, and returns its address.
 func listen(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()

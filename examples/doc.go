@@ -1,3 +1,3 @@
-// Package examples is one runnable program for each way of using tideover, and
+// Package examples has one runnable program for each way of using tideover, and
 // the test that runs them.
 package examples

@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// TestPrograms runs the programs of this module as their readers would: against a
-// gateway, before providers that fail on purpose.
+// TestPrograms runs the programs of this module against a gateway, in front of
+// providers that fail on purpose.
 func TestPrograms(t *testing.T) {
 	bin := t.TempDir()
 	tideover := command(t)

@@ -1,5 +1,6 @@
-// Command anthropic asks a model through the gateway. Three lines are ours; they
-// are marked. The gateway retries, so the SDK need not.
+// Command anthropic sends requests to a model through the gateway. Three lines
+// are specific to tideover; they are marked. The gateway retries, so the SDK
+// need not.
 package main
 
 import (

@@ -18,13 +18,13 @@ import (
 
 const verbAcceptor = "acceptor"
 
-// acceptorMain is the process of an acceptor. It ends with its input, so that
-// it does not outlive who started it.
+// acceptorMain runs an acceptor. It ends when its standard input ends, so that
+// it does not outlive its parent.
 func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("group acceptor", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	id := flags.Int("id", 0, "number of the acceptor, from 0")
-	dir := flags.String("dir", "", "folder for what it must remember")
+	dir := flags.String("dir", "", "folder for its persistent state")
 	listen := flags.String("listen", "127.0.0.1:0", "address to listen on")
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
@@ -34,7 +34,7 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 		errs = append(errs, fmt.Errorf("acceptor: -id: %d is not between 0 and %d", *id, paxos.MaxAcceptors-1))
 	}
 	if *dir == "" {
-		errs = append(errs, errors.New("acceptor: -dir: missing"))
+		errs = append(errs, errors.New("acceptor: -dir: missing: give a folder"))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -52,11 +52,11 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 	return serve(ctx, *id, ln, store{filepath.Join(*dir, fmt.Sprintf("acceptor-%d.json", *id))})
 }
 
-// server drives an acceptor: one goroutine owns it, and others read from and
+// server runs an acceptor: one goroutine owns it, and others read from and
 // write to the connections.
 type server struct {
 	acceptor *paxos.Acceptor
-	known    map[int]int // for each member, how many epochs it knows at least
+	known    map[int]int // for each member, the least number of epochs that it knows
 	met      bool        // there is a member that the file does not have yet
 	store    store
 	inbox    chan incoming
@@ -65,27 +65,27 @@ type server struct {
 	wait     sync.WaitGroup
 }
 
-// recent is how many decisions an acceptor keeps in any case: devices that start
-// together need not all be heard before the first of them has committed.
+// recent is how many decisions an acceptor always keeps, because devices that
+// start together may report late.
 const recent = 64
 
-// maxMembers is how many members an acceptor talks to: it remembers all of them.
+// maxMembers is how many members an acceptor serves: it stores all of them.
 const maxMembers = 1000
 
-// incoming is a message with the connection it came by.
+// incoming is a message with its connection.
 type incoming struct {
 	from    *peer
 	message paxos.Message
 }
 
-// peer is a connection. Whoever does not read what it is sent is cut off.
+// peer is a connection. A peer that does not read is disconnected.
 type peer struct {
 	conn net.Conn
 	send chan paxos.Message
 }
 
 // serve runs the acceptor until the context ends or its disk fails: it must not
-// answer what it can't remember.
+// answer before its state is stored.
 func serve(ctx context.Context, id int, ln net.Listener, st store) error {
 	m, err := st.load()
 	if err != nil {
@@ -97,14 +97,14 @@ func serve(ctx context.Context, id int, ln net.Listener, st store) error {
 		store: st, inbox: make(chan incoming, 256), peers: map[int]*peer{},
 	}
 	s.wait.Go(func() { s.listen(ctx, ln) })
-	err = s.own(ctx)
+	err = s.run(ctx)
 	cancel()
 	_ = ln.Close()
 	s.wait.Wait()
 	return err
 }
 
-// acceptPause is how long it takes until another connection is tried.
+// acceptPause is the wait after a failed accept.
 const acceptPause = 100 * time.Millisecond
 
 func (s *server) listen(ctx context.Context, ln net.Listener) {
@@ -113,7 +113,7 @@ func (s *server) listen(ctx context.Context, ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
-		if err != nil { // too many files are open, perhaps; that may pass
+		if err != nil { // such as too many open files, which may be temporary
 			select {
 			case <-time.After(acceptPause):
 			case <-ctx.Done():
@@ -151,19 +151,19 @@ func (s *server) hear(ctx context.Context, p *peer) {
 	}
 }
 
-// own is the goroutine that owns the acceptor. It takes what is there, writes
-// it down once for all, and only then answers.
-func (s *server) own(ctx context.Context) error {
+// run is the goroutine that owns the acceptor. It handles all waiting messages,
+// saves the state once, and only then answers.
+func (s *server) run(ctx context.Context) error {
 	for {
 		s.out.Reset()
 		select {
 		case <-ctx.Done():
 			return nil
 		case in := <-s.inbox:
-			s.take(in)
+			s.receive(in)
 		}
 		for n := len(s.inbox); n > 0; n-- {
-			s.take(<-s.inbox)
+			s.receive(<-s.inbox)
 		}
 		if err := s.save(); err != nil {
 			return err
@@ -174,15 +174,15 @@ func (s *server) own(ctx context.Context) error {
 	}
 }
 
-// save writes down what there is to remember, if that is more than before, and
-// releases the answers that tell of it.
+// save stores the state if it has changed, and releases the answers that depend
+// on it.
 func (s *server) save() error {
 	writes := len(s.out.Persist)
 	if writes == 0 && !s.met {
 		return nil
 	}
-	s.acceptor.Forget(min(s.learned(), s.acceptor.Tip()-recent))
-	if err := s.store.save(memory{Known: s.known, Slots: s.acceptor.Slots()}); err != nil {
+	s.acceptor.Forget(min(s.epochsKnownByAll(), s.acceptor.Tip()-recent))
+	if err := s.store.save(savedState{Known: s.known, Slots: s.acceptor.Slots()}); err != nil {
 		return err
 	}
 	s.met = false
@@ -190,9 +190,10 @@ func (s *server) save() error {
 	return nil
 }
 
-// learned returns how many epochs every member knows. One that is away holds them
-// back until it returns; one that came too late to be helped does not.
-func (s *server) learned() int {
+// epochsKnownByAll returns how many epochs every member knows. A disconnected
+// member holds the number back until it returns; one whose next decision is
+// already forgotten does not.
+func (s *server) epochsKnownByAll() int {
 	least := math.MaxInt
 	for _, n := range s.known {
 		if n >= s.acceptor.Floor() {
@@ -202,7 +203,7 @@ func (s *server) learned() int {
 	return least
 }
 
-func (s *server) take(in incoming) {
+func (s *server) receive(in incoming) {
 	from := in.message.From
 	known, met := s.known[from]
 	if !met && len(s.known) >= maxMembers {
@@ -210,12 +211,12 @@ func (s *server) take(in incoming) {
 		return
 	}
 	s.met = s.met || !met
-	s.known[from] = max(known, in.message.Ballot.Epoch-1) // whoever asks for an epoch knows those before
+	s.known[from] = max(known, in.message.Ballot.Epoch-1) // a member that asks for an epoch knows the earlier ones
 	s.peers[from] = in.from
 	s.acceptor.Receive(in.message, &s.out)
 }
 
-// answer never blocks the owner.
+// answer queues an answer without blocking.
 func (s *server) answer(m paxos.Message) {
 	p := s.peers[m.To]
 	if p == nil {
@@ -229,11 +230,11 @@ func (s *server) answer(m paxos.Message) {
 	}
 }
 
-// writeTimeout is how long a message may take to leave.
+// writeTimeout is how long writing a message may take.
 const writeTimeout = 5 * time.Second
 
-// writeAll writes messages until one can't be written, the other direction is
-// gone or the context ends.
+// writeAll writes messages until a write fails, the other direction ends or the
+// context ends.
 func writeAll(ctx context.Context, conn net.Conn, send <-chan paxos.Message, gone <-chan struct{}) {
 	var buf []byte
 	for {

@@ -13,19 +13,19 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Config is what an actor is made of.
+// Config configures an actor.
 type Config struct {
 	Member    int
 	Acceptors int
-	Log       []paxos.Entry // what was decided before it joined, by [Actor.Log] of whoever let it in
+	Log       []paxos.Entry // what was decided before it joined, from [Actor.Log] of another device
 	Contend   contend.Config
-	Random    func() uint64     // draws the waits; nil for one of its own
-	Observe   func(retry.Event) // sees every event, on the actor's goroutine; nil for nobody
+	Random    func() uint64     // draws the waits; nil means its own source
+	Observe   func(retry.Event) // called with every event, on the actor's goroutine; may be nil
 }
 
-// Actor is a device's part of the group. One goroutine owns all its state and
-// never blocks: a wait is a timer, so that the actor answers questions and stops
-// at once whatever it waits for.
+// Actor is a device of the group. One goroutine owns all its state and never
+// blocks: a wait is a timer, so that the actor answers requests and stops at
+// once while it waits.
 type Actor struct {
 	config Config
 	inbox  chan func()
@@ -33,43 +33,44 @@ type Actor struct {
 	gone   chan struct{} // closed when the goroutine has ended
 	once   sync.Once
 
-	// What follows belongs to the goroutine.
+	// The fields below belong to the goroutine.
 	paxos *paxos.Proposer
 	wire  wire
 	near  []bool      // which acceptors are connected
-	queue []*proposal // the first is the one under way
+	queue []*proposal // the first is in progress
 	seq   int         // proposals so far
 	pace  contend.Pace
 	timer *time.Timer
-	due   func() // what the timer is for
+	due   func() // what the timer calls
 	poll  *time.Ticker
-	asked int // the acceptor that was asked last what there is to learn
+	asked int // the acceptor that was asked last for decisions
 }
 
-// pollEvery is how often an actor asks an acceptor what there is to learn: one
-// that only listens can miss a decision, and nobody would notice.
+// pollEvery is how often an actor asks an acceptor for decisions: an actor that
+// only listens can miss one without noticing.
 const pollEvery = time.Second
 
-// Status is what an actor says of itself.
+// Status is the state of an actor.
 type Status struct {
 	Epoch   int    // the current one
 	Doing   string // idle, preparing, accepting or waiting
-	Attempt int    // of the proposal under way
+	Attempt int    // of the proposal in progress
 	Near    int    // acceptors that are connected
 	Log     []string
 }
 
-// Why a proposal may end or lose without a winner.
+// Why a proposal ends or loses without a winner.
 var (
 	errStopped  = errors.New("the actor was stopped")
 	errNoQuorum = errors.New("too few acceptors answered")
-	errTooLate  = errors.New("the acceptors have forgotten what comes next in the log; join anew, with the log of another device")
+	errTooLate  = errors.New("the acceptors have forgotten the next decision: join again, with the log of another device")
 )
 
-// start starts an actor. open returns its wire, which may speak to it at once.
+// start starts an actor. open returns its wire, which may call the actor at
+// once.
 func start(c Config, open func(listener) wire) (*Actor, error) {
 	p, err := paxos.NewProposer(c.Member, c.Acceptors, slices.Clone(c.Log)...)
-	if err = errors.Join(err, checked(c.Contend)); err != nil {
+	if err = errors.Join(err, validateContend(c.Contend)); err != nil {
 		return nil, err
 	}
 	a := &Actor{
@@ -92,7 +93,7 @@ func (a *Actor) loop() {
 	for {
 		select {
 		case <-a.quit:
-			a.end()
+			a.endProposals()
 			return
 		case do := <-a.inbox:
 			do()
@@ -105,8 +106,8 @@ func (a *Actor) loop() {
 	}
 }
 
-// end answers everybody who waits.
-func (a *Actor) end() {
+// endProposals ends all proposals.
+func (a *Actor) endProposals() {
 	if len(a.queue) == 0 {
 		return
 	}
@@ -117,15 +118,15 @@ func (a *Actor) end() {
 	a.finish(a.queue[0], result{err: a.unsure(errStopped)})
 }
 
-// Stop ends the actor and returns when nothing of it runs any more.
+// Stop ends the actor and returns when all its goroutines have ended.
 func (a *Actor) Stop() {
 	a.once.Do(func() { close(a.quit) })
 	<-a.gone
 	a.wire.close()
 }
 
-// post lets the actor's goroutine do something. It reports false when there is
-// none any more.
+// post runs a function on the actor's goroutine. It returns false if the actor
+// has ended.
 func (a *Actor) post(do func()) bool {
 	select {
 	case a.inbox <- do:
@@ -135,7 +136,7 @@ func (a *Actor) post(do func()) bool {
 	}
 }
 
-// Status returns how the actor is, also while it waits.
+// Status returns the state of the actor, also while it waits.
 func (a *Actor) Status() (s Status, err error) {
 	answer := make(chan Status, 1)
 	if !a.post(func() { answer <- a.status() }) {
@@ -149,7 +150,7 @@ func (a *Actor) Status() (s Status, err error) {
 	}
 }
 
-// Log returns what was decided so far, for a device that joins.
+// Log returns the decisions so far, for a device that joins.
 func (a *Actor) Log() ([]paxos.Entry, error) {
 	answer := make(chan []paxos.Entry, 1)
 	if !a.post(func() { answer <- slices.Clone(a.paxos.Log()) }) {
@@ -200,7 +201,7 @@ func (a *Actor) propose(ctx context.Context, p *proposal) (result, error) {
 		return r, r.err
 	case <-a.gone:
 	}
-	select { // the end may have come with the answer
+	select { // the result may have come together with the end of the actor
 	case r := <-p.done:
 		return r, r.err
 	default:
@@ -210,10 +211,11 @@ func (a *Actor) propose(ctx context.Context, p *proposal) (result, error) {
 
 // hear implements listener.
 func (a *Actor) hear(m paxos.Message) {
-	a.post(func() { a.drive(func(out *paxos.Output) { a.paxos.Receive(m, out) }) })
+	a.post(func() { a.step(func(out *paxos.Output) { a.paxos.Receive(m, out) }) })
 }
 
-// connected implements listener. Whoever was away asks what it missed.
+// connected implements listener. A device that was disconnected asks for the
+// decisions that it missed.
 func (a *Actor) connected(acceptor int) {
 	a.post(func() {
 		a.near[acceptor] = true
@@ -222,19 +224,19 @@ func (a *Actor) connected(acceptor int) {
 }
 
 func (a *Actor) learn(acceptor int) {
-	a.drive(func(out *paxos.Output) { a.paxos.Learn(acceptor, out) })
+	a.step(func(out *paxos.Output) { a.paxos.Learn(acceptor, out) })
 }
 
 // disconnected implements listener.
 func (a *Actor) disconnected(acceptor int) {
 	a.post(func() {
 		a.near[acceptor] = false
-		a.drive(func(out *paxos.Output) { a.paxos.Unreachable(acceptor, out) })
+		a.step(func(out *paxos.Output) { a.paxos.Unreachable(acceptor, out) })
 	})
 }
 
-// drive lets the machine take a step, and does what it wants done.
-func (a *Actor) drive(step func(*paxos.Output)) {
+// step runs a step of the state machine, and handles its output.
+func (a *Actor) step(step func(*paxos.Output)) {
 	var out paxos.Output
 	step(&out)
 	var missed []int
@@ -244,10 +246,10 @@ func (a *Actor) drive(step func(*paxos.Output)) {
 		}
 	}
 	for _, e := range out.Events {
-		a.happened(e)
+		a.handleEvent(e)
 	}
 	for _, acceptor := range missed {
-		a.drive(func(out *paxos.Output) { a.paxos.Unreachable(acceptor, out) })
+		a.step(func(out *paxos.Output) { a.paxos.Unreachable(acceptor, out) })
 	}
 }
 

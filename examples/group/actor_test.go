@@ -13,21 +13,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// stage is a wire on which a test plays the acceptors.
-type stage struct {
+// fakeWire is a wire on which a test plays the acceptors.
+type fakeWire struct {
 	*Actor
 	sent   chan paxos.Message
 	events chan retry.Event
 }
 
-func (s *stage) send(m paxos.Message) bool { s.sent <- m; return true }
-func (s *stage) close()                    {}
+func (s *fakeWire) send(m paxos.Message) bool { s.sent <- m; return true }
+func (s *fakeWire) close()                    {}
 
-// newStage returns an actor of three acceptors whose lines the test speaks. It
-// must be stopped.
-func newStage(t *testing.T, c contend.Config, u uint64) *stage {
+// newFakeWire returns an actor of three acceptors whose answers the test sends.
+// It must be stopped.
+func newFakeWire(t *testing.T, c contend.Config, u uint64) *fakeWire {
 	t.Helper()
-	s := &stage{sent: make(chan paxos.Message, 1000), events: make(chan retry.Event, 1000)}
+	s := &fakeWire{sent: make(chan paxos.Message, 1000), events: make(chan retry.Event, 1000)}
 	config := Config{Member: 2, Acceptors: 3, Contend: c, Random: func() uint64 { return u }, Observe: func(e retry.Event) { s.events <- e }}
 	a, err := start(config, func(listener) wire { return s })
 	if err != nil {
@@ -38,7 +38,7 @@ func newStage(t *testing.T, c contend.Config, u uint64) *stage {
 }
 
 // next returns the next message of the kind, of all that are sent to acceptor 0.
-func (s *stage) next(k paxos.Kind) paxos.Message {
+func (s *fakeWire) next(k paxos.Kind) paxos.Message {
 	for m := range s.sent {
 		if m.Kind == k && m.To == 0 {
 			return m
@@ -48,7 +48,7 @@ func (s *stage) next(k paxos.Kind) paxos.Message {
 }
 
 // waits returns the next event of a wait.
-func (s *stage) waits() retry.Event {
+func (s *fakeWire) waits() retry.Event {
 	for e := range s.events {
 		if e.Kind == retry.Waiting || e.Kind == retry.GaveUp {
 			return e
@@ -58,8 +58,8 @@ func (s *stage) waits() retry.Event {
 }
 
 // answer answers the message for two of the three acceptors. Only a rejection
-// has a ballot to tell.
-func (s *stage) answer(m paxos.Message, k paxos.Kind) {
+// has a ballot.
+func (s *fakeWire) answer(m paxos.Message, k paxos.Kind) {
 	said := paxos.Message{Kind: k, To: m.From, Ballot: m.Ballot, Value: m.Value}
 	if k == paxos.Reject {
 		said.Prior = above(m)
@@ -69,7 +69,7 @@ func (s *stage) answer(m paxos.Message, k paxos.Kind) {
 	}
 }
 
-// above returns a ballot that beats the message's.
+// above returns a ballot that is higher than the message's.
 func above(m paxos.Message) paxos.Ballot {
 	return paxos.Ballot{Epoch: m.Ballot.Epoch, Attempt: m.Ballot.Attempt, Member: 9}
 }
@@ -78,7 +78,7 @@ func TestAllPathsLeadToOneDelay(t *testing.T) {
 	for _, u := range []uint64{0, 1 << 63, 1<<64 - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			p, _ := retry.Preset("contention")
-			s := newStage(t, contend.Config{}, u)
+			s := newFakeWire(t, contend.Config{}, u)
 			defer s.Stop()
 			attempt, delay := 0, time.Duration(0)
 			want := func(by path) {
@@ -139,7 +139,7 @@ func TestAllPathsLeadToOneDelay(t *testing.T) {
 func TestAWaitingActorAnswersAndStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := retry.Parse("fixed(1h) attempts=3 total-timeout=9h")
-		s := newStage(t, contend.Config{Policy: p}, 0)
+		s := newFakeWire(t, contend.Config{Policy: p}, 0)
 		done := make(chan error)
 		for range 2 { // the second one is queued
 			go func() { _, err := s.Update(t.Context(), "x"); done <- err }()
@@ -172,7 +172,7 @@ func TestAWaitingActorAnswersAndStopsAtOnce(t *testing.T) {
 
 func TestAProposalThatIsNeverAnsweredTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, contend.Config{}, 0)
+		s := newFakeWire(t, contend.Config{}, 0)
 		defer s.Stop()
 		start := time.Now()
 		_, err := s.Update(t.Context(), "x")
@@ -185,7 +185,7 @@ func TestAProposalThatIsNeverAnsweredTimesOut(t *testing.T) {
 func TestAnAttemptThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := retry.Parse("contention attempt-timeout=1s")
-		s := newStage(t, contend.Config{Policy: p}, 0)
+		s := newFakeWire(t, contend.Config{Policy: p}, 0)
 		defer s.Stop()
 		done := make(chan int)
 		go func() { epoch, _ := s.Update(t.Context(), "x"); done <- epoch }()
@@ -201,9 +201,9 @@ func TestAnAttemptThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestWhoeverComesBackAsksAtOnceAndThenNowAndThen(t *testing.T) {
+func TestReconnectedDeviceAsksAtOnceAndThenRegularly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, contend.Config{}, 0)
+		s := newFakeWire(t, contend.Config{}, 0)
 		defer s.Stop()
 		start := time.Now()
 		s.connected(0)
@@ -218,10 +218,10 @@ func TestWhoeverComesBackAsksAtOnceAndThenNowAndThen(t *testing.T) {
 	})
 }
 
-// A change that lost is made anew on what won, and so is its welcome.
+// A change that lost is rebuilt on the winning one, and so is its welcome.
 func TestALoserIsRebased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, contend.Config{}, 0)
+		s := newFakeWire(t, contend.Config{}, 0)
 		defer s.Stop()
 		done := make(chan string)
 		go func() { welcome, _ := s.AddMember(t.Context(), "y"); done <- welcome }()
@@ -241,7 +241,7 @@ func TestALoserIsRebased(t *testing.T) {
 
 func TestChangesThatNoMessageCarries(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", paxos.MaxData), "caf\xe9"} {
-		if err := sendable(text); err == nil {
+		if err := checkText(text); err == nil {
 			t.Errorf("a change of %d bytes is taken", len(text))
 		}
 	}

@@ -24,7 +24,7 @@ type demo struct {
 
 	mu        sync.Mutex
 	start     time.Time
-	committed chan struct{} // one for each update in the log
+	committed chan struct{} // one element for each update in the log
 	retries   int
 }
 
@@ -34,14 +34,14 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	processes, err := spawnAll(ctx, d.Acceptors, dir)
+	processes, err := startProcesses(ctx, d.Acceptors, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopAll(processes)) }()
 	d.start, d.committed = time.Now(), make(chan struct{}, d.Devices)
 	for _, p := range processes {
-		d.say("acceptor %d listens on %s, process %d", p.id, p.address, p.cmd.Process.Pid)
+		d.printf("acceptor %d listens on %s, process %d", p.id, p.address, p.cmd.Process.Pid)
 	}
 
 	var devices []*Actor
@@ -60,7 +60,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.ready(ctx, devices); err != nil {
 		return err
 	}
-	if err := d.storm(ctx, devices, processes[0]); err != nil {
+	if err := d.proposeAll(ctx, devices, processes[0]); err != nil {
 		return err
 	}
 	newcomer, err := d.invite(ctx, devices[0], addressesOf(processes))
@@ -71,26 +71,26 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.compare(ctx, devices)
 }
 
-// device starts a device that tells what happens to it, with the log so far.
+// device starts a device that prints its events, with the log so far.
 func (d *demo) device(member int, addresses []string, log []paxos.Entry) (*Actor, error) {
-	c := Config{Member: member, Acceptors: len(addresses), Log: log, Contend: d.Contend, Observe: d.show}
+	c := Config{Member: member, Acceptors: len(addresses), Log: log, Contend: d.Contend, Observe: d.printEvent}
 	return start(c, func(l listener) wire { return dialAll(addresses, l) })
 }
 
-// ready waits until every device has found every acceptor.
+// ready waits until every device is connected to every acceptor.
 func (d *demo) ready(ctx context.Context, devices []*Actor) error {
 	for _, a := range devices {
-		if _, err := until(ctx, a, func(s Status) bool { return s.Near == d.Acceptors }); err != nil {
+		if _, err := waitForStatus(ctx, a, func(s Status) bool { return s.Near == d.Acceptors }); err != nil {
 			return err
 		}
 	}
-	d.say("all %d devices propose at once", len(devices))
+	d.printf("all %d devices propose at once", len(devices))
 	return nil
 }
 
-// storm lets all devices propose at once, while an acceptor is killed and
-// started again.
-func (d *demo) storm(ctx context.Context, devices []*Actor, victim *process) error {
+// proposeAll lets all devices propose at once, while an acceptor is killed and
+// restarted.
+func (d *demo) proposeAll(ctx context.Context, devices []*Actor, victim *process) error {
 	errs := make([]error, len(devices)+1)
 	var all sync.WaitGroup
 	for i, a := range devices {
@@ -98,22 +98,22 @@ func (d *demo) storm(ctx context.Context, devices []*Actor, victim *process) err
 			if _, errs[i] = a.Update(ctx, fmt.Sprintf("device %d rotates its key", i)); errs[i] != nil {
 				errs[i] = fmt.Errorf("device %d: %w", i, errs[i])
 			}
-			d.committed <- struct{}{} // or given up, for whoever counts
+			d.committed <- struct{}{} // or given up: killAndRestart counts both
 		})
 	}
-	all.Go(func() { errs[len(devices)] = d.trouble(ctx, victim) })
+	all.Go(func() { errs[len(devices)] = d.killAndRestart(ctx, victim) })
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// trouble kills the acceptor when a third of the updates is in, and starts it
-// again when half of them is.
-func (d *demo) trouble(ctx context.Context, victim *process) error {
+// killAndRestart kills the acceptor when a third of the updates is committed,
+// and restarts it when half of them is.
+func (d *demo) killAndRestart(ctx context.Context, victim *process) error {
 	third, half := d.Devices/3, d.Devices/2
 	for range third {
 		<-d.committed
 	}
-	d.say("acceptor %d is killed", victim.id)
+	d.printf("acceptor %d is killed", victim.id)
 	if err := victim.kill(); err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (d *demo) trouble(ctx context.Context, victim *process) error {
 	}
 	err := victim.restart(ctx)
 	if err == nil {
-		d.say("acceptor %d is back, process %d", victim.id, victim.cmd.Process.Pid)
+		d.printf("acceptor %d is back, process %d", victim.id, victim.cmd.Process.Pid)
 	}
 	return err
 }
 
-// invite adds a member, which gets the log from whoever invites it: acceptors may
-// have forgotten how it began.
+// invite adds a member, which gets the log from the host: acceptors may have
+// forgotten its beginning.
 func (d *demo) invite(ctx context.Context, host *Actor, addresses []string) (*Actor, error) {
 	welcome, err := host.AddMember(ctx, fmt.Sprintf("device %d", d.Devices))
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *demo) invite(ctx context.Context, host *Actor, addresses []string) (*Ac
 	if err != nil {
 		return nil, err
 	}
-	d.say("device %d is told: %s", d.Devices, welcome)
+	d.printf("device %d gets: %s", d.Devices, welcome)
 	return d.device(d.Devices, addresses, log)
 }
 
@@ -147,7 +147,7 @@ func (d *demo) compare(ctx context.Context, devices []*Actor) error {
 	want := d.Devices + 1
 	var log []string
 	for i, a := range devices {
-		s, err := until(ctx, a, func(s Status) bool { return len(s.Log) >= want })
+		s, err := waitForStatus(ctx, a, func(s Status) bool { return len(s.Log) >= want })
 		if err != nil {
 			return fmt.Errorf("device %d: %w", i, err)
 		}
@@ -158,15 +158,16 @@ func (d *demo) compare(ctx context.Context, devices []*Actor) error {
 			return fmt.Errorf("device %d has another log: %q", i, s.Log)
 		}
 	}
-	d.say("all %d devices committed after %d retries in all, and %d devices have the same log:", d.Devices, d.retries, len(devices))
+	d.printf("all %d devices committed after %d retries in all, and %d devices have the same log:", d.Devices, d.retries, len(devices))
 	for i, text := range log {
-		d.say("  epoch %2d: %s", i+1, text)
+		d.printf("  epoch %2d: %s", i+1, text)
 	}
 	return nil
 }
 
-// until waits for the actor to be as wanted, and returns how it is.
-func until(ctx context.Context, a *Actor, wanted func(Status) bool) (Status, error) {
+// waitForStatus waits until the status of the actor is as wanted, and returns
+// it.
+func waitForStatus(ctx context.Context, a *Actor, wanted func(Status) bool) (Status, error) {
 	for {
 		s, err := a.Status()
 		if err != nil || wanted(s) {
@@ -180,23 +181,23 @@ func until(ctx context.Context, a *Actor, wanted func(Status) bool) (Status, err
 	}
 }
 
-// show prints what happens to the devices.
-func (d *demo) show(e retry.Event) {
+// printEvent prints the events of the devices.
+func (d *demo) printEvent(e retry.Event) {
 	switch e.Kind {
 	case retry.Waiting:
 		d.mu.Lock()
 		d.retries++
 		d.mu.Unlock()
-		d.say("%-9s attempt %d %v; waits %v (%s)", e.Name, e.Attempt, e.Err, e.Delay.Round(time.Millisecond), e.Note)
+		d.printf("%-9s attempt %d %v; waits %v (%s)", e.Name, e.Attempt, e.Err, e.Delay.Round(time.Millisecond), e.Note)
 	case retry.Succeeded:
-		d.say("%-9s attempt %d committed: %s", e.Name, e.Attempt, e.Note)
+		d.printf("%-9s attempt %d committed: %s", e.Name, e.Attempt, e.Note)
 	case retry.GaveUp:
-		d.say("%-9s gave up: %v", e.Name, e.Err)
-	default: // attempts that start and fail are told by what follows
+		d.printf("%-9s gave up: %v", e.Name, e.Err)
+	default: // starts and failures of attempts show in the events after them
 	}
 }
 
-func (d *demo) say(format string, args ...any) {
+func (d *demo) printf(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fmt.Fprintf(d.Out, "%7.3fs  %s\n", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))

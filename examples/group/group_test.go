@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// patient is a policy for tests in which time must not decide.
+// patient is a policy without timeouts, for tests.
 func patient(t *testing.T) contend.Config {
 	t.Helper()
 	p, err := retry.Parse("contention attempts=100000 attempt-timeout=2s total-timeout=1h")
@@ -26,10 +26,10 @@ func patient(t *testing.T) contend.Config {
 	return contend.Config{Policy: p}
 }
 
-// processes starts three acceptors as processes of their own.
+// processes starts three acceptors as separate processes.
 func processes(t *testing.T) []*process {
 	t.Helper()
-	list, err := spawnAll(context.Background(), 3, t.TempDir())
+	list, err := startProcesses(context.Background(), 3, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +53,11 @@ func newDevice(t *testing.T, member int, addresses []string, observe func(retry.
 	return a
 }
 
-// sameLog waits until all devices know so many epochs, and returns them.
+// sameLog waits until all devices know this many epochs, and returns them.
 func sameLog(t *testing.T, ctx context.Context, devices []*Actor, epochs int) (log []string) { //nolint:revive // t comes first
 	t.Helper()
 	for i, a := range devices {
-		s, err := until(ctx, a, func(s Status) bool { return len(s.Log) >= epochs })
+		s, err := waitForStatus(ctx, a, func(s Status) bool { return len(s.Log) >= epochs })
 		if err != nil {
 			t.Fatalf("device %d: %v", i, err)
 		}
@@ -108,7 +108,7 @@ func TestTenDevicesCommitWhileAnAcceptorIsKilled(t *testing.T) {
 	}
 }
 
-// What was decided survives the death of every acceptor.
+// Decisions survive the death of every acceptor.
 func TestTheLogSurvivesAllAcceptors(t *testing.T) {
 	ctx, acceptors := testwait.Context(t), processes(t)
 	first := newDevice(t, 0, addressesOf(acceptors), nil)
@@ -134,8 +134,8 @@ func TestTheLogSurvivesAllAcceptors(t *testing.T) {
 	sameLog(t, ctx, []*Actor{first, second}, 4)
 }
 
-// An acceptor's file does not grow with the log, and is whole whenever it is
-// killed.
+// An acceptor's file does not grow with the log, and is intact whenever the
+// acceptor is killed.
 func TestTheFilesAreCutWhileAcceptorsAreKilled(t *testing.T) {
 	ctx, acceptors := testwait.Context(t), processes(t)
 	first := newDevice(t, 0, addressesOf(acceptors), nil)
@@ -171,8 +171,8 @@ func TestTheFilesAreCutWhileAcceptorsAreKilled(t *testing.T) {
 	}
 }
 
-// waitUntilCut waits until the file has so few slots. One that was away first
-// has to hear what it missed.
+// waitUntilCut waits until the file has at most this many slots. An acceptor
+// that was away must first learn what it missed.
 func waitUntilCut(t *testing.T, st store, most int) {
 	t.Helper()
 	testwait.Until(t, fmt.Sprintf("%s has at most %d slots", st.path, most), func() bool {
@@ -209,7 +209,7 @@ func TestADeviceBehindAPartitionCatchesUpWhenItHeals(t *testing.T) {
 	for _, p := range proxies {
 		p.cut()
 	}
-	if _, err := until(ctx, away, func(s Status) bool { return s.Near == 0 }); err != nil {
+	if _, err := waitForStatus(ctx, away, func(s Status) bool { return s.Near == 0 }); err != nil {
 		t.Fatal(err)
 	}
 	for len(waiting) > 0 {
@@ -243,8 +243,8 @@ func TestStoppingADeviceThatWaitsTakesEffectAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := newProxy(t, "127.0.0.1:1")
-	nobody.cut()
+	unreachable := newProxy(t, "127.0.0.1:1")
+	unreachable.cut()
 	waiting := make(chan struct{}, 10)
 	c := Config{Acceptors: 3, Contend: contend.Config{Policy: p}, Observe: func(e retry.Event) {
 		if e.Kind == retry.Waiting {
@@ -252,7 +252,7 @@ func TestStoppingADeviceThatWaitsTakesEffectAtOnce(t *testing.T) {
 		}
 	}}
 	a, err := start(c, func(l listener) wire {
-		return dialAll([]string{nobody.address(), nobody.address(), nobody.address()}, l)
+		return dialAll([]string{unreachable.address(), unreachable.address(), unreachable.address()}, l)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
-// Command group is a group of devices that change one shared log, and collide.
+// Command group runs a group of devices that change one shared log, and
+// conflict.
 //
-// Three acceptors run as processes of their own and decide, epoch by epoch,
-// whose update comes next. Ten devices propose at the same moment. Those who
-// lose learn what won, rebase, wait by one policy and try again. On the way one
-// acceptor is killed and started again. In the end every update is in the log,
-// which is the same for all.
+// Three acceptors run as separate processes and decide, epoch by epoch, whose
+// update comes next. Ten devices propose at the same moment. Devices that lose
+// learn the winning update, rebase, wait by one policy and try again. During
+// the run one acceptor is killed and restarted. In the end every update is in
+// the log, which is the same for all devices.
 //
 //	go run ./examples/group
 package main
@@ -26,9 +27,9 @@ import (
 const usage = `Usage: group [flags]
        group acceptor -id N -dir FOLDER [-listen ADDRESS]
 
-Without a verb it runs the demonstration: it starts the acceptors as processes
-of their own, lets all devices propose at once, kills one acceptor with SIGKILL
-and starts it again, and shows who commits what. The verb acceptor runs one
+Without a verb it runs the demonstration: it starts the acceptors as separate
+processes, lets all devices propose at once, kills one acceptor with SIGKILL
+and restarts it, and prints which device commits what. The verb acceptor runs one
 acceptor; the demonstration starts it for you.
 
 Flags:
@@ -36,15 +37,16 @@ Flags:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process around it. Whatever asks it to end, a reader of
-// its output that has gone included, it stops the acceptors and removes its folder.
+// run is main without os.Exit. When it ends, for any reason, it stops the
+// acceptors and removes its folder.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// With SIGPIPE noted, a write to a pipe without a reader returns an error and does not end the
-	// process. The signal itself says nothing: it also comes from the connection of a killed acceptor.
+	// After Notify, a write to a pipe without a reader returns an error instead
+	// of ending the process. The signal itself is ignored: it also comes from
+	// the connection of a killed acceptor.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -54,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
-	case ctx.Err() != nil: // all else that went wrong comes of it
+	case ctx.Err() != nil: // the other errors are consequences
 		fmt.Fprintln(stderr, "group:", context.Cause(ctx))
 		return 1
 	default:
@@ -63,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// output ends the program when its output can't be written.
+// output cancels the program if its output cannot be written.
 type output struct {
 	io.Writer
 	cancel context.CancelCauseFunc
@@ -78,7 +80,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// errUsage is an error that the flag package has told already.
+// errUsage is an error that the flag package has already printed.
 var errUsage = errors.New("usage")
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -100,7 +102,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return errors.Join(errUsage, err)
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown verb %q; see group -h", flags.Arg(0))
+		return fmt.Errorf("unknown verb %q: see group -h", flags.Arg(0))
 	}
 	var err error
 	if d.Contend.Policy, err = retry.Parse(*policy); err != nil {
@@ -112,9 +114,9 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return d.run(ctx)
 }
 
-// validate reports everything that is wrong with the flags.
+// validate returns every problem of the flags.
 func (d *demo) validate() error {
-	errs := []error{checked(d.Contend)}
+	errs := []error{validateContend(d.Contend)}
 	if d.Devices < 1 || d.Devices > 50 {
 		errs = append(errs, fmt.Errorf("-devices: %d is not between 1 and 50", d.Devices))
 	}
@@ -124,8 +126,8 @@ func (d *demo) validate() error {
 	return errors.Join(errs...)
 }
 
-// checked refuses what an actor can't honour: it has no shared budget to ask, and
-// acceptors do not state how long to wait.
-func checked(c contend.Config) error {
+// validateContend rejects settings that an actor cannot use: it has no shared
+// budget, and acceptors send no Retry-After.
+func validateContend(c contend.Config) error {
 	return errors.Join(c.Validate(), c.Policy.Refuse("a group", "budget", "throttle-base", "server-wait", "server-slack"))
 }

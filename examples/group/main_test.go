@@ -14,11 +14,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// asProgram is set for a process of this test's binary that is to be the program.
+// asProgram is set for a process of this test binary that runs the program.
 const asProgram = "GROUP_AS_PROGRAM"
 
-// TestMain lets the test's own binary be the acceptors' process, and fails when
-// a goroutine is left behind.
+// TestMain lets the test binary run the acceptors, and fails if a goroutine is
+// left.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == verbAcceptor || os.Getenv(asProgram) != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
@@ -51,7 +51,7 @@ func TestFlags(t *testing.T) {
 		code int
 		says string
 	}{
-		{"-h", 0, "starts the acceptors as processes"},
+		{"-h", 0, "starts the acceptors as separate"},
 		{"-nonsense", 2, "not defined"},
 		{"dance", 1, `unknown verb "dance"`},
 		{"-policy never", 1, "-policy"},
@@ -75,7 +75,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Whatever ends the demonstration, nothing of it stays.
+// The demonstration leaves nothing behind, in any way that it ends.
 func TestTheDemonstrationCleansUp(t *testing.T) {
 	const endless = "fixed(1h) attempts=9 total-timeout=9h" // a device that loses waits for longer than the test
 	for _, tt := range []struct {
@@ -84,9 +84,9 @@ func TestTheDemonstrationCleansUp(t *testing.T) {
 		says   string
 		end    func(*exec.Cmd, io.Closer) error
 	}{
-		{"nobody reads any more", "contention", "group: write /dev/stdout: broken pipe\n", func(_ *exec.Cmd, output io.Closer) error { return output.Close() }},
+		{"the reader of its output has gone", "contention", "group: write /dev/stdout: broken pipe\n", func(_ *exec.Cmd, output io.Closer) error { return output.Close() }},
 		{"it is interrupted", endless, "group: interrupt signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(os.Interrupt) }},
-		{"it is told to end", endless, "group: terminated signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGTERM) }},
+		{"it gets SIGTERM", endless, "group: terminated signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGTERM) }},
 		{"its terminal has gone", endless, "group: hangup signal received\n", func(c *exec.Cmd, _ io.Closer) error { return c.Process.Signal(syscall.SIGHUP) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// process is an acceptor that runs as a process of its own: this program, with
+// process is an acceptor that runs as a separate process: this program, with
 // the verb acceptor.
 type process struct {
 	id      int
@@ -22,9 +22,9 @@ type process struct {
 	input   io.Closer // the process ends when it is closed
 }
 
-// spawn starts an acceptor and returns when it listens. An empty address lets
-// the system choose one.
-func spawn(ctx context.Context, id int, dir, address string) (*process, error) {
+// startProcess starts an acceptor and returns when it listens. An empty address
+// means any free one.
+func startProcess(ctx context.Context, id int, dir, address string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -53,10 +53,10 @@ func spawn(ctx context.Context, id int, dir, address string) (*process, error) {
 	return p, nil
 }
 
-// spawnAll starts n acceptors with their files in the folder.
-func spawnAll(ctx context.Context, n int, dir string) (list []*process, err error) {
+// startProcesses starts n acceptors with their files in the folder.
+func startProcesses(ctx context.Context, n int, dir string) (list []*process, err error) {
 	for i := range n {
-		p, err := spawn(ctx, i, dir, "")
+		p, err := startProcess(ctx, i, dir, "")
 		if err != nil {
 			return list, errors.Join(err, stopAll(list))
 		}
@@ -65,18 +65,18 @@ func spawnAll(ctx context.Context, n int, dir string) (list []*process, err erro
 	return list, nil
 }
 
-// kill ends the process with SIGKILL: it gets no chance to write anything.
+// kill kills the process with SIGKILL: it cannot write anything more.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = p.stop() // which says that the process was killed
+	_ = p.stop() // the error only says that the process was killed
 	return nil
 }
 
 // restart starts the acceptor again, at the same address and on the same file.
 func (p *process) restart(ctx context.Context) error {
-	next, err := spawn(ctx, p.id, p.dir, p.address)
+	next, err := startProcess(ctx, p.id, p.dir, p.address)
 	if err == nil {
 		*p = *next
 	}
@@ -89,7 +89,7 @@ func (p *process) stop() error {
 	return p.cmd.Wait()
 }
 
-// stopAll tells all before it waits for any.
+// stopAll signals all processes before it waits for any.
 func stopAll(list []*process) error {
 	var errs []error
 	for _, p := range list {
@@ -101,7 +101,7 @@ func stopAll(list []*process) error {
 	return errors.Join(errs...)
 }
 
-// addressesOf returns where the acceptors listen.
+// addressesOf returns the addresses of the acceptors.
 func addressesOf(list []*process) (all []string) {
 	for _, p := range list {
 		all = append(all, p.address)

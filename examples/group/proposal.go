@@ -12,11 +12,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// proposal is a change on its way into the log.
+// proposal is a change that is being proposed.
 type proposal struct {
 	seq     int
 	build   func(epoch int) (data, welcome string) // rebases the change on an epoch
-	welcome string                                 // for who is added; empty for a simple proposal
+	welcome string                                 // for a new member; empty for a simple proposal
 	state   retry.State
 	start   time.Time // of the proposal
 	began   time.Time // of the attempt
@@ -31,10 +31,10 @@ type result struct {
 	err     error
 }
 
-// path is the way by which a proposal came to be tried again.
+// path says why a proposal is tried again.
 type path string
 
-// The four paths. All lead to the same wait.
+// The four paths. All use the same wait.
 const (
 	simple      path = "simple proposal"
 	withWelcome path = "proposal with welcome"
@@ -44,7 +44,7 @@ const (
 
 // Update proposes a change, and returns the epoch in which it was committed.
 func (a *Actor) Update(ctx context.Context, text string) (int, error) {
-	if err := sendable(text); err != nil {
+	if err := checkText(text); err != nil {
 		return 0, err
 	}
 	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
@@ -53,23 +53,23 @@ func (a *Actor) Update(ctx context.Context, text string) (int, error) {
 	return r.epoch, err
 }
 
-// sendable refuses what no message can carry.
-func sendable(text string) error {
+// checkText rejects text that no message can carry.
+func checkText(text string) error {
 	const room = 100 // for what is added to it
 	switch {
 	case len(text) > paxos.MaxData-room:
-		return fmt.Errorf("a change of %d bytes, at most %d", len(text), paxos.MaxData-room)
+		return fmt.Errorf("a change of %d bytes: at most %d are allowed", len(text), paxos.MaxData-room)
 	case !utf8.ValidString(text):
-		return errors.New("a change that is not UTF-8")
+		return errors.New("a change that is not UTF-8: use valid text")
 	}
 	return nil
 }
 
 // AddMember proposes a new member, and returns its welcome. The welcome names
-// the epoch at which the member joins, so that it is made anew with each rebase,
-// and handed out only when the epoch is decided.
+// the epoch at which the member joins, so it is built again with each rebase,
+// and returned only when the epoch is decided.
 func (a *Actor) AddMember(ctx context.Context, name string) (string, error) {
-	if err := sendable(name); err != nil {
+	if err := checkText(name); err != nil {
 		return "", err
 	}
 	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
@@ -97,21 +97,21 @@ func (a *Actor) attempt(p *proposal, send func(string, *paxos.Output)) {
 	data, p.welcome = p.build(a.paxos.Epoch())
 	p.state.Attempt++
 	p.began = time.Now()
-	a.tell(p, retry.Event{Kind: retry.AttemptStarted})
+	a.observe(p, retry.Event{Kind: retry.AttemptStarted})
 	policy := a.policy()
 	limit := max(policy.TotalTimeout-time.Since(p.start), 1)
 	if policy.AttemptTimeout > 0 {
 		limit = min(limit, policy.AttemptTimeout)
 	}
-	a.after(limit, func() { a.drive(a.paxos.Timeout) })
-	a.drive(func(out *paxos.Output) { send(data, out) })
+	a.after(limit, func() { a.step(a.paxos.Timeout) })
+	a.step(func(out *paxos.Output) { send(data, out) })
 }
 
-// policy is the one that the next decision follows.
+// policy returns the policy of the next decision.
 func (a *Actor) policy() retry.Policy { return a.config.Contend.For(a.pace.Attempt()) }
 
-// happened acts on what the machine says.
-func (a *Actor) happened(e paxos.Event) {
+// handleEvent handles an event of the state machine.
+func (a *Actor) handleEvent(e paxos.Event) {
 	if len(a.queue) == 0 {
 		return
 	}
@@ -119,26 +119,26 @@ func (a *Actor) happened(e paxos.Event) {
 	switch e.Kind {
 	case paxos.Learned: // the next attempt is rebased on it
 	case paxos.Committed:
-		a.answered(p)
+		a.recordPace(p)
 		a.finish(p, result{epoch: e.Epoch, welcome: p.welcome})
 	case paxos.Lost:
-		a.lost(p, e)
+		a.handleLoss(p, e)
 	case paxos.Forgotten:
 		a.finish(p, result{err: a.unsure(errTooLate)})
 	}
 }
 
-// answered notes how long an attempt takes.
-func (a *Actor) answered(p *proposal) { a.pace.Observe(time.Since(p.began)) }
+// recordPace records how long an attempt took.
+func (a *Actor) recordPace(p *proposal) { a.pace.Observe(time.Since(p.began)) }
 
-// lost finds the path by which the proposal is tried again.
-func (a *Actor) lost(p *proposal, e paxos.Event) {
+// handleLoss determines the path by which the proposal is tried again.
+func (a *Actor) handleLoss(p *proposal, e paxos.Event) {
 	p.last = errNoQuorum
 	if e.Ballot != (paxos.Ballot{}) {
 		p.last = contend.Lost(e.Ballot, nil)
-		a.answered(p)
+		a.recordPace(p)
 	}
-	a.tell(p, retry.Event{Kind: retry.AttemptFailed, Err: p.last})
+	a.observe(p, retry.Event{Kind: retry.AttemptFailed, Err: p.last})
 	switch {
 	case e.During == paxos.Accepting:
 		a.retry(p, accepting)
@@ -151,8 +151,8 @@ func (a *Actor) lost(p *proposal, e paxos.Event) {
 	}
 }
 
-// retry is the one place where a proposal waits, whatever its path, and
-// [retry.Decide] the one function that says how long.
+// retry is the only place where a proposal waits, on every path, and
+// [retry.Decide] is the only function that decides how long.
 func (a *Actor) retry(p *proposal, by path) {
 	p.state.Elapsed = time.Since(p.start)
 	d := retry.Decide(a.policy(), p.state, retry.Outcome{}, retry.Gates{}, a.config.Random())
@@ -161,11 +161,12 @@ func (a *Actor) retry(p *proposal, by path) {
 		return
 	}
 	p.state.Prev = d.Prev
-	a.tell(p, retry.Event{Kind: retry.Waiting, Delay: d.Wait, By: d.By, Until: time.Now().Add(d.Wait), Err: p.last, Note: string(by)})
+	a.observe(p, retry.Event{Kind: retry.Waiting, Delay: d.Wait, By: d.By, Until: time.Now().Add(d.Wait), Err: p.last, Note: string(by)})
 	a.after(d.Wait, func() { a.attempt(p, a.paxos.Again) })
 }
 
-// unsure marks the failure of a proposal that the acceptors may yet decide for.
+// unsure marks the failure of a proposal that the acceptors may still decide
+// for.
 func (a *Actor) unsure(err error) error {
 	if a.paxos.Open() {
 		return contend.Unsure(err)
@@ -173,7 +174,7 @@ func (a *Actor) unsure(err error) error {
 	return err
 }
 
-// withdraw ends a proposal whose caller has left.
+// withdraw ends a proposal whose caller has stopped waiting.
 func (a *Actor) withdraw(p *proposal, why error) {
 	for i, q := range a.queue {
 		switch {
@@ -189,7 +190,7 @@ func (a *Actor) withdraw(p *proposal, why error) {
 	}
 }
 
-// finish answers who waits for the first proposal, and begins the next.
+// finish ends the first proposal, and begins the next.
 func (a *Actor) finish(p *proposal, r result) {
 	a.timer.Stop()
 	a.paxos.Abandon()
@@ -197,15 +198,15 @@ func (a *Actor) finish(p *proposal, r result) {
 	if r.err != nil {
 		e = retry.Event{Kind: retry.GaveUp, Err: r.err}
 	}
-	a.tell(p, e)
+	a.observe(p, e)
 	p.done <- r
 	if a.queue = a.queue[1:]; len(a.queue) > 0 {
 		a.begin(a.queue[0])
 	}
 }
 
-// tell shows an event of the proposal to the observer.
-func (a *Actor) tell(p *proposal, e retry.Event) {
+// observe passes an event of the proposal to the observer.
+func (a *Actor) observe(p *proposal, e retry.Event) {
 	if a.config.Observe == nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// proxy stands between devices and an acceptor, and can be cut.
+// proxy is between devices and an acceptor, and can be cut.
 type proxy struct {
 	to string
 	ln net.Listener
@@ -47,15 +47,15 @@ func (p *proxy) serve() {
 			_ = in.Close()
 			continue
 		}
-		if p.keep(in, out) {
+		if p.register(in, out) {
 			p.wait.Go(func() { p.pipe(in, out) })
 			p.wait.Go(func() { p.pipe(out, in) })
 		}
 	}
 }
 
-// keep remembers the connections, unless they are not allowed.
-func (p *proxy) keep(conns ...net.Conn) bool {
+// register registers the connections, unless they are blocked.
+func (p *proxy) register(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -78,7 +78,7 @@ func (p *proxy) pipe(from, to net.Conn) {
 	}
 }
 
-// cut breaks all connections, and every new one.
+// cut breaks all connections, and rejects new ones.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

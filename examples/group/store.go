@@ -11,18 +11,18 @@ import (
 	"github.com/tideover/tideover/internal/paxos"
 )
 
-// store is the file in which an acceptor keeps what it must not forget.
+// store is the file with the persistent state of an acceptor.
 type store struct{ path string }
 
-// memory is what an acceptor must not forget.
-type memory struct {
-	Known map[int]int  // for each member, how many epochs it knows at least
+// savedState is the persistent state of an acceptor.
+type savedState struct {
+	Known map[int]int  // for each member, the least number of epochs that it knows
 	Slots []paxos.Slot // what was promised, accepted and decided
 }
 
-// load returns what was saved last, nothing when there is no file.
-func (s store) load() (memory, error) {
-	m := memory{Known: map[int]int{}}
+// load returns the saved state; an empty one if there is no file.
+func (s store) load() (savedState, error) {
+	m := savedState{Known: map[int]int{}}
 	data, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -31,7 +31,7 @@ func (s store) load() (memory, error) {
 		return m, err
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("%s: %w; an acceptor that can't remember must not answer", s.path, err)
+		return m, fmt.Errorf("%s: %w: restore the file: an acceptor without its state must not answer", s.path, err)
 	}
 	if m.Known == nil {
 		m.Known = map[int]int{}
@@ -39,10 +39,9 @@ func (s store) load() (memory, error) {
 	return m, nil
 }
 
-// save replaces the file by one with what is remembered now: what is forgotten is
-// not in it. When it returns it is on disk; whenever the process dies the file is
-// the old one or the new one.
-func (s store) save(m memory) error {
+// save replaces the file. When it returns, the new file is on disk; if the
+// process dies, the file is the old or the new one.
+func (s store) save(m savedState) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncFolder makes a rename last.
+// syncFolder makes a rename durable.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestAStoreReturnsWhatWasSavedLast(t *testing.T) {
 		t.Errorf("a new one has %v, %v", got, err)
 	}
 	slot := paxos.Slot{Epoch: 1, Promised: paxos.Ballot{Epoch: 1, Attempt: 2, Member: 3}, Value: paxos.Value{Data: "x\n"}, Chosen: true}
-	for _, want := range []memory{
+	for _, want := range []savedState{
 		{Known: map[int]int{3: 1}, Slots: []paxos.Slot{slot, {Epoch: 2}, {Epoch: 3}}},
 		{Known: map[int]int{3: 1, 7: 0}, Slots: []paxos.Slot{slot, {Epoch: 2}}},
 	} {
@@ -53,13 +53,13 @@ func TestAStoreReturnsWhatWasSavedLast(t *testing.T) {
 	if got, err := s.load(); err != nil || got.Known == nil {
 		t.Errorf("a file without members: %+v, %v", got, err)
 	}
-	if err := (store{filepath.Join(t.TempDir(), "no", "a.json")}).save(memory{}); err == nil {
+	if err := (store{filepath.Join(t.TempDir(), "no", "a.json")}).save(savedState{}); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
 }
 
-// served is an acceptor in this process.
-func served(t *testing.T, st store) (address string, end func() error) {
+// serveForTest runs an acceptor in this process.
+func serveForTest(t *testing.T, st store) (address string, end func() error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,8 +72,8 @@ func served(t *testing.T, st store) (address string, end func() error) {
 	return ln.Addr().String(), end
 }
 
-// ask sends a message and returns the first answer, an error when the acceptor
-// hangs up.
+// ask sends a message and returns the first answer, or an error if the acceptor
+// closes the connection.
 func ask(t *testing.T, address string, wire []byte) (paxos.Message, error) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -89,7 +89,7 @@ func ask(t *testing.T, address string, wire []byte) (paxos.Message, error) {
 
 func TestAnAcceptorWritesBeforeItAnswers(t *testing.T) {
 	st := store{filepath.Join(t.TempDir(), "a.json")}
-	address, end := served(t, st)
+	address, end := serveForTest(t, st)
 	b := paxos.Ballot{Epoch: 1, Attempt: 1, Member: 3}
 	prepare, err := paxos.Append(nil, paxos.Message{Kind: paxos.Prepare, From: 3, Ballot: b})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestAnAcceptorWritesBeforeItAnswers(t *testing.T) {
 
 func TestAnAcceptorThatCanNotWriteDoesNotAnswer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	address, end := served(t, store{filepath.Join(dir, "a.json")})
+	address, end := serveForTest(t, store{filepath.Join(dir, "a.json")})
 	prepare, err := paxos.Append(nil, paxos.Message{Kind: paxos.Prepare, From: 3, Ballot: paxos.Ballot{Epoch: 1, Attempt: 1, Member: 3}})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestAnAcceptorThatCanNotWriteDoesNotAnswer(t *testing.T) {
 
 func TestAMemberIsWrittenDownBeforeItIsAnswered(t *testing.T) {
 	st := store{filepath.Join(t.TempDir(), "a.json")}
-	address, end := served(t, st)
+	address, end := serveForTest(t, st)
 	learn, err := paxos.Append(nil, paxos.Message{Kind: paxos.Learn, From: 4, Ballot: paxos.Ballot{Epoch: 8}})
 	if err != nil {
 		t.Fatal(err)
@@ -142,16 +142,17 @@ func TestAMemberIsWrittenDownBeforeItIsAnswered(t *testing.T) {
 	}
 }
 
-// taken returns a server that has heard members say which epoch they are in.
-func taken(t *testing.T, decided int, at ...int) *server {
+// newTestServer returns a server that has received the current epochs of
+// members.
+func newTestServer(t *testing.T, decided int, at ...int) *server {
 	t.Helper()
 	s := &server{acceptor: paxos.NewAcceptor(0), known: map[int]int{}, peers: map[int]*peer{}, store: store{filepath.Join(t.TempDir(), "a.json")}}
 	for member, epoch := range at {
-		s.take(incoming{message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: epoch}}})
+		s.receive(incoming{message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: epoch}}})
 	}
 	for e := 1; e <= decided; e++ {
 		b := paxos.Ballot{Epoch: e, Attempt: 1}
-		s.take(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: b, Value: paxos.Value{Seq: e}}})
+		s.receive(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: b, Value: paxos.Value{Seq: e}}})
 	}
 	if err := s.save(); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func taken(t *testing.T, decided int, at ...int) *server {
 	return s
 }
 
-func TestOnlyWhatEverybodyKnowsIsForgotten(t *testing.T) {
+func TestOnlyWhatAllMembersKnowIsForgotten(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		decided int
@@ -173,7 +174,7 @@ func TestOnlyWhatEverybodyKnowsIsForgotten(t *testing.T) {
 		{"a member ahead of the acceptor changes nothing", 100, []int{1000, 101}, 100 - recent},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := taken(t, tt.decided, tt.at...)
+			s := newTestServer(t, tt.decided, tt.at...)
 			m, err := s.store.load()
 			if err != nil {
 				t.Fatal(err)
@@ -190,11 +191,11 @@ func TestOnlyWhatEverybodyKnowsIsForgotten(t *testing.T) {
 }
 
 func TestWhoCameTooLateHoldsNothingBack(t *testing.T) {
-	s := taken(t, 100, 101)
+	s := newTestServer(t, 100, 101)
 	const stranger = 1
-	s.take(incoming{message: paxos.Message{Kind: paxos.Learn, From: stranger, Ballot: paxos.Ballot{Epoch: 1}}})
+	s.receive(incoming{message: paxos.Message{Kind: paxos.Learn, From: stranger, Ballot: paxos.Ballot{Epoch: 1}}})
 	for e := 101; e < 200; e++ {
-		s.take(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: paxos.Ballot{Epoch: e, Attempt: 1}, Value: paxos.Value{Seq: e}}})
+		s.receive(incoming{message: paxos.Message{Kind: paxos.Commit, Ballot: paxos.Ballot{Epoch: e, Attempt: 1}, Value: paxos.Value{Seq: e}}})
 	}
 	if err := s.save(); err != nil || s.acceptor.Floor() != 199-recent {
 		t.Errorf("%v, and all up to %d is forgotten, want %d", err, s.acceptor.Floor(), 199-recent)
@@ -202,10 +203,10 @@ func TestWhoCameTooLateHoldsNothingBack(t *testing.T) {
 }
 
 func TestAnAcceptorTalksToSoManyMembers(t *testing.T) {
-	s := taken(t, 1)
+	s := newTestServer(t, 1)
 	here, there := net.Pipe()
 	for member := range 2 * maxMembers {
-		s.take(incoming{from: &peer{conn: here}, message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: 1}}})
+		s.receive(incoming{from: &peer{conn: here}, message: paxos.Message{Kind: paxos.Learn, From: member, Ballot: paxos.Ballot{Epoch: 1}}})
 	}
 	if len(s.known) != maxMembers || len(s.peers) != maxMembers {
 		t.Errorf("it knows %d members by %d connections, want %d", len(s.known), len(s.peers), maxMembers)

@@ -15,21 +15,22 @@ import (
 
 // wire carries a device's messages to the acceptors.
 type wire interface {
-	send(paxos.Message) bool // reports whether the message is on its way; never blocks
-	close()                  // returns when nothing of the wire runs any more
+	send(paxos.Message) bool // reports whether the message was queued; never blocks
+	close()                  // returns when all goroutines of the wire have ended
 }
 
-// listener is who hears what comes over a wire.
+// listener receives what arrives on a wire.
 type listener interface {
 	hear(paxos.Message)
 	connected(acceptor int)
 	disconnected(acceptor int)
 }
 
-// dialing is how a lost connection is looked for again.
-var dialing = retry.Must("exponential(20ms..500ms) jitter=full attempts=unlimited")
+// redial is the policy for reconnecting.
+var redial = retry.Must("exponential(20ms..500ms) jitter=full attempts=unlimited")
 
-// tcp is a wire of one connection to each acceptor, made anew when it breaks.
+// tcp is a wire of one connection to each acceptor, which is renewed when it
+// breaks.
 type tcp struct {
 	links  []*link
 	cancel context.CancelFunc
@@ -73,15 +74,15 @@ func (w *tcp) close() {
 	w.wait.Wait()
 }
 
-// run keeps the connection until the context ends.
+// run maintains the connection until the context ends.
 func (k *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = dialing.Do(ctx, k.connect) // it ends well with each connection that was of use
+		_ = redial.Do(ctx, k.connect) // it returns nil after each connection that was useful
 	}
 }
 
-// errSilent is a connection that broke before it was of any use.
-var errSilent = errors.New("the acceptor said nothing")
+// errSilent is the error of a connection that broke before any message arrived.
+var errSilent = errors.New("the acceptor sent no message")
 
 func (k *link) connect(ctx context.Context) error {
 	d := net.Dialer{Timeout: 2 * time.Second}
@@ -96,7 +97,8 @@ func (k *link) connect(ctx context.Context) error {
 	return nil
 }
 
-// talk uses the connection until it breaks, and returns how many messages came.
+// talk uses the connection until it breaks, and returns the number of received
+// messages.
 func (k *link) talk(ctx context.Context, conn net.Conn) (heard int) {
 	gone := make(chan struct{})
 	go func() {

@@ -1,5 +1,5 @@
-// Command httpclient fetches a page through failure: three lines make an
-// http.Client that retries. They are marked.
+// Command httpclient fetches a page with an http.Client that retries. The three
+// lines that make it are marked.
 package main
 
 import (
