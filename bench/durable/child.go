@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	fillers = 256 // callers that fill; nothing of that is compared
+	fillers = 256 // callers that fill; that part is not compared
 	rest    = 20 * time.Second
-	far     = time.Hour // those that wait do so for longer than we look, this many times over
+	far     = time.Hour // waiting runs wait many times longer than the measurement
 )
 
 // child is a process with one engine.
@@ -27,13 +27,13 @@ type child struct {
 	out   *json.Encoder
 	tally atomic.Pointer[tally]
 
-	herd   *engine.Workflow // fails once, and is due soon
-	failed []time.Time      // when those of the herd did, by id
-	crowd  *engine.Workflow // fails, and is due in the far future
+	soonDue *engine.Workflow // fails once, and is due soon
+	failed  []time.Time      // when those of the herd did, by id
+	farDue  *engine.Workflow // fails, and is due in the far future
 }
 
-// Child does a part of the measurement: "fill" makes runs wait and waits for its
-// end, "work" does new work beside what there is.
+// Child runs a part of the measurement: "fill" makes runs wait and then waits
+// for its end, "work" does new work beside them.
 func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Writer) (err error) {
 	c := &child{Waiting: w, out: json.NewEncoder(out), failed: make([]time.Time, w.Due)}
 	begin := time.Now()
@@ -50,21 +50,21 @@ func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Wr
 		_, err = io.Copy(io.Discard, in) // until we are killed
 		return err
 	case "work":
-		return c.goOn(ctx, opened)
+		return c.continueWork(ctx, opened)
 	default:
-		return fmt.Errorf("no part %q", part)
+		return fmt.Errorf("there is no part %q: use fill or work", part)
 	}
 }
 
 func (c *child) open(ctx context.Context) (err error) {
 	go tidy.Run(ctx) // as `tideover serve` does
-	c.crowd, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
+	c.farDue, err = engine.NewWorkflow("crowd", engine.Step("work", func(context.Context, Payload) (struct{}, error) {
 		return struct{}{}, errRefused
 	}, engine.Policy(fmt.Sprintf("fixed(%v) attempts=3", 10*far))))
 	if err != nil {
 		return err
 	}
-	c.herd, err = engine.NewWorkflow("herd", engine.Step("work", c.failOnce,
+	c.soonDue, err = engine.NewWorkflow("herd", engine.Step("work", c.failOnce,
 		engine.Policy(fmt.Sprintf("fixed(%v) attempts=2", c.Ahead))))
 	if err != nil {
 		return err
@@ -73,29 +73,29 @@ func (c *child) open(ctx context.Context) (err error) {
 		if t := c.tally.Load(); t != nil {
 			t.handle(p)
 		}
-	}, c.crowd, c.herd)
+	}, c.farDue, c.soonDue)
 	return err
 }
 
 var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused")
 
-// failOnce fails the first time, and then looks how late the second time is: from
-// what the handler itself can know, the end of the first attempt. That
-// the failure has to be stored is part of it.
+// failOnce fails the first time, and then measures how late the second attempt
+// is, relative to the end of the first one, which is all that the handler
+// knows. The time to store the failure is part of it.
 func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 	now := time.Now()
 	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
 		c.failed[p.ID] = now
 		return struct{}{}, errRefused
 	}
-	c.tally.Load().called(now.Sub(c.failed[p.ID].Add(c.Ahead)))
+	c.tally.Load().recordCall(now.Sub(c.failed[p.ID].Add(c.Ahead)))
 	return struct{}{}, nil
 }
 
 // fill makes the runs wait.
 func (c *child) fill(ctx context.Context) error {
 	begin := time.Now()
-	_, err := load(ctx, c.of(c.Variant == Retrying, c.crowd), fillers, func(first, _ int) ([]Payload, bool) {
+	_, err := load(ctx, c.systemFor(c.Variant == Retrying, c.farDue), fillers, func(first, _ int) ([]Payload, bool) {
 		return payloads(first, 1, begin.Add(10*far), 0), first < c.Runs
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *child) fill(ctx context.Context) error {
 	if c.Variant == Retrying {
 		name, state = "crowd", "waiting"
 	}
-	err = until(ctx, idly, func(ctx context.Context) (bool, error) {
+	err = pollUntil(ctx, pollIdle, func(ctx context.Context) (bool, error) {
 		w, err := c.workflow(ctx, name)
 		return w.States[state] == c.Runs, err
 	})
@@ -113,7 +113,7 @@ func (c *child) fill(ctx context.Context) error {
 		return err
 	}
 	filled := time.Now()
-	if err := until(ctx, idly, c.Settled); err != nil {
+	if err := pollUntil(ctx, pollIdle, c.Settled); err != nil {
 		return err
 	}
 	values := map[string]float64{"fill seconds": filled.Sub(begin).Seconds(), "fill settling seconds": time.Since(filled).Seconds()}
@@ -128,8 +128,9 @@ func (c *child) fill(ctx context.Context) error {
 	return c.out.Encode(values)
 }
 
-// goOn does a new run, then much new work, then lets runs fall due.
-func (c *child) goOn(ctx context.Context, opened time.Duration) error {
+// continueWork does a new run, then much new work, and then lets runs become
+// due.
+func (c *child) continueWork(ctx context.Context, opened time.Duration) error {
 	run, err := c.Engine.Start(ctx, c.work, NewPayload(0, time.Time{}))
 	if err != nil {
 		return err
@@ -147,12 +148,12 @@ func (c *child) goOn(ctx context.Context, opened time.Duration) error {
 	if err := c.newWork(ctx, values); err != nil {
 		return err
 	}
-	if err := until(ctx, idly, c.Settled); err != nil {
+	if err := pollUntil(ctx, pollIdle, c.Settled); err != nil {
 		return err
 	}
 	t := newTally(c.Due, true)
 	c.tally.Store(t)
-	late, err := lateness(ctx, c.of(c.Variant == Retrying, c.herd), t, c.Due, c.Rate, c.Ahead)
+	late, err := lateness(ctx, c.systemFor(c.Variant == Retrying, c.soonDue), t, c.Due, c.Rate, c.Ahead)
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,8 @@ func (c *child) goOn(ctx context.Context, opened time.Duration) error {
 	return c.out.Encode(values)
 }
 
-// newWork has the callers start runs that are due at once, until the time is
-// over and a snapshot has been written meanwhile, or it is clear that none will.
+// newWork lets the callers start runs that are due at once, until the time is
+// over and a snapshot was written meanwhile, or it is clear that none will be.
 func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 	before, err := c.Completed(ctx)
 	if err != nil {
@@ -177,14 +178,14 @@ func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 	least := time.Duration(c.Seconds * float64(time.Second))
 	starts, err := load(ctx, c.tideover, Callers, func(first, _ int) ([]Payload, bool) {
 		passed := time.Since(begin)
-		over := passed > least && watch.once() || passed > 6*least
+		over := passed > least && watch.sawSnapshot() || passed > 6*least
 		return payloads(first, 1, time.Time{}, 0), !over && ctx.Err() == nil
 	})
 	spans := watch.stop()
 	if err != nil {
 		return err
 	}
-	err = until(ctx, often, func(ctx context.Context) (bool, error) {
+	err = pollUntil(ctx, pollTimed, func(ctx context.Context) (bool, error) {
 		n, err := c.Completed(ctx)
 		return n >= before+len(starts), err
 	})
@@ -194,7 +195,7 @@ func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 	values["tasks/s"] = float64(len(starts)) / time.Since(begin).Seconds()
 	var during, other []time.Duration
 	for _, s := range starts {
-		if spans.meets(s) {
+		if spans.overlaps(s) {
 			during = append(during, s.took)
 		} else {
 			other = append(other, s.took)
@@ -207,8 +208,7 @@ func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 	return nil
 }
 
-// disk adds the sizes of the files to the values, in MB, those of a kind
-// together.
+// disk adds the sizes of the files to the values, in MB, summed up by kind.
 func (c *child) disk(values map[string]float64) error {
 	sizes, err := c.DiskUsage()
 	for name, size := range sizes {
@@ -219,8 +219,9 @@ func (c *child) disk(values map[string]float64) error {
 	return err
 }
 
-// of returns the system whose Start starts the workflow, if it is wanted.
-func (c *child) of(wanted bool, w *engine.Workflow) System {
+// systemFor returns the system whose Start starts the workflow, if it is
+// wanted.
+func (c *child) systemFor(wanted bool, w *engine.Workflow) System {
 	if !wanted {
 		return c.tideover
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Lateness schedules tasks at a rate, each for some time later, so that they
-// fall due at that rate while others are still being scheduled.
+// Lateness schedules tasks at a rate, each for a later time, so that they
+// become due at that rate while others are still being scheduled.
 func Lateness(ctx context.Context, open Open, servers Servers, n, rate int, ahead time.Duration) (_ map[string]float64, err error) {
 	t := newTally(n, true)
 	s, err := open(ctx, servers, t.handle)
@@ -25,8 +25,8 @@ func lateness(ctx context.Context, s System, t *tally, n, rate int, ahead time.D
 		if first >= n {
 			return nil, false
 		}
-		// A caller that is behind goes on at once, and what it schedules is due
-		// that much later: only what the system does after the due time counts.
+		// A caller that is late continues at once, and its tasks are due that
+		// much later: only what the system does after the due time counts.
 		pace(ctx, begin.Add(time.Duration(first)*apart))
 		return payloads(first, min(batch, n-first), time.Now().Add(ahead), apart), ctx.Err() == nil
 	})

@@ -3,18 +3,19 @@ package durable
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// tally counts handlers, and knows when the last of n has been called.
+// tally counts calls of handlers, and knows when the last of n was called.
 type tally struct {
 	n     int64
-	taken atomic.Int64 // places in late
+	taken atomic.Int64 // used places in late
 	count atomic.Int64
 	all   chan struct{}
-	late  []time.Duration // by order of arrival; nil if nothing is due
+	late  []time.Duration // in order of arrival; nil if nothing is due
 }
 
 func newTally(n int, late bool) *tally {
@@ -28,10 +29,10 @@ func newTally(n int, late bool) *tally {
 // handle is a handler.
 func (t *tally) handle(p Payload) {
 	now := time.Now()
-	t.called(now.Sub(p.due()))
+	t.recordCall(now.Sub(p.due()))
 }
 
-func (t *tally) called(late time.Duration) {
+func (t *tally) recordCall(late time.Duration) {
 	if t.late != nil {
 		if i := t.taken.Add(1); i <= t.n {
 			t.late[i-1] = late
@@ -48,8 +49,8 @@ type start struct {
 	took time.Duration
 }
 
-// load has n tasks started by the callers. The function says what the next task
-// is, and may wait before it does; false ends the load.
+// load lets the callers start tasks. next returns the next tasks, and may wait
+// before it does; false ends the load.
 func load(ctx context.Context, s System, callers int, next func(first, n int) ([]Payload, bool)) ([]start, error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -86,16 +87,35 @@ func latencies(starts []start) (list []time.Duration) {
 	return list
 }
 
-// completed waits until the last handler has been called and everything is
-// recorded.
+// completed waits until the last handler was called and everything is recorded.
 func completed(ctx context.Context, s System, t *tally, n int) error {
 	select {
 	case <-t.all:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return until(ctx, often, func(ctx context.Context) (bool, error) {
+	return pollUntil(ctx, pollTimed, func(ctx context.Context) (bool, error) {
 		done, err := s.Completed(ctx)
 		return done >= n, err
 	})
 }
+
+// Result is one measurement: what was measured, and numbers by their names.
+type Result struct {
+	Scenario string             `json:"scenario"`
+	System   string             `json:"system"`
+	Values   map[string]float64 `json:"values"`
+}
+
+// quantiles adds median, 99th percentile and largest of the times to the values,
+// in ms. It sorts them.
+func quantiles(values map[string]float64, name string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	at := func(q float64) float64 { return ms(times[int(q*float64(len(times)-1))]) }
+	values[name+" p50"], values[name+" p99"], values[name+" max"] = at(0.5), at(0.99), at(1)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -52,7 +52,7 @@ func serverTime(pids []int) (sum time.Duration, err error) {
 // tick is the unit of times in /proc on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// stat reads what /proc says about a process.
+// stat reads the times of a process from /proc.
 func stat(pid string) (own, ended time.Duration, parent int, err error) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -69,8 +69,8 @@ func stat(pid string) (own, ended time.Duration, parent int, err error) {
 	return time.Duration(n[1]+n[2]) * tick, time.Duration(n[3]+n[4]) * tick, n[0], nil
 }
 
-// memory adds the memory of this process to the values, in MB (1e6 bytes). The
-// collector is not called: it is what it is.
+// memory adds the memory of this process to the values, in MB (1e6 bytes),
+// without running the garbage collector.
 func memory(values map[string]float64, when string) error {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

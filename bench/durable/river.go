@@ -22,14 +22,14 @@ type riverSystem struct {
 }
 
 // openRiverDefault opens River as its documentation does, with as many workers
-// as everybody else has.
+// as the other systems.
 func openRiverDefault(ctx context.Context, s Servers, handle Handle) (System, error) {
 	return openRiver(ctx, s, handle, 1, river.Config{
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
 	})
 }
 
-// openRiverTuned opens River as its fastest.
+// openRiverTuned opens River with its fastest settings.
 func openRiverTuned(ctx context.Context, s Servers, handle Handle) (System, error) {
 	return openRiver(ctx, s, handle, 500, river.Config{
 		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1000}},
@@ -53,7 +53,7 @@ func openRiver(ctx context.Context, s Servers, handle Handle, batch int, cfg riv
 	if err != nil {
 		return nil, err
 	}
-	pc.MaxConns = 2 * Callers // nobody waits for a connection
+	pc.MaxConns = 2 * Callers // no caller waits for a connection
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func openRiver(ctx context.Context, s Servers, handle Handle, batch int, cfg riv
 	return &riverSystem{pool, client, batch, s.PGPid}, nil
 }
 
-// prepareRiver makes the tables, or empties them.
+// prepareRiver creates the tables, or empties them.
 func prepareRiver(ctx context.Context, pool *pgxpool.Pool) error {
 	m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -88,7 +88,7 @@ func prepareRiver(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return err
 	}
-	// What other measurements have left to be written is not for this one to pay.
+	// Pending writes of other measurements must not count for this one.
 	for _, sql := range []string{"TRUNCATE river_job RESTART IDENTITY CASCADE", "ANALYZE river_job", "CHECKPOINT"} {
 		if _, err := pool.Exec(ctx, sql); err != nil {
 			return err
@@ -121,8 +121,8 @@ func (r *riverSystem) Batch() int     { return r.batch }
 func (r *riverSystem) Servers() []int { return []int{r.pid} }
 
 func (r *riverSystem) Completed(ctx context.Context) (n int, err error) {
-	// Asking what is left is cheaper than counting what is done, and this is
-	// asked again and again.
+	// A query for unfinished jobs is cheaper than counting the finished ones,
+	// and this is polled.
 	var left bool
 	const sql = "SELECT EXISTS (SELECT 1 FROM river_job WHERE state NOT IN ('completed'))"
 	if err := r.pool.QueryRow(ctx, sql).Scan(&left); err != nil || left {

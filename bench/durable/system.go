@@ -11,26 +11,27 @@ import (
 // Callers is how many goroutines start tasks.
 const Callers = 16
 
-// workers is how many handlers run at once, where a system has no better number.
-// It is our default, and more than the documentation of the others proposes.
+// workers is how many handlers run at once, unless a system has a better
+// number. It is our default, and more than the documentation of the others
+// proposes.
 const workers = 256
 
-// System keeps tasks on disk and runs them.
+// System stores tasks on disk and runs them.
 type System interface {
 	// Start stores tasks. They are on disk when it returns.
 	Start(ctx context.Context, tasks []Payload) error
 
-	// Batch is how many tasks one Start is best called with.
+	// Batch returns the best number of tasks for one Start.
 	Batch() int
 
 	// Completed returns how many tasks are recorded as completed.
 	Completed(ctx context.Context) (int, error)
 
-	// Settled reports whether the work behind the answers is done. It is asked
-	// every 100 ms: asking takes processor time too.
+	// Settled reports whether the work after the acknowledgements is done. It
+	// is polled every 100 ms, because it takes processor time.
 	Settled(ctx context.Context) (bool, error)
 
-	// Servers returns the processes that work for the system beside our own.
+	// Servers returns the processes that work for the system besides our own.
 	Servers() []int
 
 	Close(ctx context.Context) error
@@ -42,9 +43,9 @@ type Handle func(Payload)
 // Open opens a system that has no tasks.
 type Open func(ctx context.Context, s Servers, handle Handle) (System, error)
 
-// Servers is where the systems are.
+// Servers says where the systems are.
 type Servers struct {
-	Dir      string // a folder of its own for what runs in our process
+	Dir      string // a folder for what runs in our process
 	Postgres string // connection string
 	Redis    string // path of the socket
 	PGPid    int    // of the postmaster
@@ -60,23 +61,22 @@ var Systems = map[string]Open{
 }
 
 const (
-	often = 2 * time.Millisecond   // for what is timed
-	idly  = 100 * time.Millisecond // for what is only waited for
+	pollTimed = 2 * time.Millisecond   // for what is timed
+	pollIdle  = 100 * time.Millisecond // for what is only waited for
 )
 
-// payloadSize is that of its JSON.
+// payloadSize is the size of a payload's JSON.
 const payloadSize = 200
 
-// Payload is what a task is started with.
+// Payload is the input of a task.
 type Payload struct {
 	ID   int    `json:"id"`
 	Due  int64  `json:"due"` // in nanoseconds; 0 means at once
 	Data string `json:"data"`
 }
 
-// NewPayload returns a payload that is 200 bytes of JSON: words from a
-// vocabulary, so that it can be compressed and searched about as well as what
-// people store.
+// NewPayload returns a payload with 200 bytes of JSON: words from a vocabulary,
+// so that it can be compressed and searched like typical data.
 func NewPayload(id int, due time.Time) Payload {
 	p := Payload{ID: id}
 	if !due.IsZero() {
@@ -117,14 +117,14 @@ func (p Payload) due() time.Time { return time.Unix(0, p.Due) }
 func (p Payload) encode() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // there is nothing in it that could fail
+		panic(err) // no field can fail
 	}
 	return text
 }
 
-// until asks now and then, at once to begin with, until the answer is yes. The
-// systems have no event for what is asked here that would cost them nothing.
-func until(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
+// pollUntil polls a condition, at once to begin with, until it holds. The
+// systems have no event for these conditions that would cost nothing.
+func pollUntil(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

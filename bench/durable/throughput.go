@@ -31,7 +31,7 @@ func Throughput(ctx context.Context, open Open, servers Servers, n int) (_ map[s
 		return nil, err
 	}
 	took := time.Since(begin)
-	if err := until(ctx, idly, s.Settled); err != nil {
+	if err := pollUntil(ctx, pollIdle, s.Settled); err != nil {
 		return nil, err
 	}
 	settled := time.Since(begin)
@@ -48,7 +48,8 @@ func Throughput(ctx context.Context, open Open, servers Servers, n int) (_ map[s
 	return values, nil
 }
 
-// payloads returns n payloads. Those that are due are so one after the other.
+// payloads returns n payloads. If due is not zero, they are due one after the
+// other.
 func payloads(first, n int, due time.Time, apart time.Duration) []Payload {
 	if n <= 0 {
 		return nil

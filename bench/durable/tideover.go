@@ -17,8 +17,7 @@ func openTideover(ctx context.Context, s Servers, handle Handle) (System, error)
 	return open(ctx, s.Dir, handle)
 }
 
-// open opens an engine in a folder, with the workflow that is measured and
-// others.
+// open opens an engine in a folder, with the measured workflow and others.
 func open(ctx context.Context, dir string, handle Handle, others ...*engine.Workflow) (*tideover, error) {
 	work, err := engine.NewWorkflow("work", engine.Step("work", func(_ context.Context, p Payload) (struct{}, error) {
 		handle(p)
@@ -57,7 +56,7 @@ func (t *tideover) Completed(ctx context.Context) (int, error) {
 	return int(w.Totals.Succeeded), err
 }
 
-// workflow returns where the runs of a workflow are.
+// workflow returns the counts of a workflow's runs.
 func (t *tideover) workflow(ctx context.Context, name string) (engine.WorkflowStats, error) {
 	stats, err := t.Stats(ctx)
 	for _, w := range stats.Workflows {
@@ -68,14 +67,14 @@ func (t *tideover) workflow(ctx context.Context, name string) (engine.WorkflowSt
 	return engine.WorkflowStats{}, err
 }
 
-// Settled reports whether lists and search know everything.
+// Settled reports whether lists and search are up to date.
 func (t *tideover) Settled(ctx context.Context) (bool, error) {
 	stats, err := t.Stats(ctx)
 	if err != nil || stats.Behind > 0 {
 		return false, err
 	}
-	// No run is of the workflow, so all that this does is to count what search
-	// does not know yet.
+	// No run has this workflow, so this only counts what search does not
+	// contain yet.
 	page, err := t.List(ctx, engine.Filter{Workflow: "none", Search: "any", Limit: 1})
 	return page.Behind == 0, err
 }

@@ -13,41 +13,41 @@ import (
 	"time"
 )
 
-// Waiting says what is measured with many runs that wait.
+// Waiting configures the measurement with many waiting runs.
 type Waiting struct {
 	Dir     string        // a folder to be filled
-	Runs    int           // how many wait
+	Runs    int           // number of waiting runs
 	Variant string        // Delayed or Retrying
-	Seconds float64       // of new work, at least
-	Rate    int           // how many fall due in a second
-	Due     int           // how many of those there are
+	Seconds float64       // least time of new work
+	Rate    int           // how many become due in a second
+	Due     int           // number of those
 	Ahead   time.Duration // how long these wait
 }
 
 // The variants.
 const (
-	Delayed  = "delayed"  // started with a delay far ahead
+	Delayed  = "delayed"  // started with a delay far in the future
 	Retrying = "retrying" // failed once, and wait for the next attempt
 )
 
-// Child makes the command of a process that calls [Waiting.Child] with the name
-// of its part.
+// Child returns the command of a process that calls [Waiting.Child] with the
+// name of its part.
 type Child func(ctx context.Context, part string, w Waiting) *exec.Cmd
 
-// Measure does new work with an empty folder; fills another and kills the
-// process that did it; and goes on there with the same new work.
+// Measure does new work in an empty folder; fills another one and kills the
+// process that did it; and then does the same new work there.
 func (w Waiting) Measure(ctx context.Context, child Child) (map[string]float64, error) {
 	values := map[string]float64{}
 	empty, full := w, w
 	empty.Dir, full.Dir = filepath.Join(w.Dir, "empty"), filepath.Join(w.Dir, "full")
-	alone, err := spawn(child(ctx, "work", empty))
+	alone, err := startChild(child(ctx, "work", empty))
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(alone.next(values, "empty: "), alone.rest(values, "empty: ")); err != nil {
+	if err := errors.Join(alone.next(values, "empty: "), alone.readRest(values, "empty: ")); err != nil {
 		return nil, err
 	}
-	filling, err := spawn(child(ctx, "fill", full))
+	filling, err := startChild(child(ctx, "fill", full))
 	if err != nil {
 		return nil, err
 	}
@@ -58,24 +58,24 @@ func (w Waiting) Measure(ctx context.Context, child Child) (map[string]float64, 
 	if err := filling.kill(); err != nil {
 		return nil, err
 	}
-	again, err := spawn(child(ctx, "work", full))
+	again, err := startChild(child(ctx, "work", full))
 	if err != nil {
 		return nil, err
 	}
 	err = again.next(values, "")
 	values["restart seconds"] = time.Since(killed).Seconds()
-	return values, errors.Join(err, again.rest(values, ""))
+	return values, errors.Join(err, again.readRest(values, ""))
 }
 
-// process is a child that prints its numbers, a line for each part. Its input
-// ends when we do.
+// process is a child that prints its measurements, a line for each part. Its
+// input ends when we end.
 type process struct {
 	cmd *exec.Cmd
 	in  io.Closer
 	out *bufio.Scanner
 }
 
-func spawn(cmd *exec.Cmd) (*process, error) {
+func startChild(cmd *exec.Cmd) (*process, error) {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -91,13 +91,13 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 // next reads the next line.
 func (p *process) next(values map[string]float64, prefix string) error {
 	if !p.out.Scan() {
-		return fmt.Errorf("%v ended early: %w", p.cmd.Args, cmpErr(p.out.Err(), p.cmd.Wait()))
+		return fmt.Errorf("%v ended early: %w", p.cmd.Args, joinOrEOF(p.out.Err(), p.cmd.Wait()))
 	}
 	return p.parse(values, prefix)
 }
 
-// rest reads the other lines, and waits for the end.
-func (p *process) rest(values map[string]float64, prefix string) (err error) {
+// readRest reads the other lines, and waits for the end of the process.
+func (p *process) readRest(values map[string]float64, prefix string) (err error) {
 	for p.out.Scan() {
 		err = errors.Join(err, p.parse(values, prefix))
 	}
@@ -115,18 +115,18 @@ func (p *process) parse(values map[string]float64, prefix string) error {
 	return nil
 }
 
-// kill ends the child as kill -9 does, and waits for it.
+// kill kills the child with SIGKILL, and waits for it.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
 	}
 	if p.cmd.Wait() == nil {
-		return errors.New("the process to be killed had ended by itself")
+		return errors.New("the process had ended before it was killed")
 	}
 	return nil
 }
 
-func cmpErr(a, b error) error {
+func joinOrEOF(a, b error) error {
 	if err := errors.Join(a, b); err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// watcher looks every few milliseconds which files of the folder of snapshots
-// this process has open. The engine keeps the last one open to read from it; one
-// is being made while there is an unfinished file, or a second one.
+// watcher polls which files of the folder of snapshots this process has open.
+// The engine keeps the last snapshot open to read from it; a snapshot is being
+// written while there is an unfinished file, or a second one.
 type watcher struct {
 	dir  string
 	quit chan struct{}
@@ -18,14 +18,14 @@ type watcher struct {
 
 	mu    sync.Mutex
 	spans spans
-	last  time.Time // when one was being made last
+	last  time.Time // when a snapshot was last being written
 }
 
 type spans [][2]time.Time
 
 const (
-	lookEvery = 5 * time.Millisecond
-	pause     = 200 * time.Millisecond // between two files of one snapshot, at most
+	watchEvery = 5 * time.Millisecond
+	pause      = 200 * time.Millisecond // longest pause between two files of one snapshot
 )
 
 func watchFiles(dir string) *watcher {
@@ -39,7 +39,7 @@ func watchFiles(dir string) *watcher {
 
 func (w *watcher) run() {
 	defer close(w.done)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -47,20 +47,20 @@ func (w *watcher) run() {
 			return
 		case now := <-tick.C:
 			if w.busy() {
-				w.seen(now)
+				w.recordSnapshot(now)
 			}
 		}
 	}
 }
 
-// seen notes that a snapshot is being made.
-func (w *watcher) seen(now time.Time) {
+// recordSnapshot records that a snapshot is being written.
+func (w *watcher) recordSnapshot(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.spans); n > 0 && now.Sub(w.last) < pause {
 		w.spans[n-1][1] = now
 	} else {
-		w.spans = append(w.spans, [2]time.Time{now.Add(-lookEvery), now})
+		w.spans = append(w.spans, [2]time.Time{now.Add(-watchEvery), now})
 	}
 	w.last = now
 }
@@ -83,8 +83,8 @@ func (w *watcher) busy() bool {
 	return false
 }
 
-// once reports whether a snapshot has been made since the watcher began.
-func (w *watcher) once() bool {
+// sawSnapshot reports whether a snapshot was written since the watcher began.
+func (w *watcher) sawSnapshot() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.spans) > 0 && time.Since(w.last) > pause
@@ -96,8 +96,8 @@ func (w *watcher) stop() spans {
 	return w.spans
 }
 
-// meets reports whether a part of the call is within one of the spans.
-func (s spans) meets(c start) bool {
+// overlaps reports whether a part of the call is within one of the spans.
+func (s spans) overlaps(c start) bool {
 	for _, span := range s {
 		if c.at.Before(span[1]) && c.at.Add(c.took).After(span[0]) {
 			return true

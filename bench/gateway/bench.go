@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Bench is how the systems are measured.
+// Bench configures the measurements.
 type Bench struct {
-	Dir         string        // for configurations and what the processes print
-	Core        string        // that the proxies share; empty gives each GOMAXPROCS=1 instead
+	Dir         string        // for configurations and logs of the processes
+	Core        string        // of the proxies; empty gives each GOMAXPROCS=1 instead
 	Length      time.Duration // of each measurement
-	Connections int           // of all scenarios but that of streams
-	Rate        int           // requests that fall due in a second
+	Connections int           // of all scenarios except streams
+	Rate        int           // requests that become due in a second
 
 	// Own makes the command of a process that calls [Child].
 	Own func(part, upstream string) Command
@@ -32,7 +32,7 @@ const (
 	Tideover = "tideover"
 )
 
-// scenario is one thing that is measured, for a time.
+// scenario is one measurement.
 type scenario struct {
 	name    string
 	measure func(*Bench, context.Context, *tally, endpoint, time.Duration) error
@@ -51,17 +51,17 @@ var scenarios = []scenario{
 }
 
 const (
-	// warmUp is how long a process works before it is measured, at most.
+	// warmUp is the longest time that a process works before it is measured.
 	warmUp = 500 * time.Millisecond
 
-	// slice is how long a system is measured before it is the turn of the next,
-	// at most. What else the machine does lasts longer, and meets them all.
+	// slice is the longest time for which a system is measured before the next
+	// one. Other load on the machine lasts longer, and affects all systems.
 	slice = 500 * time.Millisecond
 )
 
 // Round measures every scenario with every system, on fresh processes.
 func (b *Bench) Round(ctx context.Context, round int, systems []string, report func(Result) error) error {
-	st := &stage{systems: systems, at: map[string]endpoint{}}
+	st := &testbed{systems: systems, at: map[string]endpoint{}}
 	defer st.stop()
 	if err := b.startAll(ctx, st); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (b *Bench) Round(ctx context.Context, round int, systems []string, report f
 	var memory []Result
 	for _, s := range systems {
 		values := map[string]float64{}
-		if err := b.warm(ctx, st.at[s], values); err != nil {
-			return fmt.Errorf("warm-up of %s: %w%s", s, err, st.said(s))
+		if err := b.warmUpSystem(ctx, st.at[s], values); err != nil {
+			return fmt.Errorf("warm-up of %s: %w%s", s, err, st.logTail(s))
 		}
 		memory = append(memory, Result{Scenario: "memory", System: s, Values: values})
 	}
@@ -82,7 +82,7 @@ func (b *Bench) Round(ctx context.Context, round int, systems []string, report f
 		for i, s := range systems {
 			r, err := tallies[i].result(what.name, s, st.at[s])
 			if err != nil {
-				return fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.said(s))
+				return fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.logTail(s))
 			}
 			if err := report(r); err != nil {
 				return err
@@ -104,9 +104,9 @@ func (b *Bench) Round(ctx context.Context, round int, systems []string, report f
 	return nil
 }
 
-// slices measures a scenario with all systems, slice by slice. Each slice begins
-// with another system, so that none is always the one that comes after the slowest.
-func (b *Bench) slices(ctx context.Context, what scenario, round int, st *stage) ([]*tally, error) {
+// slices measures a scenario with all systems, slice by slice. Each round of
+// slices begins with another system, so that none always follows the slowest.
+func (b *Bench) slices(ctx context.Context, what scenario, round int, st *testbed) ([]*tally, error) {
 	n := len(st.systems)
 	tallies := make([]*tally, n)
 	for i := range tallies {
@@ -118,18 +118,18 @@ func (b *Bench) slices(ctx context.Context, what scenario, round int, st *stage)
 		s := st.systems[i]
 		err := what.measure(b, ctx, tallies[i], st.at[s], b.Length/time.Duration(slices))
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // what was measured meanwhile is of no interest, nor why it was not
+			err = cause // what was measured meanwhile does not matter
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.said(s))
+			return nil, fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.logTail(s))
 		}
 	}
 	return tallies, nil
 }
 
-// warm notes what the process takes before it has done anything, and has it do
-// something.
-func (b *Bench) warm(ctx context.Context, e endpoint, memory map[string]float64) error {
+// warmUpSystem measures the memory of the process before it has done anything,
+// and then sends it requests.
+func (b *Bench) warmUpSystem(ctx context.Context, e endpoint, memory map[string]float64) error {
 	if e.pid != 0 {
 		if err := e.memory(memory, "started"); err != nil {
 			return err

@@ -10,16 +10,16 @@ import (
 	"net/url"
 )
 
-// The parts that [Child] can be.
+// The parts of [Child].
 const (
 	upstreamPart = "upstream"
 	barePart     = "bare"
 	tunedPart    = "tuned"
 )
 
-// Child is a process that is measured, or the upstream behind it: "upstream",
-// "bare" or "tuned". It prints its address, and serves until the context is
-// done or in, which is the parent, ends.
+// Child runs a measured process, or the upstream behind it: "upstream", "bare"
+// or "tuned". It prints its address, and serves until the context is done or
+// in, a pipe from the parent, ends.
 func Child(ctx context.Context, part, upstream string, in io.Reader, out io.Writer) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func Child(ctx context.Context, part, upstream string, in io.Reader, out io.Writ
 	case tunedPart:
 		err = serveProxy(l, tunedProxy(to))
 	default:
-		return fmt.Errorf("there is no part %q", part)
+		return fmt.Errorf("there is no part %q: use upstream, bare or tuned", part)
 	}
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// endpoint is where a system answers: what is added before the upstream's paths,
-// and the process whose time and memory are counted; 0 for none.
+// endpoint is the address of a system: its address, a prefix for the upstream's
+// paths, and the process whose time and memory are measured; 0 for none.
 type endpoint struct {
 	addr   string
 	prefix string
@@ -27,7 +27,7 @@ func (e endpoint) post(path string) []byte {
 		e.prefix, path, e.addr, postSize, postBody())
 }
 
-// client is one connection. It dials again when the last one has ended.
+// client is one connection. It reconnects when the last one has ended.
 type client struct {
 	addr string
 	text []byte // the request
@@ -37,14 +37,14 @@ type client struct {
 	m    message
 }
 
-// patience is how long after the end of a scenario an answer may come.
-const patience = 10 * time.Second
+// answerTimeout is how long after the end of a scenario an answer may come.
+const answerTimeout = 10 * time.Second
 
 // dialAll makes the connections before the clock starts.
 func dialAll(n int, addr string, text []byte, length time.Duration) ([]*client, error) {
 	all := make([]*client, n)
 	for i := range all {
-		all[i] = &client{addr: addr, text: text, end: time.Now().Add(length + patience), r: bufio.NewReader(nil)}
+		all[i] = &client{addr: addr, text: text, end: time.Now().Add(length + answerTimeout), r: bufio.NewReader(nil)}
 		if err := all[i].dial(); err != nil {
 			closeAll(all[:i])
 			return nil, err
@@ -60,7 +60,7 @@ func closeAll(clients []*client) {
 }
 
 func (c *client) dial() error {
-	// A dial without a context: the deadline says when it ends.
+	// It needs no context: the deadline ends it.
 	conn, err := net.DialTimeout("tcp", c.addr, time.Until(c.end)) //nolint:noctx // see above
 	if err != nil {
 		return err
@@ -77,42 +77,42 @@ func (c *client) close() {
 	}
 }
 
-// ask sends the request and reads the head of the answer, which must be a 200.
-// After an error the connection is closed.
-func (c *client) ask() error {
+// sendRequest sends the request and reads the head of the answer, which must be
+// a 200. After an error the connection is closed.
+func (c *client) sendRequest() error {
 	if c.conn == nil {
 		if err := c.dial(); err != nil {
 			return err
 		}
 	}
 	if _, err := c.conn.Write(c.text); err != nil {
-		return c.broken(err)
+		return c.closeAfter(err)
 	}
 	if err := readHead(c.r, &c.m); err != nil {
-		return c.broken(unexpected(err))
+		return c.closeAfter(unexpectedEOF(err))
 	}
 	if _, rest, _ := bytes.Cut(c.m.first, []byte(" ")); !bytes.HasPrefix(rest, []byte("200")) {
-		return c.broken(fmt.Errorf("answer: %s", c.m.first))
+		return c.closeAfter(fmt.Errorf("answer: %s", c.m.first))
 	}
 	return nil
 }
 
-func (c *client) broken(err error) error {
+func (c *client) closeAfter(err error) error {
 	c.close()
 	return err
 }
 
-// exchange asks for the small answer and reads it.
+// exchange requests the small answer and reads it.
 func (c *client) exchange() error {
-	if err := c.ask(); err != nil {
+	if err := c.sendRequest(); err != nil {
 		return err
 	}
 	n, err := discardBody(c.r, &c.m)
 	if err != nil {
-		return c.broken(err)
+		return c.closeAfter(err)
 	}
 	if n != len(answer) {
-		return c.broken(fmt.Errorf("answer of %d bytes, want %d", n, len(answer)))
+		return c.closeAfter(fmt.Errorf("answer of %d bytes, want %d", n, len(answer)))
 	}
 	if c.m.last {
 		c.close()

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// clock ticks. It is one of the kernel's, read like a connection: the runtime's
-// timers wake an idle process up to a millisecond late, which is more than most
-// of what is measured with it.
+// clock is a ticker of the kernel, read like a connection: the runtime's timers
+// wake an idle process up to a millisecond late, which is more than most of
+// what is measured with it.
 type clock struct{ file *os.File }
 
 // newClock returns a clock that ticks first after one interval.

@@ -4,7 +4,7 @@ package gateway
 
 import "time"
 
-// clock ticks.
+// clock is a ticker.
 type clock struct{ ticker *time.Ticker }
 
 func newClock(every time.Duration) (*clock, error) { return &clock{time.NewTicker(every)}, nil }

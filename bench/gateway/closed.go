@@ -18,8 +18,9 @@ func (b *Bench) closed(ctx context.Context, t *tally, e endpoint, text []byte, l
 	return t.count(e, func() (outcome, error) { return loop(ctx, clients, length, (*client).exchange), nil })
 }
 
-// each lets every client work and adds up what they report.
-func each(clients []*client, work func(*client) outcome) (sum outcome) {
+// runAll runs a function for every client at the same time and adds up the
+// outcomes.
+func runAll(clients []*client, work func(*client) outcome) (sum outcome) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, c := range clients {
@@ -34,15 +35,15 @@ func each(clients []*client, work func(*client) outcome) (sum outcome) {
 	return sum
 }
 
-// loop has every client do its work again and again for a time.
+// loop repeats a function for every client for a time.
 func loop(ctx context.Context, clients []*client, length time.Duration, work func(*client) error) outcome {
 	var over atomic.Bool
 	timer := time.AfterFunc(length, func() { over.Store(true) })
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, func() { over.Store(true) })()
-	return each(clients, func(c *client) (o outcome) {
+	return runAll(clients, func(c *client) (o outcome) {
 		for !over.Load() {
-			o.note(work(c))
+			o.record(work(c))
 		}
 		return o
 	})

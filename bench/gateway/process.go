@@ -38,8 +38,8 @@ func (e endpoint) processorTime() (time.Duration, error) {
 	return sum, nil
 }
 
-// memory adds what the process has resident to the values, and its peak, in MB
-// (1e6 bytes).
+// memory adds the resident memory of the process to the values, and its peak,
+// in MB (1e6 bytes).
 func (e endpoint) memory(values map[string]float64, when string) error {
 	path := fmt.Sprintf("/proc/%d/status", e.pid)
 	text, err := os.ReadFile(path)

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// Command is a program with its arguments, and what is added to its environment.
+// Command is a program with its arguments, and additions to its environment.
 type Command struct {
 	Args []string
 	Env  []string
 }
 
-// process is one that was started and has to be stopped.
+// process is a started process.
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	addr string        // where it says it is, if it says so
-	log  string        // file with what it has printed on stderr
+	addr string        // its address, if it prints it
+	log  string        // file with its stderr
 	done chan struct{} // closed when it has ended
 }
 
 type processes []*process
 
-// start starts a process, the upstream beside us and everything else on the core
-// of the proxies. The command of one that speaks prints its address first.
-func (b *Bench) start(ctx context.Context, st *stage, name string, c Command, speaks bool) (*process, error) {
+// start starts a process: the upstream on our core, everything else on the core
+// of the proxies. With printsAddress, the process prints its address first.
+func (b *Bench) start(ctx context.Context, st *testbed, name string, c Command, printsAddress bool) (*process, error) {
 	args := c.Args
 	if name != upstreamPart && b.Core != "" {
 		args = append([]string{"taskset", "-c", b.Core}, args...)
@@ -62,7 +62,7 @@ func (b *Bench) start(ctx context.Context, st *stage, name string, c Command, sp
 	}
 	st.processes = append(st.processes, p)
 	r := bufio.NewReader(out)
-	if speaks {
+	if printsAddress {
 		p.addr, err = r.ReadString('\n')
 		p.addr = strings.TrimSpace(p.addr)
 	}
@@ -74,8 +74,8 @@ func (b *Bench) start(ctx context.Context, st *stage, name string, c Command, sp
 	return p, err
 }
 
-// environment is ours without what would make one process unlike the others, or
-// have it read or write what belongs to the user.
+// environment returns our environment without variables that would make one
+// process unlike the others, or make it use the user's files.
 func (b *Bench) environment(name string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "GOMAXPROCS=") || strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") ||
@@ -90,11 +90,11 @@ func (b *Bench) environment(name string) []string {
 // readyWithin is how long a process may take to answer.
 const readyWithin = 20 * time.Second
 
-// ready waits until the system answers, and as it should.
+// ready waits until the system answers correctly.
 func (all *processes) ready(ctx context.Context, name string, e endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	ended := make(chan struct{}) // never, where there is no process
+	ended := make(chan struct{}) // never closed if there is no process
 	for _, p := range *all {
 		if p.name == name {
 			ended = p.done
@@ -119,21 +119,21 @@ func (all *processes) ready(ctx context.Context, name string, e endpoint) error 
 	}
 }
 
-// said returns the end of what a process has printed, for an error.
-func (all *processes) said(name string) string {
+// logTail returns the end of a process's log, for an error.
+func (all *processes) logTail(name string) string {
 	for _, p := range *all {
 		if p.name != name {
 			continue
 		}
 		text, err := os.ReadFile(p.log)
 		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {
-			return fmt.Sprintf("; it said:\n%s", text[max(0, len(text)-2000):])
+			return fmt.Sprintf("; its log:\n%s", text[max(0, len(text)-2000):])
 		}
 	}
 	return ""
 }
 
-// stop ends the processes that there are when it is called, and waits for that.
+// stop kills all processes, and waits for their end.
 func (all *processes) stop() {
 	for _, p := range *all {
 		_ = p.cmd.Process.Kill() // it may have ended

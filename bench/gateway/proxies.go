@@ -10,16 +10,16 @@ import (
 	"sync"
 )
 
-// bareProxy is what the standard library gives to who asks for no more.
+// bareProxy is the standard library's proxy with its defaults.
 func bareProxy(upstream *url.URL) *httputil.ReverseProxy {
 	return httputil.NewSingleHostReverseProxy(upstream)
 }
 
-// idlePerHost is more than there are connections in any scenario.
+// idlePerHost is more than the connections of any scenario.
 const idlePerHost = 1024
 
-// tunedProxy is the same with what its documentation offers for speed, and
-// nothing else: the measure for what a gateway adds.
+// tunedProxy is the standard library's proxy with the settings that its
+// documentation offers for speed: the baseline for what a gateway adds.
 func tunedProxy(upstream *url.URL) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
@@ -35,7 +35,7 @@ func tunedProxy(upstream *url.URL) *httputil.ReverseProxy {
 
 // serveProxy serves the proxy until the listener is closed.
 func serveProxy(l net.Listener, p *httputil.ReverseProxy) error {
-	// When the load ends it leaves connections behind, which is no news.
+	// When the load ends it drops connections, which is expected.
 	p.ErrorLog = log.New(io.Discard, "", 0)
 	server := &http.Server{Handler: p} //nolint:gosec // the load is ours: a slow one is its fault
 	return server.Serve(l)

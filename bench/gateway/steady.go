@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// steady measures the latency of an open loop: requests fall due at a fixed rate,
-// and each is counted from when it was due. One that finds every connection busy
-// waits, and its waiting counts.
+// steady measures the latency of an open loop: requests become due at a fixed
+// rate, and each is measured from its due time. A request that finds every
+// connection busy waits, and its wait counts.
 func (b *Bench) steady(ctx context.Context, t *tally, e endpoint, length time.Duration) error {
 	clients, err := dialAll(b.Connections, e.addr, e.get(), length)
 	if err != nil {
@@ -17,14 +17,14 @@ func (b *Bench) steady(ctx context.Context, t *tally, e endpoint, length time.Du
 	defer closeAll(clients)
 	times := t.samples("steady")
 	return t.count(e, func() (o outcome, err error) {
-		// Room for all: whoever makes them due never waits for whoever sends them.
+		// Large enough for all, so that the pacer never waits for the clients.
 		due := make(chan time.Time, int(length.Seconds()*float64(b.Rate))+1)
 		var group sync.WaitGroup
 		group.Go(func() {
 			defer close(due)
 			err = pace(ctx, b.Rate, cap(due)-1, due)
 		})
-		o = each(clients, func(c *client) outcome { return answerDue(c, due, times) })
+		o = runAll(clients, func(c *client) outcome { return answerDue(c, due, times) })
 		group.Wait()
 		return o, err
 	})
@@ -34,7 +34,7 @@ func answerDue(c *client, due <-chan time.Time, times *samples) (o outcome) {
 	var own []time.Duration
 	for at := range due {
 		err := c.exchange()
-		o.note(err)
+		o.record(err)
 		if err == nil {
 			own = append(own, time.Since(at))
 		}
@@ -43,7 +43,7 @@ func answerDue(c *client, due <-chan time.Time, times *samples) (o outcome) {
 	return o
 }
 
-// pace says when each of n requests is due, at the time it is.
+// pace sends the due time of each of n requests when it is due.
 func pace(ctx context.Context, rate, n int, due chan<- time.Time) error {
 	every := time.Second / time.Duration(rate)
 	clock, err := newClock(every)
@@ -59,7 +59,7 @@ func pace(ctx context.Context, rate, n int, due chan<- time.Time) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A tick that came late makes several due.
+		// A late tick makes several requests due.
 		for now := time.Now(); i < n; i++ {
 			at := start.Add(time.Duration(i+1) * every)
 			if at.After(now) {

@@ -28,8 +28,8 @@ func TestRequestsFallDueAtEqualDistances(t *testing.T) {
 	}
 }
 
-// A request that had to wait for a connection counts from when it was due: what
-// one stall delays is all in the percentiles.
+// A request that had to wait for a connection is measured from its due time:
+// everything that a stall delays is in the percentiles.
 func TestWaitingForAConnectionCounts(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func TestWaitingForAConnectionCounts(t *testing.T) {
 	defer l.Close()
 	go serveUpstream(l)
 	e := endpoint{addr: l.Addr().String()}
-	c := &client{addr: e.addr, text: e.get(), end: time.Now().Add(patience), r: bufio.NewReader(nil)}
+	c := &client{addr: e.addr, text: e.get(), end: time.Now().Add(answerTimeout), r: bufio.NewReader(nil)}
 	defer c.close()
 	const n = 10
 	due := make(chan time.Time, n)
@@ -75,9 +75,9 @@ func TestFailuresAreCountedAndTheConnectionIsReplaced(t *testing.T) {
 	}
 	defer closeAll(clients)
 	var o outcome
-	o.note(clients[0].exchange())
+	o.record(clients[0].exchange())
 	clients[0].text = e.get()
-	o.note(clients[0].exchange())
+	o.record(clients[0].exchange())
 	if o.good != 1 || o.failed != 1 || o.why == nil || o.why.Error() != "answer: HTTP/1.1 404 Not Found" {
 		t.Errorf("%d good, %d failed: %v; want one of each, and the status", o.good, o.failed, o.why)
 	}

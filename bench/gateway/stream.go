@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// streamConnections is how many streams there are at a time.
+// streamConnections is the number of concurrent streams.
 const streamConnections = 16
 
-// stream measures how long events take to arrive, of streams that are asked for
-// one after the other on each connection.
+// stream measures how long events take to arrive; each connection requests one
+// stream after the other.
 func (b *Bench) stream(ctx context.Context, t *tally, e endpoint, length time.Duration) error {
 	clients, err := dialAll(streamConnections, e.addr, e.post(streamPath), length)
 	if err != nil {
@@ -29,14 +29,14 @@ func (b *Bench) stream(ctx context.Context, t *tally, e endpoint, length time.Du
 	})
 }
 
-// readStream asks for a stream and reads it to its end.
+// readStream requests a stream and reads it to its end.
 func (c *client) readStream(first, later *samples) error {
 	start := time.Now()
-	if err := c.ask(); err != nil {
+	if err := c.sendRequest(); err != nil {
 		return err
 	}
 	if !c.m.chunked {
-		return c.broken(errors.New("answer: a stream of a known length"))
+		return c.closeAfter(errors.New("answer: a stream of a known length"))
 	}
 	n := 0
 	r := bufio.NewReader(httputil.NewChunkedReader(c.r))
@@ -46,7 +46,7 @@ func (c *client) readStream(first, later *samples) error {
 			break
 		}
 		if err != nil {
-			return c.broken(err)
+			return c.closeAfter(err)
 		}
 		sent, ok := strings.CutPrefix(strings.TrimSpace(line), eventData)
 		if !ok {
@@ -59,10 +59,10 @@ func (c *client) readStream(first, later *samples) error {
 		}
 	}
 	if n != events {
-		return c.broken(fmt.Errorf("stream of %d events, want %d", n, events))
+		return c.closeAfter(fmt.Errorf("stream of %d events, want %d", n, events))
 	}
 	if err := endChunks(c.r); err != nil {
-		return c.broken(err)
+		return c.closeAfter(err)
 	}
 	return nil
 }

@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// stage is what a round is measured on: the systems, where they answer, and all
-// processes that were started for it.
-type stage struct {
+// testbed is what a round is measured on: the systems, their addresses, and all
+// processes that were started.
+type testbed struct {
 	systems []string
 	at      map[string]endpoint
 	processes
 }
 
 // startAll starts the upstream and the systems.
-func (b *Bench) startAll(ctx context.Context, st *stage) error {
+func (b *Bench) startAll(ctx context.Context, st *testbed) error {
 	upstream, err := b.startOwn(ctx, st, upstreamPart, "")
 	if err != nil {
 		return err
@@ -28,13 +28,13 @@ func (b *Bench) startAll(ctx context.Context, st *stage) error {
 			err = st.ready(ctx, s, st.at[s])
 		}
 		if err != nil {
-			return fmt.Errorf("start of %s: %w%s", s, err, st.said(s))
+			return fmt.Errorf("start of %s: %w%s", s, err, st.logTail(s))
 		}
 	}
 	return nil
 }
 
-func (b *Bench) startSystem(ctx context.Context, st *stage, name, upstream string) (endpoint, error) {
+func (b *Bench) startSystem(ctx context.Context, st *testbed, name, upstream string) (endpoint, error) {
 	tideover, ok := b.Builds[name]
 	if name == Tideover {
 		tideover, ok = b.Tideover, true
@@ -58,9 +58,9 @@ func (b *Bench) startSystem(ctx context.Context, st *stage, name, upstream strin
 	}
 }
 
-// caddyConfig is what is needed to make Caddy a proxy: no TLS, no admin API, no
-// access log. Of its defaults for the way to the upstream only the idle
-// connections are raised, as for the tuned proxy.
+// caddyConfig makes Caddy a proxy: no TLS, no admin API, no access log. Of its
+// defaults for the upstream connections only the number of idle connections is
+// raised, as for the tuned proxy.
 const caddyConfig = `{
 	"admin": {"disabled": true, "config": {"persist": false}},
 	"logging": {"logs": {"default": {"level": "ERROR"}}},
@@ -83,8 +83,8 @@ providers:
   up: {preset: generic, base-url: "http://%s", policy: "http attempts=3"}
 `
 
-// startOther starts a program that is told its address by a file.
-func (b *Bench) startOther(ctx context.Context, st *stage, name, prefix, config string, command func(file string) Command) (endpoint, error) {
+// startOther starts a program that gets its address from a configuration file.
+func (b *Bench) startOther(ctx context.Context, st *testbed, name, prefix, config string, command func(file string) Command) (endpoint, error) {
 	addr, err := freeAddr(ctx)
 	if err != nil {
 		return endpoint{}, err
@@ -100,8 +100,8 @@ func (b *Bench) startOther(ctx context.Context, st *stage, name, prefix, config 
 	return endpoint{addr, prefix, p.cmd.Process.Pid}, nil
 }
 
-// startOwn starts a process that calls [Child], and says where it is by itself.
-func (b *Bench) startOwn(ctx context.Context, st *stage, part, upstream string) (endpoint, error) {
+// startOwn starts a process that calls [Child], and that prints its address.
+func (b *Bench) startOwn(ctx context.Context, st *testbed, part, upstream string) (endpoint, error) {
 	p, err := b.start(ctx, st, part, b.Own(part, upstream), true)
 	if err != nil {
 		return endpoint{}, err
@@ -109,8 +109,8 @@ func (b *Bench) startOwn(ctx context.Context, st *stage, part, upstream string) 
 	return endpoint{addr: p.addr, pid: p.cmd.Process.Pid}, nil
 }
 
-// freeAddr returns an address that nobody listens on, for a program that cannot
-// say which one the kernel gave it.
+// freeAddr returns a free address, for a program that cannot report which one
+// the kernel gave it.
 func freeAddr(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

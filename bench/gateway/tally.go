@@ -2,25 +2,26 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
-// tally adds up the slices of one scenario with one system.
+// tally sums up the slices of one scenario with one system.
 type tally struct {
 	outcome
-	took, used time.Duration // by the clock, and by the processor that is measured
+	took, used time.Duration // wall time, and processor time of the measured process
 	times      map[string]*samples
 }
 
 func newTally() *tally { return &tally{times: map[string]*samples{}} }
 
-// outcome is what became of the requests of a scenario.
+// outcome counts the results of the requests of a scenario.
 type outcome struct {
 	good, failed int
 	why          error // the first failure
 }
 
-func (o *outcome) note(err error) {
+func (o *outcome) record(err error) {
 	if err == nil {
 		o.good++
 		return
@@ -39,7 +40,7 @@ func (o *outcome) add(more outcome) {
 	}
 }
 
-// count does the work and adds what it took.
+// count runs the work and adds the time that it took.
 func (t *tally) count(e endpoint, work func() (outcome, error)) error {
 	before, err := e.processorTime()
 	if err != nil {
@@ -57,7 +58,7 @@ func (t *tally) count(e endpoint, work func() (outcome, error)) error {
 	return err
 }
 
-// samples returns the times of a name, to add to.
+// samples returns the named list of times.
 func (t *tally) samples(name string) *samples {
 	if t.times[name] == nil {
 		t.times[name] = &samples{}
@@ -65,10 +66,10 @@ func (t *tally) samples(name string) *samples {
 	return t.times[name]
 }
 
-// result returns what was added up.
+// result returns the sums as a Result.
 func (t *tally) result(scenario, system string, e endpoint) (Result, error) {
 	if t.good == 0 {
-		return Result{}, errors.Join(errors.New("not one good answer"), t.why)
+		return Result{}, errors.Join(errors.New("no request succeeded"), t.why)
 	}
 	r := Result{Scenario: scenario, System: system, Values: map[string]float64{
 		scenario + "/s": float64(t.good) / t.took.Seconds(),
@@ -86,3 +87,24 @@ func (t *tally) result(scenario, system string, e endpoint) (Result, error) {
 	}
 	return r, nil
 }
+
+// Result is one measurement: what was measured, and numbers by their names.
+type Result struct {
+	Scenario string             `json:"scenario"`
+	System   string             `json:"system"`
+	Values   map[string]float64 `json:"values"`
+	Failure  string             `json:"failure,omitempty"` // the first of the failures that the values count
+}
+
+// quantiles adds median, 99th percentile and largest of the times to the values,
+// in ms. It sorts them.
+func quantiles(values map[string]float64, name string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	at := func(q float64) float64 { return ms(times[int(q*float64(len(times)-1))]) }
+	values[name+" p50"], values[name+" p99"], values[name+" max"] = at(0.5), at(0.99), at(1)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -21,7 +21,7 @@ const (
 	postSize = 1024
 )
 
-// answer is what the upstream says to a request for smallPath.
+// answer is the upstream's answer to a request for smallPath.
 const answer = `{"id":"0123456789abcdef","object":"answer","created":1700000000,"status":"done"}`
 
 // postBody returns JSON of postSize bytes.
@@ -37,9 +37,9 @@ var (
 	notFound    = []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 )
 
-// serveUpstream answers on the listener until it is closed. It is written by
-// hand because net/http would need about as much of the core that it shares with
-// the load as a proxy needs of its own.
+// serveUpstream answers on the listener until it is closed. It does not use
+// net/http, which would need about as much of the core that it shares with the
+// load as a proxy needs of its own.
 func serveUpstream(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -56,7 +56,8 @@ func serveUpstream(l net.Listener) error {
 	}
 }
 
-// answerAll returns when the client goes, or says what we do not understand.
+// answerAll answers requests until the client disconnects or sends an invalid
+// request.
 func answerAll(c net.Conn) {
 	r := bufio.NewReader(c)
 	var m message
@@ -93,7 +94,7 @@ func target(line []byte) []byte {
 	return path
 }
 
-// sendEvents sends a stream. Each event says when it was sent.
+// sendEvents sends a stream. Each event contains the time at which it was sent.
 func sendEvents(c net.Conn) error {
 	tick := time.NewTicker(eventEvery)
 	defer tick.Stop()

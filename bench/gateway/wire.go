@@ -26,8 +26,8 @@ var (
 	closing          = []byte("close")
 )
 
-// readHead reads a head into m, and allocates nothing. It knows as much of the
-// protocol as is needed to find the end of a message.
+// readHead reads a head into m, and allocates nothing. It parses only what is
+// needed to find the end of a message.
 func readHead(r *bufio.Reader, m *message) error {
 	line, err := readLine(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func readHead(r *bufio.Reader, m *message) error {
 	*m = message{first: append(m.first[:0], line...)}
 	for {
 		if line, err = readLine(r); err != nil {
-			return unexpected(err)
+			return unexpectedEOF(err)
 		}
 		if len(line) == 0 {
 			return nil
@@ -70,11 +70,11 @@ func (m *message) header(name, value []byte) (err error) {
 func discardBody(r *bufio.Reader, m *message) (int, error) {
 	if !m.chunked {
 		n, err := r.Discard(m.length)
-		return n, unexpected(err)
+		return n, unexpectedEOF(err)
 	}
 	n, err := io.Copy(io.Discard, httputil.NewChunkedReader(r))
 	if err != nil {
-		return int(n), unexpected(err)
+		return int(n), unexpectedEOF(err)
 	}
 	return int(n), endChunks(r)
 }
@@ -85,7 +85,7 @@ func endChunks(r *bufio.Reader) error {
 	for {
 		line, err := readLine(r)
 		if err != nil {
-			return unexpected(err)
+			return unexpectedEOF(err)
 		}
 		if len(line) == 0 {
 			return nil
@@ -97,15 +97,16 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		if len(line) > 0 {
-			err = unexpected(err)
+			err = unexpectedEOF(err)
 		}
 		return nil, err
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// unexpected is the error where a message must not end.
-func unexpected(err error) error {
+// unexpectedEOF converts the end of the connection inside a message to an
+// error.
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

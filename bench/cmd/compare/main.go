@@ -1,13 +1,14 @@
-// Compare reads measurements of two versions, taken in turn, and says whether the new one
-// is worse than the old one.
+// Compare reads measurements of two versions, taken in turn, and reports
+// whether the new one is worse than the old one.
 //
 // Each line of its input is a label and a line of measure, such as
 //
 //	old {"scenario":"throughput", ...}
 //
-// The labels are old, new, and again for a second build of the new version: how far it
-// is from the first one is what the machine adds. New is worse if a value that counts
-// is worse by more than 3 %, and by more than the second build differs.
+// The labels are old, new, and again for a second build of the new version: its
+// difference from the first one is the noise of the machine. The new version is
+// worse if a value that counts is worse by more than 3 %, and by more than the
+// second build differs.
 package main
 
 import (
@@ -28,8 +29,8 @@ const tolerance = 0.03
 // metric is a value that is compared.
 type metric struct {
 	scenario, value string
-	more            bool // is better
-	counts          bool // or is only printed
+	more            bool // more is better
+	counts          bool // false means that it is only printed
 }
 
 var metrics = []metric{
@@ -92,7 +93,7 @@ func run(in io.Reader, out io.Writer) (worse bool, err error) {
 	return worse, table.Flush()
 }
 
-// verdict says what a ratio of new to old means.
+// verdict returns the meaning of a ratio of new to old.
 func (m metric) verdict(change, noise float64) string {
 	loss := change - 1
 	if m.more {

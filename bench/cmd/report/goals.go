@@ -2,15 +2,15 @@ package main
 
 import "fmt"
 
-// goal is what we promised ourselves before the first measurement.
+// goal is a goal that was set before the first measurement.
 type goal struct {
 	row      string // in docs and discussions
 	what     string
 	scenario string
 	peer     string  // ours; a scenario may have several
-	ratio    float64 // at most so many times the baseline; 0 for no such goal
-	ns       float64 // at most so many nanoseconds of processor time; 0 for no such goal
-	allocs   float64 // at most so many allocations; free for any number
+	ratio    float64 // largest ratio to the baseline; 0 means no such goal
+	ns       float64 // most nanoseconds of processor time; 0 means no such goal
+	allocs   float64 // most allocations; free means any number
 }
 
 const free = -1
@@ -39,7 +39,7 @@ var goals = []goal{
 	{"i", "rate limit", "Rate", "tideover", 0, 60, 0},
 }
 
-// String says what is demanded.
+// String returns the goal in the form of the table.
 func (g goal) String() string {
 	s := fmt.Sprintf("≤ %g ×", g.ratio)
 	if g.ns > 0 {
@@ -48,7 +48,7 @@ func (g goal) String() string {
 	return s + g.allocations(g.allocs)
 }
 
-// measured says what was measured, in the terms of the goal.
+// measured returns the measurement in the form of the goal.
 func (g goal) measured(c *scenario, s *series) string {
 	m := fmt.Sprintf("%.2f ×", c.ratio(s))
 	if g.ns > 0 {
@@ -68,7 +68,7 @@ func (g goal) allocations(n float64) string {
 	}
 }
 
-// met compares what is printed: a goal of 1 is met by 1.004.
+// met compares the rounded numbers: a goal of 1 is met by 1.004.
 func (g goal) met(c *scenario, s *series) bool {
 	const rounding = 0.005
 	switch {

@@ -1,5 +1,5 @@
-// Report reads what bench/run.sh has measured on standard input, prints the
-// ratios to the baselines, and writes them down as a page of the documentation.
+// Report reads the measurements of bench/run.sh from standard input, prints the
+// ratios to the baselines, and writes them as a page of the documentation.
 package main
 
 import (

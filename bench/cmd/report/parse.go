@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// results is what was measured, in the order in which it was measured.
+// results are the measurements, in their order.
 type results struct {
 	about     map[string]string // date, goos, goarch, cpu
 	modules   []string          // path and version
@@ -60,7 +60,8 @@ func (r *results) add(m []string) {
 	s.bytes, s.allocs = number(m[5]), number(m[6])
 }
 
-// series returns that of the peer in the scenario, new if need be.
+// series returns the series of the peer in the scenario, and adds it if it is
+// missing.
 func (r *results) series(name, peer string) *series {
 	c := r.scenario(name)
 	if c == nil {
@@ -108,7 +109,7 @@ func median(v []float64) float64 {
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// number reads what the regular expression has found to be one.
+// number parses what the regular expression has matched as a number.
 func number(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {

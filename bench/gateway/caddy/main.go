@@ -1,8 +1,8 @@
-// Caddy runs the parts of Caddy that a reverse proxy consists of, with the JSON
-// configuration in the file that it is given.
+// Caddy runs the parts of Caddy that form a reverse proxy, with the JSON
+// configuration in the given file.
 //
-// It is a module of its own, outside the workspace: compiling it takes minutes,
-// and its two hundred modules would have a say in the versions of all others.
+// It is a separate module, outside the workspace: compiling it takes minutes,
+// and its two hundred modules would affect the versions of all others.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%d arguments, want a file", len(args))
+		return fmt.Errorf("%d arguments: want one file", len(args))
 	}
 	config, err := os.ReadFile(args[0])
 	if err != nil {

@@ -1,5 +1,5 @@
-// Report reads what run.sh or waiting.sh has measured on standard input, prints
-// it, and writes it down as a section of a page of the documentation.
+// Report reads the measurements of run.sh or waiting.sh from standard input,
+// prints them, and writes them as a section of a page of the documentation.
 package main
 
 import (

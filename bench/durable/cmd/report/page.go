@@ -23,10 +23,10 @@ func compose(old, section, text, notes string) string {
 	for _, name := range []string{"durable", "waiting"} {
 		body := text
 		if name != section {
-			body = kept(old, name)
+			body = oldSection(old, name)
 		}
 		if body != "" {
-			fmt.Fprintf(&b, "\n%s\n%s%s\n", begin(name), body, end(name))
+			fmt.Fprintf(&b, "\n%s\n%s%s\n", beginMark(name), body, endMark(name))
 		}
 	}
 	if notes = strings.TrimSpace(notes); notes != "" {
@@ -35,16 +35,16 @@ func compose(old, section, text, notes string) string {
 	return b.String()
 }
 
-func begin(section string) string { return "<!-- make bench-" + section + " writes from here -->" }
-func end(section string) string   { return "<!-- make bench-" + section + " writes to here -->" }
+func beginMark(section string) string { return "<!-- make bench-" + section + " writes from here -->" }
+func endMark(section string) string   { return "<!-- make bench-" + section + " writes to here -->" }
 
 // kept returns the section as the page has it.
-func kept(page, section string) string {
-	_, rest, ok := strings.Cut(page, begin(section)+"\n")
+func oldSection(page, section string) string {
+	_, rest, ok := strings.Cut(page, beginMark(section)+"\n")
 	if !ok {
 		return ""
 	}
-	body, _, _ := strings.Cut(rest, end(section))
+	body, _, _ := strings.Cut(rest, endMark(section))
 	return body
 }
 
@@ -60,7 +60,7 @@ func (r *results) setting(command string) string {
 	return b.String()
 }
 
-// goal is what we promised ourselves before the first measurement.
+// goal is a goal that was set before the first measurement.
 type goal struct {
 	what  string
 	a     key
@@ -70,7 +70,7 @@ type goal struct {
 	unit  string
 }
 
-// goals compares what was measured with the goals.
+// goals compares the measurements with the goals.
 func (r *results) goals(goals []goal) string {
 	var b strings.Builder
 	b.WriteString("| what | goal | measured | met |\n|---|--:|--:|---|\n")

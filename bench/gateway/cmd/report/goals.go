@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/bench/gateway"
 )
 
-// goal is what we promised ourselves before the first measurement.
+// goal is a goal that was set before the first measurement.
 type goal struct {
 	what    string
 	measure func(r *results) (float64, bool)
@@ -34,8 +34,8 @@ func ratio(value, beside string) func(*results) (float64, bool) {
 	return func(r *results) (float64, bool) { return r.ratio(value, gateway.Tideover, beside) }
 }
 
-// perProcessor is the ratio of what a core can do in the same time: that of the
-// throughput where nothing else is in the way.
+// perProcessor is the ratio of the work of a core in the same time: the ratio
+// of throughputs if nothing else limits them.
 func perProcessor(value, beside string) func(*results) (float64, bool) {
 	return func(r *results) (float64, bool) { return r.ratio(value, beside, gateway.Tideover) }
 }
@@ -44,8 +44,8 @@ func added(value string) func(*results) (float64, bool) {
 	return func(r *results) (float64, bool) { return r.difference(value, gateway.Tideover, gateway.Direct) }
 }
 
-// goals compares what was measured with the goals. It is empty if we were not
-// measured.
+// goals compares the measurements with the goals. It is empty if tideover was
+// not measured.
 func (r *results) goals() string {
 	var b strings.Builder
 	for _, g := range goals {

@@ -1,5 +1,5 @@
-// Report reads what run.sh has measured on standard input, prints it, and writes
-// it down as a page of the documentation.
+// Report reads the measurements of run.sh from standard input, prints them, and
+// writes them as a page of the documentation.
 package main
 
 import (

@@ -53,7 +53,7 @@ func compose(text, notes string) string {
 	return intro + text + notes
 }
 
-// text is what is printed, and all of the page that was measured.
+// text is the measured part of the page.
 func (r *results) text() string {
 	parts := []string{r.setting()}
 	if goals := r.goals(); goals != "" {
