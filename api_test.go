@@ -165,7 +165,7 @@ func TestNoPublicSignatureMentionsAnInternalType(t *testing.T) {
 	}
 }
 
-// Three strings side by side are confused sooner or later, and the compiler can't help.
+// Three adjacent strings are easily confused, and the compiler cannot help.
 func TestNoFunctionTakesThreeStringsInARow(t *testing.T) {
 	t.Parallel()
 	for pkg, files := range publicPackages(t) {
@@ -204,9 +204,9 @@ func parameters(fn *ast.FuncType) (list []string) {
 	return list
 }
 
-// Must is New that panics, and MustX is X that panics: with the same parameters and the
-// same result, without the error. The first parameter of Must may also be the text form of
-// what New takes.
+// Must is New that panics, and MustX is X that panics: with the same parameters
+// and the same result, without the error. The first parameter of Must may also
+// be the text form of the parameter of New.
 func TestMustIsNewThatPanics(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -237,8 +237,8 @@ func TestMustIsNewThatPanics(t *testing.T) {
 	}
 }
 
-// checkMust returns what is wrong with a function that is to panic where plain returns
-// an error.
+// checkMust returns what is wrong with a function that should panic where plain
+// returns an error.
 func checkMust(must, plain *ast.FuncDecl) string {
 	if plain == nil {
 		return "there is no function of the same name without Must"

@@ -16,8 +16,8 @@ var (
 	quoted   = regexp.MustCompile("`(Test\\w+)`")
 )
 
-// TestEveryRuleOfHTTPHasItsTests compares the table of docs/http.md with the tests
-// there are.
+// TestEveryRuleOfHTTPHasItsTests compares the table of docs/http.md with the
+// existing tests.
 func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	t.Parallel()
 	var have, listed []string
@@ -66,7 +66,7 @@ func TestEveryRuleOfHTTPHasItsTests(t *testing.T) {
 	}
 	for _, l := range listed {
 		if !slices.Contains(have, l) {
-			t.Errorf("docs/http.md names %s, which is not there", l)
+			t.Errorf("docs/http.md names %s, which does not exist", l)
 		}
 	}
 	for _, h := range have {

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// realClock starts the comment that gives the reason for a use of the real clock. It
-// stands on the line of the use, on the line above it, or in the doc comment of the
-// function, where it holds for the whole function.
+// realClock starts the comment that gives the reason for a use of the real
+// clock. The comment is on the line of the use, on the line above it, or in the
+// doc comment of the function, where it applies to the whole function.
 const realClock = "real clock: "
 
 // shortTimeout is the limit below which a timeout counts as a use of the real clock.

@@ -61,7 +61,8 @@ func testsByName(t *testing.T) map[string][]string {
 	return found
 }
 
-// TestTheTestsThatPagesNameExist also for those that are named by their beginning.
+// TestTheTestsThatPagesNameExist checks the names of tests in the pages; a name
+// that ends in … is a prefix.
 func TestTheTestsThatPagesNameExist(t *testing.T) {
 	t.Parallel()
 	tests, n := testsByName(t), 0
@@ -74,7 +75,7 @@ func TestTheTestsThatPagesNameExist(t *testing.T) {
 				ok = ok || m[2] != "" && strings.HasPrefix(name, m[1])
 			}
 			if !ok {
-				t.Errorf("%s names %s, which there is not", file, m[1])
+				t.Errorf("%s names %s, which does not exist", file, m[1])
 			}
 		}
 	}
@@ -83,8 +84,8 @@ func TestTheTestsThatPagesNameExist(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseHasItsTest reads docs/guarantees.md: each row of its tables has a test
-// that is in the file that it links to.
+// TestEveryPromiseHasItsTest reads docs/guarantees.md: each row of its tables
+// must name a test that is in the linked file.
 func TestEveryPromiseHasItsTest(t *testing.T) {
 	t.Parallel()
 	text := documents(t)[filepath.Join("docs", "guarantees.md")]
@@ -97,7 +98,7 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 		rows++
 		all := linked.FindAllStringSubmatch(line, -1)
 		if len(all) == 0 {
-			t.Errorf("nothing shows this: %s", line)
+			t.Errorf("no test is linked for this promise: %s", line)
 		}
 		for _, m := range all {
 			if !slices.Contains(tests[m[1]], m[2]) {
@@ -113,13 +114,14 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 
 var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
-// anchor returns what a heading is linked to by.
+// anchor returns the anchor of a heading.
 func anchor(heading string) string {
 	heading = notInAnchors.ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
 }
 
-// TestTheLinksOfThePagesLeadSomewhere looks for the files and headings that are linked to.
+// TestTheLinksOfThePagesLeadSomewhere checks that the linked files and headings
+// exist.
 func TestTheLinksOfThePagesLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	texts := documents(t)
@@ -150,7 +152,7 @@ func TestTheLinksOfThePagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestTheIndexHasEveryPage looks for each in docs/README.md.
+// TestTheIndexHasEveryPage checks that docs/README.md links to every page.
 func TestTheIndexHasEveryPage(t *testing.T) {
 	t.Parallel()
 	texts := documents(t)
@@ -158,12 +160,13 @@ func TestTheIndexHasEveryPage(t *testing.T) {
 	for file := range texts {
 		name, ok := strings.CutPrefix(filepath.ToSlash(file), "docs/")
 		if ok && !strings.Contains(name, "/") && name != "README.md" && !strings.Contains(index, "]("+name+")") {
-			t.Errorf("docs/README.md does not have %s", name)
+			t.Errorf("docs/README.md does not link to %s", name)
 		}
 	}
 }
 
-// TestTheTargetsThatPagesNameExist compares them with the Makefile.
+// TestTheTargetsThatPagesNameExist checks the make targets in the pages against
+// the Makefile.
 func TestTheTargetsThatPagesNameExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("Makefile")
@@ -176,7 +179,7 @@ func TestTheTargetsThatPagesNameExist(t *testing.T) {
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
 			n++
 			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
-				t.Errorf("%s names make %s, which there is not", file, m[1])
+				t.Errorf("%s names make %s, which does not exist", file, m[1])
 			}
 		}
 	}

@@ -66,8 +66,8 @@ var areas = map[string]area{
 	}},
 }
 
-// onlyFor lists the packages that may import another one, if not all of higher rank
-// may. Paths are relative to cmd/tideover/internal.
+// onlyFor lists, for a package that not every package of higher rank may
+// import, the packages that may. Paths are relative to cmd/tideover/internal.
 var onlyFor = map[string][]string{"config": {"server", "cli"}}
 
 // exceptions are imports that break the rules above today, relative to
@@ -91,7 +91,7 @@ type sourcePackage struct {
 	module string
 }
 
-// allImports returns what the package and its tests import.
+// allImports returns the imports of the package and of its tests.
 func (p sourcePackage) allImports() []string {
 	return slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 }
@@ -220,8 +220,8 @@ func TestImportsPointDownwardsInsideAreas(t *testing.T) {
 	}
 }
 
-// upwardImports returns the imports of the package that break the ranks of its area, as
-// exceptions has them.
+// upwardImports returns the imports of the package that break the ranks of its
+// area, in the form of the keys of exceptions.
 func (a area) upwardImports(p sourcePackage, folder string) (list []string) {
 	imports := p.Imports
 	if a.tests {
@@ -345,8 +345,8 @@ func commented(t *testing.T, p sourcePackage) (n int) {
 	return n
 }
 
-// Programs import these modules beside the library: what one of them required would be
-// required by the programs, too.
+// Programs import these modules besides the library, and would inherit all
+// their requirements.
 func TestTheChaosAndGatewayModulesRequireOnlyTheLibrary(t *testing.T) {
 	t.Parallel()
 	requirement := regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+/\S+) v\S+`)
