@@ -32,9 +32,9 @@ func TestHandlersThatEndOtherwise(t *testing.T) {
 		do   func(context.Context, int) (int, error)
 		want string
 	}{
-		"an error that panics":       {func(context.Context, int) (int, error) { return 0, (*nilError)(nil) }, "can't be read: panic"},
-		"the end of the goroutine":   {func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil }, "runtime.Goexit"},
-		"a context of somebody else": {func(context.Context, int) (int, error) { return 0, context.Canceled }, "context canceled"},
+		"an error that panics":        {func(context.Context, int) (int, error) { return 0, (*nilError)(nil) }, "can't be read: panic"},
+		"the end of the goroutine":    {func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil }, "runtime.Goexit"},
+		"the context of another call": {func(context.Context, int) (int, error) { return 0, context.Canceled }, "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

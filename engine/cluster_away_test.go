@@ -16,7 +16,7 @@ func TestClusterShardsThatDidNotAnswerAreNamed(t *testing.T) {
 			w := must(NewWorkflow("w", nothing()))
 			a := joined(t, s, "a", Config{Workflows: []*Workflow{w}, Dir: t.TempDir()})
 			settled(t, a)
-			for _, n := range silent { // nobody has it, and nobody takes the call
+			for _, n := range silent { // no process has it, and none accepts the call
 				a.cluster.remove(a.cluster.get(n))
 			}
 			a.log.Disturb(func(op memlog.Operation) (f memlog.Fault) {

@@ -34,7 +34,7 @@ type chaos struct {
 
 	acked   []string          // starts that were acknowledged
 	keys    map[string]string // the run of each key that was
-	unknown int               // starts of which nobody knows
+	unknown int               // starts whose outcome is not known
 }
 
 // startRuns starts runs until there is calm.

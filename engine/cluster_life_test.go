@@ -275,7 +275,7 @@ func (c *life) judge() {
 	}
 }
 
-// judgeEnds checks that each run was told of once.
+// judgeEnds checks that the end of each run was reported once.
 func (c *life) judgeEnds(listed map[string]Info) {
 	told := map[string]int{}
 	for id, r := range listed {
@@ -286,7 +286,7 @@ func (c *life) judgeEnds(listed map[string]Info) {
 	}
 	for id, r := range listed {
 		if want := map[string]int{"one": 1}[r.Workflow]; told[id] != want {
-			c.t.Errorf("run %s of %s is %s, and was told of %d times, want %d", id, r.Workflow, r.State, told[id], want)
+			c.t.Errorf("run %s of %s is %s, and its end was reported %d times, want %d", id, r.Workflow, r.State, told[id], want)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestClusterScheduleOfAWorkflowThatOthersKnow(t *testing.T) {
 		runs := must(a.List(t.Context(), Filter{})).Runs
 		for _, r := range runs {
 			if n := must(machine.ParseID(r.ID)).Slot() % 8; n != machine.WorkflowSlot("narrow")%8 {
-				t.Errorf("a run is in shard %d, where nobody counts those of its workflow", n)
+				t.Errorf("a run is in shard %d, which does not count the runs of its workflow", n)
 			}
 		}
 		if len(runs) == 0 && a.cluster.get(machine.WorkflowSlot("narrow")%8) != nil {

@@ -21,7 +21,7 @@ type storm struct {
 	t     *testing.T
 	store *memlog.Store
 	cfg   func(*Workflow) Config                         // of the next process
-	begun func(ctx context.Context, n int) time.Duration // is told of an attempt, and says how long it takes
+	begun func(ctx context.Context, n int) time.Duration // is called for each attempt, and returns how long it takes
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -35,7 +35,7 @@ func newStorm(t *testing.T, seed int) storm {
 	return storm{t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(uint64(seed), 1))}
 }
 
-// rage lets it go on for a while, and returns when everybody has calmed down.
+// rage lets it go on for a while, and returns when all have calmed down.
 func (s *storm) rage(people ...func()) {
 	for range 3 {
 		s.join()

@@ -46,7 +46,7 @@ func (m *member) kill() {
 	_ = m.Close(gone())
 }
 
-// gone is the context of somebody who does not wait.
+// gone is the context of a caller that does not wait.
 func gone() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -476,7 +476,7 @@ func TestClusterEventsComeFromAll(t *testing.T) {
 		reader.Wait()
 		for _, r := range runs {
 			if seen[r.ID] != 1 {
-				t.Errorf("the start of %s was told %d times", r.ID, seen[r.ID])
+				t.Errorf("there were %d events of the start of %s", seen[r.ID], r.ID)
 			}
 			if n := observed[r.ID+retry.RunStarted.String()]; n != 1 {
 				t.Errorf("observers were shown the start of %s %d times", r.ID, n)

@@ -105,7 +105,7 @@ func TestClusterTroublesOfAShardThatIsOpened(t *testing.T) {
 	})
 }
 
-// lostLog is one that is of no use any more when it is told so.
+// lostLog is a log that a test can make useless.
 type lostLog struct {
 	journal.Cluster
 	ended chan struct{}

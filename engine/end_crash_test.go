@@ -163,7 +163,7 @@ func TestEndsAreToldOfWhereverTheProcessDies(t *testing.T) {
 }
 
 // goesOn lets a process go on after the entries, and checks that each run which it
-// knows has ended and was told of once.
+// knows has ended, and that its end was reported once.
 func goesOn(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	store := new(memlog.Store)
@@ -180,7 +180,7 @@ func goesOn(t *testing.T, entries []journal.Entry) {
 	runs := 0
 	for id, n := range told {
 		if runs += n; n != 1 || ends[id] == 0 {
-			t.Errorf("cut off after %d entries: run %s has ended %d times and was told of %d times", len(entries), id, ends[id], n)
+			t.Errorf("cut off after %d entries: run %s has ended %d times, and its end was reported %d times", len(entries), id, ends[id], n)
 		}
 	}
 	if len(ends) != 2*runs { // with those that tell
@@ -188,7 +188,7 @@ func goesOn(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// tally counts how often each run has ended, and was told of.
+// tally counts how often each run has ended, and how often its end was reported.
 func tally(t *testing.T, store *memlog.Store, ends, told map[string]int) {
 	t.Helper()
 	leased(t, rooms{store}, func(_ int, l journal.Lease) {
@@ -214,8 +214,8 @@ func count(rec *machine.Record, ends, told map[string]int) {
 	}
 }
 
-// resting begins two runs that go nowhere by themselves: one has ended before, and
-// was told of, and the other has not.
+// resting begins two runs that go nowhere by themselves: one has ended before, which was
+// reported, and the other has not.
 func resting(t *testing.T, e *Engine, w *Workflow) (ids []string) {
 	t.Helper()
 	died := started(t, e, w, "dies, then sleeps")
@@ -226,7 +226,7 @@ func resting(t *testing.T, e *Engine, w *Workflow) (ids []string) {
 	return []string{died.ID, started(t, e, w, "is fine", In(100*time.Hour)).ID}
 }
 
-// endAll cancels the runs, and checks that only the second is told of.
+// endAll cancels the runs, and checks that only the end of the second is reported.
 func endAll(t *testing.T, e *Engine, ids []string) {
 	t.Helper()
 	if n := tellers(t, e); n != 1 {
@@ -315,7 +315,7 @@ func TestClusterEndsAreToldOfByTheOwner(t *testing.T) {
 		for teller, d := range n.runs {
 			at := must(machine.ParseID(teller)).Slot() % 8
 			if shards[at] = true; at != must(machine.ParseID(d.Run)).Slot()%8 {
-				t.Errorf("%s is told of elsewhere, by %s", d.Run, teller)
+				t.Errorf("the end of %s is reported elsewhere, by %s", d.Run, teller)
 			}
 		}
 		if len(shards) < 3 {

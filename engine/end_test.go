@@ -18,12 +18,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// ends notes which runs have ended, as a workflow is told of them.
+// ends notes which runs have ended, by the input of the workflow that follows.
 type ends struct {
 	told *Workflow
 
 	mu   sync.Mutex
-	runs map[string]Ended           // by the run that was told of it
+	runs map[string]Ended           // by the follow-up run
 	of   map[string]map[string]bool // those, by the run that ended
 }
 
@@ -45,7 +45,7 @@ func (n *ends) tell(ctx context.Context, d Ended) (string, error) {
 	return "", nil
 }
 
-// want checks that each of the runs was told of once, and no other.
+// want checks that the end of each of the runs was reported once, and of no other.
 func (n *ends) want(t *testing.T, states map[string]string) {
 	t.Helper()
 	n.mu.Lock()
@@ -133,7 +133,7 @@ func TestWhenARunEndsAnotherIsStarted(t *testing.T) {
 						t.Errorf("told %+v of a run that is %s at %v", d, i.State, i.Ended)
 					}
 					if r := must(e.Get(t.Context(), id)); r.Source != "on-end of "+s.ID || r.State != "succeeded" {
-						t.Errorf("what is told of it: %+v", r)
+						t.Errorf("its follow-up run: %+v", r)
 					}
 				}
 			})

@@ -25,7 +25,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// faulty is a log whose appends fail as long as it is told to.
+// faulty is a log whose appends fail as long as a test wants.
 type faulty struct {
 	journal.Log
 	fail atomic.Pointer[error]

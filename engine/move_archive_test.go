@@ -94,7 +94,7 @@ func TestArchivesOfASource(t *testing.T) {
 	})
 }
 
-// careless is a log that does something else than it was told with a blob.
+// careless is a log that stores something else than the blob that it is given.
 type careless struct {
 	rooms
 	spoil func(shard int, name string, data []byte) []byte

@@ -242,7 +242,7 @@ func (h *household) visit(t *testing.T, store *memlog.Store) {
 	}
 }
 
-// foreign is a log in which somebody else records something when it is told to.
+// foreign is a log in which another process records something when a test wants it.
 type foreign struct {
 	rooms
 	intrude atomic.Bool

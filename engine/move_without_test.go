@@ -133,7 +133,7 @@ func shardsThatAreNotLeftOut(t *testing.T) {
 		{"one that can be read", []int{1}, nil, "shard 1 of the source can't be left out: it can be read"},
 		{"one of two, the other is lost", []int{1, 2}, failing(errDeleted, 1), "shard 2 of the source can't be left out: it can be read"},
 		{"one that servers are needed for", []int{1}, failing(errors.New("no quorum"), 1), "it is not lost, and may be read later: no quorum"},
-		{"one that somebody has", []int{1}, failing(journal.ErrLocked, 1), "it is not lost, and may be read later: " + journal.ErrLocked.Error()},
+		{"one that another process has", []int{1}, failing(journal.ErrLocked, 1), "it is not lost, and may be read later: " + journal.ErrLocked.Error()},
 		{"one that is not there", []int{4}, nil, "shard 4 can't be left out: the source has the shards 0 to 3"},
 		{"one below all", []int{-1}, nil, "shard -1 can't be left out"},
 		{"all", []int{0, 1, 2, 3}, failing(errDeleted, 0, 1, 2, 3), "nothing would be left"},

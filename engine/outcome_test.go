@@ -54,7 +54,7 @@ func TestTheOutputOfARun(t *testing.T) {
 	}
 }
 
-// A run that dies because attempts are lost is told of like every other, although
+// A run that dies because attempts are lost is reported like every other, although
 // that is found before anything else begins.
 func TestARunThatDiesAtTheStartIsToldOf(t *testing.T) {
 	t.Parallel()

@@ -238,7 +238,7 @@ func (p *powerTest) drain() {
 			p.t.Fatal(err)
 		}
 	}
-	testwait.Until(p.t, "the end of all runs is told", func() bool { return len(must(e.Stats(ctx)).open("told")) == 0 })
+	testwait.Until(p.t, "the end of all runs is reported", func() bool { return len(must(e.Stats(ctx)).open("told")) == 0 })
 	if err := e.Close(ctx); err != nil {
 		p.t.Fatal(err)
 	}

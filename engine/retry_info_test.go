@@ -22,7 +22,7 @@ func TestTheRetryInfoOfARunThatTimesOut(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		fails   int           // attempts that fail before the one that hangs
-		lingers time.Duration // how long the handler takes to return when it is told to
+		lingers time.Duration // how long the handler takes to return after its context has ended
 		block   bool          // the only place is taken
 		want    RetryInfo
 		step    string // status of the step
@@ -107,7 +107,7 @@ func TestTheRetryInfoCountsTheAttemptThatRuns(t *testing.T) {
 }
 
 // TestTheRetryInfoIsOfTheStepThatMatters has steps with different policies. The account
-// is of the one that the run failed in, or is at work on, whatever stands beside it.
+// is of the one that the run failed in, or is at work on, not of the steps beside it.
 func TestTheRetryInfoIsOfTheStepThatMatters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestTheRetryInfoIsOfTheStepThatMatters(t *testing.T) {
 }
 
 // TestTheRetryInfoLeavesOutLostAttempts ends the time of a run whose second attempt was
-// lost with its process: it is told, and does not count.
+// lost with its process: it is listed, and does not count.
 func TestTheRetryInfoLeavesOutLostAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
