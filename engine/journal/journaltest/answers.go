@@ -106,7 +106,7 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], clusterShards-1, prefixed("end"))
 		wantAnswer(t, members[1], 0, "path", "end: path 0 1 2")
 	}},
-	{"a call ends with its context, and its late answer harms nobody", func(t *testing.T, c *cluster) {
+	{"a call ends with its context, and its late answer does no harm", func(t *testing.T, c *cluster) {
 		members := c.join(t, 2)
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
@@ -142,7 +142,7 @@ var answerTests = []clusterTest{
 		}()
 		wantAnswer(t, members[1], 0, "next", "next")
 	}},
-	{"requests and answers belong to whoever has them", func(t *testing.T, c *cluster) {
+	{"callee and caller may change the bytes that they get", func(t *testing.T, c *cluster) {
 		m := c.join(t, 1)[0]
 		answer := []byte("answer")
 		takeAndServe(t, m, 0, func(request []byte, reply func([]byte)) {

@@ -26,7 +26,7 @@ var deliveryTests = []clusterTest{
 			}
 		}
 	}},
-	{"nobody has a shard that is free, or not served", func(t *testing.T, c *cluster) {
+	{"a call of a shard that is free, or not served, is not delivered", func(t *testing.T, c *cluster) {
 		members := c.join(t, 2)
 		take(t, members[0], 1)
 		for _, m := range members {
@@ -64,7 +64,7 @@ var deliveryTests = []clusterTest{
 			}
 		}
 	}},
-	{"there is nobody at a member that is unknown, silent or closed", func(t *testing.T, c *cluster) {
+	{"a request to a member that is unknown, silent or closed is not delivered", func(t *testing.T, c *cluster) {
 		members := c.join(t, 3)
 		silent, closed := members[1].Member(), members[2].Member()
 		serve(t, members[2], prefixed("closed"))

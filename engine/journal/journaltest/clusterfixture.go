@@ -122,7 +122,7 @@ func deviation(members []Process) error {
 	return nil
 }
 
-// take leases a shard as soon as nobody has it.
+// take leases a shard as soon as it is free.
 func take(t *testing.T, m journal.Cluster, shard int) (l journal.Shared) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
@@ -173,8 +173,8 @@ func prefixed(name string) journal.Answer {
 	return func(request []byte, reply func([]byte)) { reply(fmt.Appendf(nil, "%s: %s", name, request)) }
 }
 
-// reach calls a shard until somebody is there: whoever has begun to serve is not
-// known to all at once.
+// reach calls a shard until the call is delivered: the other members do not know a new
+// owner at once.
 func reach(ctx context.Context, m journal.Cluster, shard int, request []byte) ([]byte, error) {
 	return untilDelivered(ctx, func() ([]byte, error) { return m.Call(ctx, shard, request) })
 }
@@ -214,8 +214,8 @@ func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want str
 	}
 }
 
-// wantNobody waits until nobody is there: whoever has stopped to serve is not
-// known to have to all at once.
+// wantNobody waits until a call is not delivered: the other members do not know at once
+// that an owner has stopped to serve.
 func wantNobody(t *testing.T, call string, ask func(ctx context.Context) ([]byte, error)) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {

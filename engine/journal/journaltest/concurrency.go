@@ -138,7 +138,7 @@ func readWhatIsThere(ctx context.Context, l journal.Lease) error {
 	return err
 }
 
-// readBlob reads a blob that somebody else may delete.
+// readBlob reads a blob that another goroutine may delete.
 func readBlob(ctx context.Context, l journal.Lease, name string) error {
 	r, err := l.Get(ctx, name)
 	if errors.Is(err, journal.ErrNoBlob) {

@@ -66,7 +66,7 @@ func release(t *testing.T, l journal.Lease) {
 }
 
 // timedOut reports whether a backend has given up because the machine or its servers
-// are slow. Whatever it was may be repeated.
+// are slow. The operation may be repeated.
 func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // entryID and entryData belong to the n-th entry that a test appends.

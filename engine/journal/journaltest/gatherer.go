@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// gatherer keeps requests until it is told to answer them. The zero gatherer has
+// gatherer keeps requests until their answers are released. The zero gatherer has
 // none.
 type gatherer struct {
 	mu      sync.Mutex

@@ -63,7 +63,7 @@ var appendTests = []test{
 		wantEntries(t, l, 1, 4)
 	}},
 	{"the next owner does not repeat what it has not read", func(t *testing.T, f *fixture) {
-		// A repeat is a success for whoever appended first. The next owner has
+		// A repeat is a success for the owner that appended first. The next owner has
 		// read the log, so an append behind its end is a mistake.
 		l := f.lease(t)
 		appendN(t, l, 0, 3)
