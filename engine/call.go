@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
 )
 
 // op is what is asked of a shard.
@@ -133,7 +134,7 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 		if asked.Filter == nil {
 			return a, fmt.Errorf("%w: a list of nothing", errCall)
 		}
-		return q.list(ctx, *asked.Filter)
+		a, err = q.list(ctx, *asked.Filter)
 	case opGroups:
 		if asked.Fresh {
 			c.sh.views.refresh(ctx)
@@ -150,7 +151,21 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 	default:
 		err = fmt.Errorf("%w: %q, which a newer version may know", errCall, asked.Op)
 	}
-	return a, err
+	return a, viewClosed(asked.Op, err)
+}
+
+// viewClosed returns the error of a shard that ended while its view was read. Another
+// process may have the shard then. What only reads can be asked there.
+func viewClosed(o op, err error) error {
+	if !errors.Is(err, view.ErrClosed) {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", ErrClosed, err)
+	switch o {
+	case opGet, opHas, opWait, opDefinition, opList, opGroups, opFind:
+		return notAccepted{err}
+	}
+	return err
 }
 
 // performForOthers is perform for another process, which does not wait for long.

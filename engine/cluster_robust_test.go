@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/retry"
@@ -646,6 +647,24 @@ func TestClusterStartIsAcknowledgedOnlyWhenStored(t *testing.T) {
 			t.Errorf("the run that Start returned: %v", err)
 		}
 	})
+}
+
+// A shard may end while its view is read. The caller asks its next owner, and does not get
+// an error of the view.
+func TestAViewThatIsClosedIsAShardThatEnded(t *testing.T) {
+	closed := fmt.Errorf("get: %w", view.ErrClosed)
+	for _, tt := range []struct {
+		op       op
+		accepted bool
+	}{{opGet, false}, {opList, false}, {opWait, false}, {opStart, true}, {opReplay, true}} {
+		err := viewClosed(tt.op, closed)
+		if _, not := errors.AsType[notAccepted](err); not == tt.accepted || !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v, not accepted: %v", tt.op, err, not)
+		}
+	}
+	if err := viewClosed(opGet, ErrNotFound); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) {
+		t.Errorf("another error becomes %v", err)
+	}
 }
 
 func keyOf(shard, shards, n int) string {
